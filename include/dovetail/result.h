@@ -1,0 +1,44 @@
+// Errors as values. There are five codes, each named after what the relay does about it; the text says
+// what happened and ends with what to check.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace dovetail {
+
+enum class Errc : std::uint8_t {
+  unavailable,  // not now: wait and try again; nothing happened and no attempt is counted
+  in_doubt,     // it may or may not have happened: do it again, the event id makes that harmless
+  rejected,     // never, as it is: park the event, or tell the caller
+  corrupt,      // what is stored cannot be trusted or understood: halt and be loud
+  stopped,      // asked to stop, or no longer the owner: drop what is in memory and leave
+};
+
+std::string_view to_string(Errc code);
+
+struct Error {
+  Errc code;
+  std::string text;
+};
+
+template <class T>
+using Result = tl::expected<T, Error>;
+using Status = Result<void>;
+
+inline tl::unexpected<Error> fail(Errc code, std::string text) {
+  return tl::unexpected<Error>(Error{code, std::move(text)});
+}
+inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+
+}  // namespace dovetail
+
+// Returns the error of a Status or Result to the caller; goes on when there is none.
+#define DOVETAIL_TRY(expression)                                                             \
+  do {                                                                                       \
+    if (auto dovetail_try_status = (expression); !dovetail_try_status)                       \
+      return ::dovetail::fail(std::move(dovetail_try_status.error()));                       \
+  } while (false)

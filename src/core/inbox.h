@@ -1,0 +1,88 @@
+// The inbox: a sink that applies each event once. The inbox row, the handler's effect and whatever the handler
+// publishes commit in one transaction of the consumer's database.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/key_fence.h"
+#include "core/sink.h"
+
+namespace dovetail {
+
+// One consumer's database, as the inbox needs it. One thread at a time.
+// A failed call leaves no transaction open, except apply(), whose transaction the inbox rolls back.
+class InboxStore {
+ public:
+  virtual ~InboxStore() = default;
+
+  // Connects; also reconnects, which rolls back what was open. True: the last session ended by close().
+  // False: it died, perhaps inside a handler.
+  virtual Result<bool> open() = 0;
+
+  virtual Status begin() = 0;
+  // Inserts the inbox rows; first[i] says whether events[i] was not there before. Waits for another consumer
+  // that is inserting the same row.
+  virtual Status insert(Events events, std::span<bool> first) = 0;
+  // Runs the handler inside the transaction. unavailable: the database or something the handler needs is away,
+  // no attempt counts; rejected: the handler will never accept it; any other code: it failed this time.
+  virtual Status apply(const Event& event) = 0;
+  // Adds to the consumer's totals and commits. in_doubt: it may have committed.
+  virtual Status commit(std::uint64_t applied, std::uint64_t duplicates) = 0;
+  virtual void rollback() = 0;
+
+  // In a transaction of its own, durable before it returns: one more attempt at this event. Returns how many.
+  virtual Result<std::uint32_t> count_attempt(const EventId& id) = 0;
+  // Records that this session ended without dying.
+  virtual Status close() = 0;
+};
+
+struct InboxOptions {
+  std::uint32_t attempts_max = 5;       // an event that kills the process more often is rejected
+  std::size_t suspects_max = 1000;      // events tried one by one after a session that died
+};
+
+// The sink. Does its work in collect(). Normally a batch is one transaction; when an event of it fails, the
+// transaction is rolled back and each event is tried alone, its attempt counted durably before the handler runs,
+// so that a handler which kills the process is found out too.
+class Inbox final : public Sink {
+ public:
+  Inbox(InboxStore& store, InboxOptions options);
+
+  Status open() override;
+  Status submit(Events events) override;
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
+  bool keeps_order_on_failure() const override { return true; }
+
+  // Call when the relay has drained: the next session then trusts this one.
+  Status close();
+
+ private:
+  struct Submitted {
+    std::uint64_t number;
+    std::vector<const Event*> events;
+  };
+  enum class BatchResult : std::uint8_t { committed, try_alone };
+
+  Result<BatchResult> apply_together(const Submitted& batch, std::span<Outcome> outcomes);
+  Status apply_alone(const Submitted& batch, std::span<Outcome> outcomes);
+  Status apply_one(const Event& event, Outcome& outcome);
+  bool fenced(const Event& event, std::uint64_t batch);
+
+  InboxStore& store_;
+  InboxOptions options_;
+  std::deque<Submitted> submitted_;
+  std::uint64_t last_submitted_ = 0;
+  std::size_t suspects_left_ = 0;
+  KeyFence fence_;
+  std::vector<const Event*> tried_;  // scratch of apply_together
+  std::vector<std::size_t> tried_index_;
+  std::unique_ptr<bool[]> first_;
+  std::size_t first_size_ = 0;
+};
+
+}  // namespace dovetail

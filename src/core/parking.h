@@ -1,0 +1,59 @@
+// The durable store of events that could not be delivered, and of what waits behind them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/batch.h"
+#include "core/source.h"
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+
+namespace dovetail {
+
+// (aggregate_type, aggregate_id)
+using OrderKey = std::pair<std::string, std::string>;
+
+enum class ParkState : std::uint8_t {
+  parked,   // needs an operator: replay or discard
+  waiting,  // goes out by itself at `retry_at`, once nothing of its key stands before it
+};
+
+struct ParkRequest {
+  const Event* event = nullptr;
+  ParkState state = ParkState::parked;
+  std::uint32_t attempts = 0;
+  WallTime retry_at{};
+  std::string reason{};
+};
+
+// One thread at a time. A key is blocked while the store holds an unfinished event of it; along a key, events are
+// ordered by position. Every write is refused with Errc::stopped when the lane has another owner.
+class Parking {
+ public:
+  virtual ~Parking() = default;
+
+  // Connects; also reconnects.
+  virtual Status open() = 0;
+
+  // All keys that are blocked now, in no order.
+  virtual Status blocked_keys(std::vector<OrderKey>& out) = 0;
+
+  // Adds events, or updates those that are there (by event id). Durable when it returns. An event that an
+  // operator has already discarded stays discarded.
+  virtual Status park(std::span<const ParkRequest> requests) = 0;
+
+  // Adds to `out` the events that are due at `now` with nothing unfinished before them on their key that is not
+  // in `out` too, ordered by position along each key, and their attempts so far to `attempts`.
+  virtual Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                          WallTime now) = 0;
+
+  // These were delivered: they are finished.
+  virtual Status delivered(std::span<const EventId> ids) = 0;
+};
+
+}  // namespace dovetail

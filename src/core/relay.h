@@ -1,0 +1,162 @@
+// The relay: carries events from a source to a sink, in either direction of the product.
+//
+// It reads ahead within a window bounded by count and bytes, keeps several batches in flight, takes confirmations
+// whenever they come, and settles with the source what is confirmed, as a contiguous prefix. Along a key nothing is
+// sent before what precedes it is safe; a key whose event fails waits, is retried with growing pauses, and is parked
+// with everything behind it when its attempts run out, while other keys flow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/batch.h"
+#include "core/clock.h"
+#include "core/lease.h"
+#include "core/metrics.h"
+#include "core/parking.h"
+#include "core/retry.h"
+#include "core/routing.h"
+#include "core/sink.h"
+#include "core/source.h"
+
+namespace dovetail {
+
+struct RelayOptions {
+  // Behaviour
+  std::uint32_t attempts_max = 5;                      // failures of one event before it is parked
+  Duration confirm_timeout = std::chrono::seconds(30);  // no word from the sink for so long: a new connection
+  Duration drain_timeout = std::chrono::seconds(10);    // what is in flight may finish after stop
+  Duration replay_poll = std::chrono::milliseconds(250);  // how often parking is asked while a key is blocked
+  RetryPolicy key_retry{};      // of one key, after its event failed
+  RetryPolicy connect_retry{};  // of the sink's connection and of the whole session
+  std::size_t blocked_keys_max = 100'000;  // more than this is not poison, it is an outage: the lane halts
+  // Performance
+  std::size_t batch_events_max = 1000;
+  std::size_t batch_bytes_max = 1 << 20;
+  std::size_t batches_in_flight_max = 4;
+  std::size_t window_events_max = 8000;     // read and not settled; also the most duplicates after a crash
+  std::size_t window_bytes_max = 16 << 20;
+  Duration idle_wait = std::chrono::milliseconds(250);  // one wait for a first event
+  std::uint64_t seed = 1;  // of the jitter
+};
+
+// Something an operator may want to read: one for each change of state, not one for each try.
+struct RelayNotice {
+  enum class Kind : std::uint8_t {
+    standby,         // another relay holds the lane
+    started,         // lease held, source open
+    sink_lost,
+    sink_restored,
+    session_lost,    // source, parking or lease failed; starts over
+    parked,
+    key_released,    // everything parked of a key was delivered or discarded
+    stalled,
+    halted,          // will not go on by itself
+    drained,         // stopped in good order
+  };
+  Kind kind;
+  std::string text;
+};
+
+std::string_view to_string(RelayNotice::Kind kind);
+
+// Everything the relay works with. All must outlive it; it uses them from the thread that calls run().
+struct RelayPorts {
+  Source& source;
+  Sink& sink;
+  Parking& parking;
+  Lease& lease;
+  Clock& clock;
+  RelayMetrics& metrics;
+  std::function<void(const RelayNotice&)> notify = [](const RelayNotice&) {};
+  const TopicTemplate* topics = nullptr;  // none: topics are left as the source gave them
+};
+
+class Relay {
+ public:
+  Relay(RelayPorts ports, RelayOptions options);
+  ~Relay();
+
+  // Runs until `stop` is requested and what is in flight has drained (ok), or until it must not go on
+  // (corrupt). Everything else it survives by waiting and starting over. One thread.
+  Status run(std::stop_token stop);
+
+ private:
+  struct Flight;      // one batch read and not settled
+  struct Slot;        // one event of it
+  struct Line;        // the events of one key that wait for each other
+  struct Submission;  // one batch handed to the sink
+  using ParkList = std::vector<std::pair<Slot*, ParkRequest>>;
+
+  Status session(std::stop_token stop);
+  Status step(std::stop_token stop, bool may_read);
+  Status drain(std::stop_token stop);
+  void forget();
+
+  Status hold_lease();
+  Status read_source(std::stop_token stop);
+  Status take_replays();
+  Status reload_blocked_keys();
+  Status submit_ready(std::stop_token stop);
+  Status submit_one();
+  Status collect(std::stop_token stop);
+  Status park_pending();
+  Status settle();
+  Status finish_replay(Flight& flight);
+
+  Duration wait_limit(TimePoint now) const;
+  bool window_has_room() const;
+  bool nothing_to_send() const;
+  void admit(std::unique_ptr<Flight> flight);
+  void place(Slot& slot);
+  void join_line(Line& line, Slot& slot);
+  void advance_line(std::uint64_t key_hash);
+  void release_due_lines();
+  void resolve(Slot& slot, const Outcome& outcome);
+  void deliver(Slot& slot, bool duplicate);
+  void retry_later(Slot& slot, const Outcome& outcome);
+  void park(Slot& slot, ParkState state, std::string reason);
+  void park_behind(Slot& slot);
+  void park_held_lines();
+  void finish(Slot& slot);
+  void lose_sink(const Error& error);
+  bool is_blocked(const Event& event) const;
+  void note(RelayNotice::Kind kind, std::string text);
+
+  RelayPorts ports_;
+  RelayOptions options_;
+  Random random_;
+
+  std::deque<std::unique_ptr<Flight>> flights_;          // in read order
+  std::unique_ptr<Flight> replay_;                       // the one batch taken from parking
+  std::vector<std::unique_ptr<Flight>> spare_flights_;
+  std::deque<Slot*> ready_;                              // to be submitted next
+  std::deque<Submission> submitted_;                     // in the sink's order
+  std::vector<Submission> spare_submissions_;
+  std::unordered_map<std::uint64_t, Line> lines_;
+  std::set<OrderKey> blocked_;                           // keys with something in parking
+  ParkList to_park_;
+  std::vector<Outcome> outcomes_;                        // scratch of collect
+
+  std::uint64_t next_order_ = 1;       // numbers slots in read order
+  std::uint64_t submissions_made_ = 0;
+  std::uint64_t submissions_collected_ = 0;
+  std::size_t window_events_ = 0;
+  std::size_t window_bytes_ = 0;
+  bool sink_open_ = false;
+  bool source_had_more_ = false;
+  std::uint32_t sink_failures_ = 0;
+  std::uint32_t session_failures_ = 0;
+  TimePoint sink_retry_at_{};
+  TimePoint replay_poll_at_{};
+};
+
+}  // namespace dovetail
