@@ -1,0 +1,25 @@
+// Makes event ids: UUID version 7, which begin with their time.
+#pragma once
+
+#include <cstdint>
+
+#include "core/clock.h"
+#include "dovetail/event.h"
+
+namespace dovetail {
+
+// Ids of one generator grow strictly, also when the wall clock steps back; 62 random bits keep those of different
+// generators apart. Not for several threads, and not for both sides of a fork: the child needs its own entropy.
+class IdGenerator {
+ public:
+  IdGenerator(Clock& clock, Entropy& entropy) : clock_(clock), entropy_(entropy) {}
+  EventId next();
+
+ private:
+  Clock& clock_;
+  Entropy& entropy_;
+  std::uint64_t last_ms_ = 0;
+  std::uint32_t counter_ = 0;  // 12 bits within one millisecond
+};
+
+}  // namespace dovetail
