@@ -35,8 +35,9 @@ class InboxStore {
   virtual Status commit(std::uint64_t applied, std::uint64_t duplicates) = 0;
   virtual void rollback() = 0;
 
-  // In a transaction of its own, durable before it returns: one more attempt at this event. Returns how many.
-  virtual Result<std::uint32_t> count_attempt(const EventId& id) = 0;
+  // In a transaction of its own, durable before it returns: changes the count of attempts at this event by
+  // `change` (+1 before a try; negative to take back what should not count), never below 0. Returns the new count.
+  virtual Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) = 0;
   // Records that this session ended without dying.
   virtual Status close() = 0;
 };
@@ -71,18 +72,19 @@ class Inbox final : public Sink {
   Result<BatchResult> apply_together(const Submitted& batch, std::span<Outcome> outcomes);
   Status apply_alone(const Submitted& batch, std::span<Outcome> outcomes);
   Status apply_one(const Event& event, Outcome& outcome);
-  bool fenced(const Event& event, std::uint64_t batch);
+  bool fenced(const Event& event, std::uint64_t batch, Outcome& outcome);
 
   InboxStore& store_;
   InboxOptions options_;
   std::deque<Submitted> submitted_;
   std::uint64_t last_submitted_ = 0;
   std::size_t suspects_left_ = 0;
+  bool opened_before_ = false;
   KeyFence fence_;
   std::vector<const Event*> tried_;  // scratch of apply_together
   std::vector<std::size_t> tried_index_;
   std::unique_ptr<bool[]> first_;
-  std::size_t first_size_ = 0;
+  std::size_t first_capacity_ = 0;
 };
 
 }  // namespace dovetail

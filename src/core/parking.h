@@ -32,7 +32,7 @@ struct ParkRequest {
 };
 
 // One thread at a time. A key is blocked while the store holds an unfinished event of it; along a key, events are
-// ordered by position. Every write is refused with Errc::stopped when the lane has another owner.
+// ordered by position. An event without aggregate_id has no key: it blocks nothing and waits for nothing. Every write is refused with Errc::stopped when the lane has another owner.
 class Parking {
  public:
   virtual ~Parking() = default;

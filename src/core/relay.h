@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <stop_token>
@@ -142,7 +143,9 @@ class Relay {
   std::deque<Submission> submitted_;                     // in the sink's order
   std::vector<Submission> spare_submissions_;
   std::unordered_map<std::uint64_t, Line> lines_;
-  std::set<OrderKey> blocked_;                           // keys with something in parking
+  std::set<std::pair<TimePoint, std::uint64_t>> held_;   // lines that wait to be tried again, by time
+  // Keys with something in parking, and the submission after which nothing of the key is in flight any more.
+  std::map<OrderKey, std::uint64_t> blocked_;
   ParkList to_park_;
   std::vector<Outcome> outcomes_;                        // scratch of collect
 

@@ -1,0 +1,150 @@
+#include "core/inbox.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "core/mutant.h"
+
+namespace dovetail {
+
+Inbox::Inbox(InboxStore& store, InboxOptions options) : store_(store), options_(options) {}
+
+Status Inbox::open() {
+  submitted_.clear();
+  fence_.clear();
+  const Result<bool> ended_well = store_.open();
+  if (!ended_well) return fail(ended_well.error());
+  // Only the first open of this process tells how the process before it ended.
+  if (!opened_before_ && !*ended_well) suspects_left_ = options_.suspects_max;
+  opened_before_ = true;
+  return {};
+}
+
+Status Inbox::close() { return store_.close(); }
+
+Status Inbox::submit(Events events) {
+  submitted_.push_back(Submitted{++last_submitted_, {events.begin(), events.end()}});
+  return {};
+}
+
+Result<bool> Inbox::collect(std::span<Outcome> outcomes, Duration) {
+  if (submitted_.empty()) return false;
+  const Submitted& batch = submitted_.front();
+  DOVETAIL_CHECK(outcomes.size() == batch.events.size());
+  bool alone = suspects_left_ > 0;
+  if (!alone) {
+    const Result<BatchResult> together = apply_together(batch, outcomes);
+    if (!together) return fail(together.error());
+    alone = *together == BatchResult::try_alone;
+  }
+  if (alone) DOVETAIL_TRY(apply_alone(batch, outcomes));
+  submitted_.pop_front();
+  return true;
+}
+
+bool Inbox::fenced(const Event& event, std::uint64_t batch, Outcome& outcome) {
+  if (!fence_.blocks(event.key_hash, batch)) return false;
+  outcome = Outcome{Fate::again, 0, "not tried: an earlier event of its key failed"};
+  return true;
+}
+
+Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
+                                                 std::span<Outcome> outcomes) {
+  tried_.clear();
+  tried_index_.clear();
+  for (std::size_t i = 0; i < batch.events.size(); ++i) {
+    if (fenced(*batch.events[i], batch.number, outcomes[i])) continue;
+    tried_.push_back(batch.events[i]);
+    tried_index_.push_back(i);
+  }
+  if (tried_.empty()) return BatchResult::committed;
+  if (first_capacity_ < tried_.size()) {
+    first_capacity_ = tried_.size();
+    first_ = std::make_unique<bool[]>(first_capacity_);
+  }
+  const std::span<bool> first(first_.get(), tried_.size());
+
+  DOVETAIL_TRY(store_.begin());
+  DOVETAIL_TRY(store_.insert(tried_, first));
+  if (DOVETAIL_MUTANT(inbox_row_commits_first)) {
+    DOVETAIL_TRY(store_.commit(0, 0));
+    DOVETAIL_TRY(store_.begin());
+  }
+  std::uint64_t applied = 0;
+  for (std::size_t i = 0; i < tried_.size(); ++i) {
+    if (!first[i]) continue;
+    if (!store_.apply(*tried_[i])) {
+      // Which event is at fault, and how often it was tried, is found out one by one.
+      store_.rollback();
+      return BatchResult::try_alone;
+    }
+    ++applied;
+  }
+  const Status committed = store_.commit(applied, tried_.size() - applied);
+  if (!committed && !DOVETAIL_MUTANT(ack_before_inbox_commit)) return fail(committed.error());
+  for (std::size_t i = 0; i < tried_.size(); ++i) {
+    outcomes[tried_index_[i]] = Outcome{first[i] ? Fate::confirmed : Fate::duplicate};
+  }
+  return BatchResult::committed;
+}
+
+Status Inbox::apply_alone(const Submitted& batch, std::span<Outcome> outcomes) {
+  for (std::size_t i = 0; i < batch.events.size(); ++i) {
+    const Event& event = *batch.events[i];
+    if (fenced(event, batch.number, outcomes[i])) continue;
+    DOVETAIL_TRY(apply_one(event, outcomes[i]));
+    const bool safe = outcomes[i].fate == Fate::confirmed || outcomes[i].fate == Fate::duplicate;
+    if (!safe) fence_.raise(event.key_hash, last_submitted_);
+  }
+  return {};
+}
+
+Status Inbox::apply_one(const Event& event, Outcome& outcome) {
+  const Result<std::uint32_t> attempts = store_.count_attempt(event.id, +1);
+  if (!attempts) return fail(attempts.error());
+  const auto forgive = [&](std::int64_t count) -> Status {
+    const Result<std::uint32_t> left = store_.count_attempt(event.id, -count);
+    if (!left) return fail(left.error());
+    return {};
+  };
+  if (*attempts > options_.attempts_max) {
+    // Every earlier attempt ended with the process; this one is not made. A replay starts from 0 again.
+    outcome = Outcome{Fate::rejected, *attempts - 1,
+                      "the handler ended the process " + std::to_string(*attempts - 1) +
+                          " times; check the handler, then replay the event"};
+    return forgive(*attempts);
+  }
+
+  bool first = false;
+  const Event* const one[] = {&event};
+  DOVETAIL_TRY(store_.begin());
+  DOVETAIL_TRY(store_.insert(one, {&first, 1}));
+  if (DOVETAIL_MUTANT(inbox_row_commits_first)) {
+    DOVETAIL_TRY(store_.commit(0, 0));
+    DOVETAIL_TRY(store_.begin());
+  }
+  const Status applied = first ? store_.apply(event) : Status{};
+  if (applied) {
+    const Status committed = store_.commit(first ? 1 : 0, first ? 0 : 1);
+    if (!committed && !DOVETAIL_MUTANT(ack_before_inbox_commit)) return fail(committed.error());
+    if (first && suspects_left_ > 0) --suspects_left_;
+    outcome = Outcome{first ? Fate::confirmed : Fate::duplicate};
+    return {};
+  }
+
+  store_.rollback();
+  if (suspects_left_ > 0) --suspects_left_;
+  if (applied.error().code == Errc::unavailable && !DOVETAIL_MUTANT(outage_burns_attempts)) {
+    outcome = Outcome{Fate::again, 0, applied.error().text};
+    return forgive(1);
+  }
+  const bool hopeless = applied.error().code == Errc::rejected;
+  outcome = Outcome{hopeless ? Fate::rejected : Fate::failed, *attempts, applied.error().text};
+  // The relay parks it now; a replay starts from 0 again.
+  if (hopeless || *attempts >= options_.attempts_max) return forgive(*attempts);
+  return {};
+}
+
+}  // namespace dovetail
