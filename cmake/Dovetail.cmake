@@ -1,4 +1,13 @@
-# dovetail_test(name SOURCES a.cc b.cc [LIBS x y]): one GoogleTest binary, registered with CTest.
+# Sanitized code is slower; the limits of its tests grow with it.
+set(DOVETAIL_TIMEOUT_SCALE 1)
+if(DOVETAIL_SANITIZE STREQUAL "address")
+  set(DOVETAIL_TIMEOUT_SCALE 3)
+elseif(DOVETAIL_SANITIZE STREQUAL "thread")
+  set(DOVETAIL_TIMEOUT_SCALE 6)
+endif()
+
+# dovetail_test(name SOURCES a.cc b.cc [LIBS x y] [LABELS l] [TIMEOUT seconds]): one GoogleTest binary, registered
+# with CTest. Exit code 77 of a test means "skipped", which CTest reports.
 function(dovetail_test name)
   if(NOT DOVETAIL_TESTS)
     return()
@@ -11,8 +20,9 @@ function(dovetail_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  math(EXPR timeout "${ARG_TIMEOUT} * ${DOVETAIL_TIMEOUT_SCALE}")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
 
 # dovetail_embed(target sql_file variable header_name): the text of a file as a string_view in a generated header.
@@ -26,4 +36,11 @@ function(dovetail_embed target file variable header)
     VERBATIM)
   target_sources(${target} PRIVATE ${out})
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
+endfunction()
+
+# Adds a folder once it has something to build.
+function(dovetail_subdirectory folder)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt)
+    add_subdirectory(${folder})
+  endif()
 endfunction()

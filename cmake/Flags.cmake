@@ -1,0 +1,46 @@
+# How everything here is compiled. Warnings belong to the target dovetail_flags, which only our own targets link;
+# optimisation, hardening and sanitizers hold for the whole build, because mixing them breaks at run time.
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(dovetail_flags INTERFACE)
+target_compile_options(dovetail_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+if(DOVETAIL_WERROR)
+  target_compile_options(dovetail_flags INTERFACE -Werror)
+endif()
+
+# An assertion is a bug of ours and must stop the process in production too, so no build type defines NDEBUG.
+foreach(build_type RELEASE RELWITHDEBINFO MINSIZEREL)
+  string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_${build_type} "${CMAKE_CXX_FLAGS_${build_type}}")
+  string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_${build_type} "${CMAKE_CXX_FLAGS_${build_type}}")
+endforeach()
+
+# Assertions name their file; where the sources lay on the build machine is nobody's business.
+add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
+# Position-independent, so that a static libdovetail can be linked into programs and shared libraries alike.
+include(CheckPIESupported)
+check_pie_supported()
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+# A sanitizer replaces what hardening does, and _FORTIFY_SOURCE hides calls from it: one or the other.
+if(DOVETAIL_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(DOVETAIL_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(DOVETAIL_SANITIZE)
+  message(FATAL_ERROR "DOVETAIL_SANITIZE is '${DOVETAIL_SANITIZE}'; allowed: empty, address, thread.")
+elseif(DOVETAIL_HARDENING AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  # Some systems predefine _FORTIFY_SOURCE; redefining it without -U is a warning.
+  add_compile_options(-fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE
+                      -D_FORTIFY_SOURCE=3 -D_GLIBCXX_ASSERTIONS)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    add_compile_options(-fcf-protection=full)
+  endif()
+  add_link_options(-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+endif()
