@@ -43,7 +43,7 @@ void Arena::clear() {
 
 Event& Batch::append(const Event& event) {
   // One allocation for all text of the event keeps it together in memory.
-  const std::string_view Event::*const fields[] = {
+  constexpr std::string_view Event::*fields[] = {
       &Event::topic,        &Event::aggregate_type, &Event::aggregate_id, &Event::type,
       &Event::content_type, &Event::headers,        &Event::payload};
   std::size_t bytes = 0;
@@ -68,7 +68,7 @@ void Batch::clear() {
 namespace {
 
 std::uint64_t mix(std::uint64_t state, std::uint64_t word) {
-  const auto product = static_cast<unsigned __int128>(state ^ word) * 0x9e3779b97f4a7c15ULL;
+  const Wide product = multiply_wide(state ^ word, 0x9e3779b97f4a7c15ULL);
   return static_cast<std::uint64_t>(product >> 64) ^ static_cast<std::uint64_t>(product) ^
          0xd6e8feb86659fd93ULL;
 }

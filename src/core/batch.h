@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/wide.h"
 #include "dovetail/event.h"
 
 namespace dovetail {
@@ -54,7 +55,7 @@ class Batch {
 std::uint64_t key_hash(std::string_view aggregate_type, std::string_view aggregate_id);
 
 inline std::uint32_t lane_of(std::uint64_t hash, std::uint32_t lane_count) {
-  return static_cast<std::uint32_t>((static_cast<unsigned __int128>(hash) * lane_count) >> 64);
+  return static_cast<std::uint32_t>(scale_below(hash, lane_count));
 }
 
 }  // namespace dovetail

@@ -1,5 +1,7 @@
 #include "core/clock.h"
 
+#include "core/wide.h"
+
 namespace dovetail {
 
 // splitmix64: every seed, 0 included, gives a good sequence.
@@ -12,7 +14,7 @@ std::uint64_t Random::next() {
 }
 
 std::uint64_t Random::below(std::uint64_t bound) {
-  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+  return scale_below(next(), bound);
 }
 
 bool Random::chance(double probability) {

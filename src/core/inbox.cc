@@ -19,6 +19,11 @@ Status Inbox::open() {
   // Only the first open of this process tells how the process before it ended.
   if (!opened_before_ && !*ended_well) suspects_left_ = options_.suspects_max;
   opened_before_ = true;
+  if (interrupted_) {
+    // The handler did not end the process, so the attempt that the outage cut short does not count.
+    DOVETAIL_TRY(store_.count_attempt(*interrupted_, -1));
+    interrupted_.reset();
+  }
   return {};
 }
 
@@ -105,8 +110,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   const Result<std::uint32_t> attempts = store_.count_attempt(event.id, +1);
   if (!attempts) return fail(attempts.error());
   const auto forgive = [&](std::int64_t count) -> Status {
-    const Result<std::uint32_t> left = store_.count_attempt(event.id, -count);
-    if (!left) return fail(left.error());
+    DOVETAIL_TRY(store_.count_attempt(event.id, -count));
     return {};
   };
   if (*attempts > options_.attempts_max) {
@@ -119,6 +123,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
 
   bool first = false;
   const Event* const one[] = {&event};
+  interrupted_ = event.id;
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&first, 1}));
   if (DOVETAIL_MUTANT(inbox_row_commits_first)) {
@@ -130,11 +135,13 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
     const Status committed = store_.commit(first ? 1 : 0, first ? 0 : 1);
     if (!committed && !DOVETAIL_MUTANT(ack_before_inbox_commit)) return fail(committed.error());
     if (first && suspects_left_ > 0) --suspects_left_;
+    interrupted_.reset();
     outcome = Outcome{first ? Fate::confirmed : Fate::duplicate};
     return {};
   }
 
   store_.rollback();
+  interrupted_.reset();
   if (suspects_left_ > 0) --suspects_left_;
   if (applied.error().code == Errc::unavailable && !DOVETAIL_MUTANT(outage_burns_attempts)) {
     outcome = Outcome{Fate::again, 0, applied.error().text};

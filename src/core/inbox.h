@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -80,6 +81,7 @@ class Inbox final : public Sink {
   std::uint64_t last_submitted_ = 0;
   std::size_t suspects_left_ = 0;
   bool opened_before_ = false;
+  std::optional<EventId> interrupted_;  // its attempt was counted, and then the database went away
   KeyFence fence_;
   std::vector<const Event*> tried_;  // scratch of apply_together
   std::vector<std::size_t> tried_index_;
