@@ -1,0 +1,53 @@
+// A consumer's inbox in its SQLite file.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/inbox.h"
+#include "sqlite/database.h"
+
+namespace dovetail::sqlite {
+
+using Handler = std::function<Status(sqlite3* transaction, const Event& event)>;
+
+// The handler runs on the same connection. While it runs, a commit is turned into a rollback and
+// noticed: were it let through, the inbox rows of the events behind it would be committed without
+// their effects.
+class SqliteInboxStore final : public InboxStore {
+ public:
+  SqliteInboxStore(std::string path, std::string consumer, Handler handler, Clock& clock);
+  ~SqliteInboxStore() override;
+
+  Result<bool> open() override;
+  Status begin() override;
+  Status insert(Events events, std::span<bool> first) override;
+  Status apply(const Event& event) override;
+  Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
+  void rollback() override;
+  Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;
+  Status close() override;
+
+ private:
+  Status prepare();
+  Status call_handler(const Event& event);
+
+  std::string path_;
+  std::string consumer_;
+  Handler handler_;
+  Clock& clock_;
+  std::int64_t consumer_id_ = 0;
+  bool counts_attempts_ = false;  // some event has attempts: look for them when one is applied
+  bool in_handler_ = false;
+  bool commit_tried_ = false;  // by the handler
+  bool rolled_back_ = false;   // while the handler ran
+  Checkpointer checkpointer_;
+  std::string file_;
+  Database database_;
+  Statement insert_;
+  Statement add_totals_;
+  Statement count_attempt_;
+  Statement forget_attempt_;
+};
+
+}  // namespace dovetail::sqlite

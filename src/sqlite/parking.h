@@ -1,0 +1,43 @@
+// Parked events of one reader, in the file that it reads.
+#pragma once
+
+#include "core/parking.h"
+#include "sqlite/database.h"
+#include "sqlite/parked_rows.h"
+#include "sqlite/reader.h"
+
+namespace dovetail::sqlite {
+
+// Writes are ordered with the progress of the source in the same file: whatever survives a power
+// cut, an event is never settled without being parked.
+class SqliteParking final : public Parking {
+ public:
+  SqliteParking(Reader& reader, Clock& clock);
+
+  Status open() override;
+  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status park(std::span<const ParkRequest> requests) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                  WallTime now) override;
+  Status delivered(std::span<const EventId> ids) override;
+
+ private:
+  Status upsert(const ParkRequest& request, std::int64_t now);
+  // Adds the due events of one key, from its head on. False: the limits are reached.
+  Result<bool> take_key(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                        WallTime now, const OrderKey& key);
+
+  Reader& reader_;
+  Clock& clock_;
+  Database database_;
+  ParkedHeads heads_;
+  Statement select_epoch_;
+  Statement select_blocked_;
+  Statement upsert_;
+  Statement select_due_heads_;
+  Statement select_due_of_key_;
+  Statement select_one_;
+  Statement finish_;
+};
+
+}  // namespace dovetail::sqlite

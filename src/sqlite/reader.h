@@ -1,0 +1,41 @@
+// One reader of a file: who reads which of its streams, how far it has come, and who may write that
+// down.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dovetail/result.h"
+#include "sqlite/database.h"
+
+namespace dovetail::sqlite {
+
+enum class Stream : std::uint8_t { outbox, mailbox };
+
+std::string_view to_string(Stream stream);
+std::string_view table_of(Stream stream);
+
+// Shared by the source, the lease and the parking of one lane; all of them run on one thread.
+struct Reader {
+  std::string path;  // the file that is read; progress, lease and parked events live in it too
+  std::string name;
+  Stream stream = Stream::outbox;
+  std::vector<std::string> topics{};  // only these; empty: all
+  std::int64_t epoch = 0;             // of the lease; 0 without one. Every write carries it.
+};
+
+// Makes the reader's row when it is not there. rejected: the name is taken by a reader of the other
+// stream, or empty.
+Status ensure_reader(Database& database, const Reader& reader);
+
+// stopped: the row carries another epoch. Ask inside the transaction that writes.
+Status check_epoch(Statement& select_epoch, const Reader& reader);
+extern const std::string_view kSelectEpoch;
+
+// A list of topics as one text with a line break around each, so that SQL finds a topic in it
+// without parsing.
+std::string stored_topics(const std::vector<std::string>& topics);
+
+}  // namespace dovetail::sqlite
