@@ -141,12 +141,14 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   }
 
   store_.rollback();
-  interrupted_.reset();
   if (suspects_left_ > 0) --suspects_left_;
   if (applied.error().code == Errc::unavailable && !DOVETAIL_MUTANT(outage_burns_attempts)) {
     outcome = Outcome{Fate::again, 0, applied.error().text};
-    return forgive(1);
+    DOVETAIL_TRY(forgive(1));
+    interrupted_.reset();
+    return {};
   }
+  interrupted_.reset();
   const bool hopeless = applied.error().code == Errc::rejected;
   outcome = Outcome{hopeless ? Fate::rejected : Fate::failed, *attempts, applied.error().text};
   // The relay parks it now; a replay starts from 0 again.

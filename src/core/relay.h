@@ -95,41 +95,50 @@ class Relay {
   struct Slot;        // one event of it
   struct Line;        // the events of one key that wait for each other
   struct Submission;  // one batch handed to the sink
-  using ParkList = std::vector<std::pair<Slot*, ParkRequest>>;
 
+  // One session lasts from taking the lease to losing it, the source or the parking.
   Status session(std::stop_token stop);
-  Status step(std::stop_token stop, bool may_read);
-  Status drain(std::stop_token stop);
+  Status step(std::stop_token stop);
+  Status drain();
   void forget();
+  bool survive(const Error& error, std::stop_token stop);
 
   Status hold_lease();
   Status read_source(std::stop_token stop);
   Status take_replays();
   Status reload_blocked_keys();
-  Status submit_ready(std::stop_token stop);
+  Status open_sink();
+  Status submit_ready();
   Status submit_one();
-  Status collect(std::stop_token stop);
+  Status collect();
+  Status collect_one(Duration timeout, bool& collected);
   Status park_pending();
   Status settle();
-  Status finish_replay(Flight& flight);
+  Status finish_replay();
+  void rest(std::stop_token stop);
 
-  Duration wait_limit(TimePoint now) const;
+  Duration wait_limit(Duration limit) const;
   bool window_has_room() const;
-  bool nothing_to_send() const;
-  void admit(std::unique_ptr<Flight> flight);
+  bool is_blocked(const Event& event) const;
+  bool may_replay(const Slot& slot) const;
+  std::unique_ptr<Flight> take_flight(bool replay);
+  void admit(Flight& flight);
+
   void place(Slot& slot);
-  void join_line(Line& line, Slot& slot);
-  void advance_line(std::uint64_t key_hash);
+  void join_line(std::uint64_t key, Slot& slot);
+  void advance_line(std::uint64_t key);
+  void leave_line(std::uint64_t key);
+  void hold_line(std::uint64_t key, Duration delay);
   void release_due_lines();
+  void park_held_lines();
+
   void resolve(Slot& slot, const Outcome& outcome);
   void deliver(Slot& slot, bool duplicate);
   void retry_later(Slot& slot, const Outcome& outcome);
-  void park(Slot& slot, ParkState state, std::string reason);
+  void park(Slot& slot, ParkState state, Duration delay, std::string reason);
   void park_behind(Slot& slot);
-  void park_held_lines();
-  void finish(Slot& slot);
+  void finish(Slot& slot, Settled fate);
   void lose_sink(const Error& error);
-  bool is_blocked(const Event& event) const;
   void note(RelayNotice::Kind kind, std::string text);
 
   RelayPorts ports_;
@@ -139,6 +148,7 @@ class Relay {
   std::deque<std::unique_ptr<Flight>> flights_;          // in read order
   std::unique_ptr<Flight> replay_;                       // the one batch taken from parking
   std::vector<std::unique_ptr<Flight>> spare_flights_;
+  std::vector<std::unique_ptr<Flight>> limbo_;           // of a lost session; the sink may still point at them
   std::deque<Slot*> ready_;                              // to be submitted next
   std::deque<Submission> submitted_;                     // in the sink's order
   std::vector<Submission> spare_submissions_;
@@ -146,8 +156,11 @@ class Relay {
   std::set<std::pair<TimePoint, std::uint64_t>> held_;   // lines that wait to be tried again, by time
   // Keys with something in parking, and the submission after which nothing of the key is in flight any more.
   std::map<OrderKey, std::uint64_t> blocked_;
-  ParkList to_park_;
+  std::vector<ParkRequest> park_requests_;               // decided, not yet durable
+  std::vector<Slot*> park_slots_;                        // their slots, one for each
   std::vector<Outcome> outcomes_;                        // scratch of collect
+  std::vector<Settled> fates_;                           // scratch of settle
+  WallTime now_wall_{};                                  // when the batch being resolved was collected
 
   std::uint64_t next_order_ = 1;       // numbers slots in read order
   std::uint64_t submissions_made_ = 0;
@@ -156,9 +169,11 @@ class Relay {
   std::size_t window_bytes_ = 0;
   bool sink_open_ = false;
   bool source_had_more_ = false;
+  bool standing_by_ = false;
   std::uint32_t sink_failures_ = 0;
   std::uint32_t session_failures_ = 0;
   TimePoint sink_retry_at_{};
+  TimePoint renew_retry_at_{};
   TimePoint replay_poll_at_{};
 };
 

@@ -35,8 +35,8 @@ class Sink {
   // Connects. Called again after any error: throws the old connection away with everything submitted on it.
   virtual Status open() = 0;
 
-  // Takes a batch without waiting for its fate. The events stay valid until the batch is collected or the sink
-  // is opened again. After an error nothing is known about the batch.
+  // Takes a batch without waiting for its fate. The events (not the span) stay valid until the batch is collected,
+  // the sink is opened again or the relay is gone. After an error nothing is known about the batch.
   virtual Status submit(Events events) = 0;
 
   // Waits at most `timeout` for the fate of the oldest batch submitted and not collected. True: `outcomes`,

@@ -1,0 +1,381 @@
+// The life of a session: lease, reading, submitting, collecting, settling. How one event fares, along its key and in
+// parking, is in relay_events.cc.
+#include "core/relay.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "core/mutant.h"
+#include "core/relay_state.h"
+
+namespace dovetail {
+
+using Kind = RelayNotice::Kind;
+
+std::string_view to_string(Kind kind) {
+  switch (kind) {
+    case Kind::standby:
+      return "standby";
+    case Kind::started:
+      return "started";
+    case Kind::sink_lost:
+      return "sink_lost";
+    case Kind::sink_restored:
+      return "sink_restored";
+    case Kind::session_lost:
+      return "session_lost";
+    case Kind::parked:
+      return "parked";
+    case Kind::key_released:
+      return "key_released";
+    case Kind::stalled:
+      return "stalled";
+    case Kind::halted:
+      return "halted";
+    case Kind::drained:
+      return "drained";
+  }
+  return "unknown";
+}
+
+Relay::Relay(RelayPorts ports, RelayOptions options)
+    : ports_(std::move(ports)), options_(options), random_(options.seed) {}
+
+Relay::~Relay() = default;
+
+void Relay::note(Kind kind, std::string text) { ports_.notify(RelayNotice{kind, std::move(text)}); }
+
+Status Relay::run(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    const Status ended = session(stop);
+    forget();
+    if (!ended && !survive(ended.error(), stop)) return ended;
+  }
+  return {};
+}
+
+// Whether to start over after this error, having waited for a while.
+bool Relay::survive(const Error& error, std::stop_token stop) {
+  if (error.code == Errc::corrupt || error.code == Errc::rejected) {
+    note(Kind::halted, error.text);
+    return false;
+  }
+  if (stop.stop_requested()) return true;
+  // Somebody else's lease may end at any time, so a standby asks often.
+  const RetryPolicy policy =
+      standing_by_ ? RetryPolicy{options_.idle_wait, options_.idle_wait} : options_.connect_retry;
+  if (!standing_by_) {
+    ports_.metrics.session_errors.fetch_add(1, std::memory_order_relaxed);
+    if (session_failures_ == 0) note(Kind::session_lost, error.text);
+  }
+  ports_.clock.sleep(retry_delay(policy, session_failures_, random_), stop);
+  if (!standing_by_) ++session_failures_;
+  return true;
+}
+
+Status Relay::session(std::stop_token stop) {
+  const Status acquired = ports_.lease.acquire();
+  if (!acquired) {
+    const bool waits = acquired.error().code == Errc::unavailable;
+    if (waits && !standing_by_) note(Kind::standby, acquired.error().text);
+    standing_by_ = waits;
+    return acquired;
+  }
+  standing_by_ = false;
+  DOVETAIL_TRY(ports_.source.open());
+  DOVETAIL_TRY(ports_.parking.open());
+  DOVETAIL_TRY(reload_blocked_keys());
+  note(Kind::started, "the lane is ours and its source is open");
+  while (!stop.stop_requested()) DOVETAIL_TRY(step(stop));
+  return drain();
+}
+
+Status Relay::step(std::stop_token stop) {
+  DOVETAIL_TRY(hold_lease());
+  DOVETAIL_TRY(take_replays());
+  DOVETAIL_TRY(read_source(stop));
+  release_due_lines();
+  DOVETAIL_TRY(submit_ready());
+  DOVETAIL_TRY(collect());
+  park_held_lines();
+  if (DOVETAIL_MUTANT(settle_before_park)) DOVETAIL_TRY(settle());
+  DOVETAIL_TRY(park_pending());
+  DOVETAIL_TRY(settle());
+  rest(stop);
+  return {};
+}
+
+// Takes no more work and waits for the fate of what is in flight.
+Status Relay::drain() {
+  const TimePoint give_up_at = ports_.clock.now() + options_.drain_timeout;
+  while (sink_open_ && !submitted_.empty() && ports_.clock.now() < give_up_at) {
+    DOVETAIL_TRY(hold_lease());
+    bool collected = false;
+    DOVETAIL_TRY(collect_one(wait_limit(std::chrono::milliseconds(50)), collected));
+    DOVETAIL_TRY(park_pending());
+    DOVETAIL_TRY(settle());
+  }
+  DOVETAIL_TRY(park_pending());
+  DOVETAIL_TRY(settle());
+  DOVETAIL_TRY(ports_.source.flush());
+  DOVETAIL_TRY(ports_.lease.release());
+  note(Kind::drained, submitted_.empty()
+                          ? "stopped with nothing in flight"
+                          : "stopped before everything in flight was confirmed; it will be sent again");
+  return {};
+}
+
+// What is in memory belongs to a session; the next one reads it again.
+void Relay::forget() {
+  for (auto& flight : flights_) limbo_.push_back(std::move(flight));
+  flights_.clear();
+  if (replay_) limbo_.push_back(std::move(replay_));
+  ready_.clear();
+  submitted_.clear();
+  lines_.clear();
+  held_.clear();
+  blocked_.clear();
+  park_requests_.clear();
+  park_slots_.clear();
+  submissions_collected_ = submissions_made_;
+  window_events_ = 0;
+  window_bytes_ = 0;
+  sink_open_ = false;
+  source_had_more_ = false;
+  sink_retry_at_ = {};
+  replay_poll_at_ = {};
+}
+
+Status Relay::hold_lease() {
+  const TimePoint now = ports_.clock.now();
+  if (now >= ports_.lease.deadline() && !DOVETAIL_MUTANT(deadline_ignored)) {
+    ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
+    return fail(Errc::stopped, "the lease ran out before it was renewed; check for pauses of this process");
+  }
+  if (now < ports_.lease.renew_at() || now < renew_retry_at_) return {};
+  const Status renewed = ports_.lease.renew();
+  if (!renewed && renewed.error().code == Errc::unavailable) {
+    // It is tried again until the deadline.
+    renew_retry_at_ = now + retry_delay(options_.connect_retry, 0, random_);
+    return {};
+  }
+  if (!renewed) ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
+  return renewed;
+}
+
+bool Relay::window_has_room() const {
+  return window_events_ < options_.window_events_max && window_bytes_ < options_.window_bytes_max;
+}
+
+// At most `limit`, and not beyond the next thing that must be done at a certain time.
+Duration Relay::wait_limit(Duration limit) const {
+  const TimePoint now = ports_.clock.now();
+  TimePoint until = now + limit;
+  until = std::min({until, std::max(ports_.lease.renew_at(), renew_retry_at_), ports_.lease.deadline()});
+  if (!replay_) until = std::min(until, replay_poll_at_);
+  if (!sink_open_) until = std::min(until, sink_retry_at_);
+  // A line that is due already waits for a confirmation, which ends any wait by itself.
+  if (!held_.empty() && (held_.begin()->first > now || submitted_.empty())) {
+    until = std::min(until, held_.begin()->first);
+  }
+  return std::max(until - now, Duration{0});
+}
+
+Status Relay::read_source(std::stop_token stop) {
+  source_had_more_ = false;
+  if (!window_has_room()) return {};
+  const bool idle = ready_.empty() && submitted_.empty();
+  std::unique_ptr<Flight> flight = take_flight(false);
+  Limits limits;
+  limits.events_max = std::min(options_.batch_events_max, options_.window_events_max - window_events_);
+  limits.bytes_max = std::min(options_.batch_bytes_max, options_.window_bytes_max - window_bytes_);
+  limits.wait_max = idle ? wait_limit(options_.idle_wait) : Duration{0};
+  DOVETAIL_TRY(ports_.source.read(flight->batch, limits, stop));
+  session_failures_ = 0;
+  if (flight->batch.empty()) {
+    if (idle) ports_.metrics.progress_at_us = ports_.clock.now().time_since_epoch().count();
+    spare_flights_.push_back(std::move(flight));
+    return {};
+  }
+  source_had_more_ = true;
+  admit(*flight);
+  window_events_ += flight->slots.size();
+  window_bytes_ += flight->batch.bytes();
+  ports_.metrics.read.fetch_add(flight->slots.size(), std::memory_order_relaxed);
+  ports_.metrics.window_events = window_events_;
+  ports_.metrics.window_bytes = window_bytes_;
+  flights_.push_back(std::move(flight));
+  return {};
+}
+
+Status Relay::open_sink() {
+  const TimePoint now = ports_.clock.now();
+  if (now < sink_retry_at_) return {};
+  const Status opened = ports_.sink.open();
+  if (!opened) {
+    if (opened.error().code == Errc::corrupt || opened.error().code == Errc::stopped) return opened;
+    lose_sink(opened.error());
+    return {};
+  }
+  sink_open_ = true;
+  limbo_.clear();
+  if (sink_failures_ > 0) note(Kind::sink_restored, "the sink is connected again");
+  return {};
+}
+
+Status Relay::submit_ready() {
+  if (!sink_open_) DOVETAIL_TRY(open_sink());
+  while (sink_open_ && !ready_.empty() && submitted_.size() < options_.batches_in_flight_max) {
+    DOVETAIL_TRY(submit_one());
+  }
+  if (DOVETAIL_MUTANT(settle_before_confirm)) {
+    for (const auto& flight : flights_) {
+      const std::vector<Settled> fates(flight->slots.size(), Settled::delivered);
+      DOVETAIL_TRY(ports_.source.settle(flight->batch, fates));
+    }
+    DOVETAIL_TRY(ports_.source.flush());
+  }
+  return {};
+}
+
+Status Relay::submit_one() {
+  const TimePoint now = ports_.clock.now();
+  if (now >= ports_.lease.deadline() && !DOVETAIL_MUTANT(deadline_ignored)) {
+    ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
+    return fail(Errc::stopped, "the lease may have run out; nothing more is sent under it");
+  }
+  Submission submission;
+  if (!spare_submissions_.empty()) {
+    submission = std::move(spare_submissions_.back());
+    spare_submissions_.pop_back();
+  }
+  submission.slots.clear();
+  submission.events.clear();
+  std::size_t bytes = 0;
+  while (!ready_.empty() && submission.slots.size() < options_.batch_events_max) {
+    Slot* const slot = ready_.front();
+    bytes += slot->event->payload.size();
+    if (bytes > options_.batch_bytes_max && !submission.slots.empty()) break;
+    submission.slots.push_back(slot);
+    submission.events.push_back(slot->event);
+    ready_.pop_front();
+  }
+  submission.number = ++submissions_made_;
+  submission.submitted_at = now;
+  ports_.metrics.submitted.fetch_add(submission.slots.size(), std::memory_order_relaxed);
+  submitted_.push_back(std::move(submission));
+  const Status submitted = ports_.sink.submit(submitted_.back().events);
+  if (!submitted) lose_sink(submitted.error());
+  return {};
+}
+
+Status Relay::collect() {
+  if (!sink_open_ || submitted_.empty()) return {};
+  // While there is more to read and to send, only what is already known is taken.
+  const bool could_read = source_had_more_ && window_has_room();
+  const bool could_send = submitted_.size() < options_.batches_in_flight_max;
+  Duration timeout{0};
+  if (!(could_read && could_send)) {
+    timeout = wait_limit(window_has_room() ? std::chrono::milliseconds(1) : std::chrono::milliseconds(20));
+  }
+  bool collected = true;
+  for (std::size_t i = submitted_.size(); i > 0 && collected && sink_open_; --i) {
+    DOVETAIL_TRY(collect_one(timeout, collected));
+    timeout = Duration{0};
+  }
+  return {};
+}
+
+Status Relay::collect_one(Duration timeout, bool& collected) {
+  collected = false;
+  outcomes_.assign(submitted_.front().slots.size(), Outcome{});
+  const Result<bool> known = ports_.sink.collect(outcomes_, timeout);
+  if (!known) {
+    if (known.error().code == Errc::corrupt || known.error().code == Errc::stopped) {
+      return fail(known.error());
+    }
+    lose_sink(known.error());
+    return {};
+  }
+  const TimePoint now = ports_.clock.now();
+  if (!*known) {
+    if (now - submitted_.front().submitted_at < options_.confirm_timeout) return {};
+    ports_.metrics.stalls.fetch_add(1, std::memory_order_relaxed);
+    note(Kind::stalled, "the sink did not confirm in time; its connection is replaced");
+    lose_sink(Error{Errc::in_doubt, "no confirmation within the limit"});
+    return {};
+  }
+  collected = true;
+  Submission submission = std::move(submitted_.front());
+  submitted_.pop_front();
+  submissions_collected_ = submission.number;
+  now_wall_ = ports_.clock.wall();
+  for (std::size_t i = 0; i < submission.slots.size(); ++i) {
+    resolve(*submission.slots[i], outcomes_[i]);
+  }
+  sink_failures_ = 0;
+  ports_.metrics.progress_at_us = now.time_since_epoch().count();
+  spare_submissions_.push_back(std::move(submission));
+  return {};
+}
+
+// Throws the connection away. What was in flight on it goes out again, in order, before everything else.
+void Relay::lose_sink(const Error& error) {
+  sink_open_ = false;
+  ports_.metrics.sink_errors.fetch_add(1, std::memory_order_relaxed);
+  if (sink_failures_ == 0) note(Kind::sink_lost, error.text);
+  sink_retry_at_ = ports_.clock.now() + retry_delay(options_.connect_retry, sink_failures_, random_);
+  ++sink_failures_;
+
+  std::deque<Slot*> later = std::exchange(ready_, {});
+  std::deque<Submission> lost = std::exchange(submitted_, {});
+  submissions_collected_ = submissions_made_;
+  for (const Submission& submission : lost) {
+    for (Slot* const slot : submission.slots) {
+      if (DOVETAIL_MUTANT(unconfirmed_forgotten_on_reopen)) {
+        deliver(*slot, false);
+        continue;
+      }
+      const auto line = lines_.find(slot->line_key());
+      if (line != lines_.end()) line->second.in_flight = false;
+      place(*slot);
+    }
+  }
+  ready_.insert(ready_.end(), later.begin(), later.end());
+}
+
+Status Relay::settle() {
+  bool settled = false;
+  while (!flights_.empty() && flights_.front()->unresolved == 0) {
+    std::unique_ptr<Flight> flight = std::move(flights_.front());
+    flights_.pop_front();
+    window_events_ -= flight->slots.size();
+    window_bytes_ -= flight->batch.bytes();
+    fates_.clear();
+    for (const Slot& slot : flight->slots) fates_.push_back(slot.fate);
+    DOVETAIL_TRY(ports_.source.settle(flight->batch, fates_));
+    ports_.metrics.settled.fetch_add(flight->slots.size(), std::memory_order_relaxed);
+    settled = true;
+    spare_flights_.push_back(std::move(flight));
+  }
+  if (settled) {
+    ports_.metrics.window_events = window_events_;
+    ports_.metrics.window_bytes = window_bytes_;
+    DOVETAIL_TRY(ports_.source.flush());
+  }
+  if (replay_ && replay_->unresolved == 0) return finish_replay();
+  return {};
+}
+
+// Sleeps when there is nothing that reading or collecting could have waited for.
+void Relay::rest(std::stop_token stop) {
+  const bool can_collect = sink_open_ && !submitted_.empty();
+  const bool can_send = sink_open_ && !ready_.empty();
+  if (can_collect || can_send) return;
+  const bool read_waits = window_has_room() && ready_.empty() && submitted_.empty();
+  if (read_waits) return;
+  ports_.clock.sleep(wait_limit(options_.idle_wait), stop);
+}
+
+}  // namespace dovetail
