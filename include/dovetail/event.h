@@ -16,7 +16,8 @@
 
 namespace dovetail {
 
-// Microseconds since 1970, by the wall clock. For people and for ages; never for order or for leases.
+// Microseconds since 1970, by the wall clock. For people and for ages; never for order or for
+// leases.
 using WallTime = std::chrono::sys_time<std::chrono::microseconds>;
 
 // A UUID. Dovetail makes version 7 (they begin with their time), and accepts any other.
@@ -36,22 +37,23 @@ struct Header {
   friend bool operator==(const Header&, const Header&) = default;
 };
 
-// Headers travel encoded, as one flat JSON object of strings, and are decoded only by those who look inside.
+// Headers travel encoded, as one flat JSON object of strings, and are decoded only by those who
+// look inside.
 Result<std::string> encode_headers(std::span<const Header> headers);
 Result<std::vector<Header>> decode_headers(std::string_view encoded);
 
 // One event on its way. All views point into the batch that it came in and end with it.
 struct Event {
   EventId id;
-  std::int64_t position = 0;         // where the source found it; grows along each key
-  std::uint64_t key_hash = 0;        // of (aggregate_type, aggregate_id); 0 when there is no key
-  std::string_view topic;            // where it goes; empty until routed, unless the publisher chose one
-  std::string_view aggregate_type;   // with aggregate_id: the key along which order is kept
-  std::string_view aggregate_id;     // empty: no order is promised for this event
+  std::int64_t position = 0;   // where the source found it; grows along each key
+  std::uint64_t key_hash = 0;  // of (aggregate_type, aggregate_id); 0 when there is no key
+  std::string_view topic;      // where it goes; empty until routed, unless the publisher chose one
+  std::string_view aggregate_type;  // with aggregate_id: the key along which order is kept
+  std::string_view aggregate_id;    // empty: no order is promised for this event
   std::string_view type;
   std::string_view content_type;
-  std::string_view headers;          // encoded; empty when there are none
-  std::string_view payload;          // bytes, never re-encoded
+  std::string_view headers;            // encoded; empty when there are none
+  std::string_view payload;            // bytes, never re-encoded
   std::int64_t aggregate_version = 0;  // 0: the publisher keeps none
   WallTime created_at{};
 
@@ -66,15 +68,15 @@ struct NewEvent {
   std::string_view payload;
   std::string_view content_type = "application/json";
   std::span<const Header> headers{};
-  std::string_view topic{};              // empty: the relay's template decides
+  std::string_view topic{};  // empty: the relay's template decides
   std::int64_t aggregate_version = 0;
-  std::optional<EventId> id{};           // set it to make a retried publish harmless
+  std::optional<EventId> id{};  // set it to make a retried publish harmless
 };
 
 struct EventLimits {
   std::size_t payload_bytes_max = 1 << 20;
-  std::size_t name_bytes_max = 255;       // aggregate_type, type, content_type, topic
-  std::size_t key_bytes_max = 1024;       // aggregate_id
+  std::size_t name_bytes_max = 255;  // aggregate_type, type, content_type, topic
+  std::size_t key_bytes_max = 1024;  // aggregate_id
   std::size_t headers_bytes_max = 16 << 10;
 };
 

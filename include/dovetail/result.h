@@ -1,5 +1,5 @@
-// Errors as values. There are five codes, each named after what the relay does about it; the text says
-// what happened and ends with what to check.
+// Errors as values. There are five codes, each named after what the relay does about it; the text
+// says what happened and ends with what to check.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(st
 }  // namespace dovetail
 
 // Returns the error of a Status or Result to the caller; goes on when there is none.
-#define DOVETAIL_TRY(expression)                                                             \
-  do {                                                                                       \
-    if (auto dovetail_try_status = (expression); !dovetail_try_status)                       \
-      return ::dovetail::fail(std::move(dovetail_try_status.error()));                       \
+#define DOVETAIL_TRY(expression)                                       \
+  do {                                                                 \
+    if (auto dovetail_try_status = (expression); !dovetail_try_status) \
+      return ::dovetail::fail(std::move(dovetail_try_status.error())); \
   } while (false)

@@ -43,7 +43,7 @@ void Arena::clear() {
 
 Event& Batch::append(const Event& event) {
   // One allocation for all text of the event keeps it together in memory.
-  constexpr std::string_view Event::*fields[] = {
+  constexpr std::string_view Event::* fields[] = {
       &Event::topic,        &Event::aggregate_type, &Event::aggregate_id, &Event::type,
       &Event::content_type, &Event::headers,        &Event::payload};
   std::size_t bytes = 0;
@@ -94,7 +94,8 @@ std::uint64_t mix_text(std::uint64_t state, std::string_view text) {
 
 std::uint64_t key_hash(std::string_view aggregate_type, std::string_view aggregate_id) {
   if (aggregate_id.empty()) return 0;
-  const std::uint64_t hash = mix_text(mix_text(0x2545f4914f6cdd1dULL, aggregate_type), aggregate_id);
+  const std::uint64_t hash =
+      mix_text(mix_text(0x2545f4914f6cdd1dULL, aggregate_type), aggregate_id);
   return hash == 0 ? 1 : hash;
 }
 

@@ -26,8 +26,8 @@ class Arena {
     std::size_t size;
   };
   std::vector<Chunk> chunks_;
-  std::size_t current_ = 0;   // chunk being filled
-  std::size_t filled_ = 0;    // bytes of it that are taken
+  std::size_t current_ = 0;  // chunk being filled
+  std::size_t filled_ = 0;   // bytes of it that are taken
   std::size_t used_ = 0;
 };
 
@@ -50,8 +50,8 @@ class Batch {
   Arena arena_;
 };
 
-// The hash that spreads keys over lanes. Its values are the same in every build and release: they decide who
-// owns a key. Never 0 for a key; 0 means "no key".
+// The hash that spreads keys over lanes. Its values are the same in every build and release: they
+// decide who owns a key. Never 0 for a key; 0 means "no key".
 std::uint64_t key_hash(std::string_view aggregate_type, std::string_view aggregate_id);
 
 inline std::uint32_t lane_of(std::uint64_t hash, std::uint32_t lane_count) {

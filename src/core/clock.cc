@@ -13,9 +13,7 @@ std::uint64_t Random::next() {
   return z ^ (z >> 31);
 }
 
-std::uint64_t Random::below(std::uint64_t bound) {
-  return scale_below(next(), bound);
-}
+std::uint64_t Random::below(std::uint64_t bound) { return scale_below(next(), bound); }
 
 bool Random::chance(double probability) {
   return static_cast<double>(next() >> 11) * 0x1.0p-53 < probability;

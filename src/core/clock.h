@@ -1,4 +1,5 @@
-// Time and chance, given from outside: the core never looks at a clock or a random device by itself.
+// Time and chance, given from outside: the core never looks at a clock or a random device by
+// itself.
 #pragma once
 
 #include <chrono>
@@ -39,7 +40,8 @@ class Entropy {
   virtual void fill(std::span<std::uint8_t> bytes) = 0;
 };
 
-// A small seeded generator for jitter and simulation; the same seed gives the same numbers everywhere.
+// A small seeded generator for jitter and simulation; the same seed gives the same numbers
+// everywhere.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}

@@ -1,5 +1,5 @@
-// Keeps track of which submitted events are confirmed, for sinks whose broker answers event by event, in any
-// order, sometimes twice.
+// Keeps track of which submitted events are confirmed, for sinks whose broker answers event by
+// event, in any order, sometimes twice.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ class ConfirmTracker {
   // Starts a batch of `count` events; returns the tag of its first.
   std::uint64_t add_batch(std::size_t count);
 
-  // The fate of one event. The first word counts: a repeat, or a tag that is not known, changes nothing.
+  // The fate of one event. The first word counts: a repeat, or a tag that is not known, changes
+  // nothing.
   void resolve(std::uint64_t tag, Outcome outcome);
   // The same for every unresolved tag up to and including `tag`.
   void resolve_through(std::uint64_t tag, const Outcome& outcome);

@@ -57,7 +57,8 @@ void append_utf8(std::string& out, std::uint32_t code) {
 
 namespace {
 
-Status check_text(std::string_view field, std::string_view text, std::size_t bytes_max, bool may_be_empty) {
+Status check_text(std::string_view field, std::string_view text, std::size_t bytes_max,
+                  bool may_be_empty) {
   const std::string name(field);
   if (text.empty() && !may_be_empty) {
     return fail(Errc::rejected, name + " is empty; every event needs one");
@@ -88,7 +89,8 @@ Status validate(const NewEvent& event, const EventLimits& limits) {
   }
   if (event.payload.size() > limits.payload_bytes_max) {
     return fail(Errc::rejected, "the payload has " + std::to_string(event.payload.size()) +
-                                    " bytes; the limit is " + std::to_string(limits.payload_bytes_max) +
+                                    " bytes; the limit is " +
+                                    std::to_string(limits.payload_bytes_max) +
                                     ", check payload_max or send a reference instead");
   }
   const Result<std::string> headers = encode_headers(event.headers);

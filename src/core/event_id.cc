@@ -23,7 +23,8 @@ EventId IdGenerator::next() {
   EventId id;
   entropy_.fill(id.bytes);
   const auto wall_ms = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(clock_.wall().time_since_epoch()).count());
+      std::chrono::duration_cast<std::chrono::milliseconds>(clock_.wall().time_since_epoch())
+          .count());
   if (wall_ms > last_ms_) {
     last_ms_ = wall_ms;
     // Starting in the lower half leaves room to count up within the millisecond.

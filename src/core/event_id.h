@@ -8,8 +8,9 @@
 
 namespace dovetail {
 
-// Ids of one generator grow strictly, also when the wall clock steps back; 62 random bits keep those of different
-// generators apart. Not for several threads, and not for both sides of a fork: the child needs its own entropy.
+// Ids of one generator grow strictly, also when the wall clock steps back; 62 random bits keep
+// those of different generators apart. Not for several threads, and not for both sides of a fork:
+// the child needs its own entropy.
 class IdGenerator {
  public:
   IdGenerator(Clock& clock, Entropy& entropy) : clock_(clock), entropy_(entropy) {}

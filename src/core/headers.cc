@@ -65,8 +65,8 @@ class Decoder {
   }
 
   void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' ||
-                                  text_[at_] == '\r')) {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) {
       ++at_;
     }
   }
@@ -145,8 +145,8 @@ class Decoder {
 // What every broker can carry: a token as in HTTP for the name, no control characters in the value.
 Status check_header(const Header& header) {
   const auto bad = [&](std::string_view why) {
-    return fail(Errc::rejected, "malformed header \"" + header.name.substr(0, 60) + "\": " +
-                                    std::string(why));
+    return fail(Errc::rejected,
+                "malformed header \"" + header.name.substr(0, 60) + "\": " + std::string(why));
   };
   if (header.name.empty() || header.name.size() > 255) {
     return bad("check that its name has 1 to 255 characters");

@@ -114,7 +114,8 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
     return {};
   };
   if (*attempts > options_.attempts_max) {
-    // Every earlier attempt ended with the process; this one is not made. A replay starts from 0 again.
+    // Every earlier attempt ended with the process; this one is not made. A replay starts from 0
+    // again.
     outcome = Outcome{Fate::rejected, *attempts - 1,
                       "the handler ended the process " + std::to_string(*attempts - 1) +
                           " times; check the handler, then replay the event"};

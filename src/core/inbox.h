@@ -1,5 +1,5 @@
-// The inbox: a sink that applies each event once. The inbox row, the handler's effect and whatever the handler
-// publishes commit in one transaction of the consumer's database.
+// The inbox: a sink that applies each event once. The inbox row, the handler's effect and whatever
+// the handler publishes commit in one transaction of the consumer's database.
 #pragma once
 
 #include <cstddef>
@@ -21,36 +21,38 @@ class InboxStore {
  public:
   virtual ~InboxStore() = default;
 
-  // Connects; also reconnects, which rolls back what was open. True: the last session ended by close().
-  // False: it died, perhaps inside a handler.
+  // Connects; also reconnects, which rolls back what was open. True: the last session ended by
+  // close(). False: it died, perhaps inside a handler.
   virtual Result<bool> open() = 0;
 
   virtual Status begin() = 0;
-  // Inserts the inbox rows; first[i] says whether events[i] was not there before. Waits for another consumer
-  // that is inserting the same row.
+  // Inserts the inbox rows; first[i] says whether events[i] was not there before. Waits for another
+  // consumer that is inserting the same row.
   virtual Status insert(Events events, std::span<bool> first) = 0;
-  // Runs the handler inside the transaction. unavailable: the database or something the handler needs is away,
-  // no attempt counts; rejected: the handler will never accept it; any other code: it failed this time.
+  // Runs the handler inside the transaction. unavailable: the database or something the handler
+  // needs is away, no attempt counts; rejected: the handler will never accept it; any other code:
+  // it failed this time.
   virtual Status apply(const Event& event) = 0;
   // Adds to the consumer's totals and commits. in_doubt: it may have committed.
   virtual Status commit(std::uint64_t applied, std::uint64_t duplicates) = 0;
   virtual void rollback() = 0;
 
-  // In a transaction of its own, durable before it returns: changes the count of attempts at this event by
-  // `change` (+1 before a try; negative to take back what should not count), never below 0. Returns the new count.
+  // In a transaction of its own, durable before it returns: changes the count of attempts at this
+  // event by `change` (+1 before a try; negative to take back what should not count), never below
+  // 0. Returns the new count.
   virtual Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) = 0;
   // Records that this session ended without dying.
   virtual Status close() = 0;
 };
 
 struct InboxOptions {
-  std::uint32_t attempts_max = 5;       // an event that kills the process more often is rejected
-  std::size_t suspects_max = 1000;      // events tried one by one after a session that died
+  std::uint32_t attempts_max = 5;   // an event that kills the process more often is rejected
+  std::size_t suspects_max = 1000;  // events tried one by one after a session that died
 };
 
-// The sink. Does its work in collect(). Normally a batch is one transaction; when an event of it fails, the
-// transaction is rolled back and each event is tried alone, its attempt counted durably before the handler runs,
-// so that a handler which kills the process is found out too.
+// The sink. Does its work in collect(). Normally a batch is one transaction; when an event of it
+// fails, the transaction is rolled back and each event is tried alone, its attempt counted durably
+// before the handler runs, so that a handler which kills the process is found out too.
 class Inbox final : public Sink {
  public:
   Inbox(InboxStore& store, InboxOptions options);

@@ -1,5 +1,5 @@
-// How a sink keeps a key's order when one event fails: nothing of that key is tried in any batch that was
-// submitted before the failure was collected.
+// How a sink keeps a key's order when one event fails: nothing of that key is tried in any batch
+// that was submitted before the failure was collected.
 #pragma once
 
 #include <cstdint>

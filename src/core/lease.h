@@ -9,8 +9,8 @@
 
 namespace dovetail {
 
-// One thread at a time. The epoch rises at every acquisition, also by the same owner; every write of an owner
-// carries its epoch and is refused when a later one exists.
+// One thread at a time. The epoch rises at every acquisition, also by the same owner; every write
+// of an owner carries its epoch and is refused when a later one exists.
 class Lease {
  public:
   virtual ~Lease() = default;
@@ -38,8 +38,8 @@ class NoLease final : public Lease {
   TimePoint renew_at() const override { return TimePoint::max(); }
 };
 
-// What a lease store keeps for one lane, and the three decisions about it. Shared by every store, so that the
-// rule exists once. `now` and `expires` are of the store's clock.
+// What a lease store keeps for one lane, and the three decisions about it. Shared by every store,
+// so that the rule exists once. `now` and `expires` are of the store's clock.
 struct LeaseRow {
   std::string owner{};
   std::uint64_t epoch = 0;

@@ -7,7 +7,8 @@ namespace dovetail {
 
 void LatencyHistogram::observe(Duration value, std::uint64_t count) {
   const auto us = static_cast<std::uint64_t>(std::max<Duration::rep>(value.count(), 0));
-  const auto bucket = std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(us)), kBuckets - 1);
+  const auto bucket =
+      std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(us)), kBuckets - 1);
   buckets_[bucket].fetch_add(count, std::memory_order_relaxed);
 }
 

@@ -10,12 +10,14 @@
 
 namespace dovetail {
 
-// Counts in buckets that double: bucket i holds values below 2^i microseconds. Enough for p50 and p99 of a latency.
+// Counts in buckets that double: bucket i holds values below 2^i microseconds. Enough for p50 and
+// p99 of a latency.
 class LatencyHistogram {
  public:
   static constexpr std::size_t kBuckets = 40;
   void observe(Duration value, std::uint64_t count = 1);
-  Duration quantile(double q) const;  // upper bound of the bucket that holds it; 0 when nothing was observed
+  Duration quantile(
+      double q) const;  // upper bound of the bucket that holds it; 0 when nothing was observed
   std::uint64_t count() const;
 
  private:
@@ -25,18 +27,18 @@ class LatencyHistogram {
 struct RelayMetrics {
   using Counter = std::atomic<std::uint64_t>;
   Counter read{0};
-  Counter submitted{0};      // sends, repeats included
+  Counter submitted{0};  // sends, repeats included
   Counter confirmed{0};
-  Counter duplicates{0};     // the sink had it already
+  Counter duplicates{0};  // the sink had it already
   Counter failed{0};
   Counter rejected{0};
-  Counter parked{0};         // events put into parking, those behind a failure included
-  Counter replayed{0};       // delivered from parking
+  Counter parked{0};    // events put into parking, those behind a failure included
+  Counter replayed{0};  // delivered from parking
   Counter settled{0};
-  Counter sink_errors{0};    // connections thrown away
-  Counter session_errors{0}; // source, parking or lease failures: everything in memory was dropped
-  Counter fenced{0};         // writes or sends refused because the lease was lost
-  Counter stalls{0};         // no confirmation within the limit
+  Counter sink_errors{0};     // connections thrown away
+  Counter session_errors{0};  // source, parking or lease failures: everything in memory was dropped
+  Counter fenced{0};          // writes or sends refused because the lease was lost
+  Counter stalls{0};          // no confirmation within the limit
   std::atomic<std::uint64_t> window_events{0};  // read and not settled
   std::atomic<std::uint64_t> window_bytes{0};
   std::atomic<std::uint64_t> blocked_keys{0};

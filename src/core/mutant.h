@@ -1,5 +1,5 @@
-// Deliberate bugs, compiled in for tests only, that the simulator must catch. In every other build the question
-// DOVETAIL_MUTANT(name) is the constant false and costs nothing.
+// Deliberate bugs, compiled in for tests only, that the simulator must catch. In every other build
+// the question DOVETAIL_MUTANT(name) is the constant false and costs nothing.
 #pragma once
 
 #ifdef DOVETAIL_MUTANTS
@@ -9,17 +9,17 @@ namespace dovetail {
 
 enum class Mutant : std::uint8_t {
   none,
-  settle_before_confirm,         // the source is told before the sink has confirmed
-  ack_before_inbox_commit,       // the inbox says "confirmed" and commits afterwards
-  no_key_block_after_refusal,    // a refused event is parked, later events of its key go on
-  two_of_a_key_in_flight,        // on a sink that does not keep order under failure
-  inbox_row_commits_first,       // the inbox row in a transaction of its own, before the handler
-  stale_epoch_accepted,          // a relay that lost its lease still writes
-  confirmation_counted_twice,    // a repeated confirmation stands for another event's
-  settle_before_park,            // the source is told before the event is durably parked
+  settle_before_confirm,            // the source is told before the sink has confirmed
+  ack_before_inbox_commit,          // the inbox says "confirmed" and commits afterwards
+  no_key_block_after_refusal,       // a refused event is parked, later events of its key go on
+  two_of_a_key_in_flight,           // on a sink that does not keep order under failure
+  inbox_row_commits_first,          // the inbox row in a transaction of its own, before the handler
+  stale_epoch_accepted,             // a relay that lost its lease still writes
+  confirmation_counted_twice,       // a repeated confirmation stands for another event's
+  settle_before_park,               // the source is told before the event is durably parked
   unconfirmed_forgotten_on_reopen,  // what was in flight on a broken connection is not sent again
-  outage_burns_attempts,         // an unavailable handler counts as a failed attempt
-  deadline_ignored,              // goes on publishing after its lease may have run out
+  outage_burns_attempts,            // an unavailable handler counts as a failed attempt
+  deadline_ignored,                 // goes on publishing after its lease may have run out
 };
 
 inline thread_local Mutant active_mutant = Mutant::none;

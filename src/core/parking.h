@@ -31,8 +31,9 @@ struct ParkRequest {
   std::string reason{};
 };
 
-// One thread at a time. A key is blocked while the store holds an unfinished event of it; along a key, events are
-// ordered by position. An event without aggregate_id has no key: it blocks nothing and waits for nothing. Every write is refused with Errc::stopped when the lane has another owner.
+// One thread at a time. A key is blocked while the store holds an unfinished event of it; along a
+// key, events are ordered by position. An event without aggregate_id has no key: it blocks nothing
+// and waits for nothing. Every write is refused with Errc::stopped when the lane has another owner.
 class Parking {
  public:
   virtual ~Parking() = default;
@@ -43,12 +44,13 @@ class Parking {
   // All keys that are blocked now, in no order.
   virtual Status blocked_keys(std::vector<OrderKey>& out) = 0;
 
-  // Adds events, or updates those that are there (by event id). Durable when it returns. An event that an
-  // operator has already discarded stays discarded.
+  // Adds events, or updates those that are there (by event id). Durable when it returns. An event
+  // that an operator has already discarded stays discarded.
   virtual Status park(std::span<const ParkRequest> requests) = 0;
 
-  // Adds to `out` the events that are due at `now` with nothing unfinished before them on their key that is not
-  // in `out` too, ordered by position along each key, and their attempts so far to `attempts`.
+  // Adds to `out` the events that are due at `now` with nothing unfinished before them on their key
+  // that is not in `out` too, ordered by position along each key, and their attempts so far to
+  // `attempts`.
   virtual Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
                           WallTime now) = 0;
 

@@ -1,5 +1,5 @@
-// The life of a session: lease, reading, submitting, collecting, settling. How one event fares, along its key and in
-// parking, is in relay_events.cc.
+// The life of a session: lease, reading, submitting, collecting, settling. How one event fares,
+// along its key and in parking, is in relay_events.cc.
 #include "core/relay.h"
 
 #include <algorithm>
@@ -120,9 +120,10 @@ Status Relay::drain() {
   DOVETAIL_TRY(settle());
   DOVETAIL_TRY(ports_.source.flush());
   DOVETAIL_TRY(ports_.lease.release());
-  note(Kind::drained, submitted_.empty()
-                          ? "stopped with nothing in flight"
-                          : "stopped before everything in flight was confirmed; it will be sent again");
+  note(Kind::drained,
+       submitted_.empty()
+           ? "stopped with nothing in flight"
+           : "stopped before everything in flight was confirmed; it will be sent again");
   return {};
 }
 
@@ -151,7 +152,8 @@ Status Relay::hold_lease() {
   const TimePoint now = ports_.clock.now();
   if (now >= ports_.lease.deadline() && !DOVETAIL_MUTANT(deadline_ignored)) {
     ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
-    return fail(Errc::stopped, "the lease ran out before it was renewed; check for pauses of this process");
+    return fail(Errc::stopped,
+                "the lease ran out before it was renewed; check for pauses of this process");
   }
   if (now < ports_.lease.renew_at() || now < renew_retry_at_) return {};
   const Status renewed = ports_.lease.renew();
@@ -172,7 +174,8 @@ bool Relay::window_has_room() const {
 Duration Relay::wait_limit(Duration limit) const {
   const TimePoint now = ports_.clock.now();
   TimePoint until = now + limit;
-  until = std::min({until, std::max(ports_.lease.renew_at(), renew_retry_at_), ports_.lease.deadline()});
+  until = std::min(
+      {until, std::max(ports_.lease.renew_at(), renew_retry_at_), ports_.lease.deadline()});
   if (!replay_) until = std::min(until, replay_poll_at_);
   if (!sink_open_) until = std::min(until, sink_retry_at_);
   // A line that is due already waits for a confirmation, which ends any wait by itself.
@@ -188,7 +191,8 @@ Status Relay::read_source(std::stop_token stop) {
   const bool idle = ready_.empty() && submitted_.empty();
   std::unique_ptr<Flight> flight = take_flight(false);
   Limits limits;
-  limits.events_max = std::min(options_.batch_events_max, options_.window_events_max - window_events_);
+  limits.events_max =
+      std::min(options_.batch_events_max, options_.window_events_max - window_events_);
   limits.bytes_max = std::min(options_.batch_bytes_max, options_.window_bytes_max - window_bytes_);
   limits.wait_max = idle ? wait_limit(options_.idle_wait) : Duration{0};
   DOVETAIL_TRY(ports_.source.read(flight->batch, limits, stop));
@@ -277,7 +281,8 @@ Status Relay::collect() {
   const bool could_send = submitted_.size() < options_.batches_in_flight_max;
   Duration timeout{0};
   if (!(could_read && could_send)) {
-    timeout = wait_limit(window_has_room() ? std::chrono::milliseconds(1) : std::chrono::milliseconds(20));
+    timeout = wait_limit(window_has_room() ? std::chrono::milliseconds(1)
+                                           : std::chrono::milliseconds(20));
   }
   bool collected = true;
   for (std::size_t i = submitted_.size(); i > 0 && collected && sink_open_; --i) {
@@ -320,12 +325,14 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
   return {};
 }
 
-// Throws the connection away. What was in flight on it goes out again, in order, before everything else.
+// Throws the connection away. What was in flight on it goes out again, in order, before everything
+// else.
 void Relay::lose_sink(const Error& error) {
   sink_open_ = false;
   ports_.metrics.sink_errors.fetch_add(1, std::memory_order_relaxed);
   if (sink_failures_ == 0) note(Kind::sink_lost, error.text);
-  sink_retry_at_ = ports_.clock.now() + retry_delay(options_.connect_retry, sink_failures_, random_);
+  sink_retry_at_ =
+      ports_.clock.now() + retry_delay(options_.connect_retry, sink_failures_, random_);
   ++sink_failures_;
 
   std::deque<Slot*> later = std::exchange(ready_, {});

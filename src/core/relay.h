@@ -1,9 +1,10 @@
 // The relay: carries events from a source to a sink, in either direction of the product.
 //
-// It reads ahead within a window bounded by count and bytes, keeps several batches in flight, takes confirmations
-// whenever they come, and settles with the source what is confirmed, as a contiguous prefix. Along a key nothing is
-// sent before what precedes it is safe; a key whose event fails waits, is retried with growing pauses, and is parked
-// with everything behind it when its attempts run out, while other keys flow.
+// It reads ahead within a window bounded by count and bytes, keeps several batches in flight, takes
+// confirmations whenever they come, and settles with the source what is confirmed, as a contiguous
+// prefix. Along a key nothing is sent before what precedes it is safe; a key whose event fails
+// waits, is retried with growing pauses, and is parked with everything behind it when its attempts
+// run out, while other keys flow.
 #pragma once
 
 #include <cstddef>
@@ -32,36 +33,40 @@ namespace dovetail {
 
 struct RelayOptions {
   // Behaviour
-  std::uint32_t attempts_max = 5;                      // failures of one event before it is parked
-  Duration confirm_timeout = std::chrono::seconds(30);  // no word from the sink for so long: a new connection
-  Duration drain_timeout = std::chrono::seconds(10);    // what is in flight may finish after stop
-  Duration replay_poll = std::chrono::milliseconds(250);  // how often parking is asked while a key is blocked
-  RetryPolicy key_retry{};      // of one key, after its event failed
-  RetryPolicy connect_retry{};  // of the sink's connection and of the whole session
-  std::size_t blocked_keys_max = 100'000;  // more than this is not poison, it is an outage: the lane halts
+  std::uint32_t attempts_max = 5;  // failures of one event before it is parked
+  Duration confirm_timeout =
+      std::chrono::seconds(30);  // no word from the sink for so long: a new connection
+  Duration drain_timeout = std::chrono::seconds(10);  // what is in flight may finish after stop
+  Duration replay_poll =
+      std::chrono::milliseconds(250);  // how often parking is asked while a key is blocked
+  RetryPolicy key_retry{};             // of one key, after its event failed
+  RetryPolicy connect_retry{};         // of the sink's connection and of the whole session
+  std::size_t blocked_keys_max =
+      100'000;  // more than this is not poison, it is an outage: the lane halts
   // Performance
   std::size_t batch_events_max = 1000;
   std::size_t batch_bytes_max = 1 << 20;
   std::size_t batches_in_flight_max = 4;
-  std::size_t window_events_max = 8000;     // read and not settled; also the most duplicates after a crash
+  std::size_t window_events_max =
+      8000;  // read and not settled; also the most duplicates after a crash
   std::size_t window_bytes_max = 16 << 20;
   Duration idle_wait = std::chrono::milliseconds(250);  // one wait for a first event
-  std::uint64_t seed = 1;  // of the jitter
+  std::uint64_t seed = 1;                               // of the jitter
 };
 
 // Something an operator may want to read: one for each change of state, not one for each try.
 struct RelayNotice {
   enum class Kind : std::uint8_t {
-    standby,         // another relay holds the lane
-    started,         // lease held, source open
+    standby,  // another relay holds the lane
+    started,  // lease held, source open
     sink_lost,
     sink_restored,
-    session_lost,    // source, parking or lease failed; starts over
+    session_lost,  // source, parking or lease failed; starts over
     parked,
-    key_released,    // everything parked of a key was delivered or discarded
+    key_released,  // everything parked of a key was delivered or discarded
     stalled,
-    halted,          // will not go on by itself
-    drained,         // stopped in good order
+    halted,   // will not go on by itself
+    drained,  // stopped in good order
   };
   Kind kind;
   std::string text;
@@ -69,7 +74,8 @@ struct RelayNotice {
 
 std::string_view to_string(RelayNotice::Kind kind);
 
-// Everything the relay works with. All must outlive it; it uses them from the thread that calls run().
+// Everything the relay works with. All must outlive it; it uses them from the thread that calls
+// run().
 struct RelayPorts {
   Source& source;
   Sink& sink;
@@ -86,8 +92,8 @@ class Relay {
   Relay(RelayPorts ports, RelayOptions options);
   ~Relay();
 
-  // Runs until `stop` is requested and what is in flight has drained (ok), or until it must not go on
-  // (corrupt). Everything else it survives by waiting and starting over. One thread.
+  // Runs until `stop` is requested and what is in flight has drained (ok), or until it must not go
+  // on (corrupt). Everything else it survives by waiting and starting over. One thread.
   Status run(std::stop_token stop);
 
  private:
@@ -145,24 +151,27 @@ class Relay {
   RelayOptions options_;
   Random random_;
 
-  std::deque<std::unique_ptr<Flight>> flights_;          // in read order
-  std::unique_ptr<Flight> replay_;                       // the one batch taken from parking
+  std::deque<std::unique_ptr<Flight>> flights_;  // in read order
+  std::unique_ptr<Flight> replay_;               // the one batch taken from parking
   std::vector<std::unique_ptr<Flight>> spare_flights_;
-  std::vector<std::unique_ptr<Flight>> limbo_;           // of a lost session; the sink may still point at them
-  std::deque<Slot*> ready_;                              // to be submitted next
-  std::deque<Submission> submitted_;                     // in the sink's order
+  std::vector<std::unique_ptr<Flight>>
+      limbo_;                         // of a lost session; the sink may still point at them
+  std::deque<Slot*> ready_;           // to be submitted next
+  std::deque<Submission> submitted_;  // in the sink's order
   std::vector<Submission> spare_submissions_;
   std::unordered_map<std::uint64_t, Line> lines_;
-  std::set<std::pair<TimePoint, std::uint64_t>> held_;   // lines that wait to be tried again, by time
-  // Keys with something in parking, and the submission after which nothing of the key is in flight any more.
+  std::set<std::pair<TimePoint, std::uint64_t>>
+      held_;  // lines that wait to be tried again, by time
+  // Keys with something in parking, and the submission after which nothing of the key is in flight
+  // any more.
   std::map<OrderKey, std::uint64_t> blocked_;
-  std::vector<ParkRequest> park_requests_;               // decided, not yet durable
-  std::vector<Slot*> park_slots_;                        // their slots, one for each
-  std::vector<Outcome> outcomes_;                        // scratch of collect
-  std::vector<Settled> fates_;                           // scratch of settle
-  WallTime now_wall_{};                                  // when the batch being resolved was collected
+  std::vector<ParkRequest> park_requests_;  // decided, not yet durable
+  std::vector<Slot*> park_slots_;           // their slots, one for each
+  std::vector<Outcome> outcomes_;           // scratch of collect
+  std::vector<Settled> fates_;              // scratch of settle
+  WallTime now_wall_{};                     // when the batch being resolved was collected
 
-  std::uint64_t next_order_ = 1;       // numbers slots in read order
+  std::uint64_t next_order_ = 1;  // numbers slots in read order
   std::uint64_t submissions_made_ = 0;
   std::uint64_t submissions_collected_ = 0;
   std::size_t window_events_ = 0;

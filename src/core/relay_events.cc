@@ -1,4 +1,5 @@
-// How one event fares: its place in the line of its key, what becomes of it after the sink has spoken, and parking.
+// How one event fares: its place in the line of its key, what becomes of it after the sink has
+// spoken, and parking.
 #include <algorithm>
 #include <utility>
 
@@ -81,7 +82,8 @@ void Relay::place(Slot& slot) {
   ready_.push_back(&slot);
 }
 
-// Keeps the line in read order: an event that comes back from the sink stands before those read after it.
+// Keeps the line in read order: an event that comes back from the sink stands before those read
+// after it.
 void Relay::join_line(std::uint64_t key, Slot& slot) {
   Line& line = lines_[key];
   slot.next = nullptr;
@@ -150,7 +152,8 @@ void Relay::release_due_lines() {
   }
 }
 
-// When only keys that wait to be tried again fill the window, they wait in parking instead, so that others flow.
+// When only keys that wait to be tried again fill the window, they wait in parking instead, so that
+// others flow.
 void Relay::park_held_lines() {
   if (held_.empty() || window_has_room() || !sink_open_ || !ready_.empty() || !submitted_.empty()) {
     return;
@@ -249,7 +252,8 @@ void Relay::park(Slot& slot, ParkState state, Duration delay, std::string reason
 
 void Relay::park_behind(Slot& slot) {
   park_requests_.push_back(ParkRequest{slot.event, ParkState::waiting, slot.attempts,
-                                       ports_.clock.wall(), "waits behind an earlier event of its key"});
+                                       ports_.clock.wall(),
+                                       "waits behind an earlier event of its key"});
   park_slots_.push_back(&slot);
 }
 
@@ -261,9 +265,10 @@ Status Relay::park_pending() {
   park_requests_.clear();
   park_slots_.clear();
   if (blocked_.size() <= options_.blocked_keys_max) return {};
-  return fail(Errc::rejected, std::to_string(blocked_.size()) +
-                                  " keys are parked, more than blocked_keys_max; this is not poison but an "
-                                  "outage: check the sink or the handler, then replay");
+  return fail(Errc::rejected,
+              std::to_string(blocked_.size()) +
+                  " keys are parked, more than blocked_keys_max; this is not poison but an "
+                  "outage: check the sink or the handler, then replay");
 }
 
 void Relay::finish(Slot& slot, Settled fate) {
@@ -282,7 +287,8 @@ Status Relay::take_replays() {
   Limits limits;
   limits.events_max = options_.batch_events_max;
   limits.bytes_max = options_.batch_bytes_max;
-  DOVETAIL_TRY(ports_.parking.take_due(flight->batch, flight->attempts, limits, ports_.clock.wall()));
+  DOVETAIL_TRY(
+      ports_.parking.take_due(flight->batch, flight->attempts, limits, ports_.clock.wall()));
   if (flight->batch.empty()) {
     spare_flights_.push_back(std::move(flight));
     return blocked_.empty() ? Status{} : reload_blocked_keys();

@@ -8,10 +8,10 @@ namespace dovetail {
 struct Relay::Slot {
   Event* event = nullptr;
   Flight* flight = nullptr;
-  Slot* next = nullptr;         // the next of its line
-  std::uint64_t order = 0;      // grows in read order
-  std::uint32_t attempts = 0;   // that failed
-  std::uint32_t repeats = 0;    // times it had to be sent again, for the length of the next pause
+  Slot* next = nullptr;        // the next of its line
+  std::uint64_t order = 0;     // grows in read order
+  std::uint32_t attempts = 0;  // that failed
+  std::uint32_t repeats = 0;   // times it had to be sent again, for the length of the next pause
   bool finished = false;
   Settled fate = Settled::delivered;
 
@@ -27,14 +27,14 @@ struct Relay::Slot {
 struct Relay::Flight {
   Batch batch;
   std::vector<Slot> slots;
-  std::vector<std::uint32_t> attempts;   // of replayed events
-  std::vector<EventId> delivered;        // of replayed events
+  std::vector<std::uint32_t> attempts;  // of replayed events
+  std::vector<EventId> delivered;       // of replayed events
   std::size_t unresolved = 0;
-  bool replay = false;                   // taken from parking, not read from the source
+  bool replay = false;  // taken from parking, not read from the source
 };
 
 struct Relay::Line {
-  Slot* head = nullptr;    // waiting, in read order
+  Slot* head = nullptr;  // waiting, in read order
   Slot* tail = nullptr;
   bool in_flight = false;  // on a sink that takes one of a key at a time
   bool held = false;       // waits until `due` and until `after_submission` is collected

@@ -1,5 +1,5 @@
-// How long to wait before trying again: exponential with full jitter, so that many who fail together do not
-// come back together.
+// How long to wait before trying again: exponential with full jitter, so that many who fail
+// together do not come back together.
 #pragma once
 
 #include <cstdint>

@@ -35,8 +35,8 @@ std::string allowed_fields() {
 
 Result<TopicTemplate> TopicTemplate::parse(std::string_view text) {
   const auto bad = [&](std::string why) {
-    return fail(Errc::rejected,
-                "topic template \"" + std::string(text) + "\": " + why + "; allowed are " + allowed_fields());
+    return fail(Errc::rejected, "topic template \"" + std::string(text) + "\": " + why +
+                                    "; allowed are " + allowed_fields());
   };
   if (text.empty()) return bad("it is empty");
   TopicTemplate result;

@@ -15,7 +15,8 @@ class TopicTemplate {
   // Fields: {aggregate_type} {aggregate_id} {type} {content_type}. "{{" and "}}" stand for braces.
   static Result<TopicTemplate> parse(std::string_view text);
 
-  // The topic of `event`: the publisher's own where it set one, else the template filled in, kept in `arena`.
+  // The topic of `event`: the publisher's own where it set one, else the template filled in, kept
+  // in `arena`.
   std::string_view route(const Event& event, Arena& arena) const;
 
  private:

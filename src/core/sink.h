@@ -14,15 +14,17 @@ namespace dovetail {
 enum class Fate : std::uint8_t {
   confirmed,  // there, durably
   duplicate,  // was there already, and the sink knows it
-  again,      // unknown, nacked, returned, or not tried behind a failure: send it again, no attempt is counted
-  failed,     // tried and refused this time: counts an attempt, its key waits
-  rejected,   // will never be accepted as it is: park it now
+  again,   // unknown, nacked, returned, or not tried behind a failure: send it again, no attempt is
+           // counted
+  failed,  // tried and refused this time: counts an attempt, its key waits
+  rejected,  // will never be accepted as it is: park it now
 };
 
 struct Outcome {
   Fate fate = Fate::again;
-  std::uint32_t attempts = 0;  // where the sink counts attempts durably: how many there were; else 0
-  std::string reason{};        // for failed, rejected and again; never contains payload
+  std::uint32_t attempts =
+      0;                 // where the sink counts attempts durably: how many there were; else 0
+  std::string reason{};  // for failed, rejected and again; never contains payload
 };
 
 using Events = std::span<const Event* const>;
@@ -32,21 +34,23 @@ class Sink {
  public:
   virtual ~Sink() = default;
 
-  // Connects. Called again after any error: throws the old connection away with everything submitted on it.
+  // Connects. Called again after any error: throws the old connection away with everything
+  // submitted on it.
   virtual Status open() = 0;
 
-  // Takes a batch without waiting for its fate. The events (not the span) stay valid until the batch is collected,
-  // the sink is opened again or the relay is gone. After an error nothing is known about the batch.
+  // Takes a batch without waiting for its fate. The events (not the span) stay valid until the
+  // batch is collected, the sink is opened again or the relay is gone. After an error nothing is
+  // known about the batch.
   virtual Status submit(Events events) = 0;
 
-  // Waits at most `timeout` for the fate of the oldest batch submitted and not collected. True: `outcomes`,
-  // which is as long as that batch, is filled. False: not yet.
-  // unavailable or in_doubt: the connection is of no use any more; nothing is known about what is uncollected.
+  // Waits at most `timeout` for the fate of the oldest batch submitted and not collected. True:
+  // `outcomes`, which is as long as that batch, is filled. False: not yet. unavailable or in_doubt:
+  // the connection is of no use any more; nothing is known about what is uncollected.
   virtual Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) = 0;
 
-  // True when no event of a key takes effect after an earlier one of that key came back without confirmation,
-  // for all batches submitted before that was collected; such events come back as `again`. The relay then keeps
-  // many events of one key in flight. Otherwise it keeps one.
+  // True when no event of a key takes effect after an earlier one of that key came back without
+  // confirmation, for all batches submitted before that was collected; such events come back as
+  // `again`. The relay then keeps many events of one key in flight. Otherwise it keeps one.
   virtual bool keeps_order_on_failure() const = 0;
 };
 

@@ -21,22 +21,22 @@ struct Limits {
 // What became of an event, as its source is told.
 enum class Settled : std::uint8_t { delivered, parked };
 
-// One thread at a time. Delivers in commit order along each key, and every event at least once: what was read
-// and not settled is read again after open().
+// One thread at a time. Delivers in commit order along each key, and every event at least once:
+// what was read and not settled is read again after open().
 class Source {
  public:
   virtual ~Source() = default;
 
-  // Connects and starts behind the last settled event. Called again after any error: it then throws the
-  // old connection away and forgets what was read and not settled.
+  // Connects and starts behind the last settled event. Called again after any error: it then throws
+  // the old connection away and forgets what was read and not settled.
   virtual Status open() = 0;
 
-  // Adds to `out` what is there, at most `limits`. Returns with an empty batch when nothing came within
-  // `limits.wait_max` or `stop` was requested. Never waits to fill a batch.
+  // Adds to `out` what is there, at most `limits`. Returns with an empty batch when nothing came
+  // within `limits.wait_max` or `stop` was requested. Never waits to fill a batch.
   virtual Status read(Batch& out, const Limits& limits, std::stop_token stop) = 0;
 
-  // Everything in `batch` is delivered or parked and need not be read again. Called in read order, once for
-  // each batch. May be lazy: durable only after the next flush().
+  // Everything in `batch` is delivered or parked and need not be read again. Called in read order,
+  // once for each batch. May be lazy: durable only after the next flush().
   virtual Status settle(const Batch& batch, std::span<const Settled> fates) = 0;
 
   // Makes durable what was settled.

@@ -1,0 +1,427 @@
+#include "core/relay.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "core/event_id.h"
+#include "host/host.h"
+#include "memory/log.h"
+#include "memory/reader.h"
+#include "memory/sink.h"
+#include "memory/source.h"
+
+namespace dovetail {
+namespace {
+
+using namespace std::chrono_literals;
+
+EventId numbered_id(int number) {
+  EventId id;
+  id.bytes[12] = static_cast<std::uint8_t>(number >> 24);
+  id.bytes[13] = static_cast<std::uint8_t>(number >> 16);
+  id.bytes[14] = static_cast<std::uint8_t>(number >> 8);
+  id.bytes[15] = static_cast<std::uint8_t>(number);
+  return id;
+}
+
+template <class Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 30'000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
+}
+
+// One relay over memory, in a thread of its own.
+class RelayTest : public testing::Test {
+ protected:
+  RelayTest() {
+    options_.key_retry = {Duration(1ms), Duration(5ms)};
+    options_.connect_retry = {Duration(1ms), Duration(5ms)};
+    options_.replay_poll = 5ms;
+    options_.idle_wait = 20ms;
+  }
+  ~RelayTest() override { stop(); }
+
+  void publish(std::string_view key, int count = 1) {
+    for (int i = 0; i < count; ++i) {
+      NewEvent event;
+      event.aggregate_type = "order";
+      event.aggregate_id = key;
+      event.type = "Changed";
+      const std::string payload = std::to_string(++version_[std::string(key)]);
+      event.payload = payload;
+      event.id = numbered_id(++published_);
+      ASSERT_TRUE(log_.publish(event, clock_.wall()).has_value());
+    }
+  }
+
+  void start(Sink& sink) {
+    lease_.emplace(reader_, "relay", 10s, clock_);
+    source_.emplace(log_, reader_, &*lease_);
+    parking_.emplace(reader_, &*lease_);
+    relay_.emplace(
+        RelayPorts{.source = *source_,
+                   .sink = sink,
+                   .parking = *parking_,
+                   .lease = *lease_,
+                   .clock = clock_,
+                   .metrics = metrics_,
+                   .notify = [this](const RelayNotice& notice) { notices_[notice.kind]++; }},
+        options_);
+    thread_ = std::jthread([this](std::stop_token token) { result_ = relay_->run(token); });
+  }
+  void stop() {
+    if (!thread_.joinable()) return;
+    thread_.request_stop();
+    thread_.join();
+  }
+
+  // Every key's first arrivals are in the order of its versions, without a gap.
+  static void expect_ordered(const std::vector<StoredEvent>& received) {
+    std::map<std::string, int> last;
+    for (const StoredEvent& stored : received) {
+      const Event event = stored.view();
+      const int version = std::stoi(std::string(event.payload));
+      int& seen = last[std::string(event.aggregate_id)];
+      if (version <= seen) continue;
+      EXPECT_EQ(version, seen + 1) << "key " << event.aggregate_id;
+      seen = version;
+    }
+  }
+
+  SystemClock clock_;
+  MemoryLog log_;
+  MemoryReader reader_;
+  RelayOptions options_;
+  RelayMetrics metrics_;
+  std::map<RelayNotice::Kind, int> notices_;
+  std::map<std::string, int> version_;
+  int published_ = 0;
+  std::optional<MemoryLease> lease_;
+  std::optional<MemorySource> source_;
+  std::optional<MemoryParking> parking_;
+  std::optional<Relay> relay_;
+  Status result_;
+  std::jthread thread_;
+};
+
+TEST_F(RelayTest, EverythingPublishedArrivesInOrder) {
+  MemorySink sink;
+  publish("a", 500);
+  start(sink);
+  for (int i = 0; i < 500; ++i) publish(std::to_string(i % 7));
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 1000; }));
+  stop();
+  EXPECT_TRUE(result_.has_value());
+  EXPECT_EQ(reader_.settled(), 1000);
+  EXPECT_EQ(metrics_.settled, 1000U);
+  EXPECT_EQ(metrics_.duplicates, 0U);
+  expect_ordered(sink.received());
+}
+
+TEST_F(RelayTest, ARefusedEventParksItsKeyAndNoOther) {
+  for (const bool keeps_order : {true, false}) {
+    MemorySink sink({.dedup = true, .keeps_order_on_failure = keeps_order});
+    std::atomic<bool> fixed = false;
+    sink.decide_by([&](const Event& event) {
+      const bool poison = event.aggregate_id == "bad" && event.payload == "3" && !fixed;
+      return poison ? Outcome{Fate::rejected, 0, "no such product"} : Outcome{Fate::confirmed};
+    });
+    const int before = published_;
+    version_.clear();
+    for (int i = 0; i < 10; ++i) {
+      publish("bad");
+      publish("good");
+    }
+    start(sink);
+    ASSERT_TRUE(eventually([&] { return reader_.settled() == published_; }));
+    EXPECT_EQ(sink.received_count(), 12U) << "10 good ones and 2 before the poison";
+    std::vector<ParkedEvent> parked = reader_.parked();
+    ASSERT_EQ(parked.size(), 8U);
+    EXPECT_EQ(parked[0].reason, "no such product");
+    EXPECT_EQ(parked[0].state, ParkState::parked);
+
+    publish("bad", 5);
+    ASSERT_TRUE(eventually([&] { return reader_.parked().size() == 13; }));
+    EXPECT_EQ(sink.received_count(), 12U);
+
+    fixed = true;
+    ASSERT_TRUE(reader_.replay(numbered_id(before + 5), clock_.wall()));
+    ASSERT_TRUE(eventually([&] { return sink.received_count() == 25; }));
+    publish("bad");
+    ASSERT_TRUE(eventually([&] { return sink.received_count() == 26; }));
+    EXPECT_EQ(metrics_.blocked_keys, 0U);
+    stop();
+    expect_ordered(sink.received());
+  }
+}
+
+TEST_F(RelayTest, AnEventThatFailsIsTriedAgainBeforeItsKeyGoesOn) {
+  for (const bool keeps_order : {true, false}) {
+    MemorySink sink({.dedup = true, .keeps_order_on_failure = keeps_order});
+    int failures = 0;
+    sink.decide_by([&](const Event& event) {
+      if (event.payload != "2" || failures >= 3) return Outcome{Fate::confirmed};
+      ++failures;
+      return Outcome{Fate::failed, 0, "not now"};
+    });
+    version_.clear();
+    publish("a", 5);
+    publish("b", 1);
+    const std::size_t all = 6;
+    start(sink);
+    ASSERT_TRUE(eventually([&] { return sink.received_count() == all; }));
+    stop();
+    EXPECT_EQ(failures, 3);
+    EXPECT_TRUE(reader_.parked().empty());
+    expect_ordered(sink.received());
+    failures = 0;
+  }
+}
+
+TEST_F(RelayTest, AnEventThatAlwaysFailsIsParkedAfterItsAttempts) {
+  MemorySink sink;
+  std::atomic<int> tries = 0;
+  sink.decide_by([&](const Event&) {
+    ++tries;
+    return Outcome{Fate::failed, 0, "broken"};
+  });
+  options_.attempts_max = 4;
+  publish("a");
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return reader_.parked().size() == 1; }));
+  stop();
+  EXPECT_EQ(tries, 4);
+  EXPECT_EQ(reader_.parked()[0].attempts, 4U);
+  EXPECT_EQ(reader_.parked()[0].state, ParkState::parked);
+  EXPECT_EQ(notices_[RelayNotice::Kind::parked], 1);
+}
+
+TEST_F(RelayTest, AnOutageParksNothingAndCountsNoAttempt) {
+  MemorySink sink;
+  sink.set_available(false);
+  publish("a", 100);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return metrics_.sink_errors > 20; }));
+  EXPECT_EQ(reader_.settled(), 0);
+  sink.set_available(true);
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 100; }));
+  stop();
+  EXPECT_TRUE(reader_.parked().empty());
+  EXPECT_EQ(metrics_.failed, 0U);
+  EXPECT_EQ(notices_[RelayNotice::Kind::sink_lost], 1)
+      << "one line for the outage, not one for each try";
+  EXPECT_EQ(notices_[RelayNotice::Kind::sink_restored], 1);
+}
+
+TEST_F(RelayTest, ANackForEverDoesNotHoldUpOtherKeys) {
+  MemorySink sink;
+  std::atomic<bool> healed = false;
+  sink.decide_by([&](const Event& event) {
+    const bool stuck = event.aggregate_id == "stuck" && !healed;
+    return stuck ? Outcome{Fate::again, 0, "queue full"} : Outcome{Fate::confirmed};
+  });
+  options_.window_events_max = 20;
+  options_.batch_events_max = 5;
+  options_.key_retry = {Duration(100ms), Duration(200ms)};
+  publish("stuck", 30);
+  publish("fine", 200);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 200; }));
+  for (const ParkedEvent& parked : reader_.parked()) {
+    EXPECT_EQ(parked.state, ParkState::waiting) << "nothing needs an operator";
+    EXPECT_EQ(parked.attempts, 0U);
+  }
+  healed = true;
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 230; }));
+  stop();
+  expect_ordered(sink.received());
+}
+
+// A sink that shows how many events of a key it was given at once, and confirms them one collect
+// later.
+class CountingSink final : public Sink {
+ public:
+  Status open() override { return {}; }
+  Status submit(Events events) override {
+    std::vector<std::string> keys;
+    for (const Event* event : events) {
+      keys.emplace_back(event->aggregate_id);
+      int& now = in_flight_[keys.back()];
+      most_ = std::max<int>(most_, ++now);
+    }
+    submitted_.push_back(std::move(keys));
+    window_most_ = std::max(window_most_, submitted_.size());
+    return {};
+  }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration) override {
+    if (submitted_.size() < 2 && ++patience_ % 3 != 0) return false;
+    for (const std::string& key : submitted_.front()) --in_flight_[key];
+    submitted_.pop_front();
+    for (Outcome& outcome : outcomes) outcome.fate = Fate::confirmed;
+    confirmed_ += outcomes.size();
+    return true;
+  }
+  bool keeps_order_on_failure() const override { return false; }
+
+  std::atomic<std::size_t> confirmed_ = 0;
+  int most_ = 0;
+  std::size_t window_most_ = 0;
+
+ private:
+  std::map<std::string, int> in_flight_;
+  std::deque<std::vector<std::string>> submitted_;
+  int patience_ = 0;
+};
+
+TEST_F(RelayTest, ASinkThatMayReorderUnderFailureGetsOneOfAKeyAtATime) {
+  CountingSink sink;
+  options_.batch_events_max = 10;
+  for (int i = 0; i < 300; ++i) publish(std::to_string(i % 20));
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return sink.confirmed_ == 300; }));
+  stop();
+  EXPECT_EQ(sink.most_, 1);
+  EXPECT_GT(sink.window_most_, 1U) << "other keys fill the pipeline";
+}
+
+TEST_F(RelayTest, WhatIsInMemoryIsBounded) {
+  MemorySink sink;
+  sink.set_available(false);
+  options_.window_events_max = 50;
+  options_.batch_events_max = 8;
+  publish("a", 1000);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return metrics_.window_events == 50; }));
+  ASSERT_TRUE(eventually([&] { return metrics_.sink_errors > 30; }));
+  EXPECT_EQ(metrics_.read, 50U);
+  sink.set_available(true);
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 1000; }));
+}
+
+// A connection that goes silent: nothing fails, nothing is confirmed.
+class SilentSink final : public Sink {
+ public:
+  Status open() override {
+    ++opened_;
+    inner_open_ = opened_ > 1;
+    return inner_.open();
+  }
+  Status submit(Events events) override { return inner_open_ ? inner_.submit(events) : Status{}; }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    if (inner_open_) return inner_.collect(outcomes, timeout);
+    std::this_thread::sleep_for(timeout);
+    return false;
+  }
+  bool keeps_order_on_failure() const override { return true; }
+
+  std::atomic<int> opened_ = 0;
+  MemorySink inner_;
+
+ private:
+  bool inner_open_ = false;
+};
+
+TEST_F(RelayTest, ASilentConnectionIsReplaced) {
+  SilentSink sink;
+  options_.confirm_timeout = 50ms;
+  publish("a", 10);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return sink.inner_.received_count() == 10; }));
+  stop();
+  EXPECT_EQ(metrics_.stalls, 1U);
+  EXPECT_EQ(notices_[RelayNotice::Kind::stalled], 1);
+}
+
+TEST_F(RelayTest, StoppingSettlesWhatWasConfirmed) {
+  CountingSink sink;
+  publish("a", 1);
+  publish("b", 1);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return metrics_.submitted > 0; }));
+  stop();
+  EXPECT_TRUE(result_.has_value());
+  EXPECT_EQ(static_cast<std::size_t>(reader_.settled()), sink.confirmed_);
+  EXPECT_EQ(notices_[RelayNotice::Kind::drained], 1);
+}
+
+TEST_F(RelayTest, ASecondRelayStandsByAndTakesOver) {
+  MemorySink sink;
+  publish("a", 10);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 10; }));
+
+  MemoryLease lease(reader_, "standby", 10s, clock_);
+  MemorySource source(log_, reader_, &lease);
+  MemoryParking parking(reader_, &lease);
+  RelayMetrics metrics;
+  std::atomic<int> standing_by = 0;
+  std::atomic<int> started = 0;
+  Relay second(RelayPorts{.source = source,
+                          .sink = sink,
+                          .parking = parking,
+                          .lease = lease,
+                          .clock = clock_,
+                          .metrics = metrics,
+                          .notify =
+                              [&](const RelayNotice& notice) {
+                                if (notice.kind == RelayNotice::Kind::standby) ++standing_by;
+                                if (notice.kind == RelayNotice::Kind::started) ++started;
+                              }},
+               options_);
+  std::jthread thread([&](std::stop_token token) { (void)second.run(token); });
+  ASSERT_TRUE(eventually([&] { return standing_by == 1; }));
+  publish("a", 10);
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 20; }));
+  EXPECT_EQ(started, 0);
+  EXPECT_EQ(metrics.read, 0U);
+
+  stop();
+  ASSERT_TRUE(eventually([&] { return started == 1; }));
+  publish("a", 10);
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 30; }));
+  thread.request_stop();
+  thread.join();
+  expect_ordered(sink.received());
+}
+
+TEST_F(RelayTest, TooManyParkedKeysHaltTheLane) {
+  MemorySink sink;
+  sink.decide_by([](const Event&) { return Outcome{Fate::rejected, 0, "everything is refused"}; });
+  options_.blocked_keys_max = 10;
+  for (int i = 0; i < 50; ++i) publish(std::to_string(i));
+  start(sink);
+  thread_.join();
+  ASSERT_FALSE(result_.has_value());
+  EXPECT_NE(result_.error().text.find("blocked_keys_max"), std::string::npos);
+  EXPECT_EQ(notices_[RelayNotice::Kind::halted], 1);
+}
+
+TEST_F(RelayTest, TopicsAreRoutedByTemplate) {
+  MemorySink sink;
+  const TopicTemplate topics = *TopicTemplate::parse("{aggregate_type}.events");
+  publish("a");
+  lease_.emplace(reader_, "relay", 10s, clock_);
+  source_.emplace(log_, reader_, &*lease_);
+  parking_.emplace(reader_, &*lease_);
+  relay_.emplace(RelayPorts{.source = *source_,
+                            .sink = sink,
+                            .parking = *parking_,
+                            .lease = *lease_,
+                            .clock = clock_,
+                            .metrics = metrics_,
+                            .topics = &topics},
+                 options_);
+  thread_ = std::jthread([this](std::stop_token token) { result_ = relay_->run(token); });
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 1; }));
+  EXPECT_EQ(sink.received()[0].view().topic, "order.events");
+}
+
+}  // namespace
+}  // namespace dovetail
