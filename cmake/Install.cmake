@@ -7,12 +7,7 @@ set_target_properties(dovetail PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION
                                           ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 
-install(
-  TARGETS dovetail
-  EXPORT dovetail-targets
-  COMPONENT library
-  INCLUDES
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS dovetail EXPORT dovetail-targets COMPONENT library)
 
 set(public_headers_unwanted)
 if(NOT DOVETAIL_SQLITE)
@@ -51,6 +46,7 @@ if(library_type STREQUAL "STATIC_LIBRARY")
 endif()
 # Relative to the .pc file, so that an installed tree can be moved.
 file(RELATIVE_PATH PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" PC_PREFIX "${PC_PREFIX}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/dovetail.pc.in ${PROJECT_BINARY_DIR}/dovetail.pc @ONLY)
 install(
   FILES ${PROJECT_BINARY_DIR}/dovetail.pc

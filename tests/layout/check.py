@@ -1,0 +1,425 @@
+"""Checks the rules that the compiler does not: who may include whom, and how a source file looks.
+
+    check.py [--root FOLDER] [--self-test]
+
+Prints one line for each break of a rule, as file:line: rule: text, and fails when there is one. With --self-test it
+first proves that every rule still finds what it is for, on a small tree of its own.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+import tempfile
+
+COLUMNS_MAX = 100
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 90
+
+# Which folders of src/ a folder of src/ may include, besides itself. A new adapter gets a line here.
+ADAPTERS = ("memory", "sqlite")
+MAY_INCLUDE = {
+    "core": (),
+    "host": ("core",),
+    "ops": ("core", "host"),
+    **{adapter: ("core", "host") for adapter in ADAPTERS},
+}
+
+# Headers of other libraries: (pattern, folders that may use them). In headers of ours none of them may appear.
+LIBRARIES = (
+    (r"sqlite3\.h", ("src/sqlite/", "apps/", "tests/", "bench/", "examples/")),
+    (r"toml\+\+/.*|toml\.hpp", ("src/ops/",)),
+    (r"CLI/.*|CLI11\.hpp", ("apps/", "tests/", "bench/")),
+    (r"nlohmann/.*", ("src/ops/", "apps/", "tests/", "bench/")),
+    (r"spdlog/.*|fmt/.*", ("src/ops/", "apps/", "tests/", "bench/")),
+    (r"benchmark/.*", ("bench/",)),
+)
+# Declares names only.
+LIGHT_HEADERS = ("nlohmann/json_fwd.hpp",)
+TEST_LIBRARIES = re.compile(r"(gtest|gmock|rapidcheck|benchmark)([/.].*)$|rapidcheck\.h$")
+SYSTEM = re.compile(
+    r"(sys|linux|netinet|arpa|sanitizer)/.*|(unistd|fcntl|poll|time|signal|errno|pthread|sched|spawn|dirent"
+    r"|termios|limits|ucontext|stdlib|string|stdio|stdint|stddef|syslog|ftw|glob|getopt|execinfo)\.h")
+STANDARD = re.compile(r"[a-z_0-9]+$")
+
+# Written in pieces, so that this file does not break its own rules.
+BANNED_WORDS = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK")) + r")\b")
+MACHINE_PATHS = re.compile(r"(?<![\w.$}])/(" + "|".join(("ro" + "ot", "wo" + "rk", "ho" + "me")) + r")(/|\b)")
+REGISTRIES = re.compile("|".join(re.escape(name) for name in (
+    "deb.deb" + "ian.org", "security.deb" + "ian.org", "arch" + "ive.ubuntu.com", "apt.ll" + "vm.org",
+    "registry.npm" + "js.org", "py" + "pi.org", "pythonhos" + "ted.org", "crates" + ".io", "repo1.ma" + "ven.org",
+    "repo.ma" + "ven.apache.org", "doc" + "ker.io", "ghc" + "r.io", "qu" + "ay.io", "proxy.gol" + "ang.org")))
+SQL = re.compile(
+    r"\b(SELECT\b.*\bFROM|INSERT\s+(OR\s+\w+\s+)?INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|WHERE\s+\w+\s*[=<>]|VALUES\s*\()",
+    re.IGNORECASE)
+
+CODE = (".h", ".cc")
+TEXT = CODE + (".py", ".cmake", ".sh", ".sql", ".md", ".txt", ".json", ".toml", ".in", ".yml")
+FOLDERS = (".ci", "apps", "bench", "cmake", "docs", "examples", "include", "src", "tests")
+
+
+class Tree:
+    """The files of the project, read once, and the breaks found in them."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+        self.breaks = []
+        paths = [path for path in self.root.iterdir() if path.is_file()]
+        for folder in FOLDERS:
+            paths += (path for path in (self.root / folder).rglob("*") if path.is_file())
+        self.files = {}
+        for path in sorted(paths):
+            if path.suffix in TEXT or path.name in ("dev", "run", ".clang-tidy", ".clang-format"):
+                self.files[path.relative_to(self.root).as_posix()] = path.read_text(encoding="utf-8")
+
+    def code(self, *folders):
+        for name, text in self.files.items():
+            if name.endswith(CODE) and name.startswith(folders or ""):
+                yield name, text
+
+    def broken(self, name, line, rule, text):
+        self.breaks.append((name, line, rule, text))
+
+
+def strip(code):
+    """The code with comments and the insides of literals blanked out; every newline stays where it is."""
+    pattern = re.compile(
+        r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])*\'',
+        re.DOTALL)
+
+    def blank(match):
+        inside = re.sub(r"[^\n]", " ", match.group())
+        return inside if match.group().startswith("/") else '"' + inside[1:-1] + '"'
+
+    return pattern.sub(blank, code)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def check_includes(tree):
+    for name, text in tree.code():
+        for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', text, re.MULTILINE):
+            quoted, header = match.group(1) == '"', match.group(2)
+            problem = include_problem(tree, name, header, quoted)
+            if problem:
+                tree.broken(name, line_of(text, match.start()), "include", f"{header}: {problem}")
+
+
+def include_problem(tree, name, header, quoted):
+    """Why `name` must not include `header`, or None."""
+    if not quoted or TEST_LIBRARIES.match(header):
+        return library_problem(name, header)
+    folder = name.split("/")[1] if name.startswith("src/") else None
+    is_test = name.endswith("_test.cc")
+    if name.startswith("include/"):
+        return None if header.startswith("dovetail/") else "a public header includes public headers only"
+    owner = header.split("/")[0] if "/" in header else None
+    if owner == "dovetail":
+        owner = public_owner(header)
+    if folder is None:
+        return None  # apps, tests, bench and examples include all
+    if owner is None:
+        return None if is_generated(tree, folder, header) else "name it from src/, as in \"core/relay.h\""
+    if owner == folder or owner in MAY_INCLUDE.get(folder, ()) or owner == "public":
+        return None
+    if is_test and owner in ("memory", "host"):
+        return None  # a test beside its source may use the adapters that ship for tests, and a real clock
+    if folder not in MAY_INCLUDE:
+        return f"say in tests/layout/check.py what src/{folder} may include"
+    return f"src/{folder} may not include {owner}"
+
+
+def public_owner(header):
+    """The folder that a public header speaks for: dovetail/sqlite.h is the adapter's, dovetail/event.h is all's."""
+    stem = header.removeprefix("dovetail/").split(".")[0].split("_")[0]
+    return stem if stem in MAY_INCLUDE and stem != "core" else "public"
+
+
+def is_generated(tree, folder, header):
+    return header in tree.files.get(f"src/{folder}/CMakeLists.txt", "")
+
+
+def library_problem(name, header):
+    if STANDARD.match(header):
+        return None
+    if header == "tl/expected.hpp":
+        is_inner = name.startswith(("src/", "include/")) and name != "include/dovetail/result.h"
+        return "comes through dovetail/result.h" if is_inner else None
+    if TEST_LIBRARIES.match(header):
+        return None if name.startswith(("tests/", "bench/")) or name.endswith("_test.cc") else "is for tests"
+    if name.startswith("apps/") and header in LIGHT_HEADERS:
+        return None
+    if name.startswith(("src/", "include/", "apps/")) and name.endswith(".h"):
+        return "headers of other libraries and of the system belong into .cc files"
+    if name.startswith("src/core/") and not name.endswith("_test.cc"):
+        return "core includes the standard library only"
+    if SYSTEM.match(header):
+        return None
+    for pattern, folders in LIBRARIES:
+        if re.fullmatch(pattern, header):
+            if name.startswith(folders) or (name.endswith("_test.cc") and header.startswith("nlohmann/")):
+                return None
+            return "may be included from " + ", ".join(folders) + " only"
+    return "unknown library: say in tests/layout/check.py who may include it"
+
+
+def check_lines(tree):
+    for name, text in tree.files.items():
+        for number, line in enumerate(text.split("\n"), start=1):
+            if "\t" in line:
+                tree.broken(name, number, "tab", "use spaces")
+            if len(line) > COLUMNS_MAX and name.endswith(CODE):
+                tree.broken(name, number, "columns", f"{len(line)} columns, allowed {COLUMNS_MAX}")
+            for rule, pattern in (("word", BANNED_WORDS), ("path", MACHINE_PATHS), ("registry", REGISTRIES)):
+                match = pattern.search(line)
+                if match:
+                    tree.broken(name, number, rule, f"'{match.group()}' has no place here")
+
+
+def check_headers(tree):
+    for name, text in tree.code():
+        if name.endswith(".h") and not strip(text).lstrip().startswith("#pragma once"):
+            tree.broken(name, 1, "once", "a header begins with its comment and #pragma once")
+
+
+def check_file_lengths(tree):
+    for name, text in tree.code("src/", "apps/", "include/"):
+        lines = text.count("\n")
+        if lines > FILE_LINES_MAX and not name.endswith("_test.cc"):
+            tree.broken(name, lines, "file", f"{lines} lines, allowed {FILE_LINES_MAX}: look for the missing idea")
+
+
+def functions(code):
+    """(first line, last line) of every function body, lambdas counted with the function they stand in."""
+    code = strip(code)
+    code = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.M)
+    stack, head = [], 0
+    for offset, char in enumerate(code):
+        if char == ";" and not is_inside_parentheses(code[head:offset]):
+            head = offset + 1
+        elif char == "{":
+            before = code[head:offset]
+            in_function = "function" in (kind for kind, _ in stack)
+            if not in_function and ")" in before and not re.search(r"=\s*$", before):
+                stack.append(("function", head + len(before) - len(before.lstrip())))
+            else:
+                stack.append(("other", offset))
+            head = offset + 1
+        elif char == "}" and stack:
+            kind, start = stack.pop()
+            if kind == "function":
+                yield line_of(code, start), line_of(code, offset)
+            head = offset + 1
+
+
+def is_inside_parentheses(text):
+    return text.count("(") > text.count(")")
+
+
+def check_functions(tree):
+    for name, text in tree.code("src/", "apps/", "include/", "tests/", "bench/", "examples/"):
+        for first, last in functions(text):
+            length = last - first + 1
+            if length > FUNCTION_LINES_MAX:
+                tree.broken(name, first, "function", f"{length} lines, allowed {FUNCTION_LINES_MAX}")
+
+
+def check_sql(tree):
+    """A statement that stops where a value belongs, to have one pasted in. Names of tables may be."""
+    literal = re.compile(r'R"(?P<tag>[^()\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+    value_is_next = r"([=<>(,']|\b(LIMIT|OFFSET|LIKE|VALUES))\s*"
+    for name, text in tree.code("src/", "apps/", "include/", "examples/"):
+        if name.endswith("_test.cc"):
+            continue
+        for match in literal.finditer(text):
+            if not SQL.search(match.group().replace("\n", " ")):
+                continue
+            before, after = text[:match.start()].rstrip(), text[match.end():].lstrip()
+            pasted = before.endswith(("+", "+=", "<<", "append(")) or after.startswith(("+", "<<"))
+            ends_open = re.search(value_is_next + '"$', match.group())
+            has_hole = re.search(value_is_next + r"(\{[^}]*\}|%[a-z])", match.group())
+            if (pasted and ends_open) or has_hole:
+                tree.broken(name, line_of(text, match.start()), "sql", "bind values, do not paste them in")
+
+
+def check_documents(tree):
+    check_version(tree)
+    check_map(tree)
+    check_links(tree)
+    check_named_tests(tree)
+
+
+def check_version(tree):
+    """The version of the build heads the changelog."""
+    build = re.search(r"VERSION (\d+\.\d+\.\d+)\s+DESCRIPTION", tree.files.get("CMakeLists.txt", ""))
+    log = re.search(r"^## (\d+\.\d+\.\d+)", tree.files.get("CHANGELOG.md", ""), re.MULTILINE)
+    if not build or not log or build.group(1) != log.group(1):
+        tree.broken("CHANGELOG.md", 1, "version", "the newest entry is not the version in CMakeLists.txt")
+
+
+def check_map(tree):
+    """Every folder of src/ has its line in src/README.md, every record its line in the index."""
+    src_map = tree.files.get("src/README.md", "")
+    for folder in sorted({name.split("/")[1] for name, _ in tree.code("src/")}):
+        if f"`{folder}/`" not in src_map:
+            tree.broken("src/README.md", 1, "map", f"`{folder}/` has no line")
+    index = tree.files.get("docs/decisions/README.md", "")
+    for name in tree.files:
+        record = name.removeprefix("docs/decisions/")
+        if name.startswith("docs/decisions/") and record != "README.md" and f"({record})" not in index:
+            tree.broken("docs/decisions/README.md", 1, "map", f"{record} has no line")
+
+
+def check_links(tree):
+    """A link in a document to a file of the project leads somewhere."""
+    for name, text in tree.files.items():
+        if not name.endswith(".md"):
+            continue
+        text = re.sub(r"```.*?```", lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.DOTALL)
+        for match in re.finditer(r"\]\(([^)#\s]+)(#[^)]*)?\)", text):
+            target = match.group(1)
+            if not re.match(r"[a-z]+:", target) and not ((tree.root / name).parent / target).exists():
+                tree.broken(name, line_of(text, match.start()), "link", f"{target} does not exist")
+
+
+def check_named_tests(tree):
+    """Every test that GUARANTEES.md names, as `Suite.Name`, exists."""
+    document = "docs/GUARANTEES.md"
+    tests = {f"{suite}.{test}" for _, text in tree.code() for suite, test in re.findall(
+        r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\((\w+),\s*(\w+)",
+        text, re.MULTILINE)}
+    text = tree.files.get(document, "")
+    for match in re.finditer(r"`([A-Z]\w+\.[A-Z]\w+)`", text):
+        if match.group(1) not in tests:
+            tree.broken(document, line_of(text, match.start()), "test", f"no test is called {match.group(1)}")
+
+
+CHECKS = (check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
+
+
+def check(root):
+    tree = Tree(root)
+    for one in CHECKS:
+        one(tree)
+    return tree.breaks
+
+
+GOOD_TREE = {
+    "CMakeLists.txt": "project(\n  dovetail\n  VERSION 1.2.3\n  DESCRIPTION \"x\")\n",
+    "CHANGELOG.md": "# Changes\n\n## 1.2.3\n",
+    "README.md": "[map](src/README.md), [there](https://example.org/x), [part](CHANGELOG.md#y)\n",
+    "docs/GUARANTEES.md": "`Relay.SettlesWhatIsConfirmed` holds it, and so does `sqlite3.h`.\n",
+    "docs/decisions/README.md": "- [one](0001-one.md)\n",
+    "docs/decisions/0001-one.md": "text\n",
+    "src/README.md": "| `core/` | `host/` | `ops/` | `sqlite/` | `memory/` |\n",
+    "include/dovetail/result.h": "// Why.\n#pragma once\n#include <tl/expected.hpp>\n",
+    "include/dovetail/sqlite.h": "#pragma once\n#include \"dovetail/result.h\"\n",
+    "src/core/relay.h": "#pragma once\n#include <vector>\n#include \"dovetail/result.h\"\n#include \"core/relay.h\"\n",
+    "src/core/relay_test.cc": "#include <gtest/gtest.h>\n#include \"memory/memory.h\"\n"
+                              "TEST(Relay, SettlesWhatIsConfirmed) {}\n",
+    "src/host/clock.cc": "#include <time.h>\n#include \"core/relay.h\"\n",
+    "src/memory/memory.h": "#pragma once\n",
+    "src/ops/config.cc": "#include <toml++/toml.h>\nconst char* kText = \"a // b {\";\n",
+    "src/sqlite/CMakeLists.txt": "dovetail_embed(dovetail schema.sql kSchema schema_sql.h)\n",
+    "src/sqlite/source.h": "#pragma once\n#include \"host/clock.h\"\n",
+    "src/sqlite/source.cc": "#include <sqlite3.h>\n#include \"schema_sql.h\"\n"
+                            "const char* kRead = \"SELECT id FROM t WHERE seq > ?1\";\n"
+                            "auto s = \"SELECT max(seq) FROM \" + table + \" WHERE seq > ?1\";\n",
+}
+
+LONG_FUNCTION = "namespace a {\nint f(int x) {\n" + "  x = x + 1;\n" * FUNCTION_LINES_MAX + "  return x;\n}\n}\n"
+LONG_METHOD = "class A {\n  int f() const {\n" + "    g({1, 2});\n" * FUNCTION_LINES_MAX + "  }\n};\n"
+
+# (rule that must speak, file, its bad text)
+BAD_FILES = (
+    ("include", "src/core/bad.cc", "#include \"sqlite/source.h\"\n"),
+    ("include", "src/core/bad.cc", "#include \"host/clock.h\"\n"),
+    ("include", "src/core/bad.cc", "#include \"dovetail/sqlite.h\"\n"),
+    ("include", "src/core/bad.cc", "#include <unistd.h>\n"),
+    ("include", "src/core/bad.cc", "#include <sqlite3.h>\n"),
+    ("include", "src/core/bad.cc", "#include <gtest/gtest.h>\n"),
+    ("include", "src/core/bad.cc", "#include <tl/expected.hpp>\n"),
+    ("include", "src/core/bad_test.cc", "#include \"sqlite/source.h\"\n"),
+    ("include", "src/host/bad.cc", "#include \"memory/memory.h\"\n"),
+    ("include", "src/host/bad.cc", "#include <sqlite3.h>\n"),
+    ("include", "src/memory/bad.cc", "#include \"sqlite/source.h\"\n"),
+    ("include", "src/sqlite/bad.cc", "#include \"ops/config.h\"\n"),
+    ("include", "src/sqlite/bad.cc", "#include \"source.h\"\n"),
+    ("include", "src/sqlite/bad.h", "#pragma once\n#include <sqlite3.h>\n"),
+    ("include", "src/sqlite/bad.cc", "#include <boost/asio.hpp>\n"),
+    ("include", "src/ops/bad.cc", "#include \"sqlite/source.h\"\n"),
+    ("include", "src/ops/bad.h", "#pragma once\n#include <toml++/toml.h>\n"),
+    ("include", "src/new/bad.cc", "#include \"core/relay.h\"\n#include \"sqlite/source.h\"\n"),
+    ("include", "include/dovetail/bad.h", "#pragma once\n#include \"core/relay.h\"\n"),
+    ("columns", "src/core/bad.cc", "// " + "x" * COLUMNS_MAX + "\n"),
+    ("file", "src/core/bad.cc", "int x;\n" * (FILE_LINES_MAX + 1)),
+    ("function", "src/core/bad.cc", LONG_FUNCTION),
+    ("function", "src/core/bad.h", "#pragma once\n" + LONG_METHOD),
+    ("function", "src/core/bad_test.cc", LONG_FUNCTION.replace("int f(int x)", "TEST(A, B)")),
+    ("word", "src/core/bad.cc", "// TO" + "DO: later\n"),
+    ("word", "docs/bad.md", "FIX" + "ME\n"),
+    ("tab", "src/core/bad.cc", "\tint x;\n"),
+    ("path", "docs/bad.md", "see /ro" + "ot/x\n"),
+    ("path", "tests/bad.sh", "cd /wo" + "rk\n"),
+    ("path", "src/core/bad.cc", "const char* kPath = \"/ho" + "me/me\";\n"),
+    ("registry", "cmake/bad.cmake", "file(DOWNLOAD https://py" + "pi.org/simple x)\n"),
+    ("once", "src/core/bad.h", "// Why.\n#ifndef BAD_H\n#define BAD_H\n#endif\n"),
+    ("once", "src/core/bad.h", "// Why.\n#include <vector>\n#pragma once\n"),
+    ("sql", "src/sqlite/bad.cc", "auto s = \"DELETE FROM t WHERE id = \" + id;\n"),
+    ("sql", "src/sqlite/bad.cc", "auto s = fmt::format(\"UPDATE t SET a = {}\", id);\n"),
+    ("sql", "src/sqlite/bad.cc", "s += \"INSERT INTO t VALUES (\";\n"),
+    ("version", "CHANGELOG.md", "## 1.2.2\n"),
+    ("map", "src/new/bad.cc", "int x;\n"),
+    ("map", "docs/decisions/0002-two.md", "text\n"),
+    ("link", "docs/bad.md", "[gone](nowhere.md)\n"),
+    ("test", "docs/GUARANTEES.md", "`Relay.NeverWritten`\n"),
+)
+
+
+def self_test():
+    """Every rule finds its bad file and nothing in the good tree. Returns what went wrong."""
+    problems = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, text in GOOD_TREE.items():
+            write(root / name, text)
+        problems += (f"the good tree breaks a rule: {found}" for found in check(root))
+        for rule, name, text in BAD_FILES:
+            write(root / name, text)
+            found = [broken for broken in check(root) if broken[0] == name or rule == "map"]
+            if rule not in (broken[2] for broken in found):
+                problems.append(f"rule '{rule}' does not see what is wrong in {name}: {text[:60]!r}")
+            if name in GOOD_TREE:
+                write(root / name, GOOD_TREE[name])
+            else:
+                (root / name).unlink()
+    return problems
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parents[2])
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    problems = self_test() if arguments.self_test else []
+    for problem in problems:
+        print("self-test:", problem)
+    breaks = check(arguments.root)
+    for name, line, rule, text in breaks:
+        print(f"{name}:{line}: {rule}: {text}")
+    if problems or breaks:
+        print(f"layout: {len(breaks)} breaks, {len(problems)} rules that do not work")
+        return 1
+    print(f"layout: nothing found" + (f"; {len(BAD_FILES)} bad inputs caught" if arguments.self_test else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
