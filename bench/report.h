@@ -1,0 +1,60 @@
+// What every benchmark shares: figures with targets, repeated runs of which the least disturbed
+// count, one table, one JSON file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dovetail::bench {
+
+// CPU time that the host took away from this machine, as a share of all CPU time since
+// construction.
+class StealMeter {
+ public:
+  StealMeter();
+  double share() const;
+
+ private:
+  std::uint64_t stolen_;
+  std::uint64_t total_;
+};
+
+struct Figure {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  // What is to be reached: at least, or at most. None: told for information.
+  std::optional<double> at_least{};
+  std::optional<double> at_most{};
+
+  bool met() const;
+};
+
+// Runs `measure` `runs` times, keeps the `kept` runs during which the least CPU was stolen, and
+// returns the median of each value it measured. Both sides of a ratio belong into one call, so that
+// they meet the same weather.
+std::vector<double> least_disturbed(int runs, int kept,
+                                    const std::function<std::vector<double>()>& measure);
+
+class Report {
+ public:
+  explicit Report(std::string name) : name_(std::move(name)) {}
+  void add(Figure figure);
+  // Prints the table, writes build/bench/NAME.json, and returns the exit code: 1 when a target was
+  // missed.
+  int finish() const;
+
+ private:
+  std::string name_;
+  std::vector<Figure> figures_;
+};
+
+void progress(std::string_view text);
+double seconds_now();
+double cpu_seconds();  // user and system, of this process
+
+}  // namespace dovetail::bench
