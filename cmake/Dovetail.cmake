@@ -34,7 +34,9 @@ function(dovetail_embed target file variable header)
             -DVARIABLE=${variable} -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     DEPENDS ${file} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     VERBATIM)
-  target_sources(${target} PRIVATE ${out})
+  # A target may be of another directory, where the command's output is not known as a file to make.
+  add_custom_target(${target}_${variable} DEPENDS ${out})
+  add_dependencies(${target} ${target}_${variable})
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
 endfunction()
 

@@ -135,6 +135,13 @@ bool in_transaction(sqlite3* connection);
 Status check_schema(sqlite3* connection);
 inline constexpr std::int64_t kSchemaVersion = 1;
 
+// Opens a file that must have dovetail's tables.
+Result<Database> open_store(const std::string& path, const OpenOptions& options = {});
+
+// For a service's own file: makes it when it is not there, in WAL mode, and creates the tables
+// where they are missing.
+Status ensure_store(const std::string& path);
+
 // Empties the WAL into the file when it has grown, or when the file has been quiet. Never waits
 // long: when somebody is in the way it is tried again later.
 class Checkpointer {

@@ -30,6 +30,8 @@ class SqliteInboxStore final : public InboxStore {
 
  private:
   Status prepare();
+  Result<bool> start_session();
+  Status look_for_attempts();
   Status call_handler(const Event& event);
 
   std::string path_;
@@ -38,6 +40,7 @@ class SqliteInboxStore final : public InboxStore {
   Clock& clock_;
   std::int64_t consumer_id_ = 0;
   bool counts_attempts_ = false;  // some event has attempts: look for them when one is applied
+  bool session_open_ = false;
   bool in_handler_ = false;
   bool commit_tried_ = false;  // by the handler
   bool rolled_back_ = false;   // while the handler ran
@@ -48,6 +51,7 @@ class SqliteInboxStore final : public InboxStore {
   Statement add_totals_;
   Statement count_attempt_;
   Statement forget_attempt_;
+  Statement any_attempts_;
 };
 
 }  // namespace dovetail::sqlite

@@ -23,9 +23,6 @@ class SqliteParking final : public Parking {
 
  private:
   Status upsert(const ParkRequest& request, std::int64_t now);
-  // Adds the due events of one key, from its head on. False: the limits are reached.
-  Result<bool> take_key(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                        WallTime now, const OrderKey& key);
 
   Reader& reader_;
   Clock& clock_;

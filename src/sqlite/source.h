@@ -28,8 +28,9 @@ class SqliteSource final : public Source {
  private:
   Status prepare();
   Status read_now(Batch& out, const Limits& limits);
+  // False: nothing was committed meanwhile.
   Result<bool> wait_for_commit(Duration wait_max, std::stop_token stop);
-  Status skip_foreign_topics();
+  Status write_progress();
 
   Reader& reader_;
   Clock& clock_;
@@ -40,13 +41,14 @@ class SqliteSource final : public Source {
   Statement update_progress_;
   ChangeWatch watch_;
   Checkpointer checkpointer_;
+  std::chrono::steady_clock::time_point active_at_{};
   std::int64_t data_version_ = -1;
-  std::int64_t read_to_ = 0;         // everything up to here was handed out, or is of another topic
-  std::int64_t settled_ = 0;         // everything up to here is finished
-  std::int64_t written_ = 0;         // the same, as the file has it
-  std::uint64_t settled_since_ = 0;  // events settled since the file was told
-  std::uint64_t parked_since_ = 0;
-  bool had_events_ = false;  // since the last checkpoint for idleness
+  std::int64_t read_to_ = 0;        // everything up to here was handed out, or is of another topic
+  std::int64_t handed_to_ = 0;      // the last event that was handed out
+  std::int64_t settled_ = 0;        // everything up to here is finished
+  std::int64_t written_ = 0;        // the same, as the file has it
+  std::int64_t settled_since_ = 0;  // events settled since the file was told
+  std::int64_t parked_since_ = 0;
 };
 
 }  // namespace dovetail::sqlite

@@ -1,0 +1,285 @@
+#include "sqlite/admin.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "dovetail/sqlite.h"
+#include "host/host.h"
+#include "sqlite/database.h"
+
+namespace dovetail::sqlite {
+
+namespace {
+
+constexpr std::int64_t kExactPendingMax = 100'000;
+
+Result<std::int64_t> one_integer(Database& database, const std::string& sql) {
+  Result<Statement> select = database.prepare(sql);
+  if (!select) return fail(select.error());
+  const Result<bool> row = select->step();
+  if (!row) return fail(row.error());
+  return *row ? select->integer(0) : 0;
+}
+
+std::uint64_t size_of(const std::string& file) {
+  struct stat found{};
+  return stat(file.c_str(), &found) == 0 ? static_cast<std::uint64_t>(found.st_size) : 0;
+}
+
+std::vector<std::string> split_topics(std::string_view stored) {
+  std::vector<std::string> topics;
+  while (stored.size() >= 2) {
+    const std::size_t end = stored.find('\n', 1);
+    if (end == std::string_view::npos) break;
+    topics.emplace_back(stored.substr(1, end - 1));
+    stored.remove_prefix(end + 1);
+  }
+  return topics;
+}
+
+Status read_pending(Database& database, ReaderStatus& reader, std::string_view topics,
+                    WallTime now) {
+  const std::string table(table_of(reader.stream));
+  const std::string behind =
+      " FROM " + table +
+      " WHERE seq > ?1 AND (?2 = '' OR instr(?2, char(10) || topic || char(10)))";
+  // Counting reads every row, so a large backlog is estimated by the numbers given out.
+  Result<Statement> count =
+      database.prepare("SELECT count(*), (SELECT max(seq) FROM " + table + ") - ?1 FROM (SELECT 1" +
+                       behind + " LIMIT " + std::to_string(kExactPendingMax + 1) + ")");
+  if (!count) return fail(count.error());
+  Result<bool> row = count->bind(1, reader.settled).bind_text(2, topics).step();
+  if (!row) return fail(row.error());
+  const std::int64_t counted = count->integer(0);
+  reader.pending =
+      static_cast<std::uint64_t>(counted <= kExactPendingMax ? counted : count->integer(1));
+  count->reset();
+
+  Result<Statement> oldest =
+      database.prepare("SELECT created_at" + behind + " ORDER BY seq LIMIT 1");
+  if (!oldest) return fail(oldest.error());
+  row = oldest->bind(1, reader.settled).bind_text(2, topics).step();
+  if (!row) return fail(row.error());
+  if (*row) reader.oldest_age = std::max(Duration{0}, now - from_stored(oldest->integer(0)));
+  return {};
+}
+
+Status read_parked_counts(Database& database, ReaderStatus& reader) {
+  Result<Statement> select = database.prepare(
+      "SELECT state, count(*) FROM dovetail_parked WHERE reader = ?1 AND finished_at = 0 "
+      "GROUP BY state");
+  if (!select) return fail(select.error());
+  select->bind_text(1, reader.name);
+  while (true) {
+    const Result<bool> row = select->step();
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    std::uint64_t& count = select->bytes(0) == "parked" ? reader.parked : reader.waiting;
+    count = static_cast<std::uint64_t>(select->integer(1));
+  }
+}
+
+struct Sample {
+  std::int64_t at;
+  std::int64_t total;
+};
+
+double rate_of(std::int64_t total, Sample from, std::int64_t updated_at, std::int64_t now) {
+  constexpr std::int64_t kQuietUs = 10'000'000;
+  if (from.at == 0 || now - updated_at > kQuietUs) return 0;
+  // A reader that has only just begun is not credited with a rate it cannot have kept.
+  const std::int64_t span = std::max<std::int64_t>(1'000'000, now - from.at);
+  return static_cast<double>(total - from.total) * 1e6 / static_cast<double>(span);
+}
+
+Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
+  Result<Statement> select = database.prepare(
+      "SELECT name, stream, topics, settled, settled_total, parked_total, owner, epoch, "
+      "lease_expires, lease_boot, updated_at, "
+      "CASE WHEN previous_at > 0 THEN previous_at ELSE sample_at END, "
+      "CASE WHEN previous_at > 0 THEN previous_total ELSE sample_total END FROM dovetail_reader "
+      "ORDER BY name");
+  if (!select) return fail(select.error());
+  const WallTime now = clock.wall();
+  while (true) {
+    const Result<bool> row = select->step();
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    ReaderStatus reader;
+    reader.name = std::string(select->bytes(0));
+    reader.stream = select->bytes(1) == "outbox" ? Stream::outbox : Stream::mailbox;
+    const std::string topics(select->bytes(2));
+    reader.topics = split_topics(topics);
+    reader.settled = select->integer(3);
+    reader.settled_total = static_cast<std::uint64_t>(select->integer(4));
+    reader.parked_total = static_cast<std::uint64_t>(select->integer(5));
+    reader.owner = std::string(select->bytes(6));
+    reader.epoch = select->integer(7);
+    if (!reader.owner.empty() && select->bytes(9) == boot_id())
+      reader.lease_left =
+          std::max(Duration{0}, TimePoint{Duration{select->integer(8)}} - clock.now());
+    reader.updated_at = from_stored(select->integer(10));
+    reader.events_per_second =
+        rate_of(select->integer(4), Sample{select->integer(11), select->integer(12)},
+                select->integer(10), to_stored(now));
+    DOVETAIL_TRY(read_pending(database, reader, topics, now));
+    DOVETAIL_TRY(read_parked_counts(database, reader));
+    status.readers.push_back(std::move(reader));
+  }
+}
+
+Status read_consumers(Database& database, StoreStatus& status) {
+  Result<Statement> select = database.prepare(
+      "SELECT name, applied, duplicates, clean FROM dovetail_consumer ORDER BY name");
+  if (!select) return fail(select.error());
+  while (true) {
+    const Result<bool> row = select->step();
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    status.consumers.push_back(ConsumerStatus{
+        std::string(select->bytes(0)), static_cast<std::uint64_t>(select->integer(1)),
+        static_cast<std::uint64_t>(select->integer(2)), select->integer(3) != 0});
+  }
+}
+
+}  // namespace
+
+Status create_store(const std::string& path) {
+  OpenOptions options;
+  options.create = true;
+  Result<Database> database = Database::open(path, options);
+  if (!database) return fail(database.error());
+  DOVETAIL_TRY(prepare_connection(database->get()));
+  return create_schema(database->get());
+}
+
+Result<StoreStatus> status(const std::string& path, Clock& clock) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  StoreStatus result;
+  result.schema_version = kSchemaVersion;
+  const std::string file = database->file();
+  result.file_bytes = size_of(file);
+  result.wal_bytes = size_of(file + "-wal");
+  // One snapshot for all numbers, so that they fit each other.
+  DOVETAIL_TRY(database->execute("BEGIN", "reading the status"));
+  const std::pair<const char*, std::uint64_t*> counts[] = {
+      {"SELECT count(*) FROM dovetail_outbox", &result.outbox_rows},
+      {"SELECT count(*) FROM dovetail_mailbox", &result.mailbox_rows},
+      {"SELECT count(*) FROM dovetail_inbox", &result.inbox_rows}};
+  for (const auto& [sql, count] : counts) {
+    const Result<std::int64_t> value = one_integer(*database, sql);
+    if (!value) return fail(value.error());
+    *count = static_cast<std::uint64_t>(*value);
+  }
+  DOVETAIL_TRY(read_readers(*database, result, clock));
+  DOVETAIL_TRY(read_consumers(*database, result));
+  return result;
+}
+
+std::string_view to_string(EventState state) {
+  switch (state) {
+    case EventState::pending:
+      return "pending";
+    case EventState::delivered:
+      return "delivered";
+    case EventState::parked:
+      return "parked";
+    case EventState::waiting:
+      return "waiting";
+    case EventState::discarded:
+      return "discarded";
+  }
+  return "unknown";
+}
+
+Result<EventState> parse_event_state(std::string_view text) {
+  for (const EventState state : {EventState::pending, EventState::delivered, EventState::parked,
+                                 EventState::waiting, EventState::discarded})
+    if (text == to_string(state)) return state;
+  return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
+                                  "\" is no state of an event; check for pending, delivered, "
+                                  "parked, waiting or discarded");
+}
+
+Result<std::vector<EventRow>> list_events(const std::string& path, const EventFilter& filter) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  EventId id;
+  if (!filter.id.empty()) {
+    const Result<EventId> parsed = EventId::parse(filter.id);
+    if (!parsed) return fail(parsed.error());
+    id = *parsed;
+  }
+  const std::string_view state = filter.state ? to_string(*filter.state) : std::string_view();
+  std::string sql =
+      "SELECT o.seq, o.id, coalesce(r.name, ''), CASE WHEN p.state IS NOT NULL THEN p.state "
+      "WHEN o.seq <= r.settled THEN 'delivered' ELSE 'pending' END AS derived, o.topic, "
+      "o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, "
+      "length(CAST(o.payload AS BLOB)), o.aggregate_version, o.created_at FROM " +
+      std::string(table_of(filter.stream)) +
+      " AS o LEFT JOIN dovetail_reader AS r ON r.stream = ?1 AND (?2 = '' OR r.name = ?2) AND "
+      "(r.topics = '' OR instr(r.topics, char(10) || o.topic || char(10))) "
+      "LEFT JOIN dovetail_parked AS p ON p.reader = r.name AND p.id = o.id WHERE o.seq > ?3 "
+      "AND (?4 = '' OR derived = ?4) AND (?5 = '' OR o.type = ?5) AND "
+      "(?6 = '' OR o.aggregate_id = ?6) AND (?7 = '' OR o.topic = ?7)";
+  if (!filter.id.empty()) sql += " AND o.id = ?9";
+  // Parked ones are few and found by their own table, not by walking over everything that was
+  // delivered.
+  if (filter.state && *filter.state != EventState::pending &&
+      *filter.state != EventState::delivered)
+    sql += " AND o.id IN (SELECT id FROM dovetail_parked WHERE state = ?4)";
+  if (filter.state == EventState::pending)
+    sql += " AND o.seq > coalesce((SELECT min(settled) FROM dovetail_reader WHERE stream = ?1), 0)";
+  sql += " ORDER BY o.seq, r.name LIMIT ?8";
+
+  Result<Statement> select = database->prepare(sql);
+  if (!select) return fail(select.error());
+  select->bind_text(1, to_string(filter.stream))
+      .bind_text(2, filter.reader)
+      .bind(3, filter.after)
+      .bind_text(4, state)
+      .bind_text(5, filter.type)
+      .bind_text(6, filter.key)
+      .bind_text(7, filter.topic)
+      .bind(8, static_cast<std::int64_t>(filter.limit));
+  if (!filter.id.empty()) select->bind_id(9, id);
+  std::vector<EventRow> rows;
+  while (true) {
+    const Result<bool> row = select->step();
+    if (!row) return fail(row.error());
+    if (!*row) return rows;
+    EventRow& event = rows.emplace_back();
+    event.position = select->integer(0);
+    event.id = select->id(1);
+    event.reader = std::string(select->bytes(2));
+    event.state = parse_event_state(select->bytes(3)).value_or(EventState::pending);
+    event.topic = std::string(select->bytes(4));
+    event.aggregate_type = std::string(select->bytes(5));
+    event.aggregate_id = std::string(select->bytes(6));
+    event.type = std::string(select->bytes(7));
+    event.content_type = std::string(select->bytes(8));
+    event.headers = std::string(select->bytes(9));
+    event.payload_bytes = static_cast<std::uint64_t>(select->integer(10));
+    event.aggregate_version = select->integer(11);
+    event.created_at = from_stored(select->integer(12));
+  }
+}
+
+Result<std::string> payload_of(const std::string& path, const EventId& id) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  for (const char* table : {"dovetail_outbox", "dovetail_mailbox", "dovetail_parked"}) {
+    Result<Statement> select =
+        database->prepare("SELECT payload FROM " + std::string(table) + " WHERE id = ?1");
+    if (!select) return fail(select.error());
+    const Result<bool> row = select->bind_id(1, id).step();
+    if (!row) return fail(row.error());
+    if (*row) return std::string(select->bytes(0));
+  }
+  return fail(Errc::rejected, "there is no event " + id.to_string() +
+                                  " in this file; check the id, and whether it was pruned");
+}
+
+}  // namespace dovetail::sqlite

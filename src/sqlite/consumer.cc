@@ -1,0 +1,124 @@
+// The consumer: a relay from a mailbox or an outbox into an inbox with a handler.
+#include <unistd.h>
+
+#include <array>
+
+#include "core/inbox.h"
+#include "core/relay.h"
+#include "dovetail/sqlite.h"
+#include "host/host.h"
+#include "sqlite/inbox_store.h"
+#include "sqlite/lease.h"
+#include "sqlite/parking.h"
+#include "sqlite/source.h"
+
+namespace dovetail::sqlite {
+
+namespace {
+
+std::string process_label() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return std::string(host.data()) + ":" + std::to_string(getpid());
+}
+
+Reader reader_of(const ConsumerOptions& options) {
+  Reader reader;
+  reader.path = options.from.empty() ? options.database : options.from;
+  reader.name = options.name;
+  reader.stream = options.from.empty() ? Stream::mailbox : Stream::outbox;
+  reader.topics = options.topics;
+  return reader;
+}
+
+RelayOptions relay_options_of(const ConsumerOptions& options) {
+  RelayOptions relay;
+  relay.attempts_max = options.attempts_max;
+  relay.key_retry = RetryPolicy{options.retry_base, options.retry_cap};
+  relay.batch_events_max = options.batch_events_max;
+  relay.batch_bytes_max = options.batch_bytes_max;
+  relay.window_events_max = options.window_events_max;
+  relay.window_bytes_max = options.window_bytes_max;
+  // Only the jitter comes from it: consumers that fail together should not come back together.
+  const EventId id = new_event_id();
+  for (std::size_t i = 8; i < id.bytes.size(); ++i) relay.seed = relay.seed << 8 | id.bytes[i];
+  return relay;
+}
+
+Status check(const ConsumerOptions& options, bool has_handler) {
+  const char* wrong = nullptr;
+  if (options.database.empty())
+    wrong = "ConsumerOptions::database is empty; give the path of a file";
+  if (options.name.empty()) wrong = "ConsumerOptions::name is empty; every consumer needs a name";
+  if (options.attempts_max == 0)
+    wrong = "ConsumerOptions::attempts_max is 0; check that it is 1 or more";
+  if (options.batch_events_max == 0 || options.window_events_max == 0)
+    wrong = "a limit of ConsumerOptions is 0; check that batches and window hold 1 event or more";
+  if (options.lease_term < std::chrono::milliseconds(100))
+    wrong = "ConsumerOptions::lease_term is below 100 ms; check it, 10 s is usual";
+  if (!has_handler) wrong = "the consumer has no handler; check the call of Consumer::open()";
+  if (wrong != nullptr) return fail(Errc::rejected, wrong);
+  return {};
+}
+
+}  // namespace
+
+struct Consumer::State {
+  State(ConsumerOptions given, Handler handler)
+      : options(std::move(given)),
+        reader(reader_of(options)),
+        source(reader, system_clock()),
+        parking(reader, system_clock()),
+        lease(reader, system_clock(), process_label(), boot_id(), options.lease_term),
+        store(options.database, options.name, std::move(handler), system_clock()),
+        inbox(store, InboxOptions{options.attempts_max}) {}
+
+  ConsumerOptions options;
+  Reader reader;
+  SqliteSource source;
+  SqliteParking parking;
+  SqliteLease lease;
+  SqliteInboxStore store;
+  Inbox inbox;
+  RelayMetrics metrics;
+};
+
+Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::~Consumer() = default;
+
+Result<std::unique_ptr<Consumer>> Consumer::open(ConsumerOptions options, Handler handler) {
+  DOVETAIL_TRY(check(options, static_cast<bool>(handler)));
+  DOVETAIL_TRY(ensure_store(options.database));
+  const Reader reader = reader_of(options);
+  Result<Database> source = open_store(reader.path);
+  if (!source) return fail(source.error());
+  DOVETAIL_TRY(ensure_reader(*source, reader));
+  source->close();
+  return std::unique_ptr<Consumer>(
+      new Consumer(std::make_unique<State>(std::move(options), std::move(handler))));
+}
+
+Status Consumer::run(std::stop_token stop) {
+  State& state = *state_;
+  RelayPorts ports{state.source, state.inbox,    state.parking,
+                   state.lease,  system_clock(), state.metrics};
+  if (state.options.log)
+    ports.notify = [&log = state.options.log](const RelayNotice& notice) {
+      log(std::string(to_string(notice.kind)) + ": " + notice.text);
+    };
+  Relay relay(std::move(ports), relay_options_of(state.options));
+  const Status ended = relay.run(stop);
+  // A session that halts did not die either: no event of it is suspected of killing the process.
+  const Status closed = state.inbox.close();
+  return ended ? closed : ended;
+}
+
+ConsumerCounts Consumer::counts() const {
+  const RelayMetrics& metrics = state_->metrics;
+  return ConsumerCounts{metrics.confirmed.load(std::memory_order_relaxed),
+                        metrics.duplicates.load(std::memory_order_relaxed),
+                        metrics.failed.load(std::memory_order_relaxed),
+                        metrics.parked.load(std::memory_order_relaxed)};
+}
+
+}  // namespace dovetail::sqlite

@@ -1,0 +1,200 @@
+#include "sqlite/inbox_store.h"
+
+#include <sqlite3.h>
+
+#include <exception>
+
+namespace dovetail::sqlite {
+
+namespace {
+
+constexpr std::string_view kInsert =
+    "INSERT INTO dovetail_inbox (consumer_id, event_id, applied_at) VALUES (?1, ?2, ?3) "
+    "ON CONFLICT DO NOTHING";
+constexpr std::string_view kAddTotals =
+    "UPDATE dovetail_consumer SET applied = applied + ?2, duplicates = duplicates + ?3 "
+    "WHERE id = ?1";
+constexpr std::string_view kCountAttempt =
+    "INSERT INTO dovetail_attempt (consumer_id, event_id, attempts, updated_at) "
+    "VALUES (?1, ?2, max(0, ?3), ?4) ON CONFLICT (consumer_id, event_id) DO UPDATE "
+    "SET attempts = max(0, attempts + ?3), updated_at = ?4 RETURNING attempts";
+constexpr std::string_view kForgetAttempt =
+    "DELETE FROM dovetail_attempt WHERE consumer_id = ?1 AND event_id = ?2";
+constexpr std::string_view kAnyAttempts =
+    "SELECT EXISTS (SELECT 1 FROM dovetail_attempt WHERE consumer_id = ?1)";
+
+}  // namespace
+
+SqliteInboxStore::SqliteInboxStore(std::string path, std::string consumer, Handler handler,
+                                   Clock& clock)
+    : path_(std::move(path)),
+      consumer_(std::move(consumer)),
+      handler_(std::move(handler)),
+      clock_(clock) {}
+
+SqliteInboxStore::~SqliteInboxStore() = default;
+
+Result<bool> SqliteInboxStore::open() {
+  Result<Database> database = open_store(path_);
+  if (!database) return fail(database.error());
+  database_ = std::move(*database);
+  file_ = database_.file();
+  sqlite3_commit_hook(
+      database_.get(),
+      [](void* self) {
+        auto* store = static_cast<SqliteInboxStore*>(self);
+        store->commit_tried_ |= store->in_handler_;
+        return store->in_handler_ ? 1 : 0;
+      },
+      this);
+  sqlite3_rollback_hook(
+      database_.get(),
+      [](void* self) {
+        auto* store = static_cast<SqliteInboxStore*>(self);
+        store->rolled_back_ |= store->in_handler_;
+      },
+      this);
+  DOVETAIL_TRY(prepare());
+  Result<bool> clean = start_session();
+  if (!clean) return clean;
+  // A reconnect of a living session says nothing about a death.
+  return std::exchange(session_open_, true) || *clean;
+}
+
+Status SqliteInboxStore::prepare() {
+  DOVETAIL_TRY(database_.prepare(insert_, kInsert));
+  DOVETAIL_TRY(database_.prepare(add_totals_, kAddTotals));
+  DOVETAIL_TRY(database_.prepare(count_attempt_, kCountAttempt));
+  DOVETAIL_TRY(database_.prepare(forget_attempt_, kForgetAttempt));
+  return database_.prepare(any_attempts_, kAnyAttempts);
+}
+
+Result<bool> SqliteInboxStore::start_session() {
+  Result<Transaction> transaction = Transaction::begin(database_.get(), "opening the inbox");
+  if (!transaction) return fail(transaction.error());
+  Result<Statement> add = database_.prepare(
+      "INSERT INTO dovetail_consumer (name) VALUES (?1) ON CONFLICT (name) DO NOTHING");
+  if (!add) return fail(add.error());
+  DOVETAIL_TRY(add->bind_text(1, consumer_).run());
+  Result<Statement> select =
+      database_.prepare("SELECT id, clean FROM dovetail_consumer WHERE name = ?1");
+  if (!select) return fail(select.error());
+  const Result<bool> row = select->bind_text(1, consumer_).step();
+  if (!row) return fail(row.error());
+  consumer_id_ = select->integer(0);
+  const bool clean = select->integer(1) != 0;
+  select->reset();
+  Result<Statement> mark =
+      database_.prepare("UPDATE dovetail_consumer SET clean = 0 WHERE id = ?1");
+  if (!mark) return fail(mark.error());
+  DOVETAIL_TRY(mark->bind(1, consumer_id_).run());
+  DOVETAIL_TRY(look_for_attempts());
+  DOVETAIL_TRY(transaction->commit("opening the inbox"));
+  return clean;
+}
+
+Status SqliteInboxStore::look_for_attempts() {
+  const Result<bool> row = any_attempts_.bind(1, consumer_id_).step();
+  if (!row) return fail(row.error());
+  counts_attempts_ = any_attempts_.integer(0) != 0;
+  any_attempts_.reset();
+  return {};
+}
+
+Status SqliteInboxStore::begin() {
+  if (!database_) return fail(Errc::unavailable, "the inbox is closed; call open() first");
+  return begin_immediate(database_.get(), "opening an inbox transaction");
+}
+
+Status SqliteInboxStore::insert(Events events, std::span<bool> first) {
+  const std::int64_t now = to_stored(clock_.wall());
+  insert_.bind(1, consumer_id_).bind(3, now);
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    Status inserted = insert_.bind_id(2, events[i]->id).run();
+    first[i] = inserted && insert_.changes() == 1;
+    if (inserted && counts_attempts_)
+      inserted = forget_attempt_.bind(1, consumer_id_).bind_id(2, events[i]->id).run();
+    if (!inserted) {
+      rollback();
+      return inserted;
+    }
+  }
+  return {};
+}
+
+Status SqliteInboxStore::apply(const Event& event) {
+  commit_tried_ = rolled_back_ = false;
+  in_handler_ = true;
+  Status applied = call_handler(event);
+  in_handler_ = false;
+  if (commit_tried_)
+    return fail(Errc::rejected,
+                "the handler committed the transaction, which is not its to end; the commit was "
+                "turned into a rollback; check the handler for COMMIT and END");
+  if (applied && (rolled_back_ || !in_transaction(database_.get())))
+    return fail(Errc::in_doubt,
+                "the transaction was rolled back inside the handler; check it for ROLLBACK and "
+                "for errors of SQLite that it does not look at");
+  return applied;
+}
+
+Status SqliteInboxStore::call_handler(const Event& event) {
+  try {
+    return handler_(database_.get(), event);
+  } catch (const std::exception& thrown) {
+    return fail(Errc::in_doubt,
+                std::string("the handler threw: ") + thrown.what() + "; check the handler");
+  } catch (...) {
+    return fail(Errc::in_doubt,
+                "the handler threw something that is no std::exception; check the handler");
+  }
+}
+
+Status SqliteInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates) {
+  add_totals_.bind(1, consumer_id_)
+      .bind(2, static_cast<std::int64_t>(applied))
+      .bind(3, static_cast<std::int64_t>(duplicates));
+  if (Status added = add_totals_.run(); !added) {
+    rollback();
+    return added;
+  }
+  DOVETAIL_TRY(sqlite::commit(database_.get(), "committing the inbox"));
+  if (counts_attempts_) DOVETAIL_TRY(look_for_attempts());
+  checkpointer_.after_commit(database_.get(), file_);
+  return {};
+}
+
+void SqliteInboxStore::rollback() { sqlite::rollback(database_.get()); }
+
+Result<std::uint32_t> SqliteInboxStore::count_attempt(const EventId& id, std::int64_t change) {
+  if (!database_) return fail(Errc::unavailable, "the inbox is closed; call open() first");
+  Result<Transaction> transaction = Transaction::begin(database_.get(), "counting an attempt");
+  if (!transaction) return fail(transaction.error());
+  count_attempt_.bind(1, consumer_id_)
+      .bind_id(2, id)
+      .bind(3, change)
+      .bind(4, to_stored(clock_.wall()));
+  const Result<bool> row = count_attempt_.step();
+  if (!row) return fail(row.error());
+  const auto attempts = static_cast<std::uint32_t>(count_attempt_.integer(0));
+  count_attempt_.reset();
+  if (attempts == 0)
+    DOVETAIL_TRY(forget_attempt_.bind(1, consumer_id_).bind_id(2, id).run());
+  else
+    counts_attempts_ = true;
+  DOVETAIL_TRY(transaction->commit("counting an attempt"));
+  return attempts;
+}
+
+Status SqliteInboxStore::close() {
+  if (!database_) return {};
+  rollback();
+  Result<Statement> mark =
+      database_.prepare("UPDATE dovetail_consumer SET clean = 1 WHERE id = ?1");
+  if (!mark) return fail(mark.error());
+  DOVETAIL_TRY(mark->bind(1, consumer_id_).run());
+  session_open_ = false;
+  return {};
+}
+
+}  // namespace dovetail::sqlite

@@ -1,0 +1,59 @@
+#include "sqlite/reader.h"
+
+namespace dovetail::sqlite {
+
+std::string_view to_string(Stream stream) {
+  return stream == Stream::outbox ? "outbox" : "mailbox";
+}
+
+std::string_view table_of(Stream stream) {
+  return stream == Stream::outbox ? "dovetail_outbox" : "dovetail_mailbox";
+}
+
+const std::string_view kSelectEpoch = "SELECT epoch FROM dovetail_reader WHERE name = ?1";
+
+std::string stored_topics(const std::vector<std::string>& topics) {
+  std::string text;
+  for (const std::string& topic : topics) text += "\n" + topic + "\n";
+  return text;
+}
+
+Status ensure_reader(Database& database, const Reader& reader) {
+  if (reader.name.empty() || reader.name.size() > 255)
+    return fail(Errc::rejected, "the name of a reader has 1 to 255 bytes; check its settings");
+  const std::string topics = stored_topics(reader.topics);
+  Result<Statement> select =
+      database.prepare("SELECT stream, topics FROM dovetail_reader WHERE name = ?1");
+  if (!select) return fail(select.error());
+  const Result<bool> row = select->bind_text(1, reader.name).step();
+  if (!row) return fail(row.error());
+  if (*row && select->bytes(0) != to_string(reader.stream))
+    return fail(Errc::rejected, "\"" + reader.name + "\" reads the " +
+                                    std::string(select->bytes(0)) + " of this file, not the " +
+                                    std::string(to_string(reader.stream)) +
+                                    "; choose another name for one of them");
+  const bool up_to_date = *row && select->bytes(1) == topics;
+  select->reset();
+  if (up_to_date) return {};
+  Result<Statement> upsert = database.prepare(
+      "INSERT INTO dovetail_reader (name, stream, topics) VALUES (?1, ?2, ?3) "
+      "ON CONFLICT (name) DO UPDATE SET topics = excluded.topics");
+  if (!upsert) return fail(upsert.error());
+  return upsert->bind_text(1, reader.name)
+      .bind_text(2, to_string(reader.stream))
+      .bind_text(3, topics)
+      .run();
+}
+
+Status check_epoch(Statement& select_epoch, const Reader& reader) {
+  if (reader.epoch == 0) return {};  // without a lease nothing is fenced
+  const Result<bool> row = select_epoch.bind_text(1, reader.name).step();
+  if (!row) return fail(row.error());
+  const bool current = *row && select_epoch.integer(0) == reader.epoch;
+  select_epoch.reset();
+  if (current) return {};
+  return fail(Errc::stopped, "another relay has taken over reader \"" + reader.name +
+                                 "\"; check that only one is meant to run");
+}
+
+}  // namespace dovetail::sqlite
