@@ -1,0 +1,76 @@
+// The inbox of a consumer whose state lives in this process.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/inbox.h"
+
+namespace dovetail {
+
+// What a handler wants to happen; it happens when, and only when, the transaction commits.
+class MemoryTransaction {
+ public:
+  void on_commit(std::function<void()> effect) { effects_.push_back(std::move(effect)); }
+
+ private:
+  friend class MemoryInboxStore;
+  std::vector<std::function<void()>> effects_;
+};
+
+// The inbox rows of any number of consumers. It admits one transaction at a time, as SQLite does. Any thread.
+class MemoryInboxDatabase {
+ public:
+  std::uint64_t applied(const std::string& consumer) const;
+  std::uint64_t duplicates(const std::string& consumer) const;
+
+ private:
+  friend class MemoryInboxStore;
+  struct Consumer {
+    std::set<EventId> seen;
+    std::map<EventId, std::uint32_t> attempts;
+    std::uint64_t applied = 0;
+    std::uint64_t duplicates = 0;
+    bool session_open = false;
+  };
+  mutable std::mutex mutex_;
+  std::condition_variable idle_;
+  bool in_transaction_ = false;
+  std::map<std::string, Consumer> consumers_;
+};
+
+// One thread at a time. begin() waits while another store of the same database is in a transaction.
+class MemoryInboxStore final : public InboxStore {
+ public:
+  using Handler = std::function<Status(const Event&, MemoryTransaction&)>;
+
+  MemoryInboxStore(MemoryInboxDatabase& database, std::string consumer, Handler handler);
+  ~MemoryInboxStore() override { rollback(); }
+
+  Result<bool> open() override;
+  Status begin() override;
+  Status insert(Events events, std::span<bool> first) override;
+  Status apply(const Event& event) override;
+  Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
+  void rollback() override;
+  Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;
+  Status close() override;
+
+ private:
+  MemoryInboxDatabase& database_;
+  std::string consumer_;
+  Handler handler_;
+  bool open_ = false;
+  bool in_transaction_ = false;
+  std::set<EventId> staged_;
+  MemoryTransaction transaction_;
+};
+
+}  // namespace dovetail

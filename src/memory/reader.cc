@@ -1,0 +1,163 @@
+#include "memory/reader.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace dovetail {
+namespace {
+
+OrderKey key_of(const StoredEvent& event) { return {event.aggregate_type, event.aggregate_id}; }
+
+}  // namespace
+
+void ParkedRows::park(std::span<const ParkRequest> requests) {
+  for (const ParkRequest& request : requests) {
+    auto [row, added] = rows_.try_emplace(request.event->id);
+    ParkedEvent& parked = row->second;
+    if (!added && (parked.discarded || parked.event.position < request.event->position)) continue;
+    if (added) parked.event = StoredEvent(*request.event);
+    parked.state = request.state;
+    parked.attempts = request.attempts;
+    parked.retry_at = request.retry_at;
+    parked.reason = request.reason;
+  }
+}
+
+void ParkedRows::blocked_keys(std::vector<OrderKey>& out) const {
+  std::set<OrderKey> keys;
+  for (const auto& [id, row] : rows_)
+    if (!row.discarded && row.event.key_hash != 0) keys.insert(key_of(row.event));
+  out.insert(out.end(), keys.begin(), keys.end());
+}
+
+void ParkedRows::take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                          WallTime now) const {
+  std::vector<const ParkedEvent*> in_order;
+  for (const auto& [id, row] : rows_)
+    if (!row.discarded) in_order.push_back(&row);
+  std::sort(in_order.begin(), in_order.end(), [](const ParkedEvent* a, const ParkedEvent* b) {
+    return std::pair(a->event.position, a->event.id) < std::pair(b->event.position, b->event.id);
+  });
+
+  std::set<OrderKey> held;
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  for (const ParkedEvent* row : in_order) {
+    const bool keyed = row->event.key_hash != 0;
+    if (keyed && held.contains(key_of(row->event))) continue;
+    const bool due = row->state == ParkState::waiting && row->retry_at <= now;
+    const bool fits = count < limits.events_max &&
+                      (count == 0 || bytes + row->event.bytes() <= limits.bytes_max);
+    if (!due || !fits) {
+      if (keyed) held.insert(key_of(row->event));
+      continue;
+    }
+    bytes += row->event.bytes();
+    ++count;
+    out.append(row->event.view());
+    attempts.push_back(row->attempts);
+  }
+}
+
+void ParkedRows::delivered(std::span<const EventId> ids) {
+  for (const EventId& id : ids) {
+    const auto row = rows_.find(id);
+    if (row != rows_.end() && !row->second.discarded) rows_.erase(row);
+  }
+}
+
+bool ParkedRows::replay(const EventId& id, WallTime now) {
+  const auto row = rows_.find(id);
+  if (row == rows_.end() || row->second.discarded || row->second.state != ParkState::parked)
+    return false;
+  row->second.state = ParkState::waiting;
+  row->second.attempts = 0;
+  row->second.retry_at = now;
+  return true;
+}
+
+bool ParkedRows::discard(const EventId& id, std::string reason) {
+  const auto row = rows_.find(id);
+  if (row == rows_.end() || row->second.discarded) return false;
+  row->second.discarded = true;
+  row->second.reason = std::move(reason);
+  return true;
+}
+
+std::int64_t MemoryReader::settled() const {
+  std::lock_guard lock(mutex_);
+  return settled_;
+}
+
+std::vector<ParkedEvent> MemoryReader::parked() const {
+  std::lock_guard lock(mutex_);
+  std::vector<ParkedEvent> out;
+  for (const auto& [id, row] : parked_.rows()) out.push_back(row);
+  return out;
+}
+
+bool MemoryReader::replay(const EventId& id, WallTime now) {
+  std::lock_guard lock(mutex_);
+  return parked_.replay(id, now);
+}
+
+bool MemoryReader::discard(const EventId& id, std::string reason) {
+  std::lock_guard lock(mutex_);
+  return parked_.discard(id, std::move(reason));
+}
+
+MemoryLease::MemoryLease(MemoryReader& reader, std::string owner, Duration term, Clock& clock)
+    : reader_(reader), owner_(std::move(owner)), term_(term), clock_(clock) {}
+
+Status MemoryLease::acquire() {
+  const TimePoint now = clock_.now();
+  std::lock_guard lock(reader_.mutex_);
+  LeaseRow& row = reader_.lease_;
+  if (!lease_is_free(row, now))
+    return fail(Errc::unavailable,
+                "the lease is held by " + row.owner + "; check whether that relay is meant to run");
+  row.owner = owner_;
+  row.expires = now + term_;
+  epoch_ = ++row.epoch;
+  asked_at_ = now;
+  return {};
+}
+
+Status MemoryLease::renew() {
+  const TimePoint now = clock_.now();
+  return reader_.fenced(epoch_, [&](MemoryReader& reader) {
+    reader.lease_.expires = now + term_;
+    asked_at_ = now;
+  });
+}
+
+Status MemoryLease::release() {
+  std::lock_guard lock(reader_.mutex_);
+  if (epoch_ != 0 && epoch_is_current(reader_.lease_, epoch_))
+    reader_.lease_.expires = clock_.now();
+  return {};
+}
+
+Status MemoryParking::blocked_keys(std::vector<OrderKey>& out) {
+  std::lock_guard lock(reader_.mutex_);
+  reader_.parked_.blocked_keys(out);
+  return {};
+}
+
+Status MemoryParking::park(std::span<const ParkRequest> requests) {
+  return reader_.fenced(epoch(), [&](MemoryReader& reader) { reader.parked_.park(requests); });
+}
+
+Status MemoryParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
+                               const Limits& limits, WallTime now) {
+  std::lock_guard lock(reader_.mutex_);
+  reader_.parked_.take_due(out, attempts, limits, now);
+  return {};
+}
+
+Status MemoryParking::delivered(std::span<const EventId> ids) {
+  return reader_.fenced(epoch(), [&](MemoryReader& reader) { reader.parked_.delivered(ids); });
+}
+
+}  // namespace dovetail

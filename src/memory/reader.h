@@ -1,0 +1,123 @@
+// What one reader of a log leaves behind: how far it came, who owns it, and what it parked. The three live together
+// as they do in a database, so that every write can be checked against the owner's epoch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/lease.h"
+#include "core/parking.h"
+#include "memory/stored_event.h"
+
+namespace dovetail {
+
+// One row of a parking store.
+struct ParkedEvent {
+  StoredEvent event;
+  ParkState state = ParkState::parked;
+  std::uint32_t attempts = 0;
+  WallTime retry_at{};
+  std::string reason{};
+  bool discarded = false;  // finished by an operator, kept as history
+};
+
+// The rules of a parking store, over rows in memory. Not for several threads.
+class ParkedRows {
+ public:
+  // A request for an event that is there already updates it, unless the row is discarded or stands at an earlier
+  // position: then the request is about a later copy of the same event, and the earlier one speaks for both.
+  void park(std::span<const ParkRequest> requests);
+  void blocked_keys(std::vector<OrderKey>& out) const;
+  void take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                WallTime now) const;
+  void delivered(std::span<const EventId> ids);
+
+  // For an operator.
+  bool replay(const EventId& id, WallTime now);
+  bool discard(const EventId& id, std::string reason);
+  const std::map<EventId, ParkedEvent>& rows() const { return rows_; }
+
+ private:
+  std::map<EventId, ParkedEvent> rows_;
+};
+
+// Shared by the source, the lease and the parking of one reader, and by those who take over from it.
+// Any thread may call it.
+class MemoryReader {
+ public:
+  // Runs `write` when `epoch` is the current owner's; epoch 0 stands for a reader that needs no lease.
+  template <class Write>
+  Status fenced(std::uint64_t epoch, Write write) {
+    std::lock_guard lock(mutex_);
+    if (epoch != 0 && !epoch_is_current(lease_, epoch))
+      return fail(Errc::stopped, "another relay owns this reader; check for a second process");
+    write(*this);
+    return {};
+  }
+
+  std::int64_t settled() const;
+  std::vector<ParkedEvent> parked() const;
+  // False: no such event is parked.
+  bool replay(const EventId& id, WallTime now);
+  bool discard(const EventId& id, std::string reason);
+
+ private:
+  friend class MemoryLease;
+  friend class MemoryParking;
+  friend class MemorySource;
+
+  mutable std::mutex mutex_;
+  LeaseRow lease_;
+  std::int64_t settled_ = 0;
+  ParkedRows parked_;
+};
+
+// One thread at a time.
+class MemoryLease final : public Lease {
+ public:
+  MemoryLease(MemoryReader& reader, std::string owner, Duration term, Clock& clock);
+
+  Status acquire() override;
+  Status renew() override;
+  Status release() override;
+  TimePoint deadline() const override { return asked_at_ + term_ - term_ / 8; }
+  TimePoint renew_at() const override { return asked_at_ + term_ / 3; }
+
+  // Of the last acquisition; 0 before the first.
+  std::uint64_t epoch() const { return epoch_; }
+
+ private:
+  MemoryReader& reader_;
+  std::string owner_;
+  Duration term_;
+  Clock& clock_;
+  TimePoint asked_at_{};
+  std::uint64_t epoch_ = 0;
+};
+
+// One thread at a time.
+class MemoryParking final : public Parking {
+ public:
+  // Without a lease nothing is fenced.
+  explicit MemoryParking(MemoryReader& reader, const MemoryLease* lease = nullptr)
+      : reader_(reader), lease_(lease) {}
+
+  Status open() override { return {}; }
+  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status park(std::span<const ParkRequest> requests) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                  WallTime now) override;
+  Status delivered(std::span<const EventId> ids) override;
+
+ private:
+  std::uint64_t epoch() const { return lease_ == nullptr ? 0 : lease_->epoch(); }
+
+  MemoryReader& reader_;
+  const MemoryLease* lease_;
+};
+
+}  // namespace dovetail

@@ -1,0 +1,61 @@
+// A sink that keeps what it is given. A test or an example can decide the fate of each event, and take the sink away.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "core/key_fence.h"
+#include "core/sink.h"
+#include "memory/stored_event.h"
+
+namespace dovetail {
+
+struct MemorySinkOptions {
+  bool dedup = true;                   // an id that is there already comes back as `duplicate`
+  bool keeps_order_on_failure = true;  // tries nothing of a key behind a failure
+};
+
+// Sink functions: one thread at a time. The others: any thread.
+class MemorySink final : public Sink {
+ public:
+  // The fate of one event; only `confirmed` lets it in. Called under the sink's lock.
+  using Decide = std::function<Outcome(const Event&)>;
+
+  explicit MemorySink(MemorySinkOptions options = {}) : options_(options) {}
+
+  Status open() override;
+  Status submit(Events events) override;
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
+  bool keeps_order_on_failure() const override { return options_.keeps_order_on_failure; }
+
+  void decide_by(Decide decide);
+  // False: every call fails with Errc::unavailable until it is true again and the sink is opened.
+  void set_available(bool available);
+  std::vector<StoredEvent> received() const;
+  std::size_t received_count() const;
+
+ private:
+  struct Submitted {
+    std::uint64_t number;
+    std::vector<const Event*> events;
+  };
+  Outcome accept(const Event& event, std::uint64_t batch);
+
+  const MemorySinkOptions options_;
+  mutable std::mutex mutex_;
+  Decide decide_;
+  bool available_ = true;
+  bool open_ = false;
+  std::deque<Submitted> submitted_;
+  std::uint64_t last_submitted_ = 0;
+  KeyFence fence_;
+  std::vector<StoredEvent> received_;
+  std::set<EventId> ids_;
+};
+
+}  // namespace dovetail
