@@ -107,12 +107,16 @@ def check_includes(tree):
                 tree.broken(name, line_of(text, match.start()), "include", f"{header}: {problem}")
 
 
+def is_test(name):
+    """A test beside its source, or what such tests share."""
+    return re.search(r"(_test\.cc|/test_\w+\.(h|cc))$", name) is not None
+
+
 def include_problem(tree, name, header, quoted):
     """Why `name` must not include `header`, or None."""
     if not quoted or TEST_LIBRARIES.match(header):
         return library_problem(name, header)
     folder = name.split("/")[1] if name.startswith("src/") else None
-    is_test = name.endswith("_test.cc")
     if name.startswith("include/"):
         return None if header.startswith("dovetail/") else "a public header includes public headers only"
     owner = header.split("/")[0] if "/" in header else None
@@ -124,7 +128,7 @@ def include_problem(tree, name, header, quoted):
         return None if is_generated(tree, folder, header) else "name it from src/, as in \"core/relay.h\""
     if owner == folder or owner in MAY_INCLUDE.get(folder, ()) or owner == "public":
         return None
-    if is_test and owner in ("memory", "host"):
+    if is_test(name) and owner in ("memory", "host"):
         return None  # a test beside its source may use the adapters that ship for tests, and a real clock
     if folder not in MAY_INCLUDE:
         return f"say in tests/layout/check.py what src/{folder} may include"
@@ -148,18 +152,18 @@ def library_problem(name, header):
         is_inner = name.startswith(("src/", "include/")) and name != "include/dovetail/result.h"
         return "comes through dovetail/result.h" if is_inner else None
     if TEST_LIBRARIES.match(header):
-        return None if name.startswith(("tests/", "bench/")) or name.endswith("_test.cc") else "is for tests"
+        return None if name.startswith(("tests/", "bench/")) or is_test(name) else "is for tests"
     if name.startswith("apps/") and header in LIGHT_HEADERS:
         return None
-    if name.startswith(("src/", "include/", "apps/")) and name.endswith(".h"):
+    if name.startswith(("src/", "include/", "apps/")) and name.endswith(".h") and not is_test(name):
         return "headers of other libraries and of the system belong into .cc files"
-    if name.startswith("src/core/") and not name.endswith("_test.cc"):
+    if name.startswith("src/core/") and not is_test(name):
         return "core includes the standard library only"
     if SYSTEM.match(header):
         return None
     for pattern, folders in LIBRARIES:
         if re.fullmatch(pattern, header):
-            if name.startswith(folders) or (name.endswith("_test.cc") and header.startswith("nlohmann/")):
+            if name.startswith(folders) or (is_test(name) and header.startswith("nlohmann/")):
                 return None
             return "may be included from " + ", ".join(folders) + " only"
     return "unknown library: say in tests/layout/check.py who may include it"
@@ -187,7 +191,7 @@ def check_headers(tree):
 def check_file_lengths(tree):
     for name, text in tree.code("src/", "apps/", "include/"):
         lines = text.count("\n")
-        if lines > FILE_LINES_MAX and not name.endswith("_test.cc"):
+        if lines > FILE_LINES_MAX and not is_test(name):
             tree.broken(name, lines, "file", f"{lines} lines, allowed {FILE_LINES_MAX}: look for the missing idea")
 
 
@@ -231,7 +235,7 @@ def check_sql(tree):
     literal = re.compile(r'R"(?P<tag>[^()\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
     value_is_next = r"([=<>(,']|\b(LIMIT|OFFSET|LIKE|VALUES))\s*"
     for name, text in tree.code("src/", "apps/", "include/", "examples/"):
-        if name.endswith("_test.cc"):
+        if is_test(name):
             continue
         for match in literal.finditer(text):
             if not SQL.search(match.group().replace("\n", " ")):
@@ -319,6 +323,7 @@ GOOD_TREE = {
     "src/core/relay.h": "#pragma once\n#include <vector>\n#include \"dovetail/result.h\"\n#include \"core/relay.h\"\n",
     "src/core/relay_test.cc": "#include <gtest/gtest.h>\n#include \"memory/memory.h\"\n"
                               "TEST(Relay, SettlesWhatIsConfirmed) {}\n",
+    "src/core/test_clock.h": "#pragma once\n#include <gtest/gtest.h>\n",
     "src/host/clock.cc": "#include <time.h>\n#include \"core/relay.h\"\n",
     "src/memory/memory.h": "#pragma once\n",
     "src/ops/config.cc": "#include <toml++/toml.h>\nconst char* kText = \"a // b {\";\n",

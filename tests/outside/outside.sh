@@ -47,5 +47,5 @@ check_file "$folder/pkg-config.db" "$("$folder/outside" "$folder/pkg-config.db")
 
 if [[ -x "$prefix/bin/dovetail" ]]; then
   echo "== the installed binary"
-  "$prefix/bin/dovetail" --version
+  "$prefix/bin/dovetail" version
 fi
