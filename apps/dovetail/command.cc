@@ -1,0 +1,65 @@
+#include "command.h"
+
+#include <vector>
+
+namespace dovetail::app {
+
+std::string_view to_string(Exit code) {
+  switch (code) {
+    case Exit::ok:
+      return "ok";
+    case Exit::negative:
+      return "negative";
+    case Exit::usage:
+      return "usage";
+    case Exit::config:
+      return "config";
+    case Exit::unavailable:
+      return "unavailable";
+    case Exit::rejected:
+      return "rejected";
+    case Exit::corrupt:
+      return "corrupt";
+  }
+  return "corrupt";
+}
+
+tl::unexpected<Failure> refuse(const Error& error) {
+  switch (error.code) {
+    case Errc::unavailable:
+    case Errc::in_doubt:
+    case Errc::stopped:
+      return refuse(Exit::unavailable, error.text);
+    case Errc::rejected:
+      return refuse(Exit::rejected, error.text);
+    case Errc::corrupt:
+      return refuse(Exit::corrupt, error.text);
+  }
+  return refuse(Exit::corrupt, error.text);
+}
+
+Expected<ops::Config> load(const Surroundings& around) {
+  auto config = ops::load_config(around.config_file);
+  if (!config) return refuse(Exit::config, config.error().text);
+  return std::move(*config);
+}
+
+Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name) {
+  std::vector<std::string_view> known;
+  std::string list;
+  for (const ops::StoreConfig& store : config.stores) {
+    known.push_back(store.name);
+    list += (list.empty() ? "" : ", ") + store.name;
+  }
+  if (name.empty()) {
+    if (config.stores.size() == 1) return &config.stores.front();
+    return refuse(Exit::usage, "there are several stores; choose one with --store: " + list);
+  }
+  if (const ops::StoreConfig* store = config.find_store(name)) return store;
+  const std::string_view near = ops::nearest_name(name, known);
+  std::string text = "no store is called \"" + std::string(name) + "\"; ";
+  if (!near.empty()) text += "did you mean \"" + std::string(near) + "\"? ";
+  return refuse(Exit::rejected, text + "Stores in " + config.file.string() + ": " + list);
+}
+
+}  // namespace dovetail::app

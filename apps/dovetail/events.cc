@@ -1,0 +1,189 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "ops/units.h"
+#include "output.h"
+#include "sqlite/admin.h"
+
+namespace dovetail::app {
+namespace {
+
+Json json_of(const ops::StoreConfig& store, sqlite::Stream stream, const sqlite::EventRow& row) {
+  Json headers = Json::object();
+  if (const auto decoded = decode_headers(row.headers); decoded && !row.headers.empty()) {
+    for (const Header& header : *decoded) headers[header.name] = header.value;
+  }
+  return {{"store", store.name},
+          {"box", sqlite::to_string(stream)},
+          {"position", row.position},
+          {"id", row.id.to_string()},
+          {"reader", row.reader},
+          {"state", row.reader.empty() ? "unread" : sqlite::to_string(row.state)},
+          {"topic", row.topic},
+          {"aggregate_type", row.aggregate_type},
+          {"key", row.aggregate_id},
+          {"type", row.type},
+          {"content_type", row.content_type},
+          {"headers", headers},
+          {"payload_bytes", row.payload_bytes},
+          {"version", row.aggregate_version},
+          {"created_at", ops::iso_time(row.created_at)}};
+}
+
+std::string state_of(const sqlite::EventRow& row) {
+  return row.reader.empty() ? "unread" : std::string(sqlite::to_string(row.state));
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto byte = at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U;
+      group = group << 8 | byte;
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      text += at + i <= bytes.size() ? kDigits[group >> (18 - 6 * i) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Answer events_list(const Surroundings& around, const EventsOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto store = choose_store(*config, options.store);
+  if (!store) return tl::unexpected(store.error());
+  sqlite::EventFilter filter;
+  filter.stream = options.box == "mailbox" ? sqlite::Stream::mailbox : sqlite::Stream::outbox;
+  filter.reader = options.reader;
+  filter.key = options.key;
+  filter.type = options.type;
+  filter.after = options.after;
+  filter.limit = options.limit;
+  if (!options.state.empty()) {
+    const auto state = sqlite::parse_event_state(options.state);
+    if (!state) return refuse(state.error());
+    filter.state = *state;
+  }
+  const auto rows = sqlite::list_events((*store)->path.string(), filter);
+  if (!rows)
+    return refuse({rows.error().code, "store " + (*store)->name + ": " + rows.error().text});
+
+  if (around.json) {
+    Json list = Json::array();
+    for (const auto& row : *rows) list.push_back(json_of(**store, filter.stream, row));
+    print_json({{"events", list}});
+    return Exit::ok;
+  }
+  Table table({">POSITION", "ID", "STATE", "READER", "TYPE", "KEY", ">BYTES", ">CREATED"});
+  const WallTime now = wall_now();
+  for (const auto& row : *rows) {
+    table.add({std::to_string(row.position), row.id.to_string(), state_of(row),
+               printable(row.reader, 30), printable(row.type, 30),
+               printable(row.aggregate_type + "/" + row.aggregate_id, 40),
+               ops::human_count(row.payload_bytes), ago(row.created_at, now)});
+  }
+  print(rows->empty() ? "no events\n" : table.to_string());
+  if (rows->size() == options.limit) {
+    print("there may be more: --after " + std::to_string(rows->back().position) + "\n");
+  }
+  return Exit::ok;
+}
+
+namespace {
+
+struct Trace {
+  Json rows = Json::array();
+  Table table{{"STORE", "BOX", ">POSITION", "STATE", "READER", "TOPIC", ">CREATED"}};
+  std::vector<std::string> parked;
+  std::string head;
+  const ops::StoreConfig* holder = nullptr;  // a store that still has the payload
+};
+
+Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
+  for (const auto stream : {sqlite::Stream::outbox, sqlite::Stream::mailbox}) {
+    sqlite::EventFilter filter;
+    filter.stream = stream;
+    filter.id = id.to_string();
+    const auto rows = sqlite::list_events(store.path.string(), filter);
+    if (!rows) return fail(rows.error());
+    for (const auto& row : *rows) {
+      trace.rows.push_back(json_of(store, stream, row));
+      trace.table.add({store.name, std::string(sqlite::to_string(stream)),
+                       std::to_string(row.position), state_of(row), printable(row.reader, 40),
+                       printable(row.topic, 40), ago(row.created_at, wall_now())});
+      if (trace.holder == nullptr) {
+        trace.holder = &store;
+        trace.head = "event    " + row.id.to_string() + "\ntype     " + printable(row.type) +
+                     "\nkey      " + printable(row.aggregate_type + "/" + row.aggregate_id) +
+                     "\npayload  " + ops::human_count(row.payload_bytes) + " bytes of " +
+                     printable(row.content_type) + "\nheaders  " +
+                     (row.headers.empty() ? "none" : printable(row.headers, 2000)) + "\n\n";
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Answer events_show(const Surroundings& around, const std::string& id_text,
+                   const std::string& store_name, bool with_payload) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto id = EventId::parse(id_text);
+  if (!id) return refuse(id.error());
+  Trace trace;
+  for (const ops::StoreConfig& store : config->stores) {
+    if (!store_name.empty() && store.name != store_name) continue;
+    if (const auto traced = trace_in(store, *id, trace); !traced) {
+      return refuse({traced.error().code, "store " + store.name + ": " + traced.error().text});
+    }
+  }
+  if (!store_name.empty()) {
+    if (const auto known = choose_store(*config, store_name); !known) {
+      return tl::unexpected(known.error());
+    }
+  }
+  if (trace.holder == nullptr) {
+    return refuse(Exit::negative,
+                  "no store has an event " + id->to_string() +
+                      "; it may have been pruned, or its transaction never committed");
+  }
+  std::string payload;
+  if (with_payload) {
+    auto found = sqlite::payload_of(trace.holder->path.string(), *id);
+    if (!found) return refuse(found.error());
+    payload = std::move(*found);
+  }
+  if (around.json) {
+    Json document{{"id", id->to_string()}, {"places", trace.rows}};
+    if (with_payload) {
+      const bool text = is_utf8(payload);
+      document[text ? "payload" : "payload_base64"] = text ? payload : base64(payload);
+    }
+    print_json(document);
+  } else {
+    print(trace.head + trace.table.to_string());
+    if (with_payload) print("\n" + payload + "\n");
+  }
+  return Exit::ok;
+}
+
+}  // namespace dovetail::app

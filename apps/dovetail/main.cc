@@ -1,0 +1,315 @@
+// dovetail: one binary for the relay daemon and for the operator.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <string>
+
+#include "commands.h"
+#include "output.h"
+
+namespace dovetail::app {
+namespace {
+
+constexpr const char* kIntroduction =
+    "Dovetail carries the events of one service's database to another, so that none is lost and "
+    "none is\n"
+    "applied twice.";
+
+constexpr const char* kFooter =
+    "\nA first session:\n"
+    "  dovetail init                            write dovetail.toml, create the tables\n"
+    "  dovetail publish --store orders --aggregate-type orders --key 17 --type OrderPlaced \\\n"
+    "                   --payload '{\"total\": 3}'\n"
+    "  dovetail run --until-idle                carry what is there, then stop\n"
+    "  dovetail status                          what is pending, parked, how old\n"
+    "  dovetail demo                            the whole story, with processes being killed\n"
+    "\nExit codes:\n"
+    "  0 ok            1 the answer is no, or a promise is broken   2 wrong usage\n"
+    "  3 wrong config  4 unavailable: locked, full, unreachable; try again\n"
+    "  5 rejected input                     6 corrupt store, or one of a newer version\n"
+    "\nThe config file is ./dovetail.toml, or what $DOVETAIL_CONFIG or --config names.\n"
+    "'dovetail COMMAND --help' explains each command.";
+
+// Collects what the command line says; `chosen` is the command to run.
+struct CommandLine {
+  Surroundings around;
+  RunOptions run;
+  PublishOptions publish;
+  StatusOptions status;
+  EventsOptions events;
+  ParkedOptions parked;
+  PruneOptions prune;
+  DemoOptions demo;
+  std::string event_id;
+  bool show_payload = false;
+  std::string config = "dovetail.toml";
+  double watch_seconds = 1.0;
+  std::function<Answer()> chosen;
+};
+
+CLI::App* command(CLI::App& parent, const char* name, const char* help, const char* footer,
+                  std::function<void()> callback) {
+  CLI::App* sub = parent.add_subcommand(name, help);
+  sub->footer(std::string("\n") + footer);
+  sub->fallthrough();
+  sub->callback(std::move(callback));
+  return sub;
+}
+
+void add_run(CLI::App& app, CommandLine& line) {
+  CLI::App* sub = command(
+      app, "run", "Run the relays of the config file, until SIGTERM or SIGINT",
+      "Each [[relay]] runs in a thread of its own. The first SIGTERM or SIGINT lets what is in "
+      "flight\n"
+      "finish; a second one exits at once, which is safe too. A second 'dovetail run' on the same "
+      "stores\n"
+      "stands by and takes over when the first one dies.\n\n"
+      "  dovetail run                       the daemon\n"
+      "  dovetail run --until-idle          deliver what is there, then stop (for scripts)\n"
+      "  dovetail run orders-to-inventory   only this relay",
+      [&line] { line.chosen = [&line] { return run(line.around, line.run); }; });
+  sub->add_option("relay", line.run.relays, "Names of relays; without any, all of them run");
+  sub->add_flag("--until-idle,--once", line.run.until_idle,
+                "Stop when nothing is left to deliver; exit 1 when something is parked");
+}
+
+void add_publish(CLI::App& app, CommandLine& line) {
+  PublishOptions& options = line.publish;
+  CLI::App* sub = command(
+      app, "publish", "Put one event into the outbox of a store, in a transaction of its own",
+      "For trying things and for scripts. A service publishes inside its own transaction instead, "
+      "with\n"
+      "the library or with the INSERT that docs/SQLITE.md shows.\n\n"
+      "  dovetail publish --store orders --aggregate-type orders --key 17 --type OrderPlaced \\\n"
+      "                   --payload '{\"total\": 3}' --header tenant=blue\n"
+      "  generate | dovetail publish --store orders --aggregate-type orders --key 17 --type Report "
+      "-\n\n"
+      "With --id a repeated publish is harmless: the same id with the same content is accepted "
+      "and\n"
+      "stored once, with other content it is rejected (exit 5).",
+      [&line] { line.chosen = [&line] { return publish(line.around, line.publish); }; });
+  sub->add_option("--store", options.store, "Name of the store in the config file");
+  sub->add_option("--aggregate-type", options.aggregate_type,
+                  "What kind of thing the event is about")
+      ->required();
+  sub->add_option("--key", options.key,
+                  "Which one: events of one key keep their order. Empty: no order is kept");
+  sub->add_option("--type", options.type, "What happened, such as OrderPlaced")->required();
+  auto* payload = sub->add_option("--payload", options.payload, "The payload itself");
+  auto* file = sub->add_option("--payload-file", options.payload_file, "A file with the payload");
+  auto* from_stdin =
+      sub->add_option("stdin", options.payload_file, "\"-\" reads the payload from stdin")
+          ->type_name("")
+          ->check(CLI::IsMember({"-"}));
+  payload->excludes(file)->excludes(from_stdin);
+  file->excludes(from_stdin);
+  sub->add_option("--content-type", options.content_type, "Of the payload")->capture_default_str();
+  sub->add_option("--topic", options.topic,
+                  "Where it goes; without it the relay's template decides");
+  sub->add_option("--id", options.id, "A UUID, to make a repeated publish harmless");
+  sub->add_option("--version", options.version, "The aggregate's version, if it has one");
+  sub->add_option("--header", options.headers, "name=value; may be repeated")
+      ->take_all()
+      ->expected(1);
+}
+
+void add_status(CLI::App& app, CommandLine& line) {
+  CLI::App* sub = command(
+      app, "status", "Show what is pending, how old it is, what is parked, and who does the work",
+      "  dovetail status\n"
+      "  dovetail status --watch              again every second, with the rate\n"
+      "  dovetail status --json | jq '.stores[].readers[] | {name, pending, parked}'",
+      [&line] {
+        line.status.every =
+            std::chrono::microseconds(static_cast<std::int64_t>(line.watch_seconds * 1e6));
+        line.chosen = [&line] { return status(line.around, line.status); };
+      });
+  sub->add_flag("--watch,-w", line.status.watch, "Show it again and again, until interrupted");
+  sub->add_option("--every", line.watch_seconds, "Seconds between two looks of --watch")
+      ->capture_default_str()
+      ->check(CLI::Range(0.05, 3600.0));
+}
+
+void add_events(CLI::App& app, CommandLine& line) {
+  EventsOptions& options = line.events;
+  CLI::App* sub =
+      command(app, "events", "List events and what became of them; 'events show ID' follows one",
+              "  dovetail events --store orders\n"
+              "  dovetail events --store orders --state pending\n"
+              "  dovetail events --store inventory --box mailbox\n"
+              "  dovetail events show 01932b7e-0000-7000-8000-000000000001",
+              [] {});
+  sub->add_option("--store", options.store, "Name of the store in the config file");
+  sub->add_option("--reader", options.reader, "As seen by this relay or consumer");
+  sub->add_option("--box", options.box, "outbox or mailbox")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"outbox", "mailbox"}));
+  sub->add_option("--state", options.state, "Only those that are in this state")
+      ->check(CLI::IsMember({"pending", "delivered", "waiting", "parked", "discarded"}));
+  sub->add_option("--key", options.key, "Only those of this key");
+  sub->add_option("--type", options.type, "Only those of this type");
+  sub->add_option("--after", options.after, "Only those behind this position, to page on");
+  sub->add_option("--limit", options.limit, "At most so many, from the oldest")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  CLI::App* show =
+      command(*sub, "show", "Follow one event through every store of the config file", "", [&line] {
+        line.chosen = [&line] {
+          return events_show(line.around, line.event_id, line.events.store, line.show_payload);
+        };
+      });
+  show->add_option("id", line.event_id, "The event's id")->required();
+  show->add_flag("--payload", line.show_payload, "Print its payload too");
+  sub->final_callback([&line] {
+    if (!line.chosen) line.chosen = [&line] { return events_list(line.around, line.events); };
+  });
+}
+
+void add_parked_selection(CLI::App& sub, ParkedOptions& options) {
+  sub.add_option("id", options.ids, "Ids of parked events");
+  sub.add_option("--key", options.key, "What is parked of this key");
+  sub.add_flag("--all", options.all, "Everything that is parked");
+  sub.add_flag("--yes,-y", options.yes, "Do it; without this only say how many it would be");
+}
+
+void add_parked(CLI::App& app, CommandLine& line) {
+  ParkedOptions& options = line.parked;
+  CLI::App* sub =
+      command(app, "parked", "Look after events that could not be delivered",
+              "An event that is rejected, or that failed too often, is parked; later events of its "
+              "key wait\n"
+              "behind it, in order; other keys go on. When the cause is mended, replay it: it is "
+              "tried again,\n"
+              "and what waits behind it follows. Or discard it, with a reason that is kept.\n\n"
+              "  dovetail parked list\n"
+              "  dovetail parked replay 01932b7e-0000-7000-8000-000000000001\n"
+              "  dovetail parked replay --all            says how many; add --yes to do it\n"
+              "  dovetail parked discard ID --reason 'test data'",
+              [] {});
+  sub->require_subcommand(1);
+  sub->add_option("--store", options.store, "Only of this store");
+  sub->add_option("--reader", options.reader, "Only of this relay or consumer");
+  CLI::App* list =
+      command(*sub, "list", "List what is parked and what waits behind it", "",
+              [&line] { line.chosen = [&line] { return parked_list(line.around, line.parked); }; });
+  list->add_option("--limit", options.limit, "At most so many")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  CLI::App* replay = command(
+      *sub, "replay", "Try parked events again",
+      "An id alone is replayed at once. --key and --all first say how many there are; add --yes to "
+      "do it.",
+      [&line] { line.chosen = [&line] { return parked_replay(line.around, line.parked); }; });
+  add_parked_selection(*replay, options);
+  CLI::App* discard = command(
+      *sub, "discard", "Give parked events up, for good",
+      "They stay listed as discarded, with the reason, until they are pruned.",
+      [&line] { line.chosen = [&line] { return parked_discard(line.around, line.parked); }; });
+  add_parked_selection(*discard, options);
+  discard->add_option("--reason", options.reason, "Why; it is kept with the event")->required();
+}
+
+void add_prune(CLI::App& app, CommandLine& line) {
+  CLI::App* sub =
+      command(app, "prune", "Delete old events that every reader has settled, and old inbox rows",
+              "Without options it uses [retention] of the config file. Nothing that is pending, "
+              "waiting or parked\n"
+              "is deleted. 'dovetail run' does the same by itself now and then.\n\n"
+              "  dovetail prune --sent 7d --inbox 30d",
+              [&line] { line.chosen = [&line] { return prune(line.around, line.prune); }; });
+  sub->add_option("--sent", line.prune.sent, "Delete settled events older than this, such as 7d");
+  sub->add_option("--inbox", line.prune.inbox,
+                  "Forget ids older than this; a duplicate that comes later is applied again");
+}
+
+void add_demo(CLI::App& app, CommandLine& line) {
+  DemoOptions& options = line.demo;
+  CLI::App* sub = command(
+      app, "demo", "Watch two services survive kill -9, and check that nothing was lost or doubled",
+      "An order service, a relay and an inventory service run as separate processes on SQLite "
+      "files.\n"
+      "Relay and inventory service are killed with SIGKILL on the way; one order is poison, is "
+      "parked and\n"
+      "later replayed. At the end the books of both services are compared; exit 1 if they differ.",
+      [&line] { line.chosen = [&line] { return demo(line.around, line.demo); }; });
+  sub->add_option("--orders", options.orders, "How many orders are placed")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{20}, std::uint64_t{1'000'000}));
+  sub->add_option("--kills", options.kills, "How many times a process is killed")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1000}));
+  sub->add_option("--dir", options.dir, "Work in this new folder and keep it");
+  sub->add_flag("--plain", options.plain, "Plain lines instead of a moving display");
+  sub->add_option("--seed", options.seed, "Choose the moments of the kills by this number");
+  sub->add_option("--role", options.role)->group("");
+}
+
+void build(CLI::App& app, CommandLine& line) {
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.add_option("--config,-c", line.config, "The config file")
+      ->capture_default_str()
+      ->envname("DOVETAIL_CONFIG");
+  app.add_flag("--json", line.around.json, "Print one JSON document instead of text");
+  command(
+      app, "init", "Write a first dovetail.toml when there is none, and create the tables",
+      "Run it again after an upgrade: it migrates the tables of every store of the config file.",
+      [&line] { line.chosen = [&line] { return init(line.around); }; });
+  add_run(app, line);
+  add_publish(app, line);
+  add_status(app, line);
+  add_events(app, line);
+  add_parked(app, line);
+  add_prune(app, line);
+  add_demo(app, line);
+  command(app, "version", "Print the version", "",
+          [&line] { line.chosen = [&line] { return version(line.around); }; });
+}
+
+int report(const CommandLine& line, const Failure& failure) {
+  if (line.around.json) print_json_error(to_string(failure.exit), failure.text);
+  std::fprintf(stderr, "dovetail: %s\n", failure.text.c_str());
+  return static_cast<int>(failure.exit);
+}
+
+// A wrong command line may not have got as far as --json.
+bool asks_for_json(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--json") return true;
+  }
+  return false;
+}
+
+int main_of(int argc, char** argv) {
+  CLI::App app(kIntroduction, "dovetail");
+  CommandLine line;
+  build(app, line);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    line.around.json = asks_for_json(argc, argv);
+    return report(line, {Exit::usage, std::string(error.what()) + "; see 'dovetail --help'"});
+  }
+  line.around.config_file = line.config;
+  const Answer answer = line.chosen();
+  return answer ? static_cast<int>(*answer) : report(line, answer.error());
+}
+
+}  // namespace
+}  // namespace dovetail::app
+
+int main(int argc, char** argv) {
+  // A reader of our output that goes away is no reason to die without draining.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return dovetail::app::main_of(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "dovetail: %s; this is a bug in dovetail\n", error.what());
+    return static_cast<int>(dovetail::app::Exit::corrupt);
+  }
+}

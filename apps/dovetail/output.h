@@ -1,0 +1,45 @@
+// What the commands print: tables for people, one JSON document for programs.
+#pragma once
+
+#include <cstddef>
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/event.h"
+
+namespace dovetail::app {
+
+using Json = nlohmann::ordered_json;
+
+// Columns as wide as their widest cell. A column whose title begins with '>' is flushed right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> titles);
+  void add(std::vector<std::string> cells);
+  std::size_t rows() const { return rows_.size(); }
+  std::string to_string() const;
+
+ private:
+  std::vector<std::string> titles_;
+  std::vector<bool> right_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+bool stdout_is_terminal();
+
+void print(std::string_view text);  // to stdout, as it is
+void print_json(const Json& document);
+void print_json_error(std::string_view code, std::string_view text);
+
+// "3.2 s ago"; "-" when there is no such time.
+std::string ago(WallTime time, WallTime now);
+WallTime wall_now();
+
+// Text of a database in a table: control characters would let it draw on the terminal.
+std::string printable(std::string_view text, std::size_t characters_max = 200);
+
+}  // namespace dovetail::app

@@ -1,0 +1,83 @@
+#include "prune.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "commands.h"
+#include "host/host.h"
+#include "ops/units.h"
+#include "output.h"
+
+namespace dovetail::app {
+namespace {
+
+Expected<Duration> duration_of(const std::string& text, std::string_view option) {
+  const auto value = ops::parse_duration(text);
+  if (!value) {
+    return refuse(Exit::usage, std::string(option) + " must be " + std::string(ops::kDurationForm));
+  }
+  return *value;
+}
+
+}  // namespace
+
+sqlite::PruneOptions prune_options(const ops::RetentionConfig& retention) {
+  // What has no limit is kept for a thousand years.
+  constexpr Duration kForever = std::chrono::hours(24 * 365'000);
+  sqlite::PruneOptions options;
+  options.events_older_than = retention.sent.value_or(kForever);
+  options.inbox_older_than = retention.inbox.value_or(kForever);
+  options.parked_older_than = retention.sent.value_or(kForever);
+  return options;
+}
+
+Answer prune(const Surroundings& around, const PruneOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  ops::RetentionConfig retention = config->retention;
+  if (!options.sent.empty()) {
+    const auto sent = duration_of(options.sent, "--sent");
+    if (!sent) return tl::unexpected(sent.error());
+    retention.sent = *sent;
+  }
+  if (!options.inbox.empty()) {
+    const auto inbox = duration_of(options.inbox, "--inbox");
+    if (!inbox) return tl::unexpected(inbox.error());
+    retention.inbox = *inbox;
+  }
+  if (!retention.wanted()) {
+    return refuse(Exit::usage,
+                  "nothing says how long to keep events: give --sent and --inbox, or set "
+                  "them in [retention] of " +
+                      config->file.string());
+  }
+
+  Json stores = Json::array();
+  Table table({"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">PARKED", "NOTE"});
+  for (const ops::StoreConfig& store : config->stores) {
+    const auto report =
+        sqlite::prune(store.path.string(), prune_options(retention), system_clock());
+    if (!report) {
+      return refuse({report.error().code, "store " + store.name + ": " + report.error().text});
+    }
+    std::string note = report->finished ? "" : "more is left: run it again";
+    for (const std::string& one : report->notes) note += (note.empty() ? "" : "; ") + one;
+    table.add({store.name, ops::human_count(report->outbox), ops::human_count(report->mailbox),
+               ops::human_count(report->inbox), ops::human_count(report->parked), note});
+    stores.push_back({{"name", store.name},
+                      {"outbox", report->outbox},
+                      {"mailbox", report->mailbox},
+                      {"inbox", report->inbox},
+                      {"parked", report->parked},
+                      {"finished", report->finished},
+                      {"notes", report->notes}});
+  }
+  if (around.json) {
+    print_json({{"stores", stores}});
+  } else {
+    print("rows deleted\n" + table.to_string());
+  }
+  return Exit::ok;
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,153 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "commands.h"
+#include "core/routing.h"
+#include "dovetail/sqlite.h"
+#include "output.h"
+#include "sqlite/database.h"
+
+namespace dovetail::app {
+namespace {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+// At most one byte more than is allowed, so that an endless input ends in an error and not in our
+// memory.
+Expected<std::string> read_payload(const PublishOptions& options, std::size_t bytes_max) {
+  if (options.payload) return *options.payload;
+  if (options.payload_file.empty()) {
+    return refuse(Exit::usage, "a payload is needed: --payload, --payload-file or \"-\" for stdin");
+  }
+  std::unique_ptr<std::FILE, CloseFile> opened;
+  std::FILE* file = stdin;
+  if (options.payload_file != "-") {
+    opened.reset(std::fopen(options.payload_file.c_str(), "rb"));
+    file = opened.get();
+    if (file == nullptr) {
+      return refuse(Exit::rejected, options.payload_file + ": cannot be read (" +
+                                        std::strerror(errno) + "); check the path");
+    }
+  }
+  std::string payload;
+  char buffer[64 << 10];
+  while (payload.size() <= bytes_max) {
+    const std::size_t got = std::fread(buffer, 1, sizeof buffer, file);
+    payload.append(buffer, got);
+    if (got < sizeof buffer) break;
+  }
+  if (std::ferror(file) != 0) {
+    return refuse(Exit::rejected, "the payload cannot be read (" +
+                                      std::string(std::strerror(errno)) + "); check the file");
+  }
+  return payload;
+}
+
+Expected<std::vector<Header>> parse_headers(const std::vector<std::string>& written) {
+  std::vector<Header> headers;
+  for (const std::string& one : written) {
+    const std::size_t equals = one.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return refuse(Exit::rejected,
+                    "header \"" + printable(one, 60) + "\" is malformed; write it as name=value");
+    }
+    headers.push_back({one.substr(0, equals), one.substr(equals + 1)});
+  }
+  return headers;
+}
+
+// A topic that no mailbox behind this store accepts would only be parked later: it is refused here,
+// where somebody sees it. A store that no relay reads accepts every topic.
+Status check_topic(const ops::Config& config, const ops::StoreConfig& store,
+                   const NewEvent& event) {
+  std::string tried;
+  std::string accepted;
+  for (const ops::RelayConfig& relay : config.relays) {
+    if (relay.from != store.name) continue;
+    const ops::StoreConfig* to = config.find_store(relay.to);
+    if (to == nullptr || to->topics.empty()) return {};
+    const auto topics = TopicTemplate::parse(relay.topic);
+    if (!topics) return fail(topics.error());
+    Event view;
+    view.topic = event.topic;
+    view.aggregate_type = event.aggregate_type;
+    view.aggregate_id = event.aggregate_id;
+    view.type = event.type;
+    view.content_type = event.content_type;
+    Arena arena;
+    tried = topics->route(view, arena);
+    for (const std::string& topic : to->topics) {
+      if (topic == tried) return {};
+      accepted += (accepted.empty() ? "" : ", ") + topic;
+    }
+  }
+  if (tried.empty()) return {};
+  return fail(Errc::rejected, "no store accepts the topic \"" + printable(tried, 100) +
+                                  "\"; accepted are: " + accepted +
+                                  "; check --topic, or 'topics' of the store in the config");
+}
+
+Result<EventId> publish_alone(const ops::StoreConfig& store, const NewEvent& event) {
+  auto database = sqlite::Database::open(store.path.string());
+  if (!database) return fail(database.error());
+  DOVETAIL_TRY(sqlite::check_schema(database->get()));
+  DOVETAIL_TRY(sqlite::prepare_connection(database->get()));
+  auto transaction = sqlite::Transaction::begin(database->get(), "publishing an event");
+  if (!transaction) return fail(transaction.error());
+  EventLimits limits;
+  limits.payload_bytes_max = store.payload_bytes_max;
+  auto id = sqlite::publish(database->get(), event, limits);
+  if (!id) return id;
+  DOVETAIL_TRY(transaction->commit("publishing an event"));
+  return id;
+}
+
+}  // namespace
+
+Answer publish(const Surroundings& around, const PublishOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto store = choose_store(*config, options.store);
+  if (!store) return tl::unexpected(store.error());
+  const auto payload = read_payload(options, (*store)->payload_bytes_max);
+  if (!payload) return tl::unexpected(payload.error());
+  const auto headers = parse_headers(options.headers);
+  if (!headers) return tl::unexpected(headers.error());
+
+  NewEvent event;
+  event.aggregate_type = options.aggregate_type;
+  event.aggregate_id = options.key;
+  event.type = options.type;
+  event.payload = *payload;
+  event.content_type = options.content_type;
+  event.headers = *headers;
+  event.topic = options.topic;
+  event.aggregate_version = options.version;
+  if (!options.id.empty()) {
+    const auto id = EventId::parse(options.id);
+    if (!id) return refuse(id.error());
+    event.id = *id;
+  }
+  EventLimits limits;
+  limits.payload_bytes_max = (*store)->payload_bytes_max;
+  DOVETAIL_OR_REFUSE(validate(event, limits));
+  DOVETAIL_OR_REFUSE(check_topic(*config, **store, event));
+  const auto id = publish_alone(**store, event);
+  if (!id) {
+    return refuse({id.error().code, "store " + (*store)->name + ": " + id.error().text});
+  }
+  if (around.json) {
+    print_json({{"id", id->to_string()}, {"store", (*store)->name}});
+  } else {
+    print("published " + id->to_string() + "\n");
+  }
+  return Exit::ok;
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,316 @@
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "commands.h"
+#include "host/host.h"
+#include "ops/log.h"
+#include "ops/units.h"
+#include "output.h"
+#include "prune.h"
+#include "sqlite/admin.h"
+#include "wiring.h"
+
+namespace dovetail::app {
+namespace {
+
+using namespace std::chrono_literals;
+using ops::LogLevel;
+
+// Blocked in every thread, so that they are taken by one: the main loop, when it looks.
+sigset_t stop_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+std::optional<int> wait_for_signal(const sigset_t& signals, Duration wait_max) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait_max);
+  timespec timeout{};
+  timeout.tv_sec = seconds.count();
+  timeout.tv_nsec = std::chrono::nanoseconds(wait_max - seconds).count();
+  const int signal = ::sigtimedwait(&signals, nullptr, &timeout);
+  if (signal > 0) return signal;
+  return std::nullopt;
+}
+
+LogLevel level_of(RelayNotice::Kind kind) {
+  switch (kind) {
+    case RelayNotice::Kind::standby:
+    case RelayNotice::Kind::started:
+    case RelayNotice::Kind::sink_restored:
+    case RelayNotice::Kind::key_released:
+    case RelayNotice::Kind::drained:
+      return LogLevel::info;
+    case RelayNotice::Kind::sink_lost:
+    case RelayNotice::Kind::session_lost:
+    case RelayNotice::Kind::parked:
+    case RelayNotice::Kind::stalled:
+      return LogLevel::warn;
+    case RelayNotice::Kind::halted:
+      return LogLevel::error;
+  }
+  return LogLevel::error;
+}
+
+// One relay in its thread.
+struct Running {
+  const ops::RelayConfig* config;
+  std::unique_ptr<Lane> lane;
+  std::uint64_t duplicates_logged = 0;
+  std::atomic<bool> ended{false};
+  Status result{};
+  std::jthread thread{};
+
+  void start() {
+    thread = std::jthread([this](std::stop_token stop) {
+      result = lane->run(stop);
+      if (!result) {
+        ops::log_line(LogLevel::error, config->name, result.error().text,
+                      {{"code", dovetail::to_string(result.error().code)}});
+      }
+      ended = true;
+    });
+  }
+};
+
+class Daemon {
+ public:
+  Daemon(const ops::Config& config, const RunOptions& options)
+      : config_(config), options_(options) {}
+
+  Answer run(bool json);
+
+ private:
+  Expected<std::vector<const ops::RelayConfig*>> chosen() const;
+  Expected<bool> start();
+  void main_loop();
+  void log_duplicates();
+  void prune_now_and_then();
+  bool all_ended() const;
+  bool idle() const;
+  std::uint64_t parked() const;
+  Json report() const;
+
+  const ops::Config& config_;
+  const RunOptions& options_;
+  sigset_t signals_ = stop_signals();
+  std::vector<std::unique_ptr<Running>> relays_;
+  TimePoint prune_at_ = system_clock().now() + 1min;
+};
+
+Expected<std::vector<const ops::RelayConfig*>> Daemon::chosen() const {
+  std::vector<const ops::RelayConfig*> relays;
+  std::string known;
+  for (const ops::RelayConfig& relay : config_.relays) {
+    known += (known.empty() ? "" : ", ") + relay.name;
+    const auto& names = options_.relays;
+    if (names.empty() || std::find(names.begin(), names.end(), relay.name) != names.end()) {
+      relays.push_back(&relay);
+    }
+  }
+  if (config_.relays.empty()) {
+    return refuse(Exit::config, config_.file.string() + ": there is no [[relay]] to run");
+  }
+  for (const std::string& name : options_.relays) {
+    if (std::none_of(relays.begin(), relays.end(),
+                     [&](auto* relay) { return relay->name == name; })) {
+      return refuse(Exit::rejected, "no relay is called \"" + name + "\"; relays: " + known);
+    }
+  }
+  return relays;
+}
+
+Expected<bool> Daemon::start() {
+  const auto relays = chosen();
+  if (!relays) return tl::unexpected(relays.error());
+  for (const ops::StoreConfig& store : config_.stores) {
+    const auto status = sqlite::status(store.path.string(), system_clock());
+    if (status) continue;
+    const std::string text = "store " + store.name + ": " + status.error().text;
+    // A daemon waits for a store that is away, as it would later; a script wants to know.
+    if (status.error().code == Errc::corrupt || options_.until_idle) {
+      return refuse({status.error().code, text});
+    }
+    ops::log_line(LogLevel::warn, "", text);
+  }
+  ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  for (const ops::RelayConfig* relay : *relays) {
+    auto running = std::make_unique<Running>();
+    running->config = relay;
+    auto lane = make_lane(config_, *relay, system_clock(), [relay](const RelayNotice& notice) {
+      ops::log_line(level_of(notice.kind), relay->name, notice.text,
+                    {{"event", dovetail::to_string(notice.kind)}});
+    });
+    if (!lane) return refuse(lane.error());
+    running->lane = std::move(*lane);
+    relays_.push_back(std::move(running));
+  }
+  for (const auto& relay : relays_) relay->start();
+  return true;
+}
+
+bool Daemon::all_ended() const {
+  return std::all_of(relays_.begin(), relays_.end(),
+                     [](const auto& relay) { return relay->ended.load(); });
+}
+
+// Nothing pending, nothing in the window, and no retry that would come by itself.
+bool Daemon::idle() const {
+  for (const auto& relay : relays_) {
+    const std::string path = config_.find_store(relay->config->from)->path.string();
+    const auto status = sqlite::status(path, system_clock());
+    if (!status) return false;
+    const auto reader =
+        std::find_if(status->readers.begin(), status->readers.end(),
+                     [&](const auto& one) { return one.name == relay->config->name; });
+    if (reader == status->readers.end() || reader->pending != 0) return false;
+    if (reader->waiting == 0) continue;
+    sqlite::ParkedFilter filter;
+    filter.reader = relay->config->name;
+    filter.heads_only = true;
+    filter.limit = 1'000'000;
+    const auto heads = sqlite::list_parked(path, filter);
+    if (!heads) return false;
+    if (std::any_of(heads->begin(), heads->end(),
+                    [](const auto& row) { return row.state == sqlite::EventState::waiting; })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::uint64_t Daemon::parked() const {
+  std::uint64_t count = 0;
+  for (const auto& relay : relays_) {
+    const auto status =
+        sqlite::status(config_.find_store(relay->config->from)->path.string(), system_clock());
+    if (!status) continue;
+    for (const auto& reader : status->readers) {
+      if (reader.name == relay->config->name) count += reader.parked;
+    }
+  }
+  return count;
+}
+
+// After a crash the sink recognises what the last session had sent and not settled; people want to
+// see that.
+void Daemon::log_duplicates() {
+  for (const auto& relay : relays_) {
+    const std::uint64_t now = relay->lane->metrics().duplicates.load();
+    if (now == relay->duplicates_logged) continue;
+    ops::log_line(
+        LogLevel::info, relay->config->name, "duplicates suppressed by the mailbox",
+        {{"event", "duplicates"}, {"count", std::to_string(now - relay->duplicates_logged)}});
+    relay->duplicates_logged = now;
+  }
+}
+
+void Daemon::prune_now_and_then() {
+  const TimePoint now = system_clock().now();
+  if (!config_.retention.wanted() || now < prune_at_) return;
+  prune_at_ = now + config_.retention.every;
+  sqlite::PruneOptions options = prune_options(config_.retention);
+  options.rows_max = 100'000;  // the rest at the next turn
+  for (const ops::StoreConfig& store : config_.stores) {
+    const auto report = sqlite::prune(store.path.string(), options, system_clock());
+    if (!report) {
+      ops::log_line(LogLevel::warn, store.name, "not pruned: " + report.error().text);
+    } else if (const auto rows = report->outbox + report->mailbox + report->inbox + report->parked;
+               rows != 0) {
+      ops::log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(rows)}});
+    }
+  }
+}
+
+void Daemon::main_loop() {
+  bool stopping = false;
+  TimePoint look_at = system_clock().now();
+  while (!all_ended()) {
+    const auto signal = wait_for_signal(signals_, stopping ? 5ms : 50ms);
+    if (signal && stopping) {
+      ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
+      ::_exit(128 + *signal);
+    }
+    log_duplicates();
+    if (!stopping && !signal) prune_now_and_then();
+    bool stop_now = signal.has_value();
+    if (options_.until_idle && !stopping && system_clock().now() >= look_at) {
+      stop_now = stop_now || idle();
+      look_at = system_clock().now() + 50ms;
+    }
+    if (!stop_now || stopping) continue;
+    stopping = true;
+    if (signal) ops::log_line(LogLevel::info, "", "stopping: what is in flight may finish");
+    for (const auto& relay : relays_) relay->thread.request_stop();
+  }
+  for (const auto& relay : relays_) relay->thread.join();
+  log_duplicates();
+}
+
+Json Daemon::report() const {
+  Json list = Json::array();
+  for (const auto& relay : relays_) {
+    const RelayMetrics& metrics = relay->lane->metrics();
+    list.push_back(
+        {{"name", relay->config->name},
+         {"confirmed", metrics.confirmed.load()},
+         {"duplicates_suppressed", metrics.duplicates.load()},
+         {"failed", metrics.failed.load()},
+         {"parked", metrics.parked.load()},
+         {"replayed", metrics.replayed.load()},
+         {"commit_to_confirm_p50_us", metrics.commit_to_confirm.quantile(0.5).count()},
+         {"commit_to_confirm_p99_us", metrics.commit_to_confirm.quantile(0.99).count()}});
+  }
+  return list;
+}
+
+Answer Daemon::run(bool json) {
+  const auto started = start();
+  if (!started) return tl::unexpected(started.error());
+  main_loop();
+  for (const auto& relay : relays_) {
+    if (!relay->result) {
+      return refuse({relay->result.error().code,
+                     "relay " + relay->config->name + ": " + relay->result.error().text});
+    }
+  }
+  const std::uint64_t parked_now = options_.until_idle ? parked() : 0;
+  if (json) {
+    Json document{{"relays", report()}};
+    if (options_.until_idle) document["parked"] = parked_now;
+    print_json(document);
+  } else if (options_.until_idle) {
+    std::uint64_t delivered = 0;
+    for (const auto& relay : relays_) delivered += relay->lane->metrics().confirmed.load();
+    print("delivered " + ops::human_count(delivered) +
+          (parked_now == 0
+               ? "\n"
+               : "; " + ops::human_count(parked_now) + " parked, see 'dovetail parked list'\n"));
+  }
+  return parked_now == 0 ? Exit::ok : Exit::negative;
+}
+
+}  // namespace
+
+Answer run(const Surroundings& around, const RunOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  ops::log_setup(config->log);
+  return Daemon(*config, options).run(around.json);
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,157 @@
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "commands.h"
+#include "host/host.h"
+#include "ops/units.h"
+#include "output.h"
+#include "sqlite/admin.h"
+
+namespace dovetail::app {
+namespace {
+
+struct Look {
+  Json json = Json::array();
+  std::string text;
+  Exit exit = Exit::ok;  // the worst of all stores
+};
+
+std::string rate(double events_per_second) {
+  if (events_per_second < 0.05) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, events_per_second < 10 ? "%.1f/s" : "%.0f/s", events_per_second);
+  return text;
+}
+
+std::string owner_of(const sqlite::ReaderStatus& reader) {
+  if (reader.owner.empty()) return "nobody";
+  if (reader.lease_left <= Duration::zero()) return printable(reader.owner, 40) + " (expired)";
+  return printable(reader.owner, 40);
+}
+
+Json json_of(const sqlite::ReaderStatus& reader) {
+  return {{"name", reader.name},
+          {"stream", sqlite::to_string(reader.stream)},
+          {"pending", reader.pending},
+          {"oldest_age_us", reader.oldest_age.count()},
+          {"events_per_second", reader.events_per_second},
+          {"parked", reader.parked},
+          {"waiting", reader.waiting},
+          {"settled_total", reader.settled_total},
+          {"parked_total", reader.parked_total},
+          {"owner", reader.owner},
+          {"epoch", reader.epoch},
+          {"lease_left_us", reader.lease_left.count()},
+          {"updated_at", ops::iso_time(reader.updated_at)}};
+}
+
+Json json_of(const ops::StoreConfig& store, const sqlite::StoreStatus& status) {
+  Json readers = Json::array();
+  for (const auto& reader : status.readers) readers.push_back(json_of(reader));
+  Json consumers = Json::array();
+  for (const auto& consumer : status.consumers) {
+    consumers.push_back({{"name", consumer.name},
+                         {"applied", consumer.applied},
+                         {"duplicates_suppressed", consumer.duplicates},
+                         {"clean", consumer.clean}});
+  }
+  return {{"name", store.name},
+          {"path", store.path.string()},
+          {"schema", status.schema_version},
+          {"outbox_rows", status.outbox_rows},
+          {"mailbox_rows", status.mailbox_rows},
+          {"inbox_rows", status.inbox_rows},
+          {"file_bytes", status.file_bytes},
+          {"wal_bytes", status.wal_bytes},
+          {"readers", readers},
+          {"consumers", consumers}};
+}
+
+void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
+              const sqlite::StoreStatus& status) {
+  for (const auto& reader : status.readers) {
+    const bool idle = reader.pending == 0;
+    readers.add({store.name + "." + std::string(sqlite::to_string(reader.stream)),
+                 printable(reader.name, 40), ops::human_count(reader.pending),
+                 idle ? "-" : ops::human_duration(reader.oldest_age),
+                 rate(reader.events_per_second), ops::human_count(reader.parked),
+                 ops::human_count(reader.waiting), ops::human_count(reader.settled_total),
+                 owner_of(reader)});
+  }
+  for (const auto& consumer : status.consumers) {
+    consumers.add({store.name, printable(consumer.name, 40), ops::human_count(consumer.applied),
+                   ops::human_count(consumer.duplicates)});
+  }
+}
+
+// What a store holds that nobody reads yet would otherwise not be seen at all.
+std::string unread_note(const ops::StoreConfig& store, const sqlite::StoreStatus& status) {
+  std::string text;
+  const auto note = [&](sqlite::Stream stream, std::uint64_t rows) {
+    for (const auto& reader : status.readers) {
+      if (reader.stream == stream) return;
+    }
+    if (rows == 0) return;
+    text += store.name + "." + std::string(sqlite::to_string(stream)) + ": " +
+            ops::human_count(rows) + (rows == 1 ? " event" : " events") +
+            ", and nobody has read it yet\n";
+  };
+  note(sqlite::Stream::outbox, status.outbox_rows);
+  note(sqlite::Stream::mailbox, status.mailbox_rows);
+  return text;
+}
+
+Look look(const ops::Config& config) {
+  Look result;
+  Table readers({"STREAM", "READER", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
+                 ">DELIVERED", "OWNER"});
+  Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED"});
+  std::string notes;
+  for (const ops::StoreConfig& store : config.stores) {
+    const auto status = sqlite::status(store.path.string(), system_clock());
+    if (!status) {
+      const Failure failure = refuse(status.error()).value();
+      result.exit = std::max(result.exit, failure.exit);
+      notes += store.name + ": " + failure.text + "\n";
+      result.json.push_back(
+          {{"name", store.name},
+           {"path", store.path.string()},
+           {"error", {{"code", to_string(failure.exit)}, {"text", failure.text}}}});
+      continue;
+    }
+    add_rows(readers, consumers, store, *status);
+    notes += unread_note(store, *status);
+    result.json.push_back(json_of(store, *status));
+  }
+  if (readers.rows() != 0) result.text += readers.to_string();
+  if (consumers.rows() != 0) result.text += "\n" + consumers.to_string();
+  if (!notes.empty()) result.text += (result.text.empty() ? "" : "\n") + notes;
+  if (result.text.empty()) result.text = "nothing was published or read yet\n";
+  return result;
+}
+
+}  // namespace
+
+Answer status(const Surroundings& around, const StatusOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  while (true) {
+    const Look now = look(*config);
+    if (around.json) {
+      print_json({{"time", ops::iso_time(wall_now())}, {"stores", now.json}});
+    } else if (options.watch && stdout_is_terminal()) {
+      print("\x1b[H\x1b[2J" + ops::iso_time(wall_now()) + "\n\n" + now.text);
+    } else {
+      print(now.text);
+    }
+    if (!options.watch) return now.exit;
+    std::this_thread::sleep_for(options.every);
+    if (!around.json && !stdout_is_terminal()) print("\n");
+  }
+}
+
+}  // namespace dovetail::app

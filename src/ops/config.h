@@ -1,0 +1,69 @@
+// The configuration file: which stores there are, and which relays run between them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/relay.h"
+#include "dovetail/result.h"
+
+namespace dovetail::ops {
+
+struct StoreConfig {
+  std::string name;
+  std::string url;             // as written
+  std::filesystem::path path;  // of a "sqlite:" url, relative to the configuration file
+  std::size_t payload_bytes_max = 1 << 20;
+  std::vector<std::string> topics;  // that its mailbox accepts; empty: every topic
+};
+
+struct RelayConfig {
+  std::string name;  // also the name of its progress and its lease
+  std::string from;  // a store: its outbox is read
+  std::string to;    // a store: its mailbox is filled
+  std::string topic = "{aggregate_type}.events";
+  Duration lease = std::chrono::seconds(10);
+  RelayOptions options;
+};
+
+struct RetentionConfig {
+  std::optional<Duration> sent;   // events in an outbox or a mailbox that every reader has settled
+  std::optional<Duration> inbox;  // what consumers remember to recognise duplicates
+  Duration every = std::chrono::minutes(10);  // how often the daemon prunes
+
+  bool wanted() const { return sent.has_value() || inbox.has_value(); }
+};
+
+enum class LogFormat : std::uint8_t { text, json };
+enum class LogLevel : std::uint8_t { debug, info, warn, error };
+
+struct LogConfig {
+  LogFormat format = LogFormat::text;
+  LogLevel level = LogLevel::info;
+};
+
+struct Config {
+  std::filesystem::path file;
+  std::vector<StoreConfig> stores;
+  std::vector<RelayConfig> relays;
+  RetentionConfig retention;
+  LogConfig log;
+
+  const StoreConfig* find_store(std::string_view name) const;
+};
+
+// Every error is one line, "file:line:column: key: what is wrong, and what is allowed".
+// Errc::unavailable when the file cannot be read, Errc::rejected when it is wrong.
+Result<Config> load_config(const std::filesystem::path& file);
+// The same for text that stands in for the file.
+Result<Config> parse_config(std::string_view text, const std::filesystem::path& file);
+
+// The name among `known` that is most like `unknown`; empty when none is near.
+std::string_view nearest_name(std::string_view unknown, const std::vector<std::string_view>& known);
+
+}  // namespace dovetail::ops

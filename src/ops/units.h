@@ -1,0 +1,26 @@
+// Durations and sizes as people write them in a configuration file and read them in a table.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/clock.h"
+
+namespace dovetail::ops {
+
+// What parse_duration and parse_size accept, for error texts.
+inline constexpr std::string_view kDurationForm =
+    "a whole number with us, ms, s, m, h or d, such as \"250ms\" or \"7d\"";
+inline constexpr std::string_view kSizeForm =
+    "a whole number with B, KiB, MiB or GiB, such as \"64KiB\" or \"1MiB\"";
+
+std::optional<Duration> parse_duration(std::string_view text);
+std::optional<std::size_t> parse_size(std::string_view text);
+
+std::string human_duration(Duration duration);  // "850 us", "3.2 s", "4 d 2 h"
+std::string human_count(std::uint64_t count);   // "1,234,567"
+std::string iso_time(WallTime time);            // "2026-11-15T08:08:28.123456Z"
+
+}  // namespace dovetail::ops
