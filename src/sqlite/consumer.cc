@@ -1,6 +1,7 @@
 // The consumer: a relay from a mailbox or an outbox into an inbox with a handler.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/inbox.h"
@@ -115,10 +116,16 @@ Status Consumer::run(std::stop_token stop) {
 
 ConsumerCounts Consumer::counts() const {
   const RelayMetrics& metrics = state_->metrics;
-  return ConsumerCounts{metrics.confirmed.load(std::memory_order_relaxed),
-                        metrics.duplicates.load(std::memory_order_relaxed),
-                        metrics.failed.load(std::memory_order_relaxed),
-                        metrics.parked.load(std::memory_order_relaxed)};
+  const auto read = [](const RelayMetrics::Counter& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
+  ConsumerCounts counts;
+  counts.duplicates = read(metrics.duplicates);
+  // The relay counts a duplicate as confirmed too, and before it counts it as a duplicate.
+  counts.applied = std::max(read(metrics.confirmed), counts.duplicates) - counts.duplicates;
+  counts.failed = read(metrics.failed) + read(metrics.rejected);
+  counts.parked = read(metrics.parked);
+  return counts;
 }
 
 }  // namespace dovetail::sqlite

@@ -298,10 +298,11 @@ void Checkpointer::when_idle(sqlite3* connection, const std::string& file) {
 
 void Checkpointer::try_checkpoint(sqlite3* connection) {
   sqlite3_busy_timeout(connection, kCheckpointWaitMs);
-  // Busy, or any other failure, costs nothing but a longer WAL until the next try.
-  sqlite3_wal_checkpoint_v2(connection, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  const int code =
+      sqlite3_wal_checkpoint_v2(connection, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
   sqlite3_busy_timeout(connection, kBusyTimeoutMs);
-  not_before_us_ = steady_us() + kRetryAfterUs;
+  // Busy, or any other failure, costs nothing but a longer WAL until the next try.
+  if (code != SQLITE_OK) not_before_us_ = steady_us() + kRetryAfterUs;
 }
 
 // --- Text

@@ -1,1 +1,133 @@
-#include <gtest/gtest.h>
+#include "sqlite/database.h"
+
+#include <fstream>
+
+#include "core/utf8.h"
+#include "sqlite/test_file.h"
+
+namespace dovetail::sqlite {
+namespace {
+
+TEST(Schema, CreatingItTwiceChangesNothing) {
+  TestFile file;
+  Application application(file.path);
+  application.publish_one("1");
+  EXPECT_TRUE(create_schema(application.connection));
+  EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_outbox"), 1);
+}
+
+TEST(Schema, ANewerVersionIsRefusedWithBothVersions) {
+  TestFile file;
+  Application application(file.path);
+  application.run("UPDATE dovetail_schema SET version = 99");
+  const Status created = create_schema(application.connection);
+  EXPECT_TRUE(failed_with(created, Errc::corrupt)) << text_of(created);
+  EXPECT_TRUE(contains(text_of(created), "version 99")) << text_of(created);
+  EXPECT_TRUE(contains(text_of(created), "version 1")) << text_of(created);
+  EXPECT_TRUE(contains(text_of(created), "upgrade dovetail")) << text_of(created);
+  const Result<Database> opened = open_store(file.path);
+  EXPECT_TRUE(failed_with(opened, Errc::corrupt)) << text_of(opened);
+}
+
+TEST(Schema, ItCanBeMadeInsideTheCallersTransaction) {
+  TestFile file;
+  Application application(file.directory() + "/other.db");
+  application.run("BEGIN");
+  ASSERT_TRUE(create_schema(application.connection));
+  application.run("ROLLBACK");
+  EXPECT_EQ(application.number("SELECT count(*) FROM sqlite_schema"), 0);
+}
+
+TEST(Connection, IsPreparedForTheWal) {
+  TestFile file;
+  Application application(file.directory() + "/other.db");
+  application.run("PRAGMA foreign_keys=ON");
+  const Status prepared = prepare_connection(application.connection);
+  ASSERT_TRUE(prepared) << text_of(prepared);
+  EXPECT_EQ(application.text("PRAGMA journal_mode"), "wal");
+  EXPECT_EQ(application.text("PRAGMA wal_autocheckpoint"), "0");
+  EXPECT_EQ(application.text("PRAGMA synchronous"), "2");
+  EXPECT_EQ(application.text("PRAGMA busy_timeout"), "5000");
+  EXPECT_EQ(application.text("PRAGMA foreign_keys"), "1") << "not ours to change";
+}
+
+TEST(Open, AMissingFileIsUnavailable) {
+  const Result<Database> opened = open_store("/nonexistent/directory/service.db");
+  EXPECT_TRUE(failed_with(opened, Errc::unavailable)) << text_of(opened);
+  EXPECT_TRUE(contains(text_of(opened), "check its path")) << text_of(opened);
+}
+
+TEST(Open, AFileThatIsNoDatabaseIsCorrupt) {
+  TestFile file;
+  const std::string path = file.directory() + "/letter.txt";
+  std::ofstream(path) << std::string(10'000, 'a');
+  const Result<Database> opened = open_store(path);
+  EXPECT_TRUE(failed_with(opened, Errc::corrupt)) << text_of(opened);
+  EXPECT_TRUE(contains(text_of(opened), "not a SQLite database")) << text_of(opened);
+}
+
+TEST(Open, AFileWithoutTablesSaysWhatToRun) {
+  TestFile file;
+  Application(file.directory() + "/empty.db").run("CREATE TABLE mine (x)");
+  const Result<Database> opened = open_store(file.directory() + "/empty.db");
+  EXPECT_TRUE(failed_with(opened, Errc::unavailable)) << text_of(opened);
+  EXPECT_TRUE(contains(text_of(opened), "dovetail init")) << text_of(opened);
+}
+
+TEST(Errors, AnInputOutputErrorWhileCommittingIsInDoubt) {
+  EXPECT_EQ(commit_error_of(nullptr, SQLITE_IOERR_FSYNC, "committing").code, Errc::in_doubt);
+  EXPECT_EQ(error_of(nullptr, SQLITE_IOERR_READ, "reading").code, Errc::unavailable);
+}
+
+TEST(Errors, EveryCodeHasItsMeaning) {
+  const std::pair<int, Errc> expected[] = {
+      {SQLITE_BUSY, Errc::unavailable},     {SQLITE_BUSY_SNAPSHOT, Errc::unavailable},
+      {SQLITE_LOCKED, Errc::unavailable},   {SQLITE_FULL, Errc::unavailable},
+      {SQLITE_READONLY, Errc::unavailable}, {SQLITE_CANTOPEN, Errc::unavailable},
+      {SQLITE_PERM, Errc::unavailable},     {SQLITE_NOMEM, Errc::unavailable},
+      {SQLITE_CORRUPT, Errc::corrupt},      {SQLITE_NOTADB, Errc::corrupt},
+      {SQLITE_CONSTRAINT, Errc::rejected},  {SQLITE_TOOBIG, Errc::rejected}};
+  for (const auto& [code, meaning] : expected)
+    EXPECT_EQ(error_of(nullptr, code, "trying").code, meaning) << code;
+}
+
+TEST(Reasons, AreStoredCleanAndShort) {
+  EXPECT_EQ(stored_reason("plain"), "plain");
+  EXPECT_EQ(stored_reason(std::string_view("a\0b", 3)), "a?b");
+  EXPECT_EQ(stored_reason("caf\xc3\xa9 \xff!"), "caf\xc3\xa9 ?!");
+  std::string long_text;
+  for (int i = 0; i < 600; ++i) long_text += "\xc3\xa9";
+  const std::string stored = stored_reason("x" + long_text);
+  EXPECT_LE(stored.size(), 1000u);
+  EXPECT_GE(stored.size(), 998u);
+  EXPECT_TRUE(is_valid_utf8(stored));
+}
+
+TEST(Checkpoints, TruncateAnIdleWal) {
+  TestFile file;
+  Application application(file.path);
+  ASSERT_TRUE(prepare_connection(application.connection));
+  application.publish_one("1", std::string(200'000, 'x'));
+  ASSERT_GT(std::filesystem::file_size(file.path + "-wal"), 100'000u);
+  Result<Database> database = open_store(file.path);
+  ASSERT_TRUE(database);
+  Checkpointer().when_idle(database->get(), database->file());
+  EXPECT_EQ(std::filesystem::file_size(file.path + "-wal"), 0u);
+}
+
+TEST(Checkpoints, NeverWaitLongForAWriter) {
+  TestFile file;
+  Application application(file.path);
+  ASSERT_TRUE(prepare_connection(application.connection));
+  application.publish_one("1", std::string(200'000, 'x'));
+  application.run("BEGIN IMMEDIATE");
+  Result<Database> database = open_store(file.path);
+  ASSERT_TRUE(database);
+  const auto before = std::chrono::steady_clock::now();
+  Checkpointer().when_idle(database->get(), database->file());
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(2));
+  EXPECT_GT(std::filesystem::file_size(file.path + "-wal"), 0u);
+}
+
+}  // namespace
+}  // namespace dovetail::sqlite

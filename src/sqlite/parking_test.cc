@@ -1,1 +1,171 @@
-#include <gtest/gtest.h>
+#include "sqlite/parking.h"
+
+#include <algorithm>
+
+#include "core/test_clock.h"
+#include "sqlite/test_file.h"
+
+namespace dovetail::sqlite {
+namespace {
+
+using namespace std::chrono_literals;
+
+class ParkedEvents : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Status opened = parking.open();
+    ASSERT_TRUE(opened) << text_of(opened);
+  }
+  void park(const Event& event, ParkState state, Duration due_in = 0s, std::uint32_t tried = 0,
+            std::string reason = "because") {
+    ParkRequest request;
+    request.event = &event;
+    request.state = state;
+    request.attempts = tried;
+    request.retry_at = clock.wall() + due_in;
+    request.reason = std::move(reason);
+    const Status parked = parking.park({&request, 1});
+    ASSERT_TRUE(parked) << text_of(parked);
+  }
+  std::vector<std::int64_t> take(Limits limits = {}) {
+    Batch batch;
+    attempts.clear();
+    const Status taken = parking.take_due(batch, attempts, limits, clock.wall());
+    EXPECT_TRUE(taken) << text_of(taken);
+    std::vector<std::int64_t> positions;
+    for (const Event& event : batch.events()) positions.push_back(event.position);
+    EXPECT_EQ(attempts.size(), positions.size());
+    return positions;
+  }
+  std::size_t blocked() {
+    std::vector<OrderKey> keys;
+    EXPECT_TRUE(parking.blocked_keys(keys));
+    return keys.size();
+  }
+  using Positions = std::vector<std::int64_t>;
+
+  TestFile file;
+  TestClock clock;
+  Reader reader{file.path, "relay"};
+  SqliteParking parking{reader, clock};
+  std::vector<std::uint32_t> attempts;
+  Application application{file.path};
+};
+
+TEST_F(ParkedEvents, AParkedHeadHoldsBackWhatWaitsBehindIt) {
+  park(make_event("a", 1), ParkState::parked);
+  park(make_event("a", 2), ParkState::waiting);
+  EXPECT_EQ(take(), Positions{});
+  EXPECT_EQ(blocked(), 1u);
+}
+
+TEST_F(ParkedEvents, DueEventsOfAKeyComeInOrderUpToTheFirstThatIsNotDue) {
+  park(make_event("a", 3), ParkState::waiting);
+  park(make_event("a", 1), ParkState::waiting, 0s, 4);
+  park(make_event("a", 2), ParkState::waiting);
+  park(make_event("a", 4), ParkState::waiting, 10s);
+  park(make_event("a", 5), ParkState::waiting);
+  EXPECT_EQ(take(), (Positions{1, 2, 3}));
+  EXPECT_EQ(attempts[0], 4u);
+  clock.advance(10s);
+  EXPECT_EQ(take(), (Positions{1, 2, 3, 4, 5}));
+}
+
+TEST_F(ParkedEvents, OtherKeysAndEventsWithoutKeyDoNotWaitForAParkedOne) {
+  park(make_event("a", 1), ParkState::parked);
+  park(make_event("b", 2), ParkState::waiting);
+  park(make_event("", 3), ParkState::parked);
+  park(make_event("", 4), ParkState::waiting);
+  Positions taken = take();
+  std::sort(taken.begin(), taken.end());
+  EXPECT_EQ(taken, (Positions{2, 4}));
+  EXPECT_EQ(blocked(), 2u) << "events without a key block nobody";
+}
+
+TEST_F(ParkedEvents, DeliveryOfTheHeadLetsTheNextOneGo) {
+  const Event head = make_event("a", 1), next = make_event("a", 2);
+  park(head, ParkState::waiting);
+  park(next, ParkState::waiting);
+  EXPECT_EQ(take(Limits{1}), Positions{1});
+  ASSERT_TRUE(parking.delivered({&head.id, 1}));
+  EXPECT_EQ(take(), Positions{2});
+  ASSERT_TRUE(parking.delivered({&next.id, 1}));
+  EXPECT_EQ(take(), Positions{});
+  EXPECT_EQ(blocked(), 0u);
+}
+
+TEST_F(ParkedEvents, TheEventComesBackWhole) {
+  Event event = make_event("a", 7, "orders");
+  event.headers = R"({"a":"b"})";
+  event.payload = std::string_view("\0\xff", 2);
+  event.aggregate_version = 3;
+  event.created_at = clock.wall();
+  park(event, ParkState::waiting);
+  Batch batch;
+  ASSERT_TRUE(parking.take_due(batch, attempts, {}, clock.wall()));
+  const Event& back = batch.events()[0];
+  EXPECT_EQ(back.id, event.id);
+  EXPECT_EQ(back.key_hash, event.key_hash);
+  EXPECT_EQ(back.topic, "orders");
+  EXPECT_EQ(back.headers, event.headers);
+  EXPECT_EQ(back.payload, event.payload);
+  EXPECT_EQ(back.aggregate_version, 3);
+  EXPECT_EQ(back.created_at, event.created_at);
+}
+
+TEST_F(ParkedEvents, ParkingAgainUpdates) {
+  const Event event = make_event("a", 1);
+  park(event, ParkState::waiting, 0s, 1);
+  park(event, ParkState::parked, 0s, 5, std::string("bad\0reason\xff", 11));
+  EXPECT_EQ(take(), Positions{});
+  EXPECT_EQ(application.text("SELECT state || attempts || reason FROM dovetail_parked"),
+            "parked5bad?reason?");
+}
+
+TEST_F(ParkedEvents, WhatAnOperatorDiscardedStaysDiscarded) {
+  const Event event = make_event("a", 1);
+  park(event, ParkState::parked);
+  ASSERT_TRUE(discard(file.path, "", event.id, "obsolete", clock));
+  park(event, ParkState::parked);
+  EXPECT_EQ(application.text("SELECT state FROM dovetail_parked"), "discarded");
+  EXPECT_EQ(blocked(), 0u);
+}
+
+TEST_F(ParkedEvents, LimitsHold) {
+  for (int i = 1; i <= 5; ++i) park(make_event("a", i), ParkState::waiting);
+  EXPECT_EQ(take(Limits{3}), (Positions{1, 2, 3}));
+}
+
+TEST_F(ParkedEvents, ReadersDoNotSeeEachOthers) {
+  park(make_event("a", 1), ParkState::waiting);
+  Reader other{file.path, "other"};
+  SqliteParking others(other, clock);
+  ASSERT_TRUE(others.open());
+  std::vector<OrderKey> keys;
+  ASSERT_TRUE(others.blocked_keys(keys));
+  EXPECT_TRUE(keys.empty());
+}
+
+// A hundred thousand that are not due must not be walked over at each poll.
+TEST_F(ParkedEvents, LookingForDueEventsIsCheapBehindManyThatWait) {
+  application.run("BEGIN");
+  ASSERT_EQ(
+      application.run(
+          "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
+          "INSERT INTO dovetail_parked (reader, id, position, topic, aggregate_type, aggregate_id, "
+          "type, content_type, headers, payload, aggregate_version, created_at, state, at_head, "
+          "attempts, reason, parked_at, retry_at) SELECT 'relay', randomblob(16), i, '', 'order', "
+          "'k' || (i % 50000), 'placed', 'text', '', '{}', 0, 0, iif(i <= 50000, 'parked', "
+          "'waiting'), "
+          "i <= 50000, 0, '', 0, 0 FROM n"),
+      SQLITE_OK)
+      << sqlite3_errmsg(application.connection);
+  application.run("COMMIT");
+  park(make_event("due", 200'000), ParkState::waiting);
+  const auto before = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(take(), Positions{200'000});
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 2s);
+}
+
+}  // namespace
+}  // namespace dovetail::sqlite
