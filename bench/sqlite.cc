@@ -83,7 +83,7 @@ class Statement {
   Statement& operator=(const Statement&) = delete;
   sqlite3_stmt* get() const { return statement_; }
   void step_done() const {
-    require(sqlite3_step(statement_) == SQLITE_DONE, "a statement failed");
+    if (sqlite3_step(statement_) != SQLITE_DONE) require(false, "a statement failed");
     sqlite3_reset(statement_);
   }
 
