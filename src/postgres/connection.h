@@ -1,0 +1,151 @@
+// One connection to a PostgreSQL server, its parameters, its results and its errors. Nothing here
+// leaves state behind in the server's session, so everything works behind a pooler that gives each
+// transaction another session.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+
+struct pg_conn;
+struct pg_result;
+
+namespace dovetail::postgres {
+
+// The parameters $1, $2, ... of one statement, in order, with their types; all but unknown() go in
+// binary. Text and bytes are not copied: they must live until the statement has run.
+class Params {
+ public:
+  Params& null();  // of the type that the statement expects
+  Params& boolean(bool value);
+  Params& int4(std::int32_t value);
+  Params& int8(std::int64_t value);
+  Params& text(std::string_view value);
+  Params& bytea(std::string_view value);
+  Params& uuid(const EventId& value);
+  Params& timestamptz(WallTime value);
+  Params& unknown(std::string value);  // in text form, of the type that the statement expects
+
+  Params& int4_array(std::span<const std::int32_t> values);
+  Params& int8_array(std::span<const std::int64_t> values);
+  Params& text_array(std::span<const std::string_view> values);
+  Params& bytea_array(std::span<const std::string_view> values);
+  Params& uuid_array(std::span<const EventId> values);
+  Params& timestamptz_array(std::span<const WallTime> values);
+
+  std::size_t size() const { return values_.size(); }
+
+ private:
+  friend class Statement;
+  struct Value {
+    std::uint32_t type;
+    std::string_view view;  // of the caller
+    std::string own{};      // of ours, when `is_own`
+    bool is_own = false;
+    bool is_null = false;
+    bool is_text_form = false;
+  };
+  Params& add(std::uint32_t type, std::string own);
+  std::vector<Value> values_;
+};
+
+// What a statement returned, in binary form. A getter must match the type of its column: another
+// width is a bug of ours and ends the process. Views end with the Rows.
+class Rows {
+ public:
+  Rows() = default;
+  explicit Rows(pg_result* result) : result_(result) {}
+
+  std::size_t size() const;
+  bool empty() const { return size() == 0; }
+  std::int64_t affected() const;  // rows inserted, updated, deleted or selected
+
+  bool is_null(std::size_t row, int column) const;
+  bool boolean(std::size_t row, int column) const;
+  std::int16_t int2(std::size_t row, int column) const;
+  std::int32_t int4(std::size_t row, int column) const;
+  std::int64_t int8(std::size_t row, int column) const;
+  EventId uuid(std::size_t row, int column) const;
+  std::string_view text(std::size_t row, int column) const;   // also json, name, varchar
+  std::string_view bytea(std::size_t row, int column) const;  // also jsonb: a byte 1, then its text
+  // Infinities become the ends of what WallTime can say.
+  WallTime timestamptz(std::size_t row, int column) const;
+
+ private:
+  struct Free {
+    void operator()(pg_result* result) const;
+  };
+  std::unique_ptr<pg_result, Free> result_;
+};
+
+// What the relay is to do about an error of the server, by its SQLSTATE. `during_commit`: nobody
+// knows whether the transaction committed.
+Errc errc_of(std::string_view sqlstate, bool during_commit = false);
+
+// One statement on a connection of somebody else's, such as the application's own. Waits without
+// limit, as libpq does.
+Result<Rows> run(pg_conn* connection, std::string_view sql, const Params& params = {});
+
+// One thread at a time. Connects within 10 s. A statement that gets no answer within the time limit
+// costs the connection: it is closed, never repaired.
+class Connection {
+ public:
+  Connection() = default;
+  // `conninfo`: as libpq takes it, key=value pairs or a postgresql:// URL. Times of dead peers are
+  // set unless it sets them. Errors never show the password.
+  static Result<Connection> open(const std::string& conninfo);
+
+  explicit operator bool() const { return connection_ != nullptr; }
+  void close() { connection_.reset(); }
+  pg_conn* get() const { return connection_.get(); }
+  void set_timeout(Duration timeout) { timeout_ = timeout; }
+
+  // One statement with parameters. An error of the connection closes it.
+  Result<Rows> query(std::string_view sql, const Params& params = {});
+  // Any number of statements without parameters, in one implicit transaction unless they say
+  // otherwise.
+  Status execute(std::string_view sql);
+
+ private:
+  friend class Transaction;
+  struct Close {
+    void operator()(pg_conn* connection) const;
+  };
+  Result<Rows> finish(bool sent, bool during_commit);
+  Status commit();
+
+  std::unique_ptr<pg_conn, Close> connection_;
+  Duration timeout_ = std::chrono::seconds(30);
+};
+
+// BEGIN now; ROLLBACK at the end of the scope unless committed.
+class Transaction {
+ public:
+  static Result<Transaction> begin(Connection& connection, std::string_view sql = "BEGIN");
+  Transaction(Transaction&& other) noexcept : connection_(other.connection_) {
+    other.connection_ = nullptr;
+  }
+  Transaction& operator=(Transaction&&) = delete;
+  ~Transaction();
+
+  // in_doubt: the connection was lost before the answer came. rejected, unavailable: rolled back.
+  Status commit();
+
+ private:
+  explicit Transaction(Connection& connection) : connection_(&connection) {}
+  Connection* connection_;
+};
+
+// A name inside double quotes, safe in any statement. rejected: empty, too long, or with a NUL.
+Result<std::string> quoted_name(std::string_view name);
+// A text inside single quotes, safe in any statement.
+std::string quoted_text(std::string_view text);
+
+}  // namespace dovetail::postgres
