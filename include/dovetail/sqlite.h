@@ -95,7 +95,8 @@ struct ConsumerCounts {
 // batch and counts as a failure. Errc::unavailable means "not now" and costs no attempt;
 // Errc::rejected parks the event; any other error, and any exception, is a failed attempt. After a
 // failure the same event comes again in a new transaction. The connection's commit and rollback
-// hooks belong to the consumer.
+// hooks belong to the consumer. After an error the connection may be another one: a handler that
+// keeps prepared statements keeps them for the connection they were made on.
 class Consumer {
  public:
   using Handler = std::function<Status(sqlite3* transaction, const Event& event)>;

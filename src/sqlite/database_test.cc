@@ -38,6 +38,19 @@ TEST(Schema, ItCanBeMadeInsideTheCallersTransaction) {
   EXPECT_EQ(application.number("SELECT count(*) FROM sqlite_schema"), 0);
 }
 
+TEST(Schema, SeveralMayMakeItAtOnce) {
+  TestFile file;
+  for (int round = 0; round < 5; ++round) {
+    const std::string path = file.directory() + "/shared" + std::to_string(round) + ".db";
+    std::vector<std::jthread> services;
+    for (int i = 0; i < 6; ++i)
+      services.emplace_back([&] {
+        const Status created = create_store(path);
+        EXPECT_TRUE(created) << text_of(created);
+      });
+  }
+}
+
 TEST(Connection, IsPreparedForTheWal) {
   TestFile file;
   Application application(file.directory() + "/other.db");

@@ -35,6 +35,8 @@ SqliteInboxStore::SqliteInboxStore(std::string path, std::string consumer, Handl
 SqliteInboxStore::~SqliteInboxStore() = default;
 
 Result<bool> SqliteInboxStore::open() {
+  // Statements that the handler keeps would hold the old connection, and its transaction, open.
+  rollback();
   Result<Database> database = open_store(path_);
   if (!database) return fail(database.error());
   database_ = std::move(*database);

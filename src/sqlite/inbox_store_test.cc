@@ -145,6 +145,22 @@ TEST_F(InboxRows, AHandlerThatRollsBackFails) {
   ASSERT_TRUE(store->begin()) << "the store is of use again";
 }
 
+TEST_F(InboxRows, AReconnectRollsBackEvenWhenTheHandlerKeepsStatements) {
+  sqlite3_stmt* kept = nullptr;
+  handler = [&](sqlite3* transaction, const Event&) {
+    sqlite3_prepare_v2(transaction, "SELECT 1", -1, &kept, nullptr);
+    return Status{};
+  };
+  auto store = open_store_of("billing");
+  ASSERT_TRUE(store->begin());
+  EXPECT_TRUE(insert_one(*store, event));
+  ASSERT_TRUE(store->apply(event));
+  const Result<bool> reopened = store->open();
+  EXPECT_TRUE(reopened) << text_of(reopened);
+  EXPECT_EQ(inbox(), 0);
+  sqlite3_finalize(kept);
+}
+
 TEST_F(InboxRows, AFailedCallLeavesNoTransactionOpen) {
   auto store = open_store_of("billing");
   Application other(file.path);

@@ -27,6 +27,7 @@ MailboxSink::MailboxSink(MailboxOptions options, Clock& clock)
       clock_(clock) {}
 
 Status MailboxSink::open() {
+  rollback(database_.get());
   submitted_.clear();
   last_collected_ = last_submitted_;
   fence_.clear();

@@ -46,19 +46,29 @@ Status create_tables(sqlite3* connection) {
   return {};
 }
 
-}  // namespace
-
-Status prepare_connection(sqlite3* connection) {
-  sqlite3_busy_timeout(connection, 5000);
+// Returns the mode that the file is in afterwards.
+Result<std::string> switch_to_wal(sqlite3* connection) {
   Result<Statement> mode = Statement::prepare(connection, "PRAGMA journal_mode=WAL");
   if (!mode) return fail(mode.error());
   const Result<bool> row = mode->step();
   if (!row) return fail(row.error());
-  const std::string now = *row ? std::string(mode->bytes(0)) : std::string();
-  mode->reset();
+  return *row ? std::string(mode->bytes(0)) : std::string();
+}
+
+}  // namespace
+
+Status prepare_connection(sqlite3* connection) {
+  sqlite3_busy_timeout(connection, 5000);
+  Result<std::string> mode = switch_to_wal(connection);
+  // While several processes switch a new file at once, SQLite says "busy" without waiting.
+  for (int tries = 0; !mode && mode.error().code == Errc::unavailable && tries < 100; ++tries) {
+    sqlite3_sleep(10);
+    mode = switch_to_wal(connection);
+  }
+  if (!mode) return fail(mode.error());
   // A database in memory has no journal file at all, and needs none.
-  if (now != "wal" && now != "memory")
-    return fail(Errc::rejected, "the journal mode stays \"" + now +
+  if (*mode != "wal" && *mode != "memory")
+    return fail(Errc::rejected, "the journal mode stays \"" + *mode +
                                     "\" instead of WAL; check that no transaction is open and that "
                                     "the file is on a local file system");
   const int code = sqlite3_exec(
