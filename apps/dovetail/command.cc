@@ -1,5 +1,7 @@
 #include "command.h"
 
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 namespace dovetail::app {
@@ -36,6 +38,15 @@ tl::unexpected<Failure> refuse(const Error& error) {
       return refuse(Exit::corrupt, error.text);
   }
   return refuse(Exit::corrupt, error.text);
+}
+
+tl::unexpected<Failure> refuse_in(const ops::StoreConfig& store, const Error& error) {
+  std::string text = "store " + store.name + ": " + error.text;
+  std::error_code ignored;
+  if (error.code == Errc::unavailable && !std::filesystem::exists(store.path, ignored)) {
+    text += "; there is no such file, 'dovetail init' makes it";
+  }
+  return refuse({error.code, std::move(text)});
 }
 
 Expected<ops::Config> load(const Surroundings& around) {

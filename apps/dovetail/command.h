@@ -12,7 +12,7 @@
 
 namespace dovetail::app {
 
-// Exit codes. Scripts rely on them; docs/CLI.md and --help list them.
+// Exit codes. Scripts rely on them; --help and docs/CLI.md list them.
 enum class Exit : int {
   ok = 0,
   negative = 1,  // a promise is broken, or the answer is no
@@ -39,6 +39,10 @@ inline tl::unexpected<Failure> refuse(Exit exit, std::string text) {
 }
 // The exit code that stands for an error of the library.
 tl::unexpected<Failure> refuse(const Error& error);
+
+// The same for what went wrong with a store: names it, and says what to do when its file is not
+// there.
+tl::unexpected<Failure> refuse_in(const ops::StoreConfig& store, const Error& error);
 
 // How a command was called, apart from its own options.
 struct Surroundings {

@@ -82,8 +82,7 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
     filter.state = *state;
   }
   const auto rows = sqlite::list_events((*store)->path.string(), filter);
-  if (!rows)
-    return refuse({rows.error().code, "store " + (*store)->name + ": " + rows.error().text});
+  if (!rows) return refuse_in(**store, rows.error());
 
   if (around.json) {
     Json list = Json::array();
@@ -153,7 +152,7 @@ Answer events_show(const Surroundings& around, const std::string& id_text,
   for (const ops::StoreConfig& store : config->stores) {
     if (!store_name.empty() && store.name != store_name) continue;
     if (const auto traced = trace_in(store, *id, trace); !traced) {
-      return refuse({traced.error().code, "store " + store.name + ": " + traced.error().text});
+      return refuse_in(store, traced.error());
     }
   }
   if (!store_name.empty()) {

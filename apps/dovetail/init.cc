@@ -81,7 +81,7 @@ Answer init(const Surroundings& around) {
     std::error_code ignored;
     const bool existed = fs::exists(store.path, ignored);
     if (const auto made = sqlite::create_store(store.path.string()); !made) {
-      return refuse({made.error().code, "store " + store.name + ": " + made.error().text});
+      return refuse_in(store, made.error());
     }
     stores.push_back({{"name", store.name}, {"path", store.path.string()}, {"created", !existed}});
     text += "store " + store.name + ": " + store.path.string() +

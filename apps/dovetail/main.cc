@@ -82,7 +82,7 @@ void add_publish(CLI::App& app, CommandLine& line) {
       app, "publish", "Put one event into the outbox of a store, in a transaction of its own",
       "For trying things and for scripts. A service publishes inside its own transaction instead, "
       "with\n"
-      "the library or with the INSERT that docs/SQLITE.md shows.\n\n"
+      "the library or with the INSERT that examples/publish.py shows.\n\n"
       "  dovetail publish --store orders --aggregate-type orders --key 17 --type OrderPlaced \\\n"
       "                   --payload '{\"total\": 3}' --header tenant=blue\n"
       "  generate | dovetail publish --store orders --aggregate-type orders --key 17 --type Report "
@@ -110,7 +110,7 @@ void add_publish(CLI::App& app, CommandLine& line) {
   sub->add_option("--topic", options.topic,
                   "Where it goes; without it the relay's template decides");
   sub->add_option("--id", options.id, "A UUID, to make a repeated publish harmless");
-  sub->add_option("--version", options.version, "The aggregate's version, if it has one");
+  sub->add_option("--aggregate-version", options.version, "The aggregate's version, if it has one");
   sub->add_option("--header", options.headers, "name=value; may be repeated")
       ->take_all()
       ->expected(1);
@@ -250,6 +250,7 @@ void add_demo(CLI::App& app, CommandLine& line) {
 void build(CLI::App& app, CommandLine& line) {
   app.footer(kFooter);
   app.require_subcommand(1);
+  app.set_version_flag("--version", "dovetail " DOVETAIL_VERSION);
   app.add_option("--config,-c", line.config, "The config file")
       ->capture_default_str()
       ->envname("DOVETAIL_CONFIG");

@@ -15,10 +15,6 @@ namespace {
 
 using Rows = std::vector<ParkedPlace>;
 
-tl::unexpected<Failure> refuse_in(const ops::StoreConfig& store, const Error& error) {
-  return refuse({error.code, "store " + store.name + ": " + error.text});
-}
-
 // Every row that passes `keep`, from all chosen stores, at most `limit`.
 template <class Keep>
 Expected<Rows> collect(const ops::Config& config, const ParkedOptions& options, bool heads_only,

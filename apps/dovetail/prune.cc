@@ -58,7 +58,7 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
     const auto report =
         sqlite::prune(store.path.string(), prune_options(retention), system_clock());
     if (!report) {
-      return refuse({report.error().code, "store " + store.name + ": " + report.error().text});
+      return refuse_in(store, report.error());
     }
     std::string note = report->finished ? "" : "more is left: run it again";
     for (const std::string& one : report->notes) note += (note.empty() ? "" : "; ") + one;

@@ -140,7 +140,7 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
   DOVETAIL_OR_REFUSE(check_topic(*config, **store, event));
   const auto id = publish_alone(**store, event);
   if (!id) {
-    return refuse({id.error().code, "store " + (*store)->name + ": " + id.error().text});
+    return refuse_in(**store, id.error());
   }
   if (around.json) {
     print_json({{"id", id->to_string()}, {"store", (*store)->name}});

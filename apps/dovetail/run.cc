@@ -109,7 +109,7 @@ class Daemon {
   const RunOptions& options_;
   sigset_t signals_ = stop_signals();
   std::vector<std::unique_ptr<Running>> relays_;
-  TimePoint prune_at_ = system_clock().now() + 1min;
+  TimePoint prune_at_ = system_clock().now() + std::min<Duration>(1min, config_.retention.every);
 };
 
 Expected<std::vector<const ops::RelayConfig*>> Daemon::chosen() const {
@@ -140,12 +140,12 @@ Expected<bool> Daemon::start() {
   for (const ops::StoreConfig& store : config_.stores) {
     const auto status = sqlite::status(store.path.string(), system_clock());
     if (status) continue;
-    const std::string text = "store " + store.name + ": " + status.error().text;
+    const auto failure = refuse_in(store, status.error());
     // A daemon waits for a store that is away, as it would later; a script wants to know.
     if (status.error().code == Errc::corrupt || options_.until_idle) {
-      return refuse({status.error().code, text});
+      return failure;
     }
-    ops::log_line(LogLevel::warn, "", text);
+    ops::log_line(LogLevel::warn, "", failure.value().text);
   }
   ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   for (const ops::RelayConfig* relay : *relays) {

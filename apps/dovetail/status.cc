@@ -114,9 +114,9 @@ Look look(const ops::Config& config) {
   for (const ops::StoreConfig& store : config.stores) {
     const auto status = sqlite::status(store.path.string(), system_clock());
     if (!status) {
-      const Failure failure = refuse(status.error()).value();
+      const Failure failure = refuse_in(store, status.error()).value();
       result.exit = std::max(result.exit, failure.exit);
-      notes += store.name + ": " + failure.text + "\n";
+      notes += failure.text + "\n";
       result.json.push_back(
           {{"name", store.name},
            {"path", store.path.string()},
