@@ -11,13 +11,21 @@
 
 namespace {
 
+bool insert_order(sqlite3* db, const std::string& product, int quantity) {
+  sqlite3_stmt* statement = nullptr;
+  sqlite3_prepare_v2(db, "INSERT INTO orders (product, quantity) VALUES (?1, ?2)", -1, &statement,
+                     nullptr);
+  sqlite3_bind_text(statement, 1, product.c_str(), -1, SQLITE_STATIC);
+  sqlite3_bind_int(statement, 2, quantity);
+  const int code = sqlite3_step(statement);
+  sqlite3_finalize(statement);
+  return code == SQLITE_DONE;
+}
+
 // Your own code, in your own transaction. Dovetail adds the one call to publish().
 dovetail::Status place_order(sqlite3* db, const std::string& product, int quantity) {
   sqlite3_exec(db, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr);
-
-  const std::string insert = "INSERT INTO orders (product, quantity) VALUES ('" + product + "', " +
-                             std::to_string(quantity) + ")";
-  if (sqlite3_exec(db, insert.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) {
+  if (!insert_order(db, product, quantity)) {
     sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
     return dovetail::fail(dovetail::Errc::unavailable, sqlite3_errmsg(db));
   }
