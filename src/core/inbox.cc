@@ -107,10 +107,24 @@ Status Inbox::apply_alone(const Submitted& batch, std::span<Outcome> outcomes) {
 }
 
 Status Inbox::apply_one(const Event& event, Outcome& outcome) {
+  bool first = false;
+  const Event* const one[] = {&event};
+  DOVETAIL_TRY(store_.begin());
+  DOVETAIL_TRY(store_.insert(one, {&first, 1}));
+  if (!first) {
+    // What is applied already is not tried again, so however often it comes, no attempt counts.
+    DOVETAIL_TRY(store_.commit(0, 1));
+    outcome = Outcome{Fate::duplicate};
+    return {};
+  }
+  store_.rollback();
+
+  interrupted_ = event.id;
   const Result<std::uint32_t> attempts = store_.count_attempt(event.id, +1);
   if (!attempts) return fail(attempts.error());
   const auto forgive = [&](std::int64_t count) -> Status {
     DOVETAIL_TRY(store_.count_attempt(event.id, -count));
+    interrupted_.reset();
     return {};
   };
   if (*attempts > options_.attempts_max) {
@@ -122,9 +136,6 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
     return forgive(*attempts);
   }
 
-  bool first = false;
-  const Event* const one[] = {&event};
-  interrupted_ = event.id;
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&first, 1}));
   if (DOVETAIL_MUTANT(inbox_row_commits_first)) {
@@ -145,9 +156,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   if (suspects_left_ > 0) --suspects_left_;
   if (applied.error().code == Errc::unavailable && !DOVETAIL_MUTANT(outage_burns_attempts)) {
     outcome = Outcome{Fate::again, 0, applied.error().text};
-    DOVETAIL_TRY(forgive(1));
-    interrupted_.reset();
-    return {};
+    return forgive(1);
   }
   interrupted_.reset();
   const bool hopeless = applied.error().code == Errc::rejected;

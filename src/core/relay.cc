@@ -139,6 +139,7 @@ void Relay::forget() {
   blocked_.clear();
   park_requests_.clear();
   park_slots_.clear();
+  behind_flight_.clear();
   submissions_collected_ = submissions_made_;
   window_events_ = 0;
   window_bytes_ = 0;

@@ -126,6 +126,7 @@ class Relay {
   Duration wait_limit(Duration limit) const;
   bool window_has_room() const;
   bool is_blocked(const Event& event) const;
+  bool went_back_before(const Slot& slot) const;
   bool may_replay(const Slot& slot) const;
   std::unique_ptr<Flight> take_flight(bool replay);
   void admit(Flight& flight);
@@ -134,6 +135,7 @@ class Relay {
   void join_line(std::uint64_t key, Slot& slot);
   void advance_line(std::uint64_t key);
   void leave_line(std::uint64_t key);
+  void recall(std::uint64_t key);
   void hold_line(std::uint64_t key, Duration delay);
   void release_due_lines();
   void park_held_lines();
@@ -143,6 +145,7 @@ class Relay {
   void retry_later(Slot& slot, const Outcome& outcome);
   void park(Slot& slot, ParkState state, Duration delay, std::string reason);
   void park_behind(Slot& slot);
+  void park_now(Slot& slot);
   void finish(Slot& slot, Settled fate);
   void lose_sink(const Error& error);
   void note(RelayNotice::Kind kind, std::string text);
@@ -167,6 +170,7 @@ class Relay {
   std::map<OrderKey, std::uint64_t> blocked_;
   std::vector<ParkRequest> park_requests_;  // decided, not yet durable
   std::vector<Slot*> park_slots_;           // their slots, one for each
+  std::vector<Slot*> behind_flight_;        // to be parked once what precedes them is not in flight
   std::vector<Outcome> outcomes_;           // scratch of collect
   std::vector<Settled> fates_;              // scratch of settle
   WallTime now_wall_{};                     // when the batch being resolved was collected
@@ -178,6 +182,7 @@ class Relay {
   std::size_t window_bytes_ = 0;
   bool sink_open_ = false;
   bool source_had_more_ = false;
+  bool may_be_no_outage_ = true;  // something was confirmed since a key made room for others
   bool standing_by_ = false;
   std::uint32_t sink_failures_ = 0;
   std::uint32_t session_failures_ = 0;

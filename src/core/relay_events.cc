@@ -70,7 +70,18 @@ bool Relay::may_replay(const Slot& slot) const {
   return blocked == blocked_.end() || blocked->second <= submissions_collected_;
 }
 
+// Whether an earlier event of the key went back to parking from the same replay: then this one,
+// which is still there too, waits behind it.
+bool Relay::went_back_before(const Slot& slot) const {
+  for (const Slot& earlier : slot.flight->slots) {
+    if (&earlier == &slot) return false;
+    if (earlier.fate == Settled::parked && earlier.same_key(slot)) return true;
+  }
+  return false;
+}
+
 void Relay::place(Slot& slot) {
+  if (slot.flight->replay && went_back_before(slot)) return finish(slot, Settled::parked);
   if (!slot.flight->replay && is_blocked(*slot.event)) return park_behind(slot);
   const std::uint64_t key = slot.line_key();
   if (lines_.contains(key)) {
@@ -126,9 +137,21 @@ void Relay::leave_line(std::uint64_t key) {
   advance_line(key);
 }
 
+// Takes back what was about to be sent of this key, because something before it came back from the
+// sink. Only a sink that keeps order under failure lets a second event of a key get that far.
+void Relay::recall(std::uint64_t key) {
+  if (!ports_.sink.keeps_order_on_failure()) return;
+  std::erase_if(ready_, [&](Slot* slot) {
+    if (slot->line_key() != key) return false;
+    join_line(key, *slot);
+    return true;
+  });
+}
+
 void Relay::hold_line(std::uint64_t key, Duration delay) {
+  if (lines_[key].held) return;
+  recall(key);
   Line& line = lines_[key];
-  if (line.held) return;
   line.held = true;
   line.in_flight = false;
   line.due = ports_.clock.now() + delay;
@@ -153,15 +176,22 @@ void Relay::release_due_lines() {
 }
 
 // When only keys that wait to be tried again fill the window, they wait in parking instead, so that
-// others flow.
+// others flow. Where nothing counts as a failure, this may be an outage, and parking must not fill
+// with events that nothing is wrong with: so one such key makes room, and the next one only after
+// something was confirmed.
 void Relay::park_held_lines() {
   if (held_.empty() || window_has_room() || !sink_open_ || !ready_.empty() || !submitted_.empty()) {
     return;
   }
   const TimePoint now = ports_.clock.now();
-  const auto held = std::exchange(held_, {});
-  for (const auto& [due, key] : held) {
+  for (auto it = held_.begin(); it != held_.end();) {
+    const auto [due, key] = *it;
     Line& line = lines_.at(key);
+    if (line.head->attempts == 0 && !std::exchange(may_be_no_outage_, false)) {
+      ++it;
+      continue;
+    }
+    it = held_.erase(it);
     line.held = false;
     Slot* const head = std::exchange(line.head, line.head->next);
     park(*head, ParkState::waiting, std::max(due - now, Duration{0}),
@@ -193,6 +223,7 @@ void Relay::resolve(Slot& slot, const Outcome& outcome) {
 void Relay::deliver(Slot& slot, bool duplicate) {
   ports_.metrics.confirmed.fetch_add(1, std::memory_order_relaxed);
   if (duplicate) ports_.metrics.duplicates.fetch_add(1, std::memory_order_relaxed);
+  if (!duplicate) may_be_no_outage_ = true;
   ports_.metrics.commit_to_confirm.observe(now_wall_ - slot.event->created_at);
   if (slot.flight->replay) {
     ports_.metrics.replayed.fetch_add(1, std::memory_order_relaxed);
@@ -206,7 +237,7 @@ void Relay::retry_later(Slot& slot, const Outcome& outcome) {
   const Duration delay = retry_delay(options_.key_retry, slot.repeats, random_);
   ++slot.repeats;
   if (slot.flight->replay) return park(slot, ParkState::waiting, delay, outcome.reason);
-  if (is_blocked(*slot.event)) return park_behind(slot);
+  if (is_blocked(*slot.event)) return park_now(slot);
   const std::uint64_t key = slot.line_key();
   join_line(key, slot);
   hold_line(key, delay);
@@ -221,12 +252,14 @@ void Relay::park(Slot& slot, ParkState state, Duration delay, std::string reason
   park_requests_.push_back(ParkRequest{slot.event, state, slot.attempts,
                                        ports_.clock.wall() + delay, std::move(reason)});
   park_slots_.push_back(&slot);
+  slot.fate = Settled::parked;
   if (DOVETAIL_MUTANT(settle_before_park)) finish(slot, Settled::parked);
   const std::uint64_t key = slot.line_key();
   if (slot.event->has_key() && !DOVETAIL_MUTANT(no_key_block_after_refusal)) {
     blocked_[order_key(*slot.event)] = submissions_made_;
     ports_.metrics.blocked_keys = blocked_.size();
   }
+  recall(key);
   const auto found = lines_.find(key);
   if (found == lines_.end()) return;
   Line& line = found->second;
@@ -250,7 +283,19 @@ void Relay::park(Slot& slot, ParkState state, Duration delay, std::string reason
   advance_line(key);
 }
 
+// An event may stand in parking only when everything before it on its key is safe. While some of it
+// may still be in flight, it waits here: after a crash it would be replayed before what is read
+// again.
 void Relay::park_behind(Slot& slot) {
+  const auto blocked = blocked_.find(order_key(*slot.event));
+  if (blocked != blocked_.end() && blocked->second > submissions_collected_) {
+    behind_flight_.push_back(&slot);
+    return;
+  }
+  park_now(slot);
+}
+
+void Relay::park_now(Slot& slot) {
   park_requests_.push_back(ParkRequest{slot.event, ParkState::waiting, slot.attempts,
                                        ports_.clock.wall(),
                                        "waits behind an earlier event of its key"});
@@ -258,6 +303,7 @@ void Relay::park_behind(Slot& slot) {
 }
 
 Status Relay::park_pending() {
+  for (Slot* const slot : std::exchange(behind_flight_, {})) park_behind(*slot);
   if (park_requests_.empty()) return {};
   DOVETAIL_TRY(ports_.parking.park(park_requests_));
   ports_.metrics.parked.fetch_add(park_requests_.size(), std::memory_order_relaxed);

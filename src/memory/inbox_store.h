@@ -25,7 +25,8 @@ class MemoryTransaction {
   std::vector<std::function<void()>> effects_;
 };
 
-// The inbox rows of any number of consumers. It admits one transaction at a time, as SQLite does. Any thread.
+// The inbox rows of any number of consumers. It admits one transaction at a time, as SQLite does.
+// Any thread.
 class MemoryInboxDatabase {
  public:
   std::uint64_t applied(const std::string& consumer) const;

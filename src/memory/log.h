@@ -1,5 +1,5 @@
-// An append-only log of events inside the process: the simplest outbox. Used by tests, by examples, and wherever
-// publisher and reader share a process and nothing needs to outlive it.
+// An append-only log of events inside the process: the simplest outbox. Used by tests, by examples,
+// and wherever publisher and reader share a process and nothing needs to outlive it.
 #pragma once
 
 #include <condition_variable>
@@ -20,8 +20,8 @@ namespace dovetail {
 // Any thread may call it.
 class MemoryLog {
  public:
-  // Returns the event's position; positions count from 1 without gaps. REQUIRES: event.id is set, because the
-  // log draws no random bytes.
+  // Returns the event's position; positions count from 1 without gaps. REQUIRES: event.id is set,
+  // because the log draws no random bytes.
   Result<std::int64_t> publish(const NewEvent& event, WallTime created_at,
                                const EventLimits& limits = {});
   // The same for an event that another store checked already. Its position is replaced.

@@ -16,6 +16,8 @@ void ParkedRows::park(std::span<const ParkRequest> requests) {
     auto [row, added] = rows_.try_emplace(request.event->id);
     ParkedEvent& parked = row->second;
     if (!added && (parked.discarded || parked.event.position < request.event->position)) continue;
+    if (!added && parked.state == ParkState::parked && request.state == ParkState::waiting)
+      continue;
     if (added) parked.event = StoredEvent(*request.event);
     parked.state = request.state;
     parked.attempts = request.attempts;
@@ -32,10 +34,10 @@ void ParkedRows::blocked_keys(std::vector<OrderKey>& out) const {
 }
 
 void ParkedRows::take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                          WallTime now) const {
+                          WallTime now, const std::function<bool(const StoredEvent&)>& mine) const {
   std::vector<const ParkedEvent*> in_order;
   for (const auto& [id, row] : rows_)
-    if (!row.discarded) in_order.push_back(&row);
+    if (!row.discarded && mine(row.event)) in_order.push_back(&row);
   std::sort(in_order.begin(), in_order.end(), [](const ParkedEvent* a, const ParkedEvent* b) {
     return std::pair(a->event.position, a->event.id) < std::pair(b->event.position, b->event.id);
   });
@@ -47,8 +49,8 @@ void ParkedRows::take_due(Batch& out, std::vector<std::uint32_t>& attempts, cons
     const bool keyed = row->event.key_hash != 0;
     if (keyed && held.contains(key_of(row->event))) continue;
     const bool due = row->state == ParkState::waiting && row->retry_at <= now;
-    const bool fits = count < limits.events_max &&
-                      (count == 0 || bytes + row->event.bytes() <= limits.bytes_max);
+    const bool fits =
+        count < limits.events_max && (count == 0 || bytes + row->event.bytes() <= limits.bytes_max);
     if (!due || !fits) {
       if (keyed) held.insert(key_of(row->event));
       continue;

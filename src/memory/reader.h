@@ -1,8 +1,10 @@
-// What one reader of a log leaves behind: how far it came, who owns it, and what it parked. The three live together
-// as they do in a database, so that every write can be checked against the owner's epoch.
+// What one reader of a log leaves behind: how far it came, who owns it, and what it parked. The
+// three live together as they do in a database, so that every write can be checked against the
+// owner's epoch.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
@@ -28,12 +30,19 @@ struct ParkedEvent {
 // The rules of a parking store, over rows in memory. Not for several threads.
 class ParkedRows {
  public:
-  // A request for an event that is there already updates it, unless the row is discarded or stands at an earlier
-  // position: then the request is about a later copy of the same event, and the earlier one speaks for both.
+  // A request for an event that is there already updates it, with three exceptions. What an
+  // operator discarded stays discarded. What waits for an operator stays so, because a request to
+  // let it wait comes from a reader that read it again. And where the row stands at an earlier
+  // position, the request is about a later copy of the same event, and the earlier one speaks for
+  // both.
   void park(std::span<const ParkRequest> requests);
   void blocked_keys(std::vector<OrderKey>& out) const;
-  void take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                WallTime now) const;
+  // Only of events that are `mine`, where several readers share the rows.
+  void take_due(
+      Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits, WallTime now,
+      const std::function<bool(const StoredEvent&)>& mine = [](const StoredEvent&) {
+        return true;
+      }) const;
   void delivered(std::span<const EventId> ids);
 
   // For an operator.
@@ -45,11 +54,12 @@ class ParkedRows {
   std::map<EventId, ParkedEvent> rows_;
 };
 
-// Shared by the source, the lease and the parking of one reader, and by those who take over from it.
-// Any thread may call it.
+// Shared by the source, the lease and the parking of one reader, and by those who take over from
+// it. Any thread may call it.
 class MemoryReader {
  public:
-  // Runs `write` when `epoch` is the current owner's; epoch 0 stands for a reader that needs no lease.
+  // Runs `write` when `epoch` is the current owner's; epoch 0 stands for a reader that needs no
+  // lease.
   template <class Write>
   Status fenced(std::uint64_t epoch, Write write) {
     std::lock_guard lock(mutex_);

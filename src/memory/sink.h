@@ -1,4 +1,5 @@
-// A sink that keeps what it is given. A test or an example can decide the fate of each event, and take the sink away.
+// A sink that keeps what it is given. A test or an example can decide the fate of each event, and
+// take the sink away.
 #pragma once
 
 #include <cstddef>

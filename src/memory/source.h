@@ -1,5 +1,5 @@
-// A source over a MemoryLog. Progress is kept in the MemoryReader, so a new source over the same two goes on where
-// the last one settled.
+// A source over a MemoryLog. Progress is kept in the MemoryReader, so a new source over the same
+// two goes on where the last one settled.
 #pragma once
 
 #include <cstdint>
