@@ -1,0 +1,92 @@
+// A database of its own for each test on the real server, and short words for what tests do with
+// it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "postgres/connection.h"
+#include "servers/servers.h"
+
+namespace dovetail::postgres {
+
+class TestDatabase {
+ public:
+  explicit TestDatabase(const std::string& server = "postgres") {
+    static std::atomic<int> count{0};
+    name = "test_" + std::to_string(getpid()) + "_" + std::to_string(++count);
+    admin_ = servers::find(server).conninfo;
+    conninfo = servers::with_database(admin_, name);
+    on_server("CREATE DATABASE " + name);
+  }
+  TestDatabase(const TestDatabase&) = delete;
+  TestDatabase& operator=(const TestDatabase&) = delete;
+  ~TestDatabase() { on_server("DROP DATABASE " + name + " WITH (FORCE)"); }
+
+  Connection connect(const std::string& user = "") const {
+    Result<Connection> connection =
+        Connection::open(conninfo + (user.empty() ? "" : " user=" + user));
+    EXPECT_TRUE(connection) << (connection ? "" : connection.error().text);
+    return connection ? std::move(*connection) : Connection();
+  }
+
+  std::string name;
+  std::string conninfo;
+
+ private:
+  void on_server(const std::string& sql) const {
+    Result<Connection> connection = Connection::open(admin_);
+    ASSERT_TRUE(connection) << connection.error().text;
+    const Status done = connection->execute(sql);
+    EXPECT_TRUE(done) << done.error().text;
+  }
+  std::string admin_;
+};
+
+// The text of an error, for one claim in one line.
+template <class T>
+std::string text_of(const Result<T>& result) {
+  return result ? "ok" : result.error().text;
+}
+template <class T>
+bool failed_with(const Result<T>& result, Errc code) {
+  return !result && result.error().code == code;
+}
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+inline void must(Connection& connection, const std::string& sql) {
+  const Status done = connection.execute(sql);
+  ASSERT_TRUE(done) << sql << ": " << done.error().text;
+}
+// The first column of the first row, which the statement casts to text.
+inline std::string text(Connection& connection, const std::string& sql) {
+  const Result<Rows> rows = connection.query(sql);
+  EXPECT_TRUE(rows) << sql << ": " << text_of(rows);
+  if (!rows || rows->empty()) return "none";
+  return rows->is_null(0, 0) ? "null" : std::string(rows->text(0, 0));
+}
+inline std::int64_t number(Connection& connection, const std::string& sql) {
+  const Result<Rows> rows = connection.query("SELECT (" + sql + ")::bigint");
+  EXPECT_TRUE(rows) << sql << ": " << text_of(rows);
+  return rows && !rows->empty() && !rows->is_null(0, 0) ? rows->int8(0, 0) : -1;
+}
+
+// Polls until it holds; the limit is for broken code, not for slow machines.
+inline bool eventually(const std::function<bool()>& holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace dovetail::postgres
