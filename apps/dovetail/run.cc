@@ -224,7 +224,7 @@ void Daemon::prune_now_and_then() {
   if (!config_.retention.wanted() || now < prune_at_) return;
   prune_at_ = now + config_.retention.every;
   sqlite::PruneOptions options = prune_options(config_.retention);
-  options.rows_max = 100'000;  // the rest at the next turn
+  options.rows_max = 20'000;  // the rest at the next turn
   for (const ops::StoreConfig& store : config_.stores) {
     const auto report = sqlite::prune(store.path.string(), options, system_clock());
     if (!report) {

@@ -41,19 +41,20 @@ void Stage::say(std::string_view text) {
   if (silent_) return;
   const std::vector<Bar> bars = last_;
   const bool redraw = drawn_lines_ != 0;
-  clear();
-  app::print(text);
+  app::print(erasure() + std::string(text));
+  drawn_lines_ = 0;
   if (redraw) draw(bars);
 }
 
 void Stage::show(const std::vector<Bar>& bars) {
   if (silent_) return;
+  const auto now = std::chrono::steady_clock::now();
   if (moving_) {
-    clear();
+    if (drawn_lines_ != 0 && now - last_line_ < std::chrono::milliseconds(100)) return;
+    last_line_ = now;
     draw(bars);
     return;
   }
-  const auto now = std::chrono::steady_clock::now();
   if (now - last_line_ < std::chrono::seconds(3)) return;
   last_line_ = now;
   std::string line;
@@ -66,17 +67,21 @@ void Stage::show(const std::vector<Bar>& bars) {
 }
 
 void Stage::draw(const std::vector<Bar>& bars) {
-  std::string text = "\n";
+  // In one piece, so that it does not flicker.
+  std::string text = erasure() + "\n";
   for (const Bar& bar : bars) text += line_of(bar) + "\n";
   app::print(text);
   last_ = bars;
   drawn_lines_ = bars.size() + 1;
 }
 
+// Up over the picture, then erase to the end of the screen.
+std::string Stage::erasure() const {
+  return drawn_lines_ == 0 ? "" : "\x1b[" + std::to_string(drawn_lines_) + "F\x1b[J";
+}
+
 void Stage::clear() {
-  if (drawn_lines_ == 0) return;
-  // Up over the picture, then erase to the end of the screen.
-  app::print("\x1b[" + std::to_string(drawn_lines_) + "F\x1b[J");
+  app::print(erasure());
   drawn_lines_ = 0;
 }
 

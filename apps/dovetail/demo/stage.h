@@ -36,6 +36,7 @@ class Stage {
 
  private:
   void draw(const std::vector<Bar>& bars);
+  std::string erasure() const;
 
   bool silent_;
   bool moving_;
