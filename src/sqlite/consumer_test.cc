@@ -73,6 +73,15 @@ TEST_F(ConsumerOfAnOutbox, GoesOnWhereItStoppedAndKnowsWhatIsRepeated) {
   EXPECT_EQ(again->counts().duplicates, 6u);
 }
 
+TEST_F(ConsumerOfAnOutbox, AStopInGoodOrderIsNoDeath) {
+  source.publish_one("k");
+  auto consumer = open(record);
+  run_until(*consumer, [&] {
+    return effects() == 1 && application.number("SELECT clean FROM dovetail_consumer") == 0;
+  });
+  EXPECT_EQ(application.number("SELECT clean FROM dovetail_consumer"), 1);
+}
+
 TEST_F(ConsumerOfAnOutbox, SeesWhatIsPublishedWhileItRuns) {
   auto consumer = open(record);
   std::atomic<bool> published = false;
