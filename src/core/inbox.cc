@@ -111,7 +111,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   const Event* const one[] = {&event};
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&first, 1}));
-  if (!first) {
+  if (!first && !DOVETAIL_MUTANT(redelivery_burns_attempts)) {
     // What is applied already is not tried again, so however often it comes, no attempt counts.
     DOVETAIL_TRY(store_.commit(0, 1));
     outcome = Outcome{Fate::duplicate};

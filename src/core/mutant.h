@@ -20,6 +20,9 @@ enum class Mutant : std::uint8_t {
   unconfirmed_forgotten_on_reopen,  // what was in flight on a broken connection is not sent again
   outage_burns_attempts,            // an unavailable handler counts as a failed attempt
   deadline_ignored,                 // goes on publishing after its lease may have run out
+  ready_not_recalled,               // what stands ready is sent although one before it came back
+  parked_past_flight,               // parked while earlier events of its key are in flight
+  redelivery_burns_attempts,        // what is applied already counts as tried when it comes again
 };
 
 inline thread_local Mutant active_mutant = Mutant::none;

@@ -140,7 +140,7 @@ void Relay::leave_line(std::uint64_t key) {
 // Takes back what was about to be sent of this key, because something before it came back from the
 // sink. Only a sink that keeps order under failure lets a second event of a key get that far.
 void Relay::recall(std::uint64_t key) {
-  if (!ports_.sink.keeps_order_on_failure()) return;
+  if (!ports_.sink.keeps_order_on_failure() || DOVETAIL_MUTANT(ready_not_recalled)) return;
   std::erase_if(ready_, [&](Slot* slot) {
     if (slot->line_key() != key) return false;
     join_line(key, *slot);
@@ -288,7 +288,8 @@ void Relay::park(Slot& slot, ParkState state, Duration delay, std::string reason
 // again.
 void Relay::park_behind(Slot& slot) {
   const auto blocked = blocked_.find(order_key(*slot.event));
-  if (blocked != blocked_.end() && blocked->second > submissions_collected_) {
+  const bool in_flight = blocked != blocked_.end() && blocked->second > submissions_collected_;
+  if (in_flight && !DOVETAIL_MUTANT(parked_past_flight)) {
     behind_flight_.push_back(&slot);
     return;
   }

@@ -1,0 +1,109 @@
+// The relay's ports over the model of the producer's database: source by snapshot windows, lease,
+// parking. They are written as the real adapters are: state in the database, every write with its
+// epoch, nothing in destructors.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/lease.h"
+#include "core/parking.h"
+#include "core/source.h"
+#include "simulation/model_database.h"
+#include "simulation/server.h"
+
+namespace dovetail::sim {
+
+// The producer's database as a server, with what the checker wants to know about it.
+struct DatabaseServer {
+  DatabaseServer(World& world, std::uint32_t lanes) : server(world, "database"), tables(lanes) {}
+
+  // Notes that a write with this epoch was accepted, and judges it by a rule of its own.
+  void accepted(const char* write, std::uint32_t lane, std::uint64_t epoch);
+  void note_parked(std::span<const ParkRequest> requests);
+
+  Server server;
+  ModelDatabase tables;
+  WaitQueue changed;          // something committed or rolled back
+  std::set<EventId> parked;   // ever, until an operator comes
+  std::set<EventId> waiting;  // ever
+};
+
+class SimLease final : public Lease {
+ public:
+  SimLease(DatabaseServer& database, std::uint32_t lane, std::string owner, Clock& clock);
+
+  Status acquire() override;
+  Status renew() override;
+  Status release() override;
+  TimePoint deadline() const override { return asked_at_ + term_ - term_ / 8; }
+  TimePoint renew_at() const override { return asked_at_ + term_ / 3; }
+
+  std::uint32_t lane() const { return lane_; }
+  std::uint64_t epoch() const { return epoch_; }
+
+ private:
+  template <class Effect>
+  Status call(std::string_view name, Effect effect);
+
+  DatabaseServer& database_;
+  Connection connection_;
+  std::uint32_t lane_;
+  std::string owner_;
+  Clock& clock_;
+  Duration term_;
+  TimePoint asked_at_{};
+  std::uint64_t epoch_ = 0;
+};
+
+class OutboxSource final : public Source {
+ public:
+  OutboxSource(DatabaseServer& database, const SimLease& lease);
+
+  Status open() override;
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
+  Status settle(const Batch& batch, std::span<const Settled> fates) override;
+  Status flush() override;
+
+ private:
+  struct Read {
+    std::int64_t last;  // position of the batch's last event
+    std::size_t events;
+    Progress after;
+  };
+  Status read_page(Batch& out, const Limits& limits);
+
+  DatabaseServer& database_;
+  const SimLease& lease_;
+  Connection connection_;
+  Progress next_;     // where the next read begins
+  Progress settled_;  // what the next flush stores
+  std::deque<Read> unsettled_;
+  std::size_t unsettled_events_ = 0;
+};
+
+class SimParking final : public Parking {
+ public:
+  SimParking(DatabaseServer& database, const SimLease& lease);
+
+  Status open() override;
+  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status park(std::span<const ParkRequest> requests) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                  WallTime now) override;
+  Status delivered(std::span<const EventId> ids) override;
+
+ private:
+  template <class Write>
+  Status write(std::string_view name, Write write);
+
+  DatabaseServer& database_;
+  const SimLease& lease_;
+  Connection connection_;
+};
+
+}  // namespace dovetail::sim

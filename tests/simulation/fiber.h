@@ -1,0 +1,45 @@
+// A function with a stack of its own, which can stop in the middle and go on later. The simulator
+// runs the relay, which is written as a plain blocking loop, as one of these, so that one thread
+// can interleave many of them in an order that a seed decides.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <functional>
+
+namespace dovetail::sim {
+
+// A fiber stays on the thread that first resumed it. No exception may leave its body.
+class Fiber {
+ public:
+  explicit Fiber(std::function<void()> body);
+  ~Fiber();  // REQUIRES: never resumed, or finished
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  // Runs it until it suspends or finishes.
+  void resume();
+  // Called inside a fiber: back to whoever resumed it.
+  static void suspend();
+  bool finished() const { return finished_; }
+
+ private:
+  static void entry(unsigned low, unsigned high);
+  void switch_out(bool for_good);
+
+  std::function<void()> body_;
+  bool started_ = false;
+  bool finished_ = false;
+  char* stack_ = nullptr;
+  ucontext_t own_{};
+  ucontext_t resumer_{};
+  // What the sanitizers want to know about a change of stacks.
+  void* fake_stack_ = nullptr;
+  const void* resumer_stack_ = nullptr;
+  std::size_t resumer_stack_size_ = 0;
+  void* tsan_fiber_ = nullptr;
+  void* tsan_resumer_ = nullptr;
+};
+
+}  // namespace dovetail::sim

@@ -1,0 +1,265 @@
+#include "simulation/inbox_adapters.h"
+
+#include <utility>
+
+#include "simulation/model_broker.h"
+
+namespace dovetail::sim {
+
+using std::chrono::milliseconds;
+
+void InboxServer::rollback_later(ModelInbox::Transaction tx) {
+  World& world = server.world();
+  world.at(milliseconds(world.random().below(300)), [this, tx] {
+    if (!tables.is_open(tx)) return;
+    tables.rollback(tx);
+    server.world().wake_all(changed);
+  });
+}
+
+void InboxServer::client_died(const Actor& client) {
+  const auto open = transactions.find(client.name());
+  if (open != transactions.end()) {
+    rollback_later(open->second);
+    transactions.erase(open);
+  }
+  const auto tried = tries.find(client.name());
+  if (tried == tries.end()) return;
+  at_fault.insert(tried->second);
+  tries.erase(tried);
+}
+
+SimInboxStore::SimInboxStore(InboxServer& database, std::string consumer, Actor& actor)
+    : database_(database),
+      connection_(database.server),
+      consumer_(std::move(consumer)),
+      actor_(actor) {}
+
+void SimInboxStore::abandon() {
+  if (tx_ != 0) database_.rollback_later(tx_);
+  database_.transactions.erase(actor_.name());
+  tx_ = 0;
+}
+
+Result<bool> SimInboxStore::open() {
+  abandon();
+  DOVETAIL_TRY(connection_.open("inbox.open"));
+  return connection_.call("inbox.session", [&]() -> Result<bool> {
+    return database_.tables.open_session(actor_.name());
+  });
+}
+
+Status SimInboxStore::begin() {
+  const Status begun = connection_.call("inbox.begin", [&]() -> Status {
+    tx_ = database_.tables.begin();
+    database_.transactions[actor_.name()] = tx_;
+    return {};
+  });
+  if (!begun) abandon();
+  return begun;
+}
+
+Status SimInboxStore::insert(Events events, std::span<bool> first) {
+  world().crash_point("inbox.insert", "before");
+  const TimePoint until = world().now() + milliseconds(1000);
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const Status inserted = insert_row(*events[i], first[i], until);
+    if (inserted) continue;
+    abandon();
+    return inserted;
+  }
+  world().crash_point("inbox.insert", "after");
+  return {};
+}
+
+Status SimInboxStore::insert_row(const Event& event, bool& first, TimePoint until) {
+  auto inserted = ModelInbox::Inserted::must_wait;
+  for (;;) {
+    DOVETAIL_TRY(connection_.call("inbox.insert", [&]() -> Status {
+      if (!database_.tables.is_open(tx_))
+        return fail(Errc::unavailable, "the transaction is gone; check the server");
+      inserted = database_.tables.insert(tx_, consumer_, event.id);
+      return {};
+    }));
+    if (inserted != ModelInbox::Inserted::must_wait) break;
+    world().sometimes("inbox row waited for another consumer");
+    if (world().now() >= until) {
+      world().sometimes("deadlock of two inboxes");
+      return fail(Errc::unavailable, "deadlock; trying again");
+    }
+    world().wait(database_.changed, until);
+  }
+  first = inserted == ModelInbox::Inserted::first;
+  if (!first) world().sometimes("duplicate suppressed by the inbox");
+  return {};
+}
+
+Status SimInboxStore::fate_of_handler(const Event& event) {
+  const Options& options = world().options();
+  const std::uint64_t salt = consumer_.size() * 31 + static_cast<unsigned char>(consumer_.back());
+  if (!database_.service_is_up()) {
+    world().sometimes("handler unavailable");
+    return fail(Errc::unavailable, "a service that the handler needs is away; check it");
+  }
+  if (world().faults_on() && in_share(event.id, options.handler_kills, salt + 3) &&
+      world().chance(0.8)) {
+    world().sometimes("handler ended the process");
+    world().note("handler.kills", event.aggregate_id, event.aggregate_version);
+    database_.at_fault.insert({consumer_, event.id});
+    world().crash_now();
+  }
+  if (world().faults_on() && in_share(event.id, options.handler_rejects, salt + 4)) {
+    world().sometimes("handler rejected");
+    database_.at_fault.insert({consumer_, event.id});
+    return fail(Errc::rejected, "the handler does not accept it; check the handler");
+  }
+  if (in_share(event.id, options.handler_fails, salt + 5) && world().fault(0.6, "handler failed")) {
+    database_.at_fault.insert({consumer_, event.id});
+    return fail(Errc::in_doubt, "the handler failed; check the handler");
+  }
+  return {};
+}
+
+Status SimInboxStore::apply(const Event& event) {
+  const Status applied = connection_.call("inbox.apply", [&]() -> Status {
+    if (!database_.tables.is_open(tx_))
+      return fail(Errc::unavailable, "the transaction is gone; check the server");
+    DOVETAIL_TRY(fate_of_handler(event));
+    database_.tables.effect(tx_, consumer_, StoredEvent(event));
+    database_.tables.follow_up(tx_, event.id);
+    world().note("inbox.apply", event.aggregate_id, event.aggregate_version, event.position);
+    return {};
+  });
+  // A lost connection is not the handler's failure, and its transaction is gone either way.
+  if (!applied) database_.untried.insert({consumer_, event.id});
+  if (!applied && !connection_.is_up())
+    return fail(Errc::unavailable, "connection lost inside the handler; check the server");
+  return applied;
+}
+
+Status SimInboxStore::commit(std::uint64_t, std::uint64_t) {
+  const ModelInbox::Transaction tx = std::exchange(tx_, 0);
+  database_.transactions.erase(actor_.name());
+  const auto commit_now = [this, tx] {
+    if (!database_.tables.is_open(tx)) return false;
+    database_.tables.commit(tx);
+    database_.server.world().note("inbox.commit");
+    database_.server.world().wake_all(database_.changed);
+    return true;
+  };
+  if (world().fault(world().options().unknown_commit / 4, "inbox commit unknown")) {
+    // The request is under way when the connection breaks: it may still take effect, and late.
+    connection_.drop();
+    if (world().chance(0.5)) {
+      world().at(milliseconds(world().random().below(500)), [commit_now] { commit_now(); });
+    }
+    world().at(milliseconds(600), [this, tx] {
+      if (!database_.tables.is_open(tx)) return;
+      database_.tables.rollback(tx);
+      database_.server.world().wake_all(database_.changed);
+    });
+    return fail(Errc::in_doubt, "no reply to COMMIT; check the connection");
+  }
+  struct Unfinished {  // the process or the connection may end before the request arrives
+    InboxServer& database;
+    ModelInbox::Transaction tx;
+    ~Unfinished() {
+      if (database.tables.is_open(tx)) database.rollback_later(tx);
+    }
+  } unfinished{database_, tx};
+  const Status committed = connection_.call("inbox.commit", [&]() -> Status {
+    if (!commit_now()) return fail(Errc::unavailable, "the transaction is gone; check the server");
+    return {};
+  });
+  if (committed) database_.tries.erase(actor_.name());
+  return committed;
+}
+
+void SimInboxStore::rollback() {
+  world().crash_point("inbox.rollback", "before");
+  database_.tries.erase(actor_.name());
+  if (tx_ != 0 && database_.tables.is_open(tx_)) {
+    database_.tables.rollback(tx_);
+    world().wake_all(database_.changed);
+  }
+  database_.transactions.erase(actor_.name());
+  tx_ = 0;
+}
+
+Result<std::uint32_t> SimInboxStore::count_attempt(const EventId& id, std::int64_t change) {
+  return connection_.call("inbox.count_attempt", [&]() -> Result<std::uint32_t> {
+    const std::uint32_t attempts = database_.tables.change_attempts(consumer_, id, change);
+    if (change > 0) {
+      database_.tries[actor_.name()] = {consumer_, id};
+    } else {
+      database_.tries.erase(actor_.name());
+    }
+    world().note("inbox.attempts", "change, now", change, attempts);
+    return attempts;
+  });
+}
+
+Status SimInboxStore::close() {
+  abandon();
+  return connection_.call("inbox.close", [&]() -> Status {
+    database_.tables.close_session(actor_.name());
+    return {};
+  });
+}
+
+ConsumerParking::ConsumerParking(InboxServer& database, std::string consumer, ModelBroker& broker,
+                                 const Actor& actor)
+    : database_(database),
+      connection_(database.server),
+      consumer_(std::move(consumer)),
+      broker_(broker),
+      actor_(actor) {}
+
+Status ConsumerParking::open() { return connection_.open("consumer parking.open"); }
+
+Status ConsumerParking::blocked_keys(std::vector<OrderKey>& out) {
+  return connection_.call("consumer parking.blocked_keys", [&]() -> Status {
+    database_.tables.parked(consumer_).blocked_keys(out);
+    return {};
+  });
+}
+
+Status ConsumerParking::park(std::span<const ParkRequest> requests) {
+  return connection_.call("consumer parking.park", [&]() -> Status {
+    World& world = database_.server.world();
+    for (const ParkRequest& request : requests) {
+      const Event& event = *request.event;
+      world.note("consumer parking.park", event.aggregate_id, event.aggregate_version,
+                 request.state == ParkState::parked ? 1 : 0);
+      world.sometimes("parked by a consumer");
+      if (request.reason.empty()) world.violation("reason", "a consumer parked without a reason");
+      (request.state == ParkState::parked ? database_.parked : database_.waiting)
+          .insert({consumer_, event.id});
+    }
+    database_.tables.parked(consumer_).park(requests);
+    return {};
+  });
+}
+
+Status ConsumerParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
+                                 const Limits& limits, WallTime now) {
+  return connection_.call("consumer parking.take_due", [&]() -> Status {
+    const auto& owner = broker_.group(consumer_).owner;
+    const auto mine = [&](const StoredEvent& event) {
+      const auto found = owner.find(broker_.partition_of(event));
+      return found != owner.end() && found->second == actor_.name();
+    };
+    database_.tables.parked(consumer_).take_due(out, attempts, limits, now, mine);
+    return {};
+  });
+}
+
+Status ConsumerParking::delivered(std::span<const EventId> ids) {
+  return connection_.call("consumer parking.delivered", [&]() -> Status {
+    database_.server.world().sometimes("delivered from a consumer's parking");
+    database_.tables.parked(consumer_).delivered(ids);
+    return {};
+  });
+}
+
+}  // namespace dovetail::sim

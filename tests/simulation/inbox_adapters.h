@@ -1,0 +1,87 @@
+// The inbox's and the consumer's ports over the model of a consumer's database.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/inbox.h"
+#include "core/parking.h"
+#include "simulation/model_broker.h"
+#include "simulation/model_inbox.h"
+#include "simulation/server.h"
+
+namespace dovetail::sim {
+
+// The consumers' database as a server, with what the checker wants to know about it.
+struct InboxServer {
+  explicit InboxServer(World& world) : server(world, "inbox database") {}
+
+  // The server notices after a while that a client is gone, and only then gives its locks up.
+  void rollback_later(ModelInbox::Transaction tx);
+  void client_died(const Actor& client);
+  bool service_is_up() { return service_down_until <= server.world().now(); }
+
+  Server server;
+  ModelInbox tables;
+  WaitQueue changed;
+  TimePoint service_down_until{};  // of something else that the handlers need
+  std::map<std::string, ModelInbox::Transaction> transactions;  // by client
+  using ConsumerEvent = std::pair<std::string, EventId>;
+  std::set<ConsumerEvent> at_fault;  // its handler failed, or the process died in a counted try
+  std::set<ConsumerEvent> untried;   // the database or something its handler needs was away
+  std::map<std::string, ConsumerEvent> tries;  // by client: the counted try that has not ended
+  std::set<ConsumerEvent> parked;              // ever, until an operator comes
+  std::set<ConsumerEvent> waiting;             // ever
+};
+
+class SimInboxStore final : public InboxStore {
+ public:
+  SimInboxStore(InboxServer& database, std::string consumer, Actor& actor);
+
+  Result<bool> open() override;
+  Status begin() override;
+  Status insert(Events events, std::span<bool> first) override;
+  Status apply(const Event& event) override;
+  Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
+  void rollback() override;
+  Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;
+  Status close() override;
+
+ private:
+  Status insert_row(const Event& event, bool& first, TimePoint until);
+  Status fate_of_handler(const Event& event);
+  void abandon();
+  World& world() { return database_.server.world(); }
+
+  InboxServer& database_;
+  Connection connection_;
+  std::string consumer_;
+  Actor& actor_;
+  ModelInbox::Transaction tx_ = 0;
+};
+
+// Members of a group share the rows; each replays what belongs to its own partitions.
+class ConsumerParking final : public Parking {
+ public:
+  ConsumerParking(InboxServer& database, std::string consumer, ModelBroker& broker,
+                  const Actor& actor);
+
+  Status open() override;
+  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status park(std::span<const ParkRequest> requests) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                  WallTime now) override;
+  Status delivered(std::span<const EventId> ids) override;
+
+ private:
+  InboxServer& database_;
+  Connection connection_;
+  std::string consumer_;
+  ModelBroker& broker_;
+  const Actor& actor_;
+};
+
+}  // namespace dovetail::sim

@@ -1,0 +1,168 @@
+// A model of a broker: partitioned logs that producers append to over connections that lose, delay,
+// repeat and refuse, and that groups of consumers read with offsets.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/confirms.h"
+#include "core/parking.h"
+#include "core/sink.h"
+#include "core/source.h"
+#include "memory/stored_event.h"
+#include "simulation/database_adapters.h"
+#include "simulation/server.h"
+
+namespace dovetail::sim {
+
+struct Message {
+  std::uint64_t number;
+  std::uint64_t tag;
+  std::uint64_t failures_known;
+  StoredEvent event;
+};
+
+// One producer's connection, as both ends see it. It outlives either end's interest in it.
+struct Channel {
+  bool open = true;
+  TimePoint last_arrival{};              // on a channel that keeps order, nothing arrives before it
+  std::uint64_t lost_from = UINT64_MAX;  // messages from this number on never arrive
+  std::uint64_t sent = 0;
+  std::uint64_t arrived = 0;
+  // How often an event of a key failed on this channel. A message that was sent before its sender
+  // had heard of the last failure is refused untried: so a channel keeps the order of a key when
+  // one of its events fails.
+  std::map<std::uint64_t, std::uint64_t> failures;
+  std::uint64_t confirmed_through = 0;  // every tag up to this one is confirmed
+  std::set<std::uint64_t> confirmed;
+  ConfirmTracker tracker;
+  std::map<std::uint64_t, std::uint64_t>
+      failed_tags;                // tag -> key, of failures that the sender has not collected
+  std::deque<Message> under_way;  // on a channel that keeps order
+  WaitQueue replied;
+};
+
+class ModelBroker {
+ public:
+  struct Record {
+    std::int64_t position;  // grows over the whole broker
+    StoredEvent event;
+  };
+  struct Group {
+    std::uint64_t generation = 1;
+    std::map<std::string, Actor*> members;
+    std::map<std::size_t, std::string> owner;  // partition -> member
+    std::vector<std::size_t> committed;        // next offset, for each partition
+  };
+
+  ModelBroker(World& world, std::size_t partitions);
+
+  Server& server() { return server_; }
+  World& world() { return server_.world(); }
+
+  // Producers
+  std::shared_ptr<Channel> connect(const Actor& client);
+  void send(const std::shared_ptr<Channel>& channel, Message message);
+  void close(Channel& channel);
+  void client_died(const Actor& client);
+  void block_for(Duration duration) { blocked_until_ = world().now() + duration; }
+
+  // Consumers
+  Group& group(const std::string& name);
+  void join(Group& group, const std::string& member, Actor& actor);
+  void leave(Group& group, const std::string& member);
+  void rebalance(Group& group);
+  std::size_t partition_of(const StoredEvent& event) const;
+  const std::vector<std::vector<Record>>& partitions() const { return partitions_; }
+  WaitQueue& appended() { return appended_; }
+  std::map<std::string, Group>& groups() { return groups_; }
+
+  // For the checker
+  const std::vector<StoredEvent>& history() const { return history_; }
+  const std::set<EventId>& events_refused() const { return events_refused_; }
+  const std::set<EventId>& events_nacked() const { return events_nacked_; }
+  std::uint64_t repeats_made() const { return repeats_made_; }
+  std::uint64_t connects() const { return connects_; }
+  bool has(const EventId& id) const { return ids_.contains(id); }
+
+ private:
+  void arrive(const std::shared_ptr<Channel>& channel, Message message);
+  Outcome judge(Channel& channel, const Message& message);
+  Outcome refuse(Channel& channel, const Message& message, Fate fate, const char* reason);
+  void append(const StoredEvent& event);
+  void reply(const std::shared_ptr<Channel>& channel, std::uint64_t tag, const Outcome& outcome);
+  Duration delay();
+
+  Server server_;
+  TimePoint blocked_until_{};
+  std::vector<std::vector<Record>> partitions_;
+  std::vector<StoredEvent> history_;
+  std::set<EventId> ids_;
+  std::set<EventId> events_refused_;
+  std::set<EventId> events_nacked_;
+  std::uint64_t repeats_made_ = 0;
+  std::uint64_t connects_ = 0;
+  std::map<std::string, std::shared_ptr<Channel>> channels_;  // by client
+  std::map<std::string, Group> groups_;
+  WaitQueue appended_;
+};
+
+// A share of all events, chosen by id so that every process agrees on it.
+bool in_share(const EventId& id, double share, std::uint64_t salt);
+
+class BrokerSink final : public Sink {
+ public:
+  // `lease` and `clock` are the relay's, to judge whether it still had the right to send.
+  BrokerSink(ModelBroker& broker, const SimLease& lease, Clock& clock);
+
+  Status open() override;
+  Status submit(Events events) override;
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
+  bool keeps_order_on_failure() const override;
+
+ private:
+  ModelBroker& broker_;
+  const SimLease& lease_;
+  Clock& clock_;
+  Connection connection_;
+  std::shared_ptr<Channel> channel_;
+  std::deque<std::pair<std::uint64_t, std::size_t>> batches_;  // first tag, count
+  std::map<std::uint64_t, std::uint64_t> failures_known_;
+};
+
+class BrokerSource final : public Source {
+ public:
+  BrokerSource(ModelBroker& broker, std::string group, Actor& actor);
+
+  Status open() override;
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
+  Status settle(const Batch& batch, std::span<const Settled> fates) override;
+  Status flush() override;
+
+ private:
+  using Offsets = std::map<std::size_t, std::size_t>;  // partition -> next offset
+  struct Read {
+    std::int64_t last;
+    std::size_t events;
+    Offsets after;
+  };
+  Status read_page(Batch& out, const Limits& limits);
+
+  ModelBroker& broker_;
+  ModelBroker::Group& group_;
+  Actor& actor_;
+  Connection connection_;
+  std::uint64_t generation_ = 0;
+  Offsets next_;
+  Offsets settled_;
+  std::deque<Read> unsettled_;
+  std::size_t unsettled_events_ = 0;
+};
+
+}  // namespace dovetail::sim

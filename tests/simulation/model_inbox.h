@@ -1,0 +1,66 @@
+// A model of a consumer's database: inbox rows under a unique index, the effects of handlers, and
+// what the handlers publish in turn, all of them visible only after a commit. As the producer's
+// model, it knows nothing of time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memory/reader.h"
+#include "memory/stored_event.h"
+
+namespace dovetail::sim {
+
+struct Effect {
+  std::string consumer;
+  StoredEvent event;
+};
+
+class ModelInbox {
+ public:
+  using Transaction = std::uint64_t;
+  enum class Inserted : std::uint8_t { first, duplicate, must_wait };
+
+  Transaction begin();
+  // must_wait: another open transaction inserted the same row.
+  Inserted insert(Transaction tx, const std::string& consumer, const EventId& id);
+  void effect(Transaction tx, const std::string& consumer, const StoredEvent& event);
+  void follow_up(Transaction tx, const EventId& caused_by);
+  void commit(Transaction tx);
+  void rollback(Transaction tx);
+  void rollback_all();
+  bool is_open(Transaction tx) const { return open_.contains(tx); }
+
+  std::uint32_t change_attempts(const std::string& consumer, const EventId& id,
+                                std::int64_t change);
+  // Whether the member's last session was closed; marks the new one as open.
+  bool open_session(const std::string& member);
+  void close_session(const std::string& member) { open_sessions_.erase(member); }
+
+  ParkedRows& parked(const std::string& consumer) { return parked_[consumer]; }
+  const std::vector<Effect>& effects() const { return effects_; }
+  const std::vector<EventId>& follow_ups() const { return follow_ups_; }
+
+ private:
+  using Row = std::pair<std::string, EventId>;
+  struct Staged {
+    std::set<Row> rows{};
+    std::vector<Effect> effects{};
+    std::vector<EventId> follow_ups{};
+  };
+  Transaction last_ = 0;
+  std::map<Transaction, Staged> open_;
+  std::set<Row> rows_;
+  std::map<Row, Transaction> inserting_;
+  std::vector<Effect> effects_;  // in the order of commits
+  std::vector<EventId> follow_ups_;
+  std::map<Row, std::uint32_t> attempts_;
+  std::set<std::string> open_sessions_;
+  std::map<std::string, ParkedRows> parked_;
+};
+
+}  // namespace dovetail::sim

@@ -1,0 +1,73 @@
+// What one seed simulates: sizes, and which faults are on. Every seed draws its own mix, because
+// faults that are all on at once hide each other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/clock.h"
+
+namespace dovetail::sim {
+
+struct Options {
+  explicit Options(std::uint64_t seed);
+  std::string text() const;
+
+  std::uint64_t seed;
+
+  // Sizes
+  std::uint64_t keys = 1;
+  std::uint64_t writers = 1;
+  std::uint64_t transactions_per_writer = 1;
+  std::uint32_t lanes = 1;
+  std::uint64_t relays = 1;     // at least one for each lane
+  std::uint64_t consumers = 1;  // groups, each with its own inbox
+  std::uint64_t members = 1;    // processes of each group
+  std::uint64_t partitions = 1;
+  std::uint64_t batch_events_max = 1;
+  std::uint64_t batch_bytes_max = 1;
+  std::uint64_t batches_in_flight_max = 1;
+  std::uint64_t window_events_max = 1;
+  std::uint32_t attempts_max = 1;
+  Duration lease_term{};
+  Duration think_time{};  // of a writer, inside and between transactions
+  Duration latency_max{};
+  Duration faults_for{};
+
+  // Behaviour of the broker as a sink
+  bool sink_keeps_order = false;
+  bool sink_dedups = false;
+
+  // Faults by chance, each 0 when off
+  double rollback = 0;
+  double savepoint = 0;
+  double unknown_commit = 0;
+  double connection_loss = 0;
+  double reply_loss = 0;
+  double crash = 0;  // at one I/O boundary
+  double lost_ack = 0;
+  double late_arrival = 0;
+  double duplicate = 0;
+  double nack = 0;
+  double nack_after_effect = 0;
+  double repeated_confirm = 0;
+  double refuse_transient = 0;  // share of events that a broker refuses now and then
+  double refuse_forever = 0;    // share of events that a broker refuses until healed
+  double handler_fails = 0;     // the same three for the handlers of consumers
+  double handler_rejects = 0;
+  double handler_kills = 0;  // share of events whose handler ends the process until healed
+
+  // Faults by the nemesis
+  bool kills = false;
+  bool pauses = false;
+  bool rolling_restarts = false;
+  bool database_restarts = false;
+  bool broker_outages = false;
+  bool broker_blocks = false;
+  bool rebalances = false;
+  bool service_outages = false;  // something that handlers need is away
+  bool operator_replays = false;
+  bool operator_discards = false;
+};
+
+}  // namespace dovetail::sim

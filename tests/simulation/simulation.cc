@@ -1,0 +1,239 @@
+#include "simulation/simulation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+
+namespace dovetail::sim {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr Duration kDrainMax = seconds(240);  // after healing
+constexpr Duration kStopMax = seconds(30);
+constexpr Duration kMemberTimeout = milliseconds(500);
+
+TopicTemplate topics() { return std::move(*TopicTemplate::parse("{aggregate_type}.events")); }
+
+}  // namespace
+
+Simulation::Simulation(const Options& options, bool tracing)
+    : world_(options, tracing),
+      database_(world_, options.lanes),
+      broker_(world_, options.partitions),
+      inbox_(world_),
+      topics_(topics()) {}
+
+Duration Simulation::random_time(Duration most) {
+  return Duration(world_.random().below(static_cast<std::uint64_t>(most.count()) + 1));
+}
+
+void Simulation::run() {
+  const Options& options = world_.options();
+  for (std::uint64_t i = 0; i < options.writers; ++i) {
+    ++writers_left_;
+    writers_.push_back(&world_.spawn("writer-" + std::to_string(i + 1), true,
+                                     [this](Actor& actor) { writer(actor); }));
+  }
+  for (std::uint64_t i = 0; i < options.relays; ++i) {
+    const auto lane = static_cast<std::uint32_t>(i % options.lanes);
+    processes_.push_back(&world_.spawn("relay-" + std::to_string(i + 1), true,
+                                       [this, lane](Actor& actor) { relay_process(actor, lane); }));
+  }
+  for (std::uint64_t c = 0; c < options.consumers; ++c) {
+    consumers_.push_back("consumer-" + std::string(1, static_cast<char>('a' + c)));
+    for (std::uint64_t i = 0; i < options.members; ++i) {
+      processes_.push_back(&world_.spawn(
+          consumers_.back() + std::to_string(i + 1), true,
+          [this, name = consumers_.back()](Actor& actor) { consumer_process(actor, name); }));
+    }
+  }
+  processes_left_ = processes_.size();
+  world_.spawn("nemesis", false, [this](Actor& actor) { nemesis(actor); });
+  world_.spawn("operator", false, [this](Actor& actor) { operator_desk(actor); });
+  watch_groups();
+
+  world_.run(TimePoint(options.faults_for), [] { return false; });
+  if (!world_.violations().empty()) return;
+  world_.heal();
+  world_.note("healed");
+  world_.run(world_.now() + kDrainMax, [this] { return at_rest_; });
+  if (!world_.violations().empty()) return;
+  if (!at_rest_) {
+    world_.violation("liveness", "after healing not everything arrived: " + unfinished());
+    return;
+  }
+  stopping_ = true;
+  for (Actor* process : processes_) world_.request_stop(*process);
+  world_.run(world_.now() + kStopMax, [this] { return processes_left_ == 0; });
+  if (world_.violations().empty() && processes_left_ > 0)
+    world_.violation("liveness", "a relay does not stop when it is asked to");
+}
+
+// Lives of one process: it crashes, and starts again.
+template <class Life>
+void Simulation::live(Actor& actor, Life life) {
+  while (!stopping_) {
+    bool crashed = false;
+    actor.new_life();
+    try {
+      life();
+    } catch (const Crashed&) {
+      crashed = true;
+    }
+    if (!crashed) continue;
+    ++crashes_;
+    world_.sometimes("crash");
+    world_.note("crashed");
+    actor.set_down(true);
+    broker_.client_died(actor);
+    inbox_.client_died(actor);
+    world_.sleep(milliseconds(1) + random_time(milliseconds(500)));
+    actor.set_down(false);
+  }
+  --processes_left_;
+}
+
+RelayOptions Simulation::relay_options() {
+  const Options& options = world_.options();
+  RelayOptions relay;
+  relay.attempts_max = options.attempts_max;
+  relay.confirm_timeout = milliseconds(800);
+  relay.drain_timeout = seconds(2);
+  relay.replay_poll = milliseconds(100);
+  relay.key_retry = {milliseconds(20), milliseconds(300)};
+  relay.connect_retry = {milliseconds(20), milliseconds(500)};
+  relay.batch_events_max = options.batch_events_max;
+  relay.batch_bytes_max = options.batch_bytes_max;
+  relay.batches_in_flight_max = options.batches_in_flight_max;
+  relay.window_events_max = options.window_events_max;
+  relay.idle_wait = milliseconds(100);
+  relay.seed = world_.random().next();
+  return relay;
+}
+
+void Simulation::run_until_stopped(RelayPorts ports, Actor& actor) {
+  ports.notify = [this](const RelayNotice& notice) {
+    world_.note("notice", std::string(to_string(notice.kind)) + ": " + notice.text);
+    world_.sometimes("notice " + std::string(to_string(notice.kind)));
+  };
+  Relay relay(std::move(ports), relay_options());
+  const Status ended = relay.run(actor.stop().get_token());
+  if (!ended) world_.violation("liveness", "a relay halted: " + ended.error().text);
+}
+
+void Simulation::relay_process(Actor& actor, std::uint32_t lane) {
+  const Duration offset = random_time(seconds(1000));
+  live(actor, [&] { run_relay(actor, lane, offset); });
+}
+
+void Simulation::run_relay(Actor& actor, std::uint32_t lane, Duration clock_offset) {
+  VirtualClock clock(world_, clock_offset);
+  SimLease lease(database_, lane, actor.name(), clock);
+  OutboxSource source(database_, lease);
+  SimParking parking(database_, lease);
+  BrokerSink sink(broker_, lease, clock);
+  RelayMetrics metrics;
+  run_until_stopped({source, sink, parking, lease, clock, metrics, {}, &topics_}, actor);
+}
+
+void Simulation::consumer_process(Actor& actor, const std::string& consumer) {
+  const Duration offset = random_time(seconds(1000));
+  live(actor, [&] { run_consumer(actor, consumer, offset); });
+}
+
+void Simulation::run_consumer(Actor& actor, const std::string& consumer, Duration clock_offset) {
+  VirtualClock clock(world_, clock_offset);
+  NoLease lease;
+  BrokerSource source(broker_, consumer, actor);
+  ConsumerParking parking(inbox_, consumer, broker_, actor);
+  SimInboxStore store(inbox_, consumer, actor);
+  Inbox inbox(store, {world_.options().attempts_max, 20});
+  RelayMetrics metrics;
+  run_until_stopped({source, inbox, parking, lease, clock, metrics, {}, nullptr}, actor);
+  broker_.leave(broker_.group(consumer), actor.name());
+  // Not being able to say goodbye costs the next session some care, nothing else.
+  (void)inbox.close();
+}
+
+// The broker drops members that it has not heard of for a while, because their process is down or
+// stopped.
+void Simulation::watch_groups() {
+  for (Actor* process : processes_) {
+    const bool absent = process->is_down() || process->is_paused(world_.now());
+    if (!absent) {
+      absent_since_.erase(process->name());
+      continue;
+    }
+    const TimePoint since = absent_since_.try_emplace(process->name(), world_.now()).first->second;
+    if (world_.now() - since < kMemberTimeout) continue;
+    for (auto& [name, group] : broker_.groups()) broker_.leave(group, process->name());
+  }
+  world_.at(milliseconds(100), [this] { watch_groups(); });
+}
+
+void Simulation::operator_desk(Actor&) {
+  for (;;) {
+    world_.sleep(milliseconds(100));
+    const bool everything = !world_.faults_on();
+    if (!everything && !world_.options().operator_replays) continue;
+    for (std::uint32_t lane = 0; lane < database_.tables.lanes(); ++lane)
+      visit(database_.tables.lane(lane).parked, {}, everything);
+    for (const std::string& consumer : consumers_)
+      visit(inbox_.tables.parked(consumer), consumer, everything);
+    if (everything && writers_left_ == 0) at_rest_ = unfinished().empty();
+  }
+}
+
+void Simulation::visit(ParkedRows& rows, const std::string& consumer, bool everything) {
+  std::vector<EventId> parked;
+  for (const auto& [id, row] : rows.rows())
+    if (!row.discarded && row.state == ParkState::parked) parked.push_back(id);
+  for (const EventId& id : parked) {
+    if (!everything && !world_.chance(0.1)) continue;
+    if (world_.options().operator_discards && world_.faults_on() && world_.chance(0.3)) {
+      world_.sometimes("discarded by an operator");
+      rows.discard(id, "discarded by the operator");
+      if (consumer.empty()) {
+        discarded_.insert(id);
+      } else {
+        discarded_by_consumer_.insert({consumer, id});
+      }
+    } else if (rows.replay(id, VirtualClock::wall_of(world_.now()))) {
+      world_.note("operator.replay", consumer);
+      world_.sometimes(consumer.empty() ? "replayed by an operator" : "replayed at a consumer");
+    }
+  }
+}
+
+std::string Simulation::unfinished() {
+  ModelDatabase& tables = database_.tables;
+  if (writers_left_ > 0) return "a writer is still at work";
+  for (const StoredEvent& event : tables.business_changes()) {
+    if (!broker_.has(event.id) && !discarded_.contains(event.id))
+      return "not at the broker: " + event.aggregate_id + " version " +
+             std::to_string(event.aggregate_version);
+  }
+  for (std::uint32_t lane = 0; lane < tables.lanes(); ++lane) {
+    for (const auto& [id, row] : tables.lane(lane).parked.rows())
+      if (!row.discarded) return "still in parking: " + row.event.aggregate_id;
+    const Progress& progress = tables.lane(lane).progress;
+    for (const OutboxRow* row : tables.window(progress, tables.snapshot()))
+      if (lane_of(row->event.key_hash, tables.lanes()) == lane)
+        return "not settled: seq " + std::to_string(row->seq);
+  }
+  for (const std::string& consumer : consumers_) {
+    for (const auto& [id, row] : inbox_.tables.parked(consumer).rows())
+      if (!row.discarded) return "still in a consumer's parking: " + row.event.aggregate_id;
+    const auto& committed = broker_.group(consumer).committed;
+    for (std::size_t i = 0; i < committed.size(); ++i)
+      if (committed[i] != broker_.partitions()[i].size())
+        return consumer + " has not come to the end of partition " + std::to_string(i);
+  }
+  return {};
+}
+
+}  // namespace dovetail::sim

@@ -1,0 +1,84 @@
+// One run: the servers, the processes around them, the faults, and the phases. First everything
+// goes wrong, then it heals, then everything must arrive.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/relay.h"
+#include "simulation/database_adapters.h"
+#include "simulation/inbox_adapters.h"
+#include "simulation/model_broker.h"
+#include "simulation/world.h"
+
+namespace dovetail::sim {
+
+class Simulation {
+ public:
+  Simulation(const Options& options, bool tracing);
+  ~Simulation() { world_.end(); }  // while everything that its actors use is still there
+
+  // Runs all phases; the violations are in world().
+  void run();
+
+  World& world() { return world_; }
+  DatabaseServer& database() { return database_; }
+  ModelBroker& broker() { return broker_; }
+  InboxServer& inbox() { return inbox_; }
+  const std::vector<std::string>& consumers() const { return consumers_; }
+  const std::set<EventId>& discarded() const { return discarded_; }
+  const std::set<std::pair<std::string, EventId>>& discarded_by_consumer() const {
+    return discarded_by_consumer_;
+  }
+  // How often something happened after which what was in flight may be sent again.
+  std::uint64_t disturbances() const { return crashes_ + broker_.connects(); }
+
+  // Why the run is not yet at rest; empty when everything has arrived.
+  std::string unfinished();
+
+ private:
+  void writer(Actor& actor);
+  void write_transaction(Actor& actor, Connection& connection);
+  Status write_rows(TxId tx, Connection& connection);
+  Status lock_row(TxId tx, const std::string& aggregate, Connection& connection);
+  Status commit(TxId tx, Connection& connection);
+  StoredEvent make_event(std::uint64_t key, std::int64_t version);
+  void relay_process(Actor& actor, std::uint32_t lane);
+  void run_relay(Actor& actor, std::uint32_t lane, Duration clock_offset);
+  void consumer_process(Actor& actor, const std::string& consumer);
+  void run_consumer(Actor& actor, const std::string& consumer, Duration clock_offset);
+  template <class Life>
+  void live(Actor& actor, Life life);
+  void run_until_stopped(RelayPorts ports, Actor& actor);
+  RelayOptions relay_options();
+  void nemesis(Actor& actor);
+  void strike();
+  void operator_desk(Actor& actor);
+  void visit(ParkedRows& rows, const std::string& consumer, bool everything);
+  void watch_groups();
+  Duration random_time(Duration most);
+
+  World world_;
+  DatabaseServer database_;
+  ModelBroker broker_;
+  InboxServer inbox_;
+  TopicTemplate topics_;
+  std::vector<std::string> consumers_;
+  std::vector<Actor*> processes_;  // relays and consumers
+  std::vector<Actor*> writers_;
+  std::uint64_t writers_left_ = 0;
+  std::uint64_t processes_left_ = 0;
+  std::uint64_t crashes_ = 0;
+  std::uint64_t next_event_ = 1;
+  bool at_rest_ = false;
+  bool stopping_ = false;
+  std::set<EventId> discarded_;
+  std::set<std::pair<std::string, EventId>> discarded_by_consumer_;
+  std::map<std::string, TimePoint> absent_since_;  // members that the broker does not hear of
+};
+
+}  // namespace dovetail::sim
