@@ -92,7 +92,7 @@ TEST_F(Mailbox, WhatTheTableRefusesIsRejectedAndNeverTakenForADuplicate) {
   EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_mailbox"), 1);
 }
 
-TEST_F(Mailbox, AMissingOrFullFileIsUnavailable) {
+TEST_F(Mailbox, AMissingOrReadOnlyFileIsUnavailable) {
   MailboxSink missing(MailboxOptions{file.directory() + "/missing.db"}, system_clock());
   EXPECT_TRUE(failed_with(missing.open(), Errc::unavailable));
   MailboxSink sink(MailboxOptions{"file:" + file.path + "?mode=ro"}, system_clock());
