@@ -1,0 +1,54 @@
+// Dovetail in a PostgreSQL database: publish events inside your own transaction.
+//
+// Everything takes the application's own libpq connection (PGconn), works behind a pooler in
+// transaction mode, and needs no session state. One connection belongs to one thread at a time, as
+// libpq asks. From other languages: SELECT dovetail.publish(...).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+
+struct pg_conn;  // libpq's PGconn
+
+namespace dovetail::postgres {
+
+// Makes dovetail's schema, or brings it up to date; inside the caller's transaction when one is
+// open. Safe to call on every start, also by several processes at once. corrupt: the schema was
+// made by a newer dovetail. rejected: the role may not create it, or the server is older than 13.
+Status create_schema(pg_conn* connection);
+
+// Makes the roles dovetail_app (publishes, reads nothing), dovetail_relay and dovetail_operator,
+// and grants them what they need. Needs the right to create roles. Safe to call again.
+Status create_roles(pg_conn* connection);
+
+// The same as SQL, for those who apply it by hand.
+std::string schema_sql();
+std::string roles_sql();
+
+// Adds an event to the caller's open transaction, and returns its id: the event exists if and only
+// if that transaction commits. One round trip. Publishing the same id again with the same content
+// is accepted and adds nothing. rejected: no transaction is open, or the event is not valid, or the
+// id is taken by other content. unavailable: the connection is lost, or the backlog is at its
+// limit. After a refusal by the server the transaction can only be rolled back.
+//
+// Along a key, events are delivered in the order in which they were published while the key's row
+// was locked: change the aggregate first, publish afterwards.
+Result<EventId> publish(pg_conn* transaction, const NewEvent& event,
+                        const EventLimits& limits = {});
+
+// Many in one statement, in this order; all or none. Ids in the order of the events.
+Result<std::vector<EventId>> publish(pg_conn* transaction, std::span<const NewEvent> events,
+                                     const EventLimits& limits = {});
+
+// An event that goes out at a later time, by the database's clock, and takes its place in the order
+// of its key then.
+Result<EventId> publish_at(pg_conn* transaction, const NewEvent& event, WallTime deliver_at,
+                           const EventLimits& limits = {});
+
+}  // namespace dovetail::postgres

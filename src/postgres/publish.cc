@@ -1,0 +1,153 @@
+// The application's side: publish, inside its own transaction.
+#include <libpq-fe.h>
+
+#include <vector>
+
+#include "dovetail/postgres.h"
+#include "host/host.h"
+#include "postgres/connection.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+// No conflict target and nothing returned, so that a role which may only insert can run it.
+constexpr std::string_view kInsert =
+    "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
+    "headers, payload, aggregate_version, deliver_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
+    "$10::timestamptz) ON CONFLICT DO NOTHING";
+
+constexpr std::string_view kInsertMany =
+    "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
+    "headers, payload, aggregate_version) "
+    "SELECT e.id, e.topic, e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.headers, "
+    "e.payload, e.aggregate_version FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], "
+    "$5::text[], $6::text[], $7::text[], $8::bytea[], $9::bigint[]) WITH ORDINALITY AS e (id, "
+    "topic, aggregate_type, aggregate_id, type, content_type, headers, payload, "
+    "aggregate_version, ordinal) ORDER BY e.ordinal ON CONFLICT DO NOTHING";
+
+constexpr std::string_view kCheck =
+    "SELECT dovetail.check_published($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+// A NewEvent with its id chosen and its headers encoded.
+struct Prepared {
+  EventId id;
+  std::string headers;
+};
+
+Status require_transaction(pg_conn* connection) {
+  switch (PQtransactionStatus(connection)) {
+    case PQTRANS_INTRANS:
+      return {};
+    case PQTRANS_INERROR:
+      return fail(Errc::rejected,
+                  "publish() is called in a transaction that has failed already; roll it back");
+    case PQTRANS_ACTIVE:
+      return fail(Errc::rejected,
+                  "publish() is called while a statement is under way; read its results first");
+    case PQTRANS_UNKNOWN:
+      return fail(Errc::unavailable, "the connection is lost; open it again");
+    case PQTRANS_IDLE:
+      break;
+  }
+  return fail(Errc::rejected,
+              "publish() needs an open transaction, so that the event commits together with your "
+              "own changes; BEGIN first, COMMIT afterwards");
+}
+
+Result<Prepared> prepare(const NewEvent& event, const EventLimits& limits) {
+  DOVETAIL_TRY(validate(event, limits));
+  Result<std::string> headers = encode_headers(event.headers);
+  if (!headers) return fail(headers.error());
+  return Prepared{event.id ? *event.id : new_event_id(), std::move(*headers)};
+}
+
+void add_columns(Params& params, const NewEvent& event, const Prepared& prepared) {
+  params.uuid(prepared.id)
+      .text(event.topic)
+      .text(event.aggregate_type)
+      .text(event.aggregate_id)
+      .text(event.type)
+      .text(event.content_type)
+      .text(prepared.headers)
+      .bytea(event.payload)
+      .int8(event.aggregate_version);
+}
+
+// The insert left it out: it is there already, with this content or with another.
+Status check_published(pg_conn* connection, const NewEvent& event, const Prepared& prepared) {
+  Params params;
+  add_columns(params, event, prepared);
+  const Result<Rows> same = run(connection, kCheck, params);
+  if (!same) return fail(same.error());
+  return {};
+}
+
+Result<EventId> insert(pg_conn* connection, const NewEvent& event,
+                       const std::optional<WallTime>& deliver_at, const EventLimits& limits) {
+  DOVETAIL_TRY(require_transaction(connection));
+  const Result<Prepared> prepared = prepare(event, limits);
+  if (!prepared) return fail(prepared.error());
+  Params params;
+  add_columns(params, event, *prepared);
+  if (deliver_at) {
+    params.timestamptz(*deliver_at);
+  } else {
+    params.null();
+  }
+  const Result<Rows> inserted = run(connection, kInsert, params);
+  if (!inserted) return fail(inserted.error());
+  if (inserted->affected() == 0) DOVETAIL_TRY(check_published(connection, event, *prepared));
+  return prepared->id;
+}
+
+}  // namespace
+
+Result<EventId> publish(pg_conn* transaction, const NewEvent& event, const EventLimits& limits) {
+  return insert(transaction, event, std::nullopt, limits);
+}
+
+Result<EventId> publish_at(pg_conn* transaction, const NewEvent& event, WallTime deliver_at,
+                           const EventLimits& limits) {
+  return insert(transaction, event, deliver_at, limits);
+}
+
+Result<std::vector<EventId>> publish(pg_conn* transaction, std::span<const NewEvent> events,
+                                     const EventLimits& limits) {
+  DOVETAIL_TRY(require_transaction(transaction));
+  std::vector<Prepared> prepared;
+  std::vector<EventId> ids;
+  for (const NewEvent& event : events) {
+    Result<Prepared> one = prepare(event, limits);
+    if (!one) return fail(one.error());
+    ids.push_back(one->id);
+    prepared.push_back(std::move(*one));
+  }
+  if (events.empty()) return ids;
+
+  const auto column = [&](std::string_view NewEvent::* field) {
+    std::vector<std::string_view> values;
+    for (const NewEvent& event : events) values.push_back(event.*field);
+    return values;
+  };
+  std::vector<std::string_view> headers;
+  std::vector<std::int64_t> versions;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    headers.push_back(prepared[i].headers);
+    versions.push_back(events[i].aggregate_version);
+  }
+  Params params;
+  params.uuid_array(ids);
+  for (const auto field : {&NewEvent::topic, &NewEvent::aggregate_type, &NewEvent::aggregate_id,
+                           &NewEvent::type, &NewEvent::content_type})
+    params.text_array(column(field));
+  params.text_array(headers).bytea_array(column(&NewEvent::payload)).int8_array(versions);
+  const Result<Rows> inserted = run(transaction, kInsertMany, params);
+  if (!inserted) return fail(inserted.error());
+  if (inserted->affected() == static_cast<std::int64_t>(events.size())) return ids;
+  for (std::size_t i = 0; i < events.size(); ++i)
+    DOVETAIL_TRY(check_published(transaction, events[i], prepared[i]));
+  return ids;
+}
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,81 @@
+#include "postgres/reader.h"
+
+#include "postgres/schema.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay) {
+  const Result<Rows> rows = connection.query(
+      "SELECT lanes FROM dovetail.reader WHERE relay = $1 LIMIT 1", Params().text(relay));
+  if (!rows) return fail(rows.error());
+  return rows->empty() ? 0 : static_cast<std::uint32_t>(rows->int4(0, 0));
+}
+
+}  // namespace
+
+Error taken_over(const Reader& reader) {
+  return Error{Errc::stopped, "another process has taken over lane " + std::to_string(reader.lane) +
+                                  " of relay \"" + reader.relay +
+                                  "\"; check for pauses of this process longer than the lease"};
+}
+
+Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
+                                   std::uint32_t lanes, bool mapped) {
+  if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kSlots)
+    return fail(Errc::rejected,
+                "a relay has a name of 1 to 255 bytes and 1 to 256 lanes; check its settings");
+  const Result<std::uint32_t> there = stored_lanes(connection, relay);
+  if (!there || *there != 0) return there;
+  Result<Transaction> transaction = Transaction::begin(connection);
+  if (!transaction) return fail(transaction.error());
+  // Two first starts with different numbers of lanes: the second finds the rows of the first.
+  const Result<Rows> lock =
+      connection.query("SELECT pg_advisory_xact_lock(hashtextextended('dovetail.reader', 0))");
+  if (!lock) return fail(lock.error());
+  const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay);
+  if (!meanwhile || *meanwhile != 0) return meanwhile;
+  const Result<Rows> made = connection.query(
+      "INSERT INTO dovetail.reader (relay, lane, lanes, mapped) "
+      "SELECT $1, lane, $2, $3 FROM generate_series(0, $2 - 1) AS lane",
+      Params().text(relay).int4(static_cast<std::int32_t>(lanes)).boolean(mapped));
+  if (!made) return fail(made.error());
+  DOVETAIL_TRY(transaction->commit());
+  return lanes;
+}
+
+Status connect(Reader& reader) {
+  if (reader.connection) return {};
+  Result<Connection> opened = Connection::open(reader.conninfo);
+  if (!opened) return fail(opened.error());
+  const Result<Rows> recovery = opened->query("SELECT pg_is_in_recovery()");
+  if (!recovery) return fail(recovery.error());
+  if (recovery->boolean(0, 0))
+    return fail(Errc::unavailable,
+                "the server is a standby, which shows commits in another order than they happened; "
+                "check that the connection goes to the primary (target_session_attrs=read-write)");
+  DOVETAIL_TRY(check_schema(*opened));
+  const Result<std::uint32_t> lanes =
+      ensure_relay(*opened, reader.relay, reader.lanes, reader.mapped);
+  if (!lanes) return fail(lanes.error());
+  if (*lanes != reader.lanes || reader.lane >= reader.lanes)
+    return fail(Errc::rejected, "relay \"" + reader.relay + "\" was first started with " +
+                                    std::to_string(*lanes) + " lanes, not " +
+                                    std::to_string(reader.lanes) +
+                                    "; check its settings, or choose another name");
+  reader.connection = std::move(*opened);
+  return {};
+}
+
+Status check_epoch(Reader& reader) {
+  if (reader.epoch == 0) return {};
+  const Result<Rows> rows = reader.connection.query(
+      "SELECT epoch FROM dovetail.reader WHERE relay = $1 AND lane = $2 FOR SHARE",
+      Params().text(reader.relay).int4(static_cast<std::int32_t>(reader.lane)));
+  if (!rows) return fail(rows.error());
+  if (rows->empty() || rows->int8(0, 0) != reader.epoch) return fail(taken_over(reader));
+  return {};
+}
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,49 @@
+// One lane of a relay, as its lease, its source and its parking share it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "dovetail/result.h"
+#include "postgres/connection.h"
+
+namespace dovetail::postgres {
+
+// Keys are spread over so many slots; a lane serves a contiguous range of them.
+constexpr std::uint32_t kSlots = 256;
+
+// One thread at a time: lease, source and parking of a lane run in the thread of its relay, and
+// share its connection. Outlives them.
+struct Reader {
+  std::string conninfo;
+  std::string relay;  // names the progress; several relays may read one outbox
+  std::uint32_t lane = 0;
+  std::uint32_t lanes = 1;  // of the relay; fixed at its first start
+  bool mapped = false;      // serves another table than dovetail.outbox
+  std::int64_t epoch = 0;   // of the lease; 0: without a lease nothing is fenced
+  Connection connection{};
+
+  std::int32_t first_slot() const {
+    return static_cast<std::int32_t>((kSlots * lane + lanes - 1) / lanes);
+  }
+  std::int32_t last_slot() const {
+    return static_cast<std::int32_t>((kSlots * (lane + 1) + lanes - 1) / lanes) - 1;
+  }
+};
+
+// Opens the connection unless it is open; checks that the server is no standby and has the schema,
+// and that the lane has its row. unavailable: the server is a standby, or not there.
+Status connect(Reader& reader);
+
+// Makes the rows of a relay at its first start; returns how many lanes it has, which may be another
+// number than asked for when it was started before.
+Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
+                                   std::uint32_t lanes, bool mapped);
+
+// stopped, when the lane has another owner. Inside a transaction it stays ours until the end of
+// that.
+Status check_epoch(Reader& reader);
+
+Error taken_over(const Reader& reader);
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,43 @@
+-- Roles with as few rights as their work needs; whoever ran the schema owns everything. Safe to run again.
+-- Give one to a login: GRANT dovetail_app TO shop;
+DO $$
+DECLARE
+  wanted text;
+BEGIN
+  FOREACH wanted IN ARRAY ARRAY['dovetail_app', 'dovetail_relay', 'dovetail_operator'] LOOP
+    BEGIN
+      EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+      NULL;  -- roles belong to the whole cluster; another database may have made it
+    END;
+  END LOOP;
+END
+$$;
+
+GRANT USAGE ON SCHEMA dovetail TO dovetail_app, dovetail_relay, dovetail_operator;
+
+-- Publishes, and nothing else: it reads no payload, not even its own, and chooses neither order nor visibility.
+GRANT EXECUTE ON FUNCTION
+  dovetail.publish(text, text, text, bytea, jsonb, text, uuid, bigint, timestamptz, text),
+  dovetail.publish(text, text, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
+  dovetail.publish(text, text, text, text, jsonb, text, uuid, bigint, timestamptz, text),
+  dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint) TO dovetail_app;
+GRANT INSERT (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,
+              deliver_at) ON dovetail.outbox TO dovetail_app;
+GRANT USAGE ON SEQUENCE dovetail.outbox_seq TO dovetail_app;
+
+-- Reads events and keeps its own progress.
+GRANT SELECT ON dovetail.schema_version, dovetail.outbox, dovetail.delayed, dovetail.outbox_limit TO dovetail_relay;
+GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_relay;
+GRANT SELECT, INSERT, UPDATE ON dovetail.reader, dovetail.parked TO dovetail_relay;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process TO dovetail_relay;
+GRANT SELECT ON dovetail.events, dovetail.lag TO dovetail_relay;
+GRANT EXECUTE ON FUNCTION dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int), dovetail.backlog(),
+  dovetail.refresh_heads(text, text[], text[]) TO dovetail_relay;
+
+-- Looks, replays and discards; publishes nothing and moves nobody's progress.
+GRANT SELECT ON ALL TABLES IN SCHEMA dovetail TO dovetail_operator;
+GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_operator;
+GRANT UPDATE ON dovetail.parked TO dovetail_operator;
+GRANT INSERT ON dovetail.audit TO dovetail_operator;
+GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.refresh_heads(text, text[], text[]) TO dovetail_operator;

@@ -1,0 +1,427 @@
+-- Version 1 of dovetail's tables in a PostgreSQL database. Needs PostgreSQL 13 or newer. Whoever runs this owns it.
+
+CREATE SCHEMA dovetail;
+COMMENT ON SCHEMA dovetail IS 'Transactional outbox: see dovetail.publish()';
+
+CREATE TABLE dovetail.schema_version (
+  only_row int PRIMARY KEY CHECK (only_row = 1),
+  version  int NOT NULL
+);
+INSERT INTO dovetail.schema_version (only_row, version) VALUES (1, 1);
+
+-- A UUID of version 7, which begins with its time.
+CREATE FUNCTION dovetail.uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
+  SELECT pg_catalog.encode(
+    pg_catalog.set_bit(
+      pg_catalog.set_bit(
+        pg_catalog.overlay(
+          pg_catalog.uuid_send(pg_catalog.gen_random_uuid()),
+          pg_catalog.substring(
+            pg_catalog.int8send((EXTRACT(EPOCH FROM pg_catalog.clock_timestamp()) * 1000)::bigint), 3),
+          1, 6),
+        52, 1),
+      53, 1),
+    'hex')::uuid
+$$;
+
+-- What every broker can carry: names are tokens, values are texts without control characters.
+CREATE FUNCTION dovetail.headers_are_valid(headers text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT octet_length(headers) <= 16384
+     AND jsonb_typeof(headers::jsonb) = 'object'
+     AND NOT EXISTS (
+       SELECT FROM jsonb_each(CASE WHEN jsonb_typeof(headers::jsonb) = 'object' THEN headers::jsonb END) AS each
+       WHERE jsonb_typeof(each.value) <> 'string'
+          OR each.key !~ '^[A-Za-z0-9._-]{1,255}$'
+          OR each.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f]')
+$$;
+
+-- CACHE 1: numbers taken ahead by a session would not follow the order of locks.
+CREATE SEQUENCE dovetail.outbox_seq AS bigint CACHE 1;
+
+-- What this service publishes. Rows are never changed; whole partitions are dropped. A plain INSERT from any language
+-- is a publish, too:
+--   INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload) VALUES ('order', '17', 'placed', '{}');
+-- `seq` is the order along a key, `xid` tells when a row became visible, `slot` spreads keys over lanes.
+CREATE TABLE dovetail.outbox (
+  id                uuid NOT NULL DEFAULT dovetail.uuid7() PRIMARY KEY,
+  seq               bigint NOT NULL DEFAULT nextval('dovetail.outbox_seq'),
+  xid               xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  slot              smallint NOT NULL GENERATED ALWAYS AS (
+                      CASE WHEN aggregate_id = '' THEN get_byte(uuid_send(id), 15)
+                           ELSE hashtextextended(aggregate_id, hashtextextended(aggregate_type, 0)) & 255 END) STORED,
+  topic             text COLLATE "C" NOT NULL DEFAULT '',
+  aggregate_type    text COLLATE "C" NOT NULL,
+  aggregate_id      text COLLATE "C" NOT NULL DEFAULT '',
+  type              text COLLATE "C" NOT NULL,
+  content_type      text COLLATE "C" NOT NULL DEFAULT 'application/json',
+  headers           text NOT NULL DEFAULT '',
+  payload           bytea NOT NULL,
+  aggregate_version bigint NOT NULL DEFAULT 0,
+  created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  deliver_at        timestamptz,
+  CONSTRAINT outbox_limits CHECK (
+    octet_length(aggregate_type) BETWEEN 1 AND 255 AND octet_length(aggregate_id) <= 1024 AND
+    octet_length(type) BETWEEN 1 AND 255 AND octet_length(content_type) BETWEEN 1 AND 255 AND
+    octet_length(topic) <= 255 AND octet_length(payload) > 0),
+  CONSTRAINT outbox_headers CHECK (headers = '' OR dovetail.headers_are_valid(headers))
+) PARTITION BY RANGE (id);
+CREATE INDEX outbox_xid ON dovetail.outbox (xid, seq);
+CREATE INDEX outbox_seq_index ON dovetail.outbox (seq);
+-- Takes ids that are not of version 7, and times for which no partition was made.
+CREATE TABLE dovetail.outbox_default PARTITION OF dovetail.outbox DEFAULT;
+
+-- Events that are to go out later wait here; a relay moves them into the outbox when they are due, so that they are
+-- ordered from then on.
+CREATE TABLE dovetail.delayed (
+  id                uuid PRIMARY KEY,
+  number            bigint GENERATED ALWAYS AS IDENTITY,
+  topic             text COLLATE "C" NOT NULL,
+  aggregate_type    text COLLATE "C" NOT NULL,
+  aggregate_id      text COLLATE "C" NOT NULL,
+  type              text COLLATE "C" NOT NULL,
+  content_type      text COLLATE "C" NOT NULL,
+  headers           text NOT NULL,
+  payload           bytea NOT NULL,
+  aggregate_version bigint NOT NULL,
+  created_at        timestamptz NOT NULL,
+  deliver_at        timestamptz NOT NULL
+);
+CREATE INDEX delayed_due ON dovetail.delayed (deliver_at, number);
+
+-- One row for each lane of each relay. Everything that was visible in `prev` is delivered or parked; when `now` is set,
+-- so is everything up to `seq` of what is visible in `now` and was not in `prev`. Snapshots mean something only in the
+-- cluster that made them, hence `system_identifier`. `expires` is by the database's clock.
+CREATE TABLE dovetail.reader (
+  relay             text COLLATE "C" NOT NULL CHECK (octet_length(relay) BETWEEN 1 AND 255),
+  lane              int NOT NULL CHECK (lane >= 0 AND lane < lanes),
+  lanes             int NOT NULL CHECK (lanes BETWEEN 1 AND 256),
+  mapped            boolean NOT NULL DEFAULT false,   -- serves another table than the outbox
+  prev              pg_snapshot NOT NULL DEFAULT '1:1:',
+  now               pg_snapshot,
+  seq               bigint NOT NULL DEFAULT 0,
+  passed_seq        bigint NOT NULL DEFAULT 0,        -- about how far it is; for estimates only
+  system_identifier bigint NOT NULL DEFAULT 0,
+  owner             text NOT NULL DEFAULT '',
+  epoch             bigint NOT NULL DEFAULT 0,
+  expires           timestamptz NOT NULL DEFAULT '-infinity',
+  settled_total     bigint NOT NULL DEFAULT 0,
+  parked_total      bigint NOT NULL DEFAULT 0,
+  sample_at         timestamptz NOT NULL DEFAULT '-infinity',  -- two samples, some seconds apart, give the rate
+  sample_total      bigint NOT NULL DEFAULT 0,
+  previous_at       timestamptz NOT NULL DEFAULT '-infinity',
+  previous_total    bigint NOT NULL DEFAULT 0,
+  updated_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (relay, lane)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+-- Processes that share the lanes of a relay.
+CREATE TABLE dovetail.relay_process (
+  relay   text COLLATE "C" NOT NULL,
+  owner   text COLLATE "C" NOT NULL,
+  expires timestamptz NOT NULL,
+  PRIMARY KEY (relay, owner)
+) WITH (fillfactor = 20);
+
+-- Events that a relay could not deliver, and what waits behind them; later their history. `at_head` is true for an
+-- unfinished event with nothing unfinished before it on its key.
+CREATE TABLE dovetail.parked (
+  number            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  relay             text COLLATE "C" NOT NULL,
+  id                uuid NOT NULL,
+  slot              smallint NOT NULL GENERATED ALWAYS AS (
+                      CASE WHEN aggregate_id = '' THEN get_byte(uuid_send(id), 15)
+                           ELSE hashtextextended(aggregate_id, hashtextextended(aggregate_type, 0)) & 255 END) STORED,
+  position          bigint NOT NULL,
+  topic             text COLLATE "C" NOT NULL,
+  aggregate_type    text COLLATE "C" NOT NULL,
+  aggregate_id      text COLLATE "C" NOT NULL,
+  type              text COLLATE "C" NOT NULL,
+  content_type      text COLLATE "C" NOT NULL,
+  headers           text NOT NULL,
+  payload           bytea NOT NULL,
+  aggregate_version bigint NOT NULL,
+  created_at        timestamptz NOT NULL,
+  state             text NOT NULL CHECK (state IN ('parked', 'waiting', 'delivered', 'discarded')),
+  at_head           boolean NOT NULL DEFAULT false,
+  attempts          int NOT NULL,
+  reason            text NOT NULL,
+  note              text NOT NULL DEFAULT '',
+  parked_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+  retry_at          timestamptz NOT NULL,
+  finished_at       timestamptz,   -- null: unfinished
+  UNIQUE (relay, id)
+);
+CREATE INDEX parked_key ON dovetail.parked (relay, aggregate_type, aggregate_id, position) WHERE finished_at IS NULL;
+CREATE INDEX parked_due ON dovetail.parked (relay, retry_at) WHERE at_head AND state = 'waiting';
+CREATE INDEX parked_head ON dovetail.parked (relay, aggregate_type, aggregate_id) WHERE at_head;
+CREATE INDEX parked_finished ON dovetail.parked (finished_at) WHERE finished_at IS NOT NULL;
+
+-- Call it after rows of these keys were added or finished, in the same transaction: marks the first unfinished row of
+-- each. A key without aggregate_id is none.
+CREATE FUNCTION dovetail.refresh_heads(of_relay text, types text[], ids text[]) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  WITH key AS (
+    SELECT DISTINCT k.type COLLATE "C" AS type, k.id COLLATE "C" AS id FROM unnest(types, ids) AS k (type, id)
+    WHERE k.id <> ''),
+  head AS (
+    SELECT first.number FROM key CROSS JOIN LATERAL (
+      SELECT p.number FROM dovetail.parked AS p
+      WHERE p.relay = of_relay AND p.aggregate_type = key.type AND p.aggregate_id = key.id AND p.finished_at IS NULL
+      ORDER BY p.position LIMIT 1) AS first),
+  cleared AS (
+    UPDATE dovetail.parked AS p SET at_head = false FROM key
+    WHERE p.relay = of_relay AND p.aggregate_type = key.type AND p.aggregate_id = key.id AND p.at_head
+      AND p.number NOT IN (SELECT number FROM head))
+  UPDATE dovetail.parked AS p SET at_head = true FROM head WHERE p.number = head.number AND NOT p.at_head
+$$;
+
+-- What operators did, and why.
+CREATE TABLE dovetail.audit (
+  number  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+  who     text NOT NULL DEFAULT session_user,
+  what    text NOT NULL,
+  relay   text NOT NULL DEFAULT '',
+  subject text NOT NULL DEFAULT '',   -- an event id, a key, or a filter
+  events  bigint NOT NULL DEFAULT 0,
+  reason  text NOT NULL DEFAULT ''
+);
+
+-- Limits of dovetail.publish(); null: none. The backlog's is set by dovetail.set_backlog_limit().
+CREATE TABLE dovetail.outbox_limit (
+  only_row           int PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
+  payload_bytes_max  bigint DEFAULT 1048576 CHECK (payload_bytes_max > 0),
+  backlog_events_max bigint CHECK (backlog_events_max > 0)
+);
+INSERT INTO dovetail.outbox_limit DEFAULT VALUES;
+
+-- About how many events the slowest relay has still before it; counts numbers, of which rollbacks leave some unused.
+CREATE FUNCTION dovetail.backlog() RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT greatest(0, (SELECT last_value FROM dovetail.outbox_seq) -
+                     coalesce((SELECT min(passed_seq) FROM dovetail.reader WHERE NOT mapped), 0))
+$$;
+
+CREATE FUNCTION dovetail.check_backlog() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  allowed bigint := (SELECT backlog_events_max FROM dovetail.outbox_limit);
+  there   bigint := dovetail.backlog();
+BEGIN
+  IF there >= allowed THEN
+    RAISE EXCEPTION 'the outbox is full: about % events wait, the limit is %', there, allowed
+      USING ERRCODE = 'configuration_limit_exceeded',
+            HINT = 'check that every relay runs and delivers, or raise dovetail.set_backlog_limit()';
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+-- Makes publishing fail while more than so many events wait; null removes the limit. Costs nothing when there is none.
+CREATE FUNCTION dovetail.set_backlog_limit(events_max bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  UPDATE dovetail.outbox_limit SET backlog_events_max = events_max;
+  DROP TRIGGER IF EXISTS check_backlog ON dovetail.outbox;
+  IF events_max IS NOT NULL THEN
+    CREATE TRIGGER check_backlog BEFORE INSERT ON dovetail.outbox
+      FOR EACH STATEMENT EXECUTE FUNCTION dovetail.check_backlog();
+  END IF;
+END
+$$;
+
+-- A row with a time to come goes to dovetail.delayed instead.
+CREATE FUNCTION dovetail.delay() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO dovetail.delayed (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                                aggregate_version, created_at, deliver_at)
+  SELECT NEW.id, NEW.topic, NEW.aggregate_type, NEW.aggregate_id, NEW.type, NEW.content_type, NEW.headers, NEW.payload,
+         NEW.aggregate_version, NEW.created_at, NEW.deliver_at
+  WHERE NOT EXISTS (SELECT FROM dovetail.outbox AS o WHERE o.id = NEW.id)
+  ON CONFLICT (id) DO NOTHING;
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER delay BEFORE INSERT ON dovetail.outbox FOR EACH ROW
+  WHEN (NEW.deliver_at IS NOT NULL AND NEW.deliver_at > clock_timestamp()) EXECUTE FUNCTION dovetail.delay();
+
+-- Moves at most so many due events into the outbox, in the order in which they were due. One mover at a time keeps
+-- that order; the others have nothing to do.
+CREATE FUNCTION dovetail.release_delayed(events_max int) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  moved bigint;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtextextended('dovetail.delayed', 0)) THEN
+    RETURN 0;
+  END IF;
+  WITH due AS (
+    DELETE FROM dovetail.delayed WHERE id IN (
+      SELECT id FROM dovetail.delayed WHERE deliver_at <= clock_timestamp() ORDER BY deliver_at, number LIMIT events_max)
+    RETURNING *)
+  INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                               aggregate_version, created_at, deliver_at)
+  SELECT id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version, created_at,
+         deliver_at
+  FROM due ORDER BY deliver_at, number
+  ON CONFLICT (id) DO NOTHING;
+  GET DIAGNOSTICS moved = ROW_COUNT;
+  RETURN moved;
+END
+$$;
+
+-- After a restore into another cluster rows carry numbers of transactions that are still to come here, and would look
+-- new for ever. This gives at most so many of them the number of this transaction.
+CREATE FUNCTION dovetail.adopt_foreign_rows(rows_max int) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  adopted bigint;
+BEGIN
+  UPDATE dovetail.outbox SET xid = pg_current_xact_id() WHERE id IN (
+    SELECT id FROM dovetail.outbox WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) ORDER BY xid, seq LIMIT rows_max);
+  GET DIAGNOSTICS adopted = ROW_COUNT;
+  RETURN adopted;
+END
+$$;
+
+-- Fails unless the event of this id, in the outbox or delayed, has this content. A payload is never shown.
+CREATE FUNCTION dovetail.check_published(
+  event_id uuid, event_topic text, event_aggregate_type text, event_aggregate_id text, event_type text,
+  event_content_type text, event_headers text, event_payload bytea, event_aggregate_version bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM FROM (
+    SELECT id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version
+    FROM dovetail.outbox WHERE id = event_id
+    UNION ALL
+    SELECT id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version
+    FROM dovetail.delayed WHERE id = event_id) AS e
+  WHERE (e.topic, e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload, e.aggregate_version) =
+        (event_topic, event_aggregate_type, event_aggregate_id, event_type, event_content_type, event_payload,
+         event_aggregate_version)
+    AND nullif(e.headers, '')::jsonb IS NOT DISTINCT FROM nullif(event_headers, '')::jsonb;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the event id % was published already with other content', event_id
+      USING ERRCODE = 'unique_violation', HINT = 'give each event an id of its own';
+  END IF;
+END
+$$;
+
+-- Says what is wrong with an event before anything is written.
+CREATE FUNCTION dovetail.check_event(
+  aggregate_type text, aggregate_id text, type text, payload bytea, headers text, topic text, content_type text)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  payload_max bigint := (SELECT payload_bytes_max FROM dovetail.outbox_limit);
+  problem     text;
+  hint        text;
+BEGIN
+  SELECT p.problem, p.hint INTO problem, hint FROM (VALUES
+    (coalesce(aggregate_type, '') = '', 'aggregate_type is empty', 'every event needs one'),
+    (octet_length(aggregate_type) > 255, 'aggregate_type has more than 255 bytes', 'shorten it'),
+    (octet_length(aggregate_id) > 1024, 'aggregate_id has more than 1024 bytes', 'shorten it'),
+    (coalesce(type, '') = '', 'type is empty', 'every event needs one'),
+    (octet_length(type) > 255, 'type has more than 255 bytes', 'shorten it'),
+    (coalesce(content_type, '') = '', 'content_type is empty', 'every event needs one'),
+    (octet_length(content_type) > 255, 'content_type has more than 255 bytes', 'shorten it'),
+    (octet_length(topic) > 255, 'topic has more than 255 bytes', 'shorten it'),
+    (coalesce(octet_length(payload), 0) = 0, 'the payload is empty', 'send at least one byte, such as {}'),
+    (octet_length(payload) > payload_max,
+     format('the payload has %s bytes, the limit is %s', octet_length(payload), payload_max),
+     'check dovetail.outbox_limit, or send a reference instead'),
+    (octet_length(headers) > 16384, 'the headers have more than 16384 bytes together', 'shorten them'),
+    (headers <> '' AND octet_length(headers) <= 16384 AND NOT dovetail.headers_are_valid(headers), 'malformed headers',
+     'check that they are one flat object, names of letters, digits, - _ and ., values of text without control characters'))
+    AS p (found, problem, hint) WHERE p.found LIMIT 1;
+  IF problem IS NOT NULL THEN
+    RAISE EXCEPTION '%', problem USING ERRCODE = 'invalid_parameter_value', HINT = hint;
+  END IF;
+END
+$$;
+
+-- Publishes an event in the caller's transaction, and returns its id. The same id with the same content is accepted
+-- once. The payload goes out byte for byte.
+CREATE FUNCTION dovetail.publish(
+  aggregate_type text, aggregate_id text, type text, payload bytea, headers jsonb DEFAULT NULL, topic text DEFAULT '',
+  id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
+  content_type text DEFAULT 'application/octet-stream') RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  event_id uuid := coalesce(id, dovetail.uuid7());
+  encoded  text := CASE WHEN headers IS NULL OR headers = '{}' THEN '' ELSE headers::text END;
+BEGIN
+  -- The common case passes in one expression; the words are looked for when it does not.
+  IF (aggregate_type <> '' AND type <> '' AND octet_length(payload) BETWEEN 1 AND 1048576 AND
+      octet_length(aggregate_type) <= 255 AND octet_length(coalesce(aggregate_id, '')) <= 1024 AND
+      octet_length(type) <= 255 AND content_type <> '' AND octet_length(content_type) <= 255 AND
+      octet_length(coalesce(topic, '')) <= 255 AND encoded = '') IS NOT TRUE OR
+     octet_length(payload) > (SELECT payload_bytes_max FROM dovetail.outbox_limit) THEN
+    PERFORM dovetail.check_event(aggregate_type, aggregate_id, type, payload, encoded, topic, content_type);
+  END IF;
+  INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                               aggregate_version, deliver_at)
+  VALUES (event_id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type, encoded, payload,
+          coalesce(aggregate_version, 0), deliver_at)
+  ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    PERFORM dovetail.check_published(event_id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type,
+                                     content_type, encoded, payload, coalesce(aggregate_version, 0));
+  END IF;
+  RETURN event_id;
+END
+$$;
+
+CREATE FUNCTION dovetail.publish(
+  aggregate_type text, aggregate_id text, type text, payload jsonb, headers jsonb DEFAULT NULL, topic text DEFAULT '',
+  id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
+  content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
+  SELECT dovetail.publish(aggregate_type, aggregate_id, type, pg_catalog.convert_to(payload::text, 'UTF8'), headers,
+                          topic, id, aggregate_version, deliver_at, content_type)
+$$;
+
+-- A text is taken for JSON; say content_type => 'text/plain' where it is not.
+CREATE FUNCTION dovetail.publish(
+  aggregate_type text, aggregate_id text, type text, payload text, headers jsonb DEFAULT NULL, topic text DEFAULT '',
+  id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
+  content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
+  SELECT dovetail.publish(aggregate_type, aggregate_id, type, pg_catalog.convert_to(payload, 'UTF8'), headers,
+                          topic, id, aggregate_version, deliver_at, content_type)
+$$;
+
+-- For people: what became of each event, as each relay sees it.
+CREATE VIEW dovetail.events AS
+SELECT o.seq, o.id, r.relay,
+       CASE WHEN p.state IS NOT NULL THEN p.state
+            WHEN r.relay IS NULL THEN 'pending'
+            WHEN pg_visible_in_snapshot(o.xid, r.prev) THEN 'delivered'
+            WHEN r.now IS NOT NULL AND o.seq <= r.seq AND pg_visible_in_snapshot(o.xid, r.now) THEN 'delivered'
+            ELSE 'pending' END AS state,
+       o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, octet_length(o.payload) AS payload_length,
+       o.aggregate_version, o.created_at
+FROM dovetail.outbox AS o
+LEFT JOIN dovetail.reader AS r ON NOT r.mapped AND o.slot * r.lanes / 256 = r.lane
+LEFT JOIN dovetail.parked AS p ON p.relay = r.relay AND p.id = o.id;
+
+-- The lag of each lane: how many events are before it, and how old the oldest is.
+CREATE VIEW dovetail.lag AS
+SELECT r.relay, r.lane, r.owner, r.expires > clock_timestamp() AS held, w.pending, w.oldest_at,
+       coalesce(clock_timestamp() - w.oldest_at, '0') AS lag
+FROM dovetail.reader AS r
+CROSS JOIN LATERAL (
+  SELECT count(*) AS pending, min(o.created_at) AS oldest_at
+  FROM dovetail.outbox AS o
+  WHERE (o.xid >= pg_snapshot_xmax(r.prev) OR o.xid = ANY (ARRAY(SELECT pg_snapshot_xip(r.prev))))
+    AND o.slot * r.lanes / 256 = r.lane
+    AND NOT (r.now IS NOT NULL AND o.seq <= r.seq AND pg_visible_in_snapshot(o.xid, r.now))) AS w
+WHERE NOT r.mapped;
+
+REVOKE ALL ON FUNCTION dovetail.backlog(), dovetail.check_backlog(), dovetail.set_backlog_limit(bigint),
+  dovetail.refresh_heads(text, text[], text[]), dovetail.delay(), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int),
+  dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint),
+  dovetail.check_event(text, text, text, bytea, text, text, text),
+  dovetail.publish(text, text, text, bytea, jsonb, text, uuid, bigint, timestamptz, text),
+  dovetail.publish(text, text, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
+  dovetail.publish(text, text, text, text, jsonb, text, uuid, bigint, timestamptz, text) FROM PUBLIC;
