@@ -45,7 +45,8 @@ class Parking {
   virtual Status blocked_keys(std::vector<OrderKey>& out) = 0;
 
   // Adds events, or updates those that are there (by event id). Durable when it returns. An event
-  // that an operator has already discarded stays discarded.
+  // that an operator has already discarded stays discarded, and one that needs an operator does so
+  // still when a request would let it wait: it was read again after a crash.
   virtual Status park(std::span<const ParkRequest> requests) = 0;
 
   // Adds to `out` the events that are due at `now` with nothing unfinished before them on their key
