@@ -1,0 +1,88 @@
+// What the catalogue says about a mapped table, and the statements that follow from it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "dovetail/result.h"
+#include "postgres/connection.h"
+#include "postgres/mapped_table.h"
+
+namespace dovetail::postgres {
+
+struct CatalogColumn {
+  std::string name;  // as the catalogue has it
+  std::string type;  // as SQL writes it
+  std::string base;  // its short name, of the type below a domain: "int8", "text", "jsonb"
+  bool not_null = false;
+};
+
+struct CatalogTable {
+  std::int64_t oid = 0;
+  std::string schema;
+  std::string name;
+  std::string quoted;                                         // schema and name, for statements
+  std::map<std::string, CatalogColumn, std::less<>> columns;  // by the name in the mapping
+  bool id_has_index = false;                                  // some unique index has the id in it
+  bool may_select = false;
+  bool may_update = false;
+  bool may_delete = false;
+
+  const CatalogColumn& column(std::string_view name_in_mapping) const;
+};
+
+// Looks the table and every column of the mapping up, and checks their types, the index of the id
+// and the rights of the role. rejected: the text says what is missing and what there is.
+Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping);
+
+enum class IdKind : std::uint8_t { uuid, text, integer };
+enum class OrderKind : std::uint8_t { integer, time, other };
+
+IdKind id_kind(const CatalogTable& table, const TableMapping& mapping);
+// The column that decides the order: order_by, else created_at, else the id.
+const std::string& order_column(const TableMapping& mapping);
+OrderKind order_kind(const CatalogTable& table, const TableMapping& mapping);
+
+// SQL over the table as `t`.
+std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
+                        std::string_view qualifier = "t.");
+// The event id of a row. A uuid is the id itself, also when it is stored as text. Any other id
+// becomes a UUID of version 8 from the first 16 bytes of SHA-256 over
+// "dovetail:<schema>.<table>:<id>": the same row has the same event id for ever, and rows of
+// different tables have different ones.
+std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping);
+
+struct MappedStatements {
+  // $1 ids in flight, $2 relay, $3 rows at most, $4 bytes at most. Columns: id, event id, topic,
+  // aggregate type, aggregate id, version, type, payload, headers, created_at, order, and one for
+  // each header column.
+  std::string read;
+  // The next three: $1 relay, $2 lane, $3 epoch, $4 and $5 how many were sent and parked. They
+  // return whether the epoch is current; if not, nothing was written. $6 ids sent, $7 ids parked,
+  // $8 event ids of these.
+  std::string settle;
+  // $6 ids: these were delivered out of parking.
+  std::string mark_sent;
+  // $6 event ids: the same, which may have to walk over the table.
+  std::string mark_sent_by_event;
+  // $1 relay, $2 lane, $3 epoch, $4 all of them, not the recent ones only: pending rows whose event
+  // an operator gave up. Empty: not needed.
+  std::string mark_discarded;
+};
+
+struct LaneShare {
+  std::uint32_t lane = 0;
+  std::uint32_t lanes = 1;
+};
+
+MappedStatements mapped_statements(const CatalogTable& table, const TableMapping& mapping,
+                                   LaneShare share);
+
+// $1 relay. Returns how many rows are pending, counted up to `exact_max` and one more, and the age
+// of the oldest in microseconds.
+std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
+                               LaneShare share, std::int64_t exact_max);
+
+}  // namespace dovetail::postgres

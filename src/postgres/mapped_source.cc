@@ -1,0 +1,272 @@
+#include "postgres/mapped_source.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kPollMin = 1ms;
+constexpr Duration kPollMax = 50ms;
+constexpr Duration kDiscardsEvery = 5s;
+constexpr std::size_t kParkedKnownMax = 100'000;
+
+// Columns of MappedStatements::read.
+enum Column : int {
+  kRowId,
+  kEventId,
+  kTopic,
+  kAggregateType,
+  kAggregateId,
+  kVersion,
+  kType,
+  kPayload,
+  kHeaders,
+  kCreatedAt,
+  kOrder,
+  kFirstHeader,
+};
+
+}  // namespace
+
+MappedSource::MappedSource(Reader& reader, TableMapping mapping, Clock& clock)
+    : reader_(reader), mapping_(std::move(mapping)), clock_(clock) {
+  reader_.mapped = true;
+}
+
+Status MappedSource::check_relay() {
+  const Result<Rows> rows = reader_.connection.query(
+      "SELECT mapped FROM dovetail.reader WHERE relay = $1 AND lane = $2",
+      Params().text(reader_.relay).int4(static_cast<std::int32_t>(reader_.lane)));
+  if (!rows) return fail(rows.error());
+  if (rows->empty())
+    return fail(Errc::unavailable, "the row of relay \"" + reader_.relay +
+                                       "\" is gone; check who deletes from dovetail.reader");
+  if (!rows->boolean(0, 0))
+    return fail(Errc::rejected, "the relay \"" + reader_.relay +
+                                    "\" reads dovetail.outbox; give the one that serves " +
+                                    mapping_.table + " another name");
+  return {};
+}
+
+Status MappedSource::open() {
+  in_flight_.clear();
+  parked_.clear();
+  DOVETAIL_TRY(check_mapping(mapping_));
+  DOVETAIL_TRY(connect(reader_));
+  DOVETAIL_TRY(check_relay());
+  const Result<CatalogTable> table = look_up(reader_.connection, mapping_);
+  if (!table) return fail(table.error());
+  statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes});
+  id_kind_ = id_kind(*table, mapping_);
+  payload_is_bytes_ = table->column(mapping_.payload).base == "bytea";
+  content_type_ = mapping_.content_type;
+  if (content_type_.empty())
+    content_type_ = payload_is_bytes_ ? "application/octet-stream" : "application/json";
+  // What is read from here on stands behind what is parked already.
+  const Result<Rows> last = reader_.connection.query(
+      "SELECT coalesce(max(position), 0)::int8 FROM dovetail.parked WHERE relay = $1 AND "
+      "finished_at IS NULL",
+      Params().text(reader_.relay));
+  if (!last) return fail(last.error());
+  last_position_ = last->int8(0, 0);
+  return mark_discarded(true);
+}
+
+Status MappedSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
+  const TimePoint end = clock_.now() + limits.wait_max;
+  Duration pause = kPollMin;
+  while (true) {
+    if (clock_.now() >= discards_at_) DOVETAIL_TRY(mark_discarded(false));
+    DOVETAIL_TRY(read_page(out, limits));
+    const TimePoint now = clock_.now();
+    if (!out.empty()) {
+      active_at_ = now;
+      return {};
+    }
+    if (now >= end || stop.stop_requested()) return {};
+    // While rows flow the table is asked often; the longer nothing comes, the less.
+    pause = std::clamp((now - active_at_) / 8, kPollMin, kPollMax);
+    clock_.sleep(std::min<Duration>(pause, end - now), stop);
+  }
+}
+
+Status MappedSource::read_page(Batch& out, const Limits& limits) {
+  std::vector<EventId> events;
+  std::vector<std::string_view> ids;
+  for (const auto& [event, id] : in_flight_) {
+    events.push_back(event);
+    ids.push_back(id);
+  }
+  Params params;
+  add_ids(params, events, ids)
+      .text(reader_.relay)
+      .int8(static_cast<std::int64_t>(limits.events_max))
+      .int8(static_cast<std::int64_t>(limits.bytes_max));
+  const Result<Rows> rows = reader_.connection.query(statements_.read, params);
+  if (!rows) return fail(rows.error());
+  for (std::size_t i = 0; i < rows->size() && out.size() < limits.events_max; ++i) {
+    const std::size_t bytes = rows->text(i, kPayload).size() + rows->text(i, kHeaders).size();
+    if (!out.empty() && out.bytes() + bytes > limits.bytes_max) break;
+    append(out, *rows, i);
+  }
+  return {};
+}
+
+void MappedSource::append(Batch& out, const Rows& rows, std::size_t row) {
+  const std::string headers = headers_of(rows, row);
+  Event event;
+  event.id = rows.uuid(row, kEventId);
+  // Positions grow in the order of reading, whatever the column says: a row that committed late
+  // stands behind those of its key that were read before it.
+  ++last_position_;
+  if (!rows.is_null(row, kOrder)) last_position_ = std::max(last_position_, rows.int8(row, kOrder));
+  event.position = last_position_;
+  event.topic = rows.text(row, kTopic);
+  event.aggregate_type = rows.text(row, kAggregateType);
+  event.aggregate_id = rows.text(row, kAggregateId);
+  event.aggregate_version = rows.int8(row, kVersion);
+  event.type = rows.text(row, kType);
+  event.content_type = content_type_;
+  event.headers = headers;
+  if (!rows.is_null(row, kPayload)) event.payload = rows.bytea(row, kPayload);
+  event.created_at = rows.timestamptz(row, kCreatedAt);
+  out.append(event);
+  in_flight_.emplace(
+      event.id, id_kind_ == IdKind::uuid ? std::string() : std::string(rows.text(row, kRowId)));
+}
+
+std::string MappedSource::headers_of(const Rows& rows, std::size_t row) const {
+  std::string stored(rows.text(row, kHeaders));
+  if (mapping_.header_columns.empty()) return stored;
+  std::vector<Header> headers;
+  if (!stored.empty()) {
+    Result<std::vector<Header>> decoded = decode_headers(stored);
+    // What is no flat object goes on as it is: the sink refuses it, and the event is parked with
+    // that reason instead of losing its headers.
+    if (!decoded) return stored;
+    headers = std::move(*decoded);
+  }
+  for (std::size_t i = 0; i < mapping_.header_columns.size(); ++i) {
+    const int column = kFirstHeader + static_cast<int>(i);
+    if (rows.is_null(row, column)) continue;
+    Header& header = headers.emplace_back();
+    header.name = mapping_.header_columns[i].header;
+    header.value = std::string(rows.text(row, column));
+    std::replace_if(
+        header.value.begin(), header.value.end(),
+        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  }
+  if (headers.empty()) return {};
+  Result<std::string> encoded = encode_headers(headers);
+  return encoded ? std::move(*encoded) : stored;
+}
+
+Params& MappedSource::add_ids(Params& params, const std::vector<EventId>& events,
+                              const std::vector<std::string_view>& ids) const {
+  return id_kind_ == IdKind::uuid ? params.uuid_array(events) : params.text_array(ids);
+}
+
+Status MappedSource::written(const Result<Rows>& answer) const {
+  if (!answer) return fail(answer.error());
+  if (answer->boolean(0, 0)) return {};
+  return fail(taken_over(reader_));
+}
+
+Status MappedSource::settle(const Batch& batch, std::span<const Settled> fates) {
+  DOVETAIL_CHECK(batch.size() == fates.size());
+  if (batch.empty()) return {};
+  std::vector<EventId> sent_events;
+  std::vector<EventId> parked_events;
+  std::vector<std::string_view> sent_ids;
+  std::vector<std::string_view> parked_ids;
+  for (std::size_t i = 0; i < fates.size(); ++i) {
+    const auto found = in_flight_.find(batch.events()[i].id);
+    DOVETAIL_CHECK(found != in_flight_.end());
+    const bool parked = fates[i] == Settled::parked;
+    (parked ? parked_events : sent_events).push_back(found->first);
+    (parked ? parked_ids : sent_ids).push_back(found->second);
+  }
+  Params params;
+  params.text(reader_.relay)
+      .int4(static_cast<std::int32_t>(reader_.lane))
+      .int8(reader_.epoch)
+      .int8(static_cast<std::int64_t>(sent_events.size()))
+      .int8(static_cast<std::int64_t>(parked_events.size()));
+  add_ids(params, sent_events, sent_ids);
+  add_ids(params, parked_events, parked_ids);
+  params.uuid_array(parked_events);
+  DOVETAIL_TRY(written(reader_.connection.query(statements_.settle, params)));
+  // Of uuids everything is known by the event id.
+  if (parked_.size() > kParkedKnownMax) parked_.clear();
+  for (const EventId& id : parked_events) {
+    if (id_kind_ != IdKind::uuid) parked_.emplace(id, in_flight_.find(id)->second);
+    in_flight_.erase(id);
+  }
+  for (const EventId& id : sent_events) in_flight_.erase(id);
+  return {};
+}
+
+Status MappedSource::mark_delivered(std::span<const EventId> ids) {
+  if (mapping_.delete_when_done || ids.empty()) return {};
+  std::vector<EventId> events;
+  std::vector<std::string_view> known;
+  std::vector<EventId> unknown;
+  for (const EventId& id : ids) {
+    // An event may be delivered out of parking before its batch is settled.
+    const auto parked = parked_.find(id);
+    const auto in_flight = in_flight_.find(id);
+    if (id_kind_ == IdKind::uuid) {
+      events.push_back(id);
+    } else if (parked != parked_.end()) {
+      known.push_back(parked->second);
+    } else if (in_flight != in_flight_.end()) {
+      known.push_back(in_flight->second);
+    } else {
+      unknown.push_back(id);
+    }
+  }
+  const auto mark = [&](const std::string& statement, bool by_event) {
+    Params params;
+    params.text(reader_.relay)
+        .int4(static_cast<std::int32_t>(reader_.lane))
+        .int8(reader_.epoch)
+        .int8(0)
+        .int8(0);
+    if (by_event) {
+      params.uuid_array(unknown);
+    } else {
+      add_ids(params, events, known);
+    }
+    return written(reader_.connection.query(statement, params));
+  };
+  if (!events.empty() || !known.empty()) DOVETAIL_TRY(mark(statements_.mark_sent, false));
+  if (!unknown.empty()) DOVETAIL_TRY(mark(statements_.mark_sent_by_event, true));
+  for (const EventId& id : ids) parked_.erase(id);
+  return {};
+}
+
+Status MappedSource::mark_discarded(bool all) {
+  discards_at_ = clock_.now() + kDiscardsEvery;
+  if (statements_.mark_discarded.empty()) return {};
+  const Result<Rows> answer = reader_.connection.query(
+      statements_.mark_discarded, Params()
+                                      .text(reader_.relay)
+                                      .int4(static_cast<std::int32_t>(reader_.lane))
+                                      .int8(reader_.epoch)
+                                      .boolean(all));
+  return written(answer);
+}
+
+Status MappedParking::delivered(std::span<const EventId> ids) {
+  // In this order: after a crash between the two the event is sent and marked once more.
+  DOVETAIL_TRY(source_.mark_delivered(ids));
+  return parking_.delivered(ids);
+}
+
+}  // namespace dovetail::postgres

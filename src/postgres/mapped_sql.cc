@@ -1,0 +1,313 @@
+// The statements over a mapped table.
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "postgres/mapped_catalog.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+std::string name_sql(std::string_view name) {
+  const Result<std::string> quoted = quoted_name(name);
+  DOVETAIL_CHECK(quoted);  // It comes out of the catalogue.
+  return *quoted;
+}
+
+// Builds the pieces that depend on the types of the columns.
+class Writer {
+ public:
+  Writer(const CatalogTable& table, const TableMapping& mapping)
+      : table_(table), mapping_(mapping) {}
+
+  std::string column(std::string_view name) const {
+    return "t." + name_sql(table_.column(name).name);
+  }
+  std::string text(const std::string& name) const { return column(name) + "::pg_catalog.text"; }
+
+  std::string text_or(const std::string& name, const std::string& otherwise) const {
+    if (name.empty()) return quoted_text(otherwise);
+    return "coalesce(nullif(" + text(name) + ", ''), " + quoted_text(otherwise) + ")";
+  }
+  std::string text_or_nothing(const std::string& name) const {
+    return name.empty() ? "''::pg_catalog.text" : "coalesce(" + text(name) + ", '')";
+  }
+  // Flat objects of jsonb become objects of texts, as headers are; what is no object stays.
+  std::string headers() const {
+    if (mapping_.headers.empty() || table_.column(mapping_.headers).base != "jsonb")
+      return text_or_nothing(mapping_.headers);
+    const std::string all = column(mapping_.headers);
+    return "CASE WHEN pg_catalog.jsonb_typeof(" + all +
+           ") = 'object' THEN coalesce((SELECT pg_catalog.jsonb_object_agg(h.key, h.value)::text "
+           "FROM pg_catalog.jsonb_each_text(" +
+           all + ") AS h WHERE h.value IS NOT NULL), '') ELSE coalesce(" + text(mapping_.headers) +
+           ", '') END";
+  }
+  std::string version() const {
+    if (mapping_.aggregate_version.empty()) return "0::pg_catalog.int8";
+    return "coalesce(" + column(mapping_.aggregate_version) + ", 0)::pg_catalog.int8";
+  }
+  std::string payload() const {
+    if (table_.column(mapping_.payload).base == "bytea") return column(mapping_.payload);
+    return text(mapping_.payload);
+  }
+  // A time without a zone is taken as UTC.
+  std::string time(const std::string& name) const {
+    if (table_.column(name).base == "timestamptz") return column(name);
+    return "(" + column(name) + " AT TIME ZONE 'UTC')";
+  }
+  std::string created_at() const {
+    if (mapping_.created_at.empty()) return "pg_catalog.clock_timestamp()";
+    return "coalesce(" + time(mapping_.created_at) + ", pg_catalog.clock_timestamp())";
+  }
+  std::string order_value() const {
+    switch (order_kind(table_, mapping_)) {
+      case OrderKind::integer:
+        return column(order_column(mapping_)) + "::pg_catalog.int8";
+      case OrderKind::time:
+        // Infinite and absurd times must not overflow what a position can be.
+        return "CASE WHEN " + column(order_column(mapping_)) +
+               " BETWEEN '1970-01-01' AND '2200-01-01' THEN (EXTRACT(epoch FROM " +
+               time(order_column(mapping_)) + ") * 1000000)::pg_catalog.int8 END";
+      case OrderKind::other:
+        break;
+    }
+    return "NULL::pg_catalog.int8";
+  }
+  std::string order_by() const {
+    const std::string id = column(mapping_.id);
+    const std::string order = column(order_column(mapping_));
+    return order == id ? id : order + ", " + id;
+  }
+  // An array parameter of ids, as an array of the column's own type.
+  std::string ids(int parameter) const {
+    const std::string given = "$" + std::to_string(parameter);
+    if (table_.column(mapping_.id).type == "uuid") return given + "::pg_catalog.uuid[]";
+    if (id_kind(table_, mapping_) == IdKind::uuid)
+      return given + "::pg_catalog.uuid[]::" + table_.column(mapping_.id).type + "[]";
+    return given + "::pg_catalog.text[]::" + table_.column(mapping_.id).type + "[]";
+  }
+
+  std::string assignments(const std::vector<Assignment>& all) const {
+    std::string result;
+    for (const Assignment& each : all) {
+      const CatalogColumn& target = table_.column(each.column);
+      result += (result.empty() ? "" : ", ") + name_sql(target.name) + " = " + value(each, target);
+    }
+    return result;
+  }
+
+ private:
+  static std::string value(const Assignment& assignment, const CatalogColumn& target) {
+    switch (assignment.value) {
+      case Assignment::Value::text:
+        return quoted_text(assignment.literal) + "::" + target.type;
+      case Assignment::Value::now:
+        if (target.base == "timestamp") return "(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC')";
+        return "pg_catalog.clock_timestamp()";
+      case Assignment::Value::null:
+        return "NULL";
+      case Assignment::Value::reason:
+        return "p.reason::" + target.type;
+      case Assignment::Value::attempts:
+        return "p.attempts::" + target.type;
+    }
+    return "NULL";
+  }
+
+  const CatalogTable& table_;
+  const TableMapping& mapping_;
+};
+
+// Every write begins with this: it counts, and it finds nothing to update when the lane has another
+// owner; then nothing else is written either.
+constexpr std::string_view kFence =
+    "WITH fence AS (UPDATE dovetail.reader AS r SET updated_at = c.now, "
+    "previous_at = CASE WHEN c.now >= sample_at + interval '5 s' THEN sample_at ELSE previous_at "
+    "END, previous_total = CASE WHEN c.now >= sample_at + interval '5 s' THEN sample_total ELSE "
+    "previous_total END, sample_total = CASE WHEN c.now >= sample_at + interval '5 s' THEN "
+    "settled_total ELSE sample_total END, sample_at = CASE WHEN c.now >= sample_at + interval "
+    "'5 s' THEN c.now ELSE sample_at END, settled_total = settled_total + $4 + $5, parked_total = "
+    "parked_total + $5 FROM (SELECT pg_catalog.clock_timestamp() AS now) AS c "
+    "WHERE r.relay = $1 AND r.lane = $2 AND ($3 = 0 OR r.epoch = $3) RETURNING 1)";
+
+}  // namespace
+
+std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
+                        std::string_view qualifier) {
+  std::string result;
+  for (const PendingCondition& condition : mapping.pending) {
+    const CatalogColumn& column = table.column(condition.column);
+    result += (result.empty() ? "" : " AND ") + std::string(qualifier) + name_sql(column.name);
+    if (condition.values.empty()) {
+      result += " IS NULL";
+      continue;
+    }
+    // Constants of the column's own type, so that the planner recognises a partial index.
+    std::string values;
+    for (const std::string& value : condition.values)
+      values += (values.empty() ? "" : ", ") + quoted_text(value) + "::" + column.type;
+    result += condition.values.size() == 1 ? " = " + values : " IN (" + values + ")";
+  }
+  return result.empty() ? "true" : result;
+}
+
+std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping) {
+  const Writer writer(table, mapping);
+  if (id_kind(table, mapping) == IdKind::uuid)
+    return writer.column(mapping.id) + "::pg_catalog.uuid";
+  const std::string prefix = quoted_text("dovetail:" + table.schema + "." + table.name + ":");
+  const std::string id = writer.text(mapping.id);
+  const std::string hash =
+      "pg_catalog.sha256(pg_catalog.convert_to(" + prefix + " || " + id + ", 'UTF8'))";
+  const auto byte = [&](int index) {
+    return "pg_catalog.get_byte(" + hash + ", " + std::to_string(index) + ")";
+  };
+  const std::string made =
+      "pg_catalog.encode(pg_catalog.set_byte(pg_catalog.set_byte(pg_catalog.substr(" + hash +
+      ", 1, 16), 6, (" + byte(6) + " & 15) | 128), 8, (" + byte(8) +
+      " & 63) | 128), 'hex')::pg_catalog.uuid";
+  if (id_kind(table, mapping) == IdKind::integer) return made;
+  return "CASE WHEN " + id + " ~ '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' THEN " +
+         id + "::pg_catalog.uuid ELSE " + made + " END";
+}
+
+namespace {
+
+std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& mapping) {
+  const std::string& own = mapping.default_aggregate_type;
+  return Writer(table, mapping).text_or(mapping.aggregate_type, own.empty() ? table.name : own);
+}
+
+// Which rows are this lane's to send: pending, and not parked by this relay ($`relay`).
+std::string which_sql(const CatalogTable& table, const TableMapping& mapping, LaneShare share,
+                      int relay) {
+  const Writer writer(table, mapping);
+  const std::string aggregate_id = writer.text_or_nothing(mapping.aggregate_id);
+  const std::string event_id = event_id_sql(table, mapping);
+  std::string result = pending_sql(table, mapping);
+  // As dovetail.parked has it, so that a key is parked in the lane that serves it.
+  if (share.lanes > 1)
+    result += " AND (CASE WHEN " + aggregate_id +
+              " = '' THEN pg_catalog.get_byte(pg_catalog.uuid_send(" + event_id +
+              "), 15) ELSE pg_catalog.hashtextextended((" + aggregate_id +
+              ") COLLATE \"C\", pg_catalog.hashtextextended((" +
+              aggregate_type_sql(table, mapping) + ") COLLATE \"C\", 0)) & 255 END) * " +
+              std::to_string(share.lanes) + " / 256 = " + std::to_string(share.lane);
+  return result + " AND NOT EXISTS (SELECT 1 FROM dovetail.parked AS p WHERE p.relay = $" +
+         std::to_string(relay) + " AND p.id = " + event_id +
+         " AND (p.finished_at IS NULL OR p.state = 'discarded'))";
+}
+
+std::string read_sql(const CatalogTable& table, const TableMapping& mapping, LaneShare share) {
+  const Writer writer(table, mapping);
+  const std::string aggregate_type = aggregate_type_sql(table, mapping);
+  const std::string aggregate_id = writer.text_or_nothing(mapping.aggregate_id);
+  const std::string event_id = event_id_sql(table, mapping);
+  std::string columns = writer.text(mapping.id) + " AS c0, " + event_id + " AS c1, " +
+                        writer.text_or_nothing(mapping.topic) + " AS c2, " + aggregate_type +
+                        " AS c3, " + aggregate_id + " AS c4, " + writer.version() + " AS c5, " +
+                        writer.text_or(mapping.type, mapping.default_type) + " AS c6, " +
+                        writer.payload() + " AS c7, " + writer.headers() + " AS c8, " +
+                        writer.created_at() + " AS c9, " + writer.order_value() + " AS c10";
+  std::string outer = "c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10";
+  int number = 11;
+  for (const HeaderColumn& header : mapping.header_columns) {
+    const std::string name = "c" + std::to_string(number++);
+    columns += ", " + writer.text(header.column) + " AS " + name;
+    outer += ", " + name;
+  }
+  // The size is that of the stored row, which is cheap to ask for; the exact limit is kept by the
+  // reader. The first row always comes.
+  return "SELECT " + outer + " FROM (SELECT " + columns +
+         ", pg_catalog.sum(pg_catalog.pg_column_size(" + writer.column(mapping.payload) +
+         ")) OVER (ORDER BY " + writer.order_by() +
+         " ROWS UNBOUNDED PRECEDING) - pg_catalog.pg_column_size(" +
+         writer.column(mapping.payload) + ") AS before, pg_catalog.row_number() OVER (ORDER BY " +
+         writer.order_by() + ") AS number FROM " + table.quoted + " AS t WHERE " +
+         which_sql(table, mapping, share, 2) + " AND NOT (" + writer.column(mapping.id) +
+         " = ANY (" + writer.ids(1) + ")) ORDER BY " + writer.order_by() +
+         " LIMIT $3) AS page WHERE coalesce(before, 0) < $4 ORDER BY number";
+}
+
+constexpr std::string_view kFenceHeld = " AND EXISTS (SELECT 1 FROM fence)";
+constexpr std::string_view kAnswer = " SELECT EXISTS (SELECT 1 FROM fence)";
+
+std::string mark_sent_sql(const CatalogTable& table, const TableMapping& mapping,
+                          const std::string& which) {
+  const Writer writer(table, mapping);
+  const std::string verb = mapping.delete_when_done ? "DELETE FROM " + table.quoted + " AS t"
+                                                    : "UPDATE " + table.quoted + " AS t SET " +
+                                                          writer.assignments(mapping.when_sent);
+  return ", sent AS (" + verb + " WHERE " + which + std::string(kFenceHeld) + ")";
+}
+
+std::string settle_sql(const CatalogTable& table, const TableMapping& mapping) {
+  const Writer writer(table, mapping);
+  const std::string id = writer.column(mapping.id);
+  std::string result =
+      std::string(kFence) + mark_sent_sql(table, mapping, id + " = ANY (" + writer.ids(6) + ")");
+  if (mapping.delete_when_done) {
+    result += ", parked AS (DELETE FROM " + table.quoted + " AS t WHERE " + id + " = ANY (" +
+              writer.ids(7) + ")" + std::string(kFenceHeld) + ")";
+  } else if (!mapping.when_parked.empty()) {
+    result += ", parked AS (UPDATE " + table.quoted + " AS t SET " +
+              writer.assignments(mapping.when_parked) + " FROM ROWS FROM (pg_catalog.unnest(" +
+              writer.ids(7) +
+              "), pg_catalog.unnest($8::pg_catalog.uuid[])) AS k (id, event_id) LEFT JOIN "
+              "dovetail.parked AS p ON p.relay = $1 AND p.id = k.event_id WHERE " +
+              id + " = k.id AND (p.id IS NULL OR p.finished_at IS NULL)" + std::string(kFenceHeld) +
+              ")";
+  }
+  return result + std::string(kAnswer);
+}
+
+std::string mark_discarded_sql(const CatalogTable& table, const TableMapping& mapping) {
+  if (mapping.delete_when_done) return {};  // A parked row was deleted already.
+  const Writer writer(table, mapping);
+  const std::vector<Assignment>& set =
+      mapping.when_discarded.empty() ? mapping.when_sent : mapping.when_discarded;
+  // Nothing is counted here, so the lane's row is locked and not written.
+  return "WITH fence AS (SELECT 1 FROM dovetail.reader WHERE relay = $1 AND lane = $2 AND ($3 = 0 "
+         "OR "
+         "epoch = $3) FOR NO KEY UPDATE), given_up AS (UPDATE " +
+         table.quoted + " AS t SET " + writer.assignments(set) +
+         " FROM dovetail.parked AS p WHERE " + pending_sql(table, mapping) +
+         " AND p.relay = $1 AND p.state = 'discarded' AND ($4 OR p.finished_at > "
+         "pg_catalog.clock_timestamp() - interval '1 minute') AND p.id = " +
+         event_id_sql(table, mapping) + std::string(kFenceHeld) + ")" + std::string(kAnswer);
+}
+
+}  // namespace
+
+MappedStatements mapped_statements(const CatalogTable& table, const TableMapping& mapping,
+                                   LaneShare share) {
+  const Writer writer(table, mapping);
+  MappedStatements statements;
+  statements.read = read_sql(table, mapping, share);
+  statements.settle = settle_sql(table, mapping);
+  statements.mark_sent =
+      std::string(kFence) +
+      mark_sent_sql(table, mapping, writer.column(mapping.id) + " = ANY (" + writer.ids(6) + ")") +
+      std::string(kAnswer);
+  statements.mark_sent_by_event =
+      std::string(kFence) +
+      mark_sent_sql(table, mapping,
+                    event_id_sql(table, mapping) + " = ANY ($6::pg_catalog.uuid[])") +
+      std::string(kAnswer);
+  statements.mark_discarded = mark_discarded_sql(table, mapping);
+  return statements;
+}
+
+std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
+                               LaneShare share, std::int64_t exact_max) {
+  const Writer writer(table, mapping);
+  return "SELECT count(*), greatest(0, coalesce(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - "
+         "min(page.at)) * 1000000, 0))::int8 FROM (SELECT " +
+         writer.created_at() + " AS at FROM " + table.quoted + " AS t WHERE " +
+         which_sql(table, mapping, share, 1) + " LIMIT " + std::to_string(exact_max + 1) +
+         ") AS page";
+}
+
+}  // namespace dovetail::postgres
