@@ -65,7 +65,24 @@ Status connect(Reader& reader) {
                                     std::to_string(reader.lanes) +
                                     "; check its settings, or choose another name");
   reader.connection = std::move(*opened);
+  ++reader.generation;
   return {};
+}
+
+Event read_event(const Rows& rows, std::size_t row) {
+  Event event;
+  event.position = rows.int8(row, 0);
+  event.id = rows.uuid(row, 1);
+  event.topic = rows.text(row, 2);
+  event.aggregate_type = rows.text(row, 3);
+  event.aggregate_id = rows.text(row, 4);
+  event.type = rows.text(row, 5);
+  event.content_type = rows.text(row, 6);
+  event.headers = rows.text(row, 7);
+  event.payload = rows.bytea(row, 8);
+  event.aggregate_version = rows.int8(row, 9);
+  event.created_at = rows.timestamptz(row, 10);
+  return event;
 }
 
 Status check_epoch(Reader& reader) {

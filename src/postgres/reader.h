@@ -22,6 +22,7 @@ struct Reader {
   bool mapped = false;      // serves another table than dovetail.outbox
   std::int64_t epoch = 0;   // of the lease; 0: without a lease nothing is fenced
   Connection connection{};
+  std::uint64_t generation = 0;  // counts connections: each may lead to another server
 
   std::int32_t first_slot() const {
     return static_cast<std::int32_t>((kSlots * lane + lanes - 1) / lanes);
@@ -45,5 +46,9 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
 Status check_epoch(Reader& reader);
 
 Error taken_over(const Reader& reader);
+
+// Reads the columns position, id, topic, aggregate_type, aggregate_id, type, content_type, headers,
+// payload, aggregate_version, created_at. Its views end with `rows`.
+Event read_event(const Rows& rows, std::size_t row);
 
 }  // namespace dovetail::postgres

@@ -1,7 +1,6 @@
 # dovetail_server_test(name SERVERS postgres [pgbouncer] ARGUMENTS_OF_dovetail_test...): a test against real servers.
 # CTest starts each server once, before the first test that needs it, and stops it after the last. By hand:
 #   tests/servers/servers.py --state build/release/servers start postgres && build/release/.../name
-set(DOVETAIL_SERVERS ${CMAKE_BINARY_DIR}/servers)
 function(dovetail_server_test name)
   if(NOT DOVETAIL_TESTS)
     return()
@@ -17,7 +16,7 @@ function(dovetail_server_test name)
     LABELS ${ARG_LABELS} server
     TIMEOUT ${ARG_TIMEOUT})
   target_compile_definitions(
-    ${name} PRIVATE DOVETAIL_SERVERS="${DOVETAIL_SERVERS}"
+    ${name} PRIVATE DOVETAIL_SERVERS="${CMAKE_BINARY_DIR}/servers"
                     DOVETAIL_SERVERS_SCRIPT="${PROJECT_SOURCE_DIR}/tests/servers/servers.py")
   list(TRANSFORM ARG_SERVERS PREPEND server_ OUTPUT_VARIABLE fixtures)
   set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED "${fixtures}")

@@ -1,0 +1,28 @@
+// Parked events of one lane, in the database that it reads.
+#pragma once
+
+#include "core/parking.h"
+#include "postgres/reader.h"
+
+namespace dovetail::postgres {
+
+// Rows belong to the relay; a lane sees those of its own slots.
+class PostgresParking final : public Parking {
+ public:
+  explicit PostgresParking(Reader& reader) : reader_(reader) {}
+
+  Status open() override;
+  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status park(std::span<const ParkRequest> requests) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
+                  WallTime now) override;
+  Status delivered(std::span<const EventId> ids) override;
+
+ private:
+  Status refresh_heads(std::span<const std::string_view> types,
+                       std::span<const std::string_view> ids);
+
+  Reader& reader_;
+};
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,381 @@
+#include "postgres/source.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/check.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// Progress over what belongs to other lanes loses nothing in a crash, so it is written seldom.
+constexpr Duration kIdleWriteInterval = 5s;
+constexpr std::int32_t kAdoptedAtOnce = 10'000;
+constexpr std::int32_t kReleasedAtOnce = 1000;
+
+const std::string kColumns =
+    "seq, id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, "
+    "aggregate_version, created_at";
+const std::string kBytes =
+    "(octet_length(payload) + octet_length(headers) + octet_length(topic) + "
+    "octet_length(aggregate_type) + octet_length(aggregate_id) + octet_length(type) + "
+    "octet_length(content_type))";
+
+// Changes when a standby takes over: it may not have what was read from its predecessor, and uses
+// the same numbers of transactions again.
+const std::string kHistory =
+    "CASE WHEN pg_is_in_recovery() THEN 'standby' "
+    "ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END";
+
+const std::string kDue =
+    "coalesce((SELECT deliver_at <= clock_timestamp() FROM dovetail.delayed "
+    "ORDER BY deliver_at, number LIMIT 1), false)";
+
+// $1, $2: xmax and xip of the snapshot before; $3, $4: slots; $5: one more than fits; $6: bytes;
+// $7: whether to look for delayed events. The first row carries how many events there are, the
+// snapshot of this statement, the history, whether delayed events are due, and the number of the
+// sequence; the events follow only when they all fit. Ordering each part by the index and limiting
+// it keeps the cost bounded whatever the planner believes about the table.
+const std::string kWindow =
+    "WITH part AS MATERIALIZED ((SELECT " + kColumns +
+    " FROM dovetail.outbox WHERE xid >= $1::xid8 AND slot BETWEEN $3 AND $4 "
+    "ORDER BY xid, seq LIMIT $5) UNION ALL (SELECT " +
+    kColumns +
+    " FROM dovetail.outbox WHERE xid = ANY ($2::xid8[]) AND slot BETWEEN $3 AND $4 "
+    "ORDER BY xid, seq LIMIT $5)), "
+    "total AS MATERIALIZED (SELECT count(*) AS events, coalesce(sum" +
+    kBytes +
+    ", 0) AS bytes FROM part) "
+    "SELECT total.events, NULL::uuid, pg_current_snapshot()::text, " +
+    kHistory + ", NULL, CASE WHEN $7 AND " + kDue +
+    " THEN 'due' ELSE '' END, NULL, NULL, NULL::bytea, "
+    "(SELECT last_value FROM dovetail.outbox_seq), NULL::timestamptz FROM total "
+    "UNION ALL SELECT part.* FROM part, total WHERE total.events < $5 AND total.bytes <= $6";
+
+// Between which numbers the window from $1, $2 (xmax and xip) to $3 (xmax) lies. Adding 0 keeps the
+// planner from walking the index on seq, where the window may lie at the far end.
+constexpr std::string_view kBounds =
+    "SELECT coalesce(min(part.least), 0), coalesce(max(part.most), 0) FROM ("
+    "SELECT min(seq + 0) AS least, max(seq + 0) AS most FROM dovetail.outbox "
+    "WHERE xid >= $1::xid8 AND xid < $3::xid8 UNION ALL "
+    "SELECT min(seq + 0), max(seq + 0) FROM dovetail.outbox WHERE xid = ANY ($2::xid8[])) AS part";
+
+// $1, $2: the two snapshots; $3 to $4: seq; $5, $6: slots; $7: events; $8: bytes. The first event
+// comes whatever its size.
+const std::string kPage =
+    "SELECT " + kColumns +
+    " FROM (SELECT *, sum(bytes) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) AS running "
+    "FROM (SELECT " +
+    kColumns + ", " + kBytes +
+    " AS bytes FROM dovetail.outbox WHERE seq > $3 AND seq <= $4 AND slot BETWEEN $5 AND $6 "
+    "AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot) "
+    "AND pg_visible_in_snapshot(xid, $2::text::pg_snapshot) "
+    "ORDER BY seq LIMIT $7) AS page) AS summed WHERE running <= $8 OR running = bytes ORDER BY seq";
+
+const std::string kProbe = "SELECT pg_current_snapshot()::text, $1 AND " + kDue;
+
+// The last condition: the snapshots still belong to this server.
+const std::string kWriteProgress =
+    "UPDATE dovetail.reader SET prev = $4::text::pg_snapshot, "
+    "now = nullif($5, '')::pg_snapshot, seq = $6, passed_seq = greatest(passed_seq, $7), "
+    "settled_total = settled_total + $8, parked_total = parked_total + $9, "
+    "updated_at = clock_timestamp(), "
+    "previous_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN sample_at "
+    "ELSE previous_at END, "
+    "previous_total = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN sample_total "
+    "ELSE previous_total END, "
+    "sample_total = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN settled_total "
+    "ELSE sample_total END, "
+    "sample_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN clock_timestamp() "
+    "ELSE sample_at END "
+    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) AND $10 = " +
+    kHistory +
+    // Not worth a wait for the disk; the setting ends with this transaction.
+    " RETURNING set_config('synchronous_commit', 'off', true)";
+
+const std::string kLoadProgress =
+    "SELECT r.prev::text, coalesce(r.now::text, ''), r.seq, r.passed_seq, r.system_identifier, "
+    "c.system_identifier, " +
+    kHistory +
+    " FROM dovetail.reader AS r, pg_control_system() AS c WHERE r.relay = $1 AND r.lane = $2";
+
+// The parts of a snapshot's text, "xmin:xmax:xip,xip".
+struct SnapshotParts {
+  std::string xmax;
+  std::string xip;  // as an array
+};
+
+SnapshotParts parts_of(const std::string& snapshot) {
+  const std::size_t first = snapshot.find(':');
+  const std::size_t second = snapshot.find(':', first + 1);
+  DOVETAIL_CHECK(first != std::string::npos && second != std::string::npos);
+  return {snapshot.substr(first + 1, second - first - 1), "{" + snapshot.substr(second + 1) + "}"};
+}
+
+std::int32_t to_int4(std::size_t value) {
+  return static_cast<std::int32_t>(std::min<std::size_t>(value, 1'000'000'000));
+}
+
+}  // namespace
+
+PostgresSource::PostgresSource(Reader& reader, Clock& clock, SourceOptions options)
+    : reader_(reader), clock_(clock), options_(std::move(options)) {}
+
+Status PostgresSource::open() {
+  DOVETAIL_TRY(connect(reader_));
+  generation_ = reader_.generation;
+  handed_out_.clear();
+  handed_count_ = settled_count_ = 0;
+  settled_since_ = parked_since_ = 0;
+  window_end_ = 0;
+  exhausted_.clear();
+  delayed_are_due_ = false;
+  pause_ = options_.poll_min;
+  look_again_at_ = {};
+  write_idle_at_ = clock_.now() + kIdleWriteInterval;
+  return load_progress();
+}
+
+Status PostgresSource::load_progress() {
+  const Result<Rows> rows = reader_.connection.query(
+      kLoadProgress, Params().text(reader_.relay).int4(static_cast<std::int32_t>(reader_.lane)));
+  if (!rows) return fail(rows.error());
+  if (rows->empty())
+    return fail(Errc::unavailable, "the row of relay \"" + reader_.relay +
+                                       "\" is gone; check who deletes from dovetail.reader");
+  read_ = Progress{std::string(rows->text(0, 0)), std::string(rows->text(0, 1)), rows->int8(0, 2),
+                   rows->int8(0, 3)};
+  const std::int64_t stored = rows->int8(0, 4);
+  const std::int64_t actual = rows->int8(0, 5);
+  history_ = rows->text(0, 6);
+  if (stored != 0 && stored != actual) {
+    options_.log("relay \"" + reader_.relay + "\", lane " + std::to_string(reader_.lane) +
+                 ": the database was restored into another cluster, where its progress means "
+                 "nothing; every event that is still there is sent again");
+    read_ = Progress{};
+  }
+  DOVETAIL_TRY(adopt_cluster(actual));
+  settled_ = written_ = read_;
+  return read_.now.empty() ? Status{} : open_window(read_.now);
+}
+
+Status PostgresSource::adopt_cluster(std::int64_t system_identifier) {
+  std::int64_t adopted = 0;
+  while (true) {
+    const Result<Rows> some = reader_.connection.query("SELECT dovetail.adopt_foreign_rows($1)",
+                                                       Params().int4(kAdoptedAtOnce));
+    if (!some) return fail(some.error());
+    adopted += some->int8(0, 0);
+    if (some->int8(0, 0) == 0) break;
+  }
+  if (adopted > 0)
+    options_.log(std::to_string(adopted) +
+                 " events come from another cluster; they count as published now");
+  const Result<Rows> rows = reader_.connection.query(
+      "UPDATE dovetail.reader SET system_identifier = $3, prev = $4::text::pg_snapshot, "
+      "now = nullif($5, '')::pg_snapshot, seq = $6 WHERE relay = $1 AND lane = $2 "
+      "AND system_identifier <> $3 AND (epoch = $7 OR $7 = 0)",
+      Params()
+          .text(reader_.relay)
+          .int4(static_cast<std::int32_t>(reader_.lane))
+          .int8(system_identifier)
+          .text(read_.prev)
+          .text(read_.now)
+          .int8(read_.seq)
+          .int8(reader_.epoch));
+  if (!rows) return fail(rows.error());
+  return {};
+}
+
+// What is in memory belongs to one server's history.
+Status PostgresSource::check_history(std::string_view history) const {
+  if (history == history_ && generation_ == reader_.generation && reader_.connection) return {};
+  return fail(Errc::unavailable,
+              "the connection was lost, or leads to another server now; what was read is read "
+              "again; check for a failover");
+}
+
+Status PostgresSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
+  DOVETAIL_TRY(check_history(history_));
+  const std::size_t before = out.size();
+  const TimePoint end = clock_.now() + limits.wait_max;
+  while (true) {
+    const TimePoint now = clock_.now();
+    if (now >= look_again_at_) {
+      if (now >= write_idle_at_ && settled_ != written_) DOVETAIL_TRY(write_progress());
+      DOVETAIL_TRY(read_now(out, limits));
+      if (out.size() > before) {
+        pause_ = options_.poll_min;
+        look_again_at_ = {};
+        return {};
+      }
+      look_again_at_ = clock_.now() + pause_;
+      pause_ = std::min(pause_ + pause_ / 4 + Duration{1}, options_.poll_max);
+    }
+    const Duration left = end - clock_.now();
+    if (left <= Duration::zero() || stop.stop_requested()) return {};
+    clock_.sleep(std::min(left, look_again_at_ - clock_.now()), stop);
+  }
+}
+
+Status PostgresSource::read_now(Batch& out, const Limits& limits) {
+  const std::size_t before = out.size();
+  while (true) {
+    if (delayed_are_due_) {
+      delayed_are_due_ = false;
+      const Result<Rows> released = reader_.connection.query("SELECT dovetail.release_delayed($1)",
+                                                             Params().int4(kReleasedAtOnce));
+      if (!released) return fail(released.error());
+    }
+    if (read_.now.empty()) {
+      const Result<bool> ended = something_ended();
+      if (!ended) return fail(ended.error());
+      if (!*ended) return {};
+      DOVETAIL_TRY(read_window(out, limits));
+    } else {
+      DOVETAIL_TRY(read_page(out, limits));
+    }
+    // A page may hold nothing of this lane; more is there all the same.
+    if (out.size() > before || read_.prev == exhausted_) return {};
+  }
+}
+
+// While the snapshot stays the same, no transaction that writes has begun or ended, so there is
+// nothing new to see. This is what an idle relay asks, over and over; while events flow, the full
+// look is the shorter way.
+Result<bool> PostgresSource::something_ended() {
+  if (pause_ <= options_.poll_min) return true;
+  const Result<Rows> rows = reader_.connection.query(kProbe, Params().boolean(reader_.lane == 0));
+  if (!rows) return fail(rows.error());
+  if (!rows->boolean(0, 1)) return rows->text(0, 0) != exhausted_;
+  delayed_are_due_ = true;
+  return true;
+}
+
+Status PostgresSource::read_window(Batch& out, const Limits& limits) {
+  const SnapshotParts prev = parts_of(read_.prev);
+  const std::size_t fits = std::max<std::size_t>(limits.events_max, 1);
+  const Result<Rows> rows =
+      reader_.connection.query(kWindow, Params()
+                                            .unknown(prev.xmax)
+                                            .unknown(prev.xip)
+                                            .int4(reader_.first_slot())
+                                            .int4(reader_.last_slot())
+                                            .int4(to_int4(fits + 1))
+                                            .int8(static_cast<std::int64_t>(limits.bytes_max))
+                                            .boolean(reader_.lane == 0));
+  if (!rows) return fail(rows.error());
+  std::vector<std::size_t> order;
+  std::size_t head = rows->size();
+  for (std::size_t row = 0; row < rows->size(); ++row) {
+    if (rows->is_null(row, 1)) {
+      head = row;
+    } else {
+      order.push_back(row);
+    }
+  }
+  DOVETAIL_CHECK(head < rows->size());
+  DOVETAIL_TRY(check_history(rows->text(head, 3)));
+  delayed_are_due_ = !rows->text(head, 5).empty();
+  const std::string now(rows->text(head, 2));
+  if (static_cast<std::size_t>(rows->int8(head, 0)) != order.size()) return open_window(now);
+
+  // All of it is here. The order of rows that a statement returns is nobody's promise.
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return rows->int8(a, 0) < rows->int8(b, 0); });
+  for (const std::size_t row : order) out.append(read_event(*rows, row));
+  exhausted_ = now;
+  move_to(Progress{now, {}, 0, rows->int8(head, 9)}, order.size());
+  return {};
+}
+
+// Too large to come whole: it is read page by page, from where we are in it.
+Status PostgresSource::open_window(const std::string& now) {
+  const SnapshotParts from = parts_of(read_.prev);
+  const Result<Rows> rows = reader_.connection.query(
+      kBounds, Params().unknown(from.xmax).unknown(from.xip).unknown(parts_of(now).xmax));
+  if (!rows) return fail(rows.error());
+  window_end_ = rows->int8(0, 1);
+  const std::int64_t before_first = std::max<std::int64_t>(rows->int8(0, 0) - 1, 0);
+  move_to(Progress{read_.prev, now, std::max(read_.seq, before_first), read_.passed}, 0);
+  return {};
+}
+
+Status PostgresSource::read_page(Batch& out, const Limits& limits) {
+  const std::size_t fits = std::max<std::size_t>(limits.events_max, 1);
+  const Result<Rows> rows =
+      reader_.connection.query(kPage, Params()
+                                          .text(read_.prev)
+                                          .text(read_.now)
+                                          .int8(read_.seq)
+                                          .int8(window_end_)
+                                          .int4(reader_.first_slot())
+                                          .int4(reader_.last_slot())
+                                          .int4(to_int4(fits))
+                                          .int8(static_cast<std::int64_t>(limits.bytes_max)));
+  if (!rows) return fail(rows.error());
+  for (std::size_t row = 0; row < rows->size(); ++row) out.append(read_event(*rows, row));
+  Progress next = read_;
+  if (!rows->empty()) next.seq = next.passed = rows->int8(rows->size() - 1, 0);
+  if (rows->empty() || next.seq >= window_end_)
+    next = Progress{read_.now, {}, 0, std::max(window_end_, next.passed)};
+  move_to(std::move(next), rows->size());
+  return {};
+}
+
+void PostgresSource::move_to(Progress to, std::size_t handed_out) {
+  read_ = std::move(to);
+  handed_count_ += handed_out;
+  if (handed_out > 0) {
+    handed_out_.push_back(HandedOut{handed_count_, read_});
+  } else if (handed_out_.empty()) {
+    settled_ = read_;
+  } else {
+    handed_out_.back().after = read_;  // nothing lies between
+  }
+}
+
+Status PostgresSource::settle(const Batch& batch, std::span<const Settled> fates) {
+  DOVETAIL_CHECK(batch.size() == fates.size());
+  settled_count_ += fates.size();
+  DOVETAIL_CHECK(settled_count_ <= handed_count_);
+  settled_since_ += static_cast<std::int64_t>(fates.size());
+  parked_since_ += std::count(fates.begin(), fates.end(), Settled::parked);
+  while (!handed_out_.empty() && handed_out_.front().count <= settled_count_) {
+    settled_ = std::move(handed_out_.front().after);
+    handed_out_.pop_front();
+  }
+  return {};
+}
+
+Status PostgresSource::flush() {
+  if (settled_since_ == 0 && settled_ == written_) return {};
+  return write_progress();
+}
+
+Status PostgresSource::write_progress() {
+  DOVETAIL_TRY(check_history(history_));
+  const Result<Rows> rows =
+      reader_.connection.query(kWriteProgress, Params()
+                                                   .text(reader_.relay)
+                                                   .int4(static_cast<std::int32_t>(reader_.lane))
+                                                   .int8(reader_.epoch)
+                                                   .text(settled_.prev)
+                                                   .text(settled_.now)
+                                                   .int8(settled_.seq)
+                                                   .int8(settled_.passed)
+                                                   .int8(settled_since_)
+                                                   .int8(parked_since_)
+                                                   .text(history_));
+  if (!rows) return fail(rows.error());
+  if (rows->empty()) return fail(taken_over(reader_));
+  written_ = settled_;
+  settled_since_ = parked_since_ = 0;
+  write_idle_at_ = clock_.now() + kIdleWriteInterval;
+  return {};
+}
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,86 @@
+// Reads dovetail.outbox by snapshot windows, in commit order along each key.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/source.h"
+#include "postgres/reader.h"
+
+namespace dovetail::postgres {
+
+// How far a lane is: everything visible in `prev`, and, when `now` is set, everything visible in
+// `now` up to `seq`.
+struct Progress {
+  std::string prev = "1:1:";  // nothing is visible in it
+  std::string now{};          // empty: no window is open
+  std::int64_t seq = 0;
+  std::int64_t passed = 0;  // about which number of the sequence this is
+
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+struct SourceOptions {
+  // Something that an operator must read, such as a restore into another cluster.
+  std::function<void(std::string_view)> log = [](std::string_view) {};
+  // Performance: how long to wait before looking again, while events flow and at most.
+  Duration poll_min = std::chrono::milliseconds(1);
+  Duration poll_max = std::chrono::milliseconds(25);
+};
+
+// A window is what is visible now and was not visible in the snapshot before. A small window comes
+// whole, in one statement; a large one is paged by seq between the same two snapshots. So a late
+// commit is never skipped, and a long transaction holds nobody up. Nothing is written to the
+// outbox; progress is one small row, written without waiting for the disk: a crash of the server
+// repeats events, and loses none.
+class PostgresSource final : public Source {
+ public:
+  PostgresSource(Reader& reader, Clock& clock, SourceOptions options = {});
+
+  Status open() override;
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
+  Status settle(const Batch& batch, std::span<const Settled> fates) override;
+  // stopped: another relay has taken the lane over.
+  Status flush() override;
+
+ private:
+  struct HandedOut {
+    std::uint64_t count;  // events handed out up to here
+    Progress after;       // what is reached when they are settled
+  };
+
+  Status load_progress();
+  Status adopt_cluster(std::int64_t system_identifier);
+  Status read_now(Batch& out, const Limits& limits);
+  Result<bool> something_ended();
+  Status read_window(Batch& out, const Limits& limits);
+  Status open_window(const std::string& now);
+  Status read_page(Batch& out, const Limits& limits);
+  Status check_history(std::string_view history) const;
+  void move_to(Progress to, std::size_t handed_out);
+  Status write_progress();
+
+  Reader& reader_;
+  Clock& clock_;
+  SourceOptions options_;
+  Progress read_;     // handed out up to here
+  Progress settled_;  // finished up to here
+  Progress written_;  // the same, as the database has it
+  std::deque<HandedOut> handed_out_;
+  std::uint64_t handed_count_ = 0;
+  std::uint64_t settled_count_ = 0;
+  std::int64_t settled_since_ = 0;  // events settled since the database was told
+  std::int64_t parked_since_ = 0;
+  std::int64_t window_end_ = 0;   // the last seq of the open window
+  std::uint64_t generation_ = 0;  // of the connection that the progress was loaded through
+  std::string history_{};         // of the server then
+  std::string exhausted_{};       // the snapshot in which nothing was left to read
+  bool delayed_are_due_ = false;
+  Duration pause_{0};
+  TimePoint look_again_at_{};
+  TimePoint write_idle_at_{};
+};
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,171 @@
+// The PostgreSQL adapters pass the suites that every adapter passes, on a real server, and once
+// more through a pooler in transaction mode.
+#include "dovetail/postgres.h"
+
+#include "conformance/lane_suite.h"
+#include "conformance/source_suite.h"
+#include "host/host.h"
+#include "postgres/lease.h"
+#include "postgres/parking.h"
+#include "postgres/schema.h"
+#include "postgres/source.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::conformance {
+namespace {
+
+using postgres::Connection;
+using postgres::Params;
+using postgres::Reader;
+using postgres::TestDatabase;
+using postgres::Transaction;
+
+enum class Path { direct, pooled };
+
+// A database with dovetail's tables, and the way to it.
+class Store {
+ public:
+  explicit Store(Path path) {
+    Connection connection = database_.connect();
+    const Status created = create_schema(connection);
+    EXPECT_TRUE(created) << created.error().text;
+    conninfo_ = path == Path::direct
+                    ? database_.conninfo
+                    : servers::with_database(servers::find("pgbouncer").conninfo, database_.name);
+  }
+
+  const std::string& conninfo() const { return conninfo_; }
+  void publish(const NewEvent& event) {
+    Result<Connection> connection = Connection::open(conninfo_);
+    ASSERT_TRUE(connection) << connection.error().text;
+    Result<Transaction> transaction = Transaction::begin(*connection);
+    ASSERT_TRUE(transaction);
+    const Result<EventId> id = postgres::publish(connection->get(), event);
+    ASSERT_TRUE(id) << id.error().text;
+    ASSERT_TRUE(transaction->commit());
+  }
+  Reader reader() const {
+    Reader reader;
+    reader.conninfo = conninfo_;
+    reader.relay = "test";
+    return reader;
+  }
+  Connection connect() const { return database_.connect(); }
+
+ private:
+  TestDatabase database_;
+  std::string conninfo_;
+};
+
+class OwningSource final : public Source {
+ public:
+  explicit OwningSource(Reader reader)
+      : reader_(std::move(reader)), source_(reader_, system_clock()) {}
+  Status open() override {
+    reader_.connection.close();
+    return source_.open();
+  }
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
+    return source_.read(out, limits, stop);
+  }
+  Status settle(const Batch& batch, std::span<const Settled> fates) override {
+    return source_.settle(batch, fates);
+  }
+  Status flush() override { return source_.flush(); }
+
+ private:
+  Reader reader_;
+  postgres::PostgresSource source_;
+};
+
+template <Path kPath>
+class PostgresOutbox final : public SourceUnderTest {
+ public:
+  SourceAbilities abilities() const override { return {}; }
+  std::unique_ptr<Source> make() override {
+    return std::make_unique<OwningSource>(store_.reader());
+  }
+  void publish(const NewEvent& event) override { store_.publish(event); }
+
+ private:
+  Store store_{kPath};
+};
+
+// The database's clock cannot be moved; what it compares with can.
+class ClockShift {
+ public:
+  ClockShift(Store& store, TestClock& clock)
+      : connection_(store.connect()), clock_(clock), applied_(clock.now()) {}
+  void apply() {
+    const Duration passed = clock_.now() - applied_;
+    applied_ = clock_.now();
+    ASSERT_TRUE(connection_.query(
+        "UPDATE dovetail.reader SET expires = expires - $1 * interval '1 microsecond'",
+        Params().int8(passed.count())));
+  }
+
+ private:
+  Connection connection_;
+  TestClock& clock_;
+  TimePoint applied_;
+};
+
+class ShiftedLease final : public Lease {
+ public:
+  ShiftedLease(std::unique_ptr<Lease> lease, ClockShift& shift)
+      : lease_(std::move(lease)), shift_(shift) {}
+  Status acquire() override {
+    shift_.apply();
+    return lease_->acquire();
+  }
+  Status renew() override {
+    shift_.apply();
+    return lease_->renew();
+  }
+  Status release() override { return lease_->release(); }
+  TimePoint deadline() const override { return lease_->deadline(); }
+  TimePoint renew_at() const override { return lease_->renew_at(); }
+
+ private:
+  std::unique_ptr<Lease> lease_;
+  ClockShift& shift_;
+};
+
+template <Path kPath>
+class PostgresLane final : public LaneUnderTest {
+ public:
+  LaneOwner join(const std::string& name) override {
+    auto reader = std::make_shared<Reader>(store_.reader());
+    LaneOwner owner;
+    owner.lease = std::make_unique<ShiftedLease>(
+        std::make_unique<postgres::PostgresLease>(*reader, clock, name, kTerm), shift_);
+    owner.source = std::make_unique<postgres::PostgresSource>(*reader, clock);
+    owner.parking = std::make_unique<postgres::PostgresParking>(*reader);
+    owner.state = std::move(reader);
+    return owner;
+  }
+  void publish(const NewEvent& event) override { store_.publish(event); }
+
+ private:
+  Store store_{kPath};
+  ClockShift shift_{store_, clock};
+};
+
+template <class Base, class Derived>
+std::unique_ptr<Base> make() {
+  return std::make_unique<Derived>();
+}
+
+const auto kSources =
+    testing::Values(SourceCase{"direct", make<SourceUnderTest, PostgresOutbox<Path::direct>>},
+                    SourceCase{"pooled", make<SourceUnderTest, PostgresOutbox<Path::pooled>>});
+const auto kLanes =
+    testing::Values(LaneCase{"direct", make<LaneUnderTest, PostgresLane<Path::direct>>},
+                    LaneCase{"pooled", make<LaneUnderTest, PostgresLane<Path::pooled>>});
+
+INSTANTIATE_TEST_SUITE_P(Postgres, SourceSuite, kSources, case_name<SourceCase>);
+INSTANTIATE_TEST_SUITE_P(Postgres, LeaseSuite, kLanes, case_name<LaneCase>);
+INSTANTIATE_TEST_SUITE_P(Postgres, ParkingSuite, kLanes, case_name<LaneCase>);
+
+}  // namespace
+}  // namespace dovetail::conformance
