@@ -161,6 +161,9 @@ CREATE INDEX parked_finished ON dovetail.parked (finished_at) WHERE finished_at 
 -- each. A key without aggregate_id is none.
 CREATE FUNCTION dovetail.refresh_heads(of_relay text, types text[], ids text[]) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  -- A relay that parks behind a head and an operator who discards that head wait for each other here, so that one of
+  -- them sees what the other did.
+  SELECT pg_advisory_xact_lock(hashtextextended('dovetail.parked ' || of_relay, 0));
   WITH key AS (
     SELECT DISTINCT k.type COLLATE "C" AS type, k.id COLLATE "C" AS id FROM unnest(types, ids) AS k (type, id)
     WHERE k.id <> ''),
