@@ -126,10 +126,14 @@ Expected<std::vector<const ops::RelayConfig*>> Daemon::chosen() const {
     return refuse(Exit::config, config_.file.string() + ": there is no [[relay]] to run");
   }
   for (const std::string& name : options_.relays) {
-    if (std::none_of(relays.begin(), relays.end(),
-                     [&](auto* relay) { return relay->name == name; })) {
-      return refuse(Exit::rejected, "no relay is called \"" + name + "\"; relays: " + known);
+    if (std::any_of(relays.begin(), relays.end(),
+                    [&](auto* relay) { return relay->name == name; })) {
+      continue;
     }
+    std::string text = "no relay is called \"";
+    text += name;
+    text += "\"; relays: ";
+    return refuse(Exit::rejected, text + known);
   }
   return relays;
 }

@@ -15,7 +15,7 @@ namespace {
 LogConfig active;  // written by log_setup alone, before other threads log
 
 spdlog::logger& logger() {
-  static const std::shared_ptr<spdlog::logger> instance = [] {
+  static std::shared_ptr<spdlog::logger> instance = [] {
     auto made = std::make_shared<spdlog::logger>("dovetail",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%v");

@@ -25,7 +25,8 @@ std::optional<std::uint64_t> parse_with_unit(std::string_view text, std::span<co
   while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
   if (digits == 0) return std::nullopt;
   std::uint64_t number = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + digits, number);
+  const char* const first = text.data();
+  const auto parsed = std::from_chars(first, first + digits, number);
   if (parsed.ec != std::errc{}) return std::nullopt;
   std::string_view suffix = text.substr(digits);
   if (!suffix.empty() && suffix.front() == ' ') suffix.remove_prefix(1);

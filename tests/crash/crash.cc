@@ -322,10 +322,9 @@ void Siege::judge() {
   }
   if (orders_.outbox_rows != books->orders.size()) broken("orders and events differ in number");
   if (books->quantity_ordered != books->stock_taken) broken("pieces ordered and taken differ");
-  const auto interruptions =
-      static_cast<std::uint64_t>(relay_kills_ + consumer_kills_ + pauses_ + aborts_);
+  const int interruptions = relay_kills_ + consumer_kills_ + pauses_ + aborts_;
   const std::uint64_t seen = duplicates();
-  if (seen > interruptions * kWindow)
+  if (seen > static_cast<std::uint64_t>(interruptions) * kWindow)
     broken("more duplicates than the windows of all interruptions");
   if (aborts_ == 0) broken("the deadly order never killed a consumer: the test is blind there");
   summary(*books, verdict, seen);
