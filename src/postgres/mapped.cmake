@@ -1,9 +1,26 @@
-target_sources(dovetail PRIVATE mapped_catalog.cc mapped_source.cc mapped_sql.cc mapped_table.cc)
+# Mapped tables, and what operators use.
+target_sources(
+  dovetail
+  PRIVATE admin.cc
+          admin_parked.cc
+          doctor.cc
+          doctor_mapping.cc
+          doctor_schema.cc
+          doctor_server.cc
+          maintenance.cc
+          mapped_catalog.cc
+          mapped_source.cc
+          mapped_sql.cc
+          mapped_table.cc)
 dovetail_server_test(
   dovetail_postgres_operator_test
   SERVERS
   postgres
   SOURCES
+  admin_test.cc
+  doctor_test.cc
+  maintenance_test.cc
+  mapped_relay_test.cc
   mapped_source_test.cc
   mapped_table_test.cc
   LIBS

@@ -1,0 +1,231 @@
+#include "postgres/admin.h"
+
+#include <algorithm>
+
+#include "postgres/connection.h"
+#include "postgres/mapped_catalog.h"
+#include "postgres/schema.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+// Counting reads every row, so a large backlog is estimated by the numbers given out.
+constexpr std::int64_t kExactPendingMax = 100'000;
+
+// Rows after the lane's snapshot are found by the index on xid, those of its open transactions one
+// by one.
+const std::string kLanes =
+    "SELECT r.relay, r.lane, r.lanes, r.mapped, r.settled_total, r.parked_total, "
+    "CASE WHEN r.expires > c.now THEN r.owner ELSE '' END, r.epoch, "
+    "CASE WHEN r.expires > c.now AND r.owner <> '' THEN (EXTRACT(epoch FROM r.expires - c.now) * "
+    "1000000)::int8 ELSE 0::int8 END, r.updated_at, "
+    "CASE WHEN c.now - r.updated_at > interval '10 s' OR s.at = '-infinity' THEN 0::int8 ELSE "
+    "((r.settled_total - s.total) * 1000 / greatest(1, EXTRACT(epoch FROM c.now - s.at)))::int8 "
+    "END, CASE WHEN p.pending > " +
+    std::to_string(kExactPendingMax) +
+    " THEN greatest(p.pending, ((SELECT last_value FROM dovetail.outbox_seq) - r.passed_seq) / "
+    "r.lanes) ELSE p.pending END, greatest(0, coalesce(EXTRACT(epoch FROM c.now - p.oldest) * "
+    "1000000, 0))::int8, "
+    "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
+    "k.state = 'parked' AND k.slot * r.lanes / 256 = r.lane), "
+    "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
+    "k.state = 'waiting' AND k.slot * r.lanes / 256 = r.lane) "
+    "FROM dovetail.reader r CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now) AS c "
+    "CROSS JOIN LATERAL (SELECT CASE WHEN r.previous_at > '-infinity' THEN r.previous_at ELSE "
+    "r.sample_at END AS at, CASE WHEN r.previous_at > '-infinity' THEN r.previous_total ELSE "
+    "r.sample_total END AS total) AS s "
+    "CROSS JOIN LATERAL (SELECT count(*) AS pending, min(w.created_at) AS oldest FROM (SELECT "
+    "w2.created_at FROM ((SELECT o.created_at, o.seq, o.xid FROM dovetail.outbox o WHERE o.xid >= "
+    "pg_catalog.pg_snapshot_xmax(r.prev) AND o.slot * r.lanes / 256 = r.lane ORDER BY o.xid, "
+    "o.seq) "
+    "UNION ALL SELECT o.created_at, o.seq, o.xid FROM dovetail.outbox o WHERE o.xid = ANY "
+    "(ARRAY(SELECT pg_catalog.pg_snapshot_xip(r.prev))) AND o.slot * r.lanes / 256 = r.lane) AS w2 "
+    "WHERE NOT r.mapped AND NOT (r.now IS NOT NULL AND w2.seq <= r.seq AND "
+    "pg_catalog.pg_visible_in_snapshot(w2.xid, r.now)) LIMIT " +
+    std::to_string(kExactPendingMax + 1) +
+    ") AS w) AS p "
+    "ORDER BY r.relay, r.lane";
+
+LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
+  LaneStatus lane;
+  lane.relay = std::string(rows.text(i, 0));
+  lane.lane = static_cast<std::uint32_t>(rows.int4(i, 1));
+  lane.lanes = static_cast<std::uint32_t>(rows.int4(i, 2));
+  lane.mapped = rows.boolean(i, 3);
+  lane.settled_total = static_cast<std::uint64_t>(rows.int8(i, 4));
+  lane.parked_total = static_cast<std::uint64_t>(rows.int8(i, 5));
+  lane.owner = std::string(rows.text(i, 6));
+  lane.epoch = rows.int8(i, 7);
+  lane.lease_left = Duration{rows.int8(i, 8)};
+  lane.updated_at = rows.timestamptz(i, 9);
+  lane.events_per_second = static_cast<double>(rows.int8(i, 10)) / 1000;
+  lane.pending = static_cast<std::uint64_t>(rows.int8(i, 11));
+  lane.oldest_age = Duration{rows.int8(i, 12)};
+  lane.parked = static_cast<std::uint64_t>(rows.int8(i, 13));
+  lane.waiting = static_cast<std::uint64_t>(rows.int8(i, 14));
+  return lane;
+}
+
+Status read_mapped(Connection& connection, const TableMapping& mapping, LaneStatus& lane) {
+  const Result<CatalogTable> table = look_up(connection, mapping);
+  if (!table) return fail(table.error());
+  const std::string sql =
+      mapped_backlog_sql(*table, mapping, LaneShare{lane.lane, lane.lanes}, kExactPendingMax);
+  const Result<Rows> rows = connection.query(sql, Params().text(lane.relay));
+  if (!rows) return fail(rows.error());
+  lane.pending = static_cast<std::uint64_t>(rows->int8(0, 0));
+  lane.oldest_age = Duration{rows->int8(0, 1)};
+  return {};
+}
+
+}  // namespace
+
+Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
+  Result<Connection> connection = Connection::open(url);
+  if (!connection) return fail(connection.error());
+  DOVETAIL_TRY(check_schema(*connection));
+  StoreStatus result;
+  result.schema_version = kSchemaVersion;
+  const Result<Rows> store = connection->query(
+      "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, "
+      "coalesce(sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::int8, count(*), "
+      "pg_catalog.current_setting('server_version') FROM pg_catalog.pg_inherits i JOIN "
+      "pg_catalog.pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
+      "'dovetail.outbox'::pg_catalog.regclass");
+  if (!store) return fail(store.error());
+  result.outbox_rows = static_cast<std::uint64_t>(store->int8(0, 0));
+  result.outbox_bytes = static_cast<std::uint64_t>(store->int8(0, 1));
+  result.partitions = static_cast<std::uint64_t>(store->int8(0, 2));
+  result.server_version = std::string(store->text(0, 3));
+  const Result<Rows> lanes = connection->query(kLanes);
+  if (!lanes) return fail(lanes.error());
+  for (std::size_t i = 0; i < lanes->size(); ++i) {
+    LaneStatus& lane = result.lanes.emplace_back(lane_of_row(*lanes, i));
+    if (const auto found = mapped.find(lane.relay); found != mapped.end())
+      DOVETAIL_TRY(read_mapped(*connection, found->second, lane));
+  }
+  return result;
+}
+
+std::string_view to_string(EventState state) {
+  switch (state) {
+    case EventState::pending:
+      return "pending";
+    case EventState::delivered:
+      return "delivered";
+    case EventState::parked:
+      return "parked";
+    case EventState::waiting:
+      return "waiting";
+    case EventState::discarded:
+      return "discarded";
+  }
+  return "unknown";
+}
+
+Result<EventState> parse_event_state(std::string_view text) {
+  for (const EventState state : {EventState::pending, EventState::delivered, EventState::parked,
+                                 EventState::waiting, EventState::discarded})
+    if (text == to_string(state)) return state;
+  return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
+                                  "\" is no state of an event; check for pending, delivered, "
+                                  "parked, waiting or discarded");
+}
+
+Result<std::vector<EventRow>> list_events(const std::string& url, const EventFilter& filter) {
+  Result<Connection> connection = Connection::open(url);
+  if (!connection) return fail(connection.error());
+  DOVETAIL_TRY(check_schema(*connection));
+  EventId id;
+  if (!filter.id.empty()) {
+    const Result<EventId> parsed = EventId::parse(filter.id);
+    if (!parsed) return fail(parsed.error());
+    id = *parsed;
+  }
+  std::string where =
+      "e.seq > $1 AND ($2 = '' OR e.relay = $2) AND ($3 = '' OR e.state = $3) AND ($4 = '' OR "
+      "e.type = $4) AND ($5 = '' OR e.aggregate_id = $5) AND ($6 = '' OR e.topic = $6)";
+  if (!filter.id.empty()) where += " AND e.id = $8";
+  // Parked ones are few and found by their own table, and pending ones are not long before the
+  // snapshots of the relays: nobody walks over everything that was delivered.
+  if (filter.state == EventState::pending) {
+    where +=
+        " AND e.id IN (SELECT o.id FROM dovetail.outbox o WHERE o.xid >= coalesce((SELECT "
+        "min(pg_catalog.pg_snapshot_xmin(r.prev)::text::int8)::text::pg_catalog.xid8 FROM "
+        "dovetail.reader r WHERE NOT r.mapped), '0'::pg_catalog.xid8))";
+  } else if (filter.state && *filter.state != EventState::delivered) {
+    where += " AND e.id IN (SELECT p.id FROM dovetail.parked p WHERE p.state = $3)";
+  }
+  const Result<Rows> rows = connection->query(
+      "SELECT page.*, coalesce((SELECT o.headers FROM dovetail.outbox o WHERE o.id = page.id), '') "
+      "FROM (SELECT e.seq, e.id, coalesce(e.relay, '') AS relay, e.state, e.topic, "
+      "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_length, "
+      "e.aggregate_version, e.created_at FROM dovetail.events e WHERE " +
+          where + " ORDER BY e.seq, e.relay LIMIT $7) AS page ORDER BY page.seq, page.relay",
+      Params()
+          .int8(filter.after)
+          .text(filter.relay)
+          .text(filter.state ? to_string(*filter.state) : std::string_view())
+          .text(filter.type)
+          .text(filter.key)
+          .text(filter.topic)
+          .int8(static_cast<std::int64_t>(filter.limit))
+          .uuid(id));
+  if (!rows) return fail(rows.error());
+  std::vector<EventRow> events;
+  for (std::size_t i = 0; i < rows->size(); ++i) {
+    EventRow& event = events.emplace_back();
+    event.position = rows->int8(i, 0);
+    event.id = rows->uuid(i, 1);
+    event.relay = std::string(rows->text(i, 2));
+    event.state = parse_event_state(rows->text(i, 3)).value_or(EventState::pending);
+    event.topic = std::string(rows->text(i, 4));
+    event.aggregate_type = std::string(rows->text(i, 5));
+    event.aggregate_id = std::string(rows->text(i, 6));
+    event.type = std::string(rows->text(i, 7));
+    event.content_type = std::string(rows->text(i, 8));
+    event.payload_bytes = static_cast<std::uint64_t>(rows->int4(i, 9));
+    event.aggregate_version = rows->int8(i, 10);
+    event.created_at = rows->timestamptz(i, 11);
+    event.headers = std::string(rows->text(i, 12));
+  }
+  return events;
+}
+
+Result<std::string> payload_of(const std::string& url, const EventId& id) {
+  Result<Connection> connection = Connection::open(url);
+  if (!connection) return fail(connection.error());
+  DOVETAIL_TRY(check_schema(*connection));
+  const Result<Rows> rows = connection->query(
+      "SELECT payload FROM dovetail.outbox WHERE id = $1 UNION ALL SELECT payload FROM "
+      "dovetail.delayed WHERE id = $1 UNION ALL SELECT payload FROM dovetail.parked WHERE id = $1 "
+      "LIMIT 1",
+      Params().uuid(id));
+  if (!rows) return fail(rows.error());
+  if (rows->empty())
+    return fail(Errc::rejected, "there is no event " + id.to_string() +
+                                    " in this database; check the id, and whether it was dropped "
+                                    "after its retention");
+  return std::string(rows->bytea(0, 0));
+}
+
+Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit) {
+  Result<Connection> connection = Connection::open(url);
+  if (!connection) return fail(connection.error());
+  DOVETAIL_TRY(check_schema(*connection));
+  const Result<Rows> rows = connection->query(
+      "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit ORDER BY "
+      "number DESC LIMIT $1",
+      Params().int8(static_cast<std::int64_t>(limit)));
+  if (!rows) return fail(rows.error());
+  std::vector<AuditRow> audit;
+  for (std::size_t i = 0; i < rows->size(); ++i)
+    audit.push_back(AuditRow{
+        rows->int8(i, 0), rows->timestamptz(i, 1), std::string(rows->text(i, 2)),
+        std::string(rows->text(i, 3)), std::string(rows->text(i, 4)), std::string(rows->text(i, 5)),
+        static_cast<std::uint64_t>(rows->int8(i, 6)), std::string(rows->text(i, 7))});
+  return audit;
+}
+
+}  // namespace dovetail::postgres

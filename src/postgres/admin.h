@@ -1,0 +1,163 @@
+// What an operator asks of a database, and does to it. Each call opens a connection, works and
+// closes it; none of them holds up the application. What an operator does is written down in
+// dovetail.audit, in the same transaction.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+#include "postgres/mapped_table.h"
+
+namespace dovetail::postgres {
+
+struct LaneStatus {
+  std::string relay;
+  std::uint32_t lane = 0;
+  std::uint32_t lanes = 1;
+  bool mapped = false;           // serves a table of its own
+  std::uint64_t pending = 0;     // counted exactly up to 100,000 for each relay, estimated above
+  Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
+  double events_per_second = 0;  // over the last ten seconds or so
+  std::uint64_t settled_total = 0;
+  std::uint64_t parked_total = 0;
+  std::uint64_t parked = 0;   // now, needing an operator
+  std::uint64_t waiting = 0;  // now, behind them or before a retry
+  std::string owner;          // empty: nobody holds the lease
+  std::int64_t epoch = 0;
+  Duration lease_left{0};  // 0: expired
+  WallTime updated_at{};
+};
+
+struct StoreStatus {
+  std::vector<LaneStatus> lanes;
+  std::uint64_t outbox_rows = 0;  // estimated from the statistics
+  std::uint64_t outbox_bytes = 0;
+  std::uint64_t partitions = 0;
+  std::int64_t schema_version = 0;
+  std::string server_version;
+};
+// The mappings of relays that serve tables of their own, by the relay's name; without one, what is
+// pending of such a relay is not known.
+using MappedRelays = std::map<std::string, TableMapping, std::less<>>;
+Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped = {});
+
+enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded };
+std::string_view to_string(EventState state);
+Result<EventState> parse_event_state(std::string_view text);
+
+struct EventFilter {
+  std::optional<EventState> state{};
+  std::string relay{};  // empty: all relays, one row each
+  std::string id{};     // text of an event id
+  std::string type{};
+  std::string key{};  // aggregate_id
+  std::string topic{};
+  std::int64_t after = 0;  // position; for paging
+  std::size_t limit = 100;
+};
+
+// Never with payload: it may be large, and not meant for the eyes of an operator.
+struct EventRow {
+  std::int64_t position = 0;
+  EventId id;
+  std::string relay;  // empty: nobody reads the outbox
+  EventState state = EventState::pending;
+  std::string topic;
+  std::string aggregate_type;
+  std::string aggregate_id;
+  std::string type;
+  std::string content_type;
+  std::string headers;
+  std::uint64_t payload_bytes = 0;
+  std::int64_t aggregate_version = 0;
+  WallTime created_at{};
+};
+// Of the outbox; rows of a mapped table carry their own state.
+Result<std::vector<EventRow>> list_events(const std::string& url, const EventFilter& filter);
+
+struct ParkedFilter {
+  std::string relay{};  // empty: all
+  std::string key{};    // aggregate_id
+  std::string aggregate_type{};
+  std::string type{};
+  std::string reason_contains{};
+  bool heads_only = false;     // one for each blocked key: what an operator has to decide about
+  bool with_finished = false;  // delivered and discarded ones too: the history
+  std::int64_t after = 0;      // ParkedRow::number; for paging
+  std::size_t limit = 100;
+};
+
+struct ParkedRow {
+  std::int64_t number = 0;
+  std::string relay;
+  EventId id;
+  std::int64_t position = 0;
+  EventState state = EventState::parked;
+  bool head = false;
+  std::uint32_t attempts = 0;
+  std::string reason;
+  std::string note;
+  std::string topic;
+  std::string aggregate_type;
+  std::string aggregate_id;
+  std::string type;
+  std::uint64_t payload_bytes = 0;
+  WallTime parked_at{};
+  WallTime retry_at{};
+  WallTime finished_at{};
+};
+Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedFilter& filter);
+
+// The payload of one event, wherever it still is: outbox or parked.
+Result<std::string> payload_of(const std::string& url, const EventId& id);
+
+// Who does it and why; both are kept in dovetail.audit.
+struct Decision {
+  std::string who;  // empty: the database user
+  std::string reason{};
+};
+
+// Heads go out again at once, with their attempts back at 0; what waits behind them follows by
+// itself. An empty `relay` means every relay. Each returns how many heads were set going; the first
+// two refuse with `rejected` when there is nothing of that name, or when the event stands behind
+// another. Of the filter, paging and `with_finished` have no meaning here.
+Result<std::uint64_t> replay_event(const std::string& url, std::string_view relay,
+                                   const EventId& id, const Decision& decision);
+Result<std::uint64_t> replay_key(const std::string& url, std::string_view relay,
+                                 std::string_view aggregate_type, std::string_view aggregate_id,
+                                 const Decision& decision);
+Result<std::uint64_t> replay_matching(const std::string& url, const ParkedFilter& filter,
+                                      const Decision& decision);
+
+// Gives events up, for good, with the reason kept; what waits behind them flows. rejected: no
+// reason is given, or the id is not parked, or stands behind another, or several relays have it and
+// none was named. A key or a filter gives up everything that matches, also what waits behind.
+Status discard(const std::string& url, std::string_view relay, const EventId& id,
+               const Decision& decision);
+Result<std::uint64_t> discard_key(const std::string& url, std::string_view relay,
+                                  std::string_view aggregate_type, std::string_view aggregate_id,
+                                  const Decision& decision);
+Result<std::uint64_t> discard_matching(const std::string& url, const ParkedFilter& filter,
+                                       const Decision& decision);
+
+struct AuditRow {
+  std::int64_t number = 0;
+  WallTime at{};
+  std::string who;
+  std::string what;
+  std::string relay;
+  std::string subject;  // an event id, a key, or a filter
+  std::uint64_t events = 0;
+  std::string reason;
+};
+// The newest first.
+Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit = 100);
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,56 @@
+#include "postgres/doctor.h"
+
+#include <algorithm>
+
+#include "postgres/doctor_checks.h"
+
+namespace dovetail::postgres {
+
+std::string_view to_string(Severity severity) {
+  switch (severity) {
+    case Severity::note:
+      return "note";
+    case Severity::warning:
+      return "warning";
+    case Severity::error:
+      return "error";
+  }
+  return "unknown";
+}
+
+namespace {
+
+// A check that this role may not make is a finding of its own; the others go on.
+Status soften(Status checked, const Connection& connection, std::string_view part,
+              Findings& findings) {
+  if (checked || !connection) return checked;
+  findings.add(Severity::warning, "not-examined", std::string(part) + " could not be examined",
+               checked.error().text);
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions& options,
+                                     Clock& clock) {
+  Result<Connection> connection = Connection::open(url);
+  if (!connection) return fail(connection.error());
+  Findings findings;
+  DOVETAIL_TRY(soften(examine_server(*connection, options, clock, findings), *connection,
+                      "the server", findings));
+  const Result<bool> schema = examine_schema(*connection, options, findings);
+  if (!schema)
+    DOVETAIL_TRY(soften(fail(schema.error()), *connection, "the schema dovetail", findings));
+  if (schema && *schema)
+    DOVETAIL_TRY(soften(examine_backlog(*connection, options, findings), *connection, "the backlog",
+                        findings));
+  for (const TableMapping& mapping : options.mappings)
+    DOVETAIL_TRY(soften(examine_mapping(*connection, mapping, options, findings), *connection,
+                        "the mapping of " + mapping.table, findings));
+  std::vector<Finding> all = findings.take();
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  return all;
+}
+
+}  // namespace dovetail::postgres

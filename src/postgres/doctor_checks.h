@@ -1,0 +1,42 @@
+// The parts of the doctor. Each adds what it finds; an error means that the database could not be
+// asked any more.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "postgres/connection.h"
+#include "postgres/doctor.h"
+
+namespace dovetail::postgres {
+
+class Findings {
+ public:
+  void add(Severity severity, std::string code, std::string what, std::string what_to_do) {
+    all_.push_back(Finding{severity, std::move(code), std::move(what), std::move(what_to_do)});
+  }
+  std::vector<Finding> take() { return std::move(all_); }
+
+ private:
+  std::vector<Finding> all_;
+};
+
+// The server: version, standby, settings, open and prepared transactions, clock.
+Status examine_server(Connection& connection, const DoctorOptions& options, Clock& clock,
+                      Findings& findings);
+// The schema dovetail: version, drift, rights, partitions, dead rows. False: it is not whole.
+Result<bool> examine_schema(Connection& connection, const DoctorOptions& options,
+                            Findings& findings);
+// Relays that do not run, lag behind or have parked events.
+Status examine_backlog(Connection& connection, const DoctorOptions& options, Findings& findings);
+Status examine_mapping(Connection& connection, const TableMapping& mapping,
+                       const DoctorOptions& options, Findings& findings);
+// Dead rows and autovacuum of one table.
+Status examine_vacuum(Connection& connection, std::int64_t oid, const DoctorOptions& options,
+                      Findings& findings);
+
+// "3 minutes", for people.
+std::string shown(Duration duration);
+
+}  // namespace dovetail::postgres

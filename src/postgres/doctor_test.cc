@@ -1,0 +1,229 @@
+#include "postgres/doctor.h"
+
+#include <algorithm>
+
+#include "core/test_clock.h"
+#include "host/host.h"
+#include "postgres/maintenance.h"
+#include "postgres/schema.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Doctor : public ::testing::Test {
+ protected:
+  Doctor() {
+    const Status made = create_schema(application);
+    EXPECT_TRUE(made) << text_of(made);
+  }
+  std::vector<Finding> look(const DoctorOptions& options = {}, const std::string& user = "") {
+    const Result<std::vector<Finding>> found =
+        examine(database.conninfo + (user.empty() ? "" : " user=" + user), options, system_clock());
+    EXPECT_TRUE(found) << text_of(found);
+    return found.value_or(std::vector<Finding>{});
+  }
+  static const Finding* find(const std::vector<Finding>& all, std::string_view code) {
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const Finding& finding) { return finding.code == code; });
+    return found == all.end() ? nullptr : &*found;
+  }
+  static std::string shown(const std::vector<Finding>& all) {
+    std::string text;
+    for (const Finding& finding : all)
+      text += finding.code + ": " + finding.what + " -> " + finding.what_to_do + "\n";
+    return text;
+  }
+  void expect(std::string_view code, Severity severity, std::string_view words,
+              const DoctorOptions& options = {}) {
+    const std::vector<Finding> all = look(options);
+    const Finding* finding = find(all, code);
+    ASSERT_NE(finding, nullptr) << "no " << code << " in\n" << shown(all);
+    EXPECT_EQ(finding->severity, severity);
+    EXPECT_TRUE(contains(finding->what + " " + finding->what_to_do, words))
+        << finding->what << " -> " << finding->what_to_do;
+    EXPECT_FALSE(finding->what_to_do.empty());
+  }
+  DoctorOptions mapped(const TableMapping& mapping) {
+    DoctorOptions options;
+    options.mappings = {mapping};
+    return options;
+  }
+  void make_processed_at(const std::string& order = "timestamptz DEFAULT now()") {
+    must(application,
+         "CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type text, "
+         "aggregate_id text, event_type text, payload jsonb, created_at timestamptz, n " +
+             order + ", processed_at timestamptz, status text DEFAULT 'pending')");
+  }
+
+  TestDatabase database;
+  Connection application = database.connect();
+};
+
+TEST_F(Doctor, FindsNothingWrongWithAFreshSchemaThatIsMaintained) {
+  ASSERT_TRUE(maintain(database.conninfo, {}));
+  const std::vector<Finding> all = look();
+  EXPECT_TRUE(std::all_of(all.begin(), all.end(), [](const Finding& finding) {
+    return finding.severity == Severity::note;
+  })) << shown(all);
+}
+
+TEST_F(Doctor, FindsAMissingSchema) {
+  must(application, "DROP SCHEMA dovetail CASCADE");
+  expect("schema-version", Severity::error, "dovetail init");
+}
+
+TEST_F(Doctor, FindsANewerSchema) {
+  must(application, "UPDATE dovetail.schema_version SET version = 99");
+  expect("schema-version", Severity::error, "upgrade dovetail");
+}
+
+TEST_F(Doctor, FindsDrift) {
+  must(application, "DROP INDEX dovetail.parked_due");
+  expect("schema-drift", Severity::error, "parked_due");
+  must(application, "ALTER TABLE dovetail.outbox ALTER seq DROP DEFAULT");
+  expect("schema-drift", Severity::error, "outbox.seq");
+}
+
+TEST_F(Doctor, FindsACachedSequence) {
+  must(application, "ALTER SEQUENCE dovetail.outbox_seq CACHE 50");
+  expect("sequence-cache", Severity::error, "CACHE 1");
+}
+
+TEST_F(Doctor, FindsMissingPartitions) {
+  expect("partitions-ahead", Severity::warning, "dovetail prune");
+  MaintenanceOptions options;
+  options.ahead = std::chrono::hours(1);
+  options.partition_span = std::chrono::hours(1);
+  ASSERT_TRUE(maintain(database.conninfo, options));
+  expect("partitions-ahead", Severity::warning, "only");
+}
+
+TEST_F(Doctor, FindsMissingRights) {
+  must(application,
+       "DO $$ BEGIN CREATE ROLE doctor_nobody LOGIN; EXCEPTION WHEN duplicate_object THEN END $$; "
+       "GRANT USAGE ON SCHEMA dovetail TO doctor_nobody; GRANT SELECT ON ALL TABLES IN SCHEMA "
+       "dovetail TO doctor_nobody; GRANT SELECT ON ALL SEQUENCES IN SCHEMA dovetail TO "
+       "doctor_nobody");
+  const std::vector<Finding> all = look({}, "doctor_nobody");
+  ASSERT_NE(find(all, "missing-right"), nullptr) << shown(all);
+  EXPECT_NE(find(all, "sees-own-sessions-only"), nullptr) << shown(all);
+  EXPECT_EQ(find(look(), "missing-right"), nullptr);
+}
+
+TEST_F(Doctor, FindsLongWritingTransactions) {
+  Connection slow = database.connect();
+  must(slow, "BEGIN; SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb)");
+  DoctorOptions options;
+  EXPECT_EQ(find(look(options), "long-transaction"), nullptr);
+  options.transaction_age_max = Duration{0};
+  expect("long-transaction", Severity::warning,
+         "pid " + text(slow, "SELECT pg_backend_pid()::text"), options);
+}
+
+TEST_F(Doctor, FindsDisabledAutovacuum) {
+  must(application, "ALTER TABLE dovetail.parked SET (autovacuum_enabled = false)");
+  expect("autovacuum-off", Severity::warning, "dovetail.parked");
+}
+
+TEST_F(Doctor, FindsDeadRows) {
+  make_processed_at();
+  must(application,
+       "ALTER TABLE outbox SET (autovacuum_enabled = false); INSERT INTO outbox (payload) SELECT "
+       "'{}' FROM generate_series(1, 500); UPDATE outbox SET status = 'processed'");
+  DoctorOptions options = mapped(*mapping_preset("processed_at"));
+  options.dead_rows_max = 100;
+  EXPECT_TRUE(eventually([&] { return find(look(options), "dead-rows") != nullptr; }));
+}
+
+TEST_F(Doctor, FindsClockSkew) {
+  TestClock clock;
+  clock.set_wall(system_clock().wall() + 1h);
+  const Result<std::vector<Finding>> all = examine(database.conninfo, {}, clock);
+  ASSERT_TRUE(all);
+  EXPECT_NE(find(*all, "clock-skew"), nullptr) << shown(*all);
+  EXPECT_EQ(find(look(), "clock-skew"), nullptr);
+}
+
+TEST_F(Doctor, FindsBacklogAndARelayThatIsGone) {
+  must(application,
+       "INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('relay', 0, 1); SELECT "
+       "dovetail.publish('order', '1', 'placed', '{}'::jsonb) FROM generate_series(1, 20)");
+  DoctorOptions options;
+  options.pending_max = 10;
+  expect("backlog", Severity::warning, "20 events", options);
+  expect("relay-not-running", Severity::error, "\"relay\"");
+}
+
+TEST_F(Doctor, FindsParkedEvents) {
+  must(application,
+       "INSERT INTO dovetail.parked (relay, id, position, topic, aggregate_type, aggregate_id, "
+       "type, "
+       "content_type, headers, payload, aggregate_version, created_at, state, attempts, reason, "
+       "retry_at) VALUES ('relay', gen_random_uuid(), 1, '', 'o', 'k', 't', 'c', '', '', 0, now(), "
+       "'parked', 5, '', now())");
+  expect("parked", Severity::warning, "dovetail parked");
+  expect("parked-without-head", Severity::error, "refresh_heads");
+}
+
+TEST_F(Doctor, FindsAMappingThatDoesNotFit) {
+  expect("mapping", Severity::error, "outbox_events", mapped(*mapping_preset("status")));
+}
+
+TEST_F(Doctor, FindsUnsafeOrdersOfMappedTables) {
+  make_processed_at("bigint");
+  TableMapping mapping = *mapping_preset("processed_at");
+  expect("unsafe-order", Severity::warning, "GENERATED ALWAYS AS IDENTITY", mapped(mapping));
+  mapping.order_by = "id";
+  expect("unsafe-order", Severity::error, "uuid", mapped(mapping));
+  mapping.order_by = "n";
+  expect("order-without-sequence", Severity::note, "\"n\"", mapped(mapping));
+  mapping.aggregate_id.clear();
+  expect("unordered", Severity::note, "no order", mapped(mapping));
+}
+
+TEST_F(Doctor, FindsCachedSequencesOfMappedTables) {
+  TableMapping mapping = *mapping_preset("processed_at");
+  mapping.order_by = "n";
+  for (const std::string order : {"bigint GENERATED ALWAYS AS IDENTITY (CACHE 20)", "bigserial",
+                                  "bigint DEFAULT nextval('s')"}) {
+    must(application,
+         "DROP TABLE IF EXISTS outbox; DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s "
+         "CACHE 20");
+    make_processed_at(order);
+    if (order == "bigserial") must(application, "ALTER SEQUENCE outbox_n_seq CACHE 20");
+    expect("sequence-cache", Severity::error, "20", mapped(mapping));
+  }
+}
+
+TEST_F(Doctor, FindsAMissingIndexAndItsAdviceHelps) {
+  make_processed_at();
+  const TableMapping mapping = *mapping_preset("processed_at");
+  expect("missing-index", Severity::warning, "CREATE INDEX CONCURRENTLY", mapped(mapping));
+  const std::vector<Finding> all = look(mapped(mapping));
+  std::string advice = find(all, "missing-index")->what_to_do;
+  advice = advice.substr(advice.find("CREATE INDEX"));
+  must(application, advice);
+  EXPECT_EQ(find(look(mapped(mapping)), "missing-index"), nullptr);
+}
+
+TEST_F(Doctor, FindsAnUnloggedTable) {
+  make_processed_at();
+  must(application, "ALTER TABLE outbox SET UNLOGGED");
+  expect("unlogged", Severity::error, "SET LOGGED", mapped(*mapping_preset("processed_at")));
+}
+
+TEST_F(Doctor, SaysTheWorstFirst) {
+  must(application, "ALTER SEQUENCE dovetail.outbox_seq CACHE 50");
+  const std::vector<Finding> all = look();
+  ASSERT_GE(all.size(), 2u);
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end(), [](const Finding& a, const Finding& b) {
+    return a.severity > b.severity;
+  }));
+  EXPECT_EQ(to_string(all.front().severity), "error");
+}
+
+}  // namespace
+}  // namespace dovetail::postgres

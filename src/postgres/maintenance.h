@@ -1,0 +1,43 @@
+// Keeps the outbox small: makes partitions ahead of time, drops those that every relay has passed
+// and that are old enough, and cleans what is not partitioned by time in small steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/result.h"
+
+namespace dovetail::postgres {
+
+struct MaintenanceOptions {
+  // Behaviour
+  Duration partition_span = std::chrono::hours(24);  // whole hours; of partitions not yet made
+  Duration ahead = std::chrono::hours(24 * 3);       // partitions exist for so long ahead
+  Duration events_older_than = std::chrono::hours(24 * 7);   // once every relay has passed them
+  Duration parked_older_than = std::chrono::hours(24 * 90);  // delivered and discarded ones
+  Duration audit_older_than = std::chrono::hours(24 * 365);
+  // Nobody waits for maintenance longer than this: a lock that it does not get in so short a time
+  // is left for the next call, and noted.
+  Duration lock_timeout = std::chrono::milliseconds(100);
+  // Performance
+  std::size_t batch_max = 1000;      // rows deleted in one transaction
+  std::size_t rows_max = 1'000'000;  // in one call
+};
+
+struct MaintenanceReport {
+  std::vector<std::string> created;  // names of partitions
+  std::vector<std::string> dropped;
+  std::uint64_t outbox = 0;  // rows deleted from the default partition
+  std::uint64_t parked = 0;
+  std::uint64_t audit = 0;
+  bool finished = true;            // false: rows_max was reached, call again
+  std::vector<std::string> notes;  // why something was left alone
+};
+
+// An event in a partition is as old as its id says. Needs the owner of the schema dovetail.
+// Any number of processes may call it at any time, also while relays run and events are published.
+Result<MaintenanceReport> maintain(const std::string& url, const MaintenanceOptions& options);
+
+}  // namespace dovetail::postgres
