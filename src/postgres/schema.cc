@@ -25,8 +25,13 @@ constexpr std::array<Migration, 1> kMigrations = {{{1, kPostgresSchemaV1}}};
 
 // 0: there are no tables of dovetail.
 Result<std::int64_t> schema_version(pg_conn* connection) {
+  // A look at the catalog itself: name lookups may remember that there was nothing, also while we
+  // waited for somebody who was making it.
   const Result<Rows> exists =
-      run(connection, "SELECT to_regclass('dovetail.schema_version') IS NOT NULL");
+      run(connection,
+          "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n "
+          "ON n.oid = c.relnamespace WHERE n.nspname = 'dovetail' AND c.relname = "
+          "'schema_version')");
   if (!exists) return fail(exists.error());
   if (!exists->boolean(0, 0)) return 0;
   const Result<Rows> version = run(connection, "SELECT version FROM dovetail.schema_version");

@@ -1,0 +1,235 @@
+#include "postgres/lanes.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "host/host.h"
+#include "postgres/lease.h"
+#include "postgres/parking.h"
+#include "postgres/source.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+using Kind = RelayNotice::Kind;
+
+// Says that this process lives, forgets those that do not, and tells our place among the rest.
+constexpr std::string_view kHeartbeat =
+    "WITH beat AS (INSERT INTO dovetail.relay_process (relay, owner, expires) "
+    "VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond') "
+    "ON CONFLICT (relay, owner) DO UPDATE SET expires = excluded.expires), "
+    "gone AS (DELETE FROM dovetail.relay_process WHERE relay = $1 AND owner <> $2 "
+    "AND expires < clock_timestamp() - interval '1 minute') "
+    "SELECT count(*) FILTER (WHERE owner < $2), count(*) FROM dovetail.relay_process "
+    "WHERE relay = $1 AND owner <> $2 AND expires >= clock_timestamp()";
+
+constexpr std::string_view kFreeLanes =
+    "SELECT lane FROM dovetail.reader WHERE relay = $1 AND (owner = '' OR "
+    "expires <= clock_timestamp()) ORDER BY lane";
+
+constexpr std::string_view kLeave =
+    "DELETE FROM dovetail.relay_process WHERE relay = $1 AND owner = $2";
+
+}  // namespace
+
+std::uint32_t fair_share(std::uint32_t lanes, std::uint32_t place, std::uint32_t processes) {
+  return lanes / processes + (place < lanes % processes ? 1 : 0);
+}
+
+// One lane that this process runs.
+struct Runner {
+  Reader reader;
+  std::unique_ptr<Sink> sink;
+  std::atomic<bool> ended{false};
+  std::atomic<bool> standing_by{false};  // somebody else was faster
+  Status result{};                       // when it has ended
+  bool is_leaving = false;
+  std::jthread thread{};  // last: it must end before the rest is gone
+};
+
+struct Lanes::State {
+  LanesOptions options;
+  Clock& clock;
+  MakeSink make_sink;
+  std::string owner;
+  RelayMetrics metrics{};
+  Connection connection{};
+  std::uint32_t lanes = 0;
+  mutable std::mutex mutex{};  // of `runners`
+  std::map<std::uint32_t, std::unique_ptr<Runner>> runners{};
+
+  State(LanesOptions given, Clock& given_clock, MakeSink given_make_sink)
+      : options(std::move(given)), clock(given_clock), make_sink(std::move(given_make_sink)) {
+    owner = options.owner + "#" + new_event_id().to_string().substr(24);
+  }
+
+  void note(Kind kind, std::string text) const {
+    options.notify(-1, RelayNotice{kind, std::move(text)});
+  }
+
+  Status beat();
+  void start(std::uint32_t lane);
+  void balance(std::uint32_t share, const Rows& free);
+  std::optional<Error> sweep();
+  void leave();
+};
+
+// Keeps our part of the lanes: no more, and no fewer when there are any to have.
+Status Lanes::State::beat() {
+  if (!connection) {
+    Result<Connection> opened = Connection::open(options.conninfo);
+    if (!opened) return fail(opened.error());
+    const Result<std::uint32_t> stored =
+        ensure_relay(*opened, options.relay, options.lanes, /*mapped=*/false);
+    if (!stored) return fail(stored.error());
+    if (lanes == 0 && *stored != options.lanes)
+      note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
+                              std::to_string(*stored) + " lanes, which still holds");
+    lanes = *stored;
+    connection = std::move(*opened);
+  }
+  const Result<Rows> others = connection.query(
+      kHeartbeat, Params().text(options.relay).text(owner).int8(options.lease_term.count()));
+  if (!others) return fail(others.error());
+  const Result<Rows> free = connection.query(kFreeLanes, Params().text(options.relay));
+  if (!free) return fail(free.error());
+  const auto place = static_cast<std::uint32_t>(others->int8(0, 0));
+  const auto processes = static_cast<std::uint32_t>(others->int8(0, 1)) + 1;
+  balance(fair_share(lanes, place, processes), *free);
+  return {};
+}
+
+void Lanes::State::balance(std::uint32_t share, const Rows& free) {
+  const std::lock_guard lock(mutex);
+  std::uint32_t mine = 0;
+  for (const auto& [lane, runner] : runners)
+    if (!runner->is_leaving) ++mine;
+  for (auto it = runners.rbegin(); it != runners.rend() && mine > share; ++it) {
+    if (it->second->is_leaving) continue;
+    it->second->is_leaving = true;
+    it->second->thread.request_stop();
+    --mine;
+  }
+  for (std::size_t row = 0; row < free.size() && mine < share; ++row) {
+    const auto lane = static_cast<std::uint32_t>(free.int4(row, 0));
+    if (runners.contains(lane)) continue;
+    start(lane);
+    ++mine;
+  }
+}
+
+void Lanes::State::start(std::uint32_t lane) {
+  auto runner = std::make_unique<Runner>();
+  runner->reader.conninfo = options.conninfo;
+  runner->reader.relay = options.relay;
+  runner->reader.lane = lane;
+  runner->reader.lanes = lanes;
+  runner->sink = make_sink(lane);
+  Runner& self = *runner;
+  runner->thread = std::jthread([this, &self](std::stop_token stop) {
+    const auto lane_number = static_cast<std::int32_t>(self.reader.lane);
+    SourceOptions source_options;
+    source_options.log = [this, lane_number](std::string_view text) {
+      options.notify(lane_number, RelayNotice{Kind::session_lost, std::string(text)});
+    };
+    PostgresSource source(self.reader, clock, std::move(source_options));
+    PostgresParking parking(self.reader);
+    PostgresLease lease(self.reader, clock, options.owner, options.lease_term);
+    RelayOptions relay_options = options.relay_options;
+    relay_options.seed += self.reader.lane;
+    Relay relay(RelayPorts{source, *self.sink, parking, lease, clock, metrics,
+                           [this, &self, lane_number](const RelayNotice& notice) {
+                             if (notice.kind == Kind::standby) self.standing_by = true;
+                             if (notice.kind == Kind::started) self.standing_by = false;
+                             options.notify(lane_number, notice);
+                           },
+                           options.topics},
+                relay_options);
+    self.result = relay.run(stop);
+    // A relay that stops outside of a session has nothing to drain, but may still have the lease.
+    (void)lease.release();
+    self.ended = true;
+  });
+  runners.emplace(lane, std::move(runner));
+}
+
+// Lets go of lanes that others were faster to take, and of those that have ended. Returns why one
+// must not go on.
+std::optional<Error> Lanes::State::sweep() {
+  const std::lock_guard lock(mutex);
+  std::optional<Error> halted;
+  for (auto it = runners.begin(); it != runners.end();) {
+    Runner& runner = *it->second;
+    if (runner.standing_by && !runner.is_leaving) {
+      runner.is_leaving = true;
+      runner.thread.request_stop();
+    }
+    if (!runner.ended) {
+      ++it;
+      continue;
+    }
+    runner.thread.join();
+    if (!runner.result) halted = runner.result.error();
+    it = runners.erase(it);
+  }
+  return halted;
+}
+
+// Drains every lane, at the same time, and says goodbye, so that others need not wait.
+void Lanes::State::leave() {
+  std::map<std::uint32_t, std::unique_ptr<Runner>> leaving;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [lane, runner] : runners) runner->thread.request_stop();
+    leaving.swap(runners);
+  }
+  leaving.clear();
+  if (connection) (void)connection.query(kLeave, Params().text(options.relay).text(owner));
+  connection.close();
+}
+
+Lanes::Lanes(LanesOptions options, Clock& clock, MakeSink make_sink)
+    : state_(std::make_unique<State>(std::move(options), clock, std::move(make_sink))) {}
+
+Lanes::~Lanes() = default;
+
+Status Lanes::run(std::stop_token stop) {
+  State& state = *state_;
+  bool was_lost = false;
+  std::optional<Error> halted;
+  while (!stop.stop_requested() && !halted) {
+    halted = state.sweep();
+    if (halted) break;
+    const Status beaten = state.beat();
+    if (!beaten &&
+        (beaten.error().code == Errc::rejected || beaten.error().code == Errc::corrupt)) {
+      halted = beaten.error();
+      break;
+    }
+    // Lanes that run hold leases of their own, and go on.
+    if (!beaten && !was_lost) state.note(Kind::session_lost, beaten.error().text);
+    was_lost = !beaten;
+    state.clock.sleep(std::min(state.options.heartbeat, state.options.lease_term / 3), stop);
+  }
+  state.leave();
+  if (!halted) return {};
+  state.note(Kind::halted, halted->text);
+  return fail(std::move(*halted));
+}
+
+std::vector<std::uint32_t> Lanes::held() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<std::uint32_t> lanes;
+  for (const auto& [lane, runner] : state_->runners)
+    if (!runner->is_leaving && !runner->ended) lanes.push_back(lane);
+  return lanes;
+}
+
+const RelayMetrics& Lanes::metrics() const { return state_->metrics; }
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,171 @@
+#include "postgres/lanes.h"
+
+#include <deque>
+#include <mutex>
+#include <set>
+
+#include "host/host.h"
+#include "postgres/schema.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CountingSink final : public Sink {
+ public:
+  explicit CountingSink(std::atomic<std::uint64_t>& count) : count_(count) {}
+  Status open() override {
+    submitted_ = 0;
+    return {};
+  }
+  Status submit(Events events) override {
+    count_ += events.size();
+    ++submitted_;
+    return {};
+  }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration) override {
+    if (submitted_ == 0) return false;
+    --submitted_;
+    for (Outcome& outcome : outcomes) outcome = Outcome{Fate::confirmed};
+    return true;
+  }
+  bool keeps_order_on_failure() const override { return true; }
+
+ private:
+  std::atomic<std::uint64_t>& count_;
+  std::size_t submitted_ = 0;
+};
+
+// One relay process, in a thread.
+class Process {
+ public:
+  Process(const TestDatabase& database, std::string owner, std::atomic<std::uint64_t>& count)
+      : lanes_(options(database, std::move(owner)), system_clock(),
+               [&count](std::uint32_t) { return std::make_unique<CountingSink>(count); }),
+        thread_([this](std::stop_token stop) { ended_ = lanes_.run(stop); }) {}
+
+  static LanesOptions options(const TestDatabase& database, std::string owner) {
+    LanesOptions options;
+    options.conninfo = database.conninfo;
+    options.relay = "test";
+    options.owner = std::move(owner);
+    options.lanes = 4;
+    options.lease_term = 2s;
+    options.heartbeat = 20ms;
+    return options;
+  }
+  std::size_t held() const { return lanes_.held().size(); }
+  Status stop() {
+    thread_.request_stop();
+    thread_.join();
+    return ended_;
+  }
+
+ private:
+  Status ended_{};
+  Lanes lanes_;
+  std::jthread thread_;
+};
+
+class PostgresLanes : public testing::Test {
+ protected:
+  PostgresLanes() : connection_(database_.connect()) { EXPECT_TRUE(create_schema(connection_)); }
+  void publish(int count) {
+    must(connection_,
+         "SELECT dovetail.publish('order', n::text, 'placed', '{}') FROM "
+         "generate_series(1, " +
+             std::to_string(count) + ") AS n");
+  }
+  std::int64_t leased() {
+    return number(connection_, "SELECT count(*) FROM dovetail.reader WHERE owner <> ''");
+  }
+
+  TestDatabase database_;
+  Connection connection_;
+  std::atomic<std::uint64_t> delivered_{0};
+};
+
+TEST_F(PostgresLanes, SharesAreEvenAndAddUp) {
+  for (std::uint32_t lanes = 1; lanes <= 20; ++lanes)
+    for (std::uint32_t processes = 1; processes <= 25; ++processes) {
+      std::uint32_t sum = 0;
+      for (std::uint32_t place = 0; place < processes; ++place) {
+        const std::uint32_t share = fair_share(lanes, place, processes);
+        EXPECT_LE(share, (lanes + processes - 1) / processes);
+        sum += share;
+      }
+      EXPECT_EQ(sum, lanes);
+    }
+}
+
+TEST_F(PostgresLanes, OneProcessTakesAllAndLetsGoOfAllWhenItStops) {
+  publish(100);
+  Process process(database_, "one", delivered_);
+  EXPECT_TRUE(eventually([&] { return process.held() == 4 && delivered_ == 100; }))
+      << process.held() << " lanes, " << delivered_ << " delivered";
+  EXPECT_TRUE(process.stop());
+  EXPECT_EQ(leased(), 0) << "the next one need not wait";
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.relay_process"), 0);
+}
+
+TEST_F(PostgresLanes, ProcessesThatComeAndGoShareEvenly) {
+  Process first(database_, "first", delivered_);
+  EXPECT_TRUE(eventually([&] { return first.held() == 4; }));
+  {
+    Process second(database_, "second", delivered_);
+    EXPECT_TRUE(eventually([&] { return first.held() == 2 && second.held() == 2; }))
+        << first.held() << " and " << second.held();
+    publish(200);
+    EXPECT_TRUE(eventually([&] { return delivered_ == 200; })) << delivered_;
+    EXPECT_TRUE(second.stop());
+  }
+  EXPECT_TRUE(eventually([&] { return first.held() == 4; }));
+  publish(50);
+  EXPECT_TRUE(eventually([&] { return delivered_ == 250; })) << delivered_;
+  EXPECT_TRUE(first.stop());
+}
+
+TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
+  {
+    Result<Connection> connection = Connection::open(database_.conninfo);
+    ASSERT_TRUE(connection);
+    ASSERT_TRUE(ensure_relay(*connection, "test", 4, false));
+  }
+  // As a process leaves it that was killed a moment ago.
+  must(connection_,
+       "UPDATE dovetail.reader SET owner = 'dead', epoch = 7, "
+       "expires = clock_timestamp() + interval '1 s';"
+       "INSERT INTO dovetail.relay_process VALUES ('test', 'dead', "
+       "clock_timestamp() + interval '1 s')");
+  publish(100);
+  const auto start = std::chrono::steady_clock::now();
+  Process process(database_, "living", delivered_);
+  EXPECT_TRUE(eventually([&] { return process.held() == 4 && delivered_ == 100; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+  EXPECT_EQ(number(connection_, "SELECT min(epoch) FROM dovetail.reader"), 8);
+  EXPECT_TRUE(process.stop());
+}
+
+TEST_F(PostgresLanes, TheNumberOfLanesChosenFirstHolds) {
+  {
+    Result<Connection> connection = Connection::open(database_.conninfo);
+    ASSERT_TRUE(ensure_relay(*connection, "test", 2, false));
+  }
+  Process process(database_, "one", delivered_);
+  EXPECT_TRUE(eventually([&] { return process.held() == 2; }));
+  EXPECT_TRUE(process.stop());
+}
+
+TEST_F(PostgresLanes, AMissingSchemaEndsTheRunWithAWordAboutIt) {
+  must(connection_, "DROP SCHEMA dovetail CASCADE");
+  Lanes lanes(Process::options(database_, "one"), system_clock(),
+              [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); });
+  const Status ended = lanes.run({});
+  EXPECT_TRUE(failed_with(ended, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(ended), "dovetail init")) << text_of(ended);
+}
+
+}  // namespace
+}  // namespace dovetail::postgres

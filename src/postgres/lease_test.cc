@@ -1,0 +1,109 @@
+#include "postgres/lease.h"
+
+#include "core/test_clock.h"
+#include "postgres/schema.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+
+class PostgresLeaseTest : public testing::Test {
+ protected:
+  PostgresLeaseTest() : connection_(database_.connect()) {
+    EXPECT_TRUE(create_schema(connection_));
+  }
+  Reader reader(std::uint32_t lane = 0, std::uint32_t lanes = 1) const {
+    Reader reader;
+    reader.conninfo = database_.conninfo;
+    reader.relay = "test";
+    reader.lane = lane;
+    reader.lanes = lanes;
+    return reader;
+  }
+
+  TestDatabase database_;
+  Connection connection_;
+  TestClock clock_;
+};
+
+TEST_F(PostgresLeaseTest, TheDatabasesClockDecidesForOthersAndOursForUs) {
+  Reader first = reader();
+  Reader second = reader();
+  PostgresLease ours(first, clock_, "ours", 10s);
+  PostgresLease theirs(second, clock_, "theirs", 10s);
+  const TimePoint before = clock_.now();
+  ASSERT_TRUE(ours.acquire());
+  EXPECT_EQ(ours.deadline(), before + 9s) << "a tenth of the term before it ends for others";
+  clock_.advance(60s);
+  EXPECT_TRUE(failed_with(theirs.acquire(), Errc::unavailable))
+      << "that our clock has moved says nothing about theirs";
+  must(connection_, "UPDATE dovetail.reader SET expires = clock_timestamp()");
+  EXPECT_TRUE(theirs.acquire());
+  EXPECT_TRUE(failed_with(ours.renew(), Errc::stopped));
+}
+
+// A clock that moves while the server works on an answer.
+class SlowAnswer final : public Clock {
+ public:
+  TimePoint now() override { return time_ += 1s; }
+  WallTime wall() override { return {}; }
+  void sleep(Duration, std::stop_token) override {}
+
+ private:
+  TimePoint time_{1h};
+};
+
+TEST_F(PostgresLeaseTest, TheTermCountsFromBeforeItWasAskedFor) {
+  Reader first = reader();
+  SlowAnswer clock;
+  PostgresLease lease(first, clock, "ours", 10s);
+  ASSERT_TRUE(lease.acquire());
+  EXPECT_EQ(lease.deadline(), TimePoint{1h} + 1s + 9s);
+}
+
+TEST_F(PostgresLeaseTest, LanesAreIndependent) {
+  Reader first = reader(0, 2);
+  Reader second = reader(1, 2);
+  PostgresLease one(first, clock_, "a", 10s);
+  PostgresLease two(second, clock_, "b", 10s);
+  EXPECT_TRUE(one.acquire());
+  EXPECT_TRUE(two.acquire());
+}
+
+TEST_F(PostgresLeaseTest, TheNumberOfLanesIsFixedAtTheFirstStart) {
+  Reader first = reader(0, 2);
+  ASSERT_TRUE(connect(first));
+  Reader second = reader(0, 3);
+  const Status refused = connect(second);
+  EXPECT_TRUE(failed_with(refused, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(refused), "2 lanes")) << text_of(refused);
+}
+
+TEST_F(PostgresLeaseTest, EverySlotBelongsToExactlyOneLane) {
+  for (const std::uint32_t lanes : {1U, 2U, 3U, 7U, 100U, 255U, 256U}) {
+    std::int32_t next = 0;
+    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+      const Reader one = reader(lane, lanes);
+      EXPECT_EQ(one.first_slot(), next);
+      next = one.last_slot() + 1;
+      // As the view computes it.
+      EXPECT_EQ(one.first_slot() * static_cast<std::int32_t>(lanes) / 256,
+                static_cast<std::int32_t>(lane));
+      EXPECT_EQ(one.last_slot() * static_cast<std::int32_t>(lanes) / 256,
+                static_cast<std::int32_t>(lane));
+    }
+    EXPECT_EQ(next, 256);
+  }
+}
+
+TEST_F(PostgresLeaseTest, AMissingSchemaIsSaid) {
+  must(connection_, "DROP SCHEMA dovetail CASCADE");
+  Reader one = reader();
+  PostgresLease lease(one, clock_, "ours", 10s);
+  EXPECT_TRUE(failed_with(lease.acquire(), Errc::rejected));
+}
+
+}  // namespace
+}  // namespace dovetail::postgres

@@ -1,0 +1,186 @@
+#include "postgres/schema.h"
+
+#include <libpq-fe.h>
+
+#include <future>
+
+#include "postgres/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+TEST(PostgresSchema, IsMadeOnceAndFoundAgain) {
+  TestDatabase database;
+  Connection connection = database.connect();
+  EXPECT_TRUE(failed_with(check_schema(connection), Errc::rejected));
+  EXPECT_TRUE(contains(text_of(check_schema(connection)), "dovetail init"));
+  ASSERT_TRUE(create_schema(connection)) << text_of(create_schema(connection));
+  EXPECT_TRUE(create_schema(connection));
+  EXPECT_TRUE(check_schema(connection));
+}
+
+TEST(PostgresSchema, SeveralProcessesMayMakeItAtOnce) {
+  TestDatabase database;
+  std::vector<std::future<Status>> made;
+  for (int i = 0; i < 4; ++i)
+    made.push_back(std::async(std::launch::async, [&] {
+      Connection connection = database.connect();
+      return create_schema(connection);
+    }));
+  for (auto& one : made) {
+    const Status status = one.get();
+    EXPECT_TRUE(status) << text_of(status);
+  }
+}
+
+TEST(PostgresSchema, IsMadeInsideTheCallersTransaction) {
+  TestDatabase database;
+  Connection connection = database.connect();
+  must(connection, "BEGIN");
+  ASSERT_TRUE(create_schema(connection));
+  must(connection, "ROLLBACK");
+  EXPECT_FALSE(check_schema(connection));
+}
+
+TEST(PostgresSchema, ANewerOneIsRefused) {
+  TestDatabase database;
+  Connection connection = database.connect();
+  ASSERT_TRUE(create_schema(connection));
+  must(connection, "UPDATE dovetail.schema_version SET version = 99");
+  EXPECT_TRUE(failed_with(create_schema(connection), Errc::corrupt));
+  EXPECT_TRUE(failed_with(check_schema(connection), Errc::corrupt));
+  EXPECT_TRUE(contains(text_of(check_schema(connection)), "upgrade dovetail"));
+}
+
+TEST(PostgresSchema, CanBeAppliedByHand) {
+  TestDatabase database;
+  Connection connection = database.connect();
+  must(connection, schema_sql());
+  must(connection, roles_sql());
+  EXPECT_TRUE(check_schema(connection));
+}
+
+TEST(PostgresSchema, ASchemaOfSomebodyElseIsNotTouched) {
+  TestDatabase database;
+  Connection connection = database.connect();
+  must(connection, "CREATE SCHEMA dovetail; CREATE TABLE dovetail.theirs (x int)");
+  EXPECT_TRUE(failed_with(create_schema(connection), Errc::rejected));
+  EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.theirs"), 0);
+}
+
+// Logins with one role each; roles belong to the cluster, logins are named after the database.
+class PostgresRoles : public testing::Test {
+ protected:
+  PostgresRoles() : owner_(database_.connect()) {
+    EXPECT_TRUE(create_schema(owner_));
+    EXPECT_TRUE(create_roles(owner_)) << text_of(create_roles(owner_));
+    EXPECT_TRUE(create_roles(owner_)) << "again";
+    for (const char* role : {"app", "relay", "operator"})
+      must(owner_,
+           "CREATE ROLE " + login(role) + " LOGIN; GRANT dovetail_" + role + " TO " + login(role));
+  }
+  ~PostgresRoles() override {
+    for (const char* role : {"app", "relay", "operator"}) must(owner_, "DROP ROLE " + login(role));
+  }
+  std::string login(const std::string& role) const { return database_.name + "_" + role; }
+  Connection as(const std::string& role) const { return database_.connect(login(role)); }
+  static bool is_refused(Connection& connection, const std::string& sql) {
+    const Status status = connection.execute(sql);
+    return failed_with(status, Errc::rejected) && contains(status.error().text, "42501");
+  }
+
+  TestDatabase database_;
+  Connection owner_;
+};
+
+TEST_F(PostgresRoles, TheApplicationPublishesInEveryWay) {
+  Connection app = as("app");
+  must(app, "SELECT dovetail.publish('order', '1', 'placed', '{}')");
+  must(app, "SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb)");
+  must(app, "SELECT dovetail.publish('order', '1', 'placed', '\\x00'::bytea)");
+  must(app,
+       "SELECT dovetail.publish('order', '1', 'placed', '{}', deliver_at => now() + interval '1 "
+       "h')");
+  must(app,
+       "INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload, headers) "
+       "VALUES ('order', '1', 'placed', '{}', '{\"a\": \"b\"}')");
+  must(app, "BEGIN");
+  NewEvent event;
+  event.aggregate_type = "order";
+  event.type = "placed";
+  event.payload = "{}";
+  event.id = EventId{{7}};
+  EXPECT_TRUE(publish(app.get(), event)) << text_of(publish(app.get(), event));
+  EXPECT_TRUE(publish(app.get(), event)) << "the same again";
+  EXPECT_TRUE(publish(app.get(), std::vector<NewEvent>{event, event}));
+  must(app, "COMMIT");
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.outbox"), 5);
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.delayed"), 1);
+}
+
+TEST_F(PostgresRoles, TheApplicationReadsNothingAndTouchesNothingElse) {
+  Connection app = as("app");
+  must(app, "SELECT dovetail.publish('order', '1', 'placed', '{}')");
+  for (const char* table : {"outbox", "outbox_default", "delayed", "reader", "parked", "audit",
+                            "relay_process", "outbox_limit", "schema_version", "events", "lag"})
+    EXPECT_TRUE(is_refused(app, "SELECT * FROM dovetail." + std::string(table))) << table;
+  for (
+      const char* sql :
+      {"SELECT payload FROM dovetail.outbox", "UPDATE dovetail.outbox SET type = 'x'",
+       "DELETE FROM dovetail.outbox", "TRUNCATE dovetail.outbox",
+       "INSERT INTO dovetail.outbox (aggregate_type, type, payload) VALUES ('a', 'b', 'c') "
+       "RETURNING payload",
+       "INSERT INTO dovetail.outbox (aggregate_type, type, payload, xid) VALUES ('a', 'b', 'c', "
+       "'3')",
+       "INSERT INTO dovetail.outbox (aggregate_type, type, payload, seq) VALUES ('a', 'b', 'c', 3)",
+       "INSERT INTO dovetail.outbox_default (aggregate_type, type, payload) VALUES ('a', 'b', 'c')",
+       "UPDATE dovetail.reader SET owner = ''", "DELETE FROM dovetail.parked",
+       "SELECT dovetail.release_delayed(1)", "SELECT dovetail.adopt_foreign_rows(1)",
+       "SELECT dovetail.set_backlog_limit(1)", "SELECT setval('dovetail.outbox_seq', 1)",
+       "CREATE TABLE dovetail.mine (x int)", "DROP TABLE dovetail.outbox_default"})
+    EXPECT_FALSE(app.execute(sql)) << sql;
+}
+
+TEST_F(PostgresRoles, TheRelayReadsAndKeepsItsProgressButPublishesNothing) {
+  Connection relay = as("relay");
+  must(relay, "SELECT payload FROM dovetail.outbox");
+  must(relay, "SELECT dovetail.release_delayed(10), dovetail.adopt_foreign_rows(10)");
+  EXPECT_TRUE(is_refused(relay, "SELECT dovetail.publish('order', '1', 'placed', '{}')"));
+  EXPECT_TRUE(is_refused(relay, "DELETE FROM dovetail.outbox"));
+  EXPECT_TRUE(is_refused(relay, "UPDATE dovetail.outbox SET type = 'x'"));
+  EXPECT_TRUE(is_refused(relay, "DELETE FROM dovetail.audit"));
+}
+
+TEST_F(PostgresRoles, TheOperatorLooksAndDecidesButMovesNobodysProgress) {
+  Connection person = as("operator");
+  must(person, "SELECT * FROM dovetail.events; SELECT * FROM dovetail.lag");
+  must(person, "UPDATE dovetail.parked SET state = 'waiting' WHERE false");
+  must(person, "INSERT INTO dovetail.audit (what) VALUES ('test')");
+  EXPECT_TRUE(is_refused(person, "UPDATE dovetail.audit SET what = ''"));
+  EXPECT_TRUE(is_refused(person, "DELETE FROM dovetail.audit"));
+  EXPECT_TRUE(is_refused(person, "UPDATE dovetail.reader SET prev = '1:1:'"));
+  EXPECT_TRUE(is_refused(person, "SELECT dovetail.publish('order', '1', 'placed', '{}')"));
+}
+
+TEST_F(PostgresRoles, AForeignSearchPathDoesNotReachPrivilegedCode) {
+  must(owner_, "GRANT CREATE ON SCHEMA public TO " + login("app"));
+  Connection app = as("app");
+  must(app,
+       "CREATE FUNCTION public.octet_length(bytea) RETURNS int LANGUAGE plpgsql AS "
+       "'BEGIN RAISE EXCEPTION ''reached''; END'");
+  must(app, "SET search_path = public, pg_catalog");
+  EXPECT_TRUE(app.execute("SELECT dovetail.publish('order', '1', 'placed', '{}'::bytea)"))
+      << text_of(app.execute("SELECT dovetail.publish('order', '1', 'placed', '{}'::bytea)"));
+  must(owner_, "DROP OWNED BY " + login("app"));
+}
+
+TEST_F(PostgresRoles, WithoutARoleTheErrorSaysWhichIsMissing) {
+  must(owner_, "REVOKE dovetail_app FROM " + login("app"));
+  Connection app = as("app");
+  const Status refused = app.execute("SELECT dovetail.publish('order', '1', 'placed', '{}')");
+  EXPECT_TRUE(failed_with(refused, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(refused), "dovetail_app")) << text_of(refused);
+}
+
+}  // namespace
+}  // namespace dovetail::postgres
