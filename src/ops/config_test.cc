@@ -120,7 +120,7 @@ TEST(Config, AMissingKeyIsNamed) {
 
 TEST(Config, AValueThatDoesNotFitNamesWhatIsAllowed) {
   const std::string store = "[store.a]\nurl = \"sqlite:a.db\"\n";
-  expect_error("[store.a]\nurl = \"postgres://x\"\n", ":2:7", {"store.a.url", "sqlite:PATH"});
+  expect_error("[store.a]\nurl = \"kafka:x\"\n", ":2:7", {"store.a.url", "sqlite:PATH"});
   expect_error(store + "payload_max = 100\n", ":3:15", {"store.a.payload_max", "KiB"});
   expect_error(store + "topics = \"x\"\n", ":3:10", {"list of strings"});
   expect_error(store + "[log]\nformat = \"xml\"\n", ":4:10", {"log.format", "\"text\", \"json\""});
