@@ -167,5 +167,33 @@ TEST_F(PostgresLanes, AMissingSchemaEndsTheRunWithAWordAboutIt) {
   EXPECT_TRUE(contains(text_of(ended), "dovetail init")) << text_of(ended);
 }
 
+TEST_F(PostgresLanes, TheRolesOfRelayAndApplicationAreEnough) {
+  ASSERT_TRUE(create_roles(connection_));
+  const std::string app = database_.name + "_app";
+  const std::string relay = database_.name + "_relay";
+  must(connection_, "CREATE ROLE " + app + " LOGIN; GRANT dovetail_app TO " + app +
+                        "; CREATE ROLE " + relay + " LOGIN; GRANT dovetail_relay TO " + relay);
+  {
+    LanesOptions options = Process::options(database_, "one");
+    options.conninfo += " user=" + relay;
+    Lanes lanes(std::move(options), system_clock(),
+                [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); });
+    Status ended;
+    std::jthread thread([&](std::stop_token stop) { ended = lanes.run(stop); });
+    Connection publisher = database_.connect(app);
+    must(publisher,
+         "SELECT dovetail.publish('order', n::text, 'placed', '{}') FROM "
+         "generate_series(1, 3000) AS n");
+    must(publisher,
+         "SELECT dovetail.publish('order', '1', 'placed', '{}', deliver_at => "
+         "clock_timestamp() + interval '50 ms')");
+    EXPECT_TRUE(eventually([&] { return delivered_ == 3001; })) << delivered_;
+    thread.request_stop();
+    thread.join();
+    EXPECT_TRUE(ended) << text_of(ended);
+  }
+  must(connection_, "DROP ROLE " + app + ", " + relay);
+}
+
 }  // namespace
 }  // namespace dovetail::postgres

@@ -26,6 +26,17 @@ constexpr std::string_view kUnpassed =
     "AND NOT (pg_catalog.pg_visible_in_snapshot(o.xid, r.prev) OR (r.now IS NOT NULL AND o.seq <= "
     "r.seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.now))))";
 
+// $1 behind which seq, $2 age in microseconds, $3 rows.
+const std::string kCleanDefault =
+    "WITH page AS MATERIALIZED (SELECT o.ctid AS place, o.seq, o.xid, o.slot, o.created_at < "
+    "pg_catalog.clock_timestamp() - $2::int8 * interval '1 microsecond' AS old FROM "
+    "dovetail.outbox_default o WHERE o.seq > $1 ORDER BY o.seq LIMIT $3), gone AS (DELETE FROM "
+    "dovetail.outbox_default d WHERE d.ctid = ANY (ARRAY(SELECT o.place FROM page o WHERE o.old "
+    "AND NOT " +
+    std::string(kUnpassed) +
+    ")) RETURNING 1) SELECT (SELECT count(*) FROM gone), (SELECT max(seq) FROM page), (SELECT "
+    "coalesce(bool_or(old), false) FROM page)";
+
 // Why nothing may be taken away; no row: it may.
 constexpr std::string_view kHindrance =
     "SELECT CASE WHEN count(*) = 0 THEN 'no relay has ever read the outbox; nothing is taken away "
@@ -259,18 +270,10 @@ class Work {
       }
       // One page of rows at a time, so that rows which must stay are walked over once.
       const Result<Rows> page = connection_.query(
-          "WITH page AS MATERIALIZED (SELECT o.ctid AS place, o.seq, o.xid, o.slot, o.created_at < "
-          "pg_catalog.clock_timestamp() - $2::int8 * interval '1 microsecond' AS old FROM "
-          "dovetail.outbox_default o WHERE o.seq > $1 ORDER BY o.seq LIMIT $3), gone AS (DELETE "
-          "FROM dovetail.outbox_default d WHERE d.ctid = ANY (ARRAY(SELECT o.place FROM page o "
-          "WHERE o.old AND NOT " +
-              std::string(kUnpassed) +
-              ")) RETURNING 1) SELECT (SELECT count(*) FROM gone), (SELECT max(seq) FROM page), "
-              "coalesce((SELECT bool_or(old) FROM page), false)",
-          Params()
-              .int8(after)
-              .int8(options_.events_older_than.count())
-              .int8(static_cast<std::int64_t>(options_.batch_max)));
+          kCleanDefault, Params()
+                             .int8(after)
+                             .int8(options_.events_older_than.count())
+                             .int8(static_cast<std::int64_t>(options_.batch_max)));
       if (!page) return fail(page.error());
       const auto gone = static_cast<std::uint64_t>(page->int8(0, 0));
       report_.outbox += gone;

@@ -89,8 +89,8 @@ std::set<std::string, std::less<>> mapped_names(const TableMapping& mapping) {
   std::set<std::string, std::less<>> names;
   for (const std::string* name :
        {&mapping.id, &mapping.topic, &mapping.aggregate_type, &mapping.aggregate_id,
-        &mapping.aggregate_version, &mapping.type, &mapping.payload, &mapping.headers,
-        &mapping.created_at, &mapping.order_by})
+        &mapping.aggregate_version, &mapping.type, &mapping.payload, &mapping.content_type,
+        &mapping.headers, &mapping.created_at, &mapping.order_by})
     if (!name->empty()) names.insert(*name);
   for (const HeaderColumn& header : mapping.header_columns) names.insert(header.column);
   for (const PendingCondition& condition : mapping.pending) names.insert(condition.column);

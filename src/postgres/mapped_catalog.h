@@ -56,8 +56,8 @@ std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping)
 
 struct MappedStatements {
   // $1 ids in flight, $2 relay, $3 rows at most, $4 bytes at most. Columns: id, event id, topic,
-  // aggregate type, aggregate id, version, type, payload, headers, created_at, order, and one for
-  // each header column.
+  // aggregate type, aggregate id, version, type, payload, headers, created_at, order, content type
+  // and one for each header column.
   std::string read;
   // The next three: $1 relay, $2 lane, $3 epoch, $4 and $5 how many were sent and parked. They
   // return whether the epoch is current; if not, nothing was written. $6 ids sent, $7 ids parked,

@@ -29,6 +29,7 @@ enum Column : int {
   kHeaders,
   kCreatedAt,
   kOrder,
+  kContentType,
   kFirstHeader,
 };
 
@@ -64,10 +65,6 @@ Status MappedSource::open() {
   if (!table) return fail(table.error());
   statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes});
   id_kind_ = id_kind(*table, mapping_);
-  payload_is_bytes_ = table->column(mapping_.payload).base == "bytea";
-  content_type_ = mapping_.content_type;
-  if (content_type_.empty())
-    content_type_ = payload_is_bytes_ ? "application/octet-stream" : "application/json";
   // What is read from here on stands behind what is parked already.
   const Result<Rows> last = reader_.connection.query(
       "SELECT coalesce(max(position), 0)::int8 FROM dovetail.parked WHERE relay = $1 AND "
@@ -132,7 +129,7 @@ void MappedSource::append(Batch& out, const Rows& rows, std::size_t row) {
   event.aggregate_id = rows.text(row, kAggregateId);
   event.aggregate_version = rows.int8(row, kVersion);
   event.type = rows.text(row, kType);
-  event.content_type = content_type_;
+  event.content_type = rows.text(row, kContentType);
   event.headers = headers;
   if (!rows.is_null(row, kPayload)) event.payload = rows.bytea(row, kPayload);
   event.created_at = rows.timestamptz(row, kCreatedAt);

@@ -57,8 +57,6 @@ class MappedSource final : public Source {
   Clock& clock_;
   MappedStatements statements_;
   IdKind id_kind_ = IdKind::uuid;
-  bool payload_is_bytes_ = false;
-  std::string content_type_;
   Ids in_flight_;  // read and not settled
   Ids parked_;     // parked in this session and not delivered
   std::int64_t last_position_ = 0;

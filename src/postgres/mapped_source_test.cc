@@ -654,7 +654,7 @@ TEST_F(Mapped, ValuesAreNeverSql) {
   mapping.pending[0].values = {"P'\\", attack.substr(0, 20)};
   mapping.when_sent[0].literal = attack.substr(0, 20);
   mapping.when_sent[0].literal[0] = 'y';
-  mapping.default_type = mapping.content_type = mapping.default_aggregate_type = attack;
+  mapping.default_type = mapping.default_content_type = mapping.default_aggregate_type = attack;
   mapping.type.clear();
   Lane lane(database.conninfo, mapping);
   const Status opened = lane.open();

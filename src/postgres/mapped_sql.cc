@@ -175,6 +175,12 @@ std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping)
 
 namespace {
 
+std::string content_type_of(const CatalogTable& table, const TableMapping& mapping) {
+  if (!mapping.default_content_type.empty()) return mapping.default_content_type;
+  return table.column(mapping.payload).base == "bytea" ? "application/octet-stream"
+                                                       : "application/json";
+}
+
 std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& mapping) {
   const std::string& own = mapping.default_aggregate_type;
   return Writer(table, mapping).text_or(mapping.aggregate_type, own.empty() ? table.name : own);
@@ -210,9 +216,11 @@ std::string read_sql(const CatalogTable& table, const TableMapping& mapping, Lan
                         " AS c3, " + aggregate_id + " AS c4, " + writer.version() + " AS c5, " +
                         writer.text_or(mapping.type, mapping.default_type) + " AS c6, " +
                         writer.payload() + " AS c7, " + writer.headers() + " AS c8, " +
-                        writer.created_at() + " AS c9, " + writer.order_value() + " AS c10";
-  std::string outer = "c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10";
-  int number = 11;
+                        writer.created_at() + " AS c9, " + writer.order_value() + " AS c10, " +
+                        writer.text_or(mapping.content_type, content_type_of(table, mapping)) +
+                        " AS c11";
+  std::string outer = "c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11";
+  int number = 12;
   for (const HeaderColumn& header : mapping.header_columns) {
     const std::string name = "c" + std::to_string(number++);
     columns += ", " + writer.text(header.column) + " AS " + name;

@@ -200,6 +200,7 @@ Status check_columns(const TableMapping& mapping) {
       {"aggregate_id", &mapping.aggregate_id},
       {"aggregate_version", &mapping.aggregate_version},
       {"type", &mapping.type},
+      {"content_type", &mapping.content_type},
       {"headers", &mapping.headers},
       {"created_at", &mapping.created_at},
       {"order_by", &mapping.order_by}};
@@ -311,7 +312,7 @@ Status check_mapping(const TableMapping& mapping) {
   DOVETAIL_TRY(check_columns(mapping));
   DOVETAIL_TRY(check_text("default_aggregate_type", mapping.default_aggregate_type));
   DOVETAIL_TRY(check_text("default_type", mapping.default_type));
-  DOVETAIL_TRY(check_text("content_type", mapping.content_type));
+  DOVETAIL_TRY(check_text("default_content_type", mapping.default_content_type));
   if (mapping.type.empty() && mapping.default_type.empty())
     return fail(
         Errc::rejected,

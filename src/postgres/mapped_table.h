@@ -53,6 +53,7 @@ struct TableMapping {
   std::string aggregate_version{};  // an integer
   std::string type{};               // none: `default_type`
   std::string payload = "payload";  // jsonb, json, text or bytea
+  std::string content_type{};       // none, or null: `default_content_type`
   std::string headers{};            // jsonb, json or text: one flat object
   std::string created_at{};         // timestamptz, or timestamp in UTC; none: when it was read
   std::string order_by{};           // none: created_at, and where there is none, the id
@@ -60,7 +61,8 @@ struct TableMapping {
   std::vector<HeaderColumn> header_columns{};
   std::string default_aggregate_type{};  // empty: the table's name
   std::string default_type = "event";
-  std::string content_type{};  // empty: application/json, for bytea application/octet-stream
+  // Empty: application/json, for bytea application/octet-stream.
+  std::string default_content_type{};
 
   std::vector<PendingCondition> pending{};  // none: every row
   // A row is deleted once it is sent or parked: the parked event is kept in dovetail.parked.

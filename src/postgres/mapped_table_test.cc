@@ -59,6 +59,7 @@ TEST(TableMapping, NoConfigurableNameTakesSql) {
       {"aggregate_version", [](TableMapping& m) -> std::string& { return m.aggregate_version; }},
       {"type", [](TableMapping& m) -> std::string& { return m.type; }},
       {"payload", [](TableMapping& m) -> std::string& { return m.payload; }},
+      {"content_type", [](TableMapping& m) -> std::string& { return m.content_type; }},
       {"headers", [](TableMapping& m) -> std::string& { return m.headers; }},
       {"created_at", [](TableMapping& m) -> std::string& { return m.created_at; }},
       {"order_by", [](TableMapping& m) -> std::string& { return m.order_by; }},

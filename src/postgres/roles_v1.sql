@@ -32,7 +32,9 @@ GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.reader, dovetail.parked TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process TO dovetail_relay;
 GRANT SELECT ON dovetail.events, dovetail.lag TO dovetail_relay;
-GRANT EXECUTE ON FUNCTION dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int), dovetail.backlog(),
+GRANT EXECUTE ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, bigint),
+  dovetail.read_page(pg_snapshot, pg_snapshot, bigint, bigint, int, int, bigint, bigint),
+  dovetail.window_bounds(xid8, xid8[], xid8), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int), dovetail.backlog(),
   dovetail.refresh_heads(text, text[], text[]) TO dovetail_relay;
 
 -- Looks, replays and discards; publishes nothing and moves nobody's progress.

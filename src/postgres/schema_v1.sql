@@ -394,6 +394,98 @@ CREATE FUNCTION dovetail.publish(
                           topic, id, aggregate_version, deliver_at, content_type)
 $$;
 
+-- How a relay reads. These are functions so that their plans are kept, and so that they are planned with settings of
+-- their own: with statistics that are missing or old the planner would sort the whole table for every page.
+
+-- What is visible now to lanes of these slots and was not visible in the snapshot with this xmax and xip. The first row,
+-- without an id, carries: in seq how many events there are, in topic the snapshot of this statement, in aggregate_type
+-- the history of the server, in aggregate_version the number of the sequence. The events follow, in no order, when there
+-- are at most events_max with at most bytes_max. The history changes when a standby takes over: it may not have what was
+-- read from its predecessor, and uses the same numbers of transactions again.
+CREATE FUNCTION dovetail.read_window(
+  from_xmax xid8, from_xip xid8[], first_slot int, last_slot int, events_max bigint, bytes_max bigint)
+RETURNS TABLE (seq bigint, id uuid, topic text, aggregate_type text, aggregate_id text, type text, content_type text,
+               headers text, payload bytea, aggregate_version bigint, created_at timestamptz)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH part AS MATERIALIZED (
+    (SELECT o.seq, o.id, o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, o.payload,
+            o.aggregate_version, o.created_at
+     FROM dovetail.outbox AS o
+     WHERE o.xid >= from_xmax AND o.slot BETWEEN first_slot AND last_slot
+     ORDER BY o.xid, o.seq LIMIT events_max + 1)
+    UNION ALL
+    (SELECT late.* FROM unnest(from_xip) AS ended (xid) CROSS JOIN LATERAL (
+       SELECT o.seq, o.id, o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, o.payload,
+              o.aggregate_version, o.created_at
+       FROM dovetail.outbox AS o
+       WHERE o.xid = ended.xid AND o.slot BETWEEN first_slot AND last_slot
+       ORDER BY o.seq LIMIT events_max + 1) AS late
+     LIMIT events_max + 1)),
+  total AS MATERIALIZED (
+    SELECT count(*) AS events, coalesce(sum(
+             octet_length(part.payload) + octet_length(part.headers) + octet_length(part.topic) +
+             octet_length(part.aggregate_type) + octet_length(part.aggregate_id) + octet_length(part.type) +
+             octet_length(part.content_type)), 0) AS bytes
+    FROM part)
+  SELECT total.events, NULL::uuid, pg_current_snapshot()::text,
+         CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END,
+         NULL, NULL, NULL, NULL, NULL::bytea, (SELECT last_value FROM dovetail.outbox_seq), NULL::timestamptz
+  FROM total
+  UNION ALL
+  SELECT part.* FROM part, total WHERE total.events <= events_max AND total.bytes <= bytes_max;
+END
+$$;
+
+-- The first and the last number of what became visible between two snapshots.
+CREATE FUNCTION dovetail.window_bounds(from_xmax xid8, from_xip xid8[], to_xmax xid8, OUT first bigint, OUT last bigint)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
+BEGIN
+  -- Adding 0 keeps the planner from walking the index on seq, where the window may lie at the far end.
+  SELECT coalesce(min(part.least), 0), coalesce(max(part.most), 0) INTO first, last FROM (
+    SELECT min(o.seq + 0) AS least, max(o.seq + 0) AS most FROM dovetail.outbox AS o
+    WHERE o.xid >= from_xmax AND o.xid < to_xmax
+    UNION ALL
+    SELECT min(o.seq + 0), max(o.seq + 0) FROM dovetail.outbox AS o WHERE o.xid = ANY (from_xip)) AS part;
+END
+$$;
+
+-- The next events of a window that is too large to come whole, in order. The first comes whatever its size.
+CREATE FUNCTION dovetail.read_page(
+  from_snapshot pg_snapshot, to_snapshot pg_snapshot, after_seq bigint, to_seq bigint, first_slot int, last_slot int,
+  events_max bigint, bytes_max bigint)
+RETURNS TABLE (seq bigint, id uuid, topic text, aggregate_type text, aggregate_id text, type text, content_type text,
+               headers text, payload bytea, aggregate_version bigint, created_at timestamptz)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT summed.seq, summed.id, summed.topic, summed.aggregate_type, summed.aggregate_id, summed.type,
+         summed.content_type, summed.headers, summed.payload, summed.aggregate_version, summed.created_at
+  FROM (
+    SELECT page.*, sum(page.bytes) OVER (ORDER BY page.seq ROWS UNBOUNDED PRECEDING) AS running
+    FROM (
+      SELECT o.seq, o.id, o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, o.payload,
+             o.aggregate_version, o.created_at,
+             octet_length(o.payload) + octet_length(o.headers) + octet_length(o.topic) +
+             octet_length(o.aggregate_type) + octet_length(o.aggregate_id) + octet_length(o.type) +
+             octet_length(o.content_type) AS bytes
+      FROM dovetail.outbox AS o
+      WHERE o.seq > after_seq AND o.seq <= to_seq AND o.slot BETWEEN first_slot AND last_slot
+        AND NOT pg_visible_in_snapshot(o.xid, from_snapshot) AND pg_visible_in_snapshot(o.xid, to_snapshot)
+      ORDER BY o.seq LIMIT events_max) AS page) AS summed
+  WHERE summed.running <= bytes_max OR summed.running = summed.bytes;
+END
+$$;
+
 -- For people: what became of each event, as each relay sees it.
 CREATE VIEW dovetail.events AS
 SELECT o.seq, o.id, r.relay,
@@ -421,7 +513,9 @@ CROSS JOIN LATERAL (
     AND NOT (r.now IS NOT NULL AND o.seq <= r.seq AND pg_visible_in_snapshot(o.xid, r.now))) AS w
 WHERE NOT r.mapped;
 
-REVOKE ALL ON FUNCTION dovetail.backlog(), dovetail.check_backlog(), dovetail.set_backlog_limit(bigint),
+REVOKE ALL ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, bigint),
+  dovetail.read_page(pg_snapshot, pg_snapshot, bigint, bigint, int, int, bigint, bigint),
+  dovetail.window_bounds(xid8, xid8[], xid8), dovetail.backlog(), dovetail.check_backlog(), dovetail.set_backlog_limit(bigint),
   dovetail.refresh_heads(text, text[], text[]), dovetail.delay(), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int),
   dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint),
   dovetail.check_event(text, text, text, bytea, text, text, text),

@@ -16,66 +16,25 @@ constexpr Duration kIdleWriteInterval = 5s;
 constexpr std::int32_t kAdoptedAtOnce = 10'000;
 constexpr std::int32_t kReleasedAtOnce = 1000;
 
-const std::string kColumns =
-    "seq, id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, "
-    "aggregate_version, created_at";
-const std::string kBytes =
-    "(octet_length(payload) + octet_length(headers) + octet_length(topic) + "
-    "octet_length(aggregate_type) + octet_length(aggregate_id) + octet_length(type) + "
-    "octet_length(content_type))";
-
-// Changes when a standby takes over: it may not have what was read from its predecessor, and uses
-// the same numbers of transactions again.
+// As dovetail.read_window() tells it.
 const std::string kHistory =
     "CASE WHEN pg_is_in_recovery() THEN 'standby' "
     "ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END";
 
-const std::string kDue =
-    "coalesce((SELECT deliver_at <= clock_timestamp() FROM dovetail.delayed "
-    "ORDER BY deliver_at, number LIMIT 1), false)";
+constexpr std::string_view kWindow =
+    "SELECT * FROM dovetail.read_window($1::xid8, $2::xid8[], $3, $4, $5, $6)";
 
-// $1, $2: xmax and xip of the snapshot before; $3, $4: slots; $5: one more than fits; $6: bytes;
-// $7: whether to look for delayed events. The first row carries how many events there are, the
-// snapshot of this statement, the history, whether delayed events are due, and the number of the
-// sequence; the events follow only when they all fit. Ordering each part by the index and limiting
-// it keeps the cost bounded whatever the planner believes about the table.
-const std::string kWindow =
-    "WITH part AS MATERIALIZED ((SELECT " + kColumns +
-    " FROM dovetail.outbox WHERE xid >= $1::xid8 AND slot BETWEEN $3 AND $4 "
-    "ORDER BY xid, seq LIMIT $5) UNION ALL (SELECT " +
-    kColumns +
-    " FROM dovetail.outbox WHERE xid = ANY ($2::xid8[]) AND slot BETWEEN $3 AND $4 "
-    "ORDER BY xid, seq LIMIT $5)), "
-    "total AS MATERIALIZED (SELECT count(*) AS events, coalesce(sum" +
-    kBytes +
-    ", 0) AS bytes FROM part) "
-    "SELECT total.events, NULL::uuid, pg_current_snapshot()::text, " +
-    kHistory + ", NULL, CASE WHEN $7 AND " + kDue +
-    " THEN 'due' ELSE '' END, NULL, NULL, NULL::bytea, "
-    "(SELECT last_value FROM dovetail.outbox_seq), NULL::timestamptz FROM total "
-    "UNION ALL SELECT part.* FROM part, total WHERE total.events < $5 AND total.bytes <= $6";
-
-// Between which numbers the window from $1, $2 (xmax and xip) to $3 (xmax) lies. Adding 0 keeps the
-// planner from walking the index on seq, where the window may lie at the far end.
 constexpr std::string_view kBounds =
-    "SELECT coalesce(min(part.least), 0), coalesce(max(part.most), 0) FROM ("
-    "SELECT min(seq + 0) AS least, max(seq + 0) AS most FROM dovetail.outbox "
-    "WHERE xid >= $1::xid8 AND xid < $3::xid8 UNION ALL "
-    "SELECT min(seq + 0), max(seq + 0) FROM dovetail.outbox WHERE xid = ANY ($2::xid8[])) AS part";
+    "SELECT first, last FROM dovetail.window_bounds($1::xid8, $2::xid8[], $3::xid8)";
 
-// $1, $2: the two snapshots; $3 to $4: seq; $5, $6: slots; $7: events; $8: bytes. The first event
-// comes whatever its size.
-const std::string kPage =
-    "SELECT " + kColumns +
-    " FROM (SELECT *, sum(bytes) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) AS running "
-    "FROM (SELECT " +
-    kColumns + ", " + kBytes +
-    " AS bytes FROM dovetail.outbox WHERE seq > $3 AND seq <= $4 AND slot BETWEEN $5 AND $6 "
-    "AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot) "
-    "AND pg_visible_in_snapshot(xid, $2::text::pg_snapshot) "
-    "ORDER BY seq LIMIT $7) AS page) AS summed WHERE running <= $8 OR running = bytes ORDER BY seq";
+constexpr std::string_view kPage =
+    "SELECT * FROM dovetail.read_page($1::text::pg_snapshot, $2::text::pg_snapshot, $3, $4, $5, "
+    "$6, $7, $8)";
 
-const std::string kProbe = "SELECT pg_current_snapshot()::text, $1 AND " + kDue;
+// The last column: whether delayed events are due.
+constexpr std::string_view kProbe =
+    "SELECT pg_current_snapshot()::text, $1 AND coalesce((SELECT deliver_at <= clock_timestamp() "
+    "FROM dovetail.delayed ORDER BY deliver_at, number LIMIT 1), false)";
 
 // The last condition: the snapshots still belong to this server.
 const std::string kWriteProgress =
@@ -91,10 +50,10 @@ const std::string kWriteProgress =
     "ELSE sample_total END, "
     "sample_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN clock_timestamp() "
     "ELSE sample_at END "
-    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) AND $10 = " +
+    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) AND " +
     kHistory +
     // Not worth a wait for the disk; the setting ends with this transaction.
-    " RETURNING set_config('synchronous_commit', 'off', true)";
+    " = $10 RETURNING set_config('synchronous_commit', 'off', true)";
 
 const std::string kLoadProgress =
     "SELECT r.prev::text, coalesce(r.now::text, ''), r.seq, r.passed_seq, r.system_identifier, "
@@ -113,10 +72,6 @@ SnapshotParts parts_of(const std::string& snapshot) {
   const std::size_t second = snapshot.find(':', first + 1);
   DOVETAIL_CHECK(first != std::string::npos && second != std::string::npos);
   return {snapshot.substr(first + 1, second - first - 1), "{" + snapshot.substr(second + 1) + "}"};
-}
-
-std::int32_t to_int4(std::size_t value) {
-  return static_cast<std::int32_t>(std::min<std::size_t>(value, 1'000'000'000));
 }
 
 }  // namespace
@@ -245,12 +200,14 @@ Status PostgresSource::read_now(Batch& out, const Limits& limits) {
 
 // While the snapshot stays the same, no transaction that writes has begun or ended, so there is
 // nothing new to see. This is what an idle relay asks, over and over; while events flow, the full
-// look is the shorter way.
+// look is the shorter way, with a look at delayed events now and then.
 Result<bool> PostgresSource::something_ended() {
-  if (pause_ <= options_.poll_min) return true;
+  const bool is_flowing = pause_ <= options_.poll_min;
+  if (is_flowing && (reader_.lane != 0 || clock_.now() < look_for_delayed_at_)) return true;
+  look_for_delayed_at_ = clock_.now() + options_.poll_max;
   const Result<Rows> rows = reader_.connection.query(kProbe, Params().boolean(reader_.lane == 0));
   if (!rows) return fail(rows.error());
-  if (!rows->boolean(0, 1)) return rows->text(0, 0) != exhausted_;
+  if (!rows->boolean(0, 1)) return is_flowing || rows->text(0, 0) != exhausted_;
   delayed_are_due_ = true;
   return true;
 }
@@ -264,9 +221,8 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
                                             .unknown(prev.xip)
                                             .int4(reader_.first_slot())
                                             .int4(reader_.last_slot())
-                                            .int4(to_int4(fits + 1))
-                                            .int8(static_cast<std::int64_t>(limits.bytes_max))
-                                            .boolean(reader_.lane == 0));
+                                            .int8(static_cast<std::int64_t>(fits))
+                                            .int8(static_cast<std::int64_t>(limits.bytes_max)));
   if (!rows) return fail(rows.error());
   std::vector<std::size_t> order;
   std::size_t head = rows->size();
@@ -279,7 +235,6 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
   }
   DOVETAIL_CHECK(head < rows->size());
   DOVETAIL_TRY(check_history(rows->text(head, 3)));
-  delayed_are_due_ = !rows->text(head, 5).empty();
   const std::string now(rows->text(head, 2));
   if (static_cast<std::size_t>(rows->int8(head, 0)) != order.size()) return open_window(now);
 
@@ -305,7 +260,11 @@ Status PostgresSource::open_window(const std::string& now) {
 }
 
 Status PostgresSource::read_page(Batch& out, const Limits& limits) {
-  const std::size_t fits = std::max<std::size_t>(limits.events_max, 1);
+  // The server looks at no more rows than are likely to fit.
+  const std::size_t likely = limits.bytes_max / std::max<std::size_t>(event_bytes_, 1) + 8;
+  const std::size_t fits =
+      std::clamp<std::size_t>(likely, 1, std::max<std::size_t>(limits.events_max, 1));
+  const std::size_t bytes_before = out.bytes();
   const Result<Rows> rows =
       reader_.connection.query(kPage, Params()
                                           .text(read_.prev)
@@ -314,10 +273,11 @@ Status PostgresSource::read_page(Batch& out, const Limits& limits) {
                                           .int8(window_end_)
                                           .int4(reader_.first_slot())
                                           .int4(reader_.last_slot())
-                                          .int4(to_int4(fits))
+                                          .int8(static_cast<std::int64_t>(fits))
                                           .int8(static_cast<std::int64_t>(limits.bytes_max)));
   if (!rows) return fail(rows.error());
   for (std::size_t row = 0; row < rows->size(); ++row) out.append(read_event(*rows, row));
+  if (!rows->empty()) event_bytes_ = (out.bytes() - bytes_before) / rows->size();
   Progress next = read_;
   if (!rows->empty()) next.seq = next.passed = rows->int8(rows->size() - 1, 0);
   if (rows->empty() || next.seq >= window_end_)

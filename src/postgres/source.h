@@ -80,6 +80,8 @@ class PostgresSource final : public Source {
   bool delayed_are_due_ = false;
   Duration pause_{0};
   TimePoint look_again_at_{};
+  TimePoint look_for_delayed_at_{};
+  std::size_t event_bytes_ = 0;  // of the last page, on average
   TimePoint write_idle_at_{};
 };
 

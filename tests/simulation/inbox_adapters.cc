@@ -140,11 +140,13 @@ Status SimInboxStore::apply(const Event& event) {
 Status SimInboxStore::commit(std::uint64_t, std::uint64_t) {
   const ModelInbox::Transaction tx = std::exchange(tx_, 0);
   database_.transactions.erase(actor_.name());
-  const auto commit_now = [this, tx] {
-    if (!database_.tables.is_open(tx)) return false;
-    database_.tables.commit(tx);
-    database_.server.world().note("inbox.commit");
-    database_.server.world().wake_all(database_.changed);
+  // What happens later happens at the server, whether this store is still there or not.
+  InboxServer& database = database_;
+  const auto commit_now = [&database, tx] {
+    if (!database.tables.is_open(tx)) return false;
+    database.tables.commit(tx);
+    database.server.world().note("inbox.commit");
+    database.server.world().wake_all(database.changed);
     return true;
   };
   if (world().fault(world().options().unknown_commit / 4, "inbox commit unknown")) {
@@ -153,10 +155,10 @@ Status SimInboxStore::commit(std::uint64_t, std::uint64_t) {
     if (world().chance(0.5)) {
       world().at(milliseconds(world().random().below(500)), [commit_now] { commit_now(); });
     }
-    world().at(milliseconds(600), [this, tx] {
-      if (!database_.tables.is_open(tx)) return;
-      database_.tables.rollback(tx);
-      database_.server.world().wake_all(database_.changed);
+    world().at(milliseconds(600), [&database, tx] {
+      if (!database.tables.is_open(tx)) return;
+      database.tables.rollback(tx);
+      database.server.world().wake_all(database.changed);
     });
     return fail(Errc::in_doubt, "no reply to COMMIT; check the connection");
   }

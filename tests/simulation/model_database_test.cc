@@ -1,5 +1,5 @@
-// The model of a database is only worth something if it behaves as the real one. These are the histories on which
-// PostgreSQL was observed; the same scripts can be played against a server.
+// The model of a database is only worth something if it behaves as the real one. These are the
+// histories on which PostgreSQL was observed; the same scripts can be played against a server.
 #include "simulation/model_database.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Five short histories of transactions that break the popular ways to read an outbox, as data, so that a model and a
-// real server can be asked the same questions. Each is a list of steps by named sessions, and what every way of reading
-// must give at the end.
+// Five short histories of transactions that break the popular ways to read an outbox, as data, so
+// that a model and a real server can be asked the same questions. Each is a list of steps by named
+// sessions, and what every way of reading must give at the end.
 #pragma once
 
 #include <string_view>
@@ -30,12 +30,12 @@ struct VisibilityScript {
   std::string_view name;
   std::vector<Step> steps;
   // The names of the events in the order in which each way has read them, over all polls.
-  std::string_view by_windows;    // visible now and not before, ordered by number: must always be right
+  std::string_view
+      by_windows;  // visible now and not before, ordered by number: must always be right
   std::string_view by_xmin_gate;  // below the oldest running transaction, cursor by number
   std::string_view by_xid_order;  // below the oldest running transaction, ordered by transaction id
   std::string_view by_cursor;     // number above the last one read
 };
-
 
 inline const std::vector<VisibilityScript>& visibility_scripts() {
   using enum Action;

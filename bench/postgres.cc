@@ -1,0 +1,428 @@
+// What the outbox costs a writer of PostgreSQL, how fast a backlog is drained beside the classic
+// loop and beside a loop that only reads, how soon a commit is seen by polling, and what an idle
+// relay costs.
+#include "dovetail/postgres.h"
+
+#include <fmt/format.h>
+#include <libpq-fe.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/relay.h"
+#include "host/host.h"
+#include "postgres/lease.h"
+#include "postgres/parking.h"
+#include "postgres/source.h"
+#include "report.h"
+
+namespace dovetail::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kBacklog = 1'000'000;
+constexpr int kWriters = 8;
+constexpr double kWriteSeconds = 4;
+constexpr const char* kScript = "python3 tests/servers/servers.py --state build/bench/servers ";
+const std::string kPayload =
+    R"({"order_id":123456,"customer":"c-778812","lines":[{"sku":"A-100","quantity":2,"price":1999},)"
+    R"({"sku":"B-220","quantity":1,"price":5950}],"currency":"EUR","total":9948,"note":"leave at the )"
+    R"(door","placed_at":"2026-01-01T12:00:00Z","channel":"web","shipping":{"method":"standard"}})";
+
+void require(bool ok, const std::string& what) {
+  if (ok) return;
+  fmt::print(stderr, "bench: {}\n", what);
+  (void)!std::system((std::string(kScript) + "stop > /dev/null").c_str());
+  std::exit(2);
+}
+
+// libpq with nothing around it, as a careful programmer would use it.
+class Raw {
+ public:
+  explicit Raw(const std::string& conninfo) : connection_(PQconnectdb(conninfo.c_str())) {
+    require(PQstatus(connection_) == CONNECTION_OK, PQerrorMessage(connection_));
+  }
+  ~Raw() { PQfinish(connection_); }
+  Raw(const Raw&) = delete;
+  Raw& operator=(const Raw&) = delete;
+
+  PGconn* get() const { return connection_; }
+  void run(const char* sql) const { PQclear(checked(PQexec(connection_, sql))); }
+  void prepare(const char* name, const char* sql) const {
+    PQclear(checked(PQprepare(connection_, name, sql, 0, nullptr)));
+  }
+  PGresult* prepared(const char* name, std::vector<const char*> values, int binary = 0) const {
+    return checked(PQexecPrepared(connection_, name, static_cast<int>(values.size()), values.data(),
+                                  nullptr, nullptr, binary));
+  }
+
+ private:
+  PGresult* checked(PGresult* result) const {
+    const ExecStatusType status = PQresultStatus(result);
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+      require(false, PQerrorMessage(connection_));
+    }
+    return result;
+  }
+  PGconn* connection_;
+};
+
+// Confirms everything at once.
+class NullSink final : public Sink {
+ public:
+  Status open() override {
+    sizes_.clear();
+    return {};
+  }
+  Status submit(Events events) override {
+    if (on_events) on_events(events);
+    sizes_.push_back(events.size());
+    return {};
+  }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration) override {
+    if (sizes_.empty()) return false;
+    sizes_.pop_front();
+    for (Outcome& outcome : outcomes) outcome.fate = Fate::confirmed;
+    return true;
+  }
+  bool keeps_order_on_failure() const override { return true; }
+
+  std::function<void(Events)> on_events;
+
+ private:
+  std::deque<std::size_t> sizes_;
+};
+
+// One lane of a relay from the outbox into a null sink, in a thread of its own.
+class RunningRelay {
+ public:
+  RunningRelay(const std::string& conninfo, const std::string& name) {
+    reader_.conninfo = conninfo;
+    reader_.relay = name;
+    auto connection = postgres::Connection::open(conninfo);
+    require(connection.has_value(), "cannot connect");
+    require(postgres::ensure_relay(*connection, name, 1, false).has_value(), "cannot add a relay");
+  }
+  ~RunningRelay() { stop(); }
+  RunningRelay(const RunningRelay&) = delete;
+  RunningRelay& operator=(const RunningRelay&) = delete;
+
+  void start() {
+    thread_ = std::jthread([this](std::stop_token stop) {
+      const Status ran = relay_.run(stop);
+      require(ran.has_value(), ran ? "" : ran.error().text);
+    });
+  }
+  void stop() {
+    if (!thread_.joinable()) return;
+    thread_.request_stop();
+    thread_.join();
+  }
+  std::uint64_t settled() const { return metrics_.settled; }
+  int backend() const { return PQbackendPID(reader_.connection.get()); }
+  NullSink& sink() { return sink_; }
+
+ private:
+  postgres::Reader reader_;
+  postgres::PostgresLease lease_{reader_, system_clock(), "bench", std::chrono::seconds(10)};
+  postgres::PostgresSource source_{reader_, system_clock()};
+  postgres::PostgresParking parking_{reader_};
+  NullSink sink_;
+  RelayMetrics metrics_;
+  Relay relay_{RelayPorts{.source = source_,
+                          .sink = sink_,
+                          .parking = parking_,
+                          .lease = lease_,
+                          .clock = system_clock(),
+                          .metrics = metrics_},
+               RelayOptions{.batch_events_max = 2000}};
+  std::jthread thread_;
+};
+
+void fill(const Raw& db) {
+  db.run("TRUNCATE dovetail.outbox; DROP TABLE IF EXISTS classic_outbox");
+  db.run(
+      "CREATE TABLE classic_outbox(seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid "
+      "NOT NULL, "
+      "aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, headers "
+      "jsonb, "
+      "payload jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT now(), sent_at timestamptz);"
+      "CREATE INDEX ON classic_outbox(seq) WHERE sent_at IS NULL");
+  db.prepare("own",
+             "INSERT INTO dovetail.outbox(aggregate_type, aggregate_id, type, payload) "
+             "SELECT 'order', (i % 5000)::text, 'OrderPlaced', $1::text::bytea FROM "
+             "generate_series(1, 10000) i");
+  db.prepare("classic",
+             "INSERT INTO classic_outbox(id, aggregate_type, aggregate_id, event_type, payload) "
+             "SELECT gen_random_uuid(), 'order', (i % 5000)::text, 'OrderPlaced', $1::text::jsonb "
+             "FROM generate_series(1, 10000) i");
+  for (int i = 0; i < kBacklog / 10'000; ++i) {
+    PQclear(db.prepared("own", {kPayload.c_str()}));
+    PQclear(db.prepared("classic", {kPayload.c_str()}));
+  }
+  db.run("VACUUM ANALYZE dovetail.outbox");
+  db.run("VACUUM ANALYZE classic_outbox");
+  db.run("CHECKPOINT");
+  db.run("DEALLOCATE ALL");
+}
+
+double drain_by_dovetail(const std::string& conninfo, const std::string& name) {
+  RunningRelay relay(conninfo, name);
+  const double start = seconds_now();
+  relay.start();
+  while (relay.settled() < kBacklog) std::this_thread::sleep_for(1ms);
+  return kBacklog / (seconds_now() - start);
+}
+
+double drain_by_classic_loop(const std::string& conninfo) {
+  const Raw db(conninfo);
+  db.prepare(
+      "take",
+      "SELECT seq, id, aggregate_type, aggregate_id, event_type, headers, payload, created_at "
+      "FROM classic_outbox WHERE sent_at IS NULL ORDER BY seq LIMIT 1000 FOR UPDATE SKIP LOCKED");
+  db.prepare("mark", "UPDATE classic_outbox SET sent_at = now() WHERE seq = ANY($1::bigint[])");
+  const double start = seconds_now();
+  int count = 0;
+  while (true) {
+    db.run("BEGIN");
+    PGresult* rows = db.prepared("take", {});
+    std::string taken = "{";
+    for (int i = 0; i < PQntuples(rows); ++i) {
+      if (i > 0) taken += ',';
+      taken += PQgetvalue(rows, i, 0);
+    }
+    taken += '}';
+    const int got = PQntuples(rows);
+    PQclear(rows);
+    if (got > 0) PQclear(db.prepared("mark", {taken.c_str()}));
+    db.run("COMMIT");
+    count += got;
+    if (got == 0) break;
+  }
+  require(count == kBacklog, "the classic loop lost events");
+  return count / (seconds_now() - start);
+}
+
+double read_by_bare_cursor(const std::string& conninfo) {
+  const Raw db(conninfo);
+  db.prepare(
+      "page",
+      "SELECT seq, id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, "
+      "aggregate_version, created_at FROM dovetail.outbox WHERE seq > $1::bigint ORDER BY seq "
+      "LIMIT 2000");
+  const double start = seconds_now();
+  std::uint64_t last = 0;
+  int count = 0;
+  while (true) {
+    PGresult* rows = db.prepared("page", {std::to_string(last).c_str()}, 1);
+    const int got = PQntuples(rows);
+    if (got > 0) {
+      const auto* bytes = reinterpret_cast<const unsigned char*>(PQgetvalue(rows, got - 1, 0));
+      last = 0;
+      for (int i = 0; i < 8; ++i) last = last << 8 | bytes[i];
+    }
+    PQclear(rows);
+    count += got;
+    if (got == 0) break;
+  }
+  require(count == kBacklog, "the bare cursor lost events");
+  return count / (seconds_now() - start);
+}
+
+enum class Write : std::uint8_t { business_only, with_event, with_message };
+
+double write_transactions(const std::string& conninfo, Write what) {
+  std::atomic<bool> stop = false;
+  std::atomic<std::uint64_t> done = 0;
+  std::vector<std::jthread> writers;
+  for (int writer = 0; writer < kWriters; ++writer) {
+    writers.emplace_back([&, writer] {
+      const Raw db(conninfo);
+      db.prepare("business", "INSERT INTO orders(customer, body) VALUES('c-778812', $1)");
+      db.prepare("message", "SELECT pg_logical_emit_message(true, 'bench', $1::text)");
+      for (int i = 0; !stop; ++i) {
+        db.run("BEGIN");
+        PQclear(db.prepared("business", {kPayload.c_str()}));
+        if (what == Write::with_event) {
+          const std::string key = fmt::format("{}-{}", writer, i);
+          NewEvent event;
+          event.aggregate_type = "order";
+          event.aggregate_id = key;
+          event.type = "OrderPlaced";
+          event.payload = kPayload;
+          if (!postgres::publish(db.get(), event)) require(false, "publish failed");
+        } else if (what == Write::with_message) {
+          PQclear(db.prepared("message", {kPayload.c_str()}));
+        }
+        db.run("COMMIT");
+        ++done;
+      }
+    });
+  }
+  std::this_thread::sleep_for(500ms);
+  const std::uint64_t before = done;
+  const double start = seconds_now();
+  std::this_thread::sleep_for(std::chrono::duration<double>(kWriteSeconds));
+  const double rate = static_cast<double>(done - before) / (seconds_now() - start);
+  stop = true;
+  return rate;
+}
+
+double nanoseconds_now() {
+  return static_cast<double>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+// From just before COMMIT is sent to the event in the relay, at 500 transactions a second from 4
+// writers.
+std::vector<double> commit_to_read_ms(const std::string& conninfo, const std::string& name) {
+  RunningRelay relay(conninfo, name);
+  std::mutex mutex;
+  std::vector<double> waits;
+  relay.sink().on_events = [&](Events events) {
+    const double now = nanoseconds_now();
+    const std::lock_guard lock(mutex);
+    for (const Event* event : events) {
+      if (event->type == "Timed")
+        waits.push_back((now - std::stod(std::string(event->payload))) / 1e6);
+    }
+  };
+  relay.start();
+  std::vector<std::jthread> writers;
+  for (int writer = 0; writer < 4; ++writer) {
+    writers.emplace_back([&, writer] {
+      const Raw db(conninfo);
+      auto next = std::chrono::steady_clock::now();
+      for (int i = 0; i < 1250; ++i) {
+        next += 8ms;
+        std::this_thread::sleep_until(next);
+        db.run("BEGIN");
+        const std::string key = fmt::format("{}-{}", writer, i);
+        const std::string payload = fmt::format("{:.0f}", nanoseconds_now());
+        NewEvent event;
+        event.aggregate_type = "order";
+        event.aggregate_id = key;
+        event.type = "Timed";
+        event.payload = payload;
+        if (!postgres::publish(db.get(), event)) require(false, "publish failed");
+        db.run("COMMIT");
+      }
+    });
+  }
+  writers.clear();
+  std::this_thread::sleep_for(1s);
+  relay.stop();
+  std::sort(waits.begin(), waits.end());
+  require(waits.size() == 5000, "events did not arrive");
+  return {waits[waits.size() / 2], waits[waits.size() * 99 / 100]};
+}
+
+double process_cpu_seconds(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  double user = 0;
+  double system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// Of relay and server together, as a share of one core, when nothing happens.
+double idle_cpu_percent(const std::string& conninfo, const std::string& name) {
+  RunningRelay relay(conninfo, name);
+  relay.start();
+  std::this_thread::sleep_for(4s);
+  const double before = cpu_seconds() + process_cpu_seconds(relay.backend());
+  const double start = seconds_now();
+  std::this_thread::sleep_for(10s);
+  const double used = cpu_seconds() + process_cpu_seconds(relay.backend()) - before;
+  return 100 * used / (seconds_now() - start);
+}
+
+int run(const std::string& server) {
+  Report report("postgres");
+  {
+    const Raw admin(server);
+    admin.run("CREATE DATABASE bench");
+  }
+  const std::string conninfo = server + " dbname=bench";
+  const Raw db(conninfo);
+  const Status made = postgres::create_schema(db.get());
+  require(made.has_value(), made ? "" : made.error().text);
+  db.run(
+      "CREATE TABLE orders(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, body "
+      "text)");
+
+  int number = 0;
+  progress("an idle relay");
+  const double idle = idle_cpu_percent(conninfo, "idle");
+
+  progress("commit to read at 500 transactions a second");
+  const auto latency = least_disturbed(5, 3, [&] {
+    db.run("TRUNCATE dovetail.outbox");
+    return commit_to_read_ms(conninfo, fmt::format("latency{}", ++number));
+  });
+
+  progress(fmt::format("transactions of {} writers: with an event, without, with a logical message",
+                       kWriters));
+  const auto written = least_disturbed(5, 3, [&] {
+    const double without = write_transactions(conninfo, Write::business_only);
+    const double with = write_transactions(conninfo, Write::with_event);
+    const double message = write_transactions(conninfo, Write::with_message);
+    return std::vector<double>{with / without, message / without, with, without};
+  });
+
+  progress(fmt::format("draining {} events into a null sink", kBacklog));
+  const auto drained = least_disturbed(3, 3, [&] {
+    fill(db);
+    const double bare = read_by_bare_cursor(conninfo);
+    const double ours = drain_by_dovetail(conninfo, fmt::format("drain{}", ++number));
+    const double classic = drain_by_classic_loop(conninfo);
+    return std::vector<double>{ours / classic, ours / bare, ours, classic, bare};
+  });
+
+  report.add({"drain against SELECT FOR UPDATE SKIP LOCKED + UPDATE", drained[0], "ratio", 4, {}});
+  report.add({"drain against a bare cursor that only reads", drained[1], "ratio", 0.7, {}});
+  report.add({"drain", drained[2], "events/s", {}, {}});
+  report.add({"classic loop", drained[3], "events/s", {}, {}});
+  report.add({"bare cursor", drained[4], "events/s", {}, {}});
+  report.add({"transactions with an event against without", written[0], "ratio", 0.8, {}});
+  report.add({"transactions with a logical message against without", written[1], "ratio", {}, {}});
+  report.add({"transactions with an event", written[2], "per second", {}, {}});
+  report.add({"transactions without", written[3], "per second", {}, {}});
+  report.add({"commit to read by polling, p50", latency[0], "ms", {}, 3});
+  report.add({"commit to read by polling, p99", latency[1], "ms", {}, {}});
+  report.add({"idle relay, its own and the server's CPU", idle, "% of a core", {}, 2});
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace dovetail::bench
+
+int main() {
+  const std::string script(dovetail::bench::kScript);
+  if (std::system((script + "start postgres").c_str()) != 0) return 2;
+  std::ifstream file("build/bench/servers/postgres.conninfo");
+  std::string conninfo;
+  std::getline(file, conninfo);
+  if (conninfo.empty()) {
+    fmt::print(stderr, "bench: there is no PostgreSQL server to start; install postgresql-15\n");
+    return 2;
+  }
+  const int code = dovetail::bench::run(conninfo);
+  (void)!std::system((script + "stop").c_str());
+  return code;
+}

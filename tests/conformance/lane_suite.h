@@ -1,0 +1,360 @@
+// What every lease and every parking store must do. Both belong to a lane, whose writes carry the
+// owner's epoch, so they are tested together. An adapter gives a LaneUnderTest and instantiates the
+// two suites, as with sources.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/batch.h"
+#include "core/lease.h"
+#include "core/parking.h"
+#include "core/source.h"
+#include "core/test_clock.h"
+
+namespace dovetail::conformance {
+
+// One relay's view of a lane. Destroying it is the end of its process.
+struct LaneOwner {
+  std::shared_ptr<void> state{};  // whatever the ports share
+  std::unique_ptr<Lease> lease{};
+  std::unique_ptr<Source> source{};
+  std::unique_ptr<Parking> parking{};
+};
+
+struct LaneAbilities {
+  // An event that waits for an operator goes on doing so when a relay that read it again asks to
+  // let it wait behind others. Without it, each crash between parking and settling tries the event
+  // once more by itself.
+  bool parked_stays_parked = true;
+};
+
+class LaneUnderTest {
+ public:
+  static constexpr Duration kTerm = std::chrono::seconds(10);
+
+  virtual ~LaneUnderTest() = default;
+  virtual LaneAbilities abilities() const { return {}; }
+  // Leases have the term kTerm and use `clock`.
+  virtual LaneOwner join(const std::string& name) = 0;
+  virtual void publish(const NewEvent& event) = 0;
+
+  TestClock clock;
+};
+
+struct LaneCase {
+  std::string name;
+  std::unique_ptr<LaneUnderTest> (*make)();
+};
+
+class LaneFixture : public testing::TestWithParam<LaneCase> {
+ protected:
+  void SetUp() override { lane_ = GetParam().make(); }
+
+  LaneOwner owner(const std::string& name) {
+    LaneOwner joined = lane_->join(name);
+    const Status acquired = joined.lease->acquire();
+    EXPECT_TRUE(acquired) << (acquired ? "" : acquired.error().text);
+    EXPECT_TRUE(joined.source->open());
+    EXPECT_TRUE(joined.parking->open());
+    return joined;
+  }
+  const Event* event(std::string_view key, std::int64_t position) {
+    Event one;
+    one.id.bytes[15] = static_cast<std::uint8_t>(++made_);
+    one.position = position;
+    one.topic = "orders";
+    one.aggregate_type = "order";
+    one.aggregate_id = key;
+    one.type = "changed";
+    one.content_type = "application/json";
+    one.payload = std::string_view("\0raw", 4);
+    Batch& batch = batches_.emplace_back();
+    batch.append(one);
+    return &batch.events()[0];
+  }
+  static Errc code(const Status& status) { return status.error().code; }
+
+  std::unique_ptr<LaneUnderTest> lane_;
+  std::deque<Batch> batches_;
+  std::uint64_t made_ = 0;
+};
+
+class LeaseSuite : public LaneFixture {
+ protected:
+  // Lets the lease of `stale` run out and gives the lane to another.
+  LaneOwner take_over() {
+    lane_->clock.advance(LaneUnderTest::kTerm + std::chrono::seconds(1));
+    return owner("next");
+  }
+};
+
+TEST_P(LeaseSuite, OneOwnerAtATime) {
+  LaneOwner first = owner("first");
+  LaneOwner second = lane_->join("second");
+  const Status refused = second.lease->acquire();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(code(refused), Errc::unavailable);
+  EXPECT_NE(refused.error().text.find("first"), std::string::npos) << "it says who holds it";
+}
+
+TEST_P(LeaseSuite, AReleasedLaneIsFreeAtOnce) {
+  LaneOwner first = owner("first");
+  ASSERT_TRUE(first.lease->release());
+  EXPECT_TRUE(lane_->join("second").lease->acquire());
+}
+
+TEST_P(LeaseSuite, AnExpiredLaneIsTakenOver) {
+  LaneOwner first = owner("first");
+  LaneOwner second = take_over();
+  EXPECT_TRUE(second.lease->renew());
+}
+
+TEST_P(LeaseSuite, RenewalKeepsTheLane) {
+  LaneOwner first = owner("first");
+  for (int i = 0; i < 5; ++i) {
+    lane_->clock.advance(LaneUnderTest::kTerm / 2);
+    ASSERT_TRUE(first.lease->renew());
+  }
+  EXPECT_FALSE(lane_->join("second").lease->acquire());
+}
+
+TEST_P(LeaseSuite, TheDeadlineComesBeforeTheExpiryAndTheRenewalBeforeTheDeadline) {
+  const TimePoint before = lane_->clock.now();
+  LaneOwner first = owner("first");
+  EXPECT_LE(first.lease->deadline(), before + LaneUnderTest::kTerm);
+  EXPECT_LT(first.lease->renew_at(), first.lease->deadline());
+  EXPECT_GT(first.lease->renew_at(), before);
+}
+
+TEST_P(LeaseSuite, AStaleOwnerCannotRenew) {
+  LaneOwner first = owner("first");
+  LaneOwner second = take_over();
+  const Status refused = first.lease->renew();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(code(refused), Errc::stopped);
+}
+
+TEST_P(LeaseSuite, AStaleOwnersReleaseHarmsNobody) {
+  LaneOwner first = owner("first");
+  LaneOwner second = take_over();
+  (void)first.lease->release();
+  EXPECT_TRUE(second.lease->renew());
+  EXPECT_FALSE(lane_->join("third").lease->acquire());
+}
+
+TEST_P(LeaseSuite, AStaleOwnerCannotSettle) {
+  NewEvent published;
+  published.aggregate_type = "order";
+  published.aggregate_id = "k";
+  published.type = "changed";
+  published.payload = "{}";
+  published.id = EventId{{1}};
+  lane_->publish(published);
+  LaneOwner first = owner("first");
+  Batch batch;
+  ASSERT_TRUE(first.source->read(batch, Limits{}, std::stop_token{}));
+  ASSERT_EQ(batch.size(), 1U);
+  LaneOwner second = take_over();
+  Status refused = first.source->settle(batch, std::vector<Settled>{Settled::delivered});
+  if (refused) refused = first.source->flush();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(code(refused), Errc::stopped);
+  Batch again;
+  ASSERT_TRUE(second.source->read(again, Limits{}, std::stop_token{}));
+  EXPECT_EQ(again.size(), 1U) << "the new owner reads it again";
+}
+
+TEST_P(LeaseSuite, AStaleOwnerCannotPark) {
+  LaneOwner first = owner("first");
+  LaneOwner second = take_over();
+  const ParkRequest request{event("k", 1), ParkState::parked, 1, {}, "refused"};
+  const Status refused = first.parking->park({&request, 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(code(refused), Errc::stopped);
+  std::vector<OrderKey> keys;
+  ASSERT_TRUE(second.parking->blocked_keys(keys));
+  EXPECT_TRUE(keys.empty());
+}
+
+TEST_P(LeaseSuite, AStaleOwnerCannotFinishWhatIsParked) {
+  LaneOwner first = owner("first");
+  const Event* one = event("k", 1);
+  const ParkRequest request{one, ParkState::parked, 1, {}, "refused"};
+  ASSERT_TRUE(first.parking->park({&request, 1}));
+  LaneOwner second = take_over();
+  const Status refused = first.parking->delivered({&one->id, 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(code(refused), Errc::stopped);
+  std::vector<OrderKey> keys;
+  ASSERT_TRUE(second.parking->blocked_keys(keys));
+  EXPECT_EQ(keys.size(), 1U);
+}
+
+TEST_P(LeaseSuite, TheEpochRisesAtEveryAcquisitionAlsoBySomebodyWhoHadIt) {
+  LaneOwner first = owner("first");
+  LaneOwner zombie = take_over();
+  lane_->clock.advance(LaneUnderTest::kTerm + std::chrono::seconds(1));
+  ASSERT_TRUE(first.lease->acquire());
+  EXPECT_FALSE(zombie.lease->renew());
+  EXPECT_TRUE(first.lease->renew());
+}
+
+class ParkingSuite : public LaneFixture {
+ protected:
+  void SetUp() override {
+    LaneFixture::SetUp();
+    owner_ = owner("relay");
+  }
+  void park(const Event* one, ParkState state, Duration delay = {}, std::uint32_t attempts = 0) {
+    const ParkRequest request{one, state, attempts, lane_->clock.wall() + delay, "a reason"};
+    const Status parked = owner_.parking->park({&request, 1});
+    ASSERT_TRUE(parked) << parked.error().text;
+  }
+  std::vector<EventId> due(std::size_t events_max = 100) {
+    taken_ = std::make_unique<Batch>();
+    attempts_.clear();
+    Limits limits;
+    limits.events_max = events_max;
+    const Status status = owner_.parking->take_due(*taken_, attempts_, limits, lane_->clock.wall());
+    EXPECT_TRUE(status) << (status ? "" : status.error().text);
+    EXPECT_EQ(attempts_.size(), taken_->size());
+    std::vector<EventId> ids;
+    for (const Event& one : taken_->events()) ids.push_back(one.id);
+    return ids;
+  }
+  std::vector<OrderKey> blocked() {
+    std::vector<OrderKey> keys;
+    EXPECT_TRUE(owner_.parking->blocked_keys(keys));
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+
+  LaneOwner owner_;
+  std::unique_ptr<Batch> taken_;
+  std::vector<std::uint32_t> attempts_;
+};
+
+using Ids = std::vector<EventId>;
+using Keys = std::vector<OrderKey>;
+
+TEST_P(ParkingSuite, AParkedEventBlocksItsKeyAndNoOther) {
+  park(event("k", 1), ParkState::parked);
+  EXPECT_EQ(blocked(), (Keys{{"order", "k"}}));
+  EXPECT_TRUE(due().empty()) << "it waits for an operator";
+}
+
+TEST_P(ParkingSuite, AnEventWithoutKeyBlocksNothing) {
+  park(event("", 1), ParkState::parked);
+  EXPECT_TRUE(blocked().empty());
+}
+
+TEST_P(ParkingSuite, AWaitingEventIsDueAtItsTime) {
+  const Event* one = event("k", 1);
+  park(one, ParkState::waiting, std::chrono::seconds(5), 3);
+  EXPECT_TRUE(due().empty());
+  lane_->clock.advance(std::chrono::seconds(5));
+  ASSERT_TRUE(owner_.lease->renew());
+  EXPECT_EQ(due(), (Ids{one->id}));
+  EXPECT_EQ(attempts_, (std::vector<std::uint32_t>{3}));
+  EXPECT_EQ(taken_->events()[0].payload, one->payload) << "byte for byte";
+  EXPECT_EQ(taken_->events()[0].position, one->position);
+  EXPECT_EQ(taken_->events()[0].key_hash, one->key_hash);
+}
+
+TEST_P(ParkingSuite, NothingOvertakesAParkedHead) {
+  park(event("k", 1), ParkState::parked);
+  park(event("k", 2), ParkState::waiting);
+  park(event("k", 3), ParkState::waiting);
+  EXPECT_TRUE(due().empty());
+}
+
+TEST_P(ParkingSuite, NothingOvertakesAHeadThatIsNotDue) {
+  park(event("k", 1), ParkState::waiting, std::chrono::seconds(5));
+  park(event("k", 2), ParkState::waiting);
+  EXPECT_TRUE(due().empty());
+}
+
+TEST_P(ParkingSuite, ADueLineComesInTheOrderOfPositions) {
+  const Event* second = event("k", 2);
+  const Event* first = event("k", 1);
+  park(second, ParkState::waiting);
+  park(first, ParkState::waiting);
+  EXPECT_EQ(due(), (Ids{first->id, second->id}));
+}
+
+TEST_P(ParkingSuite, ALimitCutsALineAtItsEnd) {
+  const Event* first = event("k", 1);
+  park(first, ParkState::waiting);
+  park(event("k", 2), ParkState::waiting);
+  EXPECT_EQ(due(1), (Ids{first->id}));
+}
+
+TEST_P(ParkingSuite, DeliveringTheHeadLetsTheNextOut) {
+  const Event* head = event("k", 1);
+  const Event* next = event("k", 2);
+  park(head, ParkState::waiting);
+  park(next, ParkState::waiting);
+  ASSERT_TRUE(owner_.parking->delivered({&head->id, 1}));
+  EXPECT_EQ(due(), (Ids{next->id}));
+  ASSERT_TRUE(owner_.parking->delivered({&next->id, 1}));
+  EXPECT_TRUE(due().empty());
+  EXPECT_TRUE(blocked().empty());
+}
+
+TEST_P(ParkingSuite, TakingIsNotFinishing) {
+  park(event("k", 1), ParkState::waiting);
+  EXPECT_EQ(due().size(), 1U);
+  EXPECT_EQ(due().size(), 1U) << "until it is delivered it is due";
+  EXPECT_EQ(blocked().size(), 1U);
+}
+
+TEST_P(ParkingSuite, ParkingAgainUpdates) {
+  const Event* one = event("k", 1);
+  park(one, ParkState::waiting, {}, 1);
+  park(one, ParkState::parked, {}, 5);
+  EXPECT_TRUE(due().empty());
+  EXPECT_EQ(blocked().size(), 1U);
+}
+
+TEST_P(ParkingSuite, WhatWaitsForAnOperatorStaysSoWhenItIsReadAgain) {
+  if (!lane_->abilities().parked_stays_parked) GTEST_SKIP() << "this store tries it once more";
+  const Event* one = event("k", 1);
+  park(one, ParkState::parked, {}, 5);
+  park(one, ParkState::waiting);
+  EXPECT_TRUE(due().empty());
+}
+
+TEST_P(ParkingSuite, ParkedEventsOutliveTheirOwner) {
+  const Event* one = event("k", 1);
+  park(one, ParkState::waiting);
+  ASSERT_TRUE(owner_.lease->release());
+  owner_ = owner("next");
+  EXPECT_EQ(due(), (Ids{one->id}));
+  EXPECT_EQ(blocked().size(), 1U);
+}
+
+TEST_P(ParkingSuite, ManyKeysAreIndependent) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "k" + std::to_string(i);
+    park(event(key, 2 * i), i % 2 == 0 ? ParkState::parked : ParkState::waiting);
+    park(event(key, 2 * i + 1), ParkState::waiting);
+  }
+  EXPECT_EQ(blocked().size(), 20U);
+  EXPECT_EQ(due().size(), 20U) << "two of each key whose head is due";
+}
+
+TEST_P(ParkingSuite, NothingToDoIsHarmless) {
+  EXPECT_TRUE(owner_.parking->park({}));
+  EXPECT_TRUE(owner_.parking->delivered({}));
+  const EventId unknown{{9}};
+  EXPECT_TRUE(owner_.parking->delivered({&unknown, 1}));
+}
+
+}  // namespace dovetail::conformance

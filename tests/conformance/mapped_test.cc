@@ -1,0 +1,115 @@
+// A mapped table passes the suite that every source passes, on a real server, and once more through
+// a pooler in transaction mode.
+#include <mutex>
+
+#include "conformance/source_suite.h"
+#include "host/host.h"
+#include "postgres/mapped_source.h"
+#include "postgres/schema.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::conformance {
+namespace {
+
+using postgres::Assignment;
+using postgres::Connection;
+using postgres::MappedSource;
+using postgres::Params;
+using postgres::Reader;
+using postgres::TableMapping;
+using postgres::TestDatabase;
+
+enum class Path { direct, pooled };
+
+class OwningSource final : public Source {
+ public:
+  OwningSource(const std::string& conninfo, TableMapping mapping)
+      : reader_{conninfo, "test"}, source_(reader_, std::move(mapping), system_clock()) {}
+  Status open() override {
+    reader_.connection.close();
+    return source_.open();
+  }
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
+    return source_.read(out, limits, stop);
+  }
+  Status settle(const Batch& batch, std::span<const Settled> fates) override {
+    return source_.settle(batch, fates);
+  }
+  Status flush() override { return source_.flush(); }
+
+ private:
+  Reader reader_;
+  MappedSource source_;
+};
+
+template <Path kPath>
+class MappedTable final : public SourceUnderTest {
+ public:
+  MappedTable() {
+    EXPECT_TRUE(create_schema(application_));
+    postgres::must(
+        application_,
+        "CREATE TABLE events (number bigint GENERATED ALWAYS AS IDENTITY, id uuid PRIMARY KEY, "
+        "topic text, aggregate_type text, aggregate_id text, version bigint, type text, "
+        "content_type text, headers text, payload bytea, at timestamptz DEFAULT clock_timestamp(), "
+        "state text DEFAULT 'new')");
+    conninfo_ = kPath == Path::direct
+                    ? database_.conninfo
+                    : servers::with_database(servers::find("pgbouncer").conninfo, database_.name);
+    mapping_.table = "events";
+    mapping_.topic = "topic";
+    mapping_.aggregate_type = "aggregate_type";
+    mapping_.aggregate_id = "aggregate_id";
+    mapping_.aggregate_version = "version";
+    mapping_.type = "type";
+    mapping_.content_type = "content_type";
+    mapping_.headers = "headers";
+    mapping_.created_at = "at";
+    mapping_.order_by = "number";
+    mapping_.pending = {{"state", {"new"}}};
+    mapping_.when_sent = {{"state", Assignment::Value::text, "sent"}};
+    mapping_.when_parked = {{"state", Assignment::Value::text, "parked"}};
+  }
+  SourceAbilities abilities() const override { return {}; }
+  std::unique_ptr<Source> make() override {
+    return std::make_unique<OwningSource>(conninfo_, mapping_);
+  }
+  void publish(const NewEvent& event) override {
+    const std::lock_guard lock(mutex_);
+    std::string headers;
+    if (!event.headers.empty()) headers = encode_headers(event.headers).value();
+    const Result<postgres::Rows> done = application_.query(
+        "INSERT INTO events (id, topic, aggregate_type, aggregate_id, version, type, content_type, "
+        "headers, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        Params()
+            .uuid(event.id.value_or(new_event_id()))
+            .text(event.topic)
+            .text(event.aggregate_type)
+            .text(event.aggregate_id)
+            .int8(event.aggregate_version)
+            .text(event.type)
+            .text(event.content_type)
+            .text(headers)
+            .bytea(event.payload));
+    EXPECT_TRUE(done) << postgres::text_of(done);
+  }
+
+ private:
+  TestDatabase database_;
+  std::mutex mutex_;
+  Connection application_ = database_.connect();
+  std::string conninfo_;
+  TableMapping mapping_;
+};
+
+template <Path kPath>
+std::unique_ptr<SourceUnderTest> make() {
+  return std::make_unique<MappedTable<kPath>>();
+}
+
+const auto kSources = testing::Values(SourceCase{"direct", make<Path::direct>},
+                                      SourceCase{"pooled", make<Path::pooled>});
+INSTANTIATE_TEST_SUITE_P(MappedTable, SourceSuite, kSources, case_name<SourceCase>);
+
+}  // namespace
+}  // namespace dovetail::conformance

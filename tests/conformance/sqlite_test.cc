@@ -1,0 +1,144 @@
+// The SQLite adapter passes the suites that every adapter passes.
+#include "conformance/lane_suite.h"
+#include "conformance/sink_suite.h"
+#include "conformance/source_suite.h"
+#include "host/host.h"
+#include "sqlite/lease.h"
+#include "sqlite/mailbox.h"
+#include "sqlite/parking.h"
+#include "sqlite/source.h"
+#include "sqlite/test_file.h"
+
+namespace dovetail::conformance {
+namespace {
+
+using sqlite::Reader;
+using sqlite::SqliteLease;
+using sqlite::SqliteParking;
+using sqlite::SqliteSource;
+using sqlite::Stream;
+
+void publish_committed(const std::string& path, const NewEvent& event) {
+  sqlite::Application application(path);
+  ASSERT_TRUE(sqlite::prepare_connection(application.connection));
+  ASSERT_EQ(application.run("BEGIN IMMEDIATE"), SQLITE_OK);
+  const auto id = sqlite::publish(application.connection, event);
+  ASSERT_TRUE(id) << id.error().text;
+  ASSERT_EQ(application.run("COMMIT"), SQLITE_OK);
+}
+
+class OutboxStore final : public SourceUnderTest {
+ public:
+  SourceAbilities abilities() const override { return {}; }
+  std::unique_ptr<Source> make() override {
+    return std::make_unique<SqliteSource>(reader_, system_clock());
+  }
+  void publish(const NewEvent& event) override { publish_committed(file_.path, event); }
+
+ private:
+  sqlite::TestFile file_;
+  Reader reader_{file_.path, "reader", Stream::outbox};
+};
+
+// Publishes by delivering, as the relay of another service does.
+class MailboxStore final : public SourceUnderTest {
+ public:
+  SourceAbilities abilities() const override { return {}; }
+  std::unique_ptr<Source> make() override {
+    return std::make_unique<SqliteSource>(reader_, system_clock());
+  }
+  void publish(const NewEvent& event) override {
+    sqlite::MailboxSink sink({.path = file_.path}, system_clock());
+    ASSERT_TRUE(sink.open());
+    Event sent;
+    sent.id = *event.id;
+    sent.topic = event.topic;
+    sent.aggregate_type = event.aggregate_type;
+    sent.aggregate_id = event.aggregate_id;
+    sent.type = event.type;
+    sent.content_type = event.content_type;
+    sent.payload = event.payload;
+    sent.aggregate_version = event.aggregate_version;
+    const auto headers = encode_headers(event.headers);
+    ASSERT_TRUE(headers);
+    if (!event.headers.empty()) sent.headers = *headers;
+    Batch batch;
+    const Event* const one = &batch.append(sent);
+    ASSERT_TRUE(sink.submit({&one, 1}));
+    Outcome outcome;
+    const auto known = sink.collect({&outcome, 1}, std::chrono::seconds(5));
+    ASSERT_TRUE(known && *known);
+    ASSERT_EQ(outcome.fate, Fate::confirmed) << outcome.reason;
+  }
+
+ private:
+  sqlite::TestFile file_;
+  Reader reader_{file_.path, "reader", Stream::mailbox};
+};
+
+class MailboxSinkStore final : public SinkUnderTest {
+ public:
+  SinkAbilities abilities() const override { return {true, true, true, false}; }
+  std::unique_ptr<Sink> make() override {
+    return std::make_unique<sqlite::MailboxSink>(
+        sqlite::MailboxOptions{.path = file_.path, .topics = {"orders"}}, system_clock());
+  }
+  std::vector<StoredEvent> stored() override {
+    Reader reader{file_.path, "checker", Stream::mailbox};
+    SqliteSource source(reader, system_clock());
+    EXPECT_TRUE(source.open());
+    std::vector<StoredEvent> events;
+    for (;;) {
+      Batch batch;
+      EXPECT_TRUE(source.read(batch, Limits{}, std::stop_token{}));
+      if (batch.empty()) return events;
+      for (const Event& event : batch.events()) events.emplace_back(event);
+    }
+  }
+  void make_poison(Event& event) override { event.topic = "unknown"; }
+
+ private:
+  sqlite::TestFile file_;
+};
+
+class SqliteLane final : public LaneUnderTest {
+ public:
+  LaneAbilities abilities() const override { return {.parked_stays_parked = false}; }
+  LaneOwner join(const std::string& name) override {
+    auto reader = std::make_shared<Reader>(Reader{file_.path, "reader", Stream::outbox});
+    LaneOwner owner;
+    owner.lease = std::make_unique<SqliteLease>(*reader, clock, name, "boot", kTerm);
+    owner.source = std::make_unique<SqliteSource>(*reader, clock);
+    owner.parking = std::make_unique<SqliteParking>(*reader, clock);
+    owner.state = reader;
+    return owner;
+  }
+  void publish(const NewEvent& event) override { publish_committed(file_.path, event); }
+
+ private:
+  sqlite::TestFile file_;
+};
+
+template <class Base, class Made>
+std::unique_ptr<Base> make() {
+  return std::make_unique<Made>();
+}
+
+INSTANTIATE_TEST_SUITE_P(Sqlite, SourceSuite,
+                         testing::Values(SourceCase{"outbox", make<SourceUnderTest, OutboxStore>},
+                                         SourceCase{"mailbox",
+                                                    make<SourceUnderTest, MailboxStore>}),
+                         case_name<SourceCase>);
+INSTANTIATE_TEST_SUITE_P(Sqlite, SinkSuite,
+                         testing::Values(SinkCase{"mailbox",
+                                                  make<SinkUnderTest, MailboxSinkStore>}),
+                         case_name<SinkCase>);
+INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseSuite,
+                         testing::Values(LaneCase{"lane", make<LaneUnderTest, SqliteLane>}),
+                         case_name<LaneCase>);
+INSTANTIATE_TEST_SUITE_P(Sqlite, ParkingSuite,
+                         testing::Values(LaneCase{"lane", make<LaneUnderTest, SqliteLane>}),
+                         case_name<LaneCase>);
+
+}  // namespace
+}  // namespace dovetail::conformance
