@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -108,6 +109,7 @@ class Daemon {
   const RunOptions& options_;
   sigset_t signals_ = stop_signals();
   std::vector<std::unique_ptr<Running>> relays_;
+  std::set<std::string> not_pruned_;  // stores of which that was said
   TimePoint prune_at_ = system_clock().now() + std::min<Duration>(1min, config_.retention.every);
 };
 
@@ -231,7 +233,11 @@ void Daemon::prune_now_and_then() {
     if (!config_.retention.wanted() && !kind_of(store).needs_maintenance) continue;
     const auto report = kind_of(store).prune(store, retention);
     if (!report) {
-      ops::log_line(LogLevel::warn, store.name, "not pruned: " + report.error().text);
+      // A relay need not own the tables, and then an operator prunes: that is said once.
+      const bool again = !not_pruned_.insert(store.name).second;
+      ops::log_line(
+          again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
+          store.name, "not pruned: " + report.error().text);
     } else if (const auto rows = report->outbox + report->mailbox + report->inbox + report->parked;
                rows != 0) {
       ops::log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(rows)}});

@@ -224,6 +224,10 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
     if (!password_file.empty() && !store.password_env.empty()) {
       section.wrong("password_file", "there is password_env too; keep one of them");
     }
+    if (section.has("topics")) {
+      section.wrong("topics",
+                    "a PostgreSQL store has no mailbox that could refuse topics; remove it");
+    }
     return;
   }
   constexpr std::string_view kScheme = "sqlite:";

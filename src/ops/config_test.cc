@@ -134,6 +134,45 @@ TEST(Config, AValueThatDoesNotFitNamesWhatIsAllowed) {
                {"two relays are called \"r\""});
 }
 
+TEST(Config, APostgresUrlIsWhatLibpqTakes) {
+  const auto conninfo = [](const std::string& url) {
+    const auto config = parse_config("[store.a]\nurl = \"" + url + "\"\n", "conf/dovetail.toml");
+    if (!config) return config.error().text;
+    EXPECT_EQ(config->stores.front().scheme, StoreScheme::postgres);
+    EXPECT_EQ(config->stores.front().where, "conf/dovetail.toml:2:7: store.a.url");
+    return config->stores.front().conninfo;
+  };
+  EXPECT_EQ(conninfo("postgres:host=db user=relay"), "host=db user=relay");
+  EXPECT_EQ(conninfo("postgresql:host=db"), "host=db");
+  EXPECT_EQ(conninfo("postgres:"), "") << "everything comes from the environment";
+  EXPECT_EQ(conninfo("postgres://relay@db/shop"), "postgres://relay@db/shop");
+  EXPECT_EQ(conninfo("postgresql://relay@db/shop"), "postgresql://relay@db/shop");
+}
+
+TEST(Config, APasswordComesFromTheEnvironmentOrFromAFile) {
+  const std::string store = "[store.a]\nurl = \"postgres:host=db\"\n";
+  const auto config = parse_config(store + "password_file = \"secret\"\n", "conf/dovetail.toml");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->stores.front().password_file, "conf/secret");
+  expect_error(store + "password_env = \"A\"\npassword_file = \"b\"\n", ":4:17", {"keep one"});
+  expect_error("[store.a]\nurl = \"sqlite:a.db\"\npassword_env = \"A\"\n", ":3:16",
+               {"store.a.password_env", "no password"});
+}
+
+TEST(Config, APostgresStoreIsReadInLanesAndHasNoMailbox) {
+  const std::string stores =
+      "[store.a]\nurl = \"postgres:host=db\"\n[store.b]\nurl = \"sqlite:b.db\"\n[[relay]]\n";
+  const auto config =
+      parse_config(stores + "name = \"r\"\nfrom = \"a\"\nto = \"b\"\nlanes = 8\n", "dovetail.toml");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->relays.front().lanes, 8u);
+  expect_error(stores + "name = \"r\"\nfrom = \"b\"\nto = \"a\"\n", ":8:6", {"relay.to", "SQLite"});
+  expect_error(stores + "name = \"r\"\nfrom = \"b\"\nto = \"b\"\nlanes = 8\n", ":9:9",
+               {"relay.lanes"});
+  expect_error("[store.a]\nurl = \"postgres:host=db\"\ntopics = [\"t\"]\n", ":3:10",
+               {"no mailbox"});
+}
+
 TEST(Config, AFileThatCannotBeReadSaysSo) {
   const auto config = load_config("/no/such/dovetail.toml");
   ASSERT_FALSE(config);

@@ -162,6 +162,30 @@ class Carrying(PostgresCase):
         self.assertEqual(process.wait(harness.PATIENCE_S), 0, self.log())
         self.assertEqual(self.reader()["owner"], "")
 
+    def test_the_lanes_of_a_process_that_was_killed_are_taken_over(self):
+        process = self.start("run")
+        self.publish()
+        self.wait_for("the event is there", lambda: self.mailbox() == 1)
+        process.kill()
+        process.wait()
+        for key in range(10):
+            self.publish(key=str(key))
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.mailbox(), 11)
+
+    def test_a_relay_that_does_not_own_the_tables_says_once_that_it_cannot_prune(self):
+        self.dovetail("init", "--roles")
+        psql(f"CREATE ROLE {self.database}_relay LOGIN; GRANT dovetail_relay TO {self.database}_relay")
+        self.addCleanup(psql, f"DROP ROLE {self.database}_relay")
+        self.configure(f"{self.conninfo} user={self.database}_relay")
+        with open(self.folder / "dovetail.toml", "a", encoding="utf-8") as file:
+            file.write('level = "debug"\n[retention]\nevery = "1s"\n')
+        self.start("run")
+        levels = lambda: [line["level"] for line in map(json.loads, self.log().splitlines())
+                          if "not pruned" in line["message"]]
+        self.wait_for("it has tried twice", lambda: len(levels()) >= 2)
+        self.assertEqual(levels()[:2], ["warn", "debug"])
+
     def test_parked_events_are_replayed_or_discarded_with_an_audit(self):
         bad = self.publish_id("--topic", "orders.events", payload="x" * 100)
         behind = self.publish_id("--topic", "orders.events")
