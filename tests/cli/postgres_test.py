@@ -135,6 +135,11 @@ class Carrying(PostgresCase):
                          {("orders", "outbox", "delivered"), ("inventory", "mailbox", "unread")})
         self.assertEqual(shown["payload"], '{"total": 3}')
 
+    def test_status_shows_what_nobody_reads_yet(self):
+        self.assertIn("nothing was published", self.dovetail("status").out)
+        self.publish()
+        self.assertIn("orders.outbox: 1 event, and nobody has read it yet", self.dovetail("status").out)
+
     def test_status_and_events_show_what_is_pending(self):
         self.dovetail("run", "--until-idle")
         event = self.publish_id()
