@@ -35,10 +35,6 @@ constexpr int kBacklog = 1'000'000;
 constexpr int kWriters = 8;
 constexpr double kWriteSeconds = 4;
 constexpr const char* kScript = "python3 tests/servers/servers.py --state build/bench/servers ";
-const std::string kPayload =
-    R"({"order_id":123456,"customer":"c-778812","lines":[{"sku":"A-100","quantity":2,"price":1999},)"
-    R"({"sku":"B-220","quantity":1,"price":5950}],"currency":"EUR","total":9948,"note":"leave at the )"
-    R"(door","placed_at":"2026-01-01T12:00:00Z","channel":"web","shipping":{"method":"standard"}})";
 
 void require(bool ok, const std::string& what) {
   if (ok) return;

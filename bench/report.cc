@@ -50,6 +50,12 @@ std::string target_text(const Figure& figure) {
 
 }  // namespace
 
+const std::string kPayload =
+    R"({"order_id":123456,"customer":"c-778812","lines":[)"
+    R"({"sku":"A-100","quantity":2,"price":1999},{"sku":"B-220","quantity":1,"price":5950}],)"
+    R"("currency":"EUR","total":9948,"note":"leave at the door",)"
+    R"("placed_at":"2026-01-01T12:00:00Z","channel":"web","shipping":{"method":"standard"}})";
+
 StealMeter::StealMeter() {
   const CpuTimes times = read_cpu_times();
   stolen_ = times.stolen;

@@ -53,6 +53,9 @@ class Report {
   std::vector<Figure> figures_;
 };
 
+// What an event of the benchmarks carries: about 300 bytes of JSON, as services write them.
+extern const std::string kPayload;
+
 void progress(std::string_view text);
 double seconds_now();
 double cpu_seconds();  // user and system, of this process

@@ -41,10 +41,6 @@ constexpr int kAccounts = 1000;
 constexpr int kDrainEvents = 200'000;
 constexpr int kBacklogEvents = 1'000'000;
 constexpr int kWriterTransactions = 4'000;
-const std::string kPayload =
-    R"({"order_id":123456,"customer":"c-778812","lines":[{"sku":"A-100","quantity":2,"price":1999},)"
-    R"({"sku":"B-220","quantity":1,"price":5950}],"currency":"EUR","total":9948,"note":"leave at the )"
-    R"(door","placed_at":"2026-01-01T12:00:00Z","channel":"web","shipping":{"method":"standard"}})";
 
 void require(bool ok, const std::string& what) {
   if (ok) return;

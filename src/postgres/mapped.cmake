@@ -26,3 +26,7 @@ dovetail_server_test(
   LIBS
   PkgConfig::LIBPQ
   Threads::Threads)
+if(DOVETAIL_TESTS)
+  # Both start the standby, of which there is one.
+  set_tests_properties(dovetail_postgres_test dovetail_postgres_operator_test PROPERTIES RESOURCE_LOCK standby)
+endif()

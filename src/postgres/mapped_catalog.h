@@ -67,8 +67,8 @@ struct MappedStatements {
   std::string mark_sent;
   // $6 event ids: the same, which may have to walk over the table.
   std::string mark_sent_by_event;
-  // $1 relay, $2 lane, $3 epoch, $4 all of them, not the recent ones only: pending rows whose event
-  // an operator gave up. Empty: not needed.
+  // $1 relay, $2 lane, $3 epoch, $4 since how many microseconds: pending rows whose event an
+  // operator gave up. Empty: not needed.
   std::string mark_discarded;
 };
 

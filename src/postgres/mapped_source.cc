@@ -14,7 +14,10 @@ using namespace std::chrono_literals;
 constexpr Duration kPollMin = 1ms;
 constexpr Duration kPollMax = 50ms;
 constexpr Duration kDiscardsEvery = 5s;
+constexpr Duration kDiscardsMargin = 1min;
+constexpr Duration kEver = std::chrono::hours(24 * 365 * 100);
 constexpr std::size_t kParkedKnownMax = 100'000;
+constexpr std::size_t kBacklogPage = 100;
 
 // Columns of MappedStatements::read.
 enum Column : int {
@@ -105,14 +108,29 @@ Status MappedSource::read_page(Batch& out, const Limits& limits) {
       .text(reader_.relay)
       .int8(static_cast<std::int64_t>(limits.events_max))
       .int8(static_cast<std::int64_t>(limits.bytes_max));
-  const Result<Rows> rows = reader_.connection.query(statements_.read, params);
+  const Result<Rows> rows = query_page(params);
   if (!rows) return fail(rows.error());
+  backlog_ = rows->size() >= kBacklogPage;
   for (std::size_t i = 0; i < rows->size() && out.size() < limits.events_max; ++i) {
     const std::size_t bytes = rows->text(i, kPayload).size() + rows->text(i, kHeaders).size();
     if (!out.empty() && out.bytes() + bytes > limits.bytes_max) break;
     append(out, *rows, i);
   }
   return {};
+}
+
+// The planner knows how many rows are pending only after the next ANALYZE; until then it takes a
+// backlog for a few rows and sorts all of them for each page. While pages are large it is kept from
+// that, and goes along the index. The price that it then puts on a sort would make it compile the
+// statement, hence jit.
+Result<Rows> MappedSource::query_page(const Params& params) {
+  if (!backlog_) return reader_.connection.query(statements_.read, params);
+  Result<Transaction> transaction = Transaction::begin(
+      reader_.connection, "BEGIN; SET LOCAL enable_sort = off; SET LOCAL jit = off");
+  if (!transaction) return fail(transaction.error());
+  Result<Rows> rows = reader_.connection.query(statements_.read, params);
+  if (rows) DOVETAIL_TRY(transaction->commit());
+  return rows;
 }
 
 void MappedSource::append(Batch& out, const Rows& rows, std::size_t row) {
@@ -249,15 +267,18 @@ Status MappedSource::mark_delivered(std::span<const EventId> ids) {
 }
 
 Status MappedSource::mark_discarded(bool all) {
-  discards_at_ = clock_.now() + kDiscardsEvery;
-  if (statements_.mark_discarded.empty()) return {};
-  const Result<Rows> answer = reader_.connection.query(
-      statements_.mark_discarded, Params()
-                                      .text(reader_.relay)
-                                      .int4(static_cast<std::int32_t>(reader_.lane))
-                                      .int8(reader_.epoch)
-                                      .boolean(all));
-  return written(answer);
+  // Those since the last look, and some more: clocks and commits are not exact.
+  const TimePoint now = clock_.now();
+  const Duration since = all ? kEver : now - discards_at_ + kDiscardsEvery + kDiscardsMargin;
+  if (!statements_.mark_discarded.empty())
+    DOVETAIL_TRY(written(reader_.connection.query(statements_.mark_discarded,
+                                                  Params()
+                                                      .text(reader_.relay)
+                                                      .int4(static_cast<std::int32_t>(reader_.lane))
+                                                      .int8(reader_.epoch)
+                                                      .int8(since.count()))));
+  discards_at_ = now + kDiscardsEvery;
+  return {};
 }
 
 Status MappedParking::delivered(std::span<const EventId> ids) {

@@ -45,6 +45,7 @@ class MappedSource final : public Source {
 
   Status check_relay();
   Status read_page(Batch& out, const Limits& limits);
+  Result<Rows> query_page(const Params& params);
   void append(Batch& out, const Rows& rows, std::size_t row);
   std::string headers_of(const Rows& rows, std::size_t row) const;
   Status mark_discarded(bool all);
@@ -62,6 +63,7 @@ class MappedSource final : public Source {
   std::int64_t last_position_ = 0;
   TimePoint discards_at_{};  // when to look for discarded events again
   TimePoint active_at_{};    // of the last row
+  bool backlog_ = false;     // the last page was large
 };
 
 // Marks the row when an event is delivered out of parking; all else is left to `parking`.

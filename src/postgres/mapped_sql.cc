@@ -186,7 +186,9 @@ std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& ma
   return Writer(table, mapping).text_or(mapping.aggregate_type, own.empty() ? table.name : own);
 }
 
-// Which rows are this lane's to send: pending, and not parked by this relay ($`relay`).
+// Which rows are this lane's to send: pending, and not parked by this relay ($`relay`). NOT IN is
+// looked up in a hash, however wrong the planner's idea of the number of rows is. Older discarded
+// ones are marked already.
 std::string which_sql(const CatalogTable& table, const TableMapping& mapping, LaneShare share,
                       int relay) {
   const Writer writer(table, mapping);
@@ -201,9 +203,17 @@ std::string which_sql(const CatalogTable& table, const TableMapping& mapping, La
               ") COLLATE \"C\", pg_catalog.hashtextextended((" +
               aggregate_type_sql(table, mapping) + ") COLLATE \"C\", 0)) & 255 END) * " +
               std::to_string(share.lanes) + " / 256 = " + std::to_string(share.lane);
-  return result + " AND NOT EXISTS (SELECT 1 FROM dovetail.parked AS p WHERE p.relay = $" +
-         std::to_string(relay) + " AND p.id = " + event_id +
-         " AND (p.finished_at IS NULL OR p.state = 'discarded'))";
+  const std::string own = "$" + std::to_string(relay);
+  // The relay as an expression, so that the index on the time is used and not the one on the relay.
+  return result + " AND " + event_id +
+         " NOT IN (SELECT p.id FROM dovetail.parked AS p WHERE p.relay = " + own +
+         " AND p.finished_at IS NULL UNION ALL SELECT p.id FROM dovetail.parked AS p WHERE p.relay "
+         "|| "
+         "'' = " +
+         own +
+         " AND p.state = 'discarded' AND p.finished_at > pg_catalog.clock_timestamp() - interval "
+         "'1 "
+         "minute')";
 }
 
 std::string read_sql(const CatalogTable& table, const TableMapping& mapping, LaneShare share) {
@@ -226,17 +236,19 @@ std::string read_sql(const CatalogTable& table, const TableMapping& mapping, Lan
     columns += ", " + writer.text(header.column) + " AS " + name;
     outer += ", " + name;
   }
-  // The size is that of the stored row, which is cheap to ask for; the exact limit is kept by the
-  // reader. The first row always comes.
+  // The rows are chosen before anything is computed from them, so that sorting a large backlog,
+  // where the planner wants to, needs to keep no more than a page. The size is that of the stored
+  // row, which is cheap to ask for; the exact limit is kept by the reader. The first row always
+  // comes.
   return "SELECT " + outer + " FROM (SELECT " + columns +
          ", pg_catalog.sum(pg_catalog.pg_column_size(" + writer.column(mapping.payload) +
          ")) OVER (ORDER BY " + writer.order_by() +
          " ROWS UNBOUNDED PRECEDING) - pg_catalog.pg_column_size(" +
          writer.column(mapping.payload) + ") AS before, pg_catalog.row_number() OVER (ORDER BY " +
-         writer.order_by() + ") AS number FROM " + table.quoted + " AS t WHERE " +
+         writer.order_by() + ") AS number FROM (SELECT t.* FROM " + table.quoted + " AS t WHERE " +
          which_sql(table, mapping, share, 2) + " AND NOT (" + writer.column(mapping.id) +
          " = ANY (" + writer.ids(1) + ")) ORDER BY " + writer.order_by() +
-         " LIMIT $3) AS page WHERE coalesce(before, 0) < $4 ORDER BY number";
+         " LIMIT $3) AS t) AS page WHERE coalesce(before, 0) < $4 ORDER BY number";
 }
 
 constexpr std::string_view kFenceHeld = " AND EXISTS (SELECT 1 FROM fence)";
@@ -282,8 +294,8 @@ std::string mark_discarded_sql(const CatalogTable& table, const TableMapping& ma
          "epoch = $3) FOR NO KEY UPDATE), given_up AS (UPDATE " +
          table.quoted + " AS t SET " + writer.assignments(set) +
          " FROM dovetail.parked AS p WHERE " + pending_sql(table, mapping) +
-         " AND p.relay = $1 AND p.state = 'discarded' AND ($4 OR p.finished_at > "
-         "pg_catalog.clock_timestamp() - interval '1 minute') AND p.id = " +
+         " AND p.relay = $1 AND p.state = 'discarded' AND p.finished_at > "
+         "pg_catalog.clock_timestamp() - $4 * interval '1 microsecond' AND p.id = " +
          event_id_sql(table, mapping) + std::string(kFenceHeld) + ")" + std::string(kAnswer);
 }
 

@@ -103,7 +103,6 @@ class MailboxSinkStore final : public SinkUnderTest {
 
 class SqliteLane final : public LaneUnderTest {
  public:
-  LaneAbilities abilities() const override { return {.parked_stays_parked = false}; }
   LaneOwner join(const std::string& name) override {
     auto reader = std::make_shared<Reader>(Reader{file_.path, "reader", Stream::outbox});
     LaneOwner owner;

@@ -133,7 +133,7 @@ def include_problem(tree, name, header, quoted):
         return None if is_generated(tree, folder, header) else "name it from src/, as in \"core/relay.h\""
     if owner == folder or owner in MAY_INCLUDE.get(folder, ()) or owner == "public":
         return None
-    if is_test(name) and owner in ("memory", "host", "servers"):
+    if is_test(name) and owner in ("memory", "host", "servers", "conformance"):
         return None  # a test beside its source may use what ships or stands ready for tests, and a real clock
     if folder not in MAY_INCLUDE:
         return f"say in tests/layout/check.py what src/{folder} may include"

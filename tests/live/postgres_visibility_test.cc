@@ -171,6 +171,32 @@ TEST_F(PostgresVisibility, LateCommitIsNeverSkippedWhileALargeWindowIsPaged) {
   for (int i = 0; i <= 20; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], std::to_string(i));
 }
 
+TEST_F(PostgresVisibility, WhatWasReadBeforeIsNotReadAgainWhenALateWindowReachesBackOverIt) {
+  Session late(database_), app(database_);
+  late.begin().publish("other", "late");
+  for (int i = 0; i < 20; ++i) app.begin().publish("k", std::to_string(i)).commit();
+  ASSERT_EQ(poll_all().size(), 20U);
+  late.commit();
+  for (int i = 20; i < 30; ++i) app.begin().publish("k", std::to_string(i)).commit();
+  const Payloads rest = poll_all(3);
+  ASSERT_EQ(rest.size(), 11U);
+  EXPECT_EQ(rest.front(), "late");
+  EXPECT_EQ(rest.back(), "29");
+}
+
+TEST_F(PostgresVisibility, WhatCommitsWhileAWindowIsPagedBelongsToTheNext) {
+  Session late(database_), app(database_);
+  for (int i = 0; i < 10; ++i) app.begin().publish("k", std::to_string(i)).commit();
+  late.begin().publish("other", "late");
+  for (int i = 10; i < 20; ++i) app.begin().publish("k", std::to_string(i)).commit();
+  Payloads all = poll(3);
+  late.commit();
+  const Payloads rest = poll_all(3);
+  all.insert(all.end(), rest.begin(), rest.end());
+  ASSERT_EQ(all.size(), 21U) << "each once";
+  EXPECT_EQ(all.back(), "late");
+}
+
 // E4
 TEST_F(PostgresVisibility, NobodysOpenTransactionDelaysTheOthers) {
   TestDatabase elsewhere;
