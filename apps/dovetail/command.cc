@@ -4,6 +4,8 @@
 #include <system_error>
 #include <vector>
 
+#include "stores.h"
+
 namespace dovetail::app {
 
 std::string_view to_string(Exit code) {
@@ -43,7 +45,8 @@ tl::unexpected<Failure> refuse(const Error& error) {
 tl::unexpected<Failure> refuse_in(const ops::StoreConfig& store, const Error& error) {
   std::string text = "store " + store.name + ": " + error.text;
   std::error_code ignored;
-  if (error.code == Errc::unavailable && !std::filesystem::exists(store.path, ignored)) {
+  if (store.scheme == ops::StoreScheme::sqlite && error.code == Errc::unavailable &&
+      !std::filesystem::exists(store.path, ignored)) {
     text += "; there is no such file, 'dovetail init' makes it";
   }
   return refuse({error.code, std::move(text)});
@@ -52,6 +55,10 @@ tl::unexpected<Failure> refuse_in(const ops::StoreConfig& store, const Error& er
 Expected<ops::Config> load(const Surroundings& around) {
   auto config = ops::load_config(around.config_file);
   if (!config) return refuse(Exit::config, config.error().text);
+  for (ops::StoreConfig& store : config->stores) {
+    const auto prepared = kind_of(store).prepare(store);
+    if (!prepared) return refuse(Exit::config, store.where + ": " + prepared.error().text);
+  }
   return std::move(*config);
 }
 

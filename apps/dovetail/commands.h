@@ -13,7 +13,11 @@
 
 namespace dovetail::app {
 
-Answer init(const Surroundings& around);
+struct InitOptions {
+  bool print_sql = false;  // instead of running it
+  bool roles = false;      // also those of a PostgreSQL database
+};
+Answer init(const Surroundings& around, const InitOptions& options);
 
 struct RunOptions {
   std::vector<std::string> relays;  // names; empty: all
@@ -75,6 +79,9 @@ struct PruneOptions {
   std::string inbox;
 };
 Answer prune(const Surroundings& around, const PruneOptions& options);
+
+// An empty name means every store.
+Answer doctor(const Surroundings& around, const std::string& store_name);
 
 struct DemoOptions {
   std::uint64_t orders = 2000;

@@ -5,12 +5,12 @@
 #include "commands.h"
 #include "ops/units.h"
 #include "output.h"
-#include "sqlite/admin.h"
+#include "stores.h"
 
 namespace dovetail::app {
 namespace {
 
-Json json_of(const ops::StoreConfig& store, sqlite::Stream stream, const sqlite::EventRow& row) {
+Json json_of(const ops::StoreConfig& store, Stream stream, const EventRow& row) {
   Json headers = Json::object();
   if (const auto decoded = decode_headers(row.headers); decoded && !row.headers.empty()) {
     for (const Header& header : *decoded) headers[header.name] = header.value;
@@ -32,7 +32,7 @@ Json json_of(const ops::StoreConfig& store, sqlite::Stream stream, const sqlite:
           {"created_at", ops::iso_time(row.created_at)}};
 }
 
-std::string state_of(const sqlite::EventRow& row) {
+std::string state_of(const EventRow& row) {
   return row.reader.empty() ? "unread" : std::string(sqlite::to_string(row.state));
 }
 
@@ -69,8 +69,8 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
   if (!config) return tl::unexpected(config.error());
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
-  sqlite::EventFilter filter;
-  filter.stream = options.box == "mailbox" ? sqlite::Stream::mailbox : sqlite::Stream::outbox;
+  EventFilter filter;
+  filter.stream = options.box == "mailbox" ? Stream::mailbox : Stream::outbox;
   filter.reader = options.reader;
   filter.key = options.key;
   filter.type = options.type;
@@ -81,7 +81,12 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
     if (!state) return refuse(state.error());
     filter.state = *state;
   }
-  const auto rows = sqlite::list_events((*store)->path.string(), filter);
+  const StoreKind& kind = kind_of(**store);
+  if (filter.stream == Stream::mailbox && !kind.has_mailbox) {
+    return refuse(Exit::rejected, "store " + (*store)->name +
+                                      " is PostgreSQL, which has no mailbox; leave out --box");
+  }
+  const auto rows = kind.list_events(**store, filter);
   if (!rows) return refuse_in(**store, rows.error());
 
   if (around.json) {
@@ -116,11 +121,12 @@ struct Trace {
 };
 
 Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
-  for (const auto stream : {sqlite::Stream::outbox, sqlite::Stream::mailbox}) {
-    sqlite::EventFilter filter;
+  for (const auto stream : {Stream::outbox, Stream::mailbox}) {
+    if (stream == Stream::mailbox && !kind_of(store).has_mailbox) continue;
+    EventFilter filter;
     filter.stream = stream;
     filter.id = id.to_string();
-    const auto rows = sqlite::list_events(store.path.string(), filter);
+    const auto rows = kind_of(store).list_events(store, filter);
     if (!rows) return fail(rows.error());
     for (const auto& row : *rows) {
       trace.rows.push_back(json_of(store, stream, row));
@@ -167,7 +173,7 @@ Answer events_show(const Surroundings& around, const std::string& id_text,
   }
   std::string payload;
   if (with_payload) {
-    auto found = sqlite::payload_of(trace.holder->path.string(), *id);
+    auto found = kind_of(*trace.holder).payload_of(*trace.holder, *id);
     if (!found) return refuse(found.error());
     payload = std::move(*found);
   }

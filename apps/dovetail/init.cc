@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -9,7 +10,7 @@
 
 #include "commands.h"
 #include "output.h"
-#include "sqlite/admin.h"
+#include "stores.h"
 
 namespace dovetail::app {
 namespace {
@@ -21,6 +22,8 @@ constexpr std::string_view kFirstConfig =
 
 [store.orders]
 url = "sqlite:orders.db"         # a path, relative to this file
+# url = "postgres:host=db dbname=shop user=shop"   # or a PostgreSQL database
+# password_file = "shop.password"  # or password_env, or PGPASSFILE; never in the url
 # payload_max = "1MiB"           # a larger payload is rejected when it is published
 
 [store.inventory]
@@ -66,26 +69,42 @@ Expected<bool> write_first_config(const fs::path& file) {
   return true;
 }
 
+// Needs neither a config file nor a server: it is the same for every database.
+Answer print_sql(const Surroundings& around, bool with_roles) {
+  const auto sql = migration_sql(with_roles);
+  if (!sql) return refuse(sql.error());
+  if (around.json) {
+    print_json({{"sql", *sql}});
+  } else {
+    print(*sql);
+  }
+  return Exit::ok;
+}
+
 }  // namespace
 
-Answer init(const Surroundings& around) {
+Answer init(const Surroundings& around, const InitOptions& options) {
+  if (options.print_sql) return print_sql(around, options.roles);
   const auto written = write_first_config(around.config_file);
   if (!written) return tl::unexpected(written.error());
   const auto config = load(around);
   if (!config) return tl::unexpected(config.error());
 
+  if (options.roles &&
+      std::none_of(config->stores.begin(), config->stores.end(),
+                   [](const ops::StoreConfig& store) { return kind_of(store).has_roles; })) {
+    return refuse(Exit::usage, "--roles is for PostgreSQL stores, and the config has none");
+  }
+
   Json stores = Json::array();
   std::string text;
   if (*written) text += "wrote " + around.config_file.string() + "\n";
   for (const ops::StoreConfig& store : config->stores) {
-    std::error_code ignored;
-    const bool existed = fs::exists(store.path, ignored);
-    if (const auto made = sqlite::create_store(store.path.string()); !made) {
-      return refuse_in(store, made.error());
-    }
-    stores.push_back({{"name", store.name}, {"path", store.path.string()}, {"created", !existed}});
-    text += "store " + store.name + ": " + store.path.string() +
-            (existed ? " is up to date\n" : " created\n");
+    const auto created = kind_of(store).create(store, options.roles);
+    if (!created) return refuse_in(store, created.error());
+    stores.push_back({{"name", store.name}, {"path", store.shown}, {"created", *created}});
+    text +=
+        "store " + store.name + ": " + store.shown + (*created ? " created\n" : " is up to date\n");
   }
   if (around.json) {
     print_json(

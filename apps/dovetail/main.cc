@@ -36,6 +36,7 @@ constexpr const char* kFooter =
 // Collects what the command line says; `chosen` is the command to run.
 struct CommandLine {
   Surroundings around;
+  InitOptions init;
   RunOptions run;
   PublishOptions publish;
   StatusOptions status;
@@ -43,6 +44,7 @@ struct CommandLine {
   ParkedOptions parked;
   PruneOptions prune;
   DemoOptions demo;
+  std::string doctor_store;
   std::string event_id;
   bool show_payload = false;
   std::string config = "dovetail.toml";
@@ -57,6 +59,19 @@ CLI::App* command(CLI::App& parent, const char* name, const char* help, const ch
   sub->fallthrough();
   sub->callback(std::move(callback));
   return sub;
+}
+
+void add_init(CLI::App& app, CommandLine& line) {
+  CLI::App* sub = command(
+      app, "init", "Write a first dovetail.toml when there is none, and create the tables",
+      "Run it again after an upgrade: it migrates the tables of every store of the config file.\n\n"
+      "  dovetail init --roles                roles that may only publish, relay or operate\n"
+      "  dovetail init --print-sql --roles    the SQL of a PostgreSQL database, to run by hand",
+      [&line] { line.chosen = [&line] { return init(line.around, line.init); }; });
+  sub->add_flag("--print-sql", line.init.print_sql,
+                "Print the migration of a PostgreSQL database, and do nothing else");
+  sub->add_flag("--roles", line.init.roles,
+                "Also the roles dovetail_app, dovetail_relay and dovetail_operator of PostgreSQL");
 }
 
 void add_run(CLI::App& app, CommandLine& line) {
@@ -225,6 +240,15 @@ void add_prune(CLI::App& app, CommandLine& line) {
                   "Forget ids older than this; a duplicate that comes later is applied again");
 }
 
+void add_doctor(CLI::App& app, CommandLine& line) {
+  CLI::App* sub = command(
+      app, "doctor", "Say what is wrong with the stores, and what to do about it",
+      "It changes nothing. Exit 1 when there is an error among the findings; a warning or a note "
+      "is exit 0.",
+      [&line] { line.chosen = [&line] { return doctor(line.around, line.doctor_store); }; });
+  sub->add_option("--store", line.doctor_store, "Only this store");
+}
+
 void add_demo(CLI::App& app, CommandLine& line) {
   DemoOptions& options = line.demo;
   CLI::App* sub = command(
@@ -255,16 +279,14 @@ void build(CLI::App& app, CommandLine& line) {
       ->capture_default_str()
       ->envname("DOVETAIL_CONFIG");
   app.add_flag("--json", line.around.json, "Print one JSON document instead of text");
-  command(
-      app, "init", "Write a first dovetail.toml when there is none, and create the tables",
-      "Run it again after an upgrade: it migrates the tables of every store of the config file.",
-      [&line] { line.chosen = [&line] { return init(line.around); }; });
+  add_init(app, line);
   add_run(app, line);
   add_publish(app, line);
   add_status(app, line);
   add_events(app, line);
   add_parked(app, line);
   add_prune(app, line);
+  add_doctor(app, line);
   add_demo(app, line);
   command(app, "version", "Print the version", "",
           [&line] { line.chosen = [&line] { return version(line.around); }; });

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "host/host.h"
 #include "ops/units.h"
 #include "output.h"
 
@@ -27,15 +26,15 @@ Expected<Rows> collect(const ops::Config& config, const ParkedOptions& options, 
   Rows found;
   for (const ops::StoreConfig& store : config.stores) {
     if (!options.store.empty() && store.name != options.store) continue;
-    sqlite::ParkedFilter filter;
+    ParkedFilter filter;
     filter.reader = options.reader;
     filter.key = options.key;
     filter.heads_only = heads_only;
     filter.limit = kPage;
     while (found.size() < limit) {
-      auto page = sqlite::list_parked(store.path.string(), filter);
+      auto page = kind_of(store).list_parked(store, filter);
       if (!page) return refuse_in(store, page.error());
-      for (sqlite::ParkedRow& row : *page) {
+      for (ParkedRow& row : *page) {
         filter.after = row.number;
         if (found.size() < limit && keep(row)) found.push_back({&store, std::move(row)});
       }
@@ -52,7 +51,7 @@ Expected<Rows> select_by_id(const ops::Config& config, const ParkedOptions& opti
     if (!id) return refuse(id.error());
     ids.push_back(*id);
   }
-  auto rows = collect(config, options, false, SIZE_MAX, [&ids](const sqlite::ParkedRow& row) {
+  auto rows = collect(config, options, false, SIZE_MAX, [&ids](const ParkedRow& row) {
     return std::find(ids.begin(), ids.end(), row.id) != ids.end();
   });
   if (!rows) return rows;
@@ -74,7 +73,7 @@ Expected<Rows> select_by_id(const ops::Config& config, const ParkedOptions& opti
 }
 
 Json json_of(const ParkedPlace& place) {
-  const sqlite::ParkedRow& row = place.row;
+  const ParkedRow& row = place.row;
   return {{"store", place.store->name},
           {"reader", row.reader},
           {"id", row.id.to_string()},
@@ -122,16 +121,15 @@ Expected<Rows> select_heads(const ops::Config& config, const ParkedOptions& opti
       (options.ids.empty() ? 0 : 1) + (options.key.empty() ? 0 : 1) + (options.all ? 1 : 0);
   if (ways != 1) return refuse(Exit::usage, "choose what: ids, or --key, or --all");
   if (!options.ids.empty()) return select_by_id(config, options);
-  return collect(config, options, true, SIZE_MAX, [](const sqlite::ParkedRow& row) {
-    return row.state == sqlite::EventState::parked;
-  });
+  return collect(config, options, true, SIZE_MAX,
+                 [](const ParkedRow& row) { return row.state == EventState::parked; });
 }
 
 Expected<std::uint64_t> replay(const Rows& heads) {
   std::uint64_t count = 0;
   for (const ParkedPlace& place : heads) {
-    const auto set_going = sqlite::replay_event(place.store->path.string(), place.row.reader,
-                                                place.row.id, system_clock());
+    const auto set_going =
+        kind_of(*place.store).replay(*place.store, place.row.reader, place.row.id);
     if (!set_going) return refuse_in(*place.store, set_going.error());
     count += *set_going;
   }
@@ -141,8 +139,8 @@ Expected<std::uint64_t> replay(const Rows& heads) {
 Answer parked_list(const Surroundings& around, const ParkedOptions& options) {
   const auto config = load(around);
   if (!config) return tl::unexpected(config.error());
-  const auto rows = collect(*config, options, false, options.limit,
-                            [](const sqlite::ParkedRow&) { return true; });
+  const auto rows =
+      collect(*config, options, false, options.limit, [](const ParkedRow&) { return true; });
   if (!rows) return tl::unexpected(rows.error());
   if (around.json) {
     Json list = Json::array();
@@ -186,8 +184,8 @@ Answer parked_discard(const Surroundings& around, const ParkedOptions& options) 
   if (!heads) return tl::unexpected(heads.error());
   if (!agreed(around, options, *heads, "discard")) return Exit::ok;
   for (const ParkedPlace& place : *heads) {
-    const auto discarded = sqlite::discard(place.store->path.string(), place.row.reader,
-                                           place.row.id, options.reason, system_clock());
+    const auto discarded =
+        kind_of(*place.store).discard(*place.store, place.row.reader, place.row.id, options.reason);
     if (!discarded) return refuse_in(*place.store, discarded.error());
   }
   if (around.json) {

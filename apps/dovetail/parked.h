@@ -6,14 +6,14 @@
 
 #include "command.h"
 #include "commands.h"
-#include "sqlite/admin.h"
+#include "stores.h"
 
 namespace dovetail::app {
 
 // One parked event and where it is.
 struct ParkedPlace {
   const ops::StoreConfig* store;
-  sqlite::ParkedRow row;
+  ParkedRow row;
 };
 
 // What an operator has to decide about: the first event of each blocked key, as `options` select.

@@ -1,12 +1,10 @@
-#include "prune.h"
-
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "commands.h"
-#include "host/host.h"
 #include "ops/units.h"
 #include "output.h"
+#include "stores.h"
 
 namespace dovetail::app {
 namespace {
@@ -20,16 +18,6 @@ Expected<Duration> duration_of(const std::string& text, std::string_view option)
 }
 
 }  // namespace
-
-sqlite::PruneOptions prune_options(const ops::RetentionConfig& retention) {
-  // What has no limit is kept for a thousand years.
-  constexpr Duration kForever = std::chrono::hours(24 * 365'000);
-  sqlite::PruneOptions options;
-  options.events_older_than = retention.sent.value_or(kForever);
-  options.inbox_older_than = retention.inbox.value_or(kForever);
-  options.parked_older_than = retention.sent.value_or(kForever);
-  return options;
-}
 
 Answer prune(const Surroundings& around, const PruneOptions& options) {
   const auto config = load(around);
@@ -55,8 +43,7 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
   Json stores = Json::array();
   Table table({"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">PARKED", "NOTE"});
   for (const ops::StoreConfig& store : config->stores) {
-    const auto report =
-        sqlite::prune(store.path.string(), prune_options(retention), system_clock());
+    const auto report = kind_of(store).prune(store, {.keep = retention});
     if (!report) {
       return refuse_in(store, report.error());
     }

@@ -7,9 +7,8 @@
 
 #include "commands.h"
 #include "core/routing.h"
-#include "dovetail/sqlite.h"
 #include "output.h"
-#include "sqlite/database.h"
+#include "stores.h"
 
 namespace dovetail::app {
 namespace {
@@ -93,21 +92,6 @@ Status check_topic(const ops::Config& config, const ops::StoreConfig& store,
                                   "; check --topic, or 'topics' of the store in the config");
 }
 
-Result<EventId> publish_alone(const ops::StoreConfig& store, const NewEvent& event) {
-  auto database = sqlite::Database::open(store.path.string());
-  if (!database) return fail(database.error());
-  DOVETAIL_TRY(sqlite::check_schema(database->get()));
-  DOVETAIL_TRY(sqlite::prepare_connection(database->get()));
-  auto transaction = sqlite::Transaction::begin(database->get(), "publishing an event");
-  if (!transaction) return fail(transaction.error());
-  EventLimits limits;
-  limits.payload_bytes_max = store.payload_bytes_max;
-  auto id = sqlite::publish(database->get(), event, limits);
-  if (!id) return id;
-  DOVETAIL_TRY(transaction->commit("publishing an event"));
-  return id;
-}
-
 }  // namespace
 
 Answer publish(const Surroundings& around, const PublishOptions& options) {
@@ -138,7 +122,7 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
   limits.payload_bytes_max = (*store)->payload_bytes_max;
   DOVETAIL_OR_REFUSE(validate(event, limits));
   DOVETAIL_OR_REFUSE(check_topic(*config, **store, event));
-  const auto id = publish_alone(**store, event);
+  const auto id = kind_of(**store).publish(**store, event, limits);
   if (!id) {
     return refuse_in(**store, id.error());
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,8 +19,7 @@
 #include "ops/log.h"
 #include "ops/units.h"
 #include "output.h"
-#include "prune.h"
-#include "sqlite/admin.h"
+#include "stores.h"
 #include "wiring.h"
 
 namespace dovetail::app {
@@ -109,6 +109,7 @@ class Daemon {
   const RunOptions& options_;
   sigset_t signals_ = stop_signals();
   std::vector<std::unique_ptr<Running>> relays_;
+  std::set<std::string> not_pruned_;  // stores of which that was said
   TimePoint prune_at_ = system_clock().now() + std::min<Duration>(1min, config_.retention.every);
 };
 
@@ -142,7 +143,7 @@ Expected<bool> Daemon::start() {
   const auto relays = chosen();
   if (!relays) return tl::unexpected(relays.error());
   for (const ops::StoreConfig& store : config_.stores) {
-    const auto status = sqlite::status(store.path.string(), system_clock());
+    const auto status = kind_of(store).status(store);
     if (status) continue;
     const auto failure = refuse_in(store, status.error());
     // A daemon waits for a store that is away, as it would later; a script wants to know.
@@ -175,22 +176,22 @@ bool Daemon::all_ended() const {
 // Nothing pending, nothing in the window, and no retry that would come by itself.
 bool Daemon::idle() const {
   for (const auto& relay : relays_) {
-    const std::string path = config_.find_store(relay->config->from)->path.string();
-    const auto status = sqlite::status(path, system_clock());
+    const ops::StoreConfig& store = *config_.find_store(relay->config->from);
+    const auto status = kind_of(store).status(store);
     if (!status) return false;
     const auto reader =
         std::find_if(status->readers.begin(), status->readers.end(),
                      [&](const auto& one) { return one.name == relay->config->name; });
     if (reader == status->readers.end() || reader->pending != 0) return false;
     if (reader->waiting == 0) continue;
-    sqlite::ParkedFilter filter;
+    ParkedFilter filter;
     filter.reader = relay->config->name;
     filter.heads_only = true;
     filter.limit = 1'000'000;
-    const auto heads = sqlite::list_parked(path, filter);
+    const auto heads = kind_of(store).list_parked(store, filter);
     if (!heads) return false;
     if (std::any_of(heads->begin(), heads->end(),
-                    [](const auto& row) { return row.state == sqlite::EventState::waiting; })) {
+                    [](const auto& row) { return row.state == EventState::waiting; })) {
       return false;
     }
   }
@@ -200,8 +201,8 @@ bool Daemon::idle() const {
 std::uint64_t Daemon::parked() const {
   std::uint64_t count = 0;
   for (const auto& relay : relays_) {
-    const auto status =
-        sqlite::status(config_.find_store(relay->config->from)->path.string(), system_clock());
+    const ops::StoreConfig& store = *config_.find_store(relay->config->from);
+    const auto status = kind_of(store).status(store);
     if (!status) continue;
     for (const auto& reader : status->readers) {
       if (reader.name == relay->config->name) count += reader.parked;
@@ -225,14 +226,18 @@ void Daemon::log_duplicates() {
 
 void Daemon::prune_now_and_then() {
   const TimePoint now = system_clock().now();
-  if (!config_.retention.wanted() || now < prune_at_) return;
+  if (now < prune_at_) return;
   prune_at_ = now + config_.retention.every;
-  sqlite::PruneOptions options = prune_options(config_.retention);
-  options.rows_max = 20'000;  // the rest at the next turn
+  const Retention retention{.keep = config_.retention, .rows_max = 20'000};  // the rest next time
   for (const ops::StoreConfig& store : config_.stores) {
-    const auto report = sqlite::prune(store.path.string(), options, system_clock());
+    if (!config_.retention.wanted() && !kind_of(store).needs_maintenance) continue;
+    const auto report = kind_of(store).prune(store, retention);
     if (!report) {
-      ops::log_line(LogLevel::warn, store.name, "not pruned: " + report.error().text);
+      // A relay need not own the tables, and then an operator prunes: that is said once.
+      const bool again = !not_pruned_.insert(store.name).second;
+      ops::log_line(
+          again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
+          store.name, "not pruned: " + report.error().text);
     } else if (const auto rows = report->outbox + report->mailbox + report->inbox + report->parked;
                rows != 0) {
       ops::log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(rows)}});

@@ -6,10 +6,9 @@
 #include <thread>
 
 #include "commands.h"
-#include "host/host.h"
 #include "ops/units.h"
 #include "output.h"
-#include "sqlite/admin.h"
+#include "stores.h"
 
 namespace dovetail::app {
 namespace {
@@ -27,29 +26,37 @@ std::string rate(double events_per_second) {
   return text;
 }
 
-std::string owner_of(const sqlite::ReaderStatus& reader) {
+std::string owner_of(const ReaderStatus& reader) {
   if (reader.owner.empty()) return "nobody";
   if (reader.lease_left <= Duration::zero()) return printable(reader.owner, 40) + " (expired)";
   return printable(reader.owner, 40);
 }
 
-Json json_of(const sqlite::ReaderStatus& reader) {
-  return {{"name", reader.name},
-          {"stream", sqlite::to_string(reader.stream)},
-          {"pending", reader.pending},
-          {"oldest_age_us", reader.oldest_age.count()},
-          {"events_per_second", reader.events_per_second},
-          {"parked", reader.parked},
-          {"waiting", reader.waiting},
-          {"settled_total", reader.settled_total},
-          {"parked_total", reader.parked_total},
-          {"owner", reader.owner},
-          {"epoch", reader.epoch},
-          {"lease_left_us", reader.lease_left.count()},
-          {"updated_at", ops::iso_time(reader.updated_at)}};
+Json json_of(const ReaderStatus& reader) {
+  Json json{{"name", reader.name},
+            {"stream", sqlite::to_string(reader.stream)},
+            {"pending", reader.pending},
+            {"oldest_age_us", reader.oldest_age.count()},
+            {"events_per_second", reader.events_per_second},
+            {"parked", reader.parked},
+            {"waiting", reader.waiting},
+            {"settled_total", reader.settled_total},
+            {"parked_total", reader.parked_total},
+            {"owner", reader.owner},
+            {"epoch", reader.epoch},
+            {"lease_left_us", reader.lease_left.count()},
+            {"updated_at", ops::iso_time(reader.updated_at)}};
+  for (const LaneStatus& lane : reader.lanes) {
+    json["lanes"].push_back({{"lane", lane.lane},
+                             {"pending", lane.pending},
+                             {"owner", lane.owner},
+                             {"epoch", lane.epoch},
+                             {"lease_left_us", lane.lease_left.count()}});
+  }
+  return json;
 }
 
-Json json_of(const ops::StoreConfig& store, const sqlite::StoreStatus& status) {
+Json json_of(const ops::StoreConfig& store, const StoreStatus& status) {
   Json readers = Json::array();
   for (const auto& reader : status.readers) readers.push_back(json_of(reader));
   Json consumers = Json::array();
@@ -59,20 +66,25 @@ Json json_of(const ops::StoreConfig& store, const sqlite::StoreStatus& status) {
                          {"duplicates_suppressed", consumer.duplicates},
                          {"clean", consumer.clean}});
   }
-  return {{"name", store.name},
-          {"path", store.path.string()},
-          {"schema", status.schema_version},
-          {"outbox_rows", status.outbox_rows},
-          {"mailbox_rows", status.mailbox_rows},
-          {"inbox_rows", status.inbox_rows},
-          {"file_bytes", status.file_bytes},
-          {"wal_bytes", status.wal_bytes},
-          {"readers", readers},
-          {"consumers", consumers}};
+  Json json{{"name", store.name},
+            {"path", store.shown},
+            {"schema", status.schema_version},
+            {"outbox_rows", status.outbox_rows},
+            {"mailbox_rows", status.mailbox_rows},
+            {"inbox_rows", status.inbox_rows},
+            {"file_bytes", status.file_bytes},
+            {"wal_bytes", status.wal_bytes},
+            {"readers", readers},
+            {"consumers", consumers}};
+  if (!status.server_version.empty()) {
+    json["server"] = status.server_version;
+    json["partitions"] = status.partitions;
+  }
+  return json;
 }
 
 void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
-              const sqlite::StoreStatus& status) {
+              const StoreStatus& status) {
   for (const auto& reader : status.readers) {
     const bool idle = reader.pending == 0;
     readers.add({store.name + "." + std::string(sqlite::to_string(reader.stream)),
@@ -89,9 +101,9 @@ void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
 }
 
 // What a store holds that nobody reads yet would otherwise not be seen at all.
-std::string unread_note(const ops::StoreConfig& store, const sqlite::StoreStatus& status) {
+std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status) {
   std::string text;
-  const auto note = [&](sqlite::Stream stream, std::uint64_t rows) {
+  const auto note = [&](Stream stream, std::uint64_t rows) {
     for (const auto& reader : status.readers) {
       if (reader.stream == stream) return;
     }
@@ -100,8 +112,8 @@ std::string unread_note(const ops::StoreConfig& store, const sqlite::StoreStatus
             ops::human_count(rows) + (rows == 1 ? " event" : " events") +
             ", and nobody has read it yet\n";
   };
-  note(sqlite::Stream::outbox, status.outbox_rows);
-  note(sqlite::Stream::mailbox, status.mailbox_rows);
+  note(Stream::outbox, status.outbox_rows);
+  note(Stream::mailbox, status.mailbox_rows);
   return text;
 }
 
@@ -112,14 +124,14 @@ Look look(const ops::Config& config) {
   Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED"});
   std::string notes;
   for (const ops::StoreConfig& store : config.stores) {
-    const auto status = sqlite::status(store.path.string(), system_clock());
+    const auto status = kind_of(store).status(store);
     if (!status) {
       const Failure failure = refuse_in(store, status.error()).value();
       result.exit = std::max(result.exit, failure.exit);
       notes += failure.text + "\n";
       result.json.push_back(
           {{"name", store.name},
-           {"path", store.path.string()},
+           {"path", store.shown},
            {"error", {{"code", to_string(failure.exit)}, {"text", failure.text}}}});
       continue;
     }

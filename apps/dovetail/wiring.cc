@@ -7,11 +7,8 @@
 
 #include "core/routing.h"
 #include "host/host.h"
-#include "sqlite/lease.h"
 #include "sqlite/mailbox.h"
-#include "sqlite/parking.h"
-#include "sqlite/reader.h"
-#include "sqlite/source.h"
+#include "stores.h"
 
 namespace dovetail::app {
 namespace {
@@ -25,51 +22,20 @@ std::uint64_t jitter_seed() {
   return seed;
 }
 
+}  // namespace
+
 RelayOptions options_of(const ops::RelayConfig& relay) {
   RelayOptions options = relay.options;
   options.seed = jitter_seed();
   return options;
 }
 
-class SqliteLane final : public Lane {
- public:
-  SqliteLane(const ops::StoreConfig& from, const ops::StoreConfig& to,
-             const ops::RelayConfig& relay, TopicTemplate topics, Clock& clock,
-             std::function<void(const RelayNotice&)> notify)
-      : reader_{.path = from.path.string(), .name = relay.name},
-        topics_(std::move(topics)),
-        source_(reader_, clock),
-        parking_(reader_, clock),
-        lease_(reader_, clock, process_label(), boot_id(), relay.lease),
-        sink_({.path = to.path.string(),
-               .topics = to.topics,
-               .payload_bytes_max = to.payload_bytes_max},
-              clock),
-        relay_(RelayPorts{.source = source_,
-                          .sink = sink_,
-                          .parking = parking_,
-                          .lease = lease_,
-                          .clock = clock,
-                          .metrics = metrics_,
-                          .notify = std::move(notify),
-                          .topics = &topics_},
-               options_of(relay)) {}
-
-  Status run(std::stop_token stop) override { return relay_.run(stop); }
-  const RelayMetrics& metrics() const override { return metrics_; }
-
- private:
-  sqlite::Reader reader_;
-  TopicTemplate topics_;
-  RelayMetrics metrics_;
-  sqlite::SqliteSource source_;
-  sqlite::SqliteParking parking_;
-  sqlite::SqliteLease lease_;
-  sqlite::MailboxSink sink_;
-  Relay relay_;
-};
-
-}  // namespace
+std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock) {
+  return std::make_unique<sqlite::MailboxSink>(
+      sqlite::MailboxOptions{
+          .path = to.path.string(), .topics = to.topics, .payload_bytes_max = to.payload_bytes_max},
+      clock);
+}
 
 Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::RelayConfig& relay,
                                         Clock& clock,
@@ -81,8 +47,7 @@ Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::Re
   }
   auto topics = TopicTemplate::parse(relay.topic);
   if (!topics) return fail(topics.error());
-  return std::make_unique<SqliteLane>(*from, *to, relay, std::move(*topics), clock,
-                                      std::move(notify));
+  return kind_of(*from).make_lane(*from, *to, relay, std::move(*topics), clock, std::move(notify));
 }
 
 std::string process_label() {

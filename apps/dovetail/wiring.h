@@ -1,5 +1,4 @@
-// From the config file to running relays. Plain functions choose the adapter by the scheme of a
-// store's url; today there is one scheme, "sqlite:".
+// From the config file to running relays. The scheme of a store's url chooses the adapter.
 #pragma once
 
 #include <functional>
@@ -10,6 +9,7 @@
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "core/relay.h"
+#include "core/sink.h"
 #include "dovetail/result.h"
 #include "ops/config.h"
 
@@ -27,6 +27,11 @@ class Lane {
 Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::RelayConfig& relay,
                                         Clock& clock,
                                         std::function<void(const RelayNotice&)> notify);
+
+// What the config says about a relay, with jitter of its own.
+RelayOptions options_of(const ops::RelayConfig& relay);
+// Into the mailbox of a store.
+std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock);
 
 // How this process is called in a lease: "host:pid".
 std::string process_label();

@@ -34,14 +34,14 @@ class Problems {
   explicit Problems(const fs::path& file) : file_(file.string()) {}
 
   void add(const toml::source_region& where, std::string_view key, std::string_view what) {
-    if (!first_.empty()) return;
+    if (first_.empty()) first_ = place(where, key) + ": " + std::string(what);
+  }
+  std::string place(const toml::source_region& where, std::string_view key) const {
     std::ostringstream text;
     text << file_;
     if (where.begin.line != 0) text << ':' << where.begin.line << ':' << where.begin.column;
-    text << ": ";
-    if (!key.empty()) text << key << ": ";
-    text << what;
-    first_ = text.str();
+    if (!key.empty()) text << ": " << key;
+    return text.str();
   }
   bool any() const { return !first_.empty(); }
   const std::string& first() const { return first_; }
@@ -146,6 +146,11 @@ class Section {
     const toml::node* node = table_.get(key);
     problems_.add(node != nullptr ? node->source() : table_.source(), full(key), what);
   }
+  // Where a key stands, as errors say it.
+  std::string place(std::string_view key) const {
+    const toml::node* node = table_.get(key);
+    return problems_.place(node != nullptr ? node->source() : table_.source(), full(key));
+  }
   void wrong_here(std::string_view what) { problems_.add(table_.source(), name_, what); }
 
   void close() {
@@ -189,21 +194,54 @@ bool is_plain_name(std::string_view name) {
 
 constexpr std::string_view kNameForm = "a name is made of letters, digits, '-', '_' and '.'";
 
+// What libpq takes, out of "postgres:KEY=VALUE ..." or "postgres://..." or "postgresql://...".
+std::optional<std::string> conninfo_of(const std::string& url) {
+  if (url.starts_with("postgres://") || url.starts_with("postgresql://")) return url;
+  for (const std::string_view scheme : {"postgres:", "postgresql:"}) {
+    if (url.starts_with(scheme)) return url.substr(scheme.size());
+  }
+  return std::nullopt;
+}
+
 void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
   if (!is_plain_name(store.name)) section.wrong_here(kNameForm);
+  std::string url;
+  std::string password_file;
   section.require("url");
-  section.text("url", store.url);
+  section.text("url", url);
   section.size("payload_max", store.payload_bytes_max, 1);
   section.texts("topics", store.topics);
+  section.text("password_env", store.password_env);
+  section.text("password_file", password_file);
   section.close();
 
-  constexpr std::string_view kScheme = "sqlite:";
-  if (store.url.empty()) return;
-  if (store.url.compare(0, kScheme.size(), kScheme) != 0 || store.url.size() == kScheme.size()) {
-    section.wrong("url", "must be \"sqlite:PATH\"; no other kind of store is built in");
+  if (url.empty()) return;
+  store.where = section.place("url");
+  if (const auto conninfo = conninfo_of(url)) {
+    store.scheme = StoreScheme::postgres;
+    store.conninfo = *conninfo;
+    if (!password_file.empty()) store.password_file = (folder / password_file).lexically_normal();
+    if (!password_file.empty() && !store.password_env.empty()) {
+      section.wrong("password_file", "there is password_env too; keep one of them");
+    }
+    if (section.has("topics")) {
+      section.wrong("topics",
+                    "a PostgreSQL store has no mailbox that could refuse topics; remove it");
+    }
     return;
   }
-  store.path = (folder / store.url.substr(kScheme.size())).lexically_normal();
+  constexpr std::string_view kScheme = "sqlite:";
+  if (!url.starts_with(kScheme) || url.size() == kScheme.size()) {
+    section.wrong("url",
+                  "must be \"sqlite:PATH\", \"postgres:KEY=VALUE ...\" or \"postgres://...\"; "
+                  "no other kind of store is built in");
+    return;
+  }
+  for (const std::string_view key : {"password_env", "password_file"}) {
+    if (section.has(key)) section.wrong(key, "a SQLite store has no password; remove it");
+  }
+  store.path = (folder / url.substr(kScheme.size())).lexically_normal();
+  store.shown = store.path.string();
 }
 
 void read_relay_options(Section& section, RelayConfig& relay) {
@@ -248,6 +286,20 @@ void check_store_name(Section& section, std::string_view key, const std::string&
   section.wrong(key, what + "Stores: " + (known.empty() ? "none" : join(known)));
 }
 
+void check_schemes(Section& section, const RelayConfig& relay, const Config& config) {
+  const StoreConfig* from = config.find_store(relay.from);
+  const StoreConfig* to = config.find_store(relay.to);
+  if (to != nullptr && to->scheme == StoreScheme::postgres) {
+    section.wrong("to", "the store " + in_quotes(relay.to) +
+                            " is PostgreSQL, and a relay fills the mailbox of a SQLite store only; "
+                            "name one of those");
+  }
+  if (from != nullptr && from->scheme == StoreScheme::sqlite && section.has("lanes")) {
+    section.wrong("lanes", "the store " + in_quotes(relay.from) +
+                               " is SQLite, which is read in one lane; remove it");
+  }
+}
+
 void read_relay(Section& section, RelayConfig& relay, const Config& config) {
   section.require("name");
   section.require("from");
@@ -256,12 +308,14 @@ void read_relay(Section& section, RelayConfig& relay, const Config& config) {
   section.text("from", relay.from);
   section.text("to", relay.to);
   section.text("topic", relay.topic);
+  section.number("lanes", relay.lanes, 1, 256);
   read_relay_options(section, relay);
   section.close();
 
   if (!relay.name.empty() && !is_plain_name(relay.name)) section.wrong("name", kNameForm);
   check_store_name(section, "from", relay.from, config);
   check_store_name(section, "to", relay.to, config);
+  check_schemes(section, relay, config);
   for (const RelayConfig& other : config.relays) {
     if (other.name == relay.name) {
       section.wrong("name",

@@ -14,18 +14,28 @@
 
 namespace dovetail::ops {
 
+enum class StoreScheme : std::uint8_t { sqlite, postgres };
+
 struct StoreConfig {
   std::string name;
-  std::string url;             // as written
-  std::filesystem::path path;  // of a "sqlite:" url, relative to the configuration file
+  StoreScheme scheme = StoreScheme::sqlite;
+  std::string where{};           // file:line:column and key of the url, for what is found later
+  std::filesystem::path path{};  // of a "sqlite:" url, relative to the configuration file
+  // Of a "postgres:" url, as libpq takes it. Never shown to anybody: what was written may hold a
+  // secret by mistake, and a password may have been added.
+  std::string conninfo{};
+  std::string password_env{};             // the variable that holds the password
+  std::filesystem::path password_file{};  // or the file, relative to the configuration file
+  std::string shown{};                    // the place as people and logs may see it
   std::size_t payload_bytes_max = 1 << 20;
   std::vector<std::string> topics;  // that its mailbox accepts; empty: every topic
 };
 
 struct RelayConfig {
-  std::string name;  // also the name of its progress and its lease
-  std::string from;  // a store: its outbox is read
-  std::string to;    // a store: its mailbox is filled
+  std::string name;         // also the name of its progress and its lease
+  std::string from;         // a store: its outbox is read
+  std::string to;           // a store: its mailbox is filled
+  std::uint32_t lanes = 1;  // of a PostgreSQL store; at the first start, then what was chosen holds
   std::string topic = "{aggregate_type}.events";
   Duration lease = std::chrono::seconds(10);
   RelayOptions options;

@@ -120,7 +120,7 @@ TEST(Config, AMissingKeyIsNamed) {
 
 TEST(Config, AValueThatDoesNotFitNamesWhatIsAllowed) {
   const std::string store = "[store.a]\nurl = \"sqlite:a.db\"\n";
-  expect_error("[store.a]\nurl = \"postgres://x\"\n", ":2:7", {"store.a.url", "sqlite:PATH"});
+  expect_error("[store.a]\nurl = \"kafka:x\"\n", ":2:7", {"store.a.url", "sqlite:PATH"});
   expect_error(store + "payload_max = 100\n", ":3:15", {"store.a.payload_max", "KiB"});
   expect_error(store + "topics = \"x\"\n", ":3:10", {"list of strings"});
   expect_error(store + "[log]\nformat = \"xml\"\n", ":4:10", {"log.format", "\"text\", \"json\""});
@@ -132,6 +132,45 @@ TEST(Config, AValueThatDoesNotFitNamesWhatIsAllowed) {
   expect_error(relay + "window_events = 10\n", ":7:17", {"relay.window_events", "batch_events"});
   expect_error(relay + "[[relay]]\nname = \"r\"\nfrom = \"a\"\nto = \"a\"\n", ":8:8",
                {"two relays are called \"r\""});
+}
+
+TEST(Config, APostgresUrlIsWhatLibpqTakes) {
+  const auto conninfo = [](const std::string& url) {
+    const auto config = parse_config("[store.a]\nurl = \"" + url + "\"\n", "conf/dovetail.toml");
+    if (!config) return config.error().text;
+    EXPECT_EQ(config->stores.front().scheme, StoreScheme::postgres);
+    EXPECT_EQ(config->stores.front().where, "conf/dovetail.toml:2:7: store.a.url");
+    return config->stores.front().conninfo;
+  };
+  EXPECT_EQ(conninfo("postgres:host=db user=relay"), "host=db user=relay");
+  EXPECT_EQ(conninfo("postgresql:host=db"), "host=db");
+  EXPECT_EQ(conninfo("postgres:"), "") << "everything comes from the environment";
+  EXPECT_EQ(conninfo("postgres://relay@db/shop"), "postgres://relay@db/shop");
+  EXPECT_EQ(conninfo("postgresql://relay@db/shop"), "postgresql://relay@db/shop");
+}
+
+TEST(Config, APasswordComesFromTheEnvironmentOrFromAFile) {
+  const std::string store = "[store.a]\nurl = \"postgres:host=db\"\n";
+  const auto config = parse_config(store + "password_file = \"secret\"\n", "conf/dovetail.toml");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->stores.front().password_file, "conf/secret");
+  expect_error(store + "password_env = \"A\"\npassword_file = \"b\"\n", ":4:17", {"keep one"});
+  expect_error("[store.a]\nurl = \"sqlite:a.db\"\npassword_env = \"A\"\n", ":3:16",
+               {"store.a.password_env", "no password"});
+}
+
+TEST(Config, APostgresStoreIsReadInLanesAndHasNoMailbox) {
+  const std::string stores =
+      "[store.a]\nurl = \"postgres:host=db\"\n[store.b]\nurl = \"sqlite:b.db\"\n[[relay]]\n";
+  const auto config =
+      parse_config(stores + "name = \"r\"\nfrom = \"a\"\nto = \"b\"\nlanes = 8\n", "dovetail.toml");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->relays.front().lanes, 8u);
+  expect_error(stores + "name = \"r\"\nfrom = \"b\"\nto = \"a\"\n", ":8:6", {"relay.to", "SQLite"});
+  expect_error(stores + "name = \"r\"\nfrom = \"b\"\nto = \"b\"\nlanes = 8\n", ":9:9",
+               {"relay.lanes"});
+  expect_error("[store.a]\nurl = \"postgres:host=db\"\ntopics = [\"t\"]\n", ":3:10",
+               {"no mailbox"});
 }
 
 TEST(Config, AFileThatCannotBeReadSaysSo) {

@@ -1,0 +1,66 @@
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "commands.h"
+#include "output.h"
+#include "stores.h"
+
+namespace dovetail::app {
+namespace {
+
+// A store that cannot be asked at all is what the doctor is there to say, too.
+std::vector<Finding> examine(const ops::StoreConfig& store) {
+  auto findings = kind_of(store).examine(store);
+  if (findings) return std::move(*findings);
+  const Failure failure = refuse_in(store, findings.error()).value();
+  return {{Severity::error, std::string(to_string(failure.exit)), "it cannot be examined",
+           findings.error().text}};
+}
+
+std::string text_of(const ops::StoreConfig& store, const std::vector<Finding>& findings) {
+  std::string text = "store " + store.name + " (" + printable(store.shown) + "): ";
+  if (findings.empty()) return text + "nothing to complain about\n";
+  text += "\n";
+  for (const Finding& one : findings) {
+    text += "  " + std::string(to_string(one.severity)) + " " + one.code + ": " +
+            printable(one.what, 1000) + "\n      " + printable(one.what_to_do, 1000) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+Answer doctor(const Surroundings& around, const std::string& store_name) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  if (!store_name.empty()) {
+    if (const auto known = choose_store(*config, store_name); !known) {
+      return tl::unexpected(known.error());
+    }
+  }
+  Json stores = Json::array();
+  std::string text;
+  Exit exit = Exit::ok;
+  for (const ops::StoreConfig& store : config->stores) {
+    if (!store_name.empty() && store.name != store_name) continue;
+    const std::vector<Finding> findings = examine(store);
+    Json list = Json::array();
+    for (const Finding& one : findings) {
+      if (one.severity == Severity::error) exit = Exit::negative;
+      list.push_back({{"severity", to_string(one.severity)},
+                      {"code", one.code},
+                      {"what", one.what},
+                      {"what_to_do", one.what_to_do}});
+    }
+    stores.push_back({{"name", store.name}, {"path", store.shown}, {"findings", list}});
+    text += text_of(store, findings);
+  }
+  if (around.json) {
+    print_json({{"ok", exit == Exit::ok}, {"stores", stores}});
+  } else {
+    print(text);
+  }
+  return exit;
+}
+
+}  // namespace dovetail::app

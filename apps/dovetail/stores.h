@@ -1,0 +1,113 @@
+// What the subcommands ask of a store, whatever database it is in. Rows are those of the SQLite
+// adapter, which has every stream; other databases fill in what they have.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/relay.h"
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+#include "ops/config.h"
+#include "sqlite/admin.h"
+#include "wiring.h"
+
+namespace dovetail::app {
+
+using sqlite::EventFilter;
+using sqlite::EventRow;
+using sqlite::EventState;
+using sqlite::ParkedFilter;
+using sqlite::ParkedRow;
+using sqlite::PruneReport;
+using sqlite::Stream;
+
+// A relay reads a PostgreSQL store in lanes; its own numbers are the sums over them.
+struct LaneStatus {
+  std::uint32_t lane = 0;
+  std::uint64_t pending = 0;
+  std::string owner;
+  std::int64_t epoch = 0;
+  Duration lease_left{0};
+};
+struct ReaderStatus : sqlite::ReaderStatus {
+  std::vector<LaneStatus> lanes{};  // empty: it is read as one
+};
+struct StoreStatus {
+  std::vector<ReaderStatus> readers{};
+  std::vector<sqlite::ConsumerStatus> consumers{};
+  std::uint64_t outbox_rows = 0;
+  std::uint64_t mailbox_rows = 0;
+  std::uint64_t inbox_rows = 0;
+  std::uint64_t file_bytes = 0;
+  std::uint64_t wal_bytes = 0;
+  std::uint64_t partitions = 0;
+  std::int64_t schema_version = 0;
+  std::string server_version{};  // empty: there is no server
+};
+
+enum class Severity : std::uint8_t { note, warning, error };
+std::string_view to_string(Severity severity);
+
+// What is wrong with a store, and what to do about it. `code` is stable, for scripts.
+struct Finding {
+  Severity severity = Severity::note;
+  std::string code;
+  std::string what;
+  std::string what_to_do;
+};
+
+struct Retention {
+  ops::RetentionConfig keep;
+  std::size_t rows_max = 1'000'000;  // in one call
+};
+
+// How one kind of database does it. Each call opens the store, works and closes it.
+struct StoreKind {
+  bool has_mailbox;
+  bool has_roles;
+  bool needs_maintenance;  // also where nothing is ever deleted
+
+  // Checks the settings that only this database understands, and reads secrets. rejected: they are
+  // wrong.
+  Status (*prepare)(ops::StoreConfig& store);
+  // Makes or migrates the tables, and the roles if wanted. True: there were none before.
+  Result<bool> (*create)(const ops::StoreConfig& store, bool with_roles);
+  Result<StoreStatus> (*status)(const ops::StoreConfig& store);
+  Result<std::vector<EventRow>> (*list_events)(const ops::StoreConfig& store,
+                                               const EventFilter& filter);
+  Result<std::string> (*payload_of)(const ops::StoreConfig& store, const EventId& id);
+  Result<std::vector<ParkedRow>> (*list_parked)(const ops::StoreConfig& store,
+                                                const ParkedFilter& filter);
+  Result<std::uint64_t> (*replay)(const ops::StoreConfig& store, const std::string& reader,
+                                  const EventId& id);
+  Status (*discard)(const ops::StoreConfig& store, const std::string& reader, const EventId& id,
+                    const std::string& reason);
+  Result<PruneReport> (*prune)(const ops::StoreConfig& store, const Retention& retention);
+  // In a transaction of its own.
+  Result<EventId> (*publish)(const ops::StoreConfig& store, const NewEvent& event,
+                             const EventLimits& limits);
+  Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store);
+  // A relay that reads the store's outbox.
+  std::unique_ptr<Lane> (*make_lane)(const ops::StoreConfig& from, const ops::StoreConfig& to,
+                                     const ops::RelayConfig& relay, TopicTemplate topics,
+                                     Clock& clock, std::function<void(const RelayNotice&)> notify);
+};
+
+extern const StoreKind kSqliteStores;
+extern const StoreKind kPostgresStores;
+
+const StoreKind& kind_of(const ops::StoreConfig& store);
+
+// What has no limit is kept for a thousand years.
+inline constexpr Duration kForever = std::chrono::hours(24 * 365'000);
+
+// The migration of a PostgreSQL database, for those who apply it by hand. rejected: this dovetail
+// was built without PostgreSQL.
+Result<std::string> migration_sql(bool with_roles);
+
+}  // namespace dovetail::app

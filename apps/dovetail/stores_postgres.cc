@@ -1,0 +1,320 @@
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include "dovetail/postgres.h"
+#include "host/host.h"
+#include "postgres/admin.h"
+#include "postgres/conninfo.h"
+#include "postgres/doctor.h"
+#include "postgres/lanes.h"
+#include "postgres/maintenance.h"
+#include "postgres/schema.h"
+#include "stores.h"
+
+namespace dovetail::app {
+namespace {
+
+using ops::StoreConfig;
+
+// Nothing, when the config names no secret: libpq then looks in its own places.
+Result<std::string> read_password(const StoreConfig& store) {
+  if (!store.password_env.empty()) {
+    const char* value = std::getenv(store.password_env.c_str());
+    if (value == nullptr || *value == '\0') {
+      return fail(Errc::rejected,
+                  "password_env names the variable " + store.password_env +
+                      ", which is not set or empty; set it in the environment of dovetail");
+    }
+    return std::string(value);
+  }
+  if (store.password_file.empty()) return std::string();
+  std::ifstream file(store.password_file);
+  std::string line;
+  if (!std::getline(file, line) || line.empty()) {
+    return fail(Errc::rejected, "password_file " + store.password_file.string() +
+                                    " cannot be read, or its first line is empty; check the path "
+                                    "and its permissions");
+  }
+  if (line.back() == '\r') line.pop_back();
+  return line;
+}
+
+Status prepare(StoreConfig& store) {
+  const auto conninfo = postgres::parse_conninfo(store.conninfo);
+  if (!conninfo) return fail(conninfo.error());
+  const auto password = read_password(store);
+  if (!password) return fail(password.error());
+  store.shown = conninfo->shown;
+  store.conninfo =
+      password->empty() ? conninfo->keywords : postgres::with_password(*conninfo, *password);
+  return {};
+}
+
+postgres::MaintenanceOptions maintenance_options(const Retention& retention) {
+  postgres::MaintenanceOptions options;
+  options.events_older_than = retention.keep.sent.value_or(kForever);
+  options.parked_older_than = retention.keep.sent.value_or(kForever);
+  options.rows_max = retention.rows_max;
+  return options;
+}
+
+Result<bool> create(const StoreConfig& store, bool with_roles) {
+  auto connection = postgres::Connection::open(store.conninfo);
+  if (!connection) return fail(connection.error());
+  const bool existed = postgres::check_schema(*connection).has_value();
+  DOVETAIL_TRY(postgres::create_schema(*connection));
+  if (with_roles) DOVETAIL_TRY(postgres::create_roles(*connection));
+  if (existed) return false;
+  // The first partitions, so that no event needs the default one.
+  const auto maintained = postgres::maintain(store.conninfo, maintenance_options({}));
+  if (!maintained) return fail(maintained.error());
+  return true;
+}
+
+void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& lane) {
+  if (readers.empty() || readers.back().name != lane.relay) {
+    readers.emplace_back();
+    readers.back().name = lane.relay;
+  }
+  ReaderStatus& reader = readers.back();
+  reader.pending += lane.pending;
+  reader.oldest_age = std::max(reader.oldest_age, lane.oldest_age);
+  reader.events_per_second += lane.events_per_second;
+  reader.settled_total += lane.settled_total;
+  reader.parked_total += lane.parked_total;
+  reader.parked += lane.parked;
+  reader.waiting += lane.waiting;
+  reader.epoch = std::max(reader.epoch, lane.epoch);
+  reader.lease_left = std::max(reader.lease_left, lane.lease_left);
+  reader.updated_at = std::max(reader.updated_at, lane.updated_at);
+  if (!lane.owner.empty() && reader.owner.find(lane.owner) == std::string::npos) {
+    reader.owner += (reader.owner.empty() ? "" : ", ") + lane.owner;
+  }
+  reader.lanes.push_back({lane.lane, lane.pending, lane.owner, lane.epoch, lane.lease_left});
+}
+
+Result<StoreStatus> status(const StoreConfig& store) {
+  auto found = postgres::status(store.conninfo);
+  if (!found) return fail(found.error());
+  StoreStatus result;
+  for (const postgres::LaneStatus& lane : found->lanes) add_lane(result.readers, lane);
+  result.outbox_rows = found->outbox_rows;
+  result.file_bytes = found->outbox_bytes;
+  result.partitions = found->partitions;
+  result.schema_version = found->schema_version;
+  result.server_version = std::move(found->server_version);
+  // The estimate knows nothing of a table that was never analysed; what nobody reads yet must be
+  // seen all the same.
+  if (result.readers.empty() && result.outbox_rows == 0) {
+    const auto first = postgres::list_events(store.conninfo, {.limit = 1000});
+    if (!first) return fail(first.error());
+    result.outbox_rows = first->size();
+  }
+  return result;
+}
+
+EventState state_of(postgres::EventState state) {
+  switch (state) {
+    case postgres::EventState::pending:
+      return EventState::pending;
+    case postgres::EventState::delivered:
+      return EventState::delivered;
+    case postgres::EventState::parked:
+      return EventState::parked;
+    case postgres::EventState::waiting:
+      return EventState::waiting;
+    case postgres::EventState::discarded:
+      return EventState::discarded;
+  }
+  return EventState::pending;
+}
+
+Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventFilter& filter) {
+  postgres::EventFilter asked;
+  asked.relay = filter.reader;
+  asked.id = filter.id;
+  asked.type = filter.type;
+  asked.key = filter.key;
+  asked.topic = filter.topic;
+  asked.after = filter.after;
+  asked.limit = filter.limit;
+  if (filter.state) {
+    const auto state = postgres::parse_event_state(sqlite::to_string(*filter.state));
+    if (!state) return fail(state.error());
+    asked.state = *state;
+  }
+  auto found = postgres::list_events(store.conninfo, asked);
+  if (!found) return fail(found.error());
+  std::vector<EventRow> rows;
+  for (postgres::EventRow& row : *found) {
+    rows.push_back({.position = row.position,
+                    .id = row.id,
+                    .reader = std::move(row.relay),
+                    .state = state_of(row.state),
+                    .topic = std::move(row.topic),
+                    .aggregate_type = std::move(row.aggregate_type),
+                    .aggregate_id = std::move(row.aggregate_id),
+                    .type = std::move(row.type),
+                    .content_type = std::move(row.content_type),
+                    .headers = std::move(row.headers),
+                    .payload_bytes = row.payload_bytes,
+                    .aggregate_version = row.aggregate_version,
+                    .created_at = row.created_at});
+  }
+  return rows;
+}
+
+Result<std::string> payload_of(const StoreConfig& store, const EventId& id) {
+  return postgres::payload_of(store.conninfo, id);
+}
+
+Result<std::vector<ParkedRow>> list_parked(const StoreConfig& store, const ParkedFilter& filter) {
+  postgres::ParkedFilter asked;
+  asked.relay = filter.reader;
+  asked.key = filter.key;
+  asked.heads_only = filter.heads_only;
+  asked.with_finished = filter.with_finished;
+  asked.after = filter.after;
+  asked.limit = filter.limit;
+  auto found = postgres::list_parked(store.conninfo, asked);
+  if (!found) return fail(found.error());
+  std::vector<ParkedRow> rows;
+  for (postgres::ParkedRow& row : *found) {
+    rows.push_back({.number = row.number,
+                    .reader = std::move(row.relay),
+                    .id = row.id,
+                    .position = row.position,
+                    .state = state_of(row.state),
+                    .head = row.head,
+                    .attempts = row.attempts,
+                    .reason = std::move(row.reason),
+                    .note = std::move(row.note),
+                    .topic = std::move(row.topic),
+                    .aggregate_type = std::move(row.aggregate_type),
+                    .aggregate_id = std::move(row.aggregate_id),
+                    .type = std::move(row.type),
+                    .payload_bytes = row.payload_bytes,
+                    .parked_at = row.parked_at,
+                    .retry_at = row.retry_at,
+                    .finished_at = row.finished_at});
+  }
+  return rows;
+}
+
+Result<std::uint64_t> replay(const StoreConfig& store, const std::string& reader,
+                             const EventId& id) {
+  return postgres::replay_event(store.conninfo, reader, id, {.who = ""});
+}
+
+Status discard(const StoreConfig& store, const std::string& reader, const EventId& id,
+               const std::string& reason) {
+  return postgres::discard(store.conninfo, reader, id, {.who = "", .reason = reason});
+}
+
+Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) {
+  auto done = postgres::maintain(store.conninfo, maintenance_options(retention));
+  if (!done) return fail(done.error());
+  PruneReport report;
+  report.outbox = done->outbox;
+  report.parked = done->parked;
+  report.finished = done->finished;
+  for (const std::string& name : done->dropped) {
+    report.notes.push_back("dropped the partition " + name);
+  }
+  for (std::string& note : done->notes) report.notes.push_back(std::move(note));
+  return report;
+}
+
+// Looks at nothing first: a role that may only publish may not read the version of the schema.
+Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
+                        const EventLimits& limits) {
+  auto connection = postgres::Connection::open(store.conninfo);
+  if (!connection) return fail(connection.error());
+  auto transaction = postgres::Transaction::begin(*connection);
+  if (!transaction) return fail(transaction.error());
+  auto id = postgres::publish(connection->get(), event, limits);
+  if (!id) return id;
+  DOVETAIL_TRY(transaction->commit());
+  return id;
+}
+
+Severity severity_of(postgres::Severity severity) {
+  switch (severity) {
+    case postgres::Severity::note:
+      return Severity::note;
+    case postgres::Severity::warning:
+      return Severity::warning;
+    case postgres::Severity::error:
+      return Severity::error;
+  }
+  return Severity::error;
+}
+
+Result<std::vector<Finding>> examine(const StoreConfig& store) {
+  auto found = postgres::examine(store.conninfo, {}, system_clock());
+  if (!found) return fail(found.error());
+  std::vector<Finding> findings;
+  for (postgres::Finding& one : *found) {
+    findings.push_back({severity_of(one.severity), std::move(one.code), std::move(one.what),
+                        std::move(one.what_to_do)});
+  }
+  return findings;
+}
+
+class PostgresLane final : public Lane {
+ public:
+  PostgresLane(const StoreConfig& from, const StoreConfig& to, const ops::RelayConfig& relay,
+               TopicTemplate topics, Clock& clock, std::function<void(const RelayNotice&)> notify)
+      : topics_(std::move(topics)),
+        lanes_({.conninfo = from.conninfo,
+                .relay = relay.name,
+                .owner = process_label(),
+                .lanes = relay.lanes,
+                .lease_term = relay.lease,
+                .relay_options = options_of(relay),
+                .topics = &topics_,
+                .notify = [tell = std::move(notify)](std::int32_t,
+                                                     const RelayNotice& notice) { tell(notice); }},
+               clock, [&to, &clock](std::uint32_t) { return make_sink(to, clock); }) {}
+
+  Status run(std::stop_token stop) override { return lanes_.run(stop); }
+  const RelayMetrics& metrics() const override { return lanes_.metrics(); }
+
+ private:
+  TopicTemplate topics_;
+  postgres::Lanes lanes_;
+};
+
+std::unique_ptr<Lane> make_postgres_lane(const StoreConfig& from, const StoreConfig& to,
+                                         const ops::RelayConfig& relay, TopicTemplate topics,
+                                         Clock& clock,
+                                         std::function<void(const RelayNotice&)> notify) {
+  return std::make_unique<PostgresLane>(from, to, relay, std::move(topics), clock,
+                                        std::move(notify));
+}
+
+}  // namespace
+
+const StoreKind kPostgresStores = {.has_mailbox = false,
+                                   .has_roles = true,
+                                   .needs_maintenance = true,
+                                   .prepare = prepare,
+                                   .create = create,
+                                   .status = status,
+                                   .list_events = list_events,
+                                   .payload_of = payload_of,
+                                   .list_parked = list_parked,
+                                   .replay = replay,
+                                   .discard = discard,
+                                   .prune = prune,
+                                   .publish = publish,
+                                   .examine = examine,
+                                   .make_lane = make_postgres_lane};
+
+Result<std::string> migration_sql(bool with_roles) {
+  return postgres::schema_sql() + (with_roles ? "\n" + postgres::roles_sql() : "");
+}
+
+}  // namespace dovetail::app

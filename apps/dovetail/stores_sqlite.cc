@@ -1,0 +1,185 @@
+#include <utility>
+
+#include "dovetail/sqlite.h"
+#include "host/host.h"
+#include "ops/units.h"
+#include "sqlite/database.h"
+#include "sqlite/lease.h"
+#include "sqlite/mailbox.h"
+#include "sqlite/parking.h"
+#include "sqlite/source.h"
+#include "stores.h"
+
+namespace dovetail::app {
+namespace {
+
+using ops::StoreConfig;
+
+Status prepare(StoreConfig&) { return {}; }
+
+Result<bool> create(const StoreConfig& store, bool) {
+  std::error_code ignored;
+  const bool existed = std::filesystem::exists(store.path, ignored);
+  DOVETAIL_TRY(sqlite::create_store(store.path.string()));
+  return !existed;
+}
+
+Result<StoreStatus> status(const StoreConfig& store) {
+  auto found = sqlite::status(store.path.string(), system_clock());
+  if (!found) return fail(found.error());
+  StoreStatus result;
+  for (sqlite::ReaderStatus& reader : found->readers) result.readers.push_back({std::move(reader)});
+  result.consumers = std::move(found->consumers);
+  result.outbox_rows = found->outbox_rows;
+  result.mailbox_rows = found->mailbox_rows;
+  result.inbox_rows = found->inbox_rows;
+  result.file_bytes = found->file_bytes;
+  result.wal_bytes = found->wal_bytes;
+  result.schema_version = found->schema_version;
+  return result;
+}
+
+Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventFilter& filter) {
+  return sqlite::list_events(store.path.string(), filter);
+}
+
+Result<std::string> payload_of(const StoreConfig& store, const EventId& id) {
+  return sqlite::payload_of(store.path.string(), id);
+}
+
+Result<std::vector<ParkedRow>> list_parked(const StoreConfig& store, const ParkedFilter& filter) {
+  return sqlite::list_parked(store.path.string(), filter);
+}
+
+Result<std::uint64_t> replay(const StoreConfig& store, const std::string& reader,
+                             const EventId& id) {
+  return sqlite::replay_event(store.path.string(), reader, id, system_clock());
+}
+
+Status discard(const StoreConfig& store, const std::string& reader, const EventId& id,
+               const std::string& reason) {
+  return sqlite::discard(store.path.string(), reader, id, reason, system_clock());
+}
+
+Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) {
+  sqlite::PruneOptions options;
+  options.events_older_than = retention.keep.sent.value_or(kForever);
+  options.inbox_older_than = retention.keep.inbox.value_or(kForever);
+  options.parked_older_than = retention.keep.sent.value_or(kForever);
+  options.rows_max = retention.rows_max;
+  return sqlite::prune(store.path.string(), options, system_clock());
+}
+
+Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
+                        const EventLimits& limits) {
+  auto database = sqlite::Database::open(store.path.string());
+  if (!database) return fail(database.error());
+  DOVETAIL_TRY(sqlite::check_schema(database->get()));
+  DOVETAIL_TRY(sqlite::prepare_connection(database->get()));
+  auto transaction = sqlite::Transaction::begin(database->get(), "publishing an event");
+  if (!transaction) return fail(transaction.error());
+  auto id = sqlite::publish(database->get(), event, limits);
+  if (!id) return id;
+  DOVETAIL_TRY(transaction->commit("publishing an event"));
+  return id;
+}
+
+Result<std::vector<Finding>> examine(const StoreConfig& store) {
+  constexpr std::uint64_t kWalBytesMax = 256U << 20;
+  const auto found = status(store);
+  if (!found) return fail(found.error());
+  auto database = sqlite::Database::open(store.path.string());
+  if (!database) return fail(database.error());
+  auto mode = database->prepare("PRAGMA journal_mode");
+  if (!mode) return fail(mode.error());
+  const auto row = mode->step();
+  if (!row) return fail(row.error());
+  std::vector<Finding> findings;
+  if (mode->bytes(0) != "wal") {
+    findings.push_back({Severity::error, "journal-mode",
+                        "the journal mode is " + std::string(mode->bytes(0)) +
+                            ", so the relay and the service lock each other out",
+                        "run 'dovetail init', which sets it to wal, while nobody uses the file"});
+  }
+  if (found->wal_bytes > kWalBytesMax) {
+    findings.push_back({Severity::warning, "wal-size",
+                        "the write-ahead log has " + ops::human_count(found->wal_bytes) + " bytes",
+                        "look for a process that keeps a read transaction open"});
+  }
+  for (const ReaderStatus& reader : found->readers) {
+    if (reader.parked != 0) {
+      findings.push_back(
+          {Severity::warning, "parked",
+           ops::human_count(reader.parked) + " events of " + reader.name + " are parked",
+           "see 'dovetail parked list'"});
+    }
+    if (reader.pending != 0 && reader.lease_left <= Duration::zero()) {
+      findings.push_back({Severity::error, "relay-not-running",
+                          ops::human_count(reader.pending) + " events wait for " + reader.name +
+                              ", which is not running",
+                          "start it with 'dovetail run'"});
+    }
+  }
+  return findings;
+}
+
+class SqliteLane final : public Lane {
+ public:
+  SqliteLane(const StoreConfig& from, const StoreConfig& to, const ops::RelayConfig& relay,
+             TopicTemplate topics, Clock& clock, std::function<void(const RelayNotice&)> notify)
+      : reader_{.path = from.path.string(), .name = relay.name},
+        topics_(std::move(topics)),
+        source_(reader_, clock),
+        parking_(reader_, clock),
+        lease_(reader_, clock, process_label(), boot_id(), relay.lease),
+        sink_(make_sink(to, clock)),
+        relay_(RelayPorts{.source = source_,
+                          .sink = *sink_,
+                          .parking = parking_,
+                          .lease = lease_,
+                          .clock = clock,
+                          .metrics = metrics_,
+                          .notify = std::move(notify),
+                          .topics = &topics_},
+               options_of(relay)) {}
+
+  Status run(std::stop_token stop) override { return relay_.run(stop); }
+  const RelayMetrics& metrics() const override { return metrics_; }
+
+ private:
+  sqlite::Reader reader_;
+  TopicTemplate topics_;
+  RelayMetrics metrics_;
+  sqlite::SqliteSource source_;
+  sqlite::SqliteParking parking_;
+  sqlite::SqliteLease lease_;
+  std::unique_ptr<Sink> sink_;
+  Relay relay_;
+};
+
+std::unique_ptr<Lane> make_sqlite_lane(const StoreConfig& from, const StoreConfig& to,
+                                       const ops::RelayConfig& relay, TopicTemplate topics,
+                                       Clock& clock,
+                                       std::function<void(const RelayNotice&)> notify) {
+  return std::make_unique<SqliteLane>(from, to, relay, std::move(topics), clock, std::move(notify));
+}
+
+}  // namespace
+
+const StoreKind kSqliteStores = {.has_mailbox = true,
+                                 .has_roles = false,
+                                 .needs_maintenance = false,
+                                 .prepare = prepare,
+                                 .create = create,
+                                 .status = status,
+                                 .list_events = list_events,
+                                 .payload_of = payload_of,
+                                 .list_parked = list_parked,
+                                 .replay = replay,
+                                 .discard = discard,
+                                 .prune = prune,
+                                 .publish = publish,
+                                 .examine = examine,
+                                 .make_lane = make_sqlite_lane};
+
+}  // namespace dovetail::app
