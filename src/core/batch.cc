@@ -43,14 +43,14 @@ void Arena::clear() {
 
 Event& Batch::append(const Event& event) {
   // One allocation for all text of the event keeps it together in memory.
-  constexpr std::string_view Event::* fields[] = {
+  constexpr std::string_view Event::* kFields[] = {
       &Event::topic,        &Event::aggregate_type, &Event::aggregate_id, &Event::type,
       &Event::content_type, &Event::headers,        &Event::payload};
   std::size_t bytes = 0;
-  for (auto field : fields) bytes += (event.*field).size();
+  for (auto field : kFields) bytes += (event.*field).size();
   char* to = arena_.allocate(bytes);
   Event& copy = events_.emplace_back(event);
-  for (auto field : fields) {
+  for (auto field : kFields) {
     const std::string_view from = event.*field;
     if (!from.empty()) std::memcpy(to, from.data(), from.size());
     copy.*field = {to, from.size()};

@@ -34,7 +34,7 @@ std::string allowed_fields() {
 }  // namespace
 
 Result<TopicTemplate> TopicTemplate::parse(std::string_view text) {
-  const auto bad = [&](std::string why) {
+  const auto bad = [&](const std::string& why) {
     return fail(Errc::rejected, "topic template \"" + std::string(text) + "\": " + why +
                                     "; allowed are " + allowed_fields());
   };

@@ -108,7 +108,8 @@ TEST_F(PostgresSourceTest, DelayedEventsComeInTheOrderInWhichTheyAreDue) {
   open();
   Payloads all;
   EXPECT_TRUE(eventually([&] {
-    for (const Event& event : read()->events()) all.emplace_back(event.payload);
+    const auto batch = read();
+    for (const Event& event : batch->events()) all.emplace_back(event.payload);
     return all.size() == 3;
   }));
   EXPECT_EQ(all, (Payloads{"3", "2", "1"}));
