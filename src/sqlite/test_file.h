@@ -46,6 +46,8 @@ class Application {
   explicit Application(const std::string& path,
                        int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI) {
     EXPECT_EQ(sqlite3_open_v2(path.c_str(), &connection, flags, nullptr), SQLITE_OK);
+    // Consumers and relays of the test write to the same file.
+    sqlite3_busy_timeout(connection, 5'000);
   }
   Application(const Application&) = delete;
   Application& operator=(const Application&) = delete;
