@@ -46,7 +46,8 @@ class Parking {
 
   // Adds events, or updates those that are there (by event id). Durable when it returns. An event
   // that an operator has already discarded stays discarded, and one that needs an operator does so
-  // still when a request would let it wait: it was read again after a crash.
+  // still when a request would let it wait: it was read again after a crash. Of several copies of
+  // one event, the earliest gives it its place.
   virtual Status park(std::span<const ParkRequest> requests) = 0;
 
   // Adds to `out` the events that are due at `now` with nothing unfinished before them on their key

@@ -336,21 +336,23 @@ void Relay::lose_sink(const Error& error) {
       ports_.clock.now() + retry_delay(options_.connect_retry, sink_failures_, random_);
   ++sink_failures_;
 
-  std::deque<Slot*> later = std::exchange(ready_, {});
+  std::deque<Slot*> back = std::exchange(ready_, {});
   std::deque<Submission> lost = std::exchange(submitted_, {});
   submissions_collected_ = submissions_made_;
-  for (const Submission& submission : lost) {
-    for (Slot* const slot : submission.slots) {
-      if (DOVETAIL_MUTANT(unconfirmed_forgotten_on_reopen)) {
-        deliver(*slot, false);
-        continue;
-      }
-      const auto line = lines_.find(slot->line_key());
-      if (line != lines_.end()) line->second.in_flight = false;
-      place(*slot);
-    }
+  for (auto submission = lost.rbegin(); submission != lost.rend(); ++submission) {
+    back.insert(back.begin(), submission->slots.begin(), submission->slots.end());
   }
-  ready_.insert(ready_.end(), later.begin(), later.end());
+  // Each finds its place anew, also what was only about to be sent: another member of a consumer
+  // group may have parked its key in the meantime.
+  for (Slot* const slot : back) {
+    if (DOVETAIL_MUTANT(unconfirmed_forgotten_on_reopen)) {
+      deliver(*slot, false);
+      continue;
+    }
+    const auto line = lines_.find(slot->line_key());
+    if (line != lines_.end()) line->second.in_flight = false;
+    place(*slot);
+  }
 }
 
 Status Relay::settle() {

@@ -16,9 +16,10 @@ void ParkedRows::park(std::span<const ParkRequest> requests) {
     auto [row, added] = rows_.try_emplace(request.event->id);
     ParkedEvent& parked = row->second;
     if (!added && (parked.discarded || parked.event.position < request.event->position)) continue;
+    if (added) parked.event = StoredEvent(*request.event);
+    parked.event.position = request.event->position;
     if (!added && parked.state == ParkState::parked && request.state == ParkState::waiting)
       continue;
-    if (added) parked.event = StoredEvent(*request.event);
     parked.state = request.state;
     parked.attempts = request.attempts;
     parked.retry_at = request.retry_at;

@@ -26,6 +26,7 @@ constexpr std::string_view kUpsert =
     // What waits for an operator goes on waiting for one when the relay reads it again.
     "ON CONFLICT (relay, id) DO UPDATE SET state = excluded.state, attempts = excluded.attempts, "
     "reason = excluded.reason, retry_at = excluded.retry_at, finished_at = NULL, "
+    "position = excluded.position, "
     "at_head = p.aggregate_id = '' OR p.at_head "
     "WHERE p.state <> 'discarded' AND p.position >= excluded.position "
     "AND NOT (p.state = 'parked' AND excluded.state = 'waiting')";

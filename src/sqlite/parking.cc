@@ -15,6 +15,7 @@ constexpr std::string_view kUpsert =
     "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17, ?6 = '') "
     "ON CONFLICT (reader, id) DO UPDATE SET state = excluded.state, attempts = excluded.attempts, "
     "reason = excluded.reason, retry_at = excluded.retry_at, finished_at = 0, "
+    "position = min(position, excluded.position), "
     "at_head = CASE WHEN aggregate_id = '' THEN 1 ELSE at_head END "
     "WHERE state <> 'discarded' AND NOT (state = 'parked' AND excluded.state = 'waiting')";
 

@@ -289,6 +289,17 @@ TEST_P(ParkingSuite, ADueLineComesInTheOrderOfPositions) {
   EXPECT_EQ(due(), (Ids{first->id, second->id}));
 }
 
+TEST_P(ParkingSuite, OfSeveralCopiesTheEarliestGivesTheEventItsPlace) {
+  const Event* second = event("k", 2);
+  const Event* late_copy = event("k", 3);
+  Event early_copy = *late_copy;
+  early_copy.position = 1;
+  park(second, ParkState::waiting);
+  park(late_copy, ParkState::waiting);
+  park(&early_copy, ParkState::waiting);
+  EXPECT_EQ(due(), (Ids{early_copy.id, second->id}));
+}
+
 TEST_P(ParkingSuite, ALimitCutsALineAtItsEnd) {
   const Event* first = event("k", 1);
   park(first, ParkState::waiting);
