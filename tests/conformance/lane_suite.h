@@ -28,19 +28,11 @@ struct LaneOwner {
   std::unique_ptr<Parking> parking{};
 };
 
-struct LaneAbilities {
-  // An event that waits for an operator goes on doing so when a relay that read it again asks to
-  // let it wait behind others. Without it, each crash between parking and settling tries the event
-  // once more by itself.
-  bool parked_stays_parked = true;
-};
-
 class LaneUnderTest {
  public:
   static constexpr Duration kTerm = std::chrono::seconds(10);
 
   virtual ~LaneUnderTest() = default;
-  virtual LaneAbilities abilities() const { return {}; }
   // Leases have the term kTerm and use `clock`.
   virtual LaneOwner join(const std::string& name) = 0;
   virtual void publish(const NewEvent& event) = 0;
@@ -335,7 +327,6 @@ TEST_P(ParkingSuite, ParkingAgainUpdates) {
 }
 
 TEST_P(ParkingSuite, WhatWaitsForAnOperatorStaysSoWhenItIsReadAgain) {
-  if (!lane_->abilities().parked_stays_parked) GTEST_SKIP() << "this store tries it once more";
   const Event* one = event("k", 1);
   park(one, ParkState::parked, {}, 5);
   park(one, ParkState::waiting);
