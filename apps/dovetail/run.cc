@@ -47,6 +47,15 @@ std::optional<int> wait_for_signal(const sigset_t& signals, Duration wait_max) {
   return std::nullopt;
 }
 
+Status check_usable(const ops::StoreConfig& store) {
+  const auto status = kind_of(store).status(store);
+  if (!status) return fail(status.error());
+  if (!status->standby) return {};
+  return fail(Errc::unavailable,
+              "the server is a standby, which takes no writes; check that the connection goes to "
+              "the primary (target_session_attrs=read-write)");
+}
+
 LogLevel level_of(RelayNotice::Kind kind) {
   switch (kind) {
     case RelayNotice::Kind::standby:
@@ -87,6 +96,9 @@ struct Running {
   }
 };
 
+constexpr Duration kLookWaitMin = 50ms;
+constexpr Duration kLookWaitMax = 1s;
+
 class Daemon {
  public:
   Daemon(const ops::Config& config, const RunOptions& options)
@@ -101,6 +113,7 @@ class Daemon {
   void log_duplicates();
   void prune_now_and_then();
   bool all_ended() const;
+  bool idle_now();
   bool idle() const;
   std::uint64_t parked() const;
   Json report() const;
@@ -110,6 +123,11 @@ class Daemon {
   sigset_t signals_ = stop_signals();
   std::vector<std::unique_ptr<Running>> relays_;
   std::set<std::string> not_pruned_;  // stores of which that was said
+  // Of idle_now().
+  TimePoint look_at_{};
+  TimePoint looked_at_{};
+  Duration look_wait_ = kLookWaitMin;
+  std::uint64_t handled_ = 0;  // events, when it was called last
   TimePoint prune_at_ = system_clock().now() + std::min<Duration>(1min, config_.retention.every);
 };
 
@@ -143,11 +161,11 @@ Expected<bool> Daemon::start() {
   const auto relays = chosen();
   if (!relays) return tl::unexpected(relays.error());
   for (const ops::StoreConfig& store : config_.stores) {
-    const auto status = kind_of(store).status(store);
-    if (status) continue;
-    const auto failure = refuse_in(store, status.error());
+    const Status usable = check_usable(store);
+    if (usable) continue;
+    const auto failure = refuse_in(store, usable.error());
     // A daemon waits for a store that is away, as it would later; a script wants to know.
-    if (status.error().code == Errc::corrupt || options_.until_idle) {
+    if (usable.error().code == Errc::corrupt || options_.until_idle) {
       return failure;
     }
     ops::log_line(LogLevel::warn, "", failure.value().text);
@@ -171,6 +189,29 @@ Expected<bool> Daemon::start() {
 bool Daemon::all_ended() const {
   return std::all_of(relays_.begin(), relays_.end(),
                      [](const auto& relay) { return relay->ended.load(); });
+}
+
+// While events flow, or when nothing moves for long, the stores are asked seldom: that takes a
+// connection and a count.
+bool Daemon::idle_now() {
+  const TimePoint now = system_clock().now();
+  if (now < look_at_) return false;
+  std::uint64_t handled = 0;
+  for (const auto& relay : relays_) {
+    const RelayMetrics& metrics = relay->lane->metrics();
+    handled += metrics.settled.load() + metrics.replayed.load();
+  }
+  const bool moved = std::exchange(handled_, handled) != handled;
+  if (moved) look_wait_ = kLookWaitMin;
+  if (moved && now < looked_at_ + kLookWaitMax) {
+    look_at_ = now + look_wait_;
+    return false;
+  }
+  looked_at_ = now;
+  if (idle()) return true;
+  look_at_ = system_clock().now() + look_wait_;
+  look_wait_ = std::min(2 * look_wait_, kLookWaitMax);
+  return false;
 }
 
 // Nothing pending, nothing in the window, and no retry that would come by itself.
@@ -247,7 +288,6 @@ void Daemon::prune_now_and_then() {
 
 void Daemon::main_loop() {
   bool stopping = false;
-  TimePoint look_at = system_clock().now();
   while (!all_ended()) {
     const auto signal = wait_for_signal(signals_, stopping ? 5ms : 50ms);
     if (signal && stopping) {
@@ -257,10 +297,7 @@ void Daemon::main_loop() {
     log_duplicates();
     if (!stopping && !signal) prune_now_and_then();
     bool stop_now = signal.has_value();
-    if (options_.until_idle && !stopping && system_clock().now() >= look_at) {
-      stop_now = stop_now || idle();
-      look_at = system_clock().now() + 50ms;
-    }
+    if (options_.until_idle && !stopping) stop_now = stop_now || idle_now();
     if (!stop_now || stopping) continue;
     stopping = true;
     if (signal) ops::log_line(LogLevel::info, "", "stopping: what is in flight may finish");

@@ -79,6 +79,7 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status) {
   if (!status.server_version.empty()) {
     json["server"] = status.server_version;
     json["partitions"] = status.partitions;
+    json["standby"] = status.standby;
   }
   return json;
 }

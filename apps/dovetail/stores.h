@@ -48,6 +48,7 @@ struct StoreStatus {
   std::uint64_t partitions = 0;
   std::int64_t schema_version = 0;
   std::string server_version{};  // empty: there is no server
+  bool standby = false;          // takes no writes, and shows commits in another order
 };
 
 enum class Severity : std::uint8_t { note, warning, error };

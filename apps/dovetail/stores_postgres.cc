@@ -105,6 +105,7 @@ Result<StoreStatus> status(const StoreConfig& store) {
   result.partitions = found->partitions;
   result.schema_version = found->schema_version;
   result.server_version = std::move(found->server_version);
+  result.standby = found->standby;
   // The estimate knows nothing of a table that was never analysed; what nobody reads yet must be
   // seen all the same.
   if (result.readers.empty() && result.outbox_rows == 0) {

@@ -90,7 +90,8 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   const Result<Rows> store = connection->query(
       "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, "
       "coalesce(sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::int8, count(*), "
-      "pg_catalog.current_setting('server_version') FROM pg_catalog.pg_inherits i JOIN "
+      "pg_catalog.current_setting('server_version'), pg_catalog.pg_is_in_recovery() FROM "
+      "pg_catalog.pg_inherits i JOIN "
       "pg_catalog.pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
       "'dovetail.outbox'::pg_catalog.regclass");
   if (!store) return fail(store.error());
@@ -98,6 +99,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   result.outbox_bytes = static_cast<std::uint64_t>(store->int8(0, 1));
   result.partitions = static_cast<std::uint64_t>(store->int8(0, 2));
   result.server_version = std::string(store->text(0, 3));
+  result.standby = store->boolean(0, 4);
   const Result<Rows> lanes = connection->query(kLanes);
   if (!lanes) return fail(lanes.error());
   for (std::size_t i = 0; i < lanes->size(); ++i) {

@@ -42,6 +42,7 @@ struct StoreStatus {
   std::uint64_t partitions = 0;
   std::int64_t schema_version = 0;
   std::string server_version;
+  bool standby = false;
 };
 // The mappings of relays that serve tables of their own, by the relay's name; without one, what is
 // pending of such a relay is not known.

@@ -90,31 +90,44 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
                      [&](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
+constexpr std::string_view kRolesHint =
+    "; check that this user was granted dovetail_app to publish, dovetail_relay to run relays, or "
+    "dovetail_operator to look, replay and discard; init and prune are for the owner of the schema";
+
 // What to check, where the server's own words do not say.
 std::string_view hint_of(std::string_view sqlstate) {
-  if (sqlstate == "42501")
-    return "; check that the role has been granted dovetail_app, dovetail_relay or "
-           "dovetail_operator, whichever it needs";
   if (starts_with_any(sqlstate, {"42P01", "3F000", "42883", "42703"}))
     return "; check that `dovetail init` was run in this database and by this version";
+  if (starts_with_any(sqlstate, {"42P06", "42P07", "42710"}))
+    return "; check what else uses that name in this database";
   if (sqlstate == "25006")
     return "; check that the connection goes to the primary, not to a standby";
   if (starts_with_any(sqlstate, {"28", "3D000"}))
     return "; check the user, the password and the database in the connection settings";
   if (starts_with_any(sqlstate, {"08", "57P0"})) return "; check that the server runs";
   if (sqlstate.starts_with("53")) return "; check the server's connections, memory and disk space";
+  if (sqlstate == "22021") return "; check that every text is valid UTF-8 without NUL characters";
+  if (sqlstate == "22P05")
+    return "; check the text, and use a database with the encoding UTF8, which holds every one";
   return "; check the server's log";
 }
 
+// One line, whatever the server or libpq wrote.
 std::string trimmed(const char* text) {
-  std::string out = text == nullptr ? "" : text;
-  while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
-  std::replace(out.begin(), out.end(), '\n', ' ');
+  std::string out;
+  for (std::string_view left = text == nullptr ? "" : text; !left.empty(); left.remove_prefix(1)) {
+    const bool is_space = left[0] == '\n' || left[0] == '\t' || left[0] == ' ';
+    if (!is_space) out += left[0];
+    if (is_space && !out.empty() && out.back() != ' ') out += ' ';
+  }
+  if (out.ends_with(' ')) out.pop_back();
   return out;
 }
 
-// Only the primary text of an error: its detail may quote what a row holds.
-Error error_of(pg_conn* connection, const pg_result* result, bool during_commit) {
+}  // namespace
+
+Error server_error(pg_conn* connection, const pg_result* result, bool during_commit,
+                   std::string_view rights_hint) {
   const char* field = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_SQLSTATE);
   const std::string sqlstate = field == nullptr ? "" : field;
   if (sqlstate.empty()) {
@@ -126,10 +139,13 @@ Error error_of(pg_conn* connection, const pg_result* result, bool during_commit)
   }
   const std::string primary = trimmed(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
   const char* given = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-  const std::string hint = given != nullptr && sqlstate != "42883" ? "; " + trimmed(given)
-                                                                   : std::string(hint_of(sqlstate));
+  std::string hint(hint_of(sqlstate));
+  if (given != nullptr && sqlstate != "42883") hint = "; " + trimmed(given);
+  if (sqlstate == "42501") hint = rights_hint.empty() ? kRolesHint : rights_hint;
   return Error{errc_of(sqlstate, during_commit), primary + " (" + sqlstate + ")" + hint};
 }
+
+namespace {
 
 bool succeeded(const pg_result* result) {
   const ExecStatusType status = PQresultStatus(result);
@@ -301,8 +317,16 @@ Errc errc_of(std::string_view sqlstate, bool during_commit) {
 Result<Rows> run(pg_conn* connection, std::string_view sql, const Params& params) {
   pg_result* const result = Statement(sql, params).execute(connection);
   Rows rows(result);
-  if (!succeeded(result)) return fail(error_of(connection, result, false));
+  if (!succeeded(result)) return fail(server_error(connection, result));
   return rows;
+}
+
+Status check_server_version(pg_conn* connection) {
+  constexpr int kOldest = 130000;
+  const char* version = PQparameterStatus(connection, "server_version");
+  if (version == nullptr || PQserverVersion(connection) >= kOldest) return {};
+  return fail(Errc::rejected, "the server is PostgreSQL " + std::string(version) +
+                                  ", which has no pg_snapshot; upgrade it to 13 at least");
 }
 
 void Connection::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
@@ -322,6 +346,7 @@ Result<Connection> Connection::open(const std::string& conninfo) {
   if (PQstatus(raw) != CONNECTION_OK)
     return fail(Errc::unavailable, "cannot connect: " + trimmed(PQerrorMessage(raw)) +
                                        "; check the connection settings and that the server runs");
+  DOVETAIL_TRY(check_server_version(raw));
   PQsetNoticeProcessor(raw, ignore_notice, nullptr);
   if (PQsetnonblocking(raw, 1) != 0)
     return fail(Errc::unavailable, "cannot set up the connection; check the server");
@@ -373,7 +398,7 @@ Result<Rows> Connection::finish(bool sent, bool during_commit) {
   pg_result* const result = sent ? take_results(get(), end) : nullptr;
   Rows rows(result);
   if (result != nullptr && succeeded(result)) return rows;
-  Error error = error_of(get(), result, during_commit);
+  Error error = server_error(get(), result, during_commit);
   if (result == nullptr && std::chrono::steady_clock::now() >= end)
     error.text = "no answer from the server in time; check its load and the network";
   if (result == nullptr || PQstatus(get()) != CONNECTION_OK) close();

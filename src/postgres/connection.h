@@ -89,6 +89,14 @@ class Rows {
 // knows whether the transaction committed.
 Errc errc_of(std::string_view sqlstate, bool during_commit = false);
 
+// What the server or libpq said, in one line, and what to check. Only the primary text: the detail
+// may quote what a row holds. `rights_hint`: which rights are needed, when that is what is missing.
+Error server_error(pg_conn* connection, const pg_result* result, bool during_commit = false,
+                   std::string_view rights_hint = {});
+
+// rejected: the server is older than PostgreSQL 13.
+Status check_server_version(pg_conn* connection);
+
 // One statement on a connection of somebody else's, such as the application's own. Waits without
 // limit, as libpq does.
 Result<Rows> run(pg_conn* connection, std::string_view sql, const Params& params = {});
@@ -99,7 +107,7 @@ class Connection {
  public:
   Connection() = default;
   // `conninfo`: as libpq takes it, key=value pairs or a postgresql:// URL. Times of dead peers are
-  // set unless it sets them. Errors never show the password.
+  // set unless it sets them. Errors never show the password. rejected: the server is too old.
   static Result<Connection> open(const std::string& conninfo);
 
   explicit operator bool() const { return connection_ != nullptr; }

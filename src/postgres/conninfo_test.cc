@@ -29,6 +29,16 @@ TEST(Conninfo, APasswordIsRefusedAndNeverQuoted) {
   EXPECT_NE(parse_conninfo("password=x").error().text.find("PGPASSFILE"), std::string::npos);
 }
 
+TEST(Conninfo, WhatCanNeverWorkIsRefused) {
+  for (const char* text : {"host=db port=x", "host=a,b port=1,x", "host=db sslmode=on",
+                           "host=db connect_timeout=soon", "host=db target_session_attrs=master"})
+    EXPECT_FALSE(parse_conninfo(text)) << text;
+  for (const char* text :
+       {"host=a,b port=1,2", "host=a,b port=,2", "sslmode=verify-full", "connect_timeout=3",
+        "target_session_attrs=read-write", "postgres://a:1,b:2/shop?sslmode=require"})
+    EXPECT_TRUE(parse_conninfo(text)) << text;
+}
+
 TEST(Conninfo, APasswordIsAddedAsItIs) {
   const auto parsed = parse_conninfo("host=db");
   ASSERT_TRUE(parsed);

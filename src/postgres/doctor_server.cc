@@ -6,13 +6,9 @@ namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::int32_t kOldestServer = 130000;  // pg_snapshot and xid8 came with it
-
 Status examine_settings(Connection& connection, Findings& findings) {
   const Result<Rows> rows = connection.query(
-      "SELECT pg_catalog.pg_is_in_recovery(), "
-      "pg_catalog.current_setting('server_version_num')::int4, "
-      "pg_catalog.current_setting('server_version'), pg_catalog.current_setting('fsync') = 'on', "
+      "SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('fsync') = 'on', "
       "pg_catalog.current_setting('synchronous_commit') = 'off', "
       "pg_catalog.current_setting('autovacuum') = 'on', "
       "pg_catalog.current_setting('server_encoding')");
@@ -22,28 +18,23 @@ Status examine_settings(Connection& connection, Findings& findings) {
                  "the server is a standby: it shows commits in another order and takes no writes",
                  "point the relay at the primary, for example with "
                  "target_session_attrs=read-write");
-  if (rows->int4(0, 1) < kOldestServer)
-    findings.add(
-        Severity::error, "server-version",
-        "the server is PostgreSQL " + std::string(rows->text(0, 2)) + ", which has no pg_snapshot",
-        "upgrade it to 13 at least");
-  if (!rows->boolean(0, 3))
+  if (!rows->boolean(0, 1))
     findings.add(Severity::error, "fsync-off",
                  "fsync is off: a crash of the machine can lose or corrupt what was committed",
                  "set fsync = on");
-  if (rows->boolean(0, 4))
+  if (rows->boolean(0, 2))
     findings.add(Severity::warning, "synchronous-commit-off",
                  "synchronous_commit is off: a crash can lose the last commits, which a consumer "
                  "may have seen already",
                  "set synchronous_commit = on for the application and the relay");
-  if (!rows->boolean(0, 5))
+  if (!rows->boolean(0, 3))
     findings.add(Severity::error, "autovacuum-off",
                  "autovacuum is off in the whole server: tables bloat, and in the end it stops to "
                  "protect itself",
                  "set autovacuum = on");
-  if (rows->text(0, 6) != "UTF8")
+  if (rows->text(0, 4) != "UTF8")
     findings.add(Severity::warning, "encoding",
-                 "the database is stored as " + std::string(rows->text(0, 6)) +
+                 "the database is stored as " + std::string(rows->text(0, 4)) +
                      ", which cannot hold every text of an event",
                  "use a database with the encoding UTF8");
   return {};

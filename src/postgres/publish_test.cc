@@ -180,6 +180,24 @@ TEST_F(PostgresPublish, APlainInsertIsCheckedToo) {
   EXPECT_EQ(count(), 2);
 }
 
+// When it is due is too late: it would hold up everything behind it.
+TEST_F(PostgresPublish, AnEventForLaterIsCheckedWhenItIsPublished) {
+  const auto refusal = [&](const std::string& values) {
+    return result_of(
+        "INSERT INTO dovetail.outbox (aggregate_type, type, payload, headers, deliver_at) "
+        "VALUES (" +
+        values + ")");
+  };
+  EXPECT_TRUE(contains(refusal("'', 't', '{}', '', now() + interval '1 h'"), "delayed_limits"));
+  EXPECT_TRUE(contains(refusal("'a', 't', '{}', '[]', now() + interval '1 h'"), "delayed_headers"));
+  EXPECT_TRUE(contains(refusal("'a', 't', '{}', '', 'infinity'"), "never comes"));
+  EXPECT_TRUE(
+      contains(result_of("SELECT dovetail.publish('a', '', 't', '{}', deliver_at => 'infinity')"),
+               "never comes"));
+  EXPECT_EQ(refusal("'a', 't', '{}', '', now() + interval '1 h'"), "ok");
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.delayed"), 1);
+}
+
 TEST_F(PostgresPublish, InvalidTextNeverReachesTheServer) {
   NewEvent bad = event();
   bad.type = "\xff";

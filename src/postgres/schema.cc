@@ -13,8 +13,6 @@ namespace dovetail::postgres {
 
 namespace {
 
-constexpr int kServerVersionMin = 130000;
-
 struct Migration {
   std::int64_t to_version;
   std::string_view sql;
@@ -53,15 +51,11 @@ Status execute(pg_conn* connection, std::string_view sql, std::string_view what)
   const Rows owner(result);
   const ExecStatusType status = PQresultStatus(result);
   if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK) return {};
-  const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-  const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-  if (state == nullptr)
-    return fail(Errc::unavailable,
-                std::string(what) + ": the connection is lost; check that the server runs");
-  return fail(errc_of(state), std::string(what) + ": " + (text == nullptr ? "" : text) + " (" +
-                                  state +
-                                  "); check the rights of the role, and that the schema "
-                                  "\"dovetail\" is not used by something else");
+  Error error = server_error(connection, result, /*during_commit=*/false,
+                             "; check that this user owns the database or was granted CREATE on "
+                             "it, owns the schema \"dovetail\" if there is one, and for --roles "
+                             "has CREATEROLE");
+  return fail(error.code, std::string(what) + ": " + error.text);
 }
 
 // Runs `sql` in the open transaction, or in one of its own.
@@ -101,11 +95,7 @@ std::string schema_sql() {
 std::string roles_sql() { return std::string(kPostgresRolesV1); }
 
 Status create_schema(pg_conn* connection) {
-  const int server = PQserverVersion(connection);
-  if (server != 0 && server < kServerVersionMin)
-    return fail(Errc::rejected,
-                "the server is older than PostgreSQL 13, which is the oldest that "
-                "has what the outbox needs; upgrade it");
+  DOVETAIL_TRY(check_server_version(connection));
   const Result<std::int64_t> version = schema_version(connection);
   if (!version) return fail(version.error());
   if (*version > kSchemaVersion) return fail(newer(*version));

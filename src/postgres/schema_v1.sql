@@ -85,7 +85,13 @@ CREATE TABLE dovetail.delayed (
   payload           bytea NOT NULL,
   aggregate_version bigint NOT NULL,
   created_at        timestamptz NOT NULL,
-  deliver_at        timestamptz NOT NULL
+  deliver_at        timestamptz NOT NULL,
+  -- As in the outbox: a row that cannot move there would hold up all that are due behind it.
+  CONSTRAINT delayed_limits CHECK (
+    octet_length(aggregate_type) BETWEEN 1 AND 255 AND octet_length(aggregate_id) <= 1024 AND
+    octet_length(type) BETWEEN 1 AND 255 AND octet_length(content_type) BETWEEN 1 AND 255 AND
+    octet_length(topic) <= 255 AND octet_length(payload) > 0),
+  CONSTRAINT delayed_headers CHECK (headers = '' OR dovetail.headers_are_valid(headers))
 );
 CREATE INDEX delayed_due ON dovetail.delayed (deliver_at, number);
 
@@ -238,6 +244,10 @@ $$;
 CREATE FUNCTION dovetail.delay() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  IF NOT isfinite(NEW.deliver_at) THEN
+    RAISE EXCEPTION 'deliver_at is infinity, which never comes'
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'give a time, or leave it out';
+  END IF;
   INSERT INTO dovetail.delayed (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
                                 aggregate_version, created_at, deliver_at)
   SELECT NEW.id, NEW.topic, NEW.aggregate_type, NEW.aggregate_id, NEW.type, NEW.content_type, NEW.headers, NEW.payload,

@@ -6,10 +6,12 @@ import os
 import pathlib
 import re
 import socket
+import sqlite3
 import struct
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 import harness
@@ -57,11 +59,15 @@ class PostgresCase(harness.Case):
 
     def setUp(self):
         super().setUp()
-        self.database = f"cli_{os.getpid()}_{next(COUNT)}"
-        psql(f"CREATE DATABASE {self.database}")
-        self.addCleanup(psql, f"DROP DATABASE {self.database} WITH (FORCE)")
+        self.database = self.make_database()
         self.conninfo = f"{SERVER} dbname={self.database}"
         self.configure(self.conninfo)
+
+    def make_database(self):
+        name = f"cli_{os.getpid()}_{next(COUNT)}"
+        psql(f"CREATE DATABASE {name}")
+        self.addCleanup(psql, f"DROP DATABASE {name} WITH (FORCE)")
+        return name
 
     def configure(self, conninfo, more=""):
         text = CONFIG % conninfo
@@ -177,6 +183,21 @@ class Carrying(PostgresCase):
             self.publish(key=str(key))
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.mailbox(), 11)
+
+    def test_waiting_until_idle_asks_seldom(self):
+        sessions = lambda: int(psql(f"SELECT sessions FROM pg_stat_database WHERE datname = '{self.database}'"))
+        self.publish()
+        holder = sqlite3.connect(self.folder / "inventory.db", isolation_level=None)
+        self.addCleanup(holder.close)
+        holder.execute("BEGIN IMMEDIATE")
+        process = self.start("run", "--until-idle")
+        self.wait_for("the relay runs", lambda: "started" in self.log())
+        before, since = sessions(), time.monotonic()
+        self.wait_for("two seconds are over", lambda: time.monotonic() > since + 2)
+        self.assertLess(sessions() - before, 15, "the mailbox is locked, and there is nothing new to see")
+        holder.execute("ROLLBACK")
+        self.assertEqual(process.wait(harness.PATIENCE_S), 0, self.log())
+        self.assertEqual(self.mailbox(), 1)
 
     def test_a_relay_that_does_not_own_the_tables_says_once_that_it_cannot_prune(self):
         self.dovetail("init", "--roles")
