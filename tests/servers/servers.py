@@ -2,7 +2,8 @@
 """Real servers for tests: starts them on free loopback ports in folders of their own, and stops them again.
 
     servers.py --state FOLDER start NAME     NAME: postgres, other (a second, empty PostgreSQL cluster),
-                                             standby (a hot standby of postgres), pgbouncer (before postgres)
+                                             standby (a hot standby of postgres), pgbouncer (before postgres),
+                                             proxy (before postgres, loses what it is told to: fault_proxy.py)
     servers.py --state FOLDER stop [NAME]    all, without NAME
 
 FOLDER holds for each server NAME.conninfo (how to reach it), NAME.pid and NAME.home (its data and log). A server that
@@ -24,7 +25,7 @@ import tempfile
 import time
 
 WAIT_MAX_S = 60
-ORDER = ("pgbouncer", "standby", "other", "postgres")
+ORDER = ("proxy", "pgbouncer", "standby", "other", "postgres")
 
 
 def unprivileged():
@@ -139,11 +140,23 @@ def start_pgbouncer(state, name):
     return home, process, f"host={home} port={port} user=postgres dbname=postgres"
 
 
+def start_proxy(state, name):
+    home, port = make_home(name), free_port()
+    fields = dict(field.split("=", 1) for field in (state / "postgres.conninfo").read_text(encoding="utf-8").split())
+    script = pathlib.Path(__file__).with_name("fault_proxy.py")
+    # Not as another user, who may not be able to read the script.
+    with open(home / "log", "ab") as log:
+        process = subprocess.Popen([sys.executable, str(script), str(port), fields["port"], str(home / "record")],
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    return home, process, f"host=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=disable gssencmode=disable"
+
+
 STARTERS = {
     "postgres": (start_postgres, ("postgres", "initdb", "psql"), "postgresql-15"),
     "other": (start_postgres, ("postgres", "initdb", "psql"), "postgresql-15"),
     "standby": (start_standby, ("postgres", "pg_basebackup", "psql"), "postgresql-15"),
     "pgbouncer": (start_pgbouncer, ("pgbouncer", "psql"), "pgbouncer"),
+    "proxy": (start_proxy, ("psql",), "postgresql-15"),
 }
 
 
