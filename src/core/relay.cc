@@ -61,6 +61,8 @@ bool Relay::survive(const Error& error, std::stop_token stop) {
     note(Kind::halted, error.text);
     return false;
   }
+  // A lease that ran out, or a write that was refused because another relay has the lane.
+  if (error.code == Errc::stopped) ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
   if (stop.stop_requested()) return true;
   // Somebody else's lease may end at any time, so a standby asks often.
   const RetryPolicy policy =
@@ -149,13 +151,17 @@ void Relay::forget() {
   replay_poll_at_ = {};
 }
 
+// Asked before anything is handed to the sink, and before the sink may go on with what it has:
+// there are sinks that work only while they are asked for the fate of a batch.
+Status Relay::check_deadline() const {
+  if (ports_.clock.now() < ports_.lease.deadline() || DOVETAIL_MUTANT(deadline_ignored)) return {};
+  return fail(Errc::stopped,
+              "the lease ran out before it was renewed; check for pauses of this process");
+}
+
 Status Relay::hold_lease() {
+  DOVETAIL_TRY(check_deadline());
   const TimePoint now = ports_.clock.now();
-  if (now >= ports_.lease.deadline() && !DOVETAIL_MUTANT(deadline_ignored)) {
-    ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
-    return fail(Errc::stopped,
-                "the lease ran out before it was renewed; check for pauses of this process");
-  }
   if (now < ports_.lease.renew_at() || now < renew_retry_at_) return {};
   const Status renewed = ports_.lease.renew();
   if (!renewed && renewed.error().code == Errc::unavailable) {
@@ -163,7 +169,6 @@ Status Relay::hold_lease() {
     renew_retry_at_ = now + retry_delay(options_.connect_retry, 0, random_);
     return {};
   }
-  if (!renewed) ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
   return renewed;
 }
 
@@ -245,11 +250,7 @@ Status Relay::submit_ready() {
 }
 
 Status Relay::submit_one() {
-  const TimePoint now = ports_.clock.now();
-  if (now >= ports_.lease.deadline() && !DOVETAIL_MUTANT(deadline_ignored)) {
-    ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
-    return fail(Errc::stopped, "the lease may have run out; nothing more is sent under it");
-  }
+  DOVETAIL_TRY(check_deadline());
   Submission submission;
   if (!spare_submissions_.empty()) {
     submission = std::move(spare_submissions_.back());
@@ -267,7 +268,7 @@ Status Relay::submit_one() {
     ready_.pop_front();
   }
   submission.number = ++submissions_made_;
-  submission.submitted_at = now;
+  submission.submitted_at = ports_.clock.now();
   ports_.metrics.submitted.fetch_add(submission.slots.size(), std::memory_order_relaxed);
   submitted_.push_back(std::move(submission));
   const Status submitted = ports_.sink.submit(submitted_.back().events);
@@ -295,6 +296,7 @@ Status Relay::collect() {
 
 Status Relay::collect_one(Duration timeout, bool& collected) {
   collected = false;
+  DOVETAIL_TRY(check_deadline());
   outcomes_.assign(submitted_.front().slots.size(), Outcome{});
   const Result<bool> known = ports_.sink.collect(outcomes_, timeout);
   if (!known) {

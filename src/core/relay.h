@@ -109,6 +109,7 @@ class Relay {
   void forget();
   bool survive(const Error& error, std::stop_token stop);
 
+  Status check_deadline() const;
   Status hold_lease();
   Status read_source(std::stop_token stop);
   Status take_replays();

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "core/event_id.h"
 #include "host/host.h"
@@ -389,6 +390,65 @@ TEST_F(RelayTest, ASecondRelayStandsByAndTakesOver) {
   thread.request_stop();
   thread.join();
   expect_ordered(sink.received());
+}
+
+// Ends when it is told to; the next acquisition has no end.
+class EndingLease final : public Lease {
+ public:
+  Status acquire() override {
+    deadline_ = TimePoint::max();
+    return {};
+  }
+  Status renew() override { return {}; }
+  Status release() override { return {}; }
+  TimePoint deadline() const override { return deadline_; }
+  TimePoint renew_at() const override { return TimePoint::max(); }
+
+  void end() { deadline_ = TimePoint::min(); }
+  bool has_ended() const { return deadline_ == TimePoint::min(); }
+
+ private:
+  TimePoint deadline_ = TimePoint::min();
+};
+
+// Does its work in collect(), as a mailbox and an inbox do; the lease ends after the first
+// submit().
+class InterruptedSink final : public Sink {
+ public:
+  explicit InterruptedSink(EndingLease& lease) : lease_(lease) {}
+  Status open() override { return sink.open(); }
+  Status submit(Events events) override {
+    const Status done = sink.submit(events);
+    if (!std::exchange(was_interrupted_, true)) lease_.end();
+    return done;
+  }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    if (lease_.has_ended()) ++worked_without_lease;
+    return sink.collect(outcomes, timeout);
+  }
+  bool keeps_order_on_failure() const override { return true; }
+
+  MemorySink sink;
+  std::atomic<int> worked_without_lease{0};
+
+ private:
+  EndingLease& lease_;
+  bool was_interrupted_ = false;
+};
+
+TEST_F(RelayTest, ASinkDoesNoWorkForARelayWhoseLeaseRanOut) {
+  EndingLease lease;
+  InterruptedSink sink(lease);
+  MemorySource source(log_, reader_, nullptr);
+  MemoryParking parking(reader_, nullptr);
+  publish("a", 3);
+  Relay relay(RelayPorts{source, sink, parking, lease, clock_, metrics_}, options_);
+  std::jthread thread([&](std::stop_token stop) { result_ = relay.run(stop); });
+  EXPECT_TRUE(eventually([&] { return sink.sink.received_count() == 3; }));
+  thread.request_stop();
+  thread.join();
+  EXPECT_EQ(sink.worked_without_lease, 0);
+  EXPECT_EQ(metrics_.fenced, 1U);
 }
 
 TEST_F(RelayTest, TooManyParkedKeysHaltTheLane) {

@@ -104,11 +104,9 @@ TEST_F(PostgresLostCommit, OrdersAndEventsMatchOneToOneWhenTheApplicationTriesAg
                    "AND e.aggregate_version = o.number"),
             wanted);
   for (const int count : doubts) EXPECT_GT(count, 0) << "the test is blind there";
-  std::printf(
-      "%lld orders, %d commits in doubt (%d not committed, %d committed, %d silent): "
-      "orders and events match one to one\n",
-      static_cast<long long>(wanted), doubts[0] + doubts[1] + doubts[2], doubts[0], doubts[1],
-      doubts[2]);
+  std::printf("%lld orders, %d commits in doubt (%d not committed, %d committed, %d silent)\n",
+              static_cast<long long>(wanted), doubts[0] + doubts[1] + doubts[2], doubts[0],
+              doubts[1], doubts[2]);
 }
 
 }  // namespace

@@ -47,12 +47,14 @@ void ModelBroker::send(const std::shared_ptr<Channel>& channel, Message message)
              [this, channel, message = std::move(message)] { arrive(channel, message); });
 }
 
-// The sender gave the connection up. Of what is still under way, some arrives all the same.
+// The sender gave the connection up. Of what is still under way, some arrives all the same, but
+// nothing behind what was lost before.
 void ModelBroker::close(Channel& channel) {
   if (!channel.open) return;
   channel.open = false;
   const std::uint64_t under_way = channel.sent - channel.arrived;
-  channel.lost_from = channel.arrived + 1 + world().random().below(under_way + 1);
+  channel.lost_from =
+      std::min(channel.lost_from, channel.arrived + 1 + world().random().below(under_way + 1));
 }
 
 void ModelBroker::arrive(const std::shared_ptr<Channel>& channel, Message message) {

@@ -109,11 +109,10 @@ class OrderDesk {
     return desk;
   }
 
-  Status place(const OrderServiceOptions& options, std::int64_t number, const std::string& product,
-               std::int64_t quantity, bool cancelled) {
+  Status place(const Order& order) {
     DOVETAIL_TRY(execute(connection_.get(), "BEGIN IMMEDIATE"));
-    const Status placed = write(options, number, product, quantity);
-    if (placed && !cancelled) {
+    const Status placed = write(order);
+    if (placed && !order.cancelled) {
       const Status committed = execute(connection_.get(), "COMMIT");
       if (committed) return {};
       sqlite3_exec(connection_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
@@ -124,31 +123,25 @@ class OrderDesk {
   }
 
  private:
-  Status write(const OrderServiceOptions& options, std::int64_t number, const std::string& product,
-               std::int64_t quantity) {
-    bind_text(count_.get(), 1, product);
+  Status write(const Order& order) {
+    bind_text(count_.get(), 1, order.product);
     if (const int code = sqlite3_step(count_.get()); code != SQLITE_ROW) {
       sqlite3_reset(count_.get());
       return sql_error(connection_.get(), code);
     }
     const std::int64_t version = sqlite3_column_int64(count_.get(), 0);
     sqlite3_reset(count_.get());
-    sqlite3_bind_int64(insert_.get(), 1, number);
-    bind_text(insert_.get(), 2, product);
+    sqlite3_bind_int64(insert_.get(), 1, order.number);
+    bind_text(insert_.get(), 2, order.product);
     sqlite3_bind_int64(insert_.get(), 3, version);
-    sqlite3_bind_int64(insert_.get(), 4, quantity);
+    sqlite3_bind_int64(insert_.get(), 4, order.quantity);
     DOVETAIL_TRY(run(connection_.get(), insert_.get()));
 
-    std::string amount = std::to_string(quantity);
-    if (number == options.puzzling_order) amount = "\"three\"";
-    if (number == options.deadly_order) amount = "\"deadly\"";
-    const std::string payload =
-        R"({"order":)" + std::to_string(number) + R"(,"quantity":)" + amount + "}";
     NewEvent event;
     event.aggregate_type = "orders";
-    event.aggregate_id = product;
+    event.aggregate_id = order.product;
     event.type = "OrderPlaced";
-    event.payload = payload;
+    event.payload = order.payload;
     event.aggregate_version = version;
     const auto id = sqlite::publish(connection_.get(), event);
     if (!id) return fail(id.error());
@@ -255,20 +248,25 @@ Status open_stock_books(const std::string& database) {
       "CREATE TABLE IF NOT EXISTS stock (product TEXT PRIMARY KEY, taken INTEGER NOT NULL);");
 }
 
-Status run_order_service(const OrderServiceOptions& options) {
-  auto desk = OrderDesk::open_at(options);
-  if (!desk) return fail(desk.error());
+Status take_orders(const OrderServiceOptions& options,
+                   const std::function<Status(const Order& order)>& place) {
   std::mt19937_64 random(options.seed);
   for (std::int64_t i = 0; i < options.orders; ++i) {
-    const std::int64_t number = options.first_order + i;
-    const bool special = number == options.puzzling_order || number == options.deadly_order;
-    std::string product = product_name(random() % options.products);
+    Order order;
+    order.number = options.first_order + i;
+    const bool is_deadly = order.number == options.deadly_order;
+    const bool is_special = is_deadly || order.number == options.puzzling_order;
+    order.product = product_name(random() % options.products);
     // Two products, so that neither hides behind the other.
-    if (special) product = product_name(number == options.deadly_order ? 1 : 0);
-    const std::int64_t quantity = special ? 3 : 1 + static_cast<std::int64_t>(random() % 5);
-    const bool cancelled = !special && options.cancel_every > 0 && i % options.cancel_every == 4;
+    if (is_special) order.product = product_name(is_deadly ? 1 : 0);
+    order.quantity = is_special ? 3 : 1 + static_cast<std::int64_t>(random() % 5);
+    order.cancelled = !is_special && options.cancel_every > 0 && i % options.cancel_every == 4;
+    std::string amount = std::to_string(order.quantity);
+    if (is_special) amount = is_deadly ? "\"deadly\"" : "\"three\"";
+    order.payload =
+        R"({"order":)" + std::to_string(order.number) + R"(,"quantity":)" + amount + "}";
     while (true) {
-      const Status placed = desk->place(options, number, product, quantity, cancelled);
+      const Status placed = place(order);
       if (placed) break;
       if (placed.error().code != Errc::unavailable) return placed;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -276,6 +274,12 @@ Status run_order_service(const OrderServiceOptions& options) {
     if (options.pause.count() > 0) std::this_thread::sleep_for(options.pause);
   }
   return {};
+}
+
+Status run_order_service(const OrderServiceOptions& options) {
+  auto desk = OrderDesk::open_at(options);
+  if (!desk) return fail(desk.error());
+  return take_orders(options, [&desk](const Order& order) { return desk->place(order); });
 }
 
 Status run_inventory_service(const InventoryServiceOptions& options, std::stop_token stop) {
@@ -316,28 +320,33 @@ int inventory_service_main(const InventoryServiceOptions& options) {
   std::_Exit(status ? 0 : 1);  // The thread that waits for signals may still wait.
 }
 
-Result<Books> read_books(const std::string& order_database, const std::string& stock_database) {
-  const auto order_books = open(order_database, SQLITE_OPEN_READWRITE);
-  if (!order_books) return fail(order_books.error());
-  const auto stock_books = open(stock_database, SQLITE_OPEN_READWRITE);
-  if (!stock_books) return fail(stock_books.error());
-  Books books;
-  auto orders =
-      read_entries(order_books->get(), "SELECT number, product, version, quantity FROM orders");
-  if (!orders) return fail(orders.error());
-  books.orders = std::move(*orders);
+Status read_stock_books(const std::string& stock_database, Books& books) {
+  const auto connection = open(stock_database, SQLITE_OPEN_READWRITE);
+  if (!connection) return fail(connection.error());
   auto movements =
-      read_entries(stock_books->get(),
+      read_entries(connection->get(),
                    "SELECT order_number, product, version, quantity FROM movements ORDER BY seq");
   if (!movements) return fail(movements.error());
   books.movements = std::move(*movements);
-  const auto ordered =
-      read_number(order_books->get(), "SELECT coalesce(sum(quantity), 0) FROM orders");
-  if (!ordered) return fail(ordered.error());
-  books.quantity_ordered = *ordered;
-  const auto taken = read_number(stock_books->get(), "SELECT coalesce(sum(taken), 0) FROM stock");
+  const auto taken = read_number(connection->get(), "SELECT coalesce(sum(taken), 0) FROM stock");
   if (!taken) return fail(taken.error());
   books.stock_taken = *taken;
+  return {};
+}
+
+Result<Books> read_books(const std::string& order_database, const std::string& stock_database) {
+  const auto connection = open(order_database, SQLITE_OPEN_READWRITE);
+  if (!connection) return fail(connection.error());
+  Books books;
+  auto orders =
+      read_entries(connection->get(), "SELECT number, product, version, quantity FROM orders");
+  if (!orders) return fail(orders.error());
+  books.orders = std::move(*orders);
+  const auto ordered =
+      read_number(connection->get(), "SELECT coalesce(sum(quantity), 0) FROM orders");
+  if (!ordered) return fail(ordered.error());
+  books.quantity_ordered = *ordered;
+  DOVETAIL_TRY(read_stock_books(stock_database, books));
   return books;
 }
 

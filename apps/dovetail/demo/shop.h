@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -35,6 +36,19 @@ Status open_stock_books(const std::string& database);
 // on from there.
 Status run_order_service(const OrderServiceOptions& options);
 
+// What a customer asks for.
+struct Order {
+  std::int64_t number = 0;
+  std::string product;
+  std::int64_t quantity = 0;
+  bool cancelled = false;  // to be rolled back
+  std::string payload{};   // of the event about it
+};
+// The same for a service with other books: makes the orders up, and hands each to `place` until
+// that does not fail with unavailable any more.
+Status take_orders(const OrderServiceOptions& options,
+                   const std::function<Status(const Order& order)>& place);
+
 struct InventoryServiceOptions {
   std::string database;
   std::string consumer = "inventory";
@@ -57,6 +71,8 @@ struct Books {
   std::int64_t stock_taken = 0;  // by the stock table, which the handler also keeps
 };
 Result<Books> read_books(const std::string& order_database, const std::string& stock_database);
+// Only what the stock room knows.
+Status read_stock_books(const std::string& stock_database, Books& books);
 
 // For a progress display; 0 when the table cannot be read now.
 std::int64_t count_orders(const std::string& order_database);
