@@ -403,8 +403,12 @@ class Secrets(PostgresCase):
         self.refused("status", code=3, name="config", says=["keep one"])
 
 
-if __name__ == "__main__":
+def require_server():
     if not SERVER:
         print("SKIPPED: " + (first_line("postgres.missing") or f"no server in {STATE}; run it through ctest"), file=sys.stderr)
         sys.exit(77)
+
+
+if __name__ == "__main__":
+    require_server()
     unittest.main(verbosity=1)

@@ -1,0 +1,234 @@
+"""The order services of examples/ on PostgreSQL, each in its language and with its usual driver.
+
+    examples_postgres_test.py Cpp | Python | Node | Java | Go
+
+They run as a login that may publish and use its own table, and nothing else. A language whose compiler, interpreter or
+driver is not there is skipped with 77, and says what it misses. Drivers are looked for in the folder into which `./dev test`
+unpacks them, then in the system.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import unittest
+import uuid
+
+import harness
+import postgres_test
+
+DRIVERS = pathlib.Path(os.environ.get("DOVETAIL_DRIVERS", "/"))
+HEADERS = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+# What would go wrong if a value were pasted into a statement, or decoded in some other way than it was encoded.
+TEAPOT = """Größe 'XL'", "tea\\pot"); DROP TABLE orders; -- €"""
+
+
+def driver(path):
+    """Where a driver lies that a package of Debian brings below this path; None when it is not there."""
+    found = [root / path for root in (DRIVERS, pathlib.Path("/")) if (root / path).exists()]
+    return found[0] if found else None
+
+
+def lacks(program, *paths):
+    """What an example cannot do without and is not there; empty when all of it is."""
+    return ", ".join([program] * (not shutil.which(program)) + [path for path in paths if not driver(path)])
+
+
+class Shop(postgres_test.PostgresCase):
+    """A database made by `dovetail init --roles`, with the table and the login of the order services."""
+
+    def setUp(self):
+        super().setUp()
+        self.dovetail("init", "--roles")
+        self.login = f"{self.database}_shop"
+        subprocess.run(["psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-v", f"login={self.login}", "-d", self.conninfo, "-f",
+                        harness.ROOT / "examples" / "postgres-orders" / "orders.sql"], check=True)
+        self.addCleanup(postgres_test.psql, f"DROP ROLE {self.login}")
+        self.addCleanup(self.sql, f"DROP OWNED BY {self.login}")
+        self.as_login = f"{self.conninfo} user={self.login}"
+        server = dict(word.split("=", 1) for word in postgres_test.SERVER.split())
+        self.place = f"127.0.0.1:{server['port']}/{self.database}"
+
+    def run_example(self, *words, environment=None):
+        return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=harness.PATIENCE_S * 4,
+                              cwd=self.folder, env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})})
+
+    def accepted(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def refused_with(self, done, text):
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertIn(text, done.stderr)
+
+    def carry(self):
+        """Runs the relay, and returns what is in the mailbox since the test began, in order."""
+        self.dovetail("run", "--until-idle")
+        rows = self.rows("inventory.db", "SELECT id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload "
+                                         "FROM dovetail_mailbox ORDER BY seq")
+        return [(str(uuid.UUID(bytes=id)), *middle, json.loads(headers or "{}"), payload)
+                for id, *middle, headers, payload in rows]
+
+    def orders(self):
+        """The table of the service: the truth to which its events are compared."""
+        found = json.loads(self.sql("SELECT coalesce(json_object_agg(id, json_build_array(product, quantity)), '{}') FROM orders"))
+        return {id: tuple(order) for id, order in found.items()}
+
+    def new_ids(self, count):
+        """Of the kind that dovetail makes, of which the login may ask for some, and of any other."""
+        made = postgres_test.psql("SELECT dovetail.uuid7()", self.as_login)
+        return [made] + [str(uuid.uuid4()) for _ in range(count - 1)]
+
+    def check_rights(self):
+        with self.assertRaises(subprocess.CalledProcessError) as refusal:
+            postgres_test.psql("SELECT FROM dovetail.outbox", self.as_login)
+        self.assertIn("permission denied", refusal.exception.stderr)
+
+
+class Cpp(Shop):
+    @staticmethod
+    def missing():
+        return lacks(str(harness.EXAMPLES / "postgres_orders"))
+
+    def service(self, *words):
+        return self.run_example(harness.EXAMPLES / "postgres_orders", self.as_login, *words)
+
+    def test_orders_are_placed_and_shipped_and_their_events_arrive_once(self):
+        self.check_rights()
+        mug, teapot, too_many = self.new_ids(3)
+        wanted = {mug: ("mug", 2), teapot: (TEAPOT, 3)}
+        for _ in range(2):  # the second time as a customer who heard no answer
+            for order, (product, quantity) in wanted.items():
+                self.assertIn("placed", self.accepted(self.service("place", order, product, quantity)))
+            self.refused_with(self.service("place", too_many, "mug", 99), "only 100")
+            self.refused_with(self.service("place", "17", "mug", 1), "UUID")
+            self.assertEqual(self.orders(), wanted)
+        placed = [(order, "orders.events", "orders", order, "OrderPlaced", "application/json", HEADERS,
+                   json.dumps({"product": product, "quantity": quantity}, ensure_ascii=False).encode())
+                  for order, (product, quantity) in wanted.items()]
+        self.assertCountEqual(self.carry(), placed)
+
+        for _ in range(2):
+            self.accepted(self.service("ship"))
+        shipped = [("orders.events", "orders", order, "OrderShipped", "application/json", {}, b"{}") for order in wanted]
+        self.assertCountEqual([event[1:] for event in self.carry()[len(placed):]], shipped)
+
+        # Tomorrow comes.
+        self.assertEqual(self.sql("SELECT bool_and(deliver_at - created_at BETWEEN '23:59' AND '24:01') FROM dovetail.delayed"), "t")
+        self.sql("UPDATE dovetail.delayed SET deliver_at = clock_timestamp()")
+        due = [("orders.events", "orders", event[3], "OrderDue", "application/json", {}, event[7]) for event in placed]
+        self.assertCountEqual([event[1:] for event in self.carry()[len(placed) + len(shipped):]], due)
+
+        self.accepted(self.run_example(harness.EXAMPLES / "inventory_service", "inventory.db", "--until-quiet"))
+        self.assertCountEqual(self.rows("inventory.db", "SELECT product, -on_hand FROM stock"), wanted.values())
+
+
+class Language(Shop):
+    """What is the same in every language; place_order(id, product, quantity) runs the example."""
+
+    content_type = "application/json"
+
+    def payload(self, product, quantity):
+        return json.dumps({"product": product, "quantity": quantity}, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def test_orders_and_their_events_arrive_once(self):
+        self.check_rights()
+        mug, teapot, too_many = self.new_ids(3)
+        wanted = {mug: ("mug", 2), teapot: (TEAPOT, 3)}
+        events = [(order, "orders.events", "orders", order, "OrderPlaced", self.content_type, HEADERS,
+                   self.payload(product, quantity)) for order, (product, quantity) in wanted.items()]
+        for _ in range(2):  # the second time as a customer who heard no answer
+            for order, (product, quantity) in wanted.items():
+                self.assertIn("placed", self.accepted(self.place_order(order, product, quantity)))
+            self.refused_with(self.place_order(too_many, "mug", 99), "only 100")
+            self.assertEqual(self.orders(), wanted)
+            self.assertCountEqual(self.carry(), events)
+        self.refused_with(self.place_order(mug, "mug", 3), "already with other content")
+        self.assertCountEqual(self.carry(), events)
+
+    @property
+    def url(self):
+        return f"postgresql://{self.login}@{self.place}?sslmode=disable"
+
+
+class Python(Language):
+    # The interpreter for which Debian's drivers are made; another one may come first on the PATH.
+    program, modules = "/usr/bin/python3", "usr/lib/python3/dist-packages/psycopg"
+
+    @classmethod
+    def missing(cls):
+        return lacks(cls.program, cls.modules)
+
+    def payload(self, product, quantity):  # as jsonb writes it
+        return json.dumps({"product": product, "quantity": quantity}, ensure_ascii=False).encode()
+
+    def place_order(self, *order):
+        return self.run_example(self.program, harness.ROOT / "examples" / "python" / "publish.py", self.url, *order,
+                                environment={"PYTHONPATH": str(driver(self.modules).parent)})
+
+
+class Node(Language):
+    module = "usr/share/nodejs/pg"
+
+    @classmethod
+    def missing(cls):
+        return lacks("node", cls.module)
+
+    def place_order(self, *order):
+        return self.run_example("node", harness.ROOT / "examples" / "node" / "publish.js", self.url, *order,
+                                environment={"NODE_PATH": str(driver(self.module).parent)})
+
+
+class Java(Language):
+    jar, content_type = "usr/share/java/postgresql.jar", "application/x-order"
+
+    @classmethod
+    def missing(cls):
+        return lacks("javac", cls.jar)
+
+    def payload(self, product, quantity):
+        text = product.encode()
+        return struct.pack(f">H{len(text)}si", len(text), text, quantity)
+
+    def setUp(self):
+        super().setUp()
+        self.accepted(self.run_example("javac", "-d", self.folder, harness.ROOT / "examples" / "java" / "Publish.java"))
+
+    def place_order(self, *order):
+        return self.run_example("java", "-cp", f"{driver(self.jar)}:{self.folder}", "Publish",
+                                f"jdbc:postgresql://{self.place}?user={self.login}&sslmode=disable", *order)
+
+
+class Go(Language):
+    source = "usr/share/gocode/src/github.com/lib/pq"
+
+    @classmethod
+    def missing(cls):
+        return lacks("go", cls.source)
+
+    def setUp(self):
+        super().setUp()
+        # Debian's packages have sources as they were found before there were modules.
+        self.accepted(self.run_example(
+            "go", "build", "-o", self.folder / "publish", harness.ROOT / "examples" / "go" / "publish.go",
+            environment={"GO111MODULE": "off", "GOFLAGS": "", "GOPATH": str(driver("usr/share/gocode")), "CGO_ENABLED": "0"}))
+
+    def place_order(self, *order):
+        return self.run_example(self.folder / "publish", self.url, *order)
+
+
+def main():
+    language = globals()[sys.argv[1]]
+    missing = language.missing()
+    if missing:
+        print(f"SKIPPED: the {sys.argv[1]} example is not tested, for want of {missing}; ./dev test provides it", file=sys.stderr)
+        sys.exit(77)
+    unittest.main(verbosity=1)
+
+
+if __name__ == "__main__":
+    postgres_test.require_server()
+    main()
