@@ -1,7 +1,7 @@
 // Takes an order and publishes an event with it, with database/sql and nothing of dovetail but its
 // SQL function. The driver is lib/pq; that of pgx/stdlib takes the same statements.
 //
-//	go run publish.go postgresql://shop@localhost/shop ORDER-ID PRODUCT QUANTITY
+//	go run publish.go 'postgresql://shop@localhost/shop?sslmode=disable' ORDER-ID PRODUCT QUANTITY
 //
 // ORDER-ID is a UUID that the customer's side chose. Without an answer it sends the order again: it
 // counts once.

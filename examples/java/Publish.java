@@ -11,7 +11,7 @@ import java.util.UUID;
 /**
  * Takes an order and publishes an event with it, with pgjdbc and nothing of dovetail but its SQL function.
  *
- * <pre>java -cp postgresql.jar Publish.java jdbc:postgresql://localhost/shop?user=shop ORDER-ID PRODUCT QUANTITY</pre>
+ * <pre>java -cp postgresql.jar Publish.java 'jdbc:postgresql://localhost/shop?user=shop' ORDER-ID PRODUCT QUANTITY</pre>
  *
  * ORDER-ID is a UUID that the customer's side chose. Without an answer it sends the order again: it counts once.
  */

@@ -1,6 +1,8 @@
 """The order services of examples/ on PostgreSQL, each in its language and with its usual driver.
 
-    examples_postgres_test.py Cpp | Python | Node | Java | Go
+    examples_postgres_test.py Sql | Cpp | Python | Node | Java | Go
+
+Sql is what README.md shows.
 
 They run as a login that may publish and use its own table, and nothing else. A language whose compiler, interpreter or
 driver is not there is skipped with 77, and says what it misses. Drivers are looked for in the folder into which `./dev test`
@@ -10,6 +12,7 @@ unpacks them, then in the system.
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -86,6 +89,20 @@ class Shop(postgres_test.PostgresCase):
         with self.assertRaises(subprocess.CalledProcessError) as refusal:
             postgres_test.psql("SELECT FROM dovetail.outbox", self.as_login)
         self.assertIn("permission denied", refusal.exception.stderr)
+
+
+class Sql(Shop):
+    @staticmethod
+    def missing():
+        return ""
+
+    def test_what_the_readme_shows_works_as_it_stands(self):
+        statements = re.findall(r"^```sql\n(.*?)^```", (harness.ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+        self.assertTrue(statements)
+        for statement in statements:
+            postgres_test.psql(statement, self.as_login)
+        self.assertEqual([(id, product, quantity) for id, (product, quantity) in self.orders().items()],
+                         [(id, *json.loads(payload).values()) for id, *_, payload in self.carry()])
 
 
 class Cpp(Shop):

@@ -59,7 +59,7 @@ SQL = re.compile(
 SQL_OF_NAMES = ("src/postgres/mapped_sql.cc",)
 
 CODE = (".h", ".cc")
-TEXT = CODE + (".py", ".cmake", ".sh", ".sql", ".md", ".txt", ".json", ".toml", ".in", ".yml")
+TEXT = CODE + (".py", ".cmake", ".sh", ".sql", ".md", ".txt", ".json", ".toml", ".in", ".yml", ".go", ".java", ".js")
 FOLDERS = (".ci", "apps", "bench", "cmake", "docs", "examples", "include", "src", "tests")
 
 
@@ -177,7 +177,7 @@ def library_problem(name, header):
 def check_lines(tree):
     for name, text in tree.files.items():
         for number, line in enumerate(text.split("\n"), start=1):
-            if "\t" in line:
+            if "\t" in line and not name.endswith(".go"):  # gofmt wants them
                 tree.broken(name, number, "tab", "use spaces")
             if len(line) > COLUMNS_MAX and name.endswith(CODE):
                 tree.broken(name, number, "columns", f"{len(line)} columns, allowed {COLUMNS_MAX}")
@@ -325,6 +325,7 @@ GOOD_TREE = {
     "src/README.md": "| `core/` | `host/` | `ops/` | `sqlite/` | `memory/` |\n",
     "include/dovetail/result.h": "// Why.\n#pragma once\n#include <tl/expected.hpp>\n",
     "include/dovetail/sqlite.h": "#pragma once\n#include \"dovetail/result.h\"\n",
+    "examples/go/publish.go": "func main() {\n\tpublish()\n}\n",
     "src/core/relay.h": "#pragma once\n#include <vector>\n#include \"dovetail/result.h\"\n#include \"core/relay.h\"\n",
     "src/core/relay_test.cc": "#include <gtest/gtest.h>\n#include \"memory/memory.h\"\n"
                               "TEST(Relay, SettlesWhatIsConfirmed) {}\n",
@@ -370,7 +371,9 @@ BAD_FILES = (
     ("function", "src/core/bad_test.cc", LONG_FUNCTION.replace("int f(int x)", "TEST(A, B)")),
     ("word", "src/core/bad.cc", "// TO" + "DO: later\n"),
     ("word", "docs/bad.md", "FIX" + "ME\n"),
+    ("word", "examples/go/bad.go", "// FIX" + "ME\n"),
     ("tab", "src/core/bad.cc", "\tint x;\n"),
+    ("tab", "examples/node/bad.js", "\tlet x;\n"),
     ("path", "docs/bad.md", "see /ro" + "ot/x\n"),
     ("path", "tests/bad.sh", "cd /wo" + "rk\n"),
     ("path", "src/core/bad.cc", "const char* kPath = \"/ho" + "me/me\";\n"),
