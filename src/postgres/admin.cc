@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kExactPendingMax = 100'000;
 
 // Rows after the lane's snapshot are found by the index on xid, those of its open transactions one
-// by one.
+// by one. Delayed events that are due count with lane 0, which moves them into the outbox.
 const std::string kLanes =
     "SELECT r.relay, r.lane, r.lanes, r.mapped, r.settled_total, r.parked_total, "
     "CASE WHEN r.expires > c.now THEN r.owner ELSE '' END, r.epoch, "
@@ -42,7 +42,9 @@ const std::string kLanes =
     "UNION ALL SELECT o.created_at, o.seq, o.xid FROM dovetail.outbox o WHERE o.xid = ANY "
     "(ARRAY(SELECT pg_catalog.pg_snapshot_xip(r.prev))) AND o.slot * r.lanes / 256 = r.lane) AS w2 "
     "WHERE NOT r.mapped AND NOT (r.now IS NOT NULL AND w2.seq <= r.seq AND "
-    "pg_catalog.pg_visible_in_snapshot(w2.xid, r.now)) LIMIT " +
+    "pg_catalog.pg_visible_in_snapshot(w2.xid, r.now)) "
+    "UNION ALL SELECT d.deliver_at FROM dovetail.delayed d WHERE d.deliver_at <= c.now AND r.lane "
+    "= 0 AND NOT r.mapped LIMIT " +
     std::to_string(kExactPendingMax + 1) +
     ") AS w) AS p "
     "ORDER BY r.relay, r.lane";

@@ -108,6 +108,22 @@ TEST_F(PostgresOperator, SeesTheStatusOfEveryLane) {
   EXPECT_TRUE(contains(seen->server_version, "."));
 }
 
+// Or `run --until-idle` would leave it behind.
+TEST_F(PostgresOperator, SeesADelayedEventAsPendingOnceItIsDue) {
+  must(application,
+       "INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('relay', 0, 2), ('relay', 1, 2); "
+       "SELECT dovetail.publish('order', i::text, 'due', '{}'::jsonb, deliver_at => "
+       "clock_timestamp() + i * interval '1 hour') FROM generate_series(1, 3) AS i; "
+       "UPDATE dovetail.delayed SET deliver_at = clock_timestamp() - interval '1 min' "
+       "WHERE aggregate_id <> '3'");
+  const Result<StoreStatus> seen = status(url);
+  ASSERT_TRUE(seen) << text_of(seen);
+  ASSERT_EQ(seen->lanes.size(), 2u);
+  EXPECT_EQ(seen->lanes[0].pending, 2u);
+  EXPECT_GE(seen->lanes[0].oldest_age, 1min);
+  EXPECT_EQ(seen->lanes[1].pending, 0u);
+}
+
 TEST_F(PostgresOperator, SeesTheBacklogOfEachLaneOfAMappedTable) {
   must(application,
        "CREATE TABLE t (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type text, "
