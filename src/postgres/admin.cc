@@ -86,9 +86,10 @@ Status read_mapped(Connection& connection, const TableMapping& mapping, LaneStat
 Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
-  DOVETAIL_TRY(check_schema(*connection));
+  const Result<std::int64_t> version = check_schema(*connection);
+  if (!version) return fail(version.error());
   StoreStatus result;
-  result.schema_version = kSchemaVersion;
+  result.schema_version = *version;
   const Result<Rows> store = connection->query(
       "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, "
       "coalesce(sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::int8, count(*), "

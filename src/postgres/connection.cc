@@ -106,6 +106,8 @@ std::string_view hint_of(std::string_view sqlstate) {
     return "; check the user, the password and the database in the connection settings";
   if (starts_with_any(sqlstate, {"08", "57P0"})) return "; check that the server runs";
   if (sqlstate.starts_with("53")) return "; check the server's connections, memory and disk space";
+  if (sqlstate == "55P03")
+    return "; check for long transactions that hold these tables, and try again";
   if (sqlstate == "22021") return "; check that every text is valid UTF-8 without NUL characters";
   if (sqlstate == "22P05")
     return "; check the text, and use a database with the encoding UTF8, which holds every one";

@@ -7,66 +7,56 @@ namespace dovetail::postgres {
 
 namespace {
 
-// What version 1 consists of; anything missing was changed by hand.
-constexpr std::string_view kMissing =
-    "SELECT w.kind, w.name FROM (VALUES ('table', 'schema_version'), ('table', 'outbox'), "
-    "('table', "
-    "'outbox_default'), ('table', 'delayed'), ('table', 'reader'), ('table', 'relay_process'), "
-    "('table', 'parked'), ('table', 'audit'), ('table', 'outbox_limit'), ('view', 'events'), "
-    "('view', 'lag'), ('sequence', 'outbox_seq'), ('index', 'outbox_xid'), ('index', "
-    "'outbox_seq_index'), ('index', 'outbox_pkey'), ('index', 'parked_key'), ('index', "
-    "'parked_due'), ('index', 'parked_head'), ('index', 'parked_finished'), ('index', "
-    "'delayed_due')) AS w (kind, name) LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = "
-    "pg_catalog.to_regnamespace('dovetail') AND c.relname = w.name AND c.relkind = ANY (CASE "
-    "w.kind "
-    "WHEN 'table' THEN '{r,p}' WHEN 'view' THEN '{v}' WHEN 'sequence' THEN '{S}' ELSE '{i,I}' "
-    "END::\"char\"[]) LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid WHERE c.oid IS NULL "
-    "OR "
-    "i.indisvalid = false "
-    "UNION ALL SELECT 'column', w.name FROM (VALUES ('outbox.id'), ('outbox.seq'), ('outbox.xid'), "
-    "('outbox.slot'), ('outbox.topic'), ('outbox.aggregate_type'), ('outbox.aggregate_id'), "
-    "('outbox.type'), ('outbox.content_type'), ('outbox.headers'), ('outbox.payload'), "
-    "('outbox.aggregate_version'), ('outbox.created_at'), ('outbox.deliver_at'), ('reader.prev'), "
-    "('reader.now'), ('reader.seq'), ('reader.epoch'), ('reader.expires'), ('reader.mapped'), "
-    "('reader.system_identifier'), ('parked.slot'), ('parked.position'), ('parked.at_head'), "
-    "('parked.finished_at')) AS w (name) WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a "
-    "JOIN pg_catalog.pg_class c ON c.oid = a.attrelid WHERE c.relnamespace = "
-    "pg_catalog.to_regnamespace('dovetail') AND c.relname || '.' || a.attname = w.name AND NOT "
-    "a.attisdropped) "
-    "UNION ALL SELECT 'function', w.name FROM (VALUES ('publish'), ('uuid7'), ('refresh_heads'), "
-    "('release_delayed'), ('adopt_foreign_rows'), ('backlog')) AS w (name) WHERE NOT EXISTS "
-    "(SELECT "
-    "1 FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('dovetail') AND "
-    "p.proname = w.name) "
-    "UNION ALL SELECT 'default of', w.name FROM (VALUES ('outbox.seq'), ('outbox.xid'), "
-    "('outbox.id')) AS w (name) WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a JOIN "
-    "pg_catalog.pg_class c ON c.oid = a.attrelid WHERE c.relnamespace = "
-    "pg_catalog.to_regnamespace('dovetail') AND c.relname || '.' || a.attname = w.name AND "
-    "a.atthasdef) "
-    "UNION ALL SELECT 'trigger', 'delay' WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_trigger t "
-    "WHERE t.tgrelid = pg_catalog.to_regclass('dovetail.outbox') AND t.tgname = 'delay' AND "
-    "t.tgenabled <> 'D') ORDER BY 1, 2";
+// What is not as it was made; when a table or view is missing, nothing that belongs to it is named.
+// Definitions are compared only as the same version of the server wrote them.
+constexpr std::string_view kDrift =
+    "WITH drift AS (SELECT m.kind, m.name, n.name IS NULL AS missing FROM dovetail.schema_made AS "
+    "m "
+    "LEFT JOIN dovetail.schema_objects() AS n ON n.kind = m.kind AND n.name = m.name WHERE n.name "
+    "IS "
+    "NULL OR (n.definition <> m.definition AND m.server = "
+    "pg_catalog.current_setting('server_version_num')::int / 10000)), "
+    "gone AS (SELECT name FROM drift WHERE missing AND kind <> 'right') "
+    "SELECT kind, name, missing FROM drift WHERE NOT (kind = 'column' AND "
+    "pg_catalog.split_part(name, '.', 1) IN (SELECT name FROM gone)) AND NOT (kind = 'right' AND "
+    "EXISTS (SELECT FROM gone)) ORDER BY missing DESC, kind, name LIMIT 20";
 
-// Less than this, and a relay cannot work.
+// What a user must hold to publish, to run relays and to operate. `mark`: nobody else holds this
+// right, so that who has it is meant for the work.
 constexpr std::string_view kRights =
-    "SELECT w.what FROM (VALUES ('USAGE ON SCHEMA dovetail', "
-    "pg_catalog.has_schema_privilege('dovetail', 'USAGE')), ('SELECT ON dovetail.outbox', "
-    "pg_catalog.has_table_privilege('dovetail.outbox', 'SELECT')), ('SELECT ON SEQUENCE "
-    "dovetail.outbox_seq', pg_catalog.has_sequence_privilege('dovetail.outbox_seq', 'SELECT')), "
-    "('SELECT, INSERT, UPDATE ON dovetail.reader', "
+    "WITH wanted (ability, mark, what, held) AS (VALUES "
+    "('publish', false, 'USAGE ON SCHEMA dovetail', "
+    "pg_catalog.has_schema_privilege('dovetail', 'USAGE')), "
+    "('publish', true, 'EXECUTE ON every FUNCTION dovetail.publish', (SELECT "
+    "pg_catalog.bool_and(pg_catalog.has_function_privilege(p.oid, 'EXECUTE')) FROM "
+    "pg_catalog.pg_proc AS p WHERE p.proname = 'publish' AND p.pronamespace = "
+    "pg_catalog.to_regnamespace('dovetail'))), "
+    "('run relays', false, 'SELECT ON dovetail.outbox', "
+    "pg_catalog.has_table_privilege('dovetail.outbox', 'SELECT')), "
+    "('run relays', false, 'SELECT ON SEQUENCE dovetail.outbox_seq', "
+    "pg_catalog.has_sequence_privilege('dovetail.outbox_seq', 'SELECT')), "
+    "('run relays', true, 'SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process', "
+    "pg_catalog.has_table_privilege('dovetail.relay_process', 'INSERT') AND "
+    "pg_catalog.has_table_privilege('dovetail.relay_process', 'DELETE')), "
+    "('run relays', false, 'SELECT, INSERT, UPDATE ON dovetail.reader', "
     "pg_catalog.has_table_privilege('dovetail.reader', 'SELECT') AND "
     "pg_catalog.has_table_privilege('dovetail.reader', 'INSERT') AND "
-    "pg_catalog.has_table_privilege('dovetail.reader', 'UPDATE')), ('SELECT, INSERT, UPDATE ON "
-    "dovetail.parked', pg_catalog.has_table_privilege('dovetail.parked', 'SELECT') AND "
+    "pg_catalog.has_table_privilege('dovetail.reader', 'UPDATE')), "
+    "('run relays', false, 'SELECT, INSERT, UPDATE ON dovetail.parked', "
+    "pg_catalog.has_table_privilege('dovetail.parked', 'SELECT') AND "
     "pg_catalog.has_table_privilege('dovetail.parked', 'INSERT') AND "
-    "pg_catalog.has_table_privilege('dovetail.parked', 'UPDATE')), ('SELECT, INSERT, UPDATE, "
-    "DELETE "
-    "ON dovetail.relay_process', pg_catalog.has_table_privilege('dovetail.relay_process', "
-    "'SELECT') "
-    "AND pg_catalog.has_table_privilege('dovetail.relay_process', 'INSERT') AND "
-    "pg_catalog.has_table_privilege('dovetail.relay_process', 'UPDATE') AND "
-    "pg_catalog.has_table_privilege('dovetail.relay_process', 'DELETE'))) AS w (what, held) WHERE "
-    "NOT w.held";
+    "pg_catalog.has_table_privilege('dovetail.parked', 'UPDATE')), "
+    "('replay and discard', true, 'INSERT ON dovetail.audit', "
+    "pg_catalog.has_table_privilege('dovetail.audit', 'INSERT')), "
+    "('replay and discard', false, 'SELECT, UPDATE ON dovetail.parked', "
+    "pg_catalog.has_table_privilege('dovetail.parked', 'SELECT') AND "
+    "pg_catalog.has_table_privilege('dovetail.parked', 'UPDATE')), "
+    "('prune and migrate', true, 'the ownership of SCHEMA dovetail', (SELECT "
+    "pg_catalog.pg_has_role(n.nspowner, 'USAGE') FROM pg_catalog.pg_namespace AS n WHERE "
+    "n.nspname = 'dovetail'))) "
+    "SELECT ability, pg_catalog.bool_or(held AND mark), pg_catalog.bool_and(held), "
+    "coalesce(pg_catalog.string_agg(what, '; ') FILTER (WHERE NOT held), ''), current_user::text "
+    "FROM wanted GROUP BY ability ORDER BY ability";
 
 // The end of the last partition that begins with the present, in microseconds from now; and rows in
 // the default partition, about.
@@ -78,16 +68,59 @@ constexpr std::string_view kAhead =
     "upto[2])::bit(48)::int8 * 1000 - (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * "
     "1000000)::int8)), 0)::int8, count(upto) FROM bounds";
 
+void list(std::string& text, std::string_view item) {
+  text += (text.empty() ? "" : ", ") + std::string(item);
+}
+
+// A user is meant for some of the work only: what it may do is said, and that it may not do the
+// rest is no fault unless it holds a part of it.
 Status examine_rights(Connection& connection, Findings& findings) {
   const Result<Rows> rights = connection.query(kRights);
   if (!rights) return fail(rights.error());
+  std::string may;
+  std::string may_not;
   for (std::size_t i = 0; i < rights->size(); ++i) {
-    const std::string right(rights->text(i, 0));
-    findings.add(Severity::error, "missing-right", "this role lacks " + right,
-                 "as the owner of the schema run GRANT " + right +
-                     " TO the role of the relay, or GRANT dovetail_relay TO it");
+    list(rights->boolean(i, 2) ? may : may_not, rights->text(i, 0));
+    if (!rights->boolean(i, 1) || rights->boolean(i, 2)) continue;
+    const std::string missing(rights->text(i, 3));
+    findings.add(
+        Severity::error, "missing-right",
+        "this user is meant to " + std::string(rights->text(i, 0)) + ", and lacks " + missing,
+        "run `dovetail init --roles` as the owner of the schema and grant this user the "
+        "role for it, or grant it " +
+            missing);
   }
+  if (may_not.empty()) return {};
+  findings.add(
+      Severity::note, "rights",
+      "the user " + std::string(rights->text(0, 4)) + " may " +
+          (may.empty() ? "look" : "look, " + may) + "; it may not " + may_not,
+      "where it should: GRANT dovetail_app, dovetail_relay or dovetail_operator TO it; the "
+      "owner of the schema may do everything");
   return {};
+}
+
+// True: what other checks ask for is there.
+Result<bool> examine_drift(Connection& connection, Findings& findings) {
+  const Result<Rows> drift = connection.query(kDrift);
+  if (!drift) return fail(drift.error());
+  bool is_whole = true;
+  for (std::size_t i = 0; i < drift->size(); ++i) {
+    const std::string_view kind = drift->text(i, 0);
+    const std::string name(drift->text(i, 1));
+    const bool is_missing = drift->boolean(i, 2);
+    if (kind == "right") {
+      findings.add(Severity::error, "missing-right", "the right " + name + " was taken away",
+                   "run `dovetail init --roles` as the owner of the schema");
+      continue;
+    }
+    is_whole = is_whole && !is_missing;
+    findings.add(Severity::error, "schema-drift",
+                 "the " + std::string(kind) + " dovetail." + name +
+                     (is_missing ? " is missing" : " is not as it was made"),
+                 "make it again as `dovetail init --print-sql` shows it");
+  }
+  return is_whole;
 }
 
 Status examine_partitions(Connection& connection, const DoctorOptions& options,
@@ -123,7 +156,7 @@ Status examine_parked(Connection& connection, Findings& findings) {
                      " events are parked and wait for an operator, together with what stands "
                      "behind them " +
                      std::to_string(parked->int8(0, 1)),
-                 "look at them with `dovetail parked`, then replay or discard them");
+                 "look at them with `dovetail parked list`, then replay or discard them");
   if (parked->int8(0, 2) > 0)
     findings.add(Severity::error, "parked-without-head",
                  std::to_string(parked->int8(0, 2)) +
@@ -147,7 +180,7 @@ Status examine_relays(Connection& connection, const DoctorOptions& options, Find
     const auto pending = static_cast<std::uint64_t>(rows->int8(i, 1));
     const Duration lag{rows->int8(i, 2)};
     if (!rows->boolean(i, 3))
-      findings.add(Severity::error, "relay-not-running",
+      findings.add(pending > 0 ? Severity::error : Severity::warning, "relay-not-running",
                    relay + " has lanes that nobody serves; " + std::to_string(pending) +
                        " of its events are pending",
                    "start a relay of that name, or delete its rows in dovetail.reader if it is "
@@ -185,23 +218,23 @@ Status examine_sequence(Connection& connection, Findings& findings) {
 
 Result<bool> examine_schema(Connection& connection, const DoctorOptions& options,
                             Findings& findings) {
-  const Status schema = check_schema(connection);
-  if (!schema) {
-    if (!connection || schema.error().code == Errc::unavailable) return fail(schema.error());
+  const Result<std::int64_t> version = check_schema(connection);
+  if (!version) {
+    if (!connection || version.error().code == Errc::unavailable) return fail(version.error());
     findings.add(Severity::error, "schema-version", "the schema dovetail cannot be used",
-                 schema.error().text);
+                 version.error().text);
     return false;
   }
-  const Result<Rows> missing = connection.query(kMissing);
-  if (!missing) return fail(missing.error());
-  for (std::size_t i = 0; i < missing->size(); ++i)
-    findings.add(Severity::error, "schema-drift",
-                 "the " + std::string(missing->text(i, 0)) + " dovetail." +
-                     std::string(missing->text(i, 1)) + " is missing or not valid",
-                 "compare with `dovetail init --print`; make it again as it is there");
+  if (*version > kSchemaVersion)
+    findings.add(Severity::note, "schema-newer",
+                 "the schema has version " + std::to_string(*version) +
+                     ", and this program knows " + std::to_string(kSchemaVersion) +
+                     ", which may go on",
+                 "upgrade this dovetail before the schema goes further");
+  const Result<bool> is_whole = examine_drift(connection, findings);
+  if (!is_whole) return fail(is_whole.error());
   DOVETAIL_TRY(examine_sequence(connection, findings));
-  // The rest asks the very things that are missing.
-  if (!missing->empty()) return false;
+  if (!*is_whole) return false;
   DOVETAIL_TRY(examine_rights(connection, findings));
   DOVETAIL_TRY(examine_partitions(connection, options, findings));
   for (const char* table : {"dovetail.outbox", "dovetail.reader", "dovetail.parked"}) {

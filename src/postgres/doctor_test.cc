@@ -76,16 +76,61 @@ TEST_F(Doctor, FindsAMissingSchema) {
   expect("schema-version", Severity::error, "dovetail init");
 }
 
-TEST_F(Doctor, FindsANewerSchema) {
+TEST_F(Doctor, SaysThatASchemaIsNewerButStillForThisProgram) {
   must(application, "UPDATE dovetail.schema_version SET version = 99");
+  expect("schema-newer", Severity::note, "version 99");
+}
+
+TEST_F(Doctor, FindsANewerSchema) {
+  must(application, "UPDATE dovetail.schema_version SET version = 99, compatible_from = 99");
   expect("schema-version", Severity::error, "upgrade dovetail");
 }
 
 TEST_F(Doctor, FindsDrift) {
-  must(application, "DROP INDEX dovetail.parked_due");
-  expect("schema-drift", Severity::error, "parked_due");
-  must(application, "ALTER TABLE dovetail.outbox ALTER seq DROP DEFAULT");
-  expect("schema-drift", Severity::error, "outbox.seq");
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"ALTER TABLE dovetail.outbox ALTER seq DROP DEFAULT", "column dovetail.outbox.seq is not"},
+      {"ALTER TABLE dovetail.outbox ALTER topic SET DEFAULT 'x'", "outbox.topic is not"},
+      {"ALTER TABLE dovetail.reader ALTER seq DROP NOT NULL", "reader.seq is not"},
+      {"ALTER TABLE dovetail.delayed SET UNLOGGED", "table dovetail.delayed is not"},
+      {"ALTER TABLE dovetail.outbox DETACH PARTITION dovetail.outbox_default",
+       "table dovetail.outbox_default is not"},
+      {"ALTER TABLE dovetail.outbox DISABLE TRIGGER delay",
+       "trigger dovetail.delay on outbox is not"},
+      {"ALTER TABLE dovetail.outbox DROP CONSTRAINT outbox_limits",
+       "outbox_limits on outbox is missing"},
+      {"ALTER FUNCTION dovetail.check_published SECURITY INVOKER", "check_published"},
+      {"CREATE OR REPLACE FUNCTION dovetail.uuid7() RETURNS uuid LANGUAGE sql AS 'SELECT "
+       "gen_random_uuid()'",
+       "function dovetail.uuid7() is not"},
+      {"DROP INDEX dovetail.parked_due", "index dovetail.parked_due is missing"},
+      {"DROP FUNCTION dovetail.read_page", "read_page"},
+      {"DROP VIEW dovetail.lag", "view dovetail.lag is missing"}};
+  EXPECT_EQ(find(look(), "schema-drift"), nullptr) << shown(look());
+  for (const auto& [change, words] : changes) {
+    must(application, change);
+    expect("schema-drift", Severity::error, words);
+  }
+  EXPECT_EQ(shown(look()).find("dovetail.lag."), std::string::npos) << "not each of its columns";
+}
+
+// Partitions come and go, and a limit is set by a trigger.
+TEST_F(Doctor, TakesNoDailyWorkForDrift) {
+  ASSERT_TRUE(maintain(database.conninfo, {}));
+  must(application, "SELECT dovetail.set_backlog_limit(10)");
+  must(application, "ALTER ROLE CURRENT_USER IN DATABASE " + database.name +
+                        " SET search_path = dovetail, public");
+  EXPECT_EQ(find(look(), "schema-drift"), nullptr) << shown(look());
+}
+
+TEST_F(Doctor, FindsRightsThatWereTakenAway) {
+  ASSERT_TRUE(create_roles(application));
+  EXPECT_EQ(find(look(), "missing-right"), nullptr) << shown(look());
+  must(application, "REVOKE UPDATE ON dovetail.reader FROM dovetail_relay");
+  expect("missing-right", Severity::error, "UPDATE ON dovetail.reader TO dovetail_relay");
+  must(application, "REVOKE EXECUTE ON FUNCTION dovetail.refresh_heads FROM dovetail_operator");
+  expect("missing-right", Severity::error, "refresh_heads");
+  ASSERT_TRUE(create_roles(application));
+  EXPECT_EQ(find(look(), "missing-right"), nullptr) << shown(look());
 }
 
 TEST_F(Doctor, FindsACachedSequence) {
@@ -109,9 +154,16 @@ TEST_F(Doctor, FindsMissingRights) {
        "dovetail TO doctor_nobody; GRANT SELECT ON ALL SEQUENCES IN SCHEMA dovetail TO "
        "doctor_nobody");
   const std::vector<Finding> all = look({}, "doctor_nobody");
-  ASSERT_NE(find(all, "missing-right"), nullptr) << shown(all);
+  EXPECT_EQ(find(all, "missing-right"), nullptr) << "it is there to look: " << shown(all);
+  ASSERT_NE(find(all, "rights"), nullptr) << shown(all);
+  EXPECT_TRUE(contains(find(all, "rights")->what, "doctor_nobody may look; it may not"));
   EXPECT_NE(find(all, "sees-own-sessions-only"), nullptr) << shown(all);
+  must(application, "GRANT INSERT, DELETE ON dovetail.relay_process TO doctor_nobody");
+  const std::vector<Finding> meant = look({}, "doctor_nobody");
+  ASSERT_NE(find(meant, "missing-right"), nullptr) << shown(meant);
+  EXPECT_TRUE(contains(find(meant, "missing-right")->what, "meant to run relays"));
   EXPECT_EQ(find(look(), "missing-right"), nullptr);
+  EXPECT_EQ(find(look(), "rights"), nullptr) << "the owner may do everything";
 }
 
 TEST_F(Doctor, FindsLongWritingTransactions) {
@@ -175,6 +227,8 @@ TEST_F(Doctor, FindsBacklogAndARelayThatIsGone) {
   options.pending_max = 10;
   expect("backlog", Severity::warning, "20 events", options);
   expect("relay-not-running", Severity::error, "\"relay\"");
+  must(application, "DELETE FROM dovetail.outbox");
+  expect("relay-not-running", Severity::warning, "0 of its events are pending");
 }
 
 TEST_F(Doctor, FindsParkedEvents) {

@@ -10,6 +10,7 @@
 #include "host/host.h"
 #include "postgres/lease.h"
 #include "postgres/parking.h"
+#include "postgres/schema.h"
 #include "postgres/source.h"
 
 namespace dovetail::postgres {
@@ -84,6 +85,7 @@ Status Lanes::State::beat() {
   if (!connection) {
     Result<Connection> opened = Connection::open(options.conninfo);
     if (!opened) return fail(opened.error());
+    DOVETAIL_TRY(check_schema(*opened));
     const Result<std::uint32_t> stored =
         ensure_relay(*opened, options.relay, options.lanes, /*mapped=*/false);
     if (!stored) return fail(stored.error());

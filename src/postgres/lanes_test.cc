@@ -195,5 +195,53 @@ TEST_F(PostgresLanes, TheRolesOfRelayAndApplicationAreEnough) {
   must(connection_, "DROP ROLE " + app + ", " + relay);
 }
 
+// First the schema is extended, then relays are replaced one by one, and only a later version takes
+// away what the older ones needed.
+TEST_F(PostgresLanes, AnOlderRelayGoesOnBesideANewerSchemaUntilThatLeavesItBehind) {
+  std::vector<Migration> steps(migrations().begin(), migrations().end());
+  const std::int64_t next = kSchemaVersion + 1;
+  const std::string expand =
+      "ALTER TABLE dovetail.outbox ADD COLUMN trace text; UPDATE dovetail.schema_version SET "
+      "version = " +
+      std::to_string(next);
+  const std::string contract =
+      "UPDATE dovetail.schema_version SET version = " + std::to_string(next + 1) +
+      ", compatible_from = " + std::to_string(next);
+  const auto lose_connections = [&] {
+    must(connection_,
+         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+         "current_database() AND pid <> pg_backend_pid()");
+  };
+  Process first(database_, "first", delivered_);
+  ASSERT_TRUE(eventually([&] { return first.held() == 4; }));
+  EXPECT_TRUE(failed_with(check_schema(connection_, next), Errc::rejected)) << "not yet";
+
+  steps.push_back({next, expand});
+  const Status expanded = create_schema(connection_.get(), steps);
+  ASSERT_TRUE(expanded) << text_of(expanded);
+  EXPECT_EQ(check_schema(connection_, next).value_or(0), next);
+  EXPECT_EQ(check_schema(connection_).value_or(0), next) << "the older program may go on";
+  EXPECT_TRUE(create_schema(connection_)) << "and finds nothing to do";
+  lose_connections();
+  Process second(database_, "second", delivered_);
+  publish(100);
+  EXPECT_TRUE(
+      eventually([&] { return delivered_ >= 100 && first.held() == 2 && second.held() == 2; }));
+
+  steps.push_back({next + 1, contract});
+  ASSERT_TRUE(create_schema(connection_.get(), steps));
+  EXPECT_EQ(check_schema(connection_, next).value_or(0), next + 1);
+  lose_connections();
+  EXPECT_TRUE(eventually([&] { return first.held() == 0 && second.held() == 0; }));
+  for (Process* process : {&first, &second}) {
+    const Status ended = process->stop();
+    EXPECT_TRUE(failed_with(ended, Errc::corrupt) && contains(text_of(ended), "upgrade dovetail"))
+        << text_of(ended);
+  }
+  publish(10);
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.events WHERE state = 'pending'"),
+            10);
+}
+
 }  // namespace
 }  // namespace dovetail::postgres

@@ -5,10 +5,12 @@ DECLARE
   wanted text;
 BEGIN
   FOREACH wanted IN ARRAY ARRAY['dovetail_app', 'dovetail_relay', 'dovetail_operator'] LOOP
+    -- Roles belong to the whole cluster: another database may have made it. Who finds it needs no CREATEROLE.
+    CONTINUE WHEN EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted);
     BEGIN
       EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
     EXCEPTION WHEN duplicate_object OR unique_violation THEN
-      NULL;  -- roles belong to the whole cluster; another database may have made it
+      NULL;  -- made by another in this moment
     END;
   END LOOP;
 END
@@ -27,7 +29,7 @@ GRANT INSERT (id, topic, aggregate_type, aggregate_id, type, content_type, heade
 GRANT USAGE ON SEQUENCE dovetail.outbox_seq TO dovetail_app;
 
 -- Reads events and keeps its own progress.
-GRANT SELECT ON dovetail.schema_version, dovetail.outbox, dovetail.delayed, dovetail.outbox_limit TO dovetail_relay;
+GRANT SELECT ON dovetail.schema_version, dovetail.schema_made, dovetail.outbox, dovetail.delayed, dovetail.outbox_limit TO dovetail_relay;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.reader, dovetail.parked TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process TO dovetail_relay;
@@ -43,3 +45,9 @@ GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_operator;
 GRANT UPDATE ON dovetail.parked TO dovetail_operator;
 GRANT INSERT ON dovetail.audit TO dovetail_operator;
 GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.refresh_heads(text, text[], text[]) TO dovetail_operator;
+
+-- For `dovetail doctor`.
+DELETE FROM dovetail.schema_made WHERE kind = 'right';
+INSERT INTO dovetail.schema_made (kind, name, definition, server)
+SELECT kind, name, definition, current_setting('server_version_num')::int / 10000 FROM dovetail.schema_objects()
+WHERE kind = 'right';

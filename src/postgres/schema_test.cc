@@ -46,10 +46,29 @@ TEST(PostgresSchema, ANewerOneIsRefused) {
   TestDatabase database;
   Connection connection = database.connect();
   ASSERT_TRUE(create_schema(connection));
-  must(connection, "UPDATE dovetail.schema_version SET version = 99");
+  must(connection, "UPDATE dovetail.schema_version SET version = 99, compatible_from = 98");
   EXPECT_TRUE(failed_with(create_schema(connection), Errc::corrupt));
   EXPECT_TRUE(failed_with(check_schema(connection), Errc::corrupt));
   EXPECT_TRUE(contains(text_of(check_schema(connection)), "upgrade dovetail"));
+}
+
+TEST(PostgresSchema, AMigrationDoesNotHoldUpPublishersForLong) {
+  TestDatabase database;
+  Connection connection = database.connect();
+  ASSERT_TRUE(create_schema(connection));
+  std::vector<Migration> steps(migrations().begin(), migrations().end());
+  steps.push_back({2,
+                   "ALTER TABLE dovetail.outbox ADD COLUMN trace text; UPDATE "
+                   "dovetail.schema_version SET version = 2"});
+  Connection slow = database.connect();
+  must(slow, "BEGIN; SELECT dovetail.publish('order', '1', 'placed', '{}')");
+  const Status waited = create_schema(connection.get(), steps);
+  EXPECT_TRUE(failed_with(waited, Errc::unavailable)) << text_of(waited);
+  EXPECT_TRUE(contains(text_of(waited), "long transactions")) << text_of(waited);
+  EXPECT_EQ(check_schema(connection).value_or(0), 1) << "all or nothing";
+  must(slow, "COMMIT");
+  EXPECT_TRUE(create_schema(connection.get(), steps));
+  EXPECT_EQ(check_schema(connection).value_or(0), 2);
 }
 
 TEST(PostgresSchema, CanBeAppliedByHand) {
@@ -160,6 +179,18 @@ TEST_F(PostgresRoles, TheOperatorLooksAndDecidesButMovesNobodysProgress) {
   EXPECT_TRUE(is_refused(person, "DELETE FROM dovetail.audit"));
   EXPECT_TRUE(is_refused(person, "UPDATE dovetail.reader SET prev = '1:1:'"));
   EXPECT_TRUE(is_refused(person, "SELECT dovetail.publish('order', '1', 'placed', '{}')"));
+}
+
+TEST_F(PostgresRoles, AMigrationGrantsTheRightsOnWhatIsNew) {
+  std::vector<Migration> steps(migrations().begin(), migrations().end());
+  steps.push_back(
+      {2,
+       "DROP FUNCTION dovetail.backlog(); CREATE FUNCTION dovetail.backlog() RETURNS "
+       "bigint LANGUAGE sql AS 'SELECT 7::bigint'; REVOKE ALL ON FUNCTION "
+       "dovetail.backlog() FROM PUBLIC; UPDATE dovetail.schema_version SET version = 2"});
+  ASSERT_TRUE(create_schema(owner_.get(), steps));
+  Connection relay = as("relay");
+  EXPECT_EQ(number(relay, "SELECT dovetail.backlog()"), 7);
 }
 
 TEST_F(PostgresRoles, AForeignSearchPathDoesNotReachPrivilegedCode) {

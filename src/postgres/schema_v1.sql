@@ -4,10 +4,11 @@ CREATE SCHEMA dovetail;
 COMMENT ON SCHEMA dovetail IS 'Transactional outbox: see dovetail.publish()';
 
 CREATE TABLE dovetail.schema_version (
-  only_row int PRIMARY KEY CHECK (only_row = 1),
-  version  int NOT NULL
+  only_row        int PRIMARY KEY CHECK (only_row = 1),
+  version         int NOT NULL,
+  compatible_from int NOT NULL   -- programs that were made for this version or a later one may work on it
 );
-INSERT INTO dovetail.schema_version (only_row, version) VALUES (1, 1);
+INSERT INTO dovetail.schema_version (only_row, version, compatible_from) VALUES (1, 1, 1);
 
 -- A UUID of version 7, which begins with its time.
 CREATE FUNCTION dovetail.uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$

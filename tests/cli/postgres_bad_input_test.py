@@ -216,10 +216,24 @@ class Schemas(BadInput):
         self.refused("init", code=5, name="rejected", says=["already exists", "what else uses that name"])
         self.assertEqual(self.sql("SELECT x FROM dovetail.theirs"), "1")
 
+    def test_a_schema_without_a_version_is_not_guessed_at(self):
+        self.init()
+        self.sql("UPDATE dovetail.schema_version SET version = 0")
+        self.each_refused(6, "corrupt", "holds no version", commands=(("init",), ("run", "--until-idle")))
+
+    def test_a_newer_schema_that_is_for_this_program_too_is_used(self):
+        self.init()
+        self.sql("UPDATE dovetail.schema_version SET version = 99, compatible_from = 1")
+        self.publish()
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.mailbox(), 1)
+        self.assertFalse(self.stores("init")["orders"]["created"])
+        self.assertEqual(self.stores("status")["orders"]["schema"], 99)
+
     def test_a_newer_schema_is_left_alone(self):
         self.init()
         self.publish()
-        self.sql("UPDATE dovetail.schema_version SET version = 99")
+        self.sql("UPDATE dovetail.schema_version SET version = 99, compatible_from = 98")
         self.each_refused(6, "corrupt", "99", "upgrade dovetail", commands=[c for c in COMMANDS if c is not PUBLISH])
         self.refused("run", code=6, name="corrupt", says=["99"])
         self.dovetail("status", code=6)
