@@ -1,7 +1,8 @@
-"""What README.md lets people paste must work as it stands.
+"""What README.md, or the document that is named, lets people paste must work as it stands.
 
 Runs every ```sh block between the lines <!-- tested --> and <!-- /tested -->, one after the other, in one temporary
-folder, with the built programs on the PATH. A block that fails, fails the test.
+folder, with the built programs on the PATH. A block that fails, fails the test. A document about PostgreSQL finds the
+server of the tests as libpq does; the database and the logins that it makes are called shop and shop_*, and are dropped.
 """
 
 import os
@@ -20,27 +21,49 @@ def tested_blocks(text):
         yield from re.findall(r"^```sh\n(.*?)^```", part, re.DOTALL | re.MULTILINE)
 
 
+class Server:
+    """How the blocks reach the server; nothing, for a document that needs none."""
+
+    def __init__(self, wanted):
+        conninfo = pathlib.Path(os.environ.get("DOVETAIL_SERVERS", "servers")) / "postgres.conninfo"
+        self.is_missing = wanted and not conninfo.exists()
+        self.environment = {}
+        if wanted and conninfo.exists():
+            fields = dict(word.split("=", 1) for word in conninfo.read_text().split())
+            self.environment = {f"PG{key.upper().replace('DBNAME', 'DATABASE')}": fields[key] for key in fields}
+
+    def clean(self):
+        if self.environment:
+            roles = "".join(f"DROP ROLE IF EXISTS shop_{role};" for role in ("app", "relay", "operator"))
+            for sql in ("DROP DATABASE IF EXISTS shop WITH (FORCE)", roles):
+                subprocess.run(["psql", "-Xqc", sql], env=os.environ | self.environment, check=True, capture_output=True)
+
+
 def main():
     sample = "<!-- tested -->\n```sh\none\n```\ntext\n```sql\nno\n```\n```sh\ntwo\n```\n<!-- /tested -->\n```sh\nno\n```\n"
     assert list(tested_blocks(sample)) == ["one\n", "two\n"]
-    readme = harness.ROOT / "README.md"
-    blocks = list(tested_blocks(readme.read_text())) if readme.exists() else []
-    if not blocks:
-        print("README.md has no tested blocks: skipped")
+    document = sys.argv[1] if len(sys.argv) > 1 else "README.md"
+    blocks = list(tested_blocks((harness.ROOT / document).read_text()))
+    server = Server("POSTGRES" in document)
+    if server.is_missing:
+        print(f"SKIPPED: {document} needs the server of the tests; run it through ctest", file=sys.stderr)
         return 77
     folder = tempfile.mkdtemp(prefix="dovetail-readme-")
     path = os.pathsep.join([str(pathlib.Path(harness.DOVETAIL).resolve().parent), str(harness.EXAMPLES), os.environ["PATH"]])
-    environment = {k: v for k, v in os.environ.items() if k != "DOVETAIL_CONFIG"} | {"PATH": path}
+    environment = {k: v for k, v in os.environ.items() if k != "DOVETAIL_CONFIG"} | {"PATH": path} | server.environment
     # One shell for all blocks, as one person types them; it stops at the first command that fails.
-    script = "set -eu -o pipefail\n" + "\n".join(blocks)
+    # psql counts as failed when a statement fails.
+    script = "set -eu -o pipefail\npsql() { command psql -X -v ON_ERROR_STOP=1 \"$@\"; }\n" + "\n".join(blocks)
+    server.clean()
     done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=100,
                           stdin=subprocess.DEVNULL)
     shutil.rmtree(folder, ignore_errors=True)
+    server.clean()
     if done.returncode != 0:
-        print(f"README.md: the session failed with {done.returncode}\n{script}\n{done.stdout}\n{done.stderr}")
+        print(f"{document}: the session failed with {done.returncode}\n{script}\n{done.stdout}\n{done.stderr}")
         return 1
-    print(f"README.md: {len(blocks)} blocks ran")
-    return 0
+    print(f"{document}: {len(blocks)} blocks ran")
+    return 0 if blocks else 1
 
 
 if __name__ == "__main__":
