@@ -86,11 +86,7 @@ struct Running {
 
   void start() {
     thread = std::jthread([this](std::stop_token stop) {
-      result = lane->run(stop);
-      if (!result) {
-        ops::log_line(LogLevel::error, config->name, result.error().text,
-                      {{"code", dovetail::to_string(result.error().code)}});
-      }
+      result = lane->run(stop);  // which has told why, when it had to stop
       ended = true;
     });
   }

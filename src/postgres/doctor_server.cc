@@ -88,6 +88,25 @@ Status examine_transactions(Connection& connection, const DoctorOptions& options
   return {};
 }
 
+// A function or an operator that somebody puts there can be a better match for ours than what the
+// server has, and then runs with the rights of the relay or the operator.
+Status examine_search_path(Connection& connection, Findings& findings) {
+  const Result<Rows> open = connection.query(
+      "SELECT n.nspname::text FROM pg_catalog.pg_namespace AS n, "
+      "pg_catalog.aclexplode(n.nspacl) AS a WHERE n.nspname = ANY "
+      "(pg_catalog.current_schemas(false)) AND a.grantee = 0 AND a.privilege_type = 'CREATE' ORDER "
+      "BY 1");
+  if (!open) return fail(open.error());
+  for (std::size_t i = 0; i < open->size(); ++i) {
+    const std::string name(open->text(i, 0));
+    findings.add(Severity::warning, "open-schema",
+                 "everybody may create functions in the schema \"" + name +
+                     "\", which this user's search_path names",
+                 "run REVOKE CREATE ON SCHEMA \"" + name + "\" FROM PUBLIC");
+  }
+  return {};
+}
+
 Status examine_clock(Connection& connection, const DoctorOptions& options, Clock& clock,
                      Findings& findings) {
   const WallTime before = clock.wall();
@@ -125,6 +144,7 @@ Status examine_server(Connection& connection, const DoctorOptions& options, Cloc
                       Findings& findings) {
   DOVETAIL_TRY(examine_settings(connection, findings));
   DOVETAIL_TRY(examine_transactions(connection, options, findings));
+  DOVETAIL_TRY(examine_search_path(connection, findings));
   return examine_clock(connection, options, clock, findings);
 }
 

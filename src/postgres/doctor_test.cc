@@ -195,6 +195,12 @@ TEST_F(Doctor, FindsAStandby) {
   EXPECT_EQ(find(look(), "standby"), nullptr);
 }
 
+TEST_F(Doctor, FindsASchemaInTheSearchPathWhereEverybodyMayCreate) {
+  EXPECT_EQ(find(look(), "open-schema"), nullptr) << shown(look());
+  must(application, "GRANT CREATE ON SCHEMA public TO PUBLIC");
+  expect("open-schema", Severity::warning, "REVOKE CREATE ON SCHEMA \"public\"");
+}
+
 TEST_F(Doctor, FindsDisabledAutovacuum) {
   must(application, "ALTER TABLE dovetail.parked SET (autovacuum_enabled = false)");
   expect("autovacuum-off", Severity::warning, "dovetail.parked");
