@@ -1,14 +1,15 @@
 // Kills real relays and consumers at random moments, and counts what was lost, doubled, reordered
 // or made up.
 //
-//   dovetail_crash --kills N [--seed S] [--dir FOLDER]
+//   dovetail_crash [sqlite | postgres] [--kills N] [--seed S] [--dir FOLDER]
 //
-// Two writers place orders all the time. Two relays share one reader name and two consumers one
-// consumer name, so of each pair one stands by. Now one of the four is killed, now one is stopped
-// for longer than its lease and then goes on, as a process does that lost its machine for a while.
-// One order's handler aborts the process and one order's handler fails: both must end up parked,
-// alone with their own product. In the end the handler is mended, both are replayed by the command
-// line, and the books of both services must agree.
+// Two writers place orders all the time. Out of SQLite, two relays share one reader name, so that
+// one stands by; out of PostgreSQL, three relays share four lanes. Two consumers share one name.
+// Now one of them is killed, now one is stopped for longer than its lease and then goes on, as a
+// process does that lost its machine for a while; now the PostgreSQL server ends without a
+// checkpoint and comes back. One order's handler aborts the process and one order's handler fails:
+// both must end up parked, alone with their own product. In the end the handler is mended, both are
+// replayed by the command line, and the books of both services must agree.
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,6 +22,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -28,6 +31,7 @@
 #include <thread>
 #include <vector>
 
+#include "crash/road.h"
 #include "demo/books.h"
 #include "demo/process.h"
 #include "demo/shop.h"
@@ -43,25 +47,32 @@ using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kLease = 500ms;
 constexpr std::size_t kWindow = 200;
 constexpr std::int64_t kOrdersOfAWriter = 1'000'000'000;
-constexpr std::int64_t kPuzzlingOrder = 150;
-constexpr std::int64_t kDeadlyOrder = 300;
+constexpr std::int64_t kPuzzlingOrder = 50;
+constexpr std::int64_t kDeadlyOrder = 100;
 constexpr std::size_t kProducts = 24;
 constexpr auto kDrainTimeMax = 120s;
 
 struct Options {
-  int kills = 20;
+  std::string road = "sqlite";
+  int kills = 200;
   std::uint64_t seed = 0;
   std::string folder;
   std::string role;
   std::int64_t number = 0;  // of a writer
 };
 
-std::string config_text() {
-  return "[store.orders]\nurl = \"sqlite:orders.db\"\n"
-         "[store.inventory]\nurl = \"sqlite:inventory.db\"\ntopics = [\"orders.events\"]\n"
-         "[[relay]]\nname = \"orders-to-inventory\"\nfrom = \"orders\"\nto = \"inventory\"\n"
-         "lease = \"" +
-         std::to_string(kLease.count()) +
+std::unique_ptr<Road> road_of(const Options& options, bool is_host) {
+  if (options.road == "sqlite") return sqlite_road(options.folder);
+  return postgres_road(options.folder, is_host);
+}
+
+std::string config_text(const Road& road) {
+  const std::string lanes =
+      road.lanes() == 1 ? "" : "lanes = " + std::to_string(road.lanes()) + "\n";
+  return "[store.orders]\nurl = \"" + road.url() +
+         "\"\n[store.inventory]\nurl = \"sqlite:inventory.db\"\ntopics = [\"orders.events\"]\n"
+         "[[relay]]\nname = \"orders-to-inventory\"\nfrom = \"orders\"\nto = \"inventory\"\n" +
+         lanes + "lease = \"" + std::to_string(kLease.count()) +
          "ms\"\nbatch_events = 50\nretry_base = \"10ms\"\nreconnect_cap = \"200ms\"\nwindow_events "
          "= " +
          std::to_string(kWindow) + "\n[log]\nformat = \"json\"\n";
@@ -71,7 +82,6 @@ int play_role(const Options& options) {
   const fs::path folder = options.folder;
   if (options.role == "writer") {
     OrderServiceOptions service;
-    service.database = (folder / "orders.db").string();
     service.first_order = options.number * kOrdersOfAWriter + 1;
     service.orders = kOrdersOfAWriter;
     service.products = kProducts;
@@ -79,7 +89,7 @@ int play_role(const Options& options) {
     service.puzzling_order = kPuzzlingOrder;
     service.deadly_order = kDeadlyOrder;
     service.seed = options.seed + static_cast<std::uint64_t>(options.number);
-    const Status status = run_order_service(service);
+    const Status status = road_of(options, false)->run_order_service(service);
     if (!status) std::fprintf(stderr, "writer: %s\n", status.error().text.c_str());
     return status ? 0 : 1;
   }
@@ -93,7 +103,7 @@ int play_role(const Options& options) {
   return inventory_service_main(service);
 }
 
-// One of a pair that does the same work under one lease.
+// One of several that do the same work under leases.
 struct Twin {
   const char* name;
   bool is_relay;
@@ -102,8 +112,7 @@ struct Twin {
 
 class Siege {
  public:
-  explicit Siege(const Options& options)
-      : options_(options), folder_(options.folder), random_(options.seed) {}
+  Siege(const Options& options, Road& road);
 
   bool run();
 
@@ -114,6 +123,7 @@ class Siege {
   Twin& choose_victim();
   void kill_one();
   void pause_one();
+  void crash_server();
   bool wait_until(const char* what, const std::function<bool()>& condition);
   void refresh();
   bool delivered_all();
@@ -123,27 +133,36 @@ class Siege {
   void replay_by_hand();
   void stop_in_good_order();
   std::uint64_t duplicates();
+  Result<Books> read_books();
   void judge();
   void summary(const Books& books, const Verdict& verdict, std::uint64_t duplicates);
   void broken(std::string what) { broken_.push_back(std::move(what)); }
   std::string file(const char* name) const { return (folder_ / name).string(); }
 
   const Options& options_;
+  Road& road_;
   fs::path folder_;
   std::mt19937_64 random_;
   std::string program_ = own_program();
   std::array<Process, 2> writers_;
-  std::array<Twin, 4> twins_{Twin{"relay-a", true}, Twin{"relay-b", true},
-                             Twin{"consumer-a", false}, Twin{"consumer-b", false}};
-  sqlite::StoreStatus orders_;
+  std::vector<Twin> twins_;
+  Outbox outbox_;
   sqlite::StoreStatus inventory_;
   int relay_kills_ = 0;
   int consumer_kills_ = 0;
   int pauses_ = 0;
+  int crashes_ = 0;  // of the server
   int aborts_ = 0;
   std::vector<std::string> broken_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
+
+Siege::Siege(const Options& options, Road& road)
+    : options_(options), road_(road), folder_(options.folder), random_(options.seed) {
+  constexpr std::array kRelays{"relay-a", "relay-b", "relay-c"};
+  for (std::size_t i = 0; i < road.relays(); ++i) twins_.push_back({kRelays.at(i), true});
+  for (const char* name : {"consumer-a", "consumer-b"}) twins_.push_back({name, false});
+}
 
 void Siege::start(Twin& twin) {
   const std::string log = file((std::string(twin.name) + ".log").c_str());
@@ -151,15 +170,16 @@ void Siege::start(Twin& twin) {
     twin.process =
         Process::start({DOVETAIL_PROGRAM, "run", "--config", file("dovetail.toml")}, log);
   } else {
-    twin.process = Process::start({program_, "--role", "consumer", "--dir", folder_.string()}, log);
+    twin.process = Process::start(
+        {program_, options_.road, "--role", "consumer", "--dir", folder_.string()}, log);
   }
 }
 
 void Siege::start_writers() {
   for (std::size_t i = 0; i < writers_.size(); ++i) {
     writers_[i] =
-        Process::start({program_, "--role", "writer", "--dir", folder_.string(), "--number",
-                        std::to_string(i), "--seed", std::to_string(options_.seed)},
+        Process::start({program_, options_.road, "--role", "writer", "--dir", folder_.string(),
+                        "--number", std::to_string(i), "--seed", std::to_string(options_.seed)},
                        file("writers.log"));
   }
 }
@@ -178,22 +198,23 @@ void Siege::revive_the_dead() {
   }
 }
 
-std::string owner_of(const sqlite::StoreStatus& status) {
-  return status.readers.empty() ? "" : status.readers.front().owner;
-}
-
-// Mostly the one that holds the lease: the other only waits.
+// Mostly one that holds a lease: the others only wait.
 Twin& Siege::choose_victim() {
   refresh();
   const bool relay = random_() % 2 == 0;
-  const std::string owner = owner_of(relay ? orders_ : inventory_);
-  Twin* chosen = &twins_[(relay ? 0 : 2) + random_() % 2];
-  if (random_() % 4 == 0) return *chosen;
+  const std::string owners = relay                        ? outbox_.owners
+                             : inventory_.readers.empty() ? ""
+                                                          : inventory_.readers.front().owner;
+  std::vector<Twin*> all;
+  std::vector<Twin*> holders;
   for (Twin& twin : twins_) {
+    if (twin.is_relay != relay) continue;
+    all.push_back(&twin);
     const std::string pid = ":" + std::to_string(twin.process.pid());
-    if (twin.is_relay == relay && owner.find(pid) != std::string::npos) chosen = &twin;
+    if (owners.find(pid) != std::string::npos) holders.push_back(&twin);
   }
-  return *chosen;
+  const std::vector<Twin*>& from = holders.empty() || random_() % 4 == 0 ? all : holders;
+  return *from[random_() % from.size()];
 }
 
 void Siege::kill_one() {
@@ -214,6 +235,15 @@ void Siege::pause_one() {
   ++pauses_;
 }
 
+void Siege::crash_server() {
+  const Status crashed = road_.crash_server();
+  if (crashed) {
+    ++crashes_;
+  } else if (crashed.error().code != Errc::rejected) {
+    broken(crashed.error().text);
+  }
+}
+
 bool Siege::wait_until(const char* what, const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + kDrainTimeMax;
   while (std::chrono::steady_clock::now() < deadline) {
@@ -227,15 +257,14 @@ bool Siege::wait_until(const char* what, const std::function<bool()>& condition)
 }
 
 void Siege::refresh() {
-  if (auto status = sqlite::status(file("orders.db"), system_clock())) orders_ = std::move(*status);
+  // What cannot be seen is not known to be finished.
+  outbox_ = road_.look().value_or(Outbox{.events = 1, .pending = 1});
   if (auto status = sqlite::status(file("inventory.db"), system_clock()))
     inventory_ = std::move(*status);
 }
 
 bool Siege::delivered_all() {
-  return !orders_.readers.empty() && orders_.readers.front().pending == 0 &&
-         orders_.readers.front().parked == 0 && orders_.readers.front().waiting == 0 &&
-         inventory_.mailbox_rows >= orders_.outbox_rows;
+  return outbox_.pending == 0 && outbox_.held == 0 && inventory_.mailbox_rows >= outbox_.events;
 }
 
 bool Siege::only_two_orders_left() {
@@ -255,9 +284,16 @@ bool Siege::drained() {
          inventory_.readers.front().waiting == 0;
 }
 
+Result<Books> Siege::read_books() {
+  Books books;
+  DOVETAIL_TRY(road_.read_orders(books));
+  DOVETAIL_TRY(read_stock_books(file("inventory.db"), books));
+  return books;
+}
+
 // While two orders are parked, every product but theirs must be complete.
 void Siege::check_neighbours() {
-  const auto books = read_books(file("orders.db"), file("inventory.db"));
+  const auto books = read_books();
   if (!books) return broken("the books cannot be read: " + books.error().text);
   std::set<std::string> blocked;
   for (const Entry& order : books->orders) {
@@ -299,8 +335,9 @@ void Siege::stop_in_good_order() {
 std::uint64_t Siege::duplicates() {
   std::uint64_t count = 0;
   for (const auto& consumer : inventory_.consumers) count += consumer.duplicates;
-  for (const char* name : {"relay-a.log", "relay-b.log"}) {
-    std::ifstream log(folder_ / name);
+  for (const Twin& twin : twins_) {
+    if (!twin.is_relay) continue;
+    std::ifstream log(file((std::string(twin.name) + ".log").c_str()));
     for (std::string line; std::getline(log, line);) {
       constexpr std::string_view kCount = "\"count\":\"";
       const std::size_t at = line.find(kCount);
@@ -314,17 +351,19 @@ std::uint64_t Siege::duplicates() {
 
 void Siege::judge() {
   refresh();
-  const auto books = read_books(file("orders.db"), file("inventory.db"));
+  const auto books = read_books();
   if (!books) return broken("the books cannot be read: " + books.error().text);
   const Verdict verdict = compare_books(books->orders, books->movements);
   if (!verdict.ok()) {
     for (const std::string& example : verdict.examples) broken(example);
   }
-  if (orders_.outbox_rows != books->orders.size()) broken("orders and events differ in number");
+  if (outbox_.events != books->orders.size()) broken("orders and events differ in number");
+  // Each event is settled by one write; one that a stale relay was allowed would count twice.
+  if (outbox_.settled != outbox_.events) broken("events settled and events differ in number");
   if (books->quantity_ordered != books->stock_taken) broken("pieces ordered and taken differ");
-  const int interruptions = relay_kills_ + consumer_kills_ + pauses_ + aborts_;
+  const int interruptions = relay_kills_ + consumer_kills_ + pauses_ + crashes_ + aborts_;
   const std::uint64_t seen = duplicates();
-  if (seen > static_cast<std::uint64_t>(interruptions) * kWindow)
+  if (seen > static_cast<std::uint64_t>(interruptions) * kWindow * road_.lanes())
     broken("more duplicates than the windows of all interruptions");
   if (aborts_ == 0) broken("the deadly order never killed a consumer: the test is blind there");
   summary(*books, verdict, seen);
@@ -334,30 +373,26 @@ void Siege::summary(const Books& books, const Verdict& verdict, std::uint64_t du
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   std::printf(
-      "dovetail_crash: %d kills (%d relay, %d consumer), %d pauses, %d aborts, %zu orders: %zu "
-      "lost, %zu phantom, "
-      "%zu reordered, %zu double effects; %llu duplicates suppressed; seed %llu, %.1f s\n",
-      relay_kills_ + consumer_kills_, relay_kills_, consumer_kills_, pauses_, aborts_,
-      books.orders.size(), verdict.lost, verdict.phantom, verdict.reordered, verdict.doubled,
-      static_cast<unsigned long long>(duplicates), static_cast<unsigned long long>(options_.seed),
-      seconds);
+      "dovetail_crash %s: %d kills (%d relay, %d consumer), %d pauses, %d server crashes, %d "
+      "aborts, "
+      "%zu orders: %zu lost, %zu phantom, %zu reordered, %zu double effects; %llu duplicates "
+      "suppressed; seed %llu, %.1f s\n",
+      options_.road.c_str(), relay_kills_ + consumer_kills_, relay_kills_, consumer_kills_, pauses_,
+      crashes_, aborts_, books.orders.size(), verdict.lost, verdict.phantom, verdict.reordered,
+      verdict.doubled, static_cast<unsigned long long>(duplicates),
+      static_cast<unsigned long long>(options_.seed), seconds);
 }
 
 bool Siege::run() {
-  std::ofstream(file("dovetail.toml")) << config_text();
-  for (const Status& made :
-       {open_order_books(file("orders.db")), open_stock_books(file("inventory.db"))}) {
-    if (!made) {
-      std::fprintf(stderr, "dovetail_crash: %s\n", made.error().text.c_str());
-      return false;
-    }
-  }
+  std::ofstream(file("dovetail.toml")) << config_text(road_);
   start_writers();
   for (Twin& twin : twins_) start(twin);
-  while (relay_kills_ + consumer_kills_ < options_.kills) {
+  for (int turn = 0; relay_kills_ + consumer_kills_ < options_.kills; ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 600));
     revive_the_dead();
-    if (random_() % 8 == 0) pause_one();
+    // Some of each also in a short siege.
+    if (turn == 2 || random_() % 8 == 0) pause_one();
+    if (turn == 4 || random_() % 12 == 0) crash_server();
     kill_one();
   }
   // The writers die in the middle of something too: what they had not committed must not exist.
@@ -377,33 +412,54 @@ bool Siege::run() {
   return broken_.empty();
 }
 
-Options parse(int argc, char** argv) {
+// Nothing, when the command line is not understood.
+std::optional<Options> parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view name = argv[i];
-    const char* value = argv[i + 1];
+  int next = 1;
+  if (argc > 1 && argv[1][0] != '-') options.road = argv[next++];
+  for (; next + 1 < argc; next += 2) {
+    const std::string_view name = argv[next];
+    const char* const value = argv[next + 1];
     if (name == "--kills") options.kills = std::atoi(value);
     if (name == "--seed") options.seed = std::strtoull(value, nullptr, 10);
     if (name == "--dir") options.folder = value;
     if (name == "--role") options.role = value;
     if (name == "--number") options.number = std::atoll(value);
   }
+  const std::string_view roads = DOVETAIL_ROADS;
+  const bool is_known = roads.find(options.road) != std::string_view::npos;
+  if (next != argc || !is_known || options.kills < 1) return std::nullopt;
   return options;
 }
 
+bool lay_siege(const Options& options, Road& road) {
+  if (const Status made = open_stock_books(options.folder + "/inventory.db"); !made) {
+    std::fprintf(stderr, "dovetail_crash: %s\n", made.error().text.c_str());
+    return false;
+  }
+  return Siege(options, road).run();
+}
+
 int main_of(int argc, char** argv) {
-  Options options = parse(argc, argv);
-  if (!options.role.empty()) return play_role(options);
-  if (argc % 2 == 0 || options.kills < 1) {
-    std::fprintf(stderr, "usage: dovetail_crash --kills N [--seed S] [--dir FOLDER]\n");
+  std::optional<Options> parsed = parse(argc, argv);
+  if (!parsed) {
+    std::fprintf(stderr, "usage: dovetail_crash [" DOVETAIL_ROADS
+                         "] [--kills N] [--seed S] [--dir FOLDER]\n");
     return 2;
   }
+  Options& options = *parsed;
+  if (!options.role.empty()) return play_role(options);
   if (options.seed == 0) options.seed = std::random_device{}() | 1U;
   const bool temporary = options.folder.empty();
   std::string pattern = (fs::temp_directory_path() / "dovetail-crash-XXXXXX").string();
   if (temporary && ::mkdtemp(pattern.data()) != nullptr) options.folder = pattern;
   fs::create_directories(options.folder);
-  const bool good = Siege(options).run();
+  const std::unique_ptr<Road> road = road_of(options, true);
+  if (const Status opened = road->open(); !opened) {
+    std::fprintf(stderr, "SKIPPED: %s\n", opened.error().text.c_str());
+    return 77;
+  }
+  const bool good = lay_siege(options, *road);
   if (good && temporary) {
     fs::remove_all(options.folder);
   } else {

@@ -11,7 +11,7 @@ function(dovetail_server_test name)
   endif()
   dovetail_test(
     ${name}
-    SOURCES ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/servers/main.cc
+    SOURCES ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/servers/main.cc ${PROJECT_SOURCE_DIR}/tests/servers/servers.cc
     LIBS ${ARG_LIBS}
     LABELS ${ARG_LABELS} server
     TIMEOUT ${ARG_TIMEOUT})

@@ -1,4 +1,5 @@
-// How tests find the real servers that servers.py has started.
+// How tests find the real servers that servers.py has started. Their folder is that of the build,
+// unless DOVETAIL_SERVERS in the environment names another.
 #pragma once
 
 #include <optional>
@@ -22,6 +23,8 @@ class Started {
   Started& operator=(const Started&) = delete;
   ~Started();
   const Server& server() const { return server_; }
+  // Ends it at once, as a loss of power would, and starts it again. False: it did not come back.
+  bool crash();
 
  private:
   std::string name_;

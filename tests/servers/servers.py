@@ -4,6 +4,7 @@
     servers.py --state FOLDER start NAME     NAME: postgres, other (a second, empty PostgreSQL cluster),
                                              standby (a hot standby of postgres), pgbouncer (before postgres),
                                              proxy (before postgres, loses what it is told to: fault_proxy.py)
+    servers.py --state FOLDER crash NAME     a PostgreSQL ends at once, without a checkpoint, and starts again as it was
     servers.py --state FOLDER stop [NAME]    all, without NAME
 
 FOLDER holds for each server NAME.conninfo (how to reach it), NAME.pid and NAME.home (its data and log). A server that
@@ -208,10 +209,22 @@ def stop(state, name):
         file.unlink()
 
 
+def crash(state, name):
+    """As `pg_ctl restart -m immediate` does it."""
+    pid, home = (pathlib.Path(state / f"{name}.{what}").read_text(encoding="utf-8") for what in ("pid", "home"))
+    pid, home = int(pid), pathlib.Path(home)
+    os.kill(pid, signal.SIGQUIT)
+    while is_ours(pid, home) and not is_gone(pid):
+        time.sleep(0.01)
+    process = spawn([program("postgres"), "-D", str(home / "data")], home)
+    (state / f"{name}.pid").write_text(str(process.pid), encoding="utf-8")
+    wait_until_ready((state / f"{name}.conninfo").read_text(encoding="utf-8").strip(), process, home)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", required=True, type=pathlib.Path)
-    parser.add_argument("action", choices=("start", "stop"))
+    parser.add_argument("action", choices=("start", "crash", "stop"))
     parser.add_argument("name", nargs="?", choices=sorted(STARTERS))
     arguments = parser.parse_args()
     arguments.state.mkdir(parents=True, exist_ok=True)
@@ -219,7 +232,9 @@ def main():
         for name in (arguments.name,) if arguments.name else ORDER:
             stop(arguments.state, name)
     elif arguments.name is None:
-        parser.error("start needs the NAME of a server")
+        parser.error(f"{arguments.action} needs the NAME of a server")
+    elif arguments.action == "crash":
+        crash(arguments.state, arguments.name)
     else:
         start(arguments.state, arguments.name)
 

@@ -334,10 +334,9 @@ Status read_stock_books(const std::string& stock_database, Books& books) {
   return {};
 }
 
-Result<Books> read_books(const std::string& order_database, const std::string& stock_database) {
+Status read_order_books(const std::string& order_database, Books& books) {
   const auto connection = open(order_database, SQLITE_OPEN_READWRITE);
   if (!connection) return fail(connection.error());
-  Books books;
   auto orders =
       read_entries(connection->get(), "SELECT number, product, version, quantity FROM orders");
   if (!orders) return fail(orders.error());
@@ -346,6 +345,12 @@ Result<Books> read_books(const std::string& order_database, const std::string& s
       read_number(connection->get(), "SELECT coalesce(sum(quantity), 0) FROM orders");
   if (!ordered) return fail(ordered.error());
   books.quantity_ordered = *ordered;
+  return {};
+}
+
+Result<Books> read_books(const std::string& order_database, const std::string& stock_database) {
+  Books books;
+  DOVETAIL_TRY(read_order_books(order_database, books));
   DOVETAIL_TRY(read_stock_books(stock_database, books));
   return books;
 }

@@ -71,7 +71,8 @@ struct Books {
   std::int64_t stock_taken = 0;  // by the stock table, which the handler also keeps
 };
 Result<Books> read_books(const std::string& order_database, const std::string& stock_database);
-// Only what the stock room knows.
+// Only what one of them knows.
+Status read_order_books(const std::string& order_database, Books& books);
 Status read_stock_books(const std::string& stock_database, Books& books);
 
 // For a progress display; 0 when the table cannot be read now.
