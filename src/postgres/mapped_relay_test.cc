@@ -151,6 +151,38 @@ TEST_F(MappedRoad, FailedEventIsParkedReplayedAndMarked) {
   EXPECT_EQ(received[2].view().payload, "2");
 }
 
+TEST_F(MappedRoad, RowThatIsResetByHandAndFailsAgainIsParkedAgainAsItIsNow) {
+  must(application, "INSERT INTO outbox (aggregate_id, payload) VALUES ('a', '1')");
+  MemorySink sink({.dedup = false});
+  std::atomic<bool> healed = false;
+  sink.decide_by([&](const Event&) {
+    return healed ? Outcome{Fate::confirmed} : Outcome{Fate::rejected, 0, "not like this"};
+  });
+  RunningLane lane(database.conninfo, mapping, sink, 0, 1);
+  const auto replay = [&] {
+    healed = true;
+    EXPECT_TRUE(replay_key(database.conninfo, "mapped", "order", "a", Decision{"anna", "healed"}));
+    EXPECT_TRUE(eventually([&] { return with_status("processed") == 1; }));
+    healed = false;
+  };
+  EXPECT_TRUE(eventually([&] { return with_status("failed") == 1; }));
+  replay();
+  for (const std::string payload : {"2", "3"}) {
+    // What was finished in the meantime must not hide it, however it was finished.
+    if (payload == "3")
+      must(application,
+           "UPDATE dovetail.parked SET state = 'discarded', finished_at = now() - interval '1 h'");
+    must(application, "UPDATE outbox SET status = 'pending', payload = '" + payload + "'");
+    EXPECT_TRUE(eventually([&] { return with_status("failed") == 1; }));
+    const Result<std::vector<ParkedRow>> parked = list_parked(database.conninfo, {});
+    ASSERT_TRUE(parked) << text_of(parked);
+    ASSERT_EQ(parked->size(), 1u);
+    EXPECT_TRUE((*parked)[0].head);
+    replay();
+    EXPECT_EQ(sink.received().back().view().payload, payload);
+  }
+}
+
 TEST_F(MappedRoad, DiscardedEventIsMarkedAndTheRestOfItsKeyFlows) {
   must(application, "INSERT INTO outbox (aggregate_id, payload) VALUES ('a', '1'), ('a', '2')");
   MemorySink sink;

@@ -23,13 +23,22 @@ constexpr std::string_view kUpsert =
     "$14::int[], $15::text[], $16::timestamptz[]) AS e (id, position, topic, aggregate_type, "
     "aggregate_id, type, content_type, headers, payload, aggregate_version, created_at, state, "
     "attempts, reason, retry_at) "
-    // What waits for an operator goes on waiting for one when the relay reads it again.
+    // What waits for an operator goes on waiting for one when the relay reads it again. An event
+    // that was finished is new: somebody published it once more, or set a row of a mapped table
+    // ($17) back, perhaps with another content. Such a row is left alone for a minute after it was
+    // discarded.
     "ON CONFLICT (relay, id) DO UPDATE SET state = excluded.state, attempts = excluded.attempts, "
     "reason = excluded.reason, retry_at = excluded.retry_at, finished_at = NULL, "
-    "position = excluded.position, "
-    "at_head = p.aggregate_id = '' OR p.at_head "
-    "WHERE p.state <> 'discarded' AND p.position >= excluded.position "
-    "AND NOT (p.state = 'parked' AND excluded.state = 'waiting')";
+    "note = CASE WHEN p.finished_at IS NULL THEN p.note ELSE '' END, "
+    "parked_at = CASE WHEN p.finished_at IS NULL THEN p.parked_at ELSE excluded.parked_at END, "
+    "position = excluded.position, topic = excluded.topic, aggregate_type = "
+    "excluded.aggregate_type, aggregate_id = excluded.aggregate_id, type = excluded.type, "
+    "content_type = excluded.content_type, headers = excluded.headers, payload = excluded.payload, "
+    "aggregate_version = excluded.aggregate_version, created_at = excluded.created_at, "
+    "at_head = excluded.aggregate_id = '' OR p.at_head "
+    "WHERE CASE p.state WHEN 'delivered' THEN true WHEN 'discarded' THEN $17 AND p.finished_at < "
+    "clock_timestamp() - interval '1 minute' ELSE p.position >= excluded.position "
+    "AND NOT (p.state = 'parked' AND excluded.state = 'waiting') END";
 
 constexpr std::string_view kBlocked =
     "SELECT aggregate_type, aggregate_id FROM dovetail.parked WHERE relay = $1 AND at_head AND "
@@ -107,9 +116,9 @@ struct Columns {
     retry_at.push_back(request.retry_at);
   }
 
-  Params params(std::string_view relay) const {
+  Params params(const Reader& reader) const {
     Params params;
-    params.text(relay)
+    params.text(reader.relay)
         .uuid_array(id)
         .int8_array(position)
         .text_array(topic)
@@ -124,7 +133,8 @@ struct Columns {
         .text_array(state)
         .int4_array(attempts)
         .text_array(reason)
-        .timestamptz_array(retry_at);
+        .timestamptz_array(retry_at)
+        .boolean(reader.mapped);
     return params;
   }
 };
@@ -155,7 +165,7 @@ Status PostgresParking::park(std::span<const ParkRequest> requests) {
   Result<Transaction> transaction = Transaction::begin(reader_.connection);
   if (!transaction) return fail(transaction.error());
   DOVETAIL_TRY(check_epoch(reader_));
-  const Result<Rows> parked = reader_.connection.query(kUpsert, columns.params(reader_.relay));
+  const Result<Rows> parked = reader_.connection.query(kUpsert, columns.params(reader_));
   if (!parked) return fail(parked.error());
   DOVETAIL_TRY(refresh_heads(columns.aggregate_type, columns.aggregate_id));
   return transaction->commit();
