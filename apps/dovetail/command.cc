@@ -57,7 +57,7 @@ Expected<ops::Config> load(const Surroundings& around) {
   if (!config) return refuse(Exit::config, config.error().text);
   for (ops::StoreConfig& store : config->stores) {
     const auto prepared = kind_of(store).prepare(store);
-    if (!prepared) return refuse(Exit::config, store.where + ": " + prepared.error().text);
+    if (!prepared) return refuse(Exit::config, prepared.error().text);
   }
   return std::move(*config);
 }

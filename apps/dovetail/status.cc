@@ -46,6 +46,7 @@ Json json_of(const ReaderStatus& reader) {
             {"epoch", reader.epoch},
             {"lease_left_us", reader.lease_left.count()},
             {"updated_at", ops::iso_time(reader.updated_at)}};
+  if (!reader.table.empty()) json["table"] = reader.table;
   for (const LaneStatus& lane : reader.lanes) {
     json["lanes"].push_back({{"lane", lane.lane},
                              {"pending", lane.pending},
@@ -88,12 +89,13 @@ void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
               const StoreStatus& status) {
   for (const auto& reader : status.readers) {
     const bool idle = reader.pending == 0;
-    readers.add({store.name + "." + std::string(sqlite::to_string(reader.stream)),
-                 printable(reader.name, 40), ops::human_count(reader.pending),
-                 idle ? "-" : ops::human_duration(reader.oldest_age),
-                 rate(reader.events_per_second), ops::human_count(reader.parked),
-                 ops::human_count(reader.waiting), ops::human_count(reader.settled_total),
-                 owner_of(reader)});
+    const std::string stream(reader.table.empty() ? sqlite::to_string(reader.stream)
+                                                  : std::string_view(reader.table));
+    readers.add(
+        {store.name + "." + stream, printable(reader.name, 40), ops::human_count(reader.pending),
+         idle ? "-" : ops::human_duration(reader.oldest_age), rate(reader.events_per_second),
+         ops::human_count(reader.parked), ops::human_count(reader.waiting),
+         ops::human_count(reader.settled_total), owner_of(reader)});
   }
   for (const auto& consumer : status.consumers) {
     consumers.add({store.name, printable(consumer.name, 40), ops::human_count(consumer.applied),
@@ -106,7 +108,7 @@ std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status
   std::string text;
   const auto note = [&](Stream stream, std::uint64_t rows) {
     for (const auto& reader : status.readers) {
-      if (reader.stream == stream) return;
+      if (reader.stream == stream && reader.table.empty()) return;
     }
     if (rows == 0) return;
     text += store.name + "." + std::string(sqlite::to_string(stream)) + ": " +

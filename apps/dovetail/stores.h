@@ -36,6 +36,7 @@ struct LaneStatus {
 };
 struct ReaderStatus : sqlite::ReaderStatus {
   std::vector<LaneStatus> lanes{};  // empty: it is read as one
+  std::string table{};              // that it serves as it is; empty: it reads the stream
 };
 struct StoreStatus {
   std::vector<ReaderStatus> readers{};
@@ -74,7 +75,7 @@ struct StoreKind {
   bool needs_maintenance;  // also where nothing is ever deleted
 
   // Checks the settings that only this database understands, and reads secrets. rejected: they are
-  // wrong.
+  // wrong; the text begins with the place in the config file.
   Status (*prepare)(ops::StoreConfig& store);
   // Makes or migrates the tables, and the roles if wanted. True: there were none before.
   Result<bool> (*create)(const ops::StoreConfig& store, bool with_roles);
@@ -93,7 +94,7 @@ struct StoreKind {
   Result<EventId> (*publish)(const ops::StoreConfig& store, const NewEvent& event,
                              const EventLimits& limits);
   Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store);
-  // A relay that reads the store's outbox.
+  // A relay that reads the store's outbox, or a table of its own.
   std::unique_ptr<Lane> (*make_lane)(const ops::StoreConfig& from, const ops::StoreConfig& to,
                                      const ops::RelayConfig& relay, TopicTemplate topics,
                                      Clock& clock, std::function<void(const RelayNotice&)> notify);

@@ -5,6 +5,7 @@
 
 #include "dovetail/postgres.h"
 #include "host/host.h"
+#include "mapping.h"
 #include "postgres/admin.h"
 #include "postgres/conninfo.h"
 #include "postgres/doctor.h"
@@ -43,12 +44,14 @@ Result<std::string> read_password(const StoreConfig& store) {
 
 Status prepare(StoreConfig& store) {
   const auto conninfo = postgres::parse_conninfo(store.conninfo);
-  if (!conninfo) return fail(conninfo.error());
+  if (!conninfo) return fail(conninfo.error().code, store.where + ": " + conninfo.error().text);
   const auto password = read_password(store);
-  if (!password) return fail(password.error());
+  if (!password) return fail(password.error().code, store.where + ": " + password.error().text);
   store.shown = conninfo->shown;
   store.conninfo =
       password->empty() ? conninfo->keywords : postgres::with_password(*conninfo, *password);
+  const auto mapped = mapped_relays(store);
+  if (!mapped) return fail(mapped.error());
   return {};
 }
 
@@ -96,19 +99,27 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
 }
 
 Result<StoreStatus> status(const StoreConfig& store) {
-  auto found = postgres::status(store.conninfo);
+  const auto mapped = mapped_relays(store);
+  if (!mapped) return fail(mapped.error());
+  auto found = postgres::status(store.conninfo, *mapped);
   if (!found) return fail(found.error());
   StoreStatus result;
   for (const postgres::LaneStatus& lane : found->lanes) add_lane(result.readers, lane);
+  for (ReaderStatus& reader : result.readers) {
+    if (const auto one = mapped->find(reader.name); one != mapped->end())
+      reader.table = one->second.table;
+  }
   result.outbox_rows = found->outbox_rows;
   result.file_bytes = found->outbox_bytes;
   result.partitions = found->partitions;
   result.schema_version = found->schema_version;
   result.server_version = std::move(found->server_version);
   result.standby = found->standby;
+  const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(),
+                                   [](const auto& lane) { return !lane.mapped; });
   // The estimate knows nothing of a table that was never analysed; what nobody reads yet must be
   // seen all the same.
-  if (result.readers.empty() && result.outbox_rows == 0) {
+  if (!is_read && result.outbox_rows == 0) {
     const auto first = postgres::list_events(store.conninfo, {.limit = 1000});
     if (!first) return fail(first.error());
     result.outbox_rows = first->size();
@@ -132,24 +143,8 @@ EventState state_of(postgres::EventState state) {
   return EventState::pending;
 }
 
-Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventFilter& filter) {
-  postgres::EventFilter asked;
-  asked.relay = filter.reader;
-  asked.id = filter.id;
-  asked.type = filter.type;
-  asked.key = filter.key;
-  asked.topic = filter.topic;
-  asked.after = filter.after;
-  asked.limit = filter.limit;
-  if (filter.state) {
-    const auto state = postgres::parse_event_state(sqlite::to_string(*filter.state));
-    if (!state) return fail(state.error());
-    asked.state = *state;
-  }
-  auto found = postgres::list_events(store.conninfo, asked);
-  if (!found) return fail(found.error());
-  std::vector<EventRow> rows;
-  for (postgres::EventRow& row : *found) {
+void add_events(std::vector<postgres::EventRow>& found, std::vector<EventRow>& rows) {
+  for (postgres::EventRow& row : found) {
     rows.push_back({.position = row.position,
                     .id = row.id,
                     .reader = std::move(row.relay),
@@ -164,10 +159,53 @@ Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventF
                     .aggregate_version = row.aggregate_version,
                     .created_at = row.created_at});
   }
+}
+
+// The outbox, then the tables that relays serve as they are. Positions mean something in one of
+// them only.
+Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventFilter& filter) {
+  if (filter.after != 0 && filter.reader.empty() && !store.tables.empty()) {
+    return fail(Errc::rejected,
+                "several tables of this store hold events; choose one by its relay, with --reader");
+  }
+  postgres::EventFilter asked;
+  asked.relay = filter.reader;
+  asked.id = filter.id;
+  asked.type = filter.type;
+  asked.key = filter.key;
+  asked.topic = filter.topic;
+  asked.after = filter.after;
+  asked.limit = filter.limit;
+  if (filter.state) {
+    const auto state = postgres::parse_event_state(sqlite::to_string(*filter.state));
+    if (!state) return fail(state.error());
+    asked.state = *state;
+  }
+  const auto mapped = mapped_relays(store);
+  if (!mapped) return fail(mapped.error());
+  std::vector<EventRow> rows;
+  if (!mapped->contains(filter.reader)) {
+    auto found = postgres::list_events(store.conninfo, asked);
+    if (!found) return fail(found.error());
+    add_events(*found, rows);
+  }
+  for (const auto& [relay, mapping] : *mapped) {
+    if ((!filter.reader.empty() && relay != filter.reader) || rows.size() >= filter.limit) continue;
+    asked.limit = filter.limit - rows.size();
+    auto found = postgres::list_mapped_events(store.conninfo, relay, mapping, asked);
+    if (!found) return fail(found.error().code, "relay " + relay + ": " + found.error().text);
+    add_events(*found, rows);
+  }
   return rows;
 }
 
 Result<std::string> payload_of(const StoreConfig& store, const EventId& id) {
+  const auto mapped = mapped_relays(store);
+  if (!mapped) return fail(mapped.error());
+  for (const auto& [relay, mapping] : *mapped) {
+    auto found = postgres::mapped_payload_of(store.conninfo, mapping, id);
+    if (found || found.error().code != Errc::rejected) return found;
+  }
   return postgres::payload_of(store.conninfo, id);
 }
 
@@ -254,7 +292,11 @@ Severity severity_of(postgres::Severity severity) {
 }
 
 Result<std::vector<Finding>> examine(const StoreConfig& store) {
-  auto found = postgres::examine(store.conninfo, {}, system_clock());
+  postgres::DoctorOptions options;
+  auto mapped = mapped_relays(store);
+  if (!mapped) return fail(mapped.error());
+  options.mapped = std::move(*mapped);
+  auto found = postgres::examine(store.conninfo, options, system_clock());
   if (!found) return fail(found.error());
   std::vector<Finding> findings;
   for (postgres::Finding& one : *found) {
@@ -262,6 +304,15 @@ Result<std::vector<Finding>> examine(const StoreConfig& store) {
                         std::move(one.what_to_do)});
   }
   return findings;
+}
+
+// Of the table that the relay serves; none: it reads the outbox. What is wrong was refused by
+// prepare().
+std::optional<postgres::TableMapping> mapping_for(const StoreConfig& from,
+                                                  const std::string& relay) {
+  const auto table = from.tables.find(relay);
+  if (table == from.tables.end()) return std::nullopt;
+  return mapping_of(table->second).value();
 }
 
 class PostgresLane final : public Lane {
@@ -273,6 +324,7 @@ class PostgresLane final : public Lane {
                 .relay = relay.name,
                 .owner = process_label(),
                 .lanes = relay.lanes,
+                .mapping = mapping_for(from, relay.name),
                 .lease_term = relay.lease,
                 .relay_options = options_of(relay),
                 .topics = &topics_,

@@ -8,7 +8,9 @@ namespace {
 constexpr const char* kAbsent =
     "this dovetail was built without PostgreSQL; build it with DOVETAIL_POSTGRES=ON";
 
-Status prepare(ops::StoreConfig&) { return fail(Errc::rejected, kAbsent); }
+Status prepare(ops::StoreConfig& store) {
+  return fail(Errc::rejected, store.where + ": " + kAbsent);
+}
 
 }  // namespace
 

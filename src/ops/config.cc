@@ -78,15 +78,40 @@ class Section {
     }
   }
 
-  void texts(std::string_view key, std::vector<std::string>& out) {
+  // The same, where an empty string means something.
+  void text_or_none(std::string_view key, std::map<std::string, std::string, std::less<>>& out) {
     const toml::node* node = find(key);
     if (node == nullptr) return;
-    const toml::array* array = node->as_array();
-    if (array == nullptr) return wrong(*node, key, "must be a list of strings");
-    for (const toml::node& item : *array) {
+    if (const auto value = node->value_exact<std::string>()) {
+      out.emplace(key, *value);
+    } else {
+      wrong(*node, key, "must be a string");
+    }
+  }
+
+  void flag(std::string_view key, std::optional<bool>& out) {
+    if (const toml::node* node = find(key)) {
+      out = node->value_exact<bool>();
+      if (!out) wrong(*node, key, "must be true or false");
+    }
+  }
+
+  void texts(std::string_view key, std::vector<std::string>& out, bool one_is_enough = false) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return;
+    const std::string_view form =
+        one_is_enough ? "must be a string, or a list of strings" : "must be a list of strings";
+    const auto add = [&](const toml::node& item) {
       const auto value = item.value_exact<std::string>();
-      if (!value || value->empty()) return wrong(item, key, "must be a list of strings");
+      if (!value || value->empty()) return wrong(item, key, form);
       out.push_back(*value);
+    };
+    if (const toml::array* array = node->as_array()) {
+      for (const toml::node& item : *array) add(item);
+    } else if (one_is_enough) {
+      add(*node);
+    } else {
+      wrong(*node, key, form);
     }
   }
 
@@ -152,6 +177,23 @@ class Section {
     return problems_.place(node != nullptr ? node->source() : table_.source(), full(key));
   }
   void wrong_here(std::string_view what) { problems_.add(table_.source(), name_, what); }
+
+  // Reads the table of that name, when there is one.
+  template <class Read>
+  void table(std::string_view key, Read read) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return;
+    if (const toml::table* one = node->as_table()) {
+      read(Section(*one, full(key), problems_));
+    } else {
+      wrong(*node, key, "must be a table [" + full(key) + "]");
+    }
+  }
+  // Reads every key of this table, where any name is one.
+  template <class Read>
+  void each_key(Read read) {
+    for (const auto& [key, node] : table_) read(key.str());
+  }
 
   void close() {
     for (const auto& [key, node] : table_) {
@@ -294,13 +336,58 @@ void check_schemes(Section& section, const RelayConfig& relay, const Config& con
                             " is PostgreSQL, and a relay fills the mailbox of a SQLite store only; "
                             "name one of those");
   }
-  if (from != nullptr && from->scheme == StoreScheme::sqlite && section.has("lanes")) {
+  if (from == nullptr || from->scheme != StoreScheme::sqlite) return;
+  if (section.has("lanes")) {
     section.wrong("lanes", "the store " + in_quotes(relay.from) +
                                " is SQLite, which is read in one lane; remove it");
   }
+  if (section.has("table")) {
+    section.wrong("table", "the store " + in_quotes(relay.from) +
+                               " is SQLite; only a table of PostgreSQL is served as it is: remove "
+                               "it");
+  }
 }
 
-void read_relay(Section& section, RelayConfig& relay, const Config& config) {
+constexpr std::string_view kTableTexts[] = {"id",
+                                            "topic",
+                                            "aggregate_type",
+                                            "aggregate_id",
+                                            "type",
+                                            "payload",
+                                            "content_type",
+                                            "aggregate_version",
+                                            "headers",
+                                            "created_at",
+                                            "order_by",
+                                            "default_aggregate_type",
+                                            "default_type",
+                                            "default_content_type"};
+constexpr std::string_view kTableLists[] = {"pending", "when_sent", "when_parked",
+                                            "when_discarded"};
+
+TableConfig read_mapped_table(Section section, std::string where) {
+  TableConfig table;
+  table.where = std::move(where);
+  section.text("preset", table.preset);
+  section.text("name", table.name);
+  for (const std::string_view key : kTableTexts) section.text_or_none(key, table.texts);
+  section.flag("delete_when_done", table.delete_when_done);
+  for (const std::string_view key : kTableLists) {
+    if (section.has(key)) section.texts(key, table.lists[std::string(key)], true);
+  }
+  section.table("header_columns", [&](Section headers) {
+    headers.each_key([&](std::string_view header) {
+      headers.text(header, table.header_columns[std::string(header)]);
+    });
+  });
+  section.close();
+  if (table.preset.empty() && table.name.empty()) {
+    section.wrong_here("needs \"preset\", or the \"name\" of a table that is mapped by hand");
+  }
+  return table;
+}
+
+void read_relay(Section& section, RelayConfig& relay, Config& config) {
   section.require("name");
   section.require("from");
   section.require("to");
@@ -309,6 +396,10 @@ void read_relay(Section& section, RelayConfig& relay, const Config& config) {
   section.text("to", relay.to);
   section.text("topic", relay.topic);
   section.number("lanes", relay.lanes, 1, 256);
+  std::optional<TableConfig> table;
+  section.table("table", [&](Section mapped) {
+    table = read_mapped_table(std::move(mapped), section.place("table"));
+  });
   read_relay_options(section, relay);
   section.close();
 
@@ -325,6 +416,9 @@ void read_relay(Section& section, RelayConfig& relay, const Config& config) {
   }
   if (const auto topic = TopicTemplate::parse(relay.topic); !topic) {
     section.wrong("topic", topic.error().text);
+  }
+  for (StoreConfig& store : config.stores) {
+    if (table && store.name == relay.from) store.tables.emplace(relay.name, std::move(*table));
   }
 }
 
@@ -387,17 +481,6 @@ void read_log(Section section, LogConfig& log) {
   section.close();
 }
 
-template <class Read>
-void read_table(Section& root, const toml::table& table, std::string_view key, Problems& problems,
-                Read read) {
-  if (!root.has(key)) return;
-  if (const toml::table* one = table[key].as_table()) {
-    read(Section(*one, std::string(key), problems));
-  } else {
-    root.wrong(key, "must be a table [" + std::string(key) + "]");
-  }
-}
-
 }  // namespace
 
 const StoreConfig* Config::find_store(std::string_view name) const {
@@ -415,10 +498,9 @@ Result<Config> parse_config(std::string_view text, const fs::path& file) {
     Section root(table, "", problems);
     read_stores(root, table, config, problems);
     read_relays(root, table, config, problems);
-    read_table(root, table, "retention", problems,
+    root.table("retention",
                [&](Section section) { read_retention(std::move(section), config.retention); });
-    read_table(root, table, "log", problems,
-               [&](Section section) { read_log(std::move(section), config.log); });
+    root.table("log", [&](Section section) { read_log(std::move(section), config.log); });
     root.close();
   } catch (const toml::parse_error& error) {
     problems.add(error.source(), "", std::string(error.description()) + "; check the TOML syntax");

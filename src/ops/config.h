@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,20 @@
 namespace dovetail::ops {
 
 enum class StoreScheme : std::uint8_t { sqlite, postgres };
+
+// A table that exists already and that a relay serves as it is. The words are those of the file;
+// what they mean is for the store's database to say.
+struct TableConfig {
+  std::string where;     // file:line:column and key, for what is found later
+  std::string preset{};  // empty: everything is mapped by hand
+  std::string name{};    // empty: that of the preset
+  // What else was written, by its key: names of columns and what stands in for them, conditions and
+  // assignments, and the columns that become headers of their own, by header.
+  std::map<std::string, std::string, std::less<>> texts{};
+  std::map<std::string, std::vector<std::string>, std::less<>> lists{};
+  std::map<std::string, std::string, std::less<>> header_columns{};
+  std::optional<bool> delete_when_done{};
+};
 
 struct StoreConfig {
   std::string name;
@@ -29,11 +44,12 @@ struct StoreConfig {
   std::string shown{};                    // the place as people and logs may see it
   std::size_t payload_bytes_max = 1 << 20;
   std::vector<std::string> topics;  // that its mailbox accepts; empty: every topic
+  std::map<std::string, TableConfig, std::less<>> tables{};  // by the relay that serves it
 };
 
 struct RelayConfig {
   std::string name;         // also the name of its progress and its lease
-  std::string from;         // a store: its outbox is read
+  std::string from;         // a store: its outbox is read, or the table that it has for this relay
   std::string to;           // a store: its mailbox is filled
   std::uint32_t lanes = 1;  // of a PostgreSQL store; at the first start, then what was chosen holds
   std::string topic = "{aggregate_type}.events";

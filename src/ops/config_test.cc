@@ -173,6 +173,41 @@ TEST(Config, APostgresStoreIsReadInLanesAndHasNoMailbox) {
                {"no mailbox"});
 }
 
+TEST(Config, ATableThatExistsIsMappedBelowItsRelay) {
+  const std::string stores =
+      "[store.a]\nurl = \"postgres:host=db\"\n[store.b]\nurl = \"sqlite:b.db\"\n[[relay]]\n"
+      "name = \"r\"\nto = \"b\"\nfrom = ";
+  const std::string relay = stores + "\"a\"\n[relay.table]\n";
+  const auto config =
+      parse_config(relay +
+                       "name = \"t\"\nid = \"n\"\ntype = \"\"\npending = \"s = new\"\n"
+                       "when_sent = [\"s = done\", \"at = now()\"]\nwhen_parked = []\n"
+                       "delete_when_done = false\nheader_columns = { trace-id = \"t\" }\n",
+                   "conf/dovetail.toml");
+  ASSERT_TRUE(config) << config.error().text;
+  const TableConfig& table = config->find_store("a")->tables.at("r");
+  EXPECT_EQ(table.where, "conf/dovetail.toml:9:1: relay.table");
+  EXPECT_EQ(table.name, "t");
+  EXPECT_EQ(table.texts.at("id"), "n");
+  EXPECT_EQ(table.texts.at("type"), "") << "it has none";
+  EXPECT_EQ(table.lists.at("pending"), std::vector<std::string>{"s = new"});
+  EXPECT_EQ(table.lists.at("when_sent").size(), 2u);
+  EXPECT_TRUE(table.lists.at("when_parked").empty());
+  EXPECT_FALSE(table.lists.contains("when_discarded"));
+  EXPECT_EQ(table.delete_when_done, false);
+  EXPECT_EQ(table.header_columns.at("trace-id"), "t");
+
+  expect_error(relay, "relay.table: needs \"preset\"", {":9:1", "\"name\""});
+  expect_error(relay + "preset = \"status\"\nordr_by = \"n\"\n", ":11:1", {"\"order_by\"?"});
+  expect_error(relay + "preset = \"status\"\nid = 7\n", ":11:6", {"relay.table.id", "a string"});
+  expect_error(relay + "preset = \"status\"\npending = [7]\n", ":11:12", {"list of strings"});
+  expect_error(relay + "name = \"t\"\ndelete_when_done = 1\n", ":11:20", {"true or false"});
+  expect_error(relay + "name = \"t\"\nheader_columns = { a = 1 }\n", "relay.table.header_columns.a",
+               {"a string"});
+  expect_error(stores + "\"a\"\ntable = \"t\"\n", ":9:9", {"[relay.table]"});
+  expect_error(stores + "\"b\"\n[relay.table]\nname = \"t\"\n", "relay.table", {"SQLite"});
+}
+
 TEST(Config, AFileThatCannotBeReadSaysSo) {
   const auto config = load_config("/no/such/dovetail.toml");
   ASSERT_FALSE(config);

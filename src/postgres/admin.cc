@@ -70,8 +70,8 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
 }
 
 Status read_mapped(Connection& connection, const TableMapping& mapping, LaneStatus& lane) {
-  const Result<CatalogTable> table = look_up(connection, mapping);
-  if (!table) return fail(table.error());
+  const Result<CatalogTable> table = look_up(connection, mapping, Access::read);
+  if (!table) return fail(table.error().code, "relay " + lane.relay + ": " + table.error().text);
   const std::string sql =
       mapped_backlog_sql(*table, mapping, LaneShare{lane.lane, lane.lanes}, kExactPendingMax);
   const Result<Rows> rows = connection.query(sql, Params().text(lane.relay));
@@ -109,6 +109,15 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
     LaneStatus& lane = result.lanes.emplace_back(lane_of_row(*lanes, i));
     if (const auto found = mapped.find(lane.relay); found != mapped.end())
       DOVETAIL_TRY(read_mapped(*connection, found->second, lane));
+  }
+  for (const auto& [relay, mapping] : mapped) {
+    if (std::any_of(result.lanes.begin(), result.lanes.end(),
+                    [&](const LaneStatus& lane) { return lane.relay == relay; }))
+      continue;
+    LaneStatus& lane = result.lanes.emplace_back();
+    lane.relay = relay;
+    lane.mapped = true;
+    DOVETAIL_TRY(read_mapped(*connection, mapping, lane));
   }
   return result;
 }

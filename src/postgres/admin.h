@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,9 +43,8 @@ struct StoreStatus {
   std::string server_version;
   bool standby = false;
 };
-// The mappings of relays that serve tables of their own, by the relay's name; without one, what is
-// pending of such a relay is not known.
-using MappedRelays = std::map<std::string, TableMapping, std::less<>>;
+// Without its mapping, what is pending of a relay that serves a table of its own is not known. One
+// that was never started is shown as a lane of nobody.
 Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped = {});
 
 enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded };
@@ -80,8 +78,13 @@ struct EventRow {
   std::int64_t aggregate_version = 0;
   WallTime created_at{};
 };
-// Of the outbox; rows of a mapped table carry their own state.
+// Of the outbox.
 Result<std::vector<EventRow>> list_events(const std::string& url, const EventFilter& filter);
+// The rows of the table that this relay serves, in their order; here a position is a row's number
+// in the list. A deleted row is there as long as its event is known as a parked one.
+Result<std::vector<EventRow>> list_mapped_events(const std::string& url, const std::string& relay,
+                                                 const TableMapping& mapping,
+                                                 const EventFilter& filter);
 
 struct ParkedFilter {
   std::string relay{};  // empty: all
@@ -118,6 +121,9 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedF
 
 // The payload of one event, wherever it still is: outbox or parked.
 Result<std::string> payload_of(const std::string& url, const EventId& id);
+// In the table that a relay serves; rejected: it has no such row.
+Result<std::string> mapped_payload_of(const std::string& url, const TableMapping& mapping,
+                                      const EventId& id);
 
 // Who does it and why; both are kept in dovetail.audit.
 struct Decision {

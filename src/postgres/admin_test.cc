@@ -143,6 +143,32 @@ TEST_F(PostgresOperator, SeesTheBacklogOfEachLaneOfAMappedTable) {
   EXPECT_LT(seen->lanes[0].oldest_age, 62min);
 }
 
+TEST_F(PostgresOperator, SeesARelayOfAMappedTableThatWasNeverStarted) {
+  must(
+      application,
+      "CREATE TABLE t (id bigint PRIMARY KEY, event_type text, payload text, sent_at timestamptz); "
+      "INSERT INTO t VALUES (1, 'x', 'y', NULL), (2, 'x', 'y', now())");
+  const MappedRelays mapped = {{"m", *mapping_preset("sent_at", "t")}};
+  const Result<StoreStatus> seen = status(url, mapped);
+  ASSERT_TRUE(seen) << text_of(seen);
+  ASSERT_EQ(seen->lanes.size(), 1u);
+  EXPECT_EQ(seen->lanes[0].pending, 1u);
+  EXPECT_EQ(seen->lanes[0].owner, "");
+
+  const Result<std::vector<EventRow>> rows =
+      list_mapped_events(url, "m", mapped.at("m"), EventFilter{});
+  ASSERT_TRUE(rows) << text_of(rows);
+  ASSERT_EQ(rows->size(), 2u);
+  EXPECT_EQ((*rows)[0].state, EventState::pending);
+  EXPECT_EQ((*rows)[1].state, EventState::delivered);
+  EXPECT_EQ((*rows)[1].position, 2);
+  EXPECT_EQ((*rows)[1].payload_bytes, 1u);
+  const Result<std::string> payload = mapped_payload_of(url, mapped.at("m"), (*rows)[1].id);
+  ASSERT_TRUE(payload) << text_of(payload);
+  EXPECT_EQ(*payload, "y");
+  EXPECT_TRUE(failed_with(mapped_payload_of(url, mapped.at("m"), new_event_id()), Errc::rejected));
+}
+
 TEST_F(PostgresOperator, SeesEventsByTheirState) {
   publish("k", 5);
   EventFilter filter;

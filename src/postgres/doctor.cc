@@ -44,9 +44,10 @@ Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions
   if (schema && *schema)
     DOVETAIL_TRY(soften(examine_backlog(*connection, options, findings), *connection, "the backlog",
                         findings));
-  for (const TableMapping& mapping : options.mappings)
-    DOVETAIL_TRY(soften(examine_mapping(*connection, mapping, options, findings), *connection,
-                        "the mapping of " + mapping.table, findings));
+  for (const auto& [relay, mapping] : options.mapped)
+    DOVETAIL_TRY(
+        soften(examine_mapping(*connection, relay, mapping, schema && *schema, options, findings),
+               *connection, "the mapping of " + mapping.table, findings));
   std::vector<Finding> all = findings.take();
   std::stable_sort(all.begin(), all.end(),
                    [](const Finding& a, const Finding& b) { return a.severity > b.severity; });

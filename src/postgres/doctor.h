@@ -27,7 +27,7 @@ struct Finding {
 };
 
 struct DoctorOptions {
-  std::vector<TableMapping> mappings{};  // tables that relays serve as they are
+  MappedRelays mapped{};
   Duration transaction_age_max = std::chrono::minutes(5);
   Duration prepared_age_max = std::chrono::minutes(10);
   Duration lag_max = std::chrono::seconds(30);

@@ -30,11 +30,18 @@ Result<bool> examine_schema(Connection& connection, const DoctorOptions& options
                             Findings& findings);
 // Relays that do not run, lag behind or have parked events.
 Status examine_backlog(Connection& connection, const DoctorOptions& options, Findings& findings);
-Status examine_mapping(Connection& connection, const TableMapping& mapping,
+// A table that a relay serves as it is, and that relay if the schema is whole.
+Status examine_mapping(Connection& connection, const std::string& relay,
+                       const TableMapping& mapping, bool schema_is_whole,
                        const DoctorOptions& options, Findings& findings);
 // Dead rows and autovacuum of one table.
 Status examine_vacuum(Connection& connection, std::int64_t oid, const DoctorOptions& options,
                       Findings& findings);
+
+// How one relay does: whether every lane is served, how many events are before it, and how old the
+// oldest is.
+void examine_lag(const std::string& relay, bool is_served, std::uint64_t pending, Duration lag,
+                 const DoctorOptions& options, Findings& findings);
 
 // "3 minutes", for people.
 std::string shown(Duration duration);

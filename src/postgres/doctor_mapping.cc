@@ -6,6 +6,8 @@ namespace dovetail::postgres {
 
 namespace {
 
+constexpr std::int64_t kPendingCounted = 100'000;
+
 // The sequence behind a column, of an identity, a serial, or a plain default.
 constexpr std::string_view kSequence =
     "SELECT s.seqrelid::regclass::text, s.seqcache, s.seqincrement < 0 FROM pg_catalog.pg_sequence "
@@ -109,9 +111,27 @@ Status examine_indexes(Connection& connection, const CatalogTable& table,
   return {};
 }
 
+// As a relay of the outbox is looked at. One that was never started serves nothing.
+Status examine_progress(Connection& connection, const std::string& relay, const CatalogTable& table,
+                        const TableMapping& mapping, const DoctorOptions& options,
+                        Findings& findings) {
+  const Result<Rows> lanes = connection.query(
+      "SELECT coalesce(bool_and(owner <> '' AND expires > pg_catalog.clock_timestamp()), false) "
+      "FROM dovetail.reader WHERE relay = $1",
+      Params().text(relay));
+  if (!lanes) return fail(lanes.error());
+  const Result<Rows> backlog = connection.query(
+      mapped_backlog_sql(table, mapping, LaneShare{}, kPendingCounted), Params().text(relay));
+  if (!backlog) return fail(backlog.error());
+  examine_lag(relay, lanes->boolean(0, 0), static_cast<std::uint64_t>(backlog->int8(0, 0)),
+              Duration{backlog->int8(0, 1)}, options, findings);
+  return {};
+}
+
 }  // namespace
 
-Status examine_mapping(Connection& connection, const TableMapping& mapping,
+Status examine_mapping(Connection& connection, const std::string& relay,
+                       const TableMapping& mapping, bool schema_is_whole,
                        const DoctorOptions& options, Findings& findings) {
   const Result<CatalogTable> table = look_up(connection, mapping);
   if (!table && table.error().code == Errc::rejected) {
@@ -132,6 +152,8 @@ Status examine_mapping(Connection& connection, const TableMapping& mapping,
     findings.add(Severity::error, "unlogged",
                  table->quoted + " is unlogged: a crash of the server empties it",
                  "run ALTER TABLE " + table->quoted + " SET LOGGED");
+  if (schema_is_whole)
+    DOVETAIL_TRY(examine_progress(connection, relay, *table, mapping, options, findings));
   return examine_vacuum(connection, table->oid, options, findings);
 }
 

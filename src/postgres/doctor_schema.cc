@@ -172,26 +172,13 @@ Status examine_relays(Connection& connection, const DoctorOptions& options, Find
       "SELECT l.relay, sum(l.pending)::int8, (EXTRACT(epoch FROM max(l.lag)) * 1000000)::int8, "
       "bool_and(l.held) FROM dovetail.lag l GROUP BY l.relay ORDER BY l.relay");
   if (!rows) return fail(rows.error());
-  if (rows->empty())
+  if (rows->empty() && options.mapped.empty())
     findings.add(Severity::note, "no-relay", "no relay has ever read dovetail.outbox",
                  "start one with `dovetail run`");
-  for (std::size_t i = 0; i < rows->size(); ++i) {
-    const std::string relay = "the relay \"" + std::string(rows->text(i, 0)) + "\"";
-    const auto pending = static_cast<std::uint64_t>(rows->int8(i, 1));
-    const Duration lag{rows->int8(i, 2)};
-    if (!rows->boolean(i, 3))
-      findings.add(pending > 0 ? Severity::error : Severity::warning, "relay-not-running",
-                   relay + " has lanes that nobody serves; " + std::to_string(pending) +
-                       " of its events are pending",
-                   "start a relay of that name, or delete its rows in dovetail.reader if it is "
-                   "gone for good: it holds back the retention");
-    if (pending > options.pending_max || lag > options.lag_max)
-      findings.add(Severity::warning, "backlog",
-                   relay + " has " + std::to_string(pending) + " events before it, the oldest " +
-                       shown(lag) + " old",
-                   "check the sink and the log of the relay; more lanes and processes help when it "
-                   "is busy");
-  }
+  for (std::size_t i = 0; i < rows->size(); ++i)
+    examine_lag(std::string(rows->text(i, 0)), rows->boolean(i, 3),
+                static_cast<std::uint64_t>(rows->int8(i, 1)), Duration{rows->int8(i, 2)}, options,
+                findings);
   return {};
 }
 
@@ -215,6 +202,23 @@ Status examine_sequence(Connection& connection, Findings& findings) {
 }
 
 }  // namespace
+
+void examine_lag(const std::string& relay, bool is_served, std::uint64_t pending, Duration lag,
+                 const DoctorOptions& options, Findings& findings) {
+  const std::string named = "the relay \"" + relay + "\"";
+  if (!is_served)
+    findings.add(pending > 0 ? Severity::error : Severity::warning, "relay-not-running",
+                 named + " has lanes that nobody serves; " + std::to_string(pending) +
+                     " of its events are pending",
+                 "start a relay of that name, or delete its rows in dovetail.reader if it is "
+                 "gone for good: it holds back the retention");
+  if (pending > options.pending_max || lag > options.lag_max)
+    findings.add(Severity::warning, "backlog",
+                 named + " has " + std::to_string(pending) + " events before it, the oldest " +
+                     shown(lag) + " old",
+                 "check the sink and the log of the relay; more lanes and processes help when it "
+                 "is busy");
+}
 
 Result<bool> examine_schema(Connection& connection, const DoctorOptions& options,
                             Findings& findings) {

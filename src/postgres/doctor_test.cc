@@ -49,7 +49,7 @@ class Doctor : public ::testing::Test {
   }
   DoctorOptions mapped(const TableMapping& mapping) {
     DoctorOptions options;
-    options.mappings = {mapping};
+    options.mapped = {{"mapped", mapping}};
     return options;
   }
   void make_processed_at(const std::string& order = "timestamptz DEFAULT now()") {
@@ -250,6 +250,20 @@ TEST_F(Doctor, FindsParkedEvents) {
 
 TEST_F(Doctor, FindsAMappingThatDoesNotFit) {
   expect("mapping", Severity::error, "outbox_events", mapped(*mapping_preset("status")));
+}
+
+TEST_F(Doctor, FindsTheBacklogOfAMappedTable) {
+  make_processed_at();
+  must(application, "INSERT INTO outbox (payload) SELECT '{}' FROM generate_series(1, 20)");
+  DoctorOptions options = mapped(*mapping_preset("processed_at"));
+  options.pending_max = 10;
+  expect("backlog", Severity::warning, "20 events", options);
+  expect("relay-not-running", Severity::error, "\"mapped\"", options);
+  must(application,
+       "INSERT INTO dovetail.reader (relay, lane, lanes, mapped, owner, expires) VALUES ('mapped', "
+       "0, "
+       "1, true, 'one', now() + interval '1 h')");
+  EXPECT_EQ(find(look(options), "relay-not-running"), nullptr);
 }
 
 TEST_F(Doctor, FindsUnsafeOrdersOfMappedTables) {

@@ -9,6 +9,8 @@
 
 #include "host/host.h"
 #include "postgres/lease.h"
+#include "postgres/mapped_catalog.h"
+#include "postgres/mapped_source.h"
 #include "postgres/parking.h"
 #include "postgres/schema.h"
 #include "postgres/source.h"
@@ -73,28 +75,39 @@ struct Lanes::State {
     options.notify(-1, RelayNotice{kind, std::move(text)});
   }
 
+  Status connect();
   Status beat();
   void start(std::uint32_t lane);
+  Status run(Runner& runner, std::stop_token stop);
+  Status run(Runner& runner, Source& source, Parking& parking, std::stop_token stop);
   void balance(std::uint32_t share, const Rows& free);
   std::optional<Error> sweep();
   void leave();
 };
 
+// A table that does not fit is refused before anything is written.
+Status Lanes::State::connect() {
+  Result<Connection> opened = Connection::open(options.conninfo);
+  if (!opened) return fail(opened.error());
+  DOVETAIL_TRY(check_schema(*opened));
+  if (options.mapping) {
+    const Result<CatalogTable> table = look_up(*opened, *options.mapping);
+    if (!table) return fail(table.error());
+  }
+  const Result<std::uint32_t> stored =
+      ensure_relay(*opened, options.relay, options.lanes, options.mapping.has_value());
+  if (!stored) return fail(stored.error());
+  if (lanes == 0 && *stored != options.lanes)
+    note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
+                            std::to_string(*stored) + " lanes, which still holds");
+  lanes = *stored;
+  connection = std::move(*opened);
+  return {};
+}
+
 // Keeps our part of the lanes: no more, and no fewer when there are any to have.
 Status Lanes::State::beat() {
-  if (!connection) {
-    Result<Connection> opened = Connection::open(options.conninfo);
-    if (!opened) return fail(opened.error());
-    DOVETAIL_TRY(check_schema(*opened));
-    const Result<std::uint32_t> stored =
-        ensure_relay(*opened, options.relay, options.lanes, /*mapped=*/false);
-    if (!stored) return fail(stored.error());
-    if (lanes == 0 && *stored != options.lanes)
-      note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
-                              std::to_string(*stored) + " lanes, which still holds");
-    lanes = *stored;
-    connection = std::move(*opened);
-  }
+  if (!connection) DOVETAIL_TRY(connect());
   const Result<Rows> others = connection.query(
       kHeartbeat, Params().text(options.relay).text(owner).int8(options.lease_term.count()));
   if (!others) return fail(others.error());
@@ -134,30 +147,44 @@ void Lanes::State::start(std::uint32_t lane) {
   runner->sink = make_sink(lane);
   Runner& self = *runner;
   runner->thread = std::jthread([this, &self](std::stop_token stop) {
-    const auto lane_number = static_cast<std::int32_t>(self.reader.lane);
-    SourceOptions source_options;
-    source_options.log = [this, lane_number](std::string_view text) {
-      options.notify(lane_number, RelayNotice{Kind::session_lost, std::string(text)});
-    };
-    PostgresSource source(self.reader, clock, std::move(source_options));
-    PostgresParking parking(self.reader);
-    PostgresLease lease(self.reader, clock, options.owner, options.lease_term);
-    RelayOptions relay_options = options.relay_options;
-    relay_options.seed += self.reader.lane;
-    Relay relay(RelayPorts{source, *self.sink, parking, lease, clock, metrics,
-                           [this, &self, lane_number](const RelayNotice& notice) {
-                             if (notice.kind == Kind::standby) self.standing_by = true;
-                             if (notice.kind == Kind::started) self.standing_by = false;
-                             options.notify(lane_number, notice);
-                           },
-                           options.topics},
-                relay_options);
-    self.result = relay.run(stop);
-    // A relay that stops outside of a session has nothing to drain, but may still have the lease.
-    (void)lease.release();
+    self.result = run(self, stop);
     self.ended = true;
   });
   runners.emplace(lane, std::move(runner));
+}
+
+Status Lanes::State::run(Runner& runner, std::stop_token stop) {
+  PostgresParking parking(runner.reader);
+  if (options.mapping) {
+    MappedSource source(runner.reader, *options.mapping, clock);
+    MappedParking marking(parking, source);
+    return run(runner, source, marking, stop);
+  }
+  SourceOptions source_options;
+  source_options.log = [this, &runner](std::string_view text) {
+    options.notify(static_cast<std::int32_t>(runner.reader.lane),
+                   RelayNotice{Kind::session_lost, std::string(text)});
+  };
+  PostgresSource source(runner.reader, clock, std::move(source_options));
+  return run(runner, source, parking, stop);
+}
+
+Status Lanes::State::run(Runner& runner, Source& source, Parking& parking, std::stop_token stop) {
+  PostgresLease lease(runner.reader, clock, options.owner, options.lease_term);
+  RelayOptions relay_options = options.relay_options;
+  relay_options.seed += runner.reader.lane;
+  Relay relay(RelayPorts{source, *runner.sink, parking, lease, clock, metrics,
+                         [this, &runner](const RelayNotice& notice) {
+                           if (notice.kind == Kind::standby) runner.standing_by = true;
+                           if (notice.kind == Kind::started) runner.standing_by = false;
+                           options.notify(static_cast<std::int32_t>(runner.reader.lane), notice);
+                         },
+                         options.topics},
+              relay_options);
+  Status result = relay.run(stop);
+  // A relay that stops outside of a session has nothing to drain, but may still have the lease.
+  (void)lease.release();
+  return result;
 }
 
 // Lets go of lanes that others were faster to take, and of those that have ended. Returns why one

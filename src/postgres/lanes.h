@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/relay.h"
 #include "core/routing.h"
 #include "core/sink.h"
+#include "postgres/mapped_table.h"
 #include "postgres/reader.h"
 
 namespace dovetail::postgres {
@@ -20,6 +22,7 @@ struct LanesOptions {
   std::string relay;        // names the progress; all processes of one relay use the same
   std::string owner{};      // for people, such as host and process id
   std::uint32_t lanes = 4;  // at the first start; later the number that was chosen then holds
+  std::optional<TableMapping> mapping{};  // of a table to serve as it is; none: dovetail.outbox
   Duration lease_term = std::chrono::seconds(10);  // how long others wait after a process died
   RelayOptions relay_options{};                    // of each lane
   const TopicTemplate* topics = nullptr;

@@ -41,17 +41,20 @@ class CountingSink final : public Sink {
 // One relay process, in a thread.
 class Process {
  public:
-  Process(const TestDatabase& database, std::string owner, std::atomic<std::uint64_t>& count)
-      : lanes_(options(database, std::move(owner)), system_clock(),
+  Process(const TestDatabase& database, std::string owner, std::atomic<std::uint64_t>& count,
+          std::optional<TableMapping> mapping = std::nullopt)
+      : lanes_(options(database, std::move(owner), std::move(mapping)), system_clock(),
                [&count](std::uint32_t) { return std::make_unique<CountingSink>(count); }),
         thread_([this](std::stop_token stop) { ended_ = lanes_.run(stop); }) {}
 
-  static LanesOptions options(const TestDatabase& database, std::string owner) {
+  static LanesOptions options(const TestDatabase& database, std::string owner,
+                              std::optional<TableMapping> mapping = std::nullopt) {
     LanesOptions options;
     options.conninfo = database.conninfo;
     options.relay = "test";
     options.owner = std::move(owner);
     options.lanes = 4;
+    options.mapping = std::move(mapping);
     options.lease_term = 2s;
     options.heartbeat = 20ms;
     return options;
@@ -165,6 +168,49 @@ TEST_F(PostgresLanes, AMissingSchemaEndsTheRunWithAWordAboutIt) {
   const Status ended = lanes.run({});
   EXPECT_TRUE(failed_with(ended, Errc::rejected));
   EXPECT_TRUE(contains(text_of(ended), "dovetail init")) << text_of(ended);
+}
+
+TEST_F(PostgresLanes, LanesOfATableThatExistsAreSharedAndTakenOver) {
+  must(connection_,
+       "CREATE TABLE outbox_events (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_type "
+       "text, payload text, sent_at timestamptz)");
+  const auto publish_rows = [&] {
+    must(connection_,
+         "INSERT INTO outbox_events (event_type, payload) SELECT 'placed', n FROM "
+         "generate_series(1, 200) AS n");
+  };
+  const TableMapping mapping = *mapping_preset("sent_at");
+  publish_rows();
+  Process first(database_, "first", delivered_, mapping);
+  Process second(database_, "second", delivered_, mapping);
+  EXPECT_TRUE(eventually([&] { return first.held() == 2 && second.held() == 2; }));
+  publish_rows();
+  EXPECT_TRUE(eventually([&] { return delivered_ == 400; })) << delivered_;
+  EXPECT_TRUE(first.stop());
+  publish_rows();
+  EXPECT_TRUE(eventually([&] { return second.held() == 4 && delivered_ == 600; })) << delivered_;
+  EXPECT_TRUE(second.stop());
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM outbox_events WHERE sent_at IS NULL"), 0);
+}
+
+TEST_F(PostgresLanes, ATableThatDoesNotFitEndsTheRunBeforeAnythingIsWritten) {
+  LanesOptions options = Process::options(database_, "one");
+  options.mapping = *mapping_preset("sent_at");
+  Lanes lanes(options, system_clock(),
+              [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); });
+  const Status ended = lanes.run({});
+  EXPECT_TRUE(failed_with(ended, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(ended), "outbox_events")) << text_of(ended);
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.reader"), 0);
+}
+
+TEST_F(PostgresLanes, ARelayOfATableDoesNotReadTheOutbox) {
+  ASSERT_TRUE(ensure_relay(connection_, "test", 4, true));
+  Lanes lanes(Process::options(database_, "one"), system_clock(),
+              [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); });
+  const Status ended = lanes.run({});
+  EXPECT_TRUE(failed_with(ended, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(ended), "another name")) << text_of(ended);
 }
 
 TEST_F(PostgresLanes, TheRolesOfRelayAndApplicationAreEnough) {

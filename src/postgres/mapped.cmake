@@ -8,6 +8,7 @@ target_sources(
           doctor_schema.cc
           doctor_server.cc
           maintenance.cc
+          mapped_admin.cc
           mapped_catalog.cc
           mapped_source.cc
           mapped_sql.cc

@@ -172,15 +172,17 @@ Status check_types(const CatalogTable& table, const TableMapping& mapping) {
   return {};
 }
 
-Status check_rights(const CatalogTable& table, const TableMapping& mapping) {
+Status check_rights(const CatalogTable& table, const TableMapping& mapping, Access access) {
   std::string missing;
   if (!table.may_select) missing = "SELECT";
-  if (mapping.delete_when_done && !table.may_delete)
+  const bool marks = access == Access::mark;
+  if (marks && mapping.delete_when_done && !table.may_delete)
     missing += missing.empty() ? "DELETE" : ", DELETE";
-  if (!mapping.delete_when_done && !table.may_update)
+  if (marks && !mapping.delete_when_done && !table.may_update)
     missing += missing.empty() ? "UPDATE" : ", UPDATE";
   if (missing.empty()) return {};
-  return fail(Errc::rejected, "the role of the relay has no right to read and mark rows of " +
+  return fail(Errc::rejected, "this role has no right to read " +
+                                  std::string(marks ? "and mark " : "") + "rows of " +
                                   table.quoted + "; as its owner run GRANT " + missing + " ON " +
                                   table.quoted + " TO the role");
 }
@@ -193,13 +195,13 @@ const CatalogColumn& CatalogTable::column(std::string_view name_in_mapping) cons
   return found->second;
 }
 
-Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping) {
+Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping, Access access) {
   DOVETAIL_TRY(check_mapping(mapping));
   Result<CatalogTable> table = find_table(connection, mapping.table);
   if (!table) return table;
   DOVETAIL_TRY(find_columns(connection, mapping, *table));
   DOVETAIL_TRY(check_types(*table, mapping));
-  DOVETAIL_TRY(check_rights(*table, mapping));
+  DOVETAIL_TRY(check_rights(*table, mapping, access));
   const std::string& id = table->column(mapping.id).name;
   const Result<Rows> index = connection.query(kUniqueIndex, Params().int8(table->oid).text(id));
   if (!index) return fail(index.error());

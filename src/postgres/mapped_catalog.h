@@ -33,9 +33,12 @@ struct CatalogTable {
   const CatalogColumn& column(std::string_view name_in_mapping) const;
 };
 
+enum class Access : std::uint8_t { read, mark };
+
 // Looks the table and every column of the mapping up, and checks their types, the index of the id
 // and the rights of the role. rejected: the text says what is missing and what there is.
-Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping);
+Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping,
+                             Access access = Access::mark);
 
 enum class IdKind : std::uint8_t { uuid, text, integer };
 enum class OrderKind : std::uint8_t { integer, time, other };
@@ -84,5 +87,13 @@ MappedStatements mapped_statements(const CatalogTable& table, const TableMapping
 // of the oldest in microseconds.
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
                                LaneShare share, std::int64_t exact_max);
+
+// What became of each row, for people. $1 relay, $2 rows to pass over, $3 rows at most, $4 state,
+// $5 type, $6 aggregate id, $7 topic, each empty for all; $8 the event id, if `of_one`. Columns:
+// number in the list, event id, state, topic, aggregate type, aggregate id, type, content type,
+// bytes of the payload, version, created_at, headers.
+std::string mapped_events_sql(const CatalogTable& table, const TableMapping& mapping, bool of_one);
+// $1 event id. Returns the payload as bytes.
+std::string mapped_payload_sql(const CatalogTable& table, const TableMapping& mapping);
 
 }  // namespace dovetail::postgres

@@ -43,27 +43,11 @@ MappedSource::MappedSource(Reader& reader, TableMapping mapping, Clock& clock)
   reader_.mapped = true;
 }
 
-Status MappedSource::check_relay() {
-  const Result<Rows> rows = reader_.connection.query(
-      "SELECT mapped FROM dovetail.reader WHERE relay = $1 AND lane = $2",
-      Params().text(reader_.relay).int4(static_cast<std::int32_t>(reader_.lane)));
-  if (!rows) return fail(rows.error());
-  if (rows->empty())
-    return fail(Errc::unavailable, "the row of relay \"" + reader_.relay +
-                                       "\" is gone; check who deletes from dovetail.reader");
-  if (!rows->boolean(0, 0))
-    return fail(Errc::rejected, "the relay \"" + reader_.relay +
-                                    "\" reads dovetail.outbox; give the one that serves " +
-                                    mapping_.table + " another name");
-  return {};
-}
-
 Status MappedSource::open() {
   in_flight_.clear();
   parked_.clear();
   DOVETAIL_TRY(check_mapping(mapping_));
   DOVETAIL_TRY(connect(reader_));
-  DOVETAIL_TRY(check_relay());
   const Result<CatalogTable> table = look_up(reader_.connection, mapping_);
   if (!table) return fail(table.error());
   statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes});

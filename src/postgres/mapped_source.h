@@ -43,7 +43,6 @@ class MappedSource final : public Source {
  private:
   using Ids = std::map<EventId, std::string>;  // the id of the row, as text
 
-  Status check_relay();
   Status read_page(Batch& out, const Limits& limits);
   Result<Rows> query_page(const Params& params);
   void append(Batch& out, const Rows& rows, std::size_t row);

@@ -330,4 +330,65 @@ std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& ma
          ") AS page";
 }
 
+namespace {
+
+// A row that is not pending was sent, unless the words that say so are other ones.
+std::string state_sql(const CatalogTable& table, const TableMapping& mapping) {
+  const Writer writer(table, mapping);
+  std::string sent = "p.state IS DISTINCT FROM 'discarded'";
+  for (const Assignment& each : mapping.when_sent) {
+    if (each.value == Assignment::Value::text)
+      sent +=
+          " AND " + writer.column(each.column) + "::pg_catalog.text = " + quoted_text(each.literal);
+  }
+  return "CASE WHEN p.id IS NOT NULL AND p.finished_at IS NULL THEN p.state WHEN " +
+         pending_sql(table, mapping) + " THEN 'pending' WHEN " + sent +
+         " THEN 'delivered' ELSE 'discarded' END";
+}
+
+}  // namespace
+
+std::string mapped_events_sql(const CatalogTable& table, const TableMapping& mapping, bool of_one) {
+  const Writer writer(table, mapping);
+  const std::string event_id = event_id_sql(table, mapping);
+  std::string all =
+      "SELECT 1 AS place, 0::pg_catalog.int8 AS position, " + writer.column(order_column(mapping)) +
+      " AS order_value, " + writer.column(mapping.id) + " AS row_id, " + event_id + " AS id, " +
+      state_sql(table, mapping) + " AS state, " + writer.text_or_nothing(mapping.topic) +
+      " AS topic, " + aggregate_type_sql(table, mapping) + " AS aggregate_type, " +
+      writer.text_or_nothing(mapping.aggregate_id) + " AS aggregate_id, " +
+      writer.text_or(mapping.type, mapping.default_type) + " AS type, " +
+      writer.text_or(mapping.content_type, content_type_of(table, mapping)) +
+      " AS content_type, coalesce(pg_catalog.octet_length(" + writer.payload() +
+      "), 0) AS payload_length, " + writer.version() + " AS aggregate_version, " +
+      writer.created_at() + " AS created_at, " + writer.headers() + " AS headers FROM " +
+      table.quoted + " AS t LEFT JOIN dovetail.parked AS p ON p.relay = $1 AND p.id = " + event_id;
+  if (of_one) all += " WHERE " + event_id + " = $8";
+  // Of a deleted row there is what was parked.
+  if (mapping.delete_when_done)
+    all += " UNION ALL SELECT 0, p.position, NULL::pg_catalog." +
+           table.column(order_column(mapping)).base + ", NULL::pg_catalog." +
+           table.column(mapping.id).base +
+           ", p.id, p.state, p.topic, p.aggregate_type, p.aggregate_id, p.type, p.content_type, "
+           "pg_catalog.octet_length(p.payload), p.aggregate_version, p.created_at, p.headers FROM "
+           "dovetail.parked AS p WHERE p.relay = $1 AND NOT EXISTS (SELECT 1 FROM " +
+           table.quoted + " AS t WHERE " + event_id + " = p.id)" + (of_one ? " AND p.id = $8" : "");
+  return "SELECT pg_catalog.row_number() OVER () + $2, page.* FROM (SELECT e.id, e.state, e.topic, "
+         "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_length, "
+         "e.aggregate_version, e.created_at, e.headers FROM (" +
+         all +
+         ") AS e WHERE ($4 = '' OR e.state = $4) AND ($5 = '' OR e.type COLLATE \"C\" = $5) "
+         "AND ($6 = '' OR e.aggregate_id COLLATE \"C\" = $6) AND ($7 = '' OR e.topic COLLATE "
+         "\"C\" = $7) ORDER BY e.place, e.position, "
+         "e.order_value, e.row_id OFFSET $2 LIMIT $3) AS page";
+}
+
+std::string mapped_payload_sql(const CatalogTable& table, const TableMapping& mapping) {
+  const Writer writer(table, mapping);
+  const bool is_bytes = table.column(mapping.payload).base == "bytea";
+  return "SELECT coalesce(" +
+         (is_bytes ? writer.payload() : "pg_catalog.convert_to(" + writer.payload() + ", 'UTF8')") +
+         ", '') FROM " + table.quoted + " AS t WHERE " + event_id_sql(table, mapping) + " = $1";
+}
+
 }  // namespace dovetail::postgres

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +75,9 @@ struct TableMapping {
   // Given up by an operator. Empty: as when_sent.
   std::vector<Assignment> when_discarded{};
 };
+
+// The tables that relays serve as they are, by the relay's name.
+using MappedRelays = std::map<std::string, TableMapping, std::less<>>;
 
 // The layouts that articles and frameworks made popular, as they stand:
 //

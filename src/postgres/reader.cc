@@ -6,11 +6,19 @@ namespace dovetail::postgres {
 
 namespace {
 
-Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay) {
+// 0: it was never started. rejected: under this name something else is read.
+Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay, bool mapped) {
   const Result<Rows> rows = connection.query(
-      "SELECT lanes FROM dovetail.reader WHERE relay = $1 LIMIT 1", Params().text(relay));
+      "SELECT lanes, mapped FROM dovetail.reader WHERE relay = $1 LIMIT 1", Params().text(relay));
   if (!rows) return fail(rows.error());
-  return rows->empty() ? 0 : static_cast<std::uint32_t>(rows->int4(0, 0));
+  if (rows->empty()) return 0;
+  if (rows->boolean(0, 1) != mapped)
+    return fail(Errc::rejected,
+                "the relay \"" + relay + "\" was first started to serve " +
+                    (mapped ? "dovetail.outbox, not a table of its own"
+                            : "a table of its own, not dovetail.outbox") +
+                    "; give it another name, or delete its rows from dovetail.reader");
+  return static_cast<std::uint32_t>(rows->int4(0, 0));
 }
 
 }  // namespace
@@ -26,7 +34,7 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
   if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kSlots)
     return fail(Errc::rejected,
                 "a relay has a name of 1 to 255 bytes and 1 to 256 lanes; check its settings");
-  const Result<std::uint32_t> there = stored_lanes(connection, relay);
+  const Result<std::uint32_t> there = stored_lanes(connection, relay, mapped);
   if (!there || *there != 0) return there;
   Result<Transaction> transaction = Transaction::begin(connection);
   if (!transaction) return fail(transaction.error());
@@ -34,7 +42,7 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
   const Result<Rows> lock =
       connection.query("SELECT pg_advisory_xact_lock(hashtextextended('dovetail.reader', 0))");
   if (!lock) return fail(lock.error());
-  const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay);
+  const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay, mapped);
   if (!meanwhile || *meanwhile != 0) return meanwhile;
   const Result<Rows> made = connection.query(
       "INSERT INTO dovetail.reader (relay, lane, lanes, mapped) "

@@ -37,7 +37,8 @@ struct Reader {
 Status connect(Reader& reader);
 
 // Makes the rows of a relay at its first start; returns how many lanes it has, which may be another
-// number than asked for when it was started before.
+// number than asked for when it was started before. rejected: it was started to read something
+// else, a table of its own (`mapped`) or the outbox.
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
                                    std::uint32_t lanes, bool mapped);
 
