@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "core/routing.h"
+#include "host/host.h"
 #include "output.h"
 #include "stores.h"
 
@@ -113,6 +114,7 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
   event.headers = *headers;
   event.topic = options.topic;
   event.aggregate_version = options.version;
+  event.id = new_event_id();
   if (!options.id.empty()) {
     const auto id = EventId::parse(options.id);
     if (!id) return refuse(id.error());
@@ -123,9 +125,14 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
   DOVETAIL_OR_REFUSE(validate(event, limits));
   DOVETAIL_OR_REFUSE(check_topic(*config, **store, event));
   const auto id = kind_of(**store).publish(**store, event, limits);
-  if (!id) {
-    return refuse_in(**store, id.error());
+  if (!id && id.error().code == Errc::in_doubt) {
+    return refuse_in(**store,
+                     {Errc::in_doubt, id.error().text +
+                                          "; nobody knows whether the event was published: "
+                                          "to repeat it without harm, add --id " +
+                                          event.id->to_string()});
   }
+  if (!id) return refuse_in(**store, id.error());
   if (around.json) {
     print_json({{"id", id->to_string()}, {"store", (*store)->name}});
   } else {

@@ -5,6 +5,7 @@
 //
 //   claimed     events are read, nothing is handed to the sink
 //   sent        events are handed to the sink, their fate is not known
+//   landing     the sink is about to publish them, past the relay's last look at its lease
 //   confirmed   their fate is known, nothing is written about it
 //   settling    progress is about to be written
 //   parking     a refused event is about to be parked
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -92,10 +94,13 @@ class PausingSink final : public Sink {
     return done;
   }
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    story_.reach("landing");
     const Result<bool> known = sink_.collect(outcomes, timeout);
     if (!known || !*known) return known;
     story_.written += outcomes.size();
-    story_.tell("written");
+    const auto is_new = [](const Outcome& outcome) { return outcome.fate == Fate::confirmed; };
+    story_.tell("written, new " +
+                std::to_string(std::count_if(outcomes.begin(), outcomes.end(), is_new)));
     story_.reach("confirmed");
     return known;
   }

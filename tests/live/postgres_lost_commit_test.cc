@@ -57,19 +57,18 @@ Status place_order(const std::string& conninfo, std::int64_t number, const Event
 class PostgresLostCommit : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(proxy.server().missing, "");
+    ASSERT_EQ(proxy.missing, "");
     ASSERT_TRUE(create_schema(direct));
     must(direct, "CREATE TABLE orders (number bigint PRIMARY KEY, event uuid NOT NULL)");
   }
   std::string through_proxy(const char* fault) const {
-    return servers::with_database(proxy.server().conninfo, database.name) +
-           " application_name=" + fault;
+    return servers::with_database(proxy.conninfo, database.name) + " application_name=" + fault;
   }
   std::int64_t rows_of(std::int64_t order) {
     return number(direct, "SELECT count(*) FROM orders WHERE number = " + std::to_string(order));
   }
 
-  servers::Started proxy{"proxy"};
+  const servers::Server proxy = servers::find("proxy");
   TestDatabase database;
   Connection direct = database.connect();
 };
