@@ -57,20 +57,20 @@ Status place_order(const std::string& conninfo, std::int64_t number, const Event
 class PostgresLostCommit : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(proxy.missing, "");
-    ASSERT_TRUE(create_schema(direct));
-    must(direct, "CREATE TABLE orders (number bigint PRIMARY KEY, event uuid NOT NULL)");
+    ASSERT_EQ(proxy_.missing, "");
+    ASSERT_TRUE(create_schema(direct_));
+    must(direct_, "CREATE TABLE orders (number bigint PRIMARY KEY, event uuid NOT NULL)");
   }
   std::string through_proxy(const char* fault) const {
-    return servers::with_database(proxy.conninfo, database.name) + " application_name=" + fault;
+    return servers::with_database(proxy_.conninfo, database_.name) + " application_name=" + fault;
   }
   std::int64_t rows_of(std::int64_t order) {
-    return number(direct, "SELECT count(*) FROM orders WHERE number = " + std::to_string(order));
+    return number(direct_, "SELECT count(*) FROM orders WHERE number = " + std::to_string(order));
   }
 
-  const servers::Server proxy = servers::find("proxy");
-  TestDatabase database;
-  Connection direct = database.connect();
+  const servers::Server proxy_ = servers::find("proxy");
+  TestDatabase database_;
+  Connection direct_ = database_.connect();
 };
 
 TEST_F(PostgresLostCommit, OrdersAndEventsMatchOneToOneWhenTheApplicationTriesAgain) {
@@ -96,9 +96,9 @@ TEST_F(PostgresLostCommit, OrdersAndEventsMatchOneToOneWhenTheApplicationTriesAg
       ++doubts[fault];
     }
   }
-  EXPECT_EQ(number(direct, "SELECT count(*) FROM orders"), wanted);
-  EXPECT_EQ(number(direct, "SELECT count(*) FROM dovetail.outbox"), wanted);
-  EXPECT_EQ(number(direct,
+  EXPECT_EQ(number(direct_, "SELECT count(*) FROM orders"), wanted);
+  EXPECT_EQ(number(direct_, "SELECT count(*) FROM dovetail.outbox"), wanted);
+  EXPECT_EQ(number(direct_,
                    "SELECT count(*) FROM orders AS o JOIN dovetail.outbox AS e ON e.id = o.event "
                    "AND e.aggregate_version = o.number"),
             wanted);
