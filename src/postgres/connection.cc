@@ -331,6 +331,35 @@ Status check_server_version(pg_conn* connection) {
                                   ", which has no pg_snapshot; upgrade it to 13 at least");
 }
 
+Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& params) {
+  if (PQenterPipelineMode(connection) != 1)
+    return fail(Errc::rejected,
+                "a statement is under way on this connection; read its results first");
+  const bool sent = Statement(sql, params).send(connection) &&
+                    Statement("COMMIT", {}).send(connection) && PQpipelineSync(connection) == 1;
+  // A null result ends each statement, the sync's result ends them all.
+  Status outcome = fail(Errc::in_doubt, "the connection was lost during COMMIT; do it again");
+  std::size_t statements_done = 0;
+  bool is_synced = false;
+  while (sent && !is_synced && PQstatus(connection) == CONNECTION_OK) {
+    const Rows owner(PQgetResult(connection));
+    pg_result* const result = owner.get();
+    if (result == nullptr) continue;
+    const ExecStatusType status = PQresultStatus(result);
+    if (status == PGRES_PIPELINE_SYNC) {
+      is_synced = true;
+    } else if (status == PGRES_PIPELINE_ABORTED) {
+      continue;  // COMMIT after a failure: the first error is the one to tell
+    } else if (!succeeded(result)) {
+      outcome = fail(server_error(connection, result, true));
+    } else if (++statements_done == 2) {
+      outcome = {};
+    }
+  }
+  (void)PQexitPipelineMode(connection);
+  return outcome;
+}
+
 void Connection::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
 
 Result<Connection> Connection::open(const std::string& conninfo) {
@@ -407,13 +436,45 @@ Result<Rows> Connection::finish(bool sent, bool during_commit) {
   return fail(std::move(error));
 }
 
-Result<Rows> Connection::query(std::string_view sql, const Params& params) {
+void Connection::close() {
+  connection_.reset();
+  is_asked_ahead_ = false;
+  ahead_ = {};
+}
+
+Status Connection::ask_ahead(std::string_view sql, const Params& params) {
+  DOVETAIL_TRY(settle_ahead());
+  ahead_ = {};
+  if (!Statement(sql, params).send(get())) {
+    close();
+    return fail(Errc::unavailable, "the connection is lost; check that the server runs");
+  }
+  is_asked_ahead_ = true;
+  return {};
+}
+
+Result<Rows> Connection::take_ahead() {
+  DOVETAIL_TRY(settle_ahead());
+  return std::move(ahead_);
+}
+
+Status Connection::settle_ahead() {
   if (!connection_) return fail(Errc::unavailable, "the connection is closed; open it again");
+  if (!is_asked_ahead_) return {};
+  is_asked_ahead_ = false;
+  Result<Rows> rows = finish(true, false);
+  if (!rows) return fail(rows.error());
+  ahead_ = std::move(*rows);
+  return {};
+}
+
+Result<Rows> Connection::query(std::string_view sql, const Params& params) {
+  DOVETAIL_TRY(settle_ahead());
   return finish(Statement(sql, params).send(get()), false);
 }
 
 Status Connection::execute(std::string_view sql) {
-  if (!connection_) return fail(Errc::unavailable, "the connection is closed; open it again");
+  DOVETAIL_TRY(settle_ahead());
   const Result<Rows> rows = finish(PQsendQuery(get(), std::string(sql).c_str()) == 1, false);
   if (!rows) return fail(rows.error());
   return {};

@@ -63,6 +63,7 @@ class Rows {
   Rows() = default;
   explicit Rows(pg_result* result) : result_(result) {}
 
+  pg_result* get() const { return result_.get(); }
   std::size_t size() const;
   bool empty() const { return size() == 0; }
   std::int64_t affected() const;  // rows inserted, updated, deleted or selected
@@ -101,6 +102,10 @@ Status check_server_version(pg_conn* connection);
 // limit, as libpq does.
 Result<Rows> run(pg_conn* connection, std::string_view sql, const Params& params = {});
 
+// The same, then COMMIT, in one round trip. in_doubt: the connection was lost. Otherwise, after a
+// failure, nothing is committed and the transaction is to be rolled back.
+Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& params);
+
 // One thread at a time. Connects within 10 s. A statement that gets no answer within the time limit
 // costs the connection: it is closed, never repaired.
 class Connection {
@@ -111,7 +116,7 @@ class Connection {
   static Result<Connection> open(const std::string& conninfo);
 
   explicit operator bool() const { return connection_ != nullptr; }
-  void close() { connection_.reset(); }
+  void close();
   pg_conn* get() const { return connection_.get(); }
   void set_timeout(Duration timeout) { timeout_ = timeout; }
 
@@ -121,6 +126,11 @@ class Connection {
   // otherwise.
   Status execute(std::string_view sql);
 
+  // Asks now and takes the answer later, so that the server works meanwhile. One at a time; other
+  // statements may come in between, and wait for it.
+  Status ask_ahead(std::string_view sql, const Params& params);
+  Result<Rows> take_ahead();
+
  private:
   friend class Transaction;
   struct Close {
@@ -128,8 +138,11 @@ class Connection {
   };
   Result<Rows> finish(bool sent, bool during_commit);
   Status commit();
+  Status settle_ahead();
 
   std::unique_ptr<pg_conn, Close> connection_;
+  bool is_asked_ahead_ = false;  // its answer is still to be read
+  Rows ahead_{};                 // its answer, read because something else was in a hurry
   Duration timeout_ = std::chrono::seconds(30);
 };
 

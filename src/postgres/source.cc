@@ -1,6 +1,7 @@
 #include "postgres/source.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -15,6 +16,8 @@ using namespace std::chrono_literals;
 constexpr Duration kIdleWriteInterval = 5s;
 constexpr std::int32_t kAdoptedAtOnce = 10'000;
 constexpr std::int32_t kReleasedAtOnce = 1000;
+// Where a window has nothing for this lane, ever more numbers are looked through at once.
+constexpr std::int64_t kSpanMax = 1'000'000;
 
 // As dovetail.read_window() tells it.
 const std::string kHistory =
@@ -27,9 +30,23 @@ constexpr std::string_view kWindow =
 constexpr std::string_view kBounds =
     "SELECT first, last FROM dovetail.window_bounds($1::xid8, $2::xid8[], $3::xid8)";
 
-constexpr std::string_view kPage =
-    "SELECT * FROM dovetail.read_page($1::text::pg_snapshot, $2::text::pg_snapshot, $3, $4, $5, "
-    "$6, $7, $8)";
+// The next events of a window that is too large to come whole: those of the lane between two
+// numbers, in order. All of them, at most $8, when they have at most $9 bytes, else the first
+// alone; the last column says how many bytes they have. The bounds keep it quick whatever the
+// planner knows of the table, and no function stands between, which would copy every row.
+const std::string kPageRows =
+    "FROM dovetail.outbox AS o WHERE o.seq > $3 AND o.seq <= $4 AND ($5 OR "
+    "dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) BETWEEN $6 AND $7) "
+    "AND NOT pg_visible_in_snapshot(o.xid, $1::text::pg_snapshot) "
+    "AND pg_visible_in_snapshot(o.xid, $2::text::pg_snapshot) ORDER BY o.seq LIMIT ";
+const std::string kPage =
+    "WITH page AS MATERIALIZED (SELECT coalesce(sum(size.bytes), 0)::bigint AS bytes FROM ("
+    "SELECT octet_length(o.payload) + octet_length(o.headers) AS bytes " +
+    kPageRows +
+    "$8) AS size) "
+    "SELECT o.seq, o.id, o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, "
+    "o.headers, o.payload, o.aggregate_version, o.created_at, (SELECT bytes FROM page) " +
+    kPageRows + "CASE WHEN (SELECT bytes FROM page) <= $9 THEN $8 ELSE 1 END";
 
 // The last column: whether delayed events are due.
 constexpr std::string_view kProbe =
@@ -74,6 +91,12 @@ SnapshotParts parts_of(const std::string& snapshot) {
   return {snapshot.substr(first + 1, second - first - 1), "{" + snapshot.substr(second + 1) + "}"};
 }
 
+// How many events to ask for next when `events` of them had so many bytes, with some room to spare.
+std::size_t events_that_fit(std::int64_t events, std::int64_t bytes, std::int64_t bytes_max) {
+  const double each = static_cast<double>(bytes) / static_cast<double>(events) + 1;
+  return static_cast<std::size_t>(0.9 * static_cast<double>(bytes_max) / each) + 1;
+}
+
 }  // namespace
 
 PostgresSource::PostgresSource(Reader& reader, Clock& clock, SourceOptions options)
@@ -87,6 +110,7 @@ Status PostgresSource::open() {
   settled_since_ = parked_since_ = 0;
   window_end_ = 0;
   exhausted_.clear();
+  asked_.reset();
   delayed_are_due_ = false;
   pause_ = options_.poll_min;
   look_again_at_ = {};
@@ -259,30 +283,49 @@ Status PostgresSource::open_window(const std::string& now) {
   return {};
 }
 
+Status PostgresSource::ask_for_page(const Limits& limits) {
+  const auto events = static_cast<std::int64_t>(
+      std::clamp<std::size_t>(page_events_, 1, std::max<std::size_t>(limits.events_max, 1)));
+  span_ = std::clamp(span_, events + events / 4, kSpanMax);
+  asked_ = Asked{read_, events, static_cast<std::int64_t>(limits.bytes_max),
+                 std::min(window_end_, read_.seq + span_)};
+  return reader_.connection.ask_ahead(kPage, Params()
+                                                 .text(read_.prev)
+                                                 .text(read_.now)
+                                                 .int8(read_.seq)
+                                                 .int8(asked_->upto)
+                                                 .boolean(reader_.lanes == 1)
+                                                 .int4(reader_.first_slot())
+                                                 .int4(reader_.last_slot())
+                                                 .int8(asked_->events)
+                                                 .int8(asked_->bytes_max));
+}
+
+// The next page is asked for while this one is worked on.
 Status PostgresSource::read_page(Batch& out, const Limits& limits) {
-  // The server looks at no more rows than are likely to fit.
-  const std::size_t likely = limits.bytes_max / std::max<std::size_t>(event_bytes_, 1) + 8;
-  const std::size_t fits =
-      std::clamp<std::size_t>(likely, 1, std::max<std::size_t>(limits.events_max, 1));
-  const std::size_t bytes_before = out.bytes();
-  const Result<Rows> rows =
-      reader_.connection.query(kPage, Params()
-                                          .text(read_.prev)
-                                          .text(read_.now)
-                                          .int8(read_.seq)
-                                          .int8(window_end_)
-                                          .int4(reader_.first_slot())
-                                          .int4(reader_.last_slot())
-                                          .int8(static_cast<std::int64_t>(fits))
-                                          .int8(static_cast<std::int64_t>(limits.bytes_max)));
+  const bool is_asked = asked_ && asked_->from == read_ &&
+                        asked_->events <= static_cast<std::int64_t>(limits.events_max) &&
+                        asked_->bytes_max <= static_cast<std::int64_t>(limits.bytes_max);
+  if (!is_asked) DOVETAIL_TRY(ask_for_page(limits));
+  const Asked asked = *std::exchange(asked_, std::nullopt);
+  const Result<Rows> rows = reader_.connection.take_ahead();
   if (!rows) return fail(rows.error());
-  for (std::size_t row = 0; row < rows->size(); ++row) out.append(read_event(*rows, row));
-  if (!rows->empty()) event_bytes_ = (out.bytes() - bytes_before) / rows->size();
+
+  const auto got = static_cast<std::int64_t>(rows->size());
+  const std::int64_t bytes = got == 0 ? 0 : rows->int8(0, 11);
+  const bool is_whole = bytes <= asked.bytes_max;
+  if (got > 0 && is_whole) page_events_ = events_that_fit(got, bytes, asked.bytes_max);
+  if (!is_whole) page_events_ = static_cast<std::size_t>(asked.events / 4);
+  if (is_whole && got < asked.events / 2) span_ *= 4;
+  if (is_whole && got == asked.events) span_ /= 2;
   Progress next = read_;
-  if (!rows->empty()) next.seq = next.passed = rows->int8(rows->size() - 1, 0);
-  if (rows->empty() || next.seq >= window_end_)
+  next.seq = next.passed =
+      is_whole && got < asked.events ? asked.upto : rows->int8(rows->size() - 1, 0);
+  if (next.seq >= window_end_)
     next = Progress{read_.now, {}, 0, std::max(window_end_, next.passed)};
   move_to(std::move(next), rows->size());
+  if (!read_.now.empty()) DOVETAIL_TRY(ask_for_page(limits));
+  for (std::size_t row = 0; row < rows->size(); ++row) out.append(read_event(*rows, row));
   return {};
 }
 

@@ -3,6 +3,8 @@
 
 #include <deque>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -58,6 +60,7 @@ class PostgresSource final : public Source {
   Status read_window(Batch& out, const Limits& limits);
   Status open_window(const std::string& now);
   Status read_page(Batch& out, const Limits& limits);
+  Status ask_for_page(const Limits& limits);
   Status check_history(std::string_view history) const;
   void move_to(Progress to, std::size_t handed_out);
   Status write_progress();
@@ -81,7 +84,19 @@ class PostgresSource final : public Source {
   Duration pause_{0};
   TimePoint look_again_at_{};
   TimePoint look_for_delayed_at_{};
-  std::size_t event_bytes_ = 0;  // of the last page, on average
+  // The page that the server was asked for: behind where, how many events and bytes at most, and up
+  // to which number.
+  struct Asked {
+    Progress from{};
+    std::int64_t events = 0;
+    std::int64_t bytes_max = 0;
+    std::int64_t upto = 0;
+  };
+  std::optional<Asked> asked_{};
+  // Of a page: how many events are likely to fit, and how many numbers they are likely to lie
+  // among.
+  std::size_t page_events_ = std::numeric_limits<std::size_t>::max();
+  std::int64_t span_ = 0;
   TimePoint write_idle_at_{};
 };
 
