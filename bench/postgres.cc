@@ -106,9 +106,9 @@ class RunningRelay {
   RunningRelay(const std::string& conninfo, const std::string& name) {
     reader_.conninfo = conninfo;
     reader_.relay = name;
-    auto connection = postgres::Connection::open(conninfo);
-    require(connection.has_value(), "cannot connect");
-    require(postgres::ensure_relay(*connection, name, 1, false).has_value(), "cannot add a relay");
+    const Status connected = postgres::connect(reader_);
+    require(connected.has_value(), connected ? "" : connected.error().text);
+    backend_ = PQbackendPID(reader_.connection.get());
   }
   ~RunningRelay() { stop(); }
   RunningRelay(const RunningRelay&) = delete;
@@ -126,11 +126,12 @@ class RunningRelay {
     thread_.join();
   }
   std::uint64_t settled() const { return metrics_.settled; }
-  int backend() const { return PQbackendPID(reader_.connection.get()); }
+  int backend() const { return backend_; }
   NullSink& sink() { return sink_; }
 
  private:
   postgres::Reader reader_;
+  int backend_ = 0;
   postgres::PostgresLease lease_{reader_, system_clock(), "bench", std::chrono::seconds(10)};
   postgres::PostgresSource source_{reader_, system_clock()};
   postgres::PostgresParking parking_{reader_};
@@ -146,49 +147,89 @@ class RunningRelay {
   std::jthread thread_;
 };
 
-void fill(const Raw& db) {
-  db.run("TRUNCATE dovetail.outbox; DROP TABLE IF EXISTS classic_outbox");
-  db.run(
-      "CREATE TABLE classic_outbox(seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid "
-      "NOT NULL, "
-      "aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, headers "
-      "jsonb, "
-      "payload jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT now(), sent_at timestamptz);"
-      "CREATE INDEX ON classic_outbox(seq) WHERE sent_at IS NULL");
+double process_cpu_seconds(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  double user = 0;
+  double system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// Both tables hold the same events. Ours is only read, so it serves every run.
+void fill_outbox(const Raw& db) {
+  db.run("TRUNCATE dovetail.outbox");
   db.prepare("own",
              "INSERT INTO dovetail.outbox(aggregate_type, aggregate_id, type, payload) "
              "SELECT 'order', (i % 5000)::text, 'OrderPlaced', $1::text::bytea FROM "
              "generate_series(1, 10000) i");
+  for (int i = 0; i < kBacklog / 10'000; ++i) PQclear(db.prepared("own", {kPayload.c_str()}));
+  db.run("VACUUM ANALYZE dovetail.outbox");
+  db.run("DEALLOCATE ALL");
+}
+
+void fill_classic_outbox(const Raw& db) {
+  db.run(
+      "DROP TABLE IF EXISTS classic_outbox;"
+      "CREATE TABLE classic_outbox(seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid "
+      "NOT NULL, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT "
+      "NULL, headers jsonb, payload jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT "
+      "now(), sent_at timestamptz);"
+      "CREATE INDEX ON classic_outbox(seq) WHERE sent_at IS NULL");
   db.prepare("classic",
              "INSERT INTO classic_outbox(id, aggregate_type, aggregate_id, event_type, payload) "
              "SELECT gen_random_uuid(), 'order', (i % 5000)::text, 'OrderPlaced', $1::text::jsonb "
              "FROM generate_series(1, 10000) i");
-  for (int i = 0; i < kBacklog / 10'000; ++i) {
-    PQclear(db.prepared("own", {kPayload.c_str()}));
-    PQclear(db.prepared("classic", {kPayload.c_str()}));
-  }
-  db.run("VACUUM ANALYZE dovetail.outbox");
+  for (int i = 0; i < kBacklog / 10'000; ++i) PQclear(db.prepared("classic", {kPayload.c_str()}));
   db.run("VACUUM ANALYZE classic_outbox");
   db.run("CHECKPOINT");
   db.run("DEALLOCATE ALL");
 }
 
-double drain_by_dovetail(const std::string& conninfo, const std::string& name) {
+// Events a second, and the CPU that the reader and its server process take for each.
+struct Drained {
+  double per_second = 0;
+  double reader_us = 0;
+  double server_us = 0;
+};
+
+class DrainMeter {
+ public:
+  explicit DrainMeter(int server_pid)
+      : server_pid_(server_pid), server_before_(process_cpu_seconds(server_pid)) {}
+  Drained end() const {
+    const double count = kBacklog;
+    return {count / (seconds_now() - start_), 1e6 * (cpu_seconds() - reader_before_) / count,
+            1e6 * (process_cpu_seconds(server_pid_) - server_before_) / count};
+  }
+
+ private:
+  int server_pid_;
+  double server_before_;
+  double reader_before_ = cpu_seconds();
+  double start_ = seconds_now();
+};
+
+Drained drain_by_dovetail(const std::string& conninfo, const std::string& name) {
   RunningRelay relay(conninfo, name);
-  const double start = seconds_now();
+  const DrainMeter meter(relay.backend());
   relay.start();
   while (relay.settled() < kBacklog) std::this_thread::sleep_for(1ms);
-  return kBacklog / (seconds_now() - start);
+  return meter.end();
 }
 
-double drain_by_classic_loop(const std::string& conninfo) {
+Drained drain_by_classic_loop(const std::string& conninfo) {
   const Raw db(conninfo);
   db.prepare(
       "take",
       "SELECT seq, id, aggregate_type, aggregate_id, event_type, headers, payload, created_at "
       "FROM classic_outbox WHERE sent_at IS NULL ORDER BY seq LIMIT 1000 FOR UPDATE SKIP LOCKED");
   db.prepare("mark", "UPDATE classic_outbox SET sent_at = now() WHERE seq = ANY($1::bigint[])");
-  const double start = seconds_now();
+  const DrainMeter meter(PQbackendPID(db.get()));
   int count = 0;
   while (true) {
     db.run("BEGIN");
@@ -207,17 +248,17 @@ double drain_by_classic_loop(const std::string& conninfo) {
     if (got == 0) break;
   }
   require(count == kBacklog, "the classic loop lost events");
-  return count / (seconds_now() - start);
+  return meter.end();
 }
 
-double read_by_bare_cursor(const std::string& conninfo) {
+Drained read_by_bare_cursor(const std::string& conninfo) {
   const Raw db(conninfo);
   db.prepare(
       "page",
       "SELECT seq, id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, "
       "aggregate_version, created_at FROM dovetail.outbox WHERE seq > $1::bigint ORDER BY seq "
       "LIMIT 2000");
-  const double start = seconds_now();
+  const DrainMeter meter(PQbackendPID(db.get()));
   std::uint64_t last = 0;
   int count = 0;
   while (true) {
@@ -233,10 +274,40 @@ double read_by_bare_cursor(const std::string& conninfo) {
     if (got == 0) break;
   }
   require(count == kBacklog, "the bare cursor lost events");
-  return count / (seconds_now() - start);
+  return meter.end();
 }
 
-enum class Write : std::uint8_t { business_only, with_event, with_message };
+// What a business transaction does besides its own row: nothing; an event from C++, in a statement
+// of its own or together with COMMIT; an event by the SQL function, as any language does; a message
+// in the log, which only log readers see.
+enum class Write : std::uint8_t { nothing, event, event_and_commit, sql_function, message };
+
+void write_one(const Raw& db, Write what, const std::string& key) {
+  db.run("BEGIN");
+  PQclear(db.prepared("business", {kPayload.c_str()}));
+  NewEvent event;
+  event.aggregate_type = "order";
+  event.aggregate_id = key;
+  event.type = "OrderPlaced";
+  event.payload = kPayload;
+  switch (what) {
+    case Write::nothing:
+      break;
+    case Write::event:
+      require(postgres::publish(db.get(), event).has_value(), "publish failed");
+      break;
+    case Write::event_and_commit:
+      require(postgres::publish_and_commit(db.get(), event).has_value(), "publish failed");
+      return;
+    case Write::sql_function:
+      PQclear(db.prepared("publish", {key.c_str(), kPayload.c_str()}));
+      break;
+    case Write::message:
+      PQclear(db.prepared("message", {kPayload.c_str()}));
+      break;
+  }
+  db.run("COMMIT");
+}
 
 double write_transactions(const std::string& conninfo, Write what) {
   std::atomic<bool> stop = false;
@@ -247,21 +318,9 @@ double write_transactions(const std::string& conninfo, Write what) {
       const Raw db(conninfo);
       db.prepare("business", "INSERT INTO orders(customer, body) VALUES('c-778812', $1)");
       db.prepare("message", "SELECT pg_logical_emit_message(true, 'bench', $1::text)");
+      db.prepare("publish", "SELECT dovetail.publish('order', $1, 'OrderPlaced', $2::text)");
       for (int i = 0; !stop; ++i) {
-        db.run("BEGIN");
-        PQclear(db.prepared("business", {kPayload.c_str()}));
-        if (what == Write::with_event) {
-          const std::string key = fmt::format("{}-{}", writer, i);
-          NewEvent event;
-          event.aggregate_type = "order";
-          event.aggregate_id = key;
-          event.type = "OrderPlaced";
-          event.payload = kPayload;
-          if (!postgres::publish(db.get(), event)) require(false, "publish failed");
-        } else if (what == Write::with_message) {
-          PQclear(db.prepared("message", {kPayload.c_str()}));
-        }
-        db.run("COMMIT");
+        write_one(db, what, fmt::format("{}-{}", writer, i));
         ++done;
       }
     });
@@ -323,19 +382,6 @@ std::vector<double> commit_to_read_ms(const std::string& conninfo, const std::st
   return {waits[waits.size() / 2], waits[waits.size() * 99 / 100]};
 }
 
-double process_cpu_seconds(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string skipped;
-  for (int i = 0; i < 11; ++i) fields >> skipped;
-  double user = 0;
-  double system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
 // Of relay and server together, as a share of one core, when nothing happens.
 double idle_cpu_percent(const std::string& conninfo, const std::string& name) {
   RunningRelay relay(conninfo, name);
@@ -348,67 +394,103 @@ double idle_cpu_percent(const std::string& conninfo, const std::string& name) {
   return 100 * used / (seconds_now() - start);
 }
 
-int run(const std::string& server) {
-  Report report("postgres");
-  {
-    const Raw admin(server);
-    admin.run("CREATE DATABASE bench");
-  }
-  const std::string conninfo = server + " dbname=bench";
-  const Raw db(conninfo);
-  const Status made = postgres::create_schema(db.get());
-  require(made.has_value(), made ? "" : made.error().text);
-  db.run(
-      "CREATE TABLE orders(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, body "
-      "text)");
-
-  int number = 0;
+void bench_idle(const std::string& conninfo, Report& report) {
   progress("an idle relay");
-  const double idle = idle_cpu_percent(conninfo, "idle");
+  report.add({"idle relay, its own and the server's CPU",
+              idle_cpu_percent(conninfo, "idle"),
+              "% of a core",
+              {},
+              2});
+}
 
+void bench_latency(const std::string& conninfo, Report& report) {
   progress("commit to read at 500 transactions a second");
+  int number = 0;
   const auto latency = least_disturbed(5, 3, [&] {
-    db.run("TRUNCATE dovetail.outbox");
+    Raw(conninfo).run("TRUNCATE dovetail.outbox");
     return commit_to_read_ms(conninfo, fmt::format("latency{}", ++number));
   });
+  report.add({"commit to read by polling, p50", latency[0], "ms", {}, 3});
+  report.add({"commit to read by polling, p99", latency[1], "ms", {}, {}});
+}
 
-  progress(fmt::format("transactions of {} writers: with an event, without, with a logical message",
-                       kWriters));
+void bench_publish(const std::string& conninfo, Report& report) {
+  progress(fmt::format("transactions of {} writers, without an event and with one", kWriters));
   const auto written = least_disturbed(5, 3, [&] {
-    const double without = write_transactions(conninfo, Write::business_only);
-    const double with = write_transactions(conninfo, Write::with_event);
-    const double message = write_transactions(conninfo, Write::with_message);
-    return std::vector<double>{with / without, message / without, with, without};
+    const double without = write_transactions(conninfo, Write::nothing);
+    std::vector<double> values{without};
+    for (const Write what :
+         {Write::event, Write::event_and_commit, Write::sql_function, Write::message})
+      values.push_back(write_transactions(conninfo, what) / without);
+    return values;
   });
+  report.add(
+      {"transactions with publish_and_commit(), to those without", written[2], "ratio", 0.8, {}});
+  report.add({"transactions with publish(), to those without", written[1], "ratio", {}, {}});
+  report.add({"transactions with the SQL function, to those without", written[3], "ratio", {}, {}});
+  report.add(
+      {"transactions with a logical message, to those without", written[4], "ratio", {}, {}});
+  report.add({"transactions without", written[0], "per second", {}, {}});
+}
 
+void bench_drain(const std::string& conninfo, Report& report) {
   progress(fmt::format("draining {} events into a null sink", kBacklog));
-  const auto drained = least_disturbed(3, 3, [&] {
-    fill(db);
-    const double bare = read_by_bare_cursor(conninfo);
-    const double ours = drain_by_dovetail(conninfo, fmt::format("drain{}", ++number));
-    const double classic = drain_by_classic_loop(conninfo);
-    return std::vector<double>{ours / classic, ours / bare, ours, classic, bare};
+  const Raw db(conninfo);
+  fill_outbox(db);
+  int number = 0;
+  const auto drained = least_disturbed(5, 3, [&] {
+    fill_classic_outbox(db);
+    const Drained bare = read_by_bare_cursor(conninfo);
+    const Drained ours = drain_by_dovetail(conninfo, fmt::format("drain{}", ++number));
+    const Drained classic = drain_by_classic_loop(conninfo);
+    return std::vector<double>{ours.per_second / classic.per_second,
+                               ours.per_second / bare.per_second,
+                               ours.per_second,
+                               ours.reader_us,
+                               ours.server_us,
+                               bare.per_second,
+                               bare.reader_us,
+                               bare.server_us,
+                               classic.per_second};
   });
-
   report.add({"drain against SELECT FOR UPDATE SKIP LOCKED + UPDATE", drained[0], "ratio", 4, {}});
   report.add({"drain against a bare cursor that only reads", drained[1], "ratio", 0.7, {}});
   report.add({"drain", drained[2], "events/s", {}, {}});
-  report.add({"classic loop", drained[3], "events/s", {}, {}});
-  report.add({"bare cursor", drained[4], "events/s", {}, {}});
-  report.add({"transactions with an event against without", written[0], "ratio", 0.8, {}});
-  report.add({"transactions with a logical message against without", written[1], "ratio", {}, {}});
-  report.add({"transactions with an event", written[2], "per second", {}, {}});
-  report.add({"transactions without", written[3], "per second", {}, {}});
-  report.add({"commit to read by polling, p50", latency[0], "ms", {}, 3});
-  report.add({"commit to read by polling, p99", latency[1], "ms", {}, {}});
-  report.add({"idle relay, its own and the server's CPU", idle, "% of a core", {}, 2});
+  report.add({"drain, CPU of the relay", drained[3], "us/event", {}, {}});
+  report.add({"drain, CPU of the server", drained[4], "us/event", {}, {}});
+  report.add({"bare cursor", drained[5], "events/s", {}, {}});
+  report.add({"bare cursor, CPU of the reader", drained[6], "us/event", {}, {}});
+  report.add({"bare cursor, CPU of the server", drained[7], "us/event", {}, {}});
+  report.add({"classic loop", drained[8], "events/s", {}, {}});
+}
+
+// All parts, or those that are named.
+int run(const std::string& server, const std::vector<std::string>& wanted) {
+  Report report("postgres");
+  Raw(server).run("CREATE DATABASE bench");
+  const std::string conninfo = server + " dbname=bench";
+  {
+    const Raw db(conninfo);
+    const Status made = postgres::create_schema(db.get());
+    require(made.has_value(), made ? "" : made.error().text);
+    db.run(
+        "CREATE TABLE orders(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, "
+        "body text)");
+  }
+  const auto wants = [&](std::string_view part) {
+    return wanted.empty() || std::find(wanted.begin(), wanted.end(), part) != wanted.end();
+  };
+  if (wants("idle")) bench_idle(conninfo, report);
+  if (wants("latency")) bench_latency(conninfo, report);
+  if (wants("publish")) bench_publish(conninfo, report);
+  if (wants("drain")) bench_drain(conninfo, report);
   return report.finish();
 }
 
 }  // namespace
 }  // namespace dovetail::bench
 
-int main() {
+int main(int count, char** arguments) {
   const std::string script(dovetail::bench::kScript);
   if (std::system((script + "start postgres").c_str()) != 0) return 2;
   std::ifstream file("build/bench/servers/postgres.conninfo");
@@ -418,7 +500,7 @@ int main() {
     fmt::print(stderr, "bench: there is no PostgreSQL server to start; install postgresql-15\n");
     return 2;
   }
-  const int code = dovetail::bench::run(conninfo);
+  const int code = dovetail::bench::run(conninfo, {arguments + 1, arguments + count});
   (void)!std::system((script + "stop").c_str());
   return code;
 }

@@ -42,6 +42,13 @@ std::string roles_sql();
 Result<EventId> publish(pg_conn* transaction, const NewEvent& event,
                         const EventLimits& limits = {});
 
+// The same and COMMIT, in the round trip that COMMIT takes anyway: the cheapest way to publish one
+// event, and at the end of the transaction, where an event belongs. in_doubt: the connection was
+// lost, and nobody knows whether the transaction committed; do it again with the same event id.
+// After any other failure nothing is committed, and the transaction can only be rolled back.
+Result<EventId> publish_and_commit(pg_conn* transaction, const NewEvent& event,
+                                   const EventLimits& limits = {});
+
 // Many in one statement, in this order; all or none. Ids in the order of the events.
 Result<std::vector<EventId>> publish(pg_conn* transaction, std::span<const NewEvent> events,
                                      const EventLimits& limits = {});

@@ -94,16 +94,15 @@ TEST_F(Doctor, FindsDrift) {
       {"ALTER TABLE dovetail.delayed SET UNLOGGED", "table dovetail.delayed is not"},
       {"ALTER TABLE dovetail.outbox DETACH PARTITION dovetail.outbox_default",
        "table dovetail.outbox_default is not"},
-      {"ALTER TABLE dovetail.outbox DISABLE TRIGGER delay",
-       "trigger dovetail.delay on outbox is not"},
-      {"ALTER TABLE dovetail.outbox DROP CONSTRAINT outbox_limits",
-       "outbox_limits on outbox is missing"},
+      {"ALTER TABLE dovetail.outbox DISABLE TRIGGER check_row",
+       "trigger dovetail.check_row on outbox is not"},
+      {"ALTER TABLE dovetail.outbox DROP CONSTRAINT outbox_pkey", "outbox_pkey"},
       {"ALTER FUNCTION dovetail.check_published SECURITY INVOKER", "check_published"},
       {"CREATE OR REPLACE FUNCTION dovetail.uuid7() RETURNS uuid LANGUAGE sql AS 'SELECT "
        "gen_random_uuid()'",
        "function dovetail.uuid7() is not"},
       {"DROP INDEX dovetail.parked_due", "index dovetail.parked_due is missing"},
-      {"DROP FUNCTION dovetail.read_page", "read_page"},
+      {"DROP FUNCTION dovetail.read_window", "read_window"},
       {"DROP VIEW dovetail.lag", "view dovetail.lag is missing"}};
   EXPECT_EQ(find(look(), "schema-drift"), nullptr) << shown(look());
   for (const auto& [change, words] : changes) {

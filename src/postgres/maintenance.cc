@@ -28,7 +28,8 @@ constexpr std::string_view kUnpassed =
 
 // $1 behind which seq, $2 age in microseconds, $3 rows.
 const std::string kCleanDefault =
-    "WITH page AS MATERIALIZED (SELECT o.ctid AS place, o.seq, o.xid, o.slot, o.created_at < "
+    "WITH page AS MATERIALIZED (SELECT o.ctid AS place, o.seq, o.xid, "
+    "dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) AS slot, o.created_at < "
     "pg_catalog.clock_timestamp() - $2::int8 * interval '1 microsecond' AS old FROM "
     "dovetail.outbox_default o WHERE o.seq > $1 ORDER BY o.seq LIMIT $3), gone AS (DELETE FROM "
     "dovetail.outbox_default d WHERE d.ctid = ANY (ARRAY(SELECT o.place FROM page o WHERE o.old "
@@ -221,7 +222,8 @@ class Work {
         "WHERE NOT r.mapped AND EXISTS (SELECT 1 FROM " +
         name +
         " o WHERE (o.xid >= pg_catalog.pg_snapshot_xmax(r.prev) OR o.xid = ANY (ARRAY(SELECT "
-        "pg_catalog.pg_snapshot_xip(r.prev)))) AND o.slot * r.lanes / 256 = r.lane AND NOT (r.now "
+        "pg_catalog.pg_snapshot_xip(r.prev)))) AND dovetail.slot(o.aggregate_type, o.aggregate_id, "
+        "o.id) * r.lanes / 256 = r.lane AND NOT (r.now "
         "IS NOT NULL AND o.seq <= r.seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.now))))");
     if (!first) return fail(first.error());
     if (first->boolean(0, 1)) {

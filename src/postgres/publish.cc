@@ -11,12 +11,12 @@ namespace dovetail::postgres {
 
 namespace {
 
-// No conflict target and nothing returned, so that a role which may only insert can run it.
-constexpr std::string_view kInsert =
-    "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
-    "headers, payload, aggregate_version, deliver_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
-    "$10::timestamptz) ON CONFLICT DO NOTHING";
+// The function's plans are kept by the server's session; an INSERT of our own would be planned anew
+// each time, which costs more than the rest of it.
+constexpr std::string_view kPublish =
+    "SELECT dovetail.add_event($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
+// No conflict target and nothing returned, so that a role which may only insert can run it.
 constexpr std::string_view kInsertMany =
     "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
     "headers, payload, aggregate_version) "
@@ -62,7 +62,8 @@ Result<Prepared> prepare(const NewEvent& event, const EventLimits& limits) {
   return Prepared{event.id ? *event.id : new_event_id(), std::move(*headers)};
 }
 
-void add_columns(Params& params, const NewEvent& event, const Prepared& prepared) {
+Params columns(const NewEvent& event, const Prepared& prepared) {
+  Params params;
   params.uuid(prepared.id)
       .text(event.topic)
       .text(event.aggregate_type)
@@ -72,44 +73,50 @@ void add_columns(Params& params, const NewEvent& event, const Prepared& prepared
       .text(prepared.headers)
       .bytea(event.payload)
       .int8(event.aggregate_version);
+  return params;
 }
 
 // The insert left it out: it is there already, with this content or with another.
 Status check_published(pg_conn* connection, const NewEvent& event, const Prepared& prepared) {
-  Params params;
-  add_columns(params, event, prepared);
-  const Result<Rows> same = run(connection, kCheck, params);
+  const Result<Rows> same = run(connection, kCheck, columns(event, prepared));
   if (!same) return fail(same.error());
   return {};
 }
 
-Result<EventId> insert(pg_conn* connection, const NewEvent& event,
-                       const std::optional<WallTime>& deliver_at, const EventLimits& limits) {
+Result<EventId> publish_one(pg_conn* connection, const NewEvent& event,
+                            const std::optional<WallTime>& deliver_at, const EventLimits& limits) {
   DOVETAIL_TRY(require_transaction(connection));
   const Result<Prepared> prepared = prepare(event, limits);
   if (!prepared) return fail(prepared.error());
-  Params params;
-  add_columns(params, event, *prepared);
+  Params params = columns(event, *prepared);
   if (deliver_at) {
     params.timestamptz(*deliver_at);
   } else {
     params.null();
   }
-  const Result<Rows> inserted = run(connection, kInsert, params);
-  if (!inserted) return fail(inserted.error());
-  if (inserted->affected() == 0) DOVETAIL_TRY(check_published(connection, event, *prepared));
+  const Result<Rows> done = run(connection, kPublish, params);
+  if (!done) return fail(done.error());
   return prepared->id;
 }
 
 }  // namespace
 
 Result<EventId> publish(pg_conn* transaction, const NewEvent& event, const EventLimits& limits) {
-  return insert(transaction, event, std::nullopt, limits);
+  return publish_one(transaction, event, std::nullopt, limits);
 }
 
 Result<EventId> publish_at(pg_conn* transaction, const NewEvent& event, WallTime deliver_at,
                            const EventLimits& limits) {
-  return insert(transaction, event, deliver_at, limits);
+  return publish_one(transaction, event, deliver_at, limits);
+}
+
+Result<EventId> publish_and_commit(pg_conn* transaction, const NewEvent& event,
+                                   const EventLimits& limits) {
+  DOVETAIL_TRY(require_transaction(transaction));
+  const Result<Prepared> prepared = prepare(event, limits);
+  if (!prepared) return fail(prepared.error());
+  DOVETAIL_TRY(run_and_commit(transaction, kPublish, columns(event, *prepared).null()));
+  return prepared->id;
 }
 
 Result<std::vector<EventId>> publish(pg_conn* transaction, std::span<const NewEvent> events,

@@ -41,6 +41,42 @@ TEST_F(PostgresPublish, AnEventExistsIfAndOnlyIfItsTransactionCommits) {
   EXPECT_EQ(count(), 1);
 }
 
+TEST_F(PostgresPublish, PublishAndCommitIsBothOrNeither) {
+  must(connection_, "CREATE TABLE orders (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED)");
+  EXPECT_TRUE(failed_with(publish_and_commit(connection_.get(), event()), Errc::rejected))
+      << "no transaction is open";
+  must(connection_, "BEGIN; INSERT INTO orders VALUES (1)");
+  const Result<EventId> id = publish_and_commit(connection_.get(), event());
+  ASSERT_TRUE(id) << text_of(id);
+  EXPECT_EQ(PQtransactionStatus(connection_.get()), PQTRANS_IDLE);
+  EXPECT_EQ(text(connection_, "SELECT id::text FROM dovetail.outbox"), id->to_string());
+
+  // The event is refused: nothing commits.
+  NewEvent other = event("other");
+  other.id = *id;
+  must(connection_, "BEGIN; INSERT INTO orders VALUES (2)");
+  EXPECT_TRUE(contains(text_of(publish_and_commit(connection_.get(), other)), "other content"));
+  EXPECT_EQ(PQtransactionStatus(connection_.get()), PQTRANS_INERROR);
+  must(connection_, "ROLLBACK");
+
+  // The commit is refused: nothing is published.
+  must(connection_, "BEGIN; INSERT INTO orders VALUES (1)");
+  EXPECT_TRUE(failed_with(publish_and_commit(connection_.get(), event()), Errc::rejected));
+  EXPECT_EQ(PQtransactionStatus(connection_.get()), PQTRANS_IDLE);
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM orders"), 1);
+  EXPECT_EQ(count(), 1);
+}
+
+TEST_F(PostgresPublish, PublishAndCommitWithoutAnAnswerIsInDoubt) {
+  must(connection_, "BEGIN");
+  Connection other = database_.connect();
+  must(other,
+       "SELECT pg_terminate_backend(" + std::to_string(PQbackendPID(connection_.get())) + ")");
+  const Result<EventId> id = publish_and_commit(connection_.get(), event());
+  EXPECT_TRUE(failed_with(id, Errc::in_doubt)) << text_of(id);
+  EXPECT_EQ(number(other, "SELECT count(*) FROM dovetail.outbox"), 0);
+}
+
 TEST_F(PostgresPublish, WithoutATransactionItIsRefused) {
   const Result<EventId> refused = publish(connection_.get(), event());
   EXPECT_TRUE(failed_with(refused, Errc::rejected));
@@ -173,28 +209,29 @@ TEST_F(PostgresPublish, APlainInsertIsCheckedToo) {
   };
   EXPECT_EQ(refusal("'a', '1', 't', '{}', ''"), "ok");
   EXPECT_EQ(refusal("'a', '1', 't', '{}', '{\"a\": \"b\"}'"), "ok");
-  EXPECT_TRUE(contains(refusal("'', '1', 't', '{}', ''"), "outbox_limits"));
-  EXPECT_TRUE(contains(refusal("'a', '1', 't', '', ''"), "outbox_limits"));
-  EXPECT_TRUE(contains(refusal("'a', '1', 't', '{}', '[]'"), "outbox_headers"));
+  EXPECT_EQ(refusal("'a', '1', 't', '{}', '{\"a\":\"b\",\"c\": \"\\u00e9 \\\"\"}'"), "ok");
+  EXPECT_TRUE(contains(refusal("'', '1', 't', '{}', ''"), "aggregate_type is empty"));
+  EXPECT_TRUE(contains(refusal("NULL, '1', 't', '{}', ''"), "aggregate_type is empty"));
+  EXPECT_TRUE(contains(refusal("'a', '1', 't', '', ''"), "the payload is empty"));
+  EXPECT_TRUE(contains(refusal("'a', '1', 't', repeat('x', 1048577)::bytea, ''"), "1048576"));
+  for (const char* headers : {"'[]'", "'{\"a\": 1}'", "'{\"a\": \"b\", \"c\": {}}'", "'\"a\"'"})
+    EXPECT_TRUE(contains(refusal("'a', '1', 't', '{}', " + std::string(headers)), "malformed"))
+        << headers;
+  EXPECT_TRUE(contains(refusal("'a', '1', 't', '{}', E'{\"a\": \"b\\tc\"}'"), "22P02"));
   EXPECT_TRUE(contains(refusal("'a', '1', 't', '{}', 'nonsense'"), "22P02"));
-  EXPECT_EQ(count(), 2);
+  EXPECT_EQ(count(), 3);
 }
 
 // When it is due is too late: it would hold up everything behind it.
 TEST_F(PostgresPublish, AnEventForLaterIsCheckedWhenItIsPublished) {
-  const auto refusal = [&](const std::string& values) {
-    return result_of(
-        "INSERT INTO dovetail.outbox (aggregate_type, type, payload, headers, deliver_at) "
-        "VALUES (" +
-        values + ")");
+  const auto refusal = [&](const std::string& values, const std::string& when) {
+    return result_of("SELECT dovetail.publish(" + values + ", deliver_at => " + when + ")");
   };
-  EXPECT_TRUE(contains(refusal("'', 't', '{}', '', now() + interval '1 h'"), "delayed_limits"));
-  EXPECT_TRUE(contains(refusal("'a', 't', '{}', '[]', now() + interval '1 h'"), "delayed_headers"));
-  EXPECT_TRUE(contains(refusal("'a', 't', '{}', '', 'infinity'"), "never comes"));
-  EXPECT_TRUE(
-      contains(result_of("SELECT dovetail.publish('a', '', 't', '{}', deliver_at => 'infinity')"),
-               "never comes"));
-  EXPECT_EQ(refusal("'a', 't', '{}', '', now() + interval '1 h'"), "ok");
+  const std::string later = "now() + interval '1 h'";
+  EXPECT_TRUE(contains(refusal("'', '', 't', '{}'", later), "aggregate_type is empty"));
+  EXPECT_TRUE(contains(refusal("'a', '', 't', '{}', '[]'", later), "malformed headers"));
+  EXPECT_TRUE(contains(refusal("'a', '', 't', '{}'", "'infinity'"), "never comes"));
+  EXPECT_EQ(refusal("'a', '', 't', '{}'", later), "ok");
   EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.delayed"), 1);
 }
 

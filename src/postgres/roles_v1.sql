@@ -23,9 +23,12 @@ GRANT EXECUTE ON FUNCTION
   dovetail.publish(text, text, text, bytea, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, text, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, text, text, text, jsonb, text, uuid, bigint, timestamptz, text),
-  dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint) TO dovetail_app;
-GRANT INSERT (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,
-              deliver_at) ON dovetail.outbox TO dovetail_app;
+  dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint),
+  dovetail.check_event(text, text, text, bytea, text, text, text),
+  dovetail.delay(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz),
+  dovetail.add_event(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz) TO dovetail_app;
+GRANT INSERT (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version)
+  ON dovetail.outbox TO dovetail_app;
 GRANT USAGE ON SEQUENCE dovetail.outbox_seq TO dovetail_app;
 
 -- Reads events and keeps its own progress.
@@ -35,7 +38,6 @@ GRANT SELECT, INSERT, UPDATE ON dovetail.reader, dovetail.parked TO dovetail_rel
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process TO dovetail_relay;
 GRANT SELECT ON dovetail.events, dovetail.lag TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, bigint),
-  dovetail.read_page(pg_snapshot, pg_snapshot, bigint, bigint, int, int, bigint, bigint),
   dovetail.window_bounds(xid8, xid8[], xid8), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int), dovetail.backlog(),
   dovetail.refresh_heads(text, text[], text[]) TO dovetail_relay;
 

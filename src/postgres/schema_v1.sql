@@ -18,7 +18,7 @@ CREATE FUNCTION dovetail.uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAF
         pg_catalog.overlay(
           pg_catalog.uuid_send(pg_catalog.gen_random_uuid()),
           pg_catalog.substring(
-            pg_catalog.int8send((EXTRACT(EPOCH FROM pg_catalog.clock_timestamp()) * 1000)::bigint), 3),
+            pg_catalog.int8send((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint), 3),
           1, 6),
         52, 1),
       53, 1),
@@ -40,17 +40,23 @@ $$;
 -- CACHE 1: numbers taken ahead by a session would not follow the order of locks.
 CREATE SEQUENCE dovetail.outbox_seq AS bigint CACHE 1;
 
+-- Spreads keys over the lanes of a relay: 256 slots. Events without a key go anywhere.
+CREATE FUNCTION dovetail.slot(aggregate_type text, aggregate_id text, id uuid) RETURNS int
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT CASE WHEN aggregate_id = '' THEN pg_catalog.get_byte(pg_catalog.uuid_send(id), 15)
+              ELSE (pg_catalog.hashtextextended(aggregate_id, pg_catalog.hashtextextended(aggregate_type, 0)) & 255)::int
+         END
+$$;
+
 -- What this service publishes. Rows are never changed; whole partitions are dropped. A plain INSERT from any language
 -- is a publish, too:
 --   INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload) VALUES ('order', '17', 'placed', '{}');
--- `seq` is the order along a key, `xid` tells when a row became visible, `slot` spreads keys over lanes.
+-- `seq` is the order along a key, `xid` tells when a row became visible. Every writer pays for what is here: constraints
+-- and generated columns would be parsed anew for each INSERT, the trigger's checks are kept ready.
 CREATE TABLE dovetail.outbox (
   id                uuid NOT NULL DEFAULT dovetail.uuid7() PRIMARY KEY,
   seq               bigint NOT NULL DEFAULT nextval('dovetail.outbox_seq'),
   xid               xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  slot              smallint NOT NULL GENERATED ALWAYS AS (
-                      CASE WHEN aggregate_id = '' THEN get_byte(uuid_send(id), 15)
-                           ELSE hashtextextended(aggregate_id, hashtextextended(aggregate_type, 0)) & 255 END) STORED,
   topic             text COLLATE "C" NOT NULL DEFAULT '',
   aggregate_type    text COLLATE "C" NOT NULL,
   aggregate_id      text COLLATE "C" NOT NULL DEFAULT '',
@@ -59,13 +65,7 @@ CREATE TABLE dovetail.outbox (
   headers           text NOT NULL DEFAULT '',
   payload           bytea NOT NULL,
   aggregate_version bigint NOT NULL DEFAULT 0,
-  created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-  deliver_at        timestamptz,
-  CONSTRAINT outbox_limits CHECK (
-    octet_length(aggregate_type) BETWEEN 1 AND 255 AND octet_length(aggregate_id) <= 1024 AND
-    octet_length(type) BETWEEN 1 AND 255 AND octet_length(content_type) BETWEEN 1 AND 255 AND
-    octet_length(topic) <= 255 AND octet_length(payload) > 0),
-  CONSTRAINT outbox_headers CHECK (headers = '' OR dovetail.headers_are_valid(headers))
+  created_at        timestamptz NOT NULL DEFAULT clock_timestamp()
 ) PARTITION BY RANGE (id);
 CREATE INDEX outbox_xid ON dovetail.outbox (xid, seq);
 CREATE INDEX outbox_seq_index ON dovetail.outbox (seq);
@@ -86,13 +86,7 @@ CREATE TABLE dovetail.delayed (
   payload           bytea NOT NULL,
   aggregate_version bigint NOT NULL,
   created_at        timestamptz NOT NULL,
-  deliver_at        timestamptz NOT NULL,
-  -- As in the outbox: a row that cannot move there would hold up all that are due behind it.
-  CONSTRAINT delayed_limits CHECK (
-    octet_length(aggregate_type) BETWEEN 1 AND 255 AND octet_length(aggregate_id) <= 1024 AND
-    octet_length(type) BETWEEN 1 AND 255 AND octet_length(content_type) BETWEEN 1 AND 255 AND
-    octet_length(topic) <= 255 AND octet_length(payload) > 0),
-  CONSTRAINT delayed_headers CHECK (headers = '' OR dovetail.headers_are_valid(headers))
+  deliver_at        timestamptz NOT NULL
 );
 CREATE INDEX delayed_due ON dovetail.delayed (deliver_at, number);
 
@@ -136,9 +130,7 @@ CREATE TABLE dovetail.parked (
   number            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   relay             text COLLATE "C" NOT NULL,
   id                uuid NOT NULL,
-  slot              smallint NOT NULL GENERATED ALWAYS AS (
-                      CASE WHEN aggregate_id = '' THEN get_byte(uuid_send(id), 15)
-                           ELSE hashtextextended(aggregate_id, hashtextextended(aggregate_type, 0)) & 255 END) STORED,
+  slot              int NOT NULL GENERATED ALWAYS AS (dovetail.slot(aggregate_type, aggregate_id, id)) STORED,
   position          bigint NOT NULL,
   topic             text COLLATE "C" NOT NULL,
   aggregate_type    text COLLATE "C" NOT NULL,
@@ -198,10 +190,11 @@ CREATE TABLE dovetail.audit (
   reason  text NOT NULL DEFAULT ''
 );
 
--- Limits of dovetail.publish(); null: none. The backlog's is set by dovetail.set_backlog_limit().
+-- Limits of publishing; null: none. Payloads of 64 KiB are always taken, so that small ones need no look here. The
+-- backlog's is set by dovetail.set_backlog_limit().
 CREATE TABLE dovetail.outbox_limit (
   only_row           int PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
-  payload_bytes_max  bigint DEFAULT 1048576 CHECK (payload_bytes_max > 0),
+  payload_bytes_max  bigint DEFAULT 1048576 CHECK (payload_bytes_max >= 65536),
   backlog_events_max bigint CHECK (backlog_events_max > 0)
 );
 INSERT INTO dovetail.outbox_limit DEFAULT VALUES;
@@ -241,26 +234,6 @@ BEGIN
 END
 $$;
 
--- A row with a time to come goes to dovetail.delayed instead.
-CREATE FUNCTION dovetail.delay() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF NOT isfinite(NEW.deliver_at) THEN
-    RAISE EXCEPTION 'deliver_at is infinity, which never comes'
-      USING ERRCODE = 'invalid_parameter_value', HINT = 'give a time, or leave it out';
-  END IF;
-  INSERT INTO dovetail.delayed (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
-                                aggregate_version, created_at, deliver_at)
-  SELECT NEW.id, NEW.topic, NEW.aggregate_type, NEW.aggregate_id, NEW.type, NEW.content_type, NEW.headers, NEW.payload,
-         NEW.aggregate_version, NEW.created_at, NEW.deliver_at
-  WHERE NOT EXISTS (SELECT FROM dovetail.outbox AS o WHERE o.id = NEW.id)
-  ON CONFLICT (id) DO NOTHING;
-  RETURN NULL;
-END
-$$;
-CREATE TRIGGER delay BEFORE INSERT ON dovetail.outbox FOR EACH ROW
-  WHEN (NEW.deliver_at IS NOT NULL AND NEW.deliver_at > clock_timestamp()) EXECUTE FUNCTION dovetail.delay();
-
 -- Moves at most so many due events into the outbox, in the order in which they were due. One mover at a time keeps
 -- that order; the others have nothing to do.
 CREATE FUNCTION dovetail.release_delayed(events_max int) RETURNS bigint
@@ -276,9 +249,8 @@ BEGIN
       SELECT id FROM dovetail.delayed WHERE deliver_at <= clock_timestamp() ORDER BY deliver_at, number LIMIT events_max)
     RETURNING *)
   INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
-                               aggregate_version, created_at, deliver_at)
-  SELECT id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version, created_at,
-         deliver_at
+                               aggregate_version, created_at)
+  SELECT id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version, created_at
   FROM due ORDER BY deliver_at, number
   ON CONFLICT (id) DO NOTHING;
   GET DIAGNOSTICS moved = ROW_COUNT;
@@ -355,45 +327,94 @@ BEGIN
 END
 $$;
 
+-- Every event that comes in passes here, by whatever way. The common case passes in one expression; the words are looked
+-- for when it does not.
+CREATE FUNCTION dovetail.check_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_catalog.octet_length(NEW.aggregate_type) BETWEEN 1 AND 255 AND pg_catalog.octet_length(NEW.type) BETWEEN 1 AND 255
+     AND pg_catalog.octet_length(NEW.aggregate_id) <= 1024 AND pg_catalog.octet_length(NEW.topic) <= 255
+     AND pg_catalog.octet_length(NEW.content_type) BETWEEN 1 AND 255
+     AND pg_catalog.octet_length(NEW.payload) BETWEEN 1 AND 65536
+     AND (NEW.headers = '' OR pg_catalog.octet_length(NEW.headers) <= 4096 AND NEW.headers ~
+          '^\{"[A-Za-z0-9._-]{1,64}": ?"[^"\\\x01-\x1f\x7f]*"(, ?"[A-Za-z0-9._-]{1,64}": ?"[^"\\\x01-\x1f\x7f]*")*\}$') THEN
+    RETURN NEW;
+  END IF;
+  PERFORM dovetail.check_event(NEW.aggregate_type, NEW.aggregate_id, NEW.type, NEW.payload, NEW.headers, NEW.topic,
+                               NEW.content_type);
+  RETURN NEW;
+END
+$$;
+CREATE TRIGGER check_row BEFORE INSERT ON dovetail.outbox FOR EACH ROW EXECUTE FUNCTION dovetail.check_row();
+-- A row that cannot move to the outbox would hold up all that are due behind it.
+CREATE TRIGGER check_row BEFORE INSERT ON dovetail.delayed FOR EACH ROW EXECUTE FUNCTION dovetail.check_row();
+
+-- Lays an event by until its time, unless it is there already.
+CREATE FUNCTION dovetail.delay(
+  event_id uuid, event_topic text, event_aggregate_type text, event_aggregate_id text, event_type text,
+  event_content_type text, event_headers text, event_payload bytea, event_aggregate_version bigint,
+  event_deliver_at timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT isfinite(event_deliver_at) THEN
+    RAISE EXCEPTION 'deliver_at is infinity, which never comes'
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'give a time, or leave it out';
+  END IF;
+  IF NOT EXISTS (SELECT FROM dovetail.outbox AS o WHERE o.id = event_id) THEN
+    INSERT INTO dovetail.delayed (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                                  aggregate_version, created_at, deliver_at)
+    VALUES (event_id, event_topic, event_aggregate_type, event_aggregate_id, event_type, event_content_type,
+            event_headers, event_payload, event_aggregate_version, clock_timestamp(), event_deliver_at)
+    ON CONFLICT (id) DO NOTHING;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  PERFORM dovetail.check_published(event_id, event_topic, event_aggregate_type, event_aggregate_id, event_type,
+                                   event_content_type, event_headers, event_payload, event_aggregate_version);
+END
+$$;
+
+-- What all ways of publishing have in common. Runs with the caller's rights and settings, which would cost to change.
+CREATE FUNCTION dovetail.add_event(
+  id uuid, topic text, aggregate_type text, aggregate_id text, type text, content_type text, headers text, payload bytea,
+  aggregate_version bigint, deliver_at timestamptz) RETURNS uuid
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+  IF deliver_at > pg_catalog.clock_timestamp() THEN
+    PERFORM dovetail.delay(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
+                           headers, payload, coalesce(aggregate_version, 0), deliver_at);
+    RETURN id;
+  END IF;
+  INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                               aggregate_version)
+  VALUES (id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type, headers, payload,
+          coalesce(aggregate_version, 0))
+  ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    PERFORM dovetail.check_published(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type,
+                                     content_type, headers, payload, coalesce(aggregate_version, 0));
+  END IF;
+  RETURN id;
+END
+$$;
+
 -- Publishes an event in the caller's transaction, and returns its id. The same id with the same content is accepted
--- once. The payload goes out byte for byte.
+-- once. The payload goes out byte for byte. These three are simple enough to be inlined by the planner.
 CREATE FUNCTION dovetail.publish(
   aggregate_type text, aggregate_id text, type text, payload bytea, headers jsonb DEFAULT NULL, topic text DEFAULT '',
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
-  content_type text DEFAULT 'application/octet-stream') RETURNS uuid
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  event_id uuid := coalesce(id, dovetail.uuid7());
-  encoded  text := CASE WHEN headers IS NULL OR headers = '{}' THEN '' ELSE headers::text END;
-BEGIN
-  -- The common case passes in one expression; the words are looked for when it does not.
-  IF (aggregate_type <> '' AND type <> '' AND octet_length(payload) BETWEEN 1 AND 1048576 AND
-      octet_length(aggregate_type) <= 255 AND octet_length(coalesce(aggregate_id, '')) <= 1024 AND
-      octet_length(type) <= 255 AND content_type <> '' AND octet_length(content_type) <= 255 AND
-      octet_length(coalesce(topic, '')) <= 255 AND encoded = '') IS NOT TRUE OR
-     octet_length(payload) > (SELECT payload_bytes_max FROM dovetail.outbox_limit) THEN
-    PERFORM dovetail.check_event(aggregate_type, aggregate_id, type, payload, encoded, topic, content_type);
-  END IF;
-  INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
-                               aggregate_version, deliver_at)
-  VALUES (event_id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type, encoded, payload,
-          coalesce(aggregate_version, 0), deliver_at)
-  ON CONFLICT DO NOTHING;
-  IF NOT FOUND THEN
-    PERFORM dovetail.check_published(event_id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type,
-                                     content_type, encoded, payload, coalesce(aggregate_version, 0));
-  END IF;
-  RETURN event_id;
-END
+  content_type text DEFAULT 'application/octet-stream') RETURNS uuid LANGUAGE sql AS $$
+  SELECT dovetail.add_event(coalesce(id, dovetail.uuid7()), topic, aggregate_type, aggregate_id, type, content_type,
+                            coalesce(nullif(headers, '{}')::text, ''), payload, aggregate_version, deliver_at)
 $$;
 
 CREATE FUNCTION dovetail.publish(
   aggregate_type text, aggregate_id text, type text, payload jsonb, headers jsonb DEFAULT NULL, topic text DEFAULT '',
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
   content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
-  SELECT dovetail.publish(aggregate_type, aggregate_id, type, pg_catalog.convert_to(payload::text, 'UTF8'), headers,
-                          topic, id, aggregate_version, deliver_at, content_type)
+  SELECT dovetail.add_event(coalesce(id, dovetail.uuid7()), topic, aggregate_type, aggregate_id, type, content_type,
+                            coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload::text, 'UTF8'), aggregate_version, deliver_at)
 $$;
 
 -- A text is taken for JSON; say content_type => 'text/plain' where it is not.
@@ -401,8 +422,8 @@ CREATE FUNCTION dovetail.publish(
   aggregate_type text, aggregate_id text, type text, payload text, headers jsonb DEFAULT NULL, topic text DEFAULT '',
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
   content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
-  SELECT dovetail.publish(aggregate_type, aggregate_id, type, pg_catalog.convert_to(payload, 'UTF8'), headers,
-                          topic, id, aggregate_version, deliver_at, content_type)
+  SELECT dovetail.add_event(coalesce(id, dovetail.uuid7()), topic, aggregate_type, aggregate_id, type, content_type,
+                            coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload, 'UTF8'), aggregate_version, deliver_at)
 $$;
 
 -- How a relay reads. These are functions so that their plans are kept, and so that they are planned with settings of
@@ -427,14 +448,16 @@ BEGIN
     (SELECT o.seq, o.id, o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, o.payload,
             o.aggregate_version, o.created_at
      FROM dovetail.outbox AS o
-     WHERE o.xid >= from_xmax AND o.slot BETWEEN first_slot AND last_slot
+     WHERE o.xid >= from_xmax AND (last_slot - first_slot = 255
+       OR dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) BETWEEN first_slot AND last_slot)
      ORDER BY o.xid, o.seq LIMIT events_max + 1)
     UNION ALL
     (SELECT late.* FROM unnest(from_xip) AS ended (xid) CROSS JOIN LATERAL (
        SELECT o.seq, o.id, o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, o.payload,
               o.aggregate_version, o.created_at
        FROM dovetail.outbox AS o
-       WHERE o.xid = ended.xid AND o.slot BETWEEN first_slot AND last_slot
+       WHERE o.xid = ended.xid AND (last_slot - first_slot = 255
+         OR dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) BETWEEN first_slot AND last_slot)
        ORDER BY o.seq LIMIT events_max + 1) AS late
      LIMIT events_max + 1)),
   total AS MATERIALIZED (
@@ -467,36 +490,6 @@ BEGIN
 END
 $$;
 
--- The next events of a window that is too large to come whole, in order. The first comes whatever its size.
-CREATE FUNCTION dovetail.read_page(
-  from_snapshot pg_snapshot, to_snapshot pg_snapshot, after_seq bigint, to_seq bigint, first_slot int, last_slot int,
-  events_max bigint, bytes_max bigint)
-RETURNS TABLE (seq bigint, id uuid, topic text, aggregate_type text, aggregate_id text, type text, content_type text,
-               headers text, payload bytea, aggregate_version bigint, created_at timestamptz)
-LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
-#variable_conflict use_column
-BEGIN
-  RETURN QUERY
-  SELECT summed.seq, summed.id, summed.topic, summed.aggregate_type, summed.aggregate_id, summed.type,
-         summed.content_type, summed.headers, summed.payload, summed.aggregate_version, summed.created_at
-  FROM (
-    SELECT page.*, sum(page.bytes) OVER (ORDER BY page.seq ROWS UNBOUNDED PRECEDING) AS running
-    FROM (
-      SELECT o.seq, o.id, o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, o.payload,
-             o.aggregate_version, o.created_at,
-             octet_length(o.payload) + octet_length(o.headers) + octet_length(o.topic) +
-             octet_length(o.aggregate_type) + octet_length(o.aggregate_id) + octet_length(o.type) +
-             octet_length(o.content_type) AS bytes
-      FROM dovetail.outbox AS o
-      WHERE o.seq > after_seq AND o.seq <= to_seq AND o.slot BETWEEN first_slot AND last_slot
-        AND NOT pg_visible_in_snapshot(o.xid, from_snapshot) AND pg_visible_in_snapshot(o.xid, to_snapshot)
-      ORDER BY o.seq LIMIT events_max) AS page) AS summed
-  WHERE summed.running <= bytes_max OR summed.running = summed.bytes;
-END
-$$;
-
 -- For people: what became of each event, as each relay sees it.
 CREATE VIEW dovetail.events AS
 SELECT o.seq, o.id, r.relay,
@@ -508,7 +501,7 @@ SELECT o.seq, o.id, r.relay,
        o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, octet_length(o.payload) AS payload_length,
        o.aggregate_version, o.created_at
 FROM dovetail.outbox AS o
-LEFT JOIN dovetail.reader AS r ON NOT r.mapped AND o.slot * r.lanes / 256 = r.lane
+LEFT JOIN dovetail.reader AS r ON NOT r.mapped AND dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) * r.lanes / 256 = r.lane
 LEFT JOIN dovetail.parked AS p ON p.relay = r.relay AND p.id = o.id;
 
 -- The lag of each lane: how many events are before it, and how old the oldest is.
@@ -520,15 +513,16 @@ CROSS JOIN LATERAL (
   SELECT count(*) AS pending, min(o.created_at) AS oldest_at
   FROM dovetail.outbox AS o
   WHERE (o.xid >= pg_snapshot_xmax(r.prev) OR o.xid = ANY (ARRAY(SELECT pg_snapshot_xip(r.prev))))
-    AND o.slot * r.lanes / 256 = r.lane
+    AND dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) * r.lanes / 256 = r.lane
     AND NOT (r.now IS NOT NULL AND o.seq <= r.seq AND pg_visible_in_snapshot(o.xid, r.now))) AS w
 WHERE NOT r.mapped;
 
 REVOKE ALL ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, bigint),
-  dovetail.read_page(pg_snapshot, pg_snapshot, bigint, bigint, int, int, bigint, bigint),
   dovetail.window_bounds(xid8, xid8[], xid8), dovetail.backlog(), dovetail.check_backlog(), dovetail.set_backlog_limit(bigint),
-  dovetail.refresh_heads(text, text[], text[]), dovetail.delay(), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int),
+  dovetail.refresh_heads(text, text[], text[]), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int),
   dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint),
+  dovetail.delay(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz),
+  dovetail.add_event(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz),
   dovetail.check_event(text, text, text, bytea, text, text, text),
   dovetail.publish(text, text, text, bytea, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, text, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
