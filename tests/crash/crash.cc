@@ -432,12 +432,18 @@ std::optional<Options> parse(int argc, char** argv) {
   return options;
 }
 
-bool lay_siege(const Options& options, Road& road) {
+// The exit code. A server that was started for it is gone when this returns.
+int lay_siege(const Options& options) {
+  const std::unique_ptr<Road> road = road_of(options, true);
+  if (const Status opened = road->open(); !opened) {
+    std::fprintf(stderr, "SKIPPED: %s\n", opened.error().text.c_str());
+    return 77;
+  }
   if (const Status made = open_stock_books(options.folder + "/inventory.db"); !made) {
     std::fprintf(stderr, "dovetail_crash: %s\n", made.error().text.c_str());
-    return false;
+    return 1;
   }
-  return Siege(options, road).run();
+  return Siege(options, *road).run() ? 0 : 1;
 }
 
 int main_of(int argc, char** argv) {
@@ -454,18 +460,13 @@ int main_of(int argc, char** argv) {
   std::string pattern = (fs::temp_directory_path() / "dovetail-crash-XXXXXX").string();
   if (temporary && ::mkdtemp(pattern.data()) != nullptr) options.folder = pattern;
   fs::create_directories(options.folder);
-  const std::unique_ptr<Road> road = road_of(options, true);
-  if (const Status opened = road->open(); !opened) {
-    std::fprintf(stderr, "SKIPPED: %s\n", opened.error().text.c_str());
-    return 77;
-  }
-  const bool good = lay_siege(options, *road);
-  if (good && temporary) {
+  const int code = lay_siege(options);
+  if (code != 1 && temporary) {
     fs::remove_all(options.folder);
   } else {
     std::fprintf(stderr, "dovetail_crash: the files are in %s\n", options.folder.c_str());
   }
-  return good ? 0 : 1;
+  return code;
 }
 
 }  // namespace
