@@ -126,6 +126,7 @@ class Siege {
   void crash_server();
   bool wait_until(const char* what, const std::function<bool()>& condition);
   void refresh();
+  bool deadly_order_is_placed();
   bool delivered_all();
   bool only_two_orders_left();
   bool drained();
@@ -263,6 +264,13 @@ void Siege::refresh() {
     inventory_ = std::move(*status);
 }
 
+bool Siege::deadly_order_is_placed() {
+  Books books;
+  return road_.read_orders(books) &&
+         std::any_of(books.orders.begin(), books.orders.end(),
+                     [](const Entry& entry) { return entry.order == kDeadlyOrder; });
+}
+
 bool Siege::delivered_all() {
   return outbox_.pending == 0 && outbox_.held == 0 && inventory_.mailbox_rows >= outbox_.events;
 }
@@ -395,6 +403,7 @@ bool Siege::run() {
     if (turn == 4 || random_() % 12 == 0) crash_server();
     kill_one();
   }
+  wait_until("the deadly order is placed", [this] { return deadly_order_is_placed(); });
   // The writers die in the middle of something too: what they had not committed must not exist.
   for (Process& writer : writers_) {
     if (!writer.running()) broken("a writer ended by itself; see writers.log");
