@@ -109,6 +109,20 @@ TEST(PostgresConnection, NoAnswerInTimeCostsTheConnection) {
   EXPECT_FALSE(connection);
 }
 
+TEST(PostgresConnection, AnAnswerAskedForAheadWaitsBehindOtherStatements) {
+  TestDatabase database;
+  Connection connection = database.connect();
+  ASSERT_TRUE(connection.ask_ahead("SELECT $1::bigint", Params().int8(1)));
+  EXPECT_EQ(connection.query("SELECT 2::bigint")->int8(0, 0), 2);
+  EXPECT_EQ(connection.take_ahead()->int8(0, 0), 1);
+  ASSERT_TRUE(connection.ask_ahead("SELECT 3::bigint", {}));
+  ASSERT_TRUE(connection.ask_ahead("SELECT 4::bigint", {}));
+  EXPECT_EQ(connection.take_ahead()->int8(0, 0), 4) << "the later question counts";
+  ASSERT_TRUE(connection.ask_ahead("SELECT 1/0", {}));
+  EXPECT_TRUE(failed_with(connection.take_ahead(), Errc::rejected));
+  EXPECT_EQ(connection.query("SELECT 5::bigint")->int8(0, 0), 5);
+}
+
 TEST(PostgresConnection, ATransactionIsUndoneUnlessCommitted) {
   TestDatabase database;
   Connection connection = database.connect();

@@ -84,6 +84,55 @@ TEST_F(PostgresSourceTest, LanesTogetherReadEverythingOnceAndAKeyAlwaysInOneLane
   EXPECT_EQ(total, 110U);
 }
 
+TEST_F(PostgresSourceTest, PagesKeepToTheirBytesAndOneEventAlwaysFits) {
+  Payloads sent;
+  for (int i = 0; i < 60; ++i)
+    sent.push_back(std::to_string(i) + std::string(i % 20 == 7 ? 5000 : i % 3 == 0 ? 900 : 1, 'x'));
+  for (const std::string& payload : sent) publish("k", payload);
+  open();
+  Payloads all;
+  for (auto batch = read(40, 50ms, 4000); !batch->empty(); batch = read(40, 50ms, 4000)) {
+    std::size_t bytes = 0;
+    for (const Event& event : batch->events()) {
+      all.emplace_back(event.payload);
+      bytes += event.payload.size();
+    }
+    EXPECT_TRUE(bytes <= 4000 || batch->size() == 1) << bytes << " bytes in " << batch->size();
+    settle(*batch);
+  }
+  EXPECT_EQ(all, sent);
+}
+
+TEST_F(PostgresSourceTest, ALongGapInTheNumbersIsCrossedQuickly) {
+  Payloads sent;
+  for (int i = 0; i < 30; ++i) {
+    if (i % 10 == 5)
+      must(connection_,
+           "SELECT setval('dovetail.outbox_seq', last_value + 3000000) "
+           "FROM dovetail.outbox_seq");
+    sent.push_back(std::to_string(i));
+    publish("k", sent.back());
+  }
+  open();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(take(8), sent);
+  // Page by page of 10 numbers it would be a million statements.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
+}
+
+TEST_F(PostgresSourceTest, APageThatWasAskedForAheadIsNotTakenWhenLessIsWanted) {
+  for (int i = 0; i < 100; ++i) publish("k", std::to_string(i));
+  open();
+  Payloads all;
+  for (const std::size_t events_max : {20, 20, 5, 30, 1, 50, 50}) {
+    const auto batch = read(events_max);
+    EXPECT_LE(batch->size(), events_max);
+    for (const Event& event : batch->events()) all.emplace_back(event.payload);
+  }
+  ASSERT_EQ(all.size(), 100U);
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], std::to_string(i));
+}
+
 TEST_F(PostgresSourceTest, ADelayedEventGoesOutWhenItIsDue) {
   open();
   must(connection_,
