@@ -21,6 +21,7 @@ dovetail_server_test(
   admin_test.cc
   doctor_test.cc
   maintenance_test.cc
+  mapped_catalog_test.cc
   mapped_relay_test.cc
   mapped_source_test.cc
   mapped_table_test.cc
