@@ -41,6 +41,8 @@ topic = "{aggregate_type}.events"  # also {type}, {aggregate_id}, {content_type}
 # retry_cap = "30s"              # up to this
 # batch_events = 1000            # in one transaction of the mailbox
 # window_events = 8000           # read and not settled; also the most duplicates after a crash
+# [relay.table]                  # PostgreSQL: serve a table that exists already, not the outbox
+# preset = "status"              # or sent_at, message, processed_at, debezium, or by hand
 
 [retention]
 sent = "7d"                      # delivered events are deleted after this

@@ -67,6 +67,12 @@ SELECT 'order', n % 2, 'placed', to_jsonb(n) FROM generate_series(1, 6) AS n""",
 }
 
 
+def manual(language):
+    """The examples of the manual."""
+    text = (harness.ROOT / "src" / "postgres" / "mapped.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
 class MappedCase(PostgresCase):
     """A database with a table of the preset `status`, the schema dovetail, and a relay that serves the table."""
 
@@ -124,21 +130,18 @@ class Presets(MappedCase):
     def test_debezium(self):
         self.carry("debezium")
 
-    def test_another_table_in_another_schema(self):
-        self.sql("CREATE SCHEMA orders;" + STATUS.replace("outbox_events", "orders.things"))
-        self.sql(PUBLISH_STATUS.replace("outbox_events", "orders.things"))
-        self.table('preset = "status"\nname = "orders.things"\n')
+    def test_the_first_example_of_the_manual(self):
+        self.sql("CREATE SCHEMA orders;" + STATUS.replace("outbox_events", "orders.outbox_events"))
+        self.sql(PUBLISH_STATUS.replace("outbox_events", "orders.outbox_events"))
+        self.write("dovetail.toml", (CONFIG % (self.conninfo, "")).split("[[relay]]")[0] + manual("toml")[0])
         self.dovetail("run", "--until-idle")
-        self.assertEqual(self.sql("SELECT count(*) FROM orders.things WHERE status = 'SENT'"), "6")
+        self.assertEqual(self.sql("SELECT count(*) FROM orders.outbox_events WHERE status = 'SENT'"), "6")
 
 
 class ByHand(MappedCase):
-    def test_the_example_of_the_manual(self):
-        manual = (harness.ROOT / "src" / "postgres" / "mapped.md").read_text(encoding="utf-8")
-        table = re.search(r"```sql\n(CREATE TABLE.*?)```", manual, re.DOTALL).group(1)
-        relay = re.search(r"```toml\n(.*?)```", manual, re.DOTALL).group(1)
-        self.sql("CREATE SCHEMA shop;" + table)
-        self.write("dovetail.toml", (CONFIG % (self.conninfo, "")).split("[[relay]]")[0] + relay)
+    def test_the_second_example_of_the_manual(self):
+        self.sql("CREATE SCHEMA shop;" + manual("sql")[0])
+        self.write("dovetail.toml", (CONFIG % (self.conninfo, "")).split("[[relay]]")[0] + manual("toml")[1])
         self.sql("INSERT INTO shop.messages (order_no, body, trace) SELECT n % 2, to_jsonb(n), 'trace-' || n "
                  "FROM generate_series(1, 6) AS n; INSERT INTO shop.messages (order_no, body, state) VALUES (1, '{}', "
                  "'cancelled')")
