@@ -1,11 +1,12 @@
 """The binary on tables that already exist: relays with a [relay.table], against a real server."""
 
+import os
 import re
 import sys
 import unittest
 
 import harness
-from postgres_test import SERVER, STATE, PostgresCase, first_line
+from postgres_test import SERVER, STATE, PostgresCase, first_line, psql
 
 CONFIG = """\
 [store.shop]
@@ -73,12 +74,26 @@ def manual(language):
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
+DATABASE = f"mapped_{os.getpid()}"
+
+
+def setUpModule():
+    psql(f"CREATE DATABASE {DATABASE}")
+    unittest.addModuleCleanup(psql, f"DROP DATABASE {DATABASE} WITH (FORCE)")
+
+
 class MappedCase(PostgresCase):
-    """A database with a table of the preset `status`, the schema dovetail, and a relay that serves the table."""
+    """A relay that serves a table, and the schema dovetail. One database for all tests, made as new for each: that is
+    quicker than another one."""
 
     def setUp(self):
-        super().setUp()
+        harness.Case.setUp(self)
+        self.database = DATABASE
+        self.conninfo = f"{SERVER} dbname={DATABASE}"
+        self.configure(self.conninfo)
         self.init()
+        self.sql("DROP SCHEMA IF EXISTS shop, orders, public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO "
+                 "PUBLIC; TRUNCATE dovetail.reader, dovetail.relay_process, dovetail.parked, dovetail.audit")
 
     def configure(self, conninfo, more=""):
         self.write("dovetail.toml", CONFIG % (conninfo, more or 'preset = "status"\n'))
@@ -97,38 +112,23 @@ class MappedCase(PostgresCase):
 
 
 class Presets(MappedCase):
-    def carry(self, preset):
-        table, publish, count, left = PRESETS[preset]
-        self.table(f'preset = "{preset}"\n')
-        self.sql(table)
-        self.sql(publish)
-        self.assertEqual(self.mapped()["pending"], 6)
-        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 6)
-        self.assertEqual(sorted(self.received()), list("123456"))
-        self.assertEqual(self.sql(count), left)
-        self.assertEqual((self.mapped()["pending"], self.mapped()["settled_total"]), (0, 6))
-        types = self.rows("inventory.db", "SELECT DISTINCT type FROM dovetail_mailbox")
-        self.assertEqual(types, [("placed",)])
-        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 0)
-
-    def test_status(self):
-        self.carry("status")
-        order = self.received()
-        self.assertEqual([one for one in order if int(one) % 2], ["1", "3", "5"], "the order of a key")
-        self.assertEqual([one for one in order if int(one) % 2 == 0], ["2", "4", "6"], "the order of a key")
-
-    def test_sent_at(self):
-        self.carry("sent_at")
-
-    def test_message(self):
-        self.carry("message")
-        self.assertEqual(self.rows("inventory.db", "SELECT DISTINCT topic FROM dovetail_mailbox"), [("order.events",)])
-
-    def test_processed_at(self):
-        self.carry("processed_at")
-
-    def test_debezium(self):
-        self.carry("debezium")
+    def test_every_preset_serves_its_table_as_it_stands(self):
+        for preset, (table, publish, count, left) in PRESETS.items():
+            with self.subTest(preset):
+                self.write("dovetail.toml", (CONFIG % (self.conninfo, f'preset = "{preset}"\n')).replace(
+                    "shop-to-inventory", preset))
+                self.sql("DROP TABLE IF EXISTS outbox_events, outbox;" + table + ";" + publish)
+                self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 6)
+                reader = self.reader("shop", preset)
+                self.assertEqual((reader["pending"], reader["settled_total"]), (0, 6))
+                self.assertEqual(self.sql(count), left)
+                rows = self.rows("inventory.db", "SELECT payload, aggregate_id, type, topic FROM dovetail_mailbox "
+                                 "ORDER BY seq DESC LIMIT 6")[::-1]
+                self.assertEqual({row[2] for row in rows}, {"placed"})
+                self.assertEqual(sorted(row[0] for row in rows), [b"1", b"2", b"3", b"4", b"5", b"6"])
+                self.assertEqual({row[3] for row in rows}, {"outbox_events.events" if preset == "sent_at" else "order.events"})
+                if preset in ("status", "processed_at"):
+                    self.assertEqual([row[0] for row in rows if row[1] == "1"], [b"1", b"3", b"5"], "the order of a key")
 
     def test_the_first_example_of_the_manual(self):
         self.sql("CREATE SCHEMA orders;" + STATUS.replace("outbox_events", "orders.outbox_events"))
@@ -263,16 +263,12 @@ class Running(MappedCase):
         self.assertIn("another name", self.dovetail("run", "--until-idle", code=5).err)
 
 
-class Refusals(MappedCase):
-    """Whatever is wrong is said at once, with what to do, and nothing is touched."""
+class WrongFiles(harness.Case):
+    """Whatever is wrong in the file is said at once, with what to do, before any server is asked."""
 
     def wrong_file(self, table, *says):
-        self.table(table)
+        self.write("dovetail.toml", CONFIG % ("host=nowhere.invalid", table))
         self.refused("run", code=3, name="config", says=["dovetail.toml:", "relay.table", *says])
-
-    def wrong_table(self, *says):
-        self.refused("run", "--until-idle", code=5, name="rejected", says=says)
-        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.reader"), "0", "nothing was written")
 
     def test_what_the_file_says_must_make_sense(self):
         self.wrong_file('preset = "statuss"\n', "statuss", "status, sent_at, message, processed_at, debezium")
@@ -289,7 +285,6 @@ class Refusals(MappedCase):
         self.wrong_file('preset = "status"\nheader_columns = ["x"]\n', "header_columns")
 
     def test_no_name_is_ever_sql(self):
-        self.sql(STATUS + "; CREATE TABLE victim (x int)")
         attack = 'x\\"; DROP TABLE victim; --'
         columns = ("name", "id", "topic", "aggregate_type", "aggregate_id", "aggregate_version", "type", "payload",
                    "content_type", "headers", "created_at", "order_by")
@@ -300,7 +295,32 @@ class Refusals(MappedCase):
         self.wrong_file(f'preset = "status"\nheader_columns = {{ h = "{attack}" }}\n', "is no name that can be used")
         for key in ("pending", "when_sent", "when_parked", "when_discarded"):
             self.wrong_file(f'preset = "status"\n{key} = ["{attack} = 1"]\n', "is no name that can be used")
-        # A value may be anything.
+
+    def test_a_table_of_sqlite_is_refused(self):
+        self.write("dovetail.toml", harness.CONFIG.replace("[log]", '[relay.table]\npreset = "status"\n[log]'))
+        self.refused("run", code=3, name="config", says=["relay.table", "PostgreSQL"])
+
+    def test_two_relays_on_one_table_are_refused(self):
+        text = (CONFIG % ("host=nowhere.invalid", 'preset = "status"\n')).replace("[log]", """[[relay]]
+name = "another"
+from = "shop"
+to = "inventory"
+[relay.table]
+preset = "status"
+[log]""")
+        self.write("dovetail.toml", text)
+        self.refused("run", code=3, name="config", says=["relay.table", "another", "outbox_events"])
+
+
+class WrongTables(MappedCase):
+    """Whatever is wrong with the table is said at once, with what to do, and nothing is touched."""
+
+    def wrong_table(self, *says):
+        self.refused("run", "--until-idle", code=5, name="rejected", says=says)
+        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.reader"), "0", "nothing was written")
+
+    def test_a_value_is_never_sql(self):
+        self.sql(STATUS + "; CREATE TABLE victim (x int)")
         self.table("preset = \"status\"\nwhen_sent = [\"status = x'; DROP TABLE victi\"]\ndefault_type = \"'; DROP\"\n")
         self.sql(PUBLISH_STATUS)
         self.dovetail("run", "--until-idle")
@@ -339,21 +359,6 @@ class Refusals(MappedCase):
         self.sql(STATUS + "; DROP SCHEMA dovetail CASCADE")
         self.refused("run", "--until-idle", code=5, name="rejected", says=["dovetail init"])
         self.assertIn("dovetail init", self.dovetail("doctor", "--store", "shop", code=1).out)
-
-    def test_a_table_of_sqlite_is_refused(self):
-        self.write("dovetail.toml", harness.CONFIG.replace("[log]", '[relay.table]\npreset = "status"\n[log]'))
-        self.refused("run", code=3, name="config", says=["relay.table", "PostgreSQL"])
-
-    def test_two_relays_on_one_table_are_refused(self):
-        text = (CONFIG % (self.conninfo, 'preset = "status"\n')).replace("[log]", """[[relay]]
-name = "another"
-from = "shop"
-to = "inventory"
-[relay.table]
-preset = "status"
-[log]""")
-        self.write("dovetail.toml", text)
-        self.refused("run", code=3, name="config", says=["relay.table", "another", "outbox_events"])
 
 
 if __name__ == "__main__":
