@@ -169,7 +169,8 @@ void Director::start_inventory() {
                               file("inventory.log"));
 }
 
-const sqlite::ReaderStatus* find_reader(const sqlite::StoreStatus& status, std::string_view name) {
+const dovetail::ReaderStatus* find_reader(const sqlite::StoreStatus& status,
+                                          std::string_view name) {
   for (const auto& reader : status.readers) {
     if (reader.name == name) return &reader;
   }

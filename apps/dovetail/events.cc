@@ -16,11 +16,11 @@ Json json_of(const ops::StoreConfig& store, Stream stream, const EventRow& row) 
     for (const Header& header : *decoded) headers[header.name] = header.value;
   }
   return {{"store", store.name},
-          {"box", sqlite::to_string(stream)},
+          {"box", to_string(stream)},
           {"position", row.position},
           {"id", row.id.to_string()},
           {"reader", row.reader},
-          {"state", row.reader.empty() ? "unread" : sqlite::to_string(row.state)},
+          {"state", row.reader.empty() ? "unread" : to_string(row.state)},
           {"topic", row.topic},
           {"aggregate_type", row.aggregate_type},
           {"key", row.aggregate_id},
@@ -33,7 +33,7 @@ Json json_of(const ops::StoreConfig& store, Stream stream, const EventRow& row) 
 }
 
 std::string state_of(const EventRow& row) {
-  return row.reader.empty() ? "unread" : std::string(sqlite::to_string(row.state));
+  return row.reader.empty() ? "unread" : std::string(to_string(row.state));
 }
 
 bool is_utf8(const std::string& text) {
@@ -77,7 +77,7 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
   filter.after = options.after;
   filter.limit = options.limit;
   if (!options.state.empty()) {
-    const auto state = sqlite::parse_event_state(options.state);
+    const auto state = parse_event_state(options.state);
     if (!state) return refuse(state.error());
     filter.state = *state;
   }
@@ -130,9 +130,9 @@ Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) 
     if (!rows) return fail(rows.error());
     for (const auto& row : *rows) {
       trace.rows.push_back(json_of(store, stream, row));
-      trace.table.add({store.name, std::string(sqlite::to_string(stream)),
-                       std::to_string(row.position), state_of(row), printable(row.reader, 40),
-                       printable(row.topic, 40), ago(row.created_at, wall_now())});
+      trace.table.add({store.name, std::string(to_string(stream)), std::to_string(row.position),
+                       state_of(row), printable(row.reader, 40), printable(row.topic, 40),
+                       ago(row.created_at, wall_now())});
       if (trace.holder == nullptr) {
         trace.holder = &store;
         trace.head = "event    " + row.id.to_string() + "\ntype     " + printable(row.type) +

@@ -77,7 +77,7 @@ Json json_of(const ParkedPlace& place) {
   return {{"store", place.store->name},
           {"reader", row.reader},
           {"id", row.id.to_string()},
-          {"state", sqlite::to_string(row.state)},
+          {"state", to_string(row.state)},
           {"head", row.head},
           {"attempts", row.attempts},
           {"reason", row.reason},
@@ -151,7 +151,7 @@ Answer parked_list(const Surroundings& around, const ParkedOptions& options) {
   Table table({"ID", "STATE", "STORE", "READER", "KEY", "TYPE", ">TRIES", ">SINCE", "REASON"});
   const WallTime now = wall_now();
   for (const auto& [store, row] : *rows) {
-    table.add({row.id.to_string(), std::string(sqlite::to_string(row.state)), store->name,
+    table.add({row.id.to_string(), std::string(to_string(row.state)), store->name,
                printable(row.reader, 30),
                printable(row.aggregate_type + "/" + row.aggregate_id, 40), printable(row.type, 30),
                std::to_string(row.attempts), ago(row.parked_at, now),

@@ -34,7 +34,7 @@ std::string owner_of(const ReaderStatus& reader) {
 
 Json json_of(const ReaderStatus& reader) {
   Json json{{"name", reader.name},
-            {"stream", sqlite::to_string(reader.stream)},
+            {"stream", to_string(reader.stream)},
             {"pending", reader.pending},
             {"oldest_age_us", reader.oldest_age.count()},
             {"events_per_second", reader.events_per_second},
@@ -89,7 +89,7 @@ void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
               const StoreStatus& status) {
   for (const auto& reader : status.readers) {
     const bool idle = reader.pending == 0;
-    const std::string stream(reader.table.empty() ? sqlite::to_string(reader.stream)
+    const std::string stream(reader.table.empty() ? to_string(reader.stream)
                                                   : std::string_view(reader.table));
     readers.add(
         {store.name + "." + stream, printable(reader.name, 40), ops::human_count(reader.pending),
@@ -111,9 +111,8 @@ std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status
       if (reader.stream == stream && reader.table.empty()) return;
     }
     if (rows == 0) return;
-    text += store.name + "." + std::string(sqlite::to_string(stream)) + ": " +
-            ops::human_count(rows) + (rows == 1 ? " event" : " events") +
-            ", and nobody has read it yet\n";
+    text += store.name + "." + std::string(to_string(stream)) + ": " + ops::human_count(rows) +
+            (rows == 1 ? " event" : " events") + ", and nobody has read it yet\n";
   };
   note(Stream::outbox, status.outbox_rows);
   note(Stream::mailbox, status.mailbox_rows);

@@ -1,5 +1,4 @@
-// What the subcommands ask of a store, whatever database it is in. Rows are those of the SQLite
-// adapter, which has every stream; other databases fill in what they have.
+// What the subcommands ask of a store, whatever database it is in.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "core/operations.h"
 #include "core/relay.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 #include "ops/config.h"
-#include "sqlite/admin.h"
 #include "wiring.h"
 
 namespace dovetail::app {
-
-using sqlite::EventFilter;
-using sqlite::EventRow;
-using sqlite::EventState;
-using sqlite::ParkedFilter;
-using sqlite::ParkedRow;
-using sqlite::PruneReport;
-using sqlite::Stream;
 
 // A relay reads a PostgreSQL store in lanes; its own numbers are the sums over them.
 struct LaneStatus {
@@ -34,13 +25,13 @@ struct LaneStatus {
   std::int64_t epoch = 0;
   Duration lease_left{0};
 };
-struct ReaderStatus : sqlite::ReaderStatus {
+struct ReaderStatus : dovetail::ReaderStatus {
   std::vector<LaneStatus> lanes{};  // empty: it is read as one
   std::string table{};              // that it serves as it is; empty: it reads the stream
 };
 struct StoreStatus {
   std::vector<ReaderStatus> readers{};
-  std::vector<sqlite::ConsumerStatus> consumers{};
+  std::vector<ConsumerStatus> consumers{};
   std::uint64_t outbox_rows = 0;
   std::uint64_t mailbox_rows = 0;
   std::uint64_t inbox_rows = 0;
@@ -50,17 +41,6 @@ struct StoreStatus {
   std::int64_t schema_version = 0;
   std::string server_version{};  // empty: there is no server
   bool standby = false;          // takes no writes, and shows commits in another order
-};
-
-enum class Severity : std::uint8_t { note, warning, error };
-std::string_view to_string(Severity severity);
-
-// What is wrong with a store, and what to do about it. `code` is stable, for scripts.
-struct Finding {
-  Severity severity = Severity::note;
-  std::string code;
-  std::string what;
-  std::string what_to_do;
 };
 
 struct Retention {

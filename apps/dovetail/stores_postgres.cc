@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "dovetail/postgres.h"
@@ -127,40 +128,6 @@ Result<StoreStatus> status(const StoreConfig& store) {
   return result;
 }
 
-EventState state_of(postgres::EventState state) {
-  switch (state) {
-    case postgres::EventState::pending:
-      return EventState::pending;
-    case postgres::EventState::delivered:
-      return EventState::delivered;
-    case postgres::EventState::parked:
-      return EventState::parked;
-    case postgres::EventState::waiting:
-      return EventState::waiting;
-    case postgres::EventState::discarded:
-      return EventState::discarded;
-  }
-  return EventState::pending;
-}
-
-void add_events(std::vector<postgres::EventRow>& found, std::vector<EventRow>& rows) {
-  for (postgres::EventRow& row : found) {
-    rows.push_back({.position = row.position,
-                    .id = row.id,
-                    .reader = std::move(row.relay),
-                    .state = state_of(row.state),
-                    .topic = std::move(row.topic),
-                    .aggregate_type = std::move(row.aggregate_type),
-                    .aggregate_id = std::move(row.aggregate_id),
-                    .type = std::move(row.type),
-                    .content_type = std::move(row.content_type),
-                    .headers = std::move(row.headers),
-                    .payload_bytes = row.payload_bytes,
-                    .aggregate_version = row.aggregate_version,
-                    .created_at = row.created_at});
-  }
-}
-
 // The outbox, then the tables that relays serve as they are. Positions mean something in one of
 // them only.
 Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventFilter& filter) {
@@ -168,33 +135,21 @@ Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventF
     return fail(Errc::rejected,
                 "several tables of this store hold events; choose one by its relay, with --reader");
   }
-  postgres::EventFilter asked;
-  asked.relay = filter.reader;
-  asked.id = filter.id;
-  asked.type = filter.type;
-  asked.key = filter.key;
-  asked.topic = filter.topic;
-  asked.after = filter.after;
-  asked.limit = filter.limit;
-  if (filter.state) {
-    const auto state = postgres::parse_event_state(sqlite::to_string(*filter.state));
-    if (!state) return fail(state.error());
-    asked.state = *state;
-  }
   const auto mapped = mapped_relays(store);
   if (!mapped) return fail(mapped.error());
   std::vector<EventRow> rows;
   if (!mapped->contains(filter.reader)) {
-    auto found = postgres::list_events(store.conninfo, asked);
+    auto found = postgres::list_events(store.conninfo, filter);
     if (!found) return fail(found.error());
-    add_events(*found, rows);
+    rows = std::move(*found);
   }
   for (const auto& [relay, mapping] : *mapped) {
     if ((!filter.reader.empty() && relay != filter.reader) || rows.size() >= filter.limit) continue;
-    asked.limit = filter.limit - rows.size();
-    auto found = postgres::list_mapped_events(store.conninfo, relay, mapping, asked);
+    EventFilter rest = filter;
+    rest.limit = filter.limit - rows.size();
+    auto found = postgres::list_mapped_events(store.conninfo, relay, mapping, rest);
     if (!found) return fail(found.error().code, "relay " + relay + ": " + found.error().text);
-    add_events(*found, rows);
+    std::move(found->begin(), found->end(), std::back_inserter(rows));
   }
   return rows;
 }
@@ -210,36 +165,7 @@ Result<std::string> payload_of(const StoreConfig& store, const EventId& id) {
 }
 
 Result<std::vector<ParkedRow>> list_parked(const StoreConfig& store, const ParkedFilter& filter) {
-  postgres::ParkedFilter asked;
-  asked.relay = filter.reader;
-  asked.key = filter.key;
-  asked.heads_only = filter.heads_only;
-  asked.with_finished = filter.with_finished;
-  asked.after = filter.after;
-  asked.limit = filter.limit;
-  auto found = postgres::list_parked(store.conninfo, asked);
-  if (!found) return fail(found.error());
-  std::vector<ParkedRow> rows;
-  for (postgres::ParkedRow& row : *found) {
-    rows.push_back({.number = row.number,
-                    .reader = std::move(row.relay),
-                    .id = row.id,
-                    .position = row.position,
-                    .state = state_of(row.state),
-                    .head = row.head,
-                    .attempts = row.attempts,
-                    .reason = std::move(row.reason),
-                    .note = std::move(row.note),
-                    .topic = std::move(row.topic),
-                    .aggregate_type = std::move(row.aggregate_type),
-                    .aggregate_id = std::move(row.aggregate_id),
-                    .type = std::move(row.type),
-                    .payload_bytes = row.payload_bytes,
-                    .parked_at = row.parked_at,
-                    .retry_at = row.retry_at,
-                    .finished_at = row.finished_at});
-  }
-  return rows;
+  return postgres::list_parked(store.conninfo, filter);
 }
 
 Result<std::uint64_t> replay(const StoreConfig& store, const std::string& reader,
@@ -279,31 +205,12 @@ Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
   return id;
 }
 
-Severity severity_of(postgres::Severity severity) {
-  switch (severity) {
-    case postgres::Severity::note:
-      return Severity::note;
-    case postgres::Severity::warning:
-      return Severity::warning;
-    case postgres::Severity::error:
-      return Severity::error;
-  }
-  return Severity::error;
-}
-
 Result<std::vector<Finding>> examine(const StoreConfig& store) {
   postgres::DoctorOptions options;
   auto mapped = mapped_relays(store);
   if (!mapped) return fail(mapped.error());
   options.mapped = std::move(*mapped);
-  auto found = postgres::examine(store.conninfo, options, system_clock());
-  if (!found) return fail(found.error());
-  std::vector<Finding> findings;
-  for (postgres::Finding& one : *found) {
-    findings.push_back({severity_of(one.severity), std::move(one.code), std::move(one.what),
-                        std::move(one.what_to_do)});
-  }
-  return findings;
+  return postgres::examine(store.conninfo, options, system_clock());
 }
 
 // Of the table that the relay serves; none: it reads the outbox. What is wrong was refused by

@@ -3,6 +3,7 @@
 #include "dovetail/sqlite.h"
 #include "host/host.h"
 #include "ops/units.h"
+#include "sqlite/admin.h"
 #include "sqlite/database.h"
 #include "sqlite/lease.h"
 #include "sqlite/mailbox.h"
@@ -28,7 +29,8 @@ Result<StoreStatus> status(const StoreConfig& store) {
   auto found = sqlite::status(store.path.string(), system_clock());
   if (!found) return fail(found.error());
   StoreStatus result;
-  for (sqlite::ReaderStatus& reader : found->readers) result.readers.push_back({std::move(reader)});
+  for (dovetail::ReaderStatus& reader : found->readers)
+    result.readers.push_back({std::move(reader)});
   result.consumers = std::move(found->consumers);
   result.outbox_rows = found->outbox_rows;
   result.mailbox_rows = found->mailbox_rows;

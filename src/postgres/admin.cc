@@ -125,31 +125,6 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   return result;
 }
 
-std::string_view to_string(EventState state) {
-  switch (state) {
-    case EventState::pending:
-      return "pending";
-    case EventState::delivered:
-      return "delivered";
-    case EventState::parked:
-      return "parked";
-    case EventState::waiting:
-      return "waiting";
-    case EventState::discarded:
-      return "discarded";
-  }
-  return "unknown";
-}
-
-Result<EventState> parse_event_state(std::string_view text) {
-  for (const EventState state : {EventState::pending, EventState::delivered, EventState::parked,
-                                 EventState::waiting, EventState::discarded})
-    if (text == to_string(state)) return state;
-  return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
-                                  "\" is no state of an event; check for pending, delivered, "
-                                  "parked, waiting or discarded");
-}
-
 Result<std::vector<EventRow>> list_events(const std::string& url, const EventFilter& filter) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
@@ -182,7 +157,7 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
           where + " ORDER BY e.seq, e.relay LIMIT $7) AS page ORDER BY page.seq, page.relay",
       Params()
           .int8(filter.after)
-          .text(filter.relay)
+          .text(filter.reader)
           .text(filter.state ? to_string(*filter.state) : std::string_view())
           .text(filter.type)
           .text(filter.key)
@@ -195,7 +170,7 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
     EventRow& event = events.emplace_back();
     event.position = rows->int8(i, 0);
     event.id = rows->uuid(i, 1);
-    event.relay = std::string(rows->text(i, 2));
+    event.reader = std::string(rows->text(i, 2));
     event.state = parse_event_state(rows->text(i, 3)).value_or(EventState::pending);
     event.topic = std::string(rows->text(i, 4));
     event.aggregate_type = std::string(rows->text(i, 5));

@@ -4,14 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/clock.h"
-#include "dovetail/event.h"
-#include "dovetail/result.h"
+#include "core/operations.h"
 #include "postgres/mapped_table.h"
 
 namespace dovetail::postgres {
@@ -47,37 +44,6 @@ struct StoreStatus {
 // that was never started is shown as a lane of nobody.
 Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped = {});
 
-enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded };
-std::string_view to_string(EventState state);
-Result<EventState> parse_event_state(std::string_view text);
-
-struct EventFilter {
-  std::optional<EventState> state{};
-  std::string relay{};  // empty: all relays, one row each
-  std::string id{};     // text of an event id
-  std::string type{};
-  std::string key{};  // aggregate_id
-  std::string topic{};
-  std::int64_t after = 0;  // position; for paging
-  std::size_t limit = 100;
-};
-
-// Never with payload: it may be large, and not meant for the eyes of an operator.
-struct EventRow {
-  std::int64_t position = 0;
-  EventId id;
-  std::string relay;  // empty: nobody reads the outbox
-  EventState state = EventState::pending;
-  std::string topic;
-  std::string aggregate_type;
-  std::string aggregate_id;
-  std::string type;
-  std::string content_type;
-  std::string headers;
-  std::uint64_t payload_bytes = 0;
-  std::int64_t aggregate_version = 0;
-  WallTime created_at{};
-};
 // Of the outbox.
 Result<std::vector<EventRow>> list_events(const std::string& url, const EventFilter& filter);
 // The rows of the table that this relay serves, in their order; here a position is a row's number
@@ -86,37 +52,6 @@ Result<std::vector<EventRow>> list_mapped_events(const std::string& url, const s
                                                  const TableMapping& mapping,
                                                  const EventFilter& filter);
 
-struct ParkedFilter {
-  std::string relay{};  // empty: all
-  std::string key{};    // aggregate_id
-  std::string aggregate_type{};
-  std::string type{};
-  std::string reason_contains{};
-  bool heads_only = false;     // one for each blocked key: what an operator has to decide about
-  bool with_finished = false;  // delivered and discarded ones too: the history
-  std::int64_t after = 0;      // ParkedRow::number; for paging
-  std::size_t limit = 100;
-};
-
-struct ParkedRow {
-  std::int64_t number = 0;
-  std::string relay;
-  EventId id;
-  std::int64_t position = 0;
-  EventState state = EventState::parked;
-  bool head = false;
-  std::uint32_t attempts = 0;
-  std::string reason;
-  std::string note;
-  std::string topic;
-  std::string aggregate_type;
-  std::string aggregate_id;
-  std::string type;
-  std::uint64_t payload_bytes = 0;
-  WallTime parked_at{};
-  WallTime retry_at{};
-  WallTime finished_at{};
-};
 Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedFilter& filter);
 
 // The payload of one event, wherever it still is: outbox or parked.

@@ -41,7 +41,7 @@ struct Parked {
 };
 
 Params& add_filter(Params& params, const ParkedFilter& filter) {
-  return params.text(filter.relay)
+  return params.text(filter.reader)
       .text(filter.key)
       .text(filter.aggregate_type)
       .text(filter.type)
@@ -172,7 +172,7 @@ Result<std::uint64_t> replay(const std::string& url, const ParkedFilter& filter,
   if (!done) return fail(done.error());
   const auto count = static_cast<std::uint64_t>(done->affected());
   if (count == 0 && of_key) return fail(nothing_of_key(filter.key));
-  DOVETAIL_TRY(write_audit(*connection, decision, "replay", filter.relay, shown(filter), count));
+  DOVETAIL_TRY(write_audit(*connection, decision, "replay", filter.reader, shown(filter), count));
   DOVETAIL_TRY(transaction->commit());
   return count;
 }
@@ -194,7 +194,7 @@ Result<std::uint64_t> give_up(const std::string& url, const ParkedFilter& filter
   if (done->empty() && of_key) return fail(nothing_of_key(filter.key));
   DOVETAIL_TRY(refresh_heads(*connection, *done));
   DOVETAIL_TRY(
-      write_audit(*connection, decision, "discard", filter.relay, shown(filter), done->size()));
+      write_audit(*connection, decision, "discard", filter.reader, shown(filter), done->size()));
   DOVETAIL_TRY(transaction->commit());
   return done->size();
 }
@@ -204,7 +204,7 @@ Result<ParkedFilter> key_filter(std::string_view relay, std::string_view aggrega
   if (aggregate_id.empty())
     return fail(Errc::rejected, "the key is empty; name the aggregate id that is parked");
   ParkedFilter filter;
-  filter.relay = std::string(relay);
+  filter.reader = std::string(relay);
   filter.aggregate_type = std::string(aggregate_type);
   filter.key = std::string(aggregate_id);
   return filter;
@@ -231,7 +231,7 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedF
   for (std::size_t i = 0; i < rows->size(); ++i) {
     ParkedRow& parked = found.emplace_back();
     parked.number = rows->int8(i, 0);
-    parked.relay = std::string(rows->text(i, 1));
+    parked.reader = std::string(rows->text(i, 1));
     parked.id = rows->uuid(i, 2);
     parked.position = rows->int8(i, 3);
     parked.state = parse_event_state(rows->text(i, 4)).value_or(EventState::parked);

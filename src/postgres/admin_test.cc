@@ -175,7 +175,7 @@ TEST_F(PostgresOperator, SeesEventsByTheirState) {
   Result<std::vector<EventRow>> rows = list_events(url, filter);
   ASSERT_TRUE(rows) << text_of(rows);
   EXPECT_EQ(rows->size(), 5u);
-  EXPECT_EQ(rows->front().relay, "");
+  EXPECT_EQ(rows->front().reader, "");
   EXPECT_EQ(rows->front().state, EventState::pending);
 
   relay(2);
@@ -183,7 +183,7 @@ TEST_F(PostgresOperator, SeesEventsByTheirState) {
   ASSERT_EQ(rows->size(), 5u);
   EXPECT_EQ((*rows)[1].state, EventState::delivered);
   EXPECT_EQ((*rows)[2].state, EventState::pending);
-  EXPECT_EQ((*rows)[2].relay, "relay");
+  EXPECT_EQ((*rows)[2].reader, "relay");
   EXPECT_EQ((*rows)[2].payload_bytes, 2u);
 
   filter.state = EventState::pending;
@@ -252,7 +252,7 @@ TEST_F(PostgresOperator, ReplaysAKeyAndAFilter) {
   EXPECT_EQ(*replay_key(url, "", "order", "a", decision), 1u);
   EXPECT_EQ(due(), 2u);
   ParkedFilter filter;
-  filter.relay = "relay";
+  filter.reader = "relay";
   EXPECT_EQ(*replay_matching(url, filter, decision), 2u);
   EXPECT_EQ(due(), 3u);
   EXPECT_EQ(due("other"), 0u);

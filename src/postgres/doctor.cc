@@ -6,18 +6,6 @@
 
 namespace dovetail::postgres {
 
-std::string_view to_string(Severity severity) {
-  switch (severity) {
-    case Severity::note:
-      return "note";
-    case Severity::warning:
-      return "warning";
-    case Severity::error:
-      return "error";
-  }
-  return "unknown";
-}
-
 namespace {
 
 // A check that this role may not make is a finding of its own; the others go on.

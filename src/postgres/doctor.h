@@ -3,28 +3,12 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "core/clock.h"
-#include "dovetail/result.h"
+#include "core/operations.h"
 #include "postgres/mapped_table.h"
 
 namespace dovetail::postgres {
-
-enum class Severity : std::uint8_t {
-  note,     // good to know
-  warning,  // will hurt some day, or under load
-  error,    // events are late, unordered or not sent, or a promise does not hold
-};
-std::string_view to_string(Severity severity);
-
-struct Finding {
-  Severity severity = Severity::note;
-  std::string code;  // stable, for scripts: "sequence-cache"
-  std::string what;
-  std::string what_to_do;
-};
 
 struct DoctorOptions {
   MappedRelays mapped{};

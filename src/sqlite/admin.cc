@@ -7,6 +7,7 @@
 #include "dovetail/sqlite.h"
 #include "host/host.h"
 #include "sqlite/database.h"
+#include "sqlite/reader.h"
 
 namespace dovetail::sqlite {
 
@@ -176,31 +177,6 @@ Result<StoreStatus> status(const std::string& path, Clock& clock) {
   DOVETAIL_TRY(read_readers(*database, result, clock));
   DOVETAIL_TRY(read_consumers(*database, result));
   return result;
-}
-
-std::string_view to_string(EventState state) {
-  switch (state) {
-    case EventState::pending:
-      return "pending";
-    case EventState::delivered:
-      return "delivered";
-    case EventState::parked:
-      return "parked";
-    case EventState::waiting:
-      return "waiting";
-    case EventState::discarded:
-      return "discarded";
-  }
-  return "unknown";
-}
-
-Result<EventState> parse_event_state(std::string_view text) {
-  for (const EventState state : {EventState::pending, EventState::delivered, EventState::parked,
-                                 EventState::waiting, EventState::discarded})
-    if (text == to_string(state)) return state;
-  return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
-                                  "\" is no state of an event; check for pending, delivered, "
-                                  "parked, waiting or discarded");
 }
 
 Result<std::vector<EventRow>> list_events(const std::string& path, const EventFilter& filter) {

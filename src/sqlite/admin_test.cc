@@ -198,6 +198,22 @@ TEST_F(Operator, DiscardsAHeadAndTheRestFlows) {
   EXPECT_EQ(list_parked(file.path, {})->size(), 1u);
 }
 
+TEST_F(Operator, FindsParkedEventsByWhatIsKnownOfThem) {
+  const std::vector<Event> events = {make_event("a", 1), make_event("b", 2)};
+  park(events);
+  const ParkedRow one = list_parked(file.path, {.key = "b"})->at(0);
+  ASSERT_FALSE(one.reason.empty());
+  const auto count = [&](const ParkedFilter& filter) {
+    return list_parked(file.path, filter)->size();
+  };
+  EXPECT_EQ(count({.aggregate_type = one.aggregate_type}), 2u);
+  EXPECT_EQ(count({.aggregate_type = "other"}), 0u);
+  EXPECT_EQ(count({.type = one.type}), 2u);
+  EXPECT_EQ(count({.type = "other"}), 0u);
+  EXPECT_EQ(count({.reason_contains = one.reason.substr(1)}), 2u);
+  EXPECT_EQ(count({.reason_contains = "other"}), 0u);
+}
+
 TEST_F(Operator, PrunesOnlyWhatIsOldAndPassedByEveryReader) {
   for (int i = 0; i < 10; ++i) application.publish_one("k");
   application.run("UPDATE dovetail_outbox SET created_at = 1 WHERE seq <= 8");

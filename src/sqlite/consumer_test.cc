@@ -106,7 +106,8 @@ TEST_F(ConsumerOfAnOutbox, AFailingEventIsParkedAndOtherKeysFlow) {
   });
   EXPECT_EQ(application.text("SELECT payload FROM effect"), "fine");
   EXPECT_EQ(consumer->counts().parked, 2u);
-  const std::vector<ParkedRow> heads = list_parked(publisher.path, {"billing", "", true}).value();
+  const std::vector<ParkedRow> heads =
+      list_parked(publisher.path, {.reader = "billing", .heads_only = true}).value();
   ASSERT_EQ(heads.size(), 1u);
   EXPECT_TRUE(contains(heads[0].reason, "poison")) << heads[0].reason;
 

@@ -81,7 +81,9 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
       "SELECT number, reader, id, position, state, at_head, attempts, reason, note, topic, "
       "aggregate_type, aggregate_id, type, length(payload), parked_at, retry_at, finished_at "
       "FROM dovetail_parked WHERE number > ?1 AND (?2 = '' OR reader = ?2) AND "
-      "(?3 = '' OR aggregate_id = ?3)";
+      "(?3 = '' OR aggregate_id = ?3) AND (?5 = '' OR aggregate_type = ?5) AND (?6 = '' OR type = "
+      "?6) "
+      "AND (?7 = '' OR instr(reason, ?7) > 0)";
   if (!filter.with_finished) sql += " AND finished_at = 0";
   if (filter.heads_only) sql += " AND at_head = 1";
   sql += " ORDER BY number LIMIT ?4";
@@ -90,7 +92,10 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
   select->bind(1, filter.after)
       .bind_text(2, filter.reader)
       .bind_text(3, filter.key)
-      .bind(4, static_cast<std::int64_t>(filter.limit));
+      .bind(4, static_cast<std::int64_t>(filter.limit))
+      .bind_text(5, filter.aggregate_type)
+      .bind_text(6, filter.type)
+      .bind_text(7, filter.reason_contains);
   std::vector<ParkedRow> rows;
   while (true) {
     const Result<bool> row = select->step();

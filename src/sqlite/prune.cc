@@ -5,6 +5,7 @@
 
 #include "sqlite/admin.h"
 #include "sqlite/database.h"
+#include "sqlite/reader.h"
 
 namespace dovetail::sqlite {
 

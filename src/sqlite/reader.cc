@@ -2,10 +2,6 @@
 
 namespace dovetail::sqlite {
 
-std::string_view to_string(Stream stream) {
-  return stream == Stream::outbox ? "outbox" : "mailbox";
-}
-
 std::string_view table_of(Stream stream) {
   return stream == Stream::outbox ? "dovetail_outbox" : "dovetail_mailbox";
 }

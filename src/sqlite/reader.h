@@ -7,14 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "dovetail/result.h"
+#include "core/operations.h"
 #include "sqlite/database.h"
 
 namespace dovetail::sqlite {
 
-enum class Stream : std::uint8_t { outbox, mailbox };
-
-std::string_view to_string(Stream stream);
 std::string_view table_of(Stream stream);
 
 // Shared by the source, the lease and the parking of one lane; all of them run on one thread.

@@ -16,7 +16,6 @@ using sqlite::Reader;
 using sqlite::SqliteLease;
 using sqlite::SqliteParking;
 using sqlite::SqliteSource;
-using sqlite::Stream;
 
 void publish_committed(const std::string& path, const NewEvent& event) {
   sqlite::Application application(path);

@@ -278,11 +278,11 @@ bool Siege::delivered_all() {
 bool Siege::only_two_orders_left() {
   if (!delivered_all() || inventory_.readers.empty() || inventory_.readers.front().pending != 0)
     return false;
-  sqlite::ParkedFilter heads;
+  ParkedFilter heads;
   heads.heads_only = true;
   const auto rows = sqlite::list_parked(file("inventory.db"), heads);
   return rows && rows->size() == 2 && std::all_of(rows->begin(), rows->end(), [](const auto& row) {
-           return row.state == sqlite::EventState::parked;
+           return row.state == EventState::parked;
          });
 }
 

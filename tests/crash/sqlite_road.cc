@@ -21,7 +21,7 @@ class SqliteRoad final : public Road {
     if (!status) return fail(status.error());
     Outbox outbox{.events = status->outbox_rows, .pending = status->outbox_rows};
     if (status->readers.empty()) return outbox;
-    const sqlite::ReaderStatus& reader = status->readers.front();
+    const ReaderStatus& reader = status->readers.front();
     outbox.pending = reader.pending;
     outbox.held = reader.parked + reader.waiting;
     outbox.settled = reader.settled_total;

@@ -1,0 +1,135 @@
+// What operators see of a store and ask of it, whatever database it is in. Each adapter fills in
+// what it has.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+
+namespace dovetail {
+
+// What a service publishes, and what was delivered to it.
+enum class Stream : std::uint8_t { outbox, mailbox };
+std::string_view to_string(Stream stream);
+
+struct ReaderStatus {
+  std::string name;
+  Stream stream = Stream::outbox;
+  std::vector<std::string> topics;
+  std::int64_t settled = 0;      // everything up to this number is finished
+  std::uint64_t pending = 0;     // counted exactly up to 100,000, estimated above
+  Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
+  double events_per_second = 0;  // over the last ten seconds or so
+  std::uint64_t settled_total = 0;
+  std::uint64_t parked_total = 0;
+  std::uint64_t parked = 0;   // now, needing an operator
+  std::uint64_t waiting = 0;  // now, behind them or before a retry
+  std::string owner;          // empty: nobody holds the lease
+  std::int64_t epoch = 0;
+  Duration lease_left{0};  // 0: expired, or of an earlier boot
+  WallTime updated_at{};
+};
+
+struct ConsumerStatus {
+  std::string name;
+  std::uint64_t applied = 0;
+  std::uint64_t duplicates = 0;  // suppressed
+  bool clean = true;             // false: running, or its last session died
+};
+
+enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded };
+std::string_view to_string(EventState state);
+Result<EventState> parse_event_state(std::string_view text);
+
+struct EventFilter {
+  Stream stream = Stream::outbox;
+  std::optional<EventState> state{};
+  std::string reader{};  // a relay or a consumer; empty: all readers, one row each
+  std::string id{};      // text of an event id
+  std::string type{};
+  std::string key{};  // aggregate_id
+  std::string topic{};
+  std::int64_t after = 0;  // position; for paging
+  std::size_t limit = 100;
+};
+
+// Never with payload: it may be large, and not meant for the eyes of an operator.
+struct EventRow {
+  std::int64_t position = 0;
+  EventId id;
+  std::string reader;  // empty: nobody reads this stream
+  EventState state = EventState::pending;
+  std::string topic;
+  std::string aggregate_type;
+  std::string aggregate_id;
+  std::string type;
+  std::string content_type;
+  std::string headers;
+  std::uint64_t payload_bytes = 0;
+  std::int64_t aggregate_version = 0;
+  WallTime created_at{};
+};
+
+struct ParkedFilter {
+  std::string reader{};  // empty: all
+  std::string key{};     // aggregate_id
+  std::string aggregate_type{};
+  std::string type{};
+  std::string reason_contains{};
+  bool heads_only = false;     // one for each blocked key: what an operator has to decide about
+  bool with_finished = false;  // delivered and discarded ones too: the history
+  std::int64_t after = 0;      // ParkedRow::number; for paging
+  std::size_t limit = 100;
+};
+
+struct ParkedRow {
+  std::int64_t number = 0;
+  std::string reader;
+  EventId id;
+  std::int64_t position = 0;
+  EventState state = EventState::parked;
+  bool head = false;
+  std::uint32_t attempts = 0;
+  std::string reason;
+  std::string note;
+  std::string topic;
+  std::string aggregate_type;
+  std::string aggregate_id;
+  std::string type;
+  std::uint64_t payload_bytes = 0;
+  WallTime parked_at{};
+  WallTime retry_at{};
+  WallTime finished_at{};
+};
+
+struct PruneReport {
+  std::uint64_t outbox = 0;
+  std::uint64_t mailbox = 0;
+  std::uint64_t inbox = 0;
+  std::uint64_t parked = 0;
+  bool finished = true;            // false: the limit of one call was reached, call again
+  std::vector<std::string> notes;  // why something was left alone
+};
+
+enum class Severity : std::uint8_t {
+  note,     // good to know
+  warning,  // will hurt some day, or under load
+  error,    // events are late, unordered or not sent, or a promise does not hold
+};
+std::string_view to_string(Severity severity);
+
+// What is wrong with a store, and what to do about it.
+struct Finding {
+  Severity severity = Severity::note;
+  std::string code;  // stable, for scripts: "sequence-cache"
+  std::string what;
+  std::string what_to_do;
+};
+
+}  // namespace dovetail
