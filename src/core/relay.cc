@@ -145,6 +145,7 @@ void Relay::forget() {
   submissions_collected_ = submissions_made_;
   window_events_ = 0;
   window_bytes_ = 0;
+  unwritten_events_ = 0;
   sink_open_ = false;
   source_had_more_ = false;
   sink_retry_at_ = {};
@@ -172,8 +173,15 @@ Status Relay::hold_lease() {
   return renewed;
 }
 
+// Events that may still be read. What is settled and not written counts, too: after a crash it is
+// read again.
+std::size_t Relay::window_room() const {
+  const std::size_t taken = window_events_ + unwritten_events_;
+  return options_.window_events_max - std::min(taken, options_.window_events_max);
+}
+
 bool Relay::window_has_room() const {
-  return window_events_ < options_.window_events_max && window_bytes_ < options_.window_bytes_max;
+  return window_room() > 0 && window_bytes_ < options_.window_bytes_max;
 }
 
 // At most `limit`, and not beyond the next thing that must be done at a certain time.
@@ -183,6 +191,7 @@ Duration Relay::wait_limit(Duration limit) const {
   until = std::min(
       {until, std::max(ports_.lease.renew_at(), renew_retry_at_), ports_.lease.deadline()});
   if (!replay_) until = std::min(until, replay_poll_at_);
+  if (unwritten_events_ > 0) until = std::min(until, write_progress_at_);
   if (!sink_open_) until = std::min(until, sink_retry_at_);
   // A line that is due already waits for a confirmation, which ends any wait by itself.
   if (!held_.empty() && (held_.begin()->first > now || submitted_.empty())) {
@@ -197,8 +206,7 @@ Status Relay::read_source(std::stop_token stop) {
   const bool idle = ready_.empty() && submitted_.empty();
   std::unique_ptr<Flight> flight = take_flight(false);
   Limits limits;
-  limits.events_max =
-      std::min(options_.batch_events_max, options_.window_events_max - window_events_);
+  limits.events_max = std::min(options_.batch_events_max, window_room());
   limits.bytes_max = std::min(options_.batch_bytes_max, options_.window_bytes_max - window_bytes_);
   limits.wait_max = idle ? wait_limit(options_.idle_wait) : Duration{0};
   DOVETAIL_TRY(ports_.source.read(flight->batch, limits, stop));
@@ -368,15 +376,26 @@ Status Relay::settle() {
     for (const Slot& slot : flight->slots) fates_.push_back(slot.fate);
     DOVETAIL_TRY(ports_.source.settle(flight->batch, fates_));
     ports_.metrics.settled.fetch_add(flight->slots.size(), std::memory_order_relaxed);
+    if (unwritten_events_ == 0)
+      write_progress_at_ = ports_.clock.now() + options_.progress_interval;
+    unwritten_events_ += flight->slots.size();
     settled = true;
     spare_flights_.push_back(std::move(flight));
   }
   if (settled) {
     ports_.metrics.window_events = window_events_;
     ports_.metrics.window_bytes = window_bytes_;
-    DOVETAIL_TRY(ports_.source.flush());
   }
+  DOVETAIL_TRY(write_progress());
   if (replay_ && replay_->unresolved == 0) return finish_replay();
+  return {};
+}
+
+Status Relay::write_progress() {
+  if (unwritten_events_ == 0) return {};
+  if (window_has_room() && ports_.clock.now() < write_progress_at_) return {};
+  DOVETAIL_TRY(ports_.source.flush());
+  unwritten_events_ = 0;
   return {};
 }
 

@@ -48,10 +48,13 @@ struct RelayOptions {
   std::size_t batch_bytes_max = 1 << 20;
   std::size_t batches_in_flight_max = 4;
   std::size_t window_events_max =
-      8000;  // read and not settled; also the most duplicates after a crash
+      8000;  // read and not durably settled; also the most duplicates after a crash
   std::size_t window_bytes_max = 16 << 20;
   Duration idle_wait = std::chrono::milliseconds(250);  // one wait for a first event
-  std::uint64_t seed = 1;                               // of the jitter
+  // Progress is made durable so long after the first event that it lacks, or when the window is
+  // full of such events: each write of it leaves a dead row in many databases.
+  Duration progress_interval = std::chrono::milliseconds(200);
+  std::uint64_t seed = 1;  // of the jitter
 };
 
 // Something an operator may want to read: one for each change of state, not one for each try.
@@ -121,10 +124,12 @@ class Relay {
   Status collect_one(Duration timeout, bool& collected);
   Status park_pending();
   Status settle();
+  Status write_progress();
   Status finish_replay();
   void rest(std::stop_token stop);
 
   Duration wait_limit(Duration limit) const;
+  std::size_t window_room() const;
   bool window_has_room() const;
   bool is_blocked(const Event& event) const;
   bool went_back_before(const Slot& slot) const;
@@ -181,6 +186,7 @@ class Relay {
   std::uint64_t submissions_collected_ = 0;
   std::size_t window_events_ = 0;
   std::size_t window_bytes_ = 0;
+  std::size_t unwritten_events_ = 0;  // settled, and not durably so
   bool sink_open_ = false;
   bool source_had_more_ = false;
   bool may_be_no_outage_ = true;  // something was confirmed since a key made room for others
@@ -190,6 +196,7 @@ class Relay {
   TimePoint sink_retry_at_{};
   TimePoint renew_retry_at_{};
   TimePoint replay_poll_at_{};
+  TimePoint write_progress_at_{};  // when something is unwritten
 };
 
 }  // namespace dovetail

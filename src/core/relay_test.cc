@@ -38,6 +38,27 @@ bool eventually(Condition condition) {
   return false;
 }
 
+// Counts how often progress is written.
+class CountingSource final : public Source {
+ public:
+  explicit CountingSource(Source& inner) : inner_(inner) {}
+  Status open() override { return inner_.open(); }
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
+    return inner_.read(out, limits, stop);
+  }
+  Status settle(const Batch& batch, std::span<const Settled> fates) override {
+    return inner_.settle(batch, fates);
+  }
+  Status flush() override {
+    ++flushes;
+    return inner_.flush();
+  }
+  std::atomic<int> flushes{0};
+
+ private:
+  Source& inner_;
+};
+
 // One relay over memory, in a thread of its own.
 class RelayTest : public testing::Test {
  protected:
@@ -65,9 +86,10 @@ class RelayTest : public testing::Test {
   void start(Sink& sink) {
     lease_.emplace(reader_, "relay", 10s, clock_);
     source_.emplace(log_, reader_, &*lease_);
+    counted_.emplace(*source_);
     parking_.emplace(reader_, &*lease_);
     relay_.emplace(
-        RelayPorts{.source = *source_,
+        RelayPorts{.source = *counted_,
                    .sink = sink,
                    .parking = *parking_,
                    .lease = *lease_,
@@ -106,6 +128,7 @@ class RelayTest : public testing::Test {
   int published_ = 0;
   std::optional<MemoryLease> lease_;
   std::optional<MemorySource> source_;
+  std::optional<CountingSource> counted_;
   std::optional<MemoryParking> parking_;
   std::optional<Relay> relay_;
   Status result_;
@@ -304,6 +327,35 @@ TEST_F(RelayTest, WhatIsInMemoryIsBounded) {
   EXPECT_EQ(metrics_.read, 50U);
   sink.set_available(true);
   ASSERT_TRUE(eventually([&] { return sink.received_count() == 1000; }));
+}
+
+TEST_F(RelayTest, ProgressIsWrittenWhenTheWindowIsFullOfWhatItLacks) {
+  MemorySink sink;
+  options_.progress_interval = 1h;
+  options_.window_events_max = 50;
+  options_.batch_events_max = 5;
+  publish("a", 49);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return metrics_.settled == 49; }));
+  EXPECT_EQ(counted_->flushes, 0);
+  publish("a", 151);
+  ASSERT_TRUE(eventually([&] { return metrics_.settled == 200; }));
+  EXPECT_GE(counted_->flushes, 3);  // the last 50 at most are not written
+  EXPECT_LE(counted_->flushes, 8);
+  stop();
+  start(sink);  // from what was written at the end
+  publish("b", 1);
+  ASSERT_TRUE(eventually([&] { return metrics_.settled == 201; }));
+  EXPECT_EQ(sink.received_count(), 201U);
+}
+
+TEST_F(RelayTest, ProgressIsWrittenSoonWhenNothingMoreComes) {
+  MemorySink sink;
+  options_.progress_interval = 5ms;
+  options_.idle_wait = 1h;
+  publish("a", 1);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return counted_->flushes == 1; }));
 }
 
 // A connection that goes silent: nothing fails, nothing is confirmed.

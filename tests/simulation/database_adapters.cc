@@ -95,7 +95,7 @@ OutboxSource::OutboxSource(DatabaseServer& database, const SimLease& lease)
 Status OutboxSource::open() {
   DOVETAIL_TRY(connection_.open("source.open"));
   unsettled_.clear();
-  unsettled_events_ = 0;
+  unsettled_events_ = unwritten_events_ = 0;
   return connection_.call("source.progress", [&]() -> Status {
     next_ = database_.tables.lane(lease_.lane()).progress;
     settled_ = next_;
@@ -137,9 +137,9 @@ Status OutboxSource::read_page(Batch& out, const Limits& limits) {
                out.events().front().position);
     unsettled_.push_back({out.events().back().position, out.size(), next_});
     unsettled_events_ += out.size();
-    if (unsettled_events_ > world.options().window_events_max)
-      world.violation("bounds", std::to_string(unsettled_events_) +
-                                    " events are read and not settled, the window is " +
+    if (unsettled_events_ + unwritten_events_ > world.options().window_events_max)
+      world.violation("bounds", std::to_string(unsettled_events_ + unwritten_events_) +
+                                    " events are read and not durably settled, the window is " +
                                     std::to_string(world.options().window_events_max));
     return {};
   });
@@ -153,6 +153,7 @@ Status OutboxSource::settle(const Batch& batch, std::span<const Settled>) {
     const Read read = std::move(unsettled_.front());
     unsettled_.pop_front();
     unsettled_events_ -= read.events;
+    unwritten_events_ += read.events;
     settled_ = read.after;
     known = read.last != last;
   }
@@ -166,6 +167,7 @@ Status OutboxSource::flush() {
     if (!epoch_is_current(lane.lease, lease_.epoch())) return stale(world);
     database_.accepted("progress", lease_.lane(), lease_.epoch());
     lane.progress = settled_;
+    unwritten_events_ = 0;
     world.note("source.flush", "xmax seq", static_cast<std::int64_t>(settled_.done.xmax),
                settled_.seq);
     return {};

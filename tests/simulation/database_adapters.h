@@ -84,6 +84,7 @@ class OutboxSource final : public Source {
   Progress settled_;  // what the next flush stores
   std::deque<Read> unsettled_;
   std::size_t unsettled_events_ = 0;
+  std::size_t unwritten_events_ = 0;  // settled since the last flush
 };
 
 class SimParking final : public Parking {

@@ -75,6 +75,9 @@ Options::Options(std::uint64_t seed_) : seed(seed_) {
   service_outages = random.chance(0.3);
   operator_replays = random.chance(0.6);
   operator_discards = random.chance(0.2);
+
+  progress_interval =
+      random.chance(0.5) ? Duration{} : between(random, milliseconds(0), milliseconds(300));
 }
 
 std::string Options::text() const {
@@ -83,10 +86,11 @@ std::string Options::text() const {
       << " lanes=" << lanes << " relays=" << relays << " consumers=" << consumers << "x" << members
       << " partitions=" << partitions << " batch=" << batch_events_max << "/" << batch_bytes_max
       << "B in_flight=" << batches_in_flight_max << " window=" << window_events_max
-      << " attempts=" << attempts_max << " lease=" << lease_term.count() / 1000
-      << "ms latency=" << latency_max.count() / 1000 << "ms faults=" << faults_for.count() / 1000
-      << "ms" << (sink_keeps_order ? " sink_keeps_order" : "")
-      << (sink_dedups ? " sink_dedups" : "") << "\n ";
+      << " attempts=" << attempts_max << " progress=" << progress_interval.count() / 1000
+      << "ms lease=" << lease_term.count() / 1000 << "ms latency=" << latency_max.count() / 1000
+      << "ms faults=" << faults_for.count() / 1000 << "ms"
+      << (sink_keeps_order ? " sink_keeps_order" : "") << (sink_dedups ? " sink_dedups" : "")
+      << "\n ";
   const auto chance = [&](const char* name, double value) {
     if (value > 0) out << " " << name << "=" << value;
   };

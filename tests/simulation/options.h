@@ -29,6 +29,7 @@ struct Options {
   std::uint64_t batches_in_flight_max = 1;
   std::uint64_t window_events_max = 1;
   std::uint32_t attempts_max = 1;
+  Duration progress_interval{};
   Duration lease_term{};
   Duration think_time{};  // of a writer, inside and between transactions
   Duration latency_max{};

@@ -111,6 +111,7 @@ RelayOptions Simulation::relay_options() {
   relay.batches_in_flight_max = options.batches_in_flight_max;
   relay.window_events_max = options.window_events_max;
   relay.idle_wait = milliseconds(100);
+  relay.progress_interval = options.progress_interval;
   relay.seed = world_.random().next();
   return relay;
 }
