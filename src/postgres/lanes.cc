@@ -62,6 +62,7 @@ struct Lanes::State {
   std::string owner;
   RelayMetrics metrics{};
   Connection connection{};
+  std::string history{};  // of the server that it led to last
   std::uint32_t lanes = 0;
   mutable std::mutex mutex{};  // of `runners`
   std::map<std::uint32_t, std::unique_ptr<Runner>> runners{};
@@ -77,6 +78,7 @@ struct Lanes::State {
 
   Status connect();
   Status beat();
+  Status check_history(Connection& opened);
   void start(std::uint32_t lane);
   Status run(Runner& runner, std::stop_token stop);
   Status run(Runner& runner, Source& source, Parking& parking, std::stop_token stop);
@@ -101,6 +103,7 @@ Status Lanes::State::connect() {
     note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
                             std::to_string(*stored) + " lanes, which still holds");
   lanes = *stored;
+  DOVETAIL_TRY(check_history(*opened));
   connection = std::move(*opened);
   return {};
 }
@@ -116,6 +119,20 @@ Status Lanes::State::beat() {
   const auto place = static_cast<std::uint32_t>(others->int8(0, 0));
   const auto processes = static_cast<std::uint32_t>(others->int8(0, 1)) + 1;
   balance(fair_share(lanes, place, processes), *free);
+  return {};
+}
+
+// Lanes start over by themselves; people want to know why.
+Status Lanes::State::check_history(Connection& opened) {
+  const Result<Rows> rows = opened.query("SELECT " + kHistory);
+  if (!rows) return fail(rows.error());
+  std::string now(rows->text(0, 0));
+  if (!history.empty() && history != now)
+    note(Kind::session_lost, "another server has taken over (timeline " + now + " after " +
+                                 history +
+                                 "); it is read from the progress that it has, so the last events "
+                                 "may be sent again");
+  history = std::move(now);
   return {};
 }
 

@@ -12,6 +12,12 @@ namespace dovetail::postgres {
 // Keys are spread over so many slots; a lane serves a contiguous range of them.
 constexpr std::uint32_t kSlots = 256;
 
+// An expression: the timeline of the server, as dovetail.read_window() tells it. Another one means
+// that a standby has taken over, or a restore.
+inline const std::string kHistory =
+    "CASE WHEN pg_is_in_recovery() THEN 'standby' "
+    "ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END";
+
 // One thread at a time: lease, source and parking of a lane run in the thread of its relay, and
 // share its connection. Outlives them.
 struct Reader {

@@ -19,11 +19,6 @@ constexpr std::int32_t kReleasedAtOnce = 1000;
 // Where a window has nothing for this lane, ever more numbers are looked through at once.
 constexpr std::int64_t kSpanMax = 1'000'000;
 
-// As dovetail.read_window() tells it.
-const std::string kHistory =
-    "CASE WHEN pg_is_in_recovery() THEN 'standby' "
-    "ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END";
-
 constexpr std::string_view kWindow =
     "SELECT * FROM dovetail.read_window($1::xid8, $2::xid8[], $3, $4, $5, $6)";
 

@@ -12,42 +12,47 @@ std::string state_folder() {
   return other != nullptr ? other : DOVETAIL_SERVERS;
 }
 
-std::string first_line(const std::string& file) {
-  std::ifstream in(state_folder() + "/" + file);
+std::string first_line(const std::string& state, const std::string& file) {
+  std::ifstream in(state + "/" + file);
   std::string line;
   std::getline(in, line);
   return line;
 }
 
-int run_script(const std::string& action, const std::string& name) {
-  const std::string command = "python3 '" DOVETAIL_SERVERS_SCRIPT "' --state '" + state_folder() +
-                              "' " + action + " " + name + " >/dev/null";
+int run_script(const std::string& state, const std::string& action, const std::string& name) {
+  const std::string command = "python3 '" DOVETAIL_SERVERS_SCRIPT "' --state '" + state + "' " +
+                              action + " " + name + " >/dev/null";
   return std::system(command.c_str());
 }
 
-}  // namespace
-
-Server find(const std::string& name) {
+Server find_in(const std::string& state, const std::string& name) {
   Server server;
-  server.conninfo = first_line(name + ".conninfo");
-  server.missing = first_line(name + ".missing");
+  server.conninfo = first_line(state, name + ".conninfo");
+  server.missing = first_line(state, name + ".missing");
   if (server.conninfo.empty() && server.missing.empty())
     server.missing = name +
                      " was not started; run the tests through ctest, or start it with "
                      "tests/servers/servers.py --state " +
-                     state_folder() + " start " + name;
+                     state + " start " + name;
   return server;
 }
 
-Started::Started(std::string name) : name_(std::move(name)) {
-  const int code = run_script("start", name_);
-  server_ = find(name_);
+}  // namespace
+
+Server find(const std::string& name) { return find_in(state_folder(), name); }
+
+Started::Started(std::string name, std::string state)
+    : name_(std::move(name)), state_(state.empty() ? state_folder() : std::move(state)) {
+  const int code = run_script(state_, "start", name_);
+  server_ = find_in(state_, name_);
   if (code != 0) server_ = Server{{}, "servers.py could not start " + name_};
 }
 
-Started::~Started() { run_script("stop", name_); }
+Started::~Started() { run_script(state_, "stop", name_); }
 
-bool Started::crash() { return run_script("crash", name_) == 0; }
+bool Started::crash() { return run_script(state_, "crash", name_) == 0; }
+
+int Started::pid() const { return std::atoi(first_line(state_, name_ + ".pid").c_str()); }
 
 std::string with_database(const std::string& conninfo, const std::string& database) {
   return conninfo + " dbname=" + database;

@@ -15,19 +15,22 @@ struct Server {
 
 Server find(const std::string& name);
 
-// For servers that few tests need: starts it now, and stops it at the end of the process.
+// For servers that few tests need: starts it now, and stops it at the end of the scope. In a folder
+// `state` of their own servers are of no concern to other tests, and may be broken.
 class Started {
  public:
-  explicit Started(std::string name);
+  explicit Started(std::string name, std::string state = "");
   Started(const Started&) = delete;
   Started& operator=(const Started&) = delete;
   ~Started();
   const Server& server() const { return server_; }
   // Ends it at once, as a loss of power would, and starts it again. False: it did not come back.
   bool crash();
+  int pid() const;  // of its first process; 0: it was not started
 
  private:
   std::string name_;
+  std::string state_;
   Server server_;
 };
 
