@@ -231,35 +231,69 @@ class Work {
                               " stays: a relay has not passed all of its events");
       return {};
     }
+    // Two steps, because publishers hold the outbox, but never an old partition: that is emptied
+    // while they go on, and the empty table is removed when nobody holds the outbox.
+    const Result<bool> emptied = empty(partition, name, std::string(first->text(0, 0)));
+    if (!emptied) return fail(emptied.error());
+    return *emptied ? remove(partition, name) : Status{};
+  }
+
+  // False, and a note, when it must stay as it is for now.
+  Result<bool> empty(const Partition& partition, const std::string& name,
+                     const std::string& snapshot) {
     Result<Transaction> transaction = Transaction::begin(connection_);
     if (!transaction) return fail(transaction.error());
-    const Status locked = connection_.execute(
-        limits() + "; LOCK TABLE ONLY dovetail.outbox, ONLY " + name + " IN ACCESS EXCLUSIVE MODE");
-    if (locked) {
+    Status done =
+        connection_.execute(limits() + "; LOCK TABLE ONLY " + name + " IN ACCESS EXCLUSIVE MODE");
+    if (done) {
       const Result<Rows> since = connection_.query(
           "SELECT EXISTS (SELECT 1 FROM " + name +
               " o WHERE o.xid >= pg_catalog.pg_snapshot_xmax($1::pg_catalog.pg_snapshot) OR o.xid "
               "= ANY (ARRAY(SELECT pg_catalog.pg_snapshot_xip($1::pg_catalog.pg_snapshot))))",
-          Params().unknown(std::string(first->text(0, 0))));
+          Params().unknown(snapshot));
+      if (!since) return fail(since.error());
+      if (since->boolean(0, 0)) return stays(partition);
+      done = connection_.execute("TRUNCATE ONLY " + name);
+    }
+    if (done) {
+      DOVETAIL_TRY(transaction->commit());
+      return true;
+    }
+    if (!is_passing(done.error()) || !connection_) return fail(done.error());
+    report_.notes.push_back("the partition " + partition.name +
+                            " is left for the next time: somebody reads it, such as a backup");
+    return false;
+  }
+
+  bool stays(const Partition& partition) {
+    report_.notes.push_back("the partition " + partition.name +
+                            " stays: an event came into it just now");
+    return false;
+  }
+
+  Status remove(const Partition& partition, const std::string& name) {
+    Result<Transaction> transaction = Transaction::begin(connection_);
+    if (!transaction) return fail(transaction.error());
+    Status done = connection_.execute(limits() + "; LOCK TABLE ONLY dovetail.outbox, ONLY " + name +
+                                      " IN ACCESS EXCLUSIVE MODE");
+    if (done) {
+      const Result<Rows> since = connection_.query("SELECT EXISTS (SELECT 1 FROM " + name + ")");
       if (!since) return fail(since.error());
       if (since->boolean(0, 0)) {
-        report_.notes.push_back("the partition " + partition.name +
-                                " stays: an event came into it just now");
+        stays(partition);
         return {};
       }
-      const Status dropped = connection_.execute("DROP TABLE " + name);
-      if (dropped) {
-        DOVETAIL_TRY(transaction->commit());
-        report_.dropped.push_back(partition.name);
-        return {};
-      }
-      if (!is_passing(dropped.error()) || !connection_) return fail(dropped.error());
-    } else if (!is_passing(locked.error()) || !connection_) {
-      return fail(locked.error());
+      done = connection_.execute("DROP TABLE " + name);
     }
+    if (done) {
+      DOVETAIL_TRY(transaction->commit());
+      report_.dropped.push_back(partition.name);
+      return {};
+    }
+    if (!is_passing(done.error()) || !connection_) return fail(done.error());
     report_.notes.push_back("the partition " + partition.name +
-                            " is left for the next time: publishers or readers hold it, and they "
-                            "are not made to wait");
+                            " is empty, and its table is left for the next time: publishers or "
+                            "readers hold the outbox, and they are not made to wait");
     return {};
   }
 
