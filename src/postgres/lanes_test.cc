@@ -273,6 +273,10 @@ TEST_F(PostgresLanes, AnOlderRelayGoesOnBesideANewerSchemaUntilThatLeavesItBehin
   publish(100);
   EXPECT_TRUE(
       eventually([&] { return delivered_ >= 100 && first.held() == 2 && second.held() == 2; }));
+  const auto pending = [&] {
+    return number(connection_, "SELECT count(*) FROM dovetail.events WHERE state = 'pending'");
+  };
+  EXPECT_TRUE(eventually([&] { return pending() == 0; }));
 
   steps.push_back({next + 1, contract});
   ASSERT_TRUE(create_schema(connection_.get(), steps));
@@ -285,8 +289,7 @@ TEST_F(PostgresLanes, AnOlderRelayGoesOnBesideANewerSchemaUntilThatLeavesItBehin
         << text_of(ended);
   }
   publish(10);
-  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.events WHERE state = 'pending'"),
-            10);
+  EXPECT_EQ(pending(), 10);
 }
 
 }  // namespace

@@ -272,6 +272,7 @@ class Work {
   }
 
   Status remove(const Partition& partition, const std::string& name) {
+    if (outbox_is_held_) return stays_empty(partition);
     Result<Transaction> transaction = Transaction::begin(connection_);
     if (!transaction) return fail(transaction.error());
     Status done = connection_.execute(limits() + "; LOCK TABLE ONLY dovetail.outbox, ONLY " + name +
@@ -291,6 +292,11 @@ class Work {
       return {};
     }
     if (!is_passing(done.error()) || !connection_) return fail(done.error());
+    outbox_is_held_ = true;
+    return stays_empty(partition);
+  }
+
+  Status stays_empty(const Partition& partition) {
     report_.notes.push_back("the partition " + partition.name +
                             " is empty, and its table is left for the next time: publishers or "
                             "readers hold the outbox, and they are not made to wait");
@@ -345,6 +351,7 @@ class Work {
   MaintenanceReport report_;
   std::int64_t now_ms_ = 0;
   std::uint64_t deleted_ = 0;
+  bool outbox_is_held_ = false;  // asking again would make publishers wait again
 };
 
 Status check_options(const MaintenanceOptions& options) {
