@@ -26,6 +26,7 @@ class Retention : public ::testing::Test {
 
   // Partitions of days long ago, which a relay has passed.
   void make_old(int partitions, int events_each) {
+    owner_.set_timeout(600s);
     must(owner_, "DO $$ DECLARE day timestamptz; low text; high text; BEGIN FOR i IN 20.." +
                      std::to_string(19 + partitions) +
                      " LOOP day := date_trunc('day', now() - make_interval(days => i)); "
@@ -86,7 +87,7 @@ class Retention : public ::testing::Test {
 
 TEST_F(Retention, NobodyWaitsLongWhilePartitionsAreDropped) {
   const int partitions = live::is_long() ? 60 : 6;
-  make_old(partitions, live::is_long() ? 50'000 : 5000);
+  make_old(partitions, live::is_long() ? 20'000 : 5000);
   const std::vector<double> without =
       while_publishing(1ms, [] { std::this_thread::sleep_for(1500ms); });
   std::size_t dropped = 0;
