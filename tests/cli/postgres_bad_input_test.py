@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import unittest
@@ -146,9 +147,14 @@ class Texts(BadInput):
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.rows("inventory.db", "SELECT payload FROM dovetail_mailbox"), [(payload,)], event)
 
-    def test_an_event_that_a_plain_insert_made_too_large_is_parked_and_holds_up_nobody(self):
-        self.sql("INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload, topic) VALUES "
-                 "('order', '1', 'placed', convert_to(repeat('x', 2000000), 'UTF8'), 'orders.events')")
+    def test_an_event_that_is_too_large_for_the_sink_alone_is_parked_and_holds_up_nobody(self):
+        insert = ("INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload, topic) VALUES "
+                  "('order', '1', 'placed', convert_to(repeat('x', 2000000), 'UTF8'), 'orders.events')")
+        with self.assertRaises(subprocess.CalledProcessError) as refused:
+            self.sql(insert)
+        self.assertIn("the limit is 1048576", refused.exception.stderr)
+        self.sql("UPDATE dovetail.outbox_limit SET payload_bytes_max = NULL")
+        self.sql(insert)
         self.publish(key="2")
         self.assertEqual(self.ask("run", "--until-idle", code=1)["parked"], 1)
         self.assertEqual(self.mailbox(), 1)
