@@ -24,7 +24,6 @@ GRANT EXECUTE ON FUNCTION
   dovetail.publish(text, text, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, text, text, text, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint),
-  dovetail.check_event(text, text, text, bytea, text, text, text),
   dovetail.delay(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz),
   dovetail.add_event(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz) TO dovetail_app;
 GRANT INSERT (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version)

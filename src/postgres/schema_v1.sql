@@ -523,7 +523,6 @@ REVOKE ALL ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, bigi
   dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint),
   dovetail.delay(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz),
   dovetail.add_event(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz),
-  dovetail.check_event(text, text, text, bytea, text, text, text),
   dovetail.publish(text, text, text, bytea, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, text, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, text, text, text, jsonb, text, uuid, bigint, timestamptz, text) FROM PUBLIC;

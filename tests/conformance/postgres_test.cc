@@ -38,11 +38,9 @@ class Store {
   void publish(const NewEvent& event) {
     Result<Connection> connection = Connection::open(conninfo_);
     ASSERT_TRUE(connection) << connection.error().text;
-    Result<Transaction> transaction = Transaction::begin(*connection);
-    ASSERT_TRUE(transaction);
-    const Result<EventId> id = postgres::publish(connection->get(), event);
+    ASSERT_TRUE(connection->execute("BEGIN"));
+    const Result<EventId> id = postgres::publish_and_commit(connection->get(), event);
     ASSERT_TRUE(id) << id.error().text;
-    ASSERT_TRUE(transaction->commit());
   }
   Reader reader() const {
     Reader reader;
