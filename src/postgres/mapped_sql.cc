@@ -240,15 +240,15 @@ std::string read_sql(const CatalogTable& table, const TableMapping& mapping, Lan
   // where the planner wants to, needs to keep no more than a page. The size is that of the stored
   // row, which is cheap to ask for; the exact limit is kept by the reader. The first row always
   // comes.
-  return "SELECT " + outer + " FROM (SELECT " + columns +
-         ", pg_catalog.sum(pg_catalog.pg_column_size(" + writer.column(mapping.payload) +
-         ")) OVER (ORDER BY " + writer.order_by() +
-         " ROWS UNBOUNDED PRECEDING) - pg_catalog.pg_column_size(" +
-         writer.column(mapping.payload) + ") AS before, pg_catalog.row_number() OVER (ORDER BY " +
-         writer.order_by() + ") AS number FROM (SELECT t.* FROM " + table.quoted + " AS t WHERE " +
-         which_sql(table, mapping, share, 2) + " AND NOT (" + writer.column(mapping.id) +
-         " = ANY (" + writer.ids(1) + ")) ORDER BY " + writer.order_by() +
-         " LIMIT $3) AS t) AS page WHERE coalesce(before, 0) < $4 ORDER BY number";
+  const std::string size = "pg_catalog.pg_column_size(" + writer.column(mapping.payload) + ")";
+  return "SELECT " + outer + " FROM (SELECT " + columns + ", pg_catalog.sum(" + size +
+         ") OVER (ORDER BY " + writer.order_by() + " ROWS UNBOUNDED PRECEDING) - " + size +
+         " AS before, " + writer.column(order_column(mapping)) + " AS order_value, " +
+         writer.column(mapping.id) + " AS row_id FROM (SELECT t.* FROM " + table.quoted +
+         " AS t WHERE " + which_sql(table, mapping, share, 2) + " AND NOT (" +
+         writer.column(mapping.id) + " = ANY (" + writer.ids(1) + ")) ORDER BY " +
+         writer.order_by() +
+         " LIMIT $3) AS t) AS page WHERE coalesce(before, 0) < $4 ORDER BY order_value, row_id";
 }
 
 constexpr std::string_view kFenceHeld = " AND EXISTS (SELECT 1 FROM fence)";
