@@ -27,8 +27,8 @@ class Reference(harness.Case):
     def test_every_key_of_the_config_is_documented(self):
         text = (harness.ROOT / "docs" / "CLI.md").read_text()
         store = '[store.a]\nurl = "sqlite:a.db"\n'
-        for section in ("", store + "[[relay]]\nname = \"r\"\nfrom = \"a\"\nto = \"a\"\n", store + "[retention]\n",
-                        store + "[log]\n"):
+        relay = store + '[[relay]]\nname = "r"\nfrom = "a"\nto = "a"\n'
+        for section in ("", relay, relay + "[relay.table]\n", store + "[retention]\n", store + "[log]\n"):
             self.write("dovetail.toml", (section or store) + "nosuchkey = 1\n")
             error = self.dovetail("status", code=3).err
             for key in error.split("Allowed here: ")[1].strip().split(", "):
