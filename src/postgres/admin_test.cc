@@ -169,6 +169,23 @@ TEST_F(PostgresOperator, SeesARelayOfAMappedTableThatWasNeverStarted) {
   EXPECT_TRUE(failed_with(mapped_payload_of(url, mapped.at("m"), new_event_id()), Errc::rejected));
 }
 
+TEST_F(PostgresOperator, SeesWhatATableSaysOfItsRowsInWhateverType) {
+  must(application,
+       "CREATE TABLE t (id bigint PRIMARY KEY, payload text, done boolean); INSERT INTO t VALUES "
+       "(1, "
+       "'y', false), (2, 'y', true), (3, 'y', NULL)");
+  TableMapping mapping;
+  mapping.table = "t";
+  mapping.pending = {*parse_pending("done = f")};
+  mapping.when_sent = {*parse_assignment("done = t")};
+  const Result<std::vector<EventRow>> rows = list_mapped_events(url, "m", mapping, EventFilter{});
+  ASSERT_TRUE(rows) << text_of(rows);
+  ASSERT_EQ(rows->size(), 3u);
+  EXPECT_EQ((*rows)[0].state, EventState::pending);
+  EXPECT_EQ((*rows)[1].state, EventState::delivered);
+  EXPECT_EQ((*rows)[2].state, EventState::discarded) << "nobody will send it";
+}
+
 TEST_F(PostgresOperator, SeesEventsByTheirState) {
   publish("k", 5);
   EventFilter filter;

@@ -332,14 +332,17 @@ std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& ma
 
 namespace {
 
-// A row that is not pending was sent, unless the words that say so are other ones.
+// A row that is not pending was sent, unless the column of the condition says something else than
+// when_sent does.
 std::string state_sql(const CatalogTable& table, const TableMapping& mapping) {
   const Writer writer(table, mapping);
   std::string sent = "p.state IS DISTINCT FROM 'discarded'";
-  for (const Assignment& each : mapping.when_sent) {
-    if (each.value == Assignment::Value::text)
-      sent +=
-          " AND " + writer.column(each.column) + "::pg_catalog.text = " + quoted_text(each.literal);
+  for (const PendingCondition& condition : mapping.pending) {
+    for (const Assignment& each : mapping.when_sent) {
+      if (each.column != condition.column || each.value != Assignment::Value::text) continue;
+      sent += " AND " + writer.column(each.column) + " = " + quoted_text(each.literal) +
+              "::" + table.column(each.column).type;
+    }
   }
   return "CASE WHEN p.id IS NOT NULL AND p.finished_at IS NULL THEN p.state WHEN " +
          pending_sql(table, mapping) + " THEN 'pending' WHEN " + sent +

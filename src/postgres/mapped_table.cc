@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "dovetail/event.h"
+
 namespace dovetail::postgres {
 
 namespace {
@@ -207,12 +209,9 @@ Status check_columns(const TableMapping& mapping) {
   for (const auto& [setting, name] : optional) DOVETAIL_TRY(check_optional(setting, *name));
   for (const HeaderColumn& header : mapping.header_columns) {
     DOVETAIL_TRY(check_name("header_columns", header.column));
-    DOVETAIL_TRY(check_text("header_columns", header.header));
-    if (header.header.empty())
-      return fail(Errc::rejected,
-                  "the mapping's header_columns has a header without a name; say "
-                  "which header the column \"" +
-                      header.column + "\" becomes");
+    const Header named{header.header, ""};
+    if (const Result<std::string> encoded = encode_headers({&named, 1}); !encoded)
+      return fail(Errc::rejected, "the mapping's header_columns: " + encoded.error().text);
   }
   return {};
 }

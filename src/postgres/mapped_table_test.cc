@@ -118,6 +118,16 @@ TEST(TableMapping, SentRowHasNoReason) {
   EXPECT_FALSE(check_mapping(mapping));
 }
 
+TEST(TableMapping, HeaderHasANameThatCanTravel) {
+  TableMapping mapping = valid();
+  mapping.header_columns = {{"trace", "trace-id"}};
+  EXPECT_TRUE(check_mapping(mapping));
+  for (const char* name : {"", "trace id", "trace:id", "trace\n"}) {
+    mapping.header_columns[0].header = name;
+    EXPECT_FALSE(check_mapping(mapping)) << name;
+  }
+}
+
 TEST(TableMapping, ColumnIsSetOnce) {
   TableMapping mapping = valid();
   mapping.when_sent.push_back(mapping.when_sent.front());

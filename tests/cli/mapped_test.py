@@ -283,6 +283,7 @@ class WrongFiles(harness.Case):
         self.wrong_file('preset = "status"\nid = ""\n', "id")
         self.wrong_file('preset = "status"\ndelete_when_done = "yes"\n', "true or false")
         self.wrong_file('preset = "status"\nheader_columns = ["x"]\n', "header_columns")
+        self.wrong_file('preset = "status"\nheader_columns = { "a b" = "x" }\n', "header_columns", '"a b"', "letters")
 
     def test_no_name_is_ever_sql(self):
         attack = 'x\\"; DROP TABLE victim; --'
