@@ -77,7 +77,7 @@ class Backlog : public ::testing::Test {
 };
 
 TEST_F(Backlog, OfMillionsOfEventsPassesInBoundedMemory) {
-  const std::int64_t events = live::is_long() ? 2'000'000 : 100'000;
+  const std::int64_t events = live::is_long() ? 2'000'000 : 200'000;
   owner_.set_timeout(600s);
   publish(events, 300);
   double seconds = 0;
