@@ -122,6 +122,29 @@ TEST_F(MappedRoad, LanesDeliverEverythingInOrderWhileWritersCommitLate) {
   EXPECT_EQ(received, 180u);
 }
 
+// Why every page begins at the first pending row: what was passed may have been committed since.
+TEST_F(MappedRoad, LateRowIsNotOvertakenOnItsKeyWhileABacklogIsPaged) {
+  Connection late = database.connect();
+  must(late, "BEGIN; INSERT INTO outbox (aggregate_id, payload) VALUES ('a', '1')");
+  must(application,
+       "INSERT INTO outbox (aggregate_id, payload) SELECT 'b', '0' FROM generate_series(1, 300)");
+  Reader reader{database.conninfo, "mapped"};
+  MappedSource source(reader, mapping, system_clock());
+  const Status opened = source.open();
+  ASSERT_TRUE(opened) << text_of(opened);
+  Batch page;
+  ASSERT_TRUE(source.read(page, Limits{150}, {}));
+  ASSERT_EQ(page.size(), 150u);
+  must(late, "COMMIT");
+  must(application, "INSERT INTO outbox (aggregate_id, payload) VALUES ('a', '2')");
+  Batch rest;
+  ASSERT_TRUE(source.read(rest, Limits{1000}, {}));
+  std::string of_key;
+  for (const Event& event : rest.events())
+    if (event.aggregate_id == "a") of_key += event.payload;
+  EXPECT_EQ(of_key, "12");
+}
+
 TEST_F(MappedRoad, FailedEventIsParkedReplayedAndMarked) {
   must(application,
        "INSERT INTO outbox (aggregate_id, payload) VALUES ('a', '1'), ('a', '2'), "
