@@ -54,7 +54,6 @@ inline std::int64_t memory_kib(const std::string& what, const std::string& proce
 }
 
 using Seconds = std::chrono::duration<double>;
-using SteadyTime = std::chrono::steady_clock::time_point;
 
 inline double milliseconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
@@ -114,8 +113,6 @@ class RunningRelay {
     const std::lock_guard lock(mutex_);
     return log_;
   }
-  const RelayMetrics& metrics() const { return lanes_.metrics(); }
-  postgres::Lanes& lanes() { return lanes_; }
 
  private:
   postgres::LanesOptions with_log(postgres::LanesOptions options) {
