@@ -26,12 +26,15 @@ std::string word_of(const std::string& conninfo, const std::string& name) {
 }
 
 // A primary and its standby, of no concern to other tests.
+struct Folder {  // goes when the servers that it knows of have been stopped
+  std::string path = ::testing::TempDir() + "dovetail_promotion_" + std::to_string(getpid());
+  ~Folder() { std::filesystem::remove_all(path); }
+};
 struct Pair {
-  std::string state = ::testing::TempDir() + "dovetail_promotion_" + std::to_string(getpid());
-  servers::Started primary{"postgres", state};
-  servers::Started standby{"standby", state};
+  Folder state;
+  servers::Started primary{"postgres", state.path};
+  servers::Started standby{"standby", state.path};
 
-  ~Pair() { std::filesystem::remove_all(state); }
   std::string either() const {
     const std::string& first = primary.server().conninfo;
     const std::string& second = standby.server().conninfo;

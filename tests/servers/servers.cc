@@ -1,6 +1,9 @@
 #include "servers/servers.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 namespace dovetail::servers {
@@ -41,8 +44,21 @@ Server find_in(const std::string& state, const std::string& name) {
 
 Server find(const std::string& name) { return find_in(state_folder(), name); }
 
+namespace {
+
+// Beside the servers that all share: tests of other processes may start one of the same name.
+std::string own_folder() {
+  const std::string folder = state_folder() + "/of_" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(state_folder() + "/postgres.conninfo", folder + "/postgres.conninfo",
+                             std::filesystem::copy_options::overwrite_existing);
+  return folder;
+}
+
+}  // namespace
+
 Started::Started(std::string name, std::string state)
-    : name_(std::move(name)), state_(state.empty() ? state_folder() : std::move(state)) {
+    : name_(std::move(name)), state_(state.empty() ? own_folder() : std::move(state)) {
   const int code = run_script(state_, "start", name_);
   server_ = find_in(state_, name_);
   if (code != 0) server_ = Server{{}, "servers.py could not start " + name_};
