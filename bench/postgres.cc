@@ -279,8 +279,16 @@ Drained read_by_bare_cursor(const std::string& conninfo) {
 
 // What a business transaction does besides its own row: nothing; an event from C++, in a statement
 // of its own or together with COMMIT; an event by the SQL function, as any language does; a message
-// in the log, which only log readers see.
-enum class Write : std::uint8_t { nothing, event, event_and_commit, sql_function, message };
+// in the log, which only log readers see; and, to see what any table must cost, a row in a bare
+// one.
+enum class Write : std::uint8_t {
+  nothing,
+  event,
+  event_and_commit,
+  sql_function,
+  message,
+  bare_row
+};
 
 void write_one(const Raw& db, Write what, const std::string& key) {
   db.run("BEGIN");
@@ -305,6 +313,9 @@ void write_one(const Raw& db, Write what, const std::string& key) {
     case Write::message:
       PQclear(db.prepared("message", {kPayload.c_str()}));
       break;
+    case Write::bare_row:
+      PQclear(db.prepared("bare", {key.c_str(), kPayload.c_str()}));
+      break;
   }
   db.run("COMMIT");
 }
@@ -318,6 +329,7 @@ double write_transactions(const std::string& conninfo, Write what) {
       const Raw db(conninfo);
       db.prepare("business", "INSERT INTO orders(customer, body) VALUES('c-778812', $1)");
       db.prepare("message", "SELECT pg_logical_emit_message(true, 'bench', $1::text)");
+      db.prepare("bare", "INSERT INTO bare_outbox(key, payload) VALUES($1, $2::text)");
       db.prepare("publish", "SELECT dovetail.publish('order', $1, 'OrderPlaced', $2::text)");
       for (int i = 0; !stop; ++i) {
         write_one(db, what, fmt::format("{}-{}", writer, i));
@@ -419,8 +431,8 @@ void bench_publish(const std::string& conninfo, Report& report) {
   const auto written = least_disturbed(5, 3, [&] {
     const double without = write_transactions(conninfo, Write::nothing);
     std::vector<double> values{without};
-    for (const Write what :
-         {Write::event, Write::event_and_commit, Write::sql_function, Write::message})
+    for (const Write what : {Write::event, Write::event_and_commit, Write::sql_function,
+                             Write::message, Write::bare_row})
       values.push_back(write_transactions(conninfo, what) / without);
     return values;
   });
@@ -430,6 +442,8 @@ void bench_publish(const std::string& conninfo, Report& report) {
   report.add({"transactions with the SQL function, to those without", written[3], "ratio", {}, {}});
   report.add(
       {"transactions with a logical message, to those without", written[4], "ratio", {}, {}});
+  report.add(
+      {"transactions with a row in a bare table, to those without", written[5], "ratio", {}, {}});
   report.add({"transactions without", written[0], "per second", {}, {}});
 }
 
@@ -475,7 +489,9 @@ int run(const std::string& server, const std::vector<std::string>& wanted) {
     require(made.has_value(), made ? "" : made.error().text);
     db.run(
         "CREATE TABLE orders(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, "
-        "body text)");
+        "body text);"
+        "CREATE TABLE bare_outbox(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text, "
+        "payload text)");
   }
   const auto wants = [&](std::string_view part) {
     return wanted.empty() || std::find(wanted.begin(), wanted.end(), part) != wanted.end();

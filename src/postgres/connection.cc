@@ -108,6 +108,7 @@ std::string_view hint_of(std::string_view sqlstate) {
   if (sqlstate.starts_with("53")) return "; check the server's connections, memory and disk space";
   if (sqlstate == "55P03")
     return "; check for long transactions that hold these tables, and try again";
+  if (starts_with_any(sqlstate, {"23502", "23514"})) return "; check that part of the event";
   if (sqlstate == "22021") return "; check that every text is valid UTF-8 without NUL characters";
   if (sqlstate == "22P05")
     return "; check the text, and use a database with the encoding UTF8, which holds every one";

@@ -94,8 +94,8 @@ TEST_F(Doctor, FindsDrift) {
       {"ALTER TABLE dovetail.delayed SET UNLOGGED", "table dovetail.delayed is not"},
       {"ALTER TABLE dovetail.outbox DETACH PARTITION dovetail.outbox_default",
        "table dovetail.outbox_default is not"},
-      {"ALTER TABLE dovetail.outbox DISABLE TRIGGER check_row",
-       "trigger dovetail.check_row on outbox is not"},
+      {"ALTER DOMAIN dovetail.topic DROP CONSTRAINT \"has at most 255 bytes\"",
+       "domain dovetail.topic is"},
       {"ALTER TABLE dovetail.outbox DROP CONSTRAINT outbox_pkey", "outbox_pkey"},
       {"ALTER FUNCTION dovetail.check_published SECURITY INVOKER", "check_published"},
       {"CREATE OR REPLACE FUNCTION dovetail.uuid7() RETURNS uuid LANGUAGE sql AS 'SELECT "

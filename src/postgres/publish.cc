@@ -11,9 +11,13 @@ namespace dovetail::postgres {
 
 namespace {
 
-// The function's plans are kept by the server's session; an INSERT of our own would be planned anew
-// each time, which costs more than the rest of it.
-constexpr std::string_view kPublish =
+// An id of our own making cannot be there already.
+constexpr std::string_view kInsert =
+    "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
+    "headers, payload, aggregate_version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+// One that the caller chose may be there, and its content is compared then.
+constexpr std::string_view kAdd =
     "SELECT dovetail.add_event($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 // No conflict target and nothing returned, so that a role which may only insert can run it.
@@ -83,18 +87,29 @@ Status check_published(pg_conn* connection, const NewEvent& event, const Prepare
   return {};
 }
 
-Result<EventId> publish_one(pg_conn* connection, const NewEvent& event,
-                            const std::optional<WallTime>& deliver_at, const EventLimits& limits) {
-  DOVETAIL_TRY(require_transaction(connection));
-  const Result<Prepared> prepared = prepare(event, limits);
-  if (!prepared) return fail(prepared.error());
-  Params params = columns(event, *prepared);
+struct Request {
+  std::string_view sql;
+  Params params;
+};
+Request request(const NewEvent& event, const Prepared& prepared,
+                const std::optional<WallTime>& deliver_at) {
+  if (!event.id && !deliver_at) return {kInsert, columns(event, prepared)};
+  Params params = columns(event, prepared);
   if (deliver_at) {
     params.timestamptz(*deliver_at);
   } else {
     params.null();
   }
-  const Result<Rows> done = run(connection, kPublish, params);
+  return {kAdd, std::move(params)};
+}
+
+Result<EventId> publish_one(pg_conn* connection, const NewEvent& event,
+                            const std::optional<WallTime>& deliver_at, const EventLimits& limits) {
+  DOVETAIL_TRY(require_transaction(connection));
+  const Result<Prepared> prepared = prepare(event, limits);
+  if (!prepared) return fail(prepared.error());
+  const auto [sql, params] = request(event, *prepared, deliver_at);
+  const Result<Rows> done = run(connection, sql, params);
   if (!done) return fail(done.error());
   return prepared->id;
 }
@@ -115,7 +130,8 @@ Result<EventId> publish_and_commit(pg_conn* transaction, const NewEvent& event,
   DOVETAIL_TRY(require_transaction(transaction));
   const Result<Prepared> prepared = prepare(event, limits);
   if (!prepared) return fail(prepared.error());
-  DOVETAIL_TRY(run_and_commit(transaction, kPublish, columns(event, *prepared).null()));
+  const auto [sql, params] = request(event, *prepared, std::nullopt);
+  DOVETAIL_TRY(run_and_commit(transaction, sql, params));
   return prepared->id;
 }
 

@@ -37,6 +37,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          concat_ws(' ', pg_get_constraintdef(n.oid), CASE WHEN NOT n.convalidated THEN 'not valid' END)
   FROM part AS r JOIN pg_constraint AS n ON n.conrelid = r.oid AND n.contype IN ('c', 'f')
   UNION ALL
+  SELECT 'domain', t.typname::text,
+         (SELECT coalesce(string_agg(n.conname || ' ' || pg_get_constraintdef(n.oid), ' ' ORDER BY n.conname), '')
+          FROM pg_constraint AS n WHERE n.contypid = t.oid)
+  FROM pg_type AS t WHERE t.typnamespace = to_regnamespace('dovetail') AND t.typtype = 'd'
+  UNION ALL
   SELECT 'index', i.relname::text,
          concat_ws(' ', pg_get_indexdef(i.oid), CASE WHEN NOT x.indisvalid THEN 'not valid' END)
   FROM part AS r JOIN pg_index AS x ON x.indrelid = r.oid JOIN pg_class AS i ON i.oid = x.indexrelid

@@ -37,6 +37,43 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
           OR each.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f]')
 $$;
 
+-- The limit that can be set; small payloads need no look at it.
+CREATE FUNCTION dovetail.payload_fits(bytes int) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  bytes_max bigint := (SELECT payload_bytes_max FROM dovetail.outbox_limit);
+BEGIN
+  IF bytes > bytes_max THEN
+    RAISE EXCEPTION 'the payload has % bytes, the limit is %', bytes, bytes_max
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'check dovetail.outbox_limit, or send a reference instead';
+  END IF;
+  RETURN true;
+END
+$$;
+
+-- What an event may consist of. Domains, because the server keeps their checks ready: constraints, generated columns and
+-- the conditions of triggers are parsed anew for each INSERT. A name is what the error says.
+CREATE DOMAIN dovetail.topic AS text COLLATE "C"
+  CONSTRAINT "has at most 255 bytes" CHECK (octet_length(VALUE) <= 255);
+CREATE DOMAIN dovetail.aggregate_type AS text COLLATE "C"
+  CONSTRAINT "has 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN dovetail.aggregate_id AS text COLLATE "C"
+  CONSTRAINT "has at most 1024 bytes" CHECK (octet_length(VALUE) <= 1024);
+CREATE DOMAIN dovetail.event_type AS text COLLATE "C"
+  CONSTRAINT "has 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN dovetail.content_type AS text COLLATE "C"
+  CONSTRAINT "has 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN dovetail.headers AS text
+  CONSTRAINT "16384 bytes at most" CHECK (octet_length(VALUE) <= 16384)
+  CONSTRAINT "are a flat object: names of A-Z a-z 0-9 . _ - and plain texts" CHECK (
+    VALUE = '' OR (octet_length(VALUE) <= 4096 AND VALUE ~
+      '^\{"[A-Za-z0-9._-]{1,64}": ?"[^"\\\x01-\x1f\x7f]*"(, ?"[A-Za-z0-9._-]{1,64}": ?"[^"\\\x01-\x1f\x7f]*")*\}$')
+    OR dovetail.headers_are_valid(VALUE));
+CREATE DOMAIN dovetail.payload AS bytea
+  CONSTRAINT "has a byte at least" CHECK (octet_length(VALUE) > 0)
+  CONSTRAINT "has at most the bytes that outbox_limit says" CHECK (
+    octet_length(VALUE) <= 65536 OR dovetail.payload_fits(octet_length(VALUE)));
+
 -- CACHE 1: numbers taken ahead by a session would not follow the order of locks.
 CREATE SEQUENCE dovetail.outbox_seq AS bigint CACHE 1;
 
@@ -51,19 +88,18 @@ $$;
 -- What this service publishes. Rows are never changed; whole partitions are dropped. A plain INSERT from any language
 -- is a publish, too:
 --   INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload) VALUES ('order', '17', 'placed', '{}');
--- `seq` is the order along a key, `xid` tells when a row became visible. Every writer pays for what is here: constraints
--- and generated columns would be parsed anew for each INSERT, the trigger's checks are kept ready.
+-- `seq` is the order along a key, `xid` tells when a row became visible.
 CREATE TABLE dovetail.outbox (
   id                uuid NOT NULL DEFAULT dovetail.uuid7() PRIMARY KEY,
   seq               bigint NOT NULL DEFAULT nextval('dovetail.outbox_seq'),
   xid               xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  topic             text COLLATE "C" NOT NULL DEFAULT '',
-  aggregate_type    text COLLATE "C" NOT NULL,
-  aggregate_id      text COLLATE "C" NOT NULL DEFAULT '',
-  type              text COLLATE "C" NOT NULL,
-  content_type      text COLLATE "C" NOT NULL DEFAULT 'application/json',
-  headers           text NOT NULL DEFAULT '',
-  payload           bytea NOT NULL,
+  topic             dovetail.topic NOT NULL DEFAULT '',
+  aggregate_type    dovetail.aggregate_type NOT NULL,
+  aggregate_id      dovetail.aggregate_id NOT NULL DEFAULT '',
+  type              dovetail.event_type NOT NULL,
+  content_type      dovetail.content_type NOT NULL DEFAULT 'application/json',
+  headers           dovetail.headers NOT NULL DEFAULT '',
+  payload           dovetail.payload NOT NULL,
   aggregate_version bigint NOT NULL DEFAULT 0,
   created_at        timestamptz NOT NULL DEFAULT clock_timestamp()
 ) PARTITION BY RANGE (id);
@@ -77,13 +113,13 @@ CREATE TABLE dovetail.outbox_default PARTITION OF dovetail.outbox DEFAULT;
 CREATE TABLE dovetail.delayed (
   id                uuid PRIMARY KEY,
   number            bigint GENERATED ALWAYS AS IDENTITY,
-  topic             text COLLATE "C" NOT NULL,
-  aggregate_type    text COLLATE "C" NOT NULL,
-  aggregate_id      text COLLATE "C" NOT NULL,
-  type              text COLLATE "C" NOT NULL,
-  content_type      text COLLATE "C" NOT NULL,
-  headers           text NOT NULL,
-  payload           bytea NOT NULL,
+  topic             dovetail.topic NOT NULL,
+  aggregate_type    dovetail.aggregate_type NOT NULL,
+  aggregate_id      dovetail.aggregate_id NOT NULL,
+  type              dovetail.event_type NOT NULL,
+  content_type      dovetail.content_type NOT NULL,
+  headers           dovetail.headers NOT NULL,
+  payload           dovetail.payload NOT NULL,
   aggregate_version bigint NOT NULL,
   created_at        timestamptz NOT NULL,
   deliver_at        timestamptz NOT NULL
@@ -295,59 +331,6 @@ BEGIN
 END
 $$;
 
--- Says what is wrong with an event before anything is written.
-CREATE FUNCTION dovetail.check_event(
-  aggregate_type text, aggregate_id text, type text, payload bytea, headers text, topic text, content_type text)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  payload_max bigint := (SELECT payload_bytes_max FROM dovetail.outbox_limit);
-  problem     text;
-  hint        text;
-BEGIN
-  SELECT p.problem, p.hint INTO problem, hint FROM (VALUES
-    (coalesce(aggregate_type, '') = '', 'aggregate_type is empty', 'every event needs one'),
-    (octet_length(aggregate_type) > 255, 'aggregate_type has more than 255 bytes', 'shorten it'),
-    (octet_length(aggregate_id) > 1024, 'aggregate_id has more than 1024 bytes', 'shorten it'),
-    (coalesce(type, '') = '', 'type is empty', 'every event needs one'),
-    (octet_length(type) > 255, 'type has more than 255 bytes', 'shorten it'),
-    (coalesce(content_type, '') = '', 'content_type is empty', 'every event needs one'),
-    (octet_length(content_type) > 255, 'content_type has more than 255 bytes', 'shorten it'),
-    (octet_length(topic) > 255, 'topic has more than 255 bytes', 'shorten it'),
-    (coalesce(octet_length(payload), 0) = 0, 'the payload is empty', 'send at least one byte, such as {}'),
-    (octet_length(payload) > payload_max,
-     format('the payload has %s bytes, the limit is %s', octet_length(payload), payload_max),
-     'check dovetail.outbox_limit, or send a reference instead'),
-    (octet_length(headers) > 16384, 'the headers have more than 16384 bytes together', 'shorten them'),
-    (headers <> '' AND octet_length(headers) <= 16384 AND NOT dovetail.headers_are_valid(headers), 'malformed headers',
-     'check that they are one flat object, names of letters, digits, - _ and ., values of text without control characters'))
-    AS p (found, problem, hint) WHERE p.found LIMIT 1;
-  IF problem IS NOT NULL THEN
-    RAISE EXCEPTION '%', problem USING ERRCODE = 'invalid_parameter_value', HINT = hint;
-  END IF;
-END
-$$;
-
--- Every event that comes in passes here, by whatever way. The common case passes in one expression; the words are looked
--- for when it does not.
-CREATE FUNCTION dovetail.check_row() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF pg_catalog.octet_length(NEW.aggregate_type) BETWEEN 1 AND 255 AND pg_catalog.octet_length(NEW.type) BETWEEN 1 AND 255
-     AND pg_catalog.octet_length(NEW.aggregate_id) <= 1024 AND pg_catalog.octet_length(NEW.topic) <= 255
-     AND pg_catalog.octet_length(NEW.content_type) BETWEEN 1 AND 255
-     AND pg_catalog.octet_length(NEW.payload) BETWEEN 1 AND 65536
-     AND (NEW.headers = '' OR pg_catalog.octet_length(NEW.headers) <= 4096 AND NEW.headers ~
-          '^\{"[A-Za-z0-9._-]{1,64}": ?"[^"\\\x01-\x1f\x7f]*"(, ?"[A-Za-z0-9._-]{1,64}": ?"[^"\\\x01-\x1f\x7f]*")*\}$') THEN
-    RETURN NEW;
-  END IF;
-  PERFORM dovetail.check_event(NEW.aggregate_type, NEW.aggregate_id, NEW.type, NEW.payload, NEW.headers, NEW.topic,
-                               NEW.content_type);
-  RETURN NEW;
-END
-$$;
-CREATE TRIGGER check_row BEFORE INSERT ON dovetail.outbox FOR EACH ROW EXECUTE FUNCTION dovetail.check_row();
--- A row that cannot move to the outbox would hold up all that are due behind it.
-CREATE TRIGGER check_row BEFORE INSERT ON dovetail.delayed FOR EACH ROW EXECUTE FUNCTION dovetail.check_row();
-
 -- Lays an event by until its time, unless it is there already.
 CREATE FUNCTION dovetail.delay(
   event_id uuid, event_topic text, event_aggregate_type text, event_aggregate_id text, event_type text,
@@ -374,26 +357,35 @@ BEGIN
 END
 $$;
 
--- What all ways of publishing have in common. Runs with the caller's rights and settings, which would cost to change.
+-- What all ways of publishing have in common. Runs with the caller's rights and settings, which would cost to change. An
+-- id made here cannot be there already, and the INSERT that expects one would cost more.
 CREATE FUNCTION dovetail.add_event(
   id uuid, topic text, aggregate_type text, aggregate_id text, type text, content_type text, headers text, payload bytea,
   aggregate_version bigint, deliver_at timestamptz) RETURNS uuid
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
+DECLARE
+  is_new boolean := id IS NULL;
 BEGIN
-  IF deliver_at > pg_catalog.clock_timestamp() THEN
-    PERFORM dovetail.delay(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
-                           headers, payload, coalesce(aggregate_version, 0), deliver_at);
-    RETURN id;
+  IF is_new THEN
+    id := dovetail.uuid7();
   END IF;
-  INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
-                               aggregate_version)
-  VALUES (id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type, headers, payload,
-          coalesce(aggregate_version, 0))
-  ON CONFLICT DO NOTHING;
-  IF NOT FOUND THEN
-    PERFORM dovetail.check_published(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type,
-                                     content_type, headers, payload, coalesce(aggregate_version, 0));
+  IF deliver_at > pg_catalog.clock_timestamp() THEN
+    PERFORM dovetail.delay(id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                           aggregate_version, deliver_at);
+  ELSIF is_new THEN
+    INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                                 aggregate_version)
+    VALUES (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version);
+  ELSE
+    INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                                 aggregate_version)
+    VALUES (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+      PERFORM dovetail.check_published(id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
+                                       aggregate_version);
+    END IF;
   END IF;
   RETURN id;
 END
@@ -405,16 +397,18 @@ CREATE FUNCTION dovetail.publish(
   aggregate_type text, aggregate_id text, type text, payload bytea, headers jsonb DEFAULT NULL, topic text DEFAULT '',
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
   content_type text DEFAULT 'application/octet-stream') RETURNS uuid LANGUAGE sql AS $$
-  SELECT dovetail.add_event(coalesce(id, dovetail.uuid7()), topic, aggregate_type, aggregate_id, type, content_type,
-                            coalesce(nullif(headers, '{}')::text, ''), payload, aggregate_version, deliver_at)
+  SELECT dovetail.add_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
+                            coalesce(nullif(headers, '{}')::text, ''), payload,
+                            coalesce(aggregate_version, 0), deliver_at)
 $$;
 
 CREATE FUNCTION dovetail.publish(
   aggregate_type text, aggregate_id text, type text, payload jsonb, headers jsonb DEFAULT NULL, topic text DEFAULT '',
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
   content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
-  SELECT dovetail.add_event(coalesce(id, dovetail.uuid7()), topic, aggregate_type, aggregate_id, type, content_type,
-                            coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload::text, 'UTF8'), aggregate_version, deliver_at)
+  SELECT dovetail.add_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
+                            coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload::text, 'UTF8'),
+                            coalesce(aggregate_version, 0), deliver_at)
 $$;
 
 -- A text is taken for JSON; say content_type => 'text/plain' where it is not.
@@ -422,8 +416,9 @@ CREATE FUNCTION dovetail.publish(
   aggregate_type text, aggregate_id text, type text, payload text, headers jsonb DEFAULT NULL, topic text DEFAULT '',
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
   content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
-  SELECT dovetail.add_event(coalesce(id, dovetail.uuid7()), topic, aggregate_type, aggregate_id, type, content_type,
-                            coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload, 'UTF8'), aggregate_version, deliver_at)
+  SELECT dovetail.add_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
+                            coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload, 'UTF8'),
+                            coalesce(aggregate_version, 0), deliver_at)
 $$;
 
 -- How a relay reads. These are functions so that their plans are kept, and so that they are planned with settings of
