@@ -278,19 +278,22 @@ Drained read_by_bare_cursor(const std::string& conninfo) {
 }
 
 // What a business transaction does besides its own row: nothing; an event from C++, in a statement
-// of its own or together with COMMIT; an event by the SQL function, as any language does; a message
-// in the log, which only log readers see; and, to see what any table must cost, a row in a bare
-// one.
+// of its own or together with COMMIT, and the same prepared; an event by the SQL function, as any
+// language does; a message in the log, which only log readers see; and, to see what any table must
+// cost, a row in a bare one.
 enum class Write : std::uint8_t {
   nothing,
   event,
   event_and_commit,
+  prepared,
+  prepared_and_commit,
   sql_function,
   message,
   bare_row
 };
 
-void write_one(const Raw& db, Write what, const std::string& key) {
+void write_one(const Raw& db, const postgres::Publisher& publisher, Write what,
+               const std::string& key) {
   db.run("BEGIN");
   PQclear(db.prepared("business", {kPayload.c_str()}));
   NewEvent event;
@@ -306,6 +309,12 @@ void write_one(const Raw& db, Write what, const std::string& key) {
       break;
     case Write::event_and_commit:
       require(postgres::publish_and_commit(db.get(), event).has_value(), "publish failed");
+      return;
+    case Write::prepared:
+      require(publisher.publish(event).has_value(), "publish failed");
+      break;
+    case Write::prepared_and_commit:
+      require(publisher.publish_and_commit(event).has_value(), "publish failed");
       return;
     case Write::sql_function:
       PQclear(db.prepared("publish", {key.c_str(), kPayload.c_str()}));
@@ -331,8 +340,10 @@ double write_transactions(const std::string& conninfo, Write what) {
       db.prepare("message", "SELECT pg_logical_emit_message(true, 'bench', $1::text)");
       db.prepare("bare", "INSERT INTO bare_outbox(key, payload) VALUES($1, $2::text)");
       db.prepare("publish", "SELECT dovetail.publish('order', $1, 'OrderPlaced', $2::text)");
+      const Result<postgres::Publisher> publisher = postgres::Publisher::prepare(db.get());
+      require(publisher.has_value(), "prepare failed");
       for (int i = 0; !stop; ++i) {
-        write_one(db, what, fmt::format("{}-{}", writer, i));
+        write_one(db, *publisher, what, fmt::format("{}-{}", writer, i));
         ++done;
       }
     });
@@ -431,19 +442,22 @@ void bench_publish(const std::string& conninfo, Report& report) {
   const auto written = least_disturbed(5, 3, [&] {
     const double without = write_transactions(conninfo, Write::nothing);
     std::vector<double> values{without};
-    for (const Write what : {Write::event, Write::event_and_commit, Write::sql_function,
-                             Write::message, Write::bare_row})
+    for (const Write what : {Write::prepared_and_commit, Write::prepared, Write::event_and_commit,
+                             Write::event, Write::sql_function, Write::message, Write::bare_row})
       values.push_back(write_transactions(conninfo, what) / without);
     return values;
   });
-  report.add(
-      {"transactions with publish_and_commit(), to those without", written[2], "ratio", 0.8, {}});
-  report.add({"transactions with publish(), to those without", written[1], "ratio", {}, {}});
-  report.add({"transactions with the SQL function, to those without", written[3], "ratio", {}, {}});
-  report.add(
-      {"transactions with a logical message, to those without", written[4], "ratio", {}, {}});
-  report.add(
-      {"transactions with a row in a bare table, to those without", written[5], "ratio", {}, {}});
+  const auto add = [&](const char* what, double ratio, std::optional<double> target) {
+    report.add(
+        {fmt::format("transactions with {}, to those without", what), ratio, "ratio", target, {}});
+  };
+  add("Publisher::publish_and_commit()", written[1], 0.8);
+  add("Publisher::publish()", written[2], {});
+  add("publish_and_commit()", written[3], {});
+  add("publish()", written[4], {});
+  add("the SQL function, prepared", written[5], {});
+  add("a logical message, prepared", written[6], {});
+  add("a row in a bare table, prepared", written[7], {});
   report.add({"transactions without", written[0], "per second", {}, {}});
 }
 

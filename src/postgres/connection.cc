@@ -236,6 +236,19 @@ class Statement {
                              types_.data(), values_.data(), lengths_.data(), formats_.data(),
                              1) == 1;
   }
+  // The text is the name of a prepared statement.
+  bool send_prepared(pg_conn* connection) const {
+    return PQsendQueryPrepared(connection, sql_.c_str(), static_cast<int>(values_.size()),
+                               values_.data(), lengths_.data(), formats_.data(), 1) == 1;
+  }
+  pg_result* execute_prepared(pg_conn* connection) const {
+    return PQexecPrepared(connection, sql_.c_str(), static_cast<int>(values_.size()),
+                          values_.data(), lengths_.data(), formats_.data(), 1);
+  }
+  pg_result* prepare(pg_conn* connection, const std::string& name) const {
+    return PQprepare(connection, name.c_str(), sql_.c_str(), static_cast<int>(types_.size()),
+                     types_.data());
+  }
   pg_result* execute(pg_conn* connection) const {
     return PQexecParams(connection, sql_.c_str(), static_cast<int>(values_.size()), types_.data(),
                         values_.data(), lengths_.data(), formats_.data(), 1);
@@ -332,12 +345,32 @@ Status check_server_version(pg_conn* connection) {
                                   ", which has no pg_snapshot; upgrade it to 13 at least");
 }
 
-Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& params) {
+Status prepare(pg_conn* connection, const std::string& name, std::string_view sql,
+               const Params& params) {
+  const Rows owner(Statement(sql, params).prepare(connection, name));
+  if (succeeded(owner.get())) return {};
+  const char* state = PQresultErrorField(owner.get(), PG_DIAG_SQLSTATE);
+  if (state != nullptr && std::string_view(state) == "42P05") return {};  // it was prepared before
+  return fail(server_error(connection, owner.get(), false));
+}
+
+Result<Rows> run_prepared(pg_conn* connection, const std::string& name, const Params& params) {
+  pg_result* const result = Statement(name, params).execute_prepared(connection);
+  Rows rows(result);
+  if (!succeeded(result)) return fail(server_error(connection, result, false));
+  return rows;
+}
+
+namespace {
+
+// `send` sends the statement; COMMIT follows it.
+template <class Send>
+Status send_and_commit(pg_conn* connection, const Send& send) {
   if (PQenterPipelineMode(connection) != 1)
     return fail(Errc::rejected,
                 "a statement is under way on this connection; read its results first");
-  const bool sent = Statement(sql, params).send(connection) &&
-                    Statement("COMMIT", {}).send(connection) && PQpipelineSync(connection) == 1;
+  const bool sent =
+      send() && Statement("COMMIT", {}).send(connection) && PQpipelineSync(connection) == 1;
   // A null result ends each statement, the sync's result ends them all.
   Status outcome = fail(Errc::in_doubt, "the connection was lost during COMMIT; do it again");
   std::size_t statements_done = 0;
@@ -359,6 +392,17 @@ Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& p
   }
   (void)PQexitPipelineMode(connection);
   return outcome;
+}
+
+}  // namespace
+
+Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& params) {
+  return send_and_commit(connection, [&] { return Statement(sql, params).send(connection); });
+}
+
+Status run_prepared_and_commit(pg_conn* connection, const std::string& name, const Params& params) {
+  return send_and_commit(connection,
+                         [&] { return Statement(name, params).send_prepared(connection); });
 }
 
 void Connection::Close::operator()(pg_conn* connection) const { PQfinish(connection); }

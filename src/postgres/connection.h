@@ -102,9 +102,16 @@ Status check_server_version(pg_conn* connection);
 // limit, as libpq does.
 Result<Rows> run(pg_conn* connection, std::string_view sql, const Params& params = {});
 
+// Gives a statement a name in the server's session, with the types of `params`; their values do not
+// matter. The same again is accepted, unless a transaction is open.
+Status prepare(pg_conn* connection, const std::string& name, std::string_view sql,
+               const Params& params);
+Result<Rows> run_prepared(pg_conn* connection, const std::string& name, const Params& params);
+
 // The same, then COMMIT, in one round trip. in_doubt: the connection was lost. Otherwise, after a
 // failure, nothing is committed and the transaction is to be rolled back.
 Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& params);
+Status run_prepared_and_commit(pg_conn* connection, const std::string& name, const Params& params);
 
 // One thread at a time. Connects within 10 s. A statement that gets no answer within the time limit
 // costs the connection: it is closed, never repaired.

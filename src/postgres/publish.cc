@@ -20,6 +20,9 @@ constexpr std::string_view kInsert =
 constexpr std::string_view kAdd =
     "SELECT dovetail.add_event($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
+const std::string kInsertName = "dovetail_insert_1";
+const std::string kAddName = "dovetail_add_1";
+
 // No conflict target and nothing returned, so that a role which may only insert can run it.
 constexpr std::string_view kInsertMany =
     "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
@@ -59,7 +62,7 @@ Status require_transaction(pg_conn* connection) {
               "own changes; BEGIN first, COMMIT afterwards");
 }
 
-Result<Prepared> prepare(const NewEvent& event, const EventLimits& limits) {
+Result<Prepared> check(const NewEvent& event, const EventLimits& limits) {
   DOVETAIL_TRY(validate(event, limits));
   Result<std::string> headers = encode_headers(event.headers);
   if (!headers) return fail(headers.error());
@@ -89,27 +92,28 @@ Status check_published(pg_conn* connection, const NewEvent& event, const Prepare
 
 struct Request {
   std::string_view sql;
+  const std::string& name;  // when it was prepared
   Params params;
 };
 Request request(const NewEvent& event, const Prepared& prepared,
-                const std::optional<WallTime>& deliver_at) {
-  if (!event.id && !deliver_at) return {kInsert, columns(event, prepared)};
+                const std::optional<WallTime>& deliver_at = std::nullopt) {
+  if (!event.id && !deliver_at) return {kInsert, kInsertName, columns(event, prepared)};
   Params params = columns(event, prepared);
   if (deliver_at) {
     params.timestamptz(*deliver_at);
   } else {
     params.null();
   }
-  return {kAdd, std::move(params)};
+  return {kAdd, kAddName, std::move(params)};
 }
 
 Result<EventId> publish_one(pg_conn* connection, const NewEvent& event,
                             const std::optional<WallTime>& deliver_at, const EventLimits& limits) {
   DOVETAIL_TRY(require_transaction(connection));
-  const Result<Prepared> prepared = prepare(event, limits);
+  const Result<Prepared> prepared = check(event, limits);
   if (!prepared) return fail(prepared.error());
-  const auto [sql, params] = request(event, *prepared, deliver_at);
-  const Result<Rows> done = run(connection, sql, params);
+  const Request asked = request(event, *prepared, deliver_at);
+  const Result<Rows> done = run(connection, asked.sql, asked.params);
   if (!done) return fail(done.error());
   return prepared->id;
 }
@@ -128,10 +132,10 @@ Result<EventId> publish_at(pg_conn* transaction, const NewEvent& event, WallTime
 Result<EventId> publish_and_commit(pg_conn* transaction, const NewEvent& event,
                                    const EventLimits& limits) {
   DOVETAIL_TRY(require_transaction(transaction));
-  const Result<Prepared> prepared = prepare(event, limits);
+  const Result<Prepared> prepared = check(event, limits);
   if (!prepared) return fail(prepared.error());
-  const auto [sql, params] = request(event, *prepared, std::nullopt);
-  DOVETAIL_TRY(run_and_commit(transaction, sql, params));
+  const Request asked = request(event, *prepared);
+  DOVETAIL_TRY(run_and_commit(transaction, asked.sql, asked.params));
   return prepared->id;
 }
 
@@ -141,7 +145,7 @@ Result<std::vector<EventId>> publish(pg_conn* transaction, std::span<const NewEv
   std::vector<Prepared> prepared;
   std::vector<EventId> ids;
   for (const NewEvent& event : events) {
-    Result<Prepared> one = prepare(event, limits);
+    Result<Prepared> one = check(event, limits);
     if (!one) return fail(one.error());
     ids.push_back(one->id);
     prepared.push_back(std::move(*one));
@@ -171,6 +175,38 @@ Result<std::vector<EventId>> publish(pg_conn* transaction, std::span<const NewEv
   for (std::size_t i = 0; i < events.size(); ++i)
     DOVETAIL_TRY(check_published(transaction, events[i], prepared[i]));
   return ids;
+}
+
+Result<Publisher> Publisher::prepare(pg_conn* connection) {
+  if (PQtransactionStatus(connection) != PQTRANS_IDLE)
+    return fail(Errc::rejected,
+                "a publisher is prepared outside of transactions; do it when the connection was "
+                "opened");
+  NewEvent any;
+  const Prepared none{};
+  DOVETAIL_TRY(postgres::prepare(connection, kInsertName, kInsert, columns(any, none)));
+  DOVETAIL_TRY(postgres::prepare(connection, kAddName, kAdd, columns(any, none).null()));
+  return Publisher(connection);
+}
+
+Result<EventId> Publisher::publish(const NewEvent& event, const EventLimits& limits) const {
+  DOVETAIL_TRY(require_transaction(connection_));
+  const Result<Prepared> prepared = check(event, limits);
+  if (!prepared) return fail(prepared.error());
+  const Request asked = request(event, *prepared);
+  const Result<Rows> done = run_prepared(connection_, asked.name, asked.params);
+  if (!done) return fail(done.error());
+  return prepared->id;
+}
+
+Result<EventId> Publisher::publish_and_commit(const NewEvent& event,
+                                              const EventLimits& limits) const {
+  DOVETAIL_TRY(require_transaction(connection_));
+  const Result<Prepared> prepared = check(event, limits);
+  if (!prepared) return fail(prepared.error());
+  const Request asked = request(event, *prepared);
+  DOVETAIL_TRY(run_prepared_and_commit(connection_, asked.name, asked.params));
+  return prepared->id;
 }
 
 }  // namespace dovetail::postgres

@@ -77,6 +77,36 @@ TEST_F(PostgresPublish, PublishAndCommitWithoutAnAnswerIsInDoubt) {
   EXPECT_EQ(number(other, "SELECT count(*) FROM dovetail.outbox"), 0);
 }
 
+TEST_F(PostgresPublish, APublisherDoesTheSameWithPreparedStatements) {
+  ASSERT_TRUE(Publisher::prepare(connection_.get()));
+  const Result<Publisher> publisher = Publisher::prepare(connection_.get());
+  ASSERT_TRUE(publisher) << "again: " << text_of(publisher);
+  EXPECT_TRUE(failed_with(publisher->publish(event()), Errc::rejected)) << "no transaction is open";
+  must(connection_, "BEGIN");
+  EXPECT_TRUE(failed_with(Publisher::prepare(connection_.get()), Errc::rejected));
+  const Result<EventId> first = publisher->publish(event("1"));
+  ASSERT_TRUE(first) << text_of(first);
+  NewEvent chosen = event("2");
+  chosen.id = new_event_id();
+  const std::vector<Header> headers = {{"b", "1"}, {"a", "2"}};
+  chosen.headers = headers;
+  EXPECT_TRUE(publisher->publish(chosen));
+  EXPECT_TRUE(publisher->publish(chosen)) << "the same again";
+  const Result<EventId> last = publisher->publish_and_commit(event("3"));
+  ASSERT_TRUE(last) << text_of(last);
+  EXPECT_EQ(text(connection_,
+                 "SELECT string_agg(convert_from(payload, 'UTF8'), ' ' ORDER BY seq) FROM "
+                 "dovetail.outbox"),
+            "1 2 3");
+  EXPECT_EQ(text(connection_, "SELECT id::text FROM dovetail.outbox WHERE payload = '3'"),
+            last->to_string());
+  chosen.payload = "other";
+  must(connection_, "BEGIN");
+  EXPECT_TRUE(contains(text_of(publisher->publish_and_commit(chosen)), "other content"));
+  must(connection_, "ROLLBACK");
+  EXPECT_EQ(count(), 3);
+}
+
 TEST_F(PostgresPublish, WithoutATransactionItIsRefused) {
   const Result<EventId> refused = publish(connection_.get(), event());
   EXPECT_TRUE(failed_with(refused, Errc::rejected));
