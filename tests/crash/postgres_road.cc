@@ -15,7 +15,7 @@ class PostgresRoad final : public Road {
  public:
   PostgresRoad(const std::string& folder, bool is_host) {
     ::setenv("DOVETAIL_SERVERS", (folder + "/servers").c_str(), 1);
-    if (is_host) server_.emplace("postgres");
+    if (is_host) server_.emplace("postgres", folder + "/servers");
     conninfo_ = servers::find("postgres").conninfo;
   }
 

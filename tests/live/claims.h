@@ -53,6 +53,13 @@ inline std::int64_t memory_kib(const std::string& what, const std::string& proce
   return -1;
 }
 
+// A sanitizer keeps what was freed, so that memory says nothing there.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kMemoryIsOurs = false;
+#else
+inline constexpr bool kMemoryIsOurs = true;
+#endif
+
 using Seconds = std::chrono::duration<double>;
 
 inline double milliseconds(std::chrono::steady_clock::duration duration) {

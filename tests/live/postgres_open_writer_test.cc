@@ -142,7 +142,7 @@ TEST_F(OpenWriter, DelaysNobodyAndItsOwnEventsComeInOrderWhenItCommits) {
         "open for %.0f s, here, in another database, and prepared; %.2f and %.2f times of without",
         p50_during, p99_during, during.size(), live::Seconds(open_for).count(), p50_during / p50,
         p99_during / p99);
-  claim(grown <= 4096, "open writer: memory grew by %lld KiB meanwhile",
+  claim(grown <= 4096 || !live::kMemoryIsOurs, "open writer: memory grew by %lld KiB meanwhile",
         static_cast<long long>(grown));
   claim(arrived && late("open") == std::vector<std::int64_t>{1, 2} &&
             late("prepared") == std::vector<std::int64_t>{1},
