@@ -44,7 +44,8 @@ Result<EventId> publish(pg_conn* transaction, const NewEvent& event,
 
 // The same and COMMIT, in the round trip that COMMIT takes anyway: the cheapest way to publish one
 // event, and at the end of the transaction, where an event belongs. in_doubt: the connection was
-// lost, and nobody knows whether the transaction committed; do it again with the same event id.
+// lost, and nobody knows whether the transaction committed; with an id of your own it can simply be
+// done again.
 // After any other failure nothing is committed, and the transaction can only be rolled back.
 Result<EventId> publish_and_commit(pg_conn* transaction, const NewEvent& event,
                                    const EventLimits& limits = {});
