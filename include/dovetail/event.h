@@ -56,6 +56,9 @@ struct Event {
   std::string_view payload;            // bytes, never re-encoded
   std::int64_t aggregate_version = 0;  // 0: the publisher keeps none
   WallTime created_at{};
+  // Why the source could not make sense of what it read; the relay parks such an event. Empty for
+  // every event that a handler sees.
+  std::string_view defect{};
 
   bool has_key() const { return key_hash != 0; }
 };

@@ -10,12 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "core/message.h"
 #include "core/relay.h"
 #include "dovetail/result.h"
 
 namespace dovetail::ops {
 
-enum class StoreScheme : std::uint8_t { sqlite, postgres };
+enum class StoreScheme : std::uint8_t { sqlite, postgres, kafka, rabbitmq, nats, redis, http };
 
 // A table that exists already and that a relay serves as it is. The words are those of the file;
 // what they mean is for the store's database to say.
@@ -29,6 +30,29 @@ struct TableConfig {
   std::map<std::string, std::vector<std::string>, std::less<>> lists{};
   std::map<std::string, std::string, std::less<>> header_columns{};
   std::optional<bool> delete_when_done{};
+};
+
+// How a broker is reached, and how messages look there.
+struct BrokerConfig {
+  std::string url{};  // without user and password, which must not stand in it
+  bool tls = false;   // by the scheme: kafka+tls, amqps, nats+tls, rediss, https
+  std::string user{};
+  std::string password{};  // read from password_env or password_file when it is needed; never shown
+  // Relative to the configuration file.
+  std::filesystem::path ca_file{};    // empty: what the system trusts
+  std::filesystem::path cert_file{};  // of the client; with key_file
+  std::filesystem::path key_file{};
+  MessageOptions message{};  // format, source, key, partition, headers
+  ForeignNames foreign{};    // id_header, type_header, aggregate_type_header, aggregate_id_header
+  std::vector<std::string> read{};  // topics, queues, subjects or streams, where it is a source
+  std::string group{};              // of consumers, where it is a source
+  // [store.NAME.settings]: what only this broker's adapter understands, as text, with its place in
+  // the file for what is found later.
+  struct Setting {
+    std::string value;
+    std::string where;
+  };
+  std::map<std::string, Setting, std::less<>> settings{};
 };
 
 struct StoreConfig {
@@ -45,6 +69,9 @@ struct StoreConfig {
   std::size_t payload_bytes_max = 1 << 20;
   std::vector<std::string> topics;  // that its mailbox accepts; empty: every topic
   std::map<std::string, TableConfig, std::less<>> tables{};  // by the relay that serves it
+  BrokerConfig broker{};                                     // where it is one
+
+  bool is_broker() const { return scheme > StoreScheme::postgres; }
 };
 
 struct RelayConfig {

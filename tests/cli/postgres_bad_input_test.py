@@ -15,7 +15,8 @@ import unittest
 import harness
 
 sys.path.insert(0, str(harness.ROOT / "tests" / "servers"))
-import servers
+import common
+import postgres as servers
 from postgres_test import SERVER, STATE, PostgresCase, first_line, psql
 
 PUBLISH = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "T", "--payload", "hush-hush")
@@ -252,15 +253,15 @@ class Servers(BadInput):
         home, self.process, server = servers.start_postgres(None, "standby")
         self.addCleanup(shutil.rmtree, home)
         self.addCleanup(self.stop_server)
-        servers.wait_until_ready(server, self.process, home)
+        common.wait_until_ready(servers.CLUSTER, server, self.process, home)
         self.configure(server)
         self.init()
         self.dovetail("run", "--until-idle")
         self.publish()
         self.stop_server()
         (home / "data" / "standby.signal").touch()
-        self.process = servers.spawn([servers.program("postgres"), "-D", str(home / "data")], home)
-        servers.wait_until_ready(server, self.process, home)
+        self.process = servers.again(home)
+        common.wait_until_ready(servers.CLUSTER, server, self.process, home)
         self.refused("run", "--until-idle", code=4, name="unavailable", says=["standby", "primary"])
         self.refused(*PUBLISH, code=4, name="unavailable", says=["primary"])
         self.assertTrue(self.stores("status")["orders"]["standby"])

@@ -17,7 +17,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 90
 
 # Which folders of src/ a folder of src/ may include, besides itself. A new adapter gets a line here.
-ADAPTERS = ("memory", "postgres", "sqlite")
+ADAPTERS = ("http", "kafka", "memory", "nats", "postgres", "rabbitmq", "redis", "sqlite")
 MAY_INCLUDE = {
     "core": (),
     "host": ("core",),
@@ -30,6 +30,13 @@ LIBRARIES = (
     (r"sqlite3\.h", ("src/sqlite/", "apps/", "tests/", "bench/", "examples/")),
     (r"libpq-fe\.h", ("src/postgres/", "apps/", "tests/", "bench/", "examples/")),
     (r"pqxx/.*", ("src/postgres/", "tests/", "examples/")),
+    (r"librdkafka/.*", ("src/kafka/", "tests/", "bench/")),
+    (r"amqp\.h|amqp_.*\.h|rabbitmq-c/.*", ("src/rabbitmq/", "tests/", "bench/")),
+    (r"nats/.*", ("src/nats/", "tests/", "bench/")),
+    (r"hiredis/.*", ("src/redis/", "tests/", "bench/")),
+    (r"curl/.*", ("src/http/", "tests/", "bench/")),
+    (r"microhttpd\.h", ("src/http/", "src/ops/", "tests/")),
+    (r"openssl/.*", ("src/http/", "src/nats/", "src/redis/", "tests/")),
     (r"toml\+\+/.*|toml\.hpp", ("src/ops/",)),
     (r"CLI/.*|CLI11\.hpp", ("apps/", "tests/", "bench/")),
     (r"nlohmann/.*", ("src/ops/", "apps/", "tests/", "bench/")),
@@ -40,7 +47,7 @@ LIBRARIES = (
 LIGHT_HEADERS = ("nlohmann/json_fwd.hpp",)
 TEST_LIBRARIES = re.compile(r"(gtest|gmock|rapidcheck|benchmark)([/.].*)$|rapidcheck\.h$")
 SYSTEM = re.compile(
-    r"(sys|linux|netinet|arpa|sanitizer)/.*|(unistd|fcntl|poll|time|signal|errno|pthread|sched|spawn|dirent"
+    r"(sys|linux|netinet|arpa|sanitizer)/.*|(netdb|unistd|fcntl|poll|time|signal|errno|pthread|sched|spawn|dirent"
     r"|termios|limits|ucontext|stdlib|string|stdio|stdint|stddef|syslog|ftw|glob|getopt|execinfo)\.h")
 STANDARD = re.compile(r"[a-z_0-9]+$")
 

@@ -1,15 +1,19 @@
-// The main function of tests that need a PostgreSQL server: without one they say so aloud and count
-// as skipped, never as passed.
+// The main function of tests that need real servers: without one of them they say so aloud and
+// count as skipped, never as passed.
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <sstream>
+#include <string>
 
 #include "servers/servers.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  const dovetail::servers::Server server = dovetail::servers::find("postgres");
-  if (server.conninfo.empty()) {
+  std::istringstream names(DOVETAIL_SERVERS_NEEDED);
+  for (std::string name; names >> name;) {
+    const dovetail::servers::Server server = dovetail::servers::find(name);
+    if (!server.conninfo.empty()) continue;
     std::fprintf(stderr, "SKIPPED: %s\n", server.missing.c_str());
     return 77;
   }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace dovetail::servers {
 
@@ -42,6 +43,14 @@ Server find_in(const std::string& state, const std::string& name) {
 
 }  // namespace
 
+std::string Server::field(const std::string& key) const {
+  std::istringstream words(conninfo);
+  for (std::string word; words >> word;) {
+    if (word.starts_with(key + "=")) return word.substr(key.size() + 1);
+  }
+  return {};
+}
+
 Server find(const std::string& name) { return find_in(state_folder(), name); }
 
 namespace {
@@ -50,8 +59,11 @@ namespace {
 std::string own_folder() {
   const std::string folder = state_folder() + "/of_" + std::to_string(getpid());
   std::filesystem::create_directories(folder);
-  std::filesystem::copy_file(state_folder() + "/postgres.conninfo", folder + "/postgres.conninfo",
-                             std::filesystem::copy_options::overwrite_existing);
+  const std::string postgres = state_folder() + "/postgres.conninfo";
+  if (std::filesystem::exists(postgres)) {
+    std::filesystem::copy_file(postgres, folder + "/postgres.conninfo",
+                               std::filesystem::copy_options::overwrite_existing);
+  }
   return folder;
 }
 
@@ -67,6 +79,8 @@ Started::Started(std::string name, std::string state)
 Started::~Started() { run_script(state_, "stop", name_); }
 
 bool Started::crash() { return run_script(state_, "crash", name_) == 0; }
+bool Started::kill() { return run_script(state_, "kill", name_) == 0; }
+bool Started::again() { return run_script(state_, "again", name_) == 0; }
 
 int Started::pid() const { return std::atoi(first_line(state_, name_ + ".pid").c_str()); }
 

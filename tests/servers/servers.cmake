@@ -15,8 +15,10 @@ function(dovetail_server_test name)
     LIBS ${ARG_LIBS}
     LABELS ${ARG_LABELS} server
     TIMEOUT ${ARG_TIMEOUT})
+  list(JOIN ARG_SERVERS " " needed)
   target_compile_definitions(
-    ${name} PRIVATE DOVETAIL_SERVERS="${CMAKE_BINARY_DIR}/servers"
+    ${name} PRIVATE DOVETAIL_SERVERS_NEEDED="${needed}"
+                    DOVETAIL_SERVERS="${CMAKE_BINARY_DIR}/servers"
                     DOVETAIL_SERVERS_SCRIPT="${PROJECT_SOURCE_DIR}/tests/servers/servers.py")
   list(TRANSFORM ARG_SERVERS PREPEND server_ OUTPUT_VARIABLE fixtures)
   set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED "${fixtures}")

@@ -9,8 +9,11 @@ namespace dovetail::servers {
 
 // How to reach the server `name`, or why it is not there.
 struct Server {
-  std::string conninfo{};
+  std::string conninfo{};  // one line of KEY=VALUE, for every kind of server
   std::string missing{};
+
+  std::string field(const std::string& key) const;  // of conninfo; empty: not there
+  int port() const { return std::stoi(field("port")); }
 };
 
 Server find(const std::string& name);
@@ -26,6 +29,8 @@ class Started {
   const Server& server() const { return server_; }
   // Ends it at once, as a loss of power would, and starts it again. False: it did not come back.
   bool crash();
+  bool kill();      // the first half of it
+  bool again();     // and the second
   int pid() const;  // of its first process; 0: it was not started
 
  private:

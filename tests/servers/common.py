@@ -1,0 +1,101 @@
+"""What all servers share: an unprivileged user, free ports, folders, processes."""
+
+import dataclasses
+import glob
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import typing
+
+WAIT_MAX_S = 60
+
+
+@dataclasses.dataclass
+class Server:
+    """How one kind of server is run. `home` is a folder of its own, which holds all that it writes."""
+
+    package: str  # of Debian, that brings `programs`
+    programs: tuple
+    start: typing.Callable  # (state, name) -> (home, process, conninfo)
+    ready: typing.Callable  # (conninfo) -> whether it answers
+    again: typing.Callable = None  # (home) -> process; as it was, after it ended
+    before: typing.Callable = None  # () -> None, or why it cannot be started; may fetch what it needs
+    after: typing.Callable = None  # (home): ends what the server has left running
+    stop_signals: tuple = (signal.SIGTERM, signal.SIGKILL)  # each is given half of WAIT_MAX_S
+    crash_signal: int = signal.SIGKILL
+
+
+def unprivileged():
+    """Arguments for subprocess that give up root."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            user = pwd.getpwnam(name)
+            return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        except KeyError:
+            continue
+    raise SystemExit("servers.py: neither the user postgres nor nobody exists; create one of them")
+
+
+def program(name):
+    for found in sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True):
+        return found
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def give_away(path):
+    """Lets the unprivileged user own it."""
+    arguments = unprivileged()
+    if arguments:
+        os.chown(path, arguments["user"], arguments["group"])
+
+
+def make_home(name):
+    home = pathlib.Path(tempfile.mkdtemp(prefix=f"dovetail_{name}_"))
+    give_away(home)
+    return home
+
+
+def call(command, **more):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", **unprivileged(), **more)
+    if done.returncode != 0:
+        raise SystemExit(f"servers.py: {command[0]} failed:\n{done.stdout.decode(errors='replace')}")
+
+
+def spawn(command, home, **more):
+    with open(home / "log", "ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+                                start_new_session=True, **unprivileged(), **more)
+
+
+def fields_of(conninfo):
+    """A conninfo is one line of KEY=VALUE, for every kind of server."""
+    return dict(field.split("=", 1) for field in conninfo.split())
+
+
+def conninfo_of(state, name):
+    return (state / f"{name}.conninfo").read_text(encoding="utf-8").strip()
+
+
+def wait_until_ready(server, conninfo, process, home):
+    end = time.monotonic() + WAIT_MAX_S
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            break
+        if server.ready(conninfo):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"servers.py: the server does not answer:\n{(home / 'log').read_text(errors='replace')[-2000:]}")
