@@ -36,7 +36,7 @@ LIBRARIES = (
     (r"hiredis/.*", ("src/redis/", "tests/", "bench/")),
     (r"curl/.*", ("src/http/", "tests/", "bench/")),
     (r"microhttpd\.h", ("src/http/", "src/ops/", "tests/")),
-    (r"openssl/.*", ("src/http/", "src/nats/", "src/redis/", "tests/")),
+    (r"openssl/.*", ("src/host/", "src/http/", "src/nats/", "src/redis/", "tests/")),
     (r"toml\+\+/.*|toml\.hpp", ("src/ops/",)),
     (r"CLI/.*|CLI11\.hpp", ("apps/", "tests/", "bench/")),
     (r"nlohmann/.*", ("src/ops/", "apps/", "tests/", "bench/")),
