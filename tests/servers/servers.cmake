@@ -12,7 +12,8 @@ function(dovetail_server_test name)
   dovetail_test(
     ${name}
     SOURCES ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/servers/main.cc ${PROJECT_SOURCE_DIR}/tests/servers/servers.cc
-    LIBS ${ARG_LIBS}
+            ${PROJECT_SOURCE_DIR}/tests/servers/tcp_proxy.cc
+    LIBS ${ARG_LIBS} Threads::Threads
     LABELS ${ARG_LABELS} server
     TIMEOUT ${ARG_TIMEOUT})
   list(JOIN ARG_SERVERS " " needed)
