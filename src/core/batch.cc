@@ -45,17 +45,22 @@ Event& Batch::append(const Event& event) {
   // One allocation for all text of the event keeps it together in memory.
   constexpr std::string_view Event::* kFields[] = {
       &Event::topic,        &Event::aggregate_type, &Event::aggregate_id, &Event::type,
-      &Event::content_type, &Event::headers,        &Event::payload};
+      &Event::content_type, &Event::headers,        &Event::payload,      &Event::defect};
   std::size_t bytes = 0;
   for (auto field : kFields) bytes += (event.*field).size();
   char* to = arena_.allocate(bytes);
-  Event& copy = events_.emplace_back(event);
+  Event copy = event;
   for (auto field : kFields) {
     const std::string_view from = event.*field;
     if (!from.empty()) std::memcpy(to, from.data(), from.size());
     copy.*field = {to, from.size()};
     to += from.size();
   }
+  return adopt(copy);
+}
+
+Event& Batch::adopt(const Event& event) {
+  Event& copy = events_.emplace_back(event);
   copy.key_hash = key_hash(copy.aggregate_type, copy.aggregate_id);
   return copy;
 }

@@ -36,6 +36,8 @@ class Batch {
  public:
   // Copies every view of `event` into the arena and computes its key_hash.
   Event& append(const Event& event);
+  // The same for an event whose views already point into arena(), without another copy.
+  Event& adopt(const Event& event);
   void clear();
 
   std::span<Event> events() { return events_; }

@@ -42,6 +42,17 @@ TEST(Batch, CountsBytesAndStartsOverAfterClear) {
   EXPECT_EQ(batch.events()[0].payload, "de");
 }
 
+TEST(Batch, KeepsWhatIsWrongWithAnEvent) {
+  Batch batch;
+  {
+    const std::string why = "it has no id; check its producer";
+    Event event = event_with("1", "abc");
+    event.defect = why;
+    batch.append(event);
+  }
+  EXPECT_EQ(batch.events()[0].defect, "it has no id; check its producer");
+}
+
 TEST(KeyHash, IsTheSameInEveryRelease) {
   EXPECT_EQ(key_hash("order", "42"), 6420445141004686562ULL);
 }

@@ -36,8 +36,8 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
-void append_utf8(std::string& out, std::uint32_t code) {
-  const auto put = [&out](std::uint32_t byte) { out += static_cast<char>(byte); };
+char* write_utf8(std::uint32_t code, char* to) {
+  const auto put = [&to](std::uint32_t byte) { *to++ = static_cast<char>(byte); };
   if (code < 0x80) {
     put(code);
   } else if (code < 0x800) {
@@ -53,6 +53,12 @@ void append_utf8(std::string& out, std::uint32_t code) {
     put(0x80 | (code >> 6 & 0x3f));
     put(0x80 | (code & 0x3f));
   }
+  return to;
+}
+
+void append_utf8(std::string& out, std::uint32_t code) {
+  char bytes[4];
+  out.append(bytes, write_utf8(code, bytes));
 }
 
 namespace {

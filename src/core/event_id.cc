@@ -44,22 +44,17 @@ EventId IdGenerator::next() {
   return id;
 }
 
-Result<EventId> EventId::parse(std::string_view text) {
-  const auto bad = [&] {
-    return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
-                                    "\" is not an event id; check that it is a UUID such as "
-                                    "018f3f5e-7c2a-7b61-9f1e-0d5a3c2b1a09");
-  };
-  if (text.size() != 36) return bad();
+std::optional<EventId> read_id(std::string_view text) {
+  if (text.size() != kIdTextBytes) return std::nullopt;
   EventId id;
   std::size_t nibble = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (is_dash_position(i)) {
-      if (text[i] != '-') return bad();
+      if (text[i] != '-') return std::nullopt;
       continue;
     }
     const int value = hex_value(text[i]);
-    if (value < 0) return bad();
+    if (value < 0) return std::nullopt;
     std::uint8_t& byte = id.bytes[nibble / 2];
     byte = static_cast<std::uint8_t>(byte << 4 | value);
     ++nibble;
@@ -67,15 +62,26 @@ Result<EventId> EventId::parse(std::string_view text) {
   return id;
 }
 
-std::string EventId::to_string() const {
+Result<EventId> EventId::parse(std::string_view text) {
+  if (const auto id = read_id(text)) return *id;
+  return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
+                                  "\" is not an event id; check that it is a UUID such as "
+                                  "018f3f5e-7c2a-7b61-9f1e-0d5a3c2b1a09");
+}
+
+void write_id(const EventId& id, char* to) {
   constexpr char kDigits[] = "0123456789abcdef";
-  std::string text(36, '-');
   std::size_t at = 0;
-  for (const std::uint8_t byte : bytes) {
-    if (is_dash_position(at)) ++at;
-    text[at++] = kDigits[byte >> 4];
-    text[at++] = kDigits[byte & 0xf];
+  for (const std::uint8_t byte : id.bytes) {
+    if (is_dash_position(at)) to[at++] = '-';
+    to[at++] = kDigits[byte >> 4];
+    to[at++] = kDigits[byte & 0xf];
   }
+}
+
+std::string EventId::to_string() const {
+  std::string text(kIdTextBytes, '-');
+  write_id(*this, text.data());
   return text;
 }
 

@@ -1,12 +1,19 @@
 // Makes event ids: UUID version 7, which begin with their time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "core/clock.h"
 #include "dovetail/event.h"
 
 namespace dovetail {
+
+inline constexpr std::size_t kIdTextBytes = 36;
+void write_id(const EventId& id, char* to);  // as to_string(): kIdTextBytes, no NUL behind them
+std::optional<EventId> read_id(std::string_view text);  // as parse(), without a reason
 
 // Ids of one generator grow strictly, also when the wall clock steps back; 62 random bits keep
 // those of different generators apart. Not for several threads, and not for both sides of a fork:

@@ -23,6 +23,8 @@ class EventTemplate {
   // The text for `event`, kept in `arena`; without a copy where the template is one field alone.
   std::string_view fill(const Event& event, Arena& arena) const;
 
+  bool has_topic() const;  // among its fields
+
  private:
   enum class Field : std::uint8_t;
   struct Piece {
@@ -30,6 +32,9 @@ class EventTemplate {
     Field field;
     std::string header;  // of a field that is a header
   };
+  static bool find_field(std::string_view name, Piece& piece);
+  static std::string_view value_of(const Piece& piece, const Event& event, Arena& arena);
+
   std::vector<Piece> pieces_;
 };
 

@@ -27,13 +27,18 @@ enum class MessageFormat : std::uint8_t {
 struct MessageDialect {
   std::string_view attribute_prefix;     // before "id", "type", "source" ...
   std::string_view content_type_header;  // empty: the broker has a property for it
-  bool percent_encoded = false;          // attributes, not the event's own headers
+  // Attributes, not the event's own headers.
+  bool percent_encoded = false;
+  // Headers are lines of text as in HTTP: names ignore case, and values lose the spaces around
+  // them.
+  bool http_headers = false;
+  std::string_view other_prefix{};  // readers understand this one, too
 };
 
 inline constexpr MessageDialect kKafkaDialect{"ce_", "content-type"};
-inline constexpr MessageDialect kAmqpDialect{"cloudEvents:", ""};
-inline constexpr MessageDialect kNatsDialect{"ce-", "content-type", true};
-inline constexpr MessageDialect kHttpDialect{"ce-", "", true};
+inline constexpr MessageDialect kAmqpDialect{"cloudEvents:", "", false, false, "cloudEvents_"};
+inline constexpr MessageDialect kNatsDialect{"ce-", "ce-datacontenttype", true, true};
+inline constexpr MessageDialect kHttpDialect{"ce-", "", true, true};
 // There is no binding for streams of Redis; the fields of an entry are named as in Kafka's.
 inline constexpr MessageDialect kRedisDialect{"ce_", "content-type"};
 
@@ -50,13 +55,13 @@ struct MessageHeader {
   std::string_view value;
 };
 
-// A message to be sent. All views point into the event or into the arena.
+// A message to be sent. All views point into the event, the writer or the arena.
 struct Message {
   std::string_view topic;
   std::string_view key;        // empty: none
   std::string_view partition;  // digits; empty: the broker's client decides
   std::string_view id;         // of the event, as text, for the broker's own field; in every format
-  std::string_view content_type;
+  std::string_view content_type;  // for the broker's own field; in every format
   std::string_view payload;
   std::vector<MessageHeader> headers{};
 };
@@ -64,21 +69,31 @@ struct Message {
 // Any thread; immutable after make().
 class MessageWriter {
  public:
-  // rejected: a template or a name of a header is wrong; the text says which.
+  // rejected: a template, the source or a name of a header is wrong; the text says which.
   static Result<MessageWriter> make(const MessageOptions& options, const MessageDialect& dialect);
 
   // Fills `out`, whose memory is used again. Headers come in this order: those of the format, the
-  // event's own, those of templates. rejected: the event has a header that the format needs for
-  // itself, or its partition is no number.
+  // event's own, those of templates, which replace an own header of the same name. rejected: the
+  // event has a header that the format needs for itself or that the dialect cannot carry as it is,
+  // or its partition is no number.
   Status write(const Event& event, Arena& arena, Message& out) const;
 
  private:
+  void add_attributes(const Event& event, Arena& arena, Message& out) const;
+  Status add_own_headers(const Event& event, Arena& arena, Message& out) const;
+  Status add_template_headers(const Event& event, Arena& arena, Message& out) const;
+  Status check_value(std::string_view name, std::string_view value) const;
+  std::string_view encoded(std::string_view value, Arena& arena) const;
+  bool is_reserved(std::string_view name) const;
+  bool is_of_template(std::string_view name) const;
+
   MessageFormat format_{};
   MessageDialect dialect_{};
-  std::string source_;
+  std::string source_;  // encoded
   EventTemplate key_;
   std::optional<EventTemplate> partition_;
   std::vector<std::pair<std::string, EventTemplate>> headers_;
+  std::vector<std::string> attributes_;  // names of headers, in the order of kAttributes
   std::vector<std::string> reserved_;
 };
 
@@ -105,20 +120,27 @@ struct ForeignNames {
   std::string aggregate_id{};
 };
 
-// Any thread; immutable after construction.
+// Any thread; immutable after construction. What a configured name finds comes first, everywhere.
 //
 // The id is that of the configured header, else the CloudEvents id, the broker's own field, the
-// header "id", the message's place. A UUID is taken as it is; any other text becomes one by its
-// name (version 5, of the CloudEvents source and the text), the same one every time. The key is the
-// configured header, else the CloudEvents subject, else the message's key; bytes that are no text
-// are written in hexadecimal behind "0x", as are values of headers. Names of headers lose what no
-// name may have.
+// header "id", the message's place. A UUID is taken as it is. Any other text becomes one by its
+// name, the same one every time: name_id(name_id(kMessageNames, scope), text), where the scope is
+// the CloudEvents source, else the topic; for a place name_id(kMessageNames, place).
+//
+// The key is the CloudEvents subject, else the message's key; bytes that are no text are written in
+// hexadecimal behind "0x", as are values of headers. The aggregate type is the CloudEvents
+// attribute "aggregatetype", else the topic without "outbox.event." before it; the type is the
+// CloudEvents type, the header "eventType", "message". Headers that carried the id, attributes of
+// CloudEvents that Dovetail writes and the content type are not among the event's headers. In names
+// of headers
+// '_' stands for every character that no name may have.
 class MessageReader {
  public:
   MessageReader(ForeignNames foreign, const MessageDialect& dialect);
 
-  // Adds the event to `out`. A message that cannot become one gets `Event::defect` (its id is then
-  // `spare_id`), and the relay parks it.
+  // Adds the event to `out`. A message that cannot become one gets `Event::defect`, and the relay
+  // parks it; its names are then cut to what is possible, and its id is `spare_id` where it has
+  // none.
   void read(const ReceivedMessage& message, const EventId& spare_id, Batch& out) const;
 
  private:

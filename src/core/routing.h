@@ -1,18 +1,18 @@
 // Topic names by template, such as "{aggregate_type}.events".
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "core/batch.h"
+#include "core/event_template.h"
 #include "dovetail/result.h"
 
 namespace dovetail {
 
 class TopicTemplate {
  public:
-  // Fields: {aggregate_type} {aggregate_id} {type} {content_type}. "{{" and "}}" stand for braces.
+  // Every field of EventTemplate but {topic}.
   static Result<TopicTemplate> parse(std::string_view text);
 
   // The topic of `event`: the publisher's own where it set one, else the template filled in, kept
@@ -20,11 +20,8 @@ class TopicTemplate {
   std::string_view route(const Event& event, Arena& arena) const;
 
  private:
-  struct Piece {
-    std::string literal;
-    std::string_view Event::* field = nullptr;
-  };
-  std::vector<Piece> pieces_;
+  explicit TopicTemplate(EventTemplate text) : template_(std::move(text)) {}
+  EventTemplate template_;
 };
 
 }  // namespace dovetail

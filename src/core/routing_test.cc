@@ -31,7 +31,12 @@ TEST(TopicTemplate, RefusesUnknownFieldsAndNamesTheAllowed) {
     const auto parsed = TopicTemplate::parse(text);
     ASSERT_FALSE(parsed.has_value()) << text;
     EXPECT_NE(parsed.error().text.find("{aggregate_type}"), std::string::npos);
+    EXPECT_EQ(parsed.error().text.find("topic template"), 0U);
   }
+}
+
+TEST(TopicTemplate, IsNotMadeOfTheTopic) {
+  EXPECT_FALSE(TopicTemplate::parse("x.{topic}").has_value());
 }
 
 }  // namespace

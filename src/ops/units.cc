@@ -5,10 +5,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <limits>
 #include <span>
 #include <utility>
+
+#include "core/time_text.h"
 
 namespace dovetail::ops {
 namespace {
@@ -90,15 +91,8 @@ std::string human_count(std::uint64_t count) {
 }
 
 std::string iso_time(WallTime time) {
-  const std::int64_t us = time.time_since_epoch().count();
-  const std::int64_t fraction = ((us % 1'000'000) + 1'000'000) % 1'000'000;
-  const std::time_t seconds = static_cast<std::time_t>((us - fraction) / 1'000'000);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[80];
-  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", parts.tm_year + 1900,
-                parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                static_cast<int>(fraction));
+  std::string text(kTimeTextBytes, '0');
+  write_time(time, text.data());
   return text;
 }
 
