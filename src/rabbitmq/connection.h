@@ -1,0 +1,121 @@
+// One connection to RabbitMQ: who we are, heartbeats, frames in and out, and calls that wait for
+// their answer. rabbitmq-c encodes and decodes; reading and writing is done here, because its
+// publish has no deadline and may wait as long as the server throttles.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/result.h"
+#include "rabbitmq/options.h"
+#include "rabbitmq/stream.h"
+
+struct amqp_connection_state_t_;
+struct amqp_frame_t_;
+
+namespace dovetail::rabbitmq {
+
+// What the server said to a call.
+struct Answer {
+  int refused = 0;  // the code with which it closed the channel instead; 0: it did as asked
+  std::string text{};
+  std::uint32_t messages = 0;  // of a queue that was declared
+  std::uint32_t consumers = 0;
+};
+
+// One thread at a time; a thread of its own sends heartbeats, also while nobody calls. After an
+// error it is of no use any more. Errors are `unavailable`.
+class Connection {
+ public:
+  // Takes every frame of a channel that is no answer to a call. It must not use the connection,
+  // except to send.
+  using Handler = std::function<Status(const amqp_frame_t_& frame)>;
+
+  // unavailable: not reached, or refused: the text says what to check.
+  static Result<std::unique_ptr<Connection>> open(const Options& options, std::string_view role,
+                                                  Clock& clock, Handler handler);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  // Tells the server that we leave, and waits until it has put back what was not acknowledged.
+  void close(Duration timeout);
+
+  // Sends a method and waits until the server answers with `reply`, or closes the channel.
+  Result<Answer> call(std::uint16_t channel, std::uint32_t method, void* decoded,
+                      std::uint32_t reply);
+  // Opens a channel. unavailable: the server closed the connection.
+  Status open_channel(std::uint16_t channel);
+
+  void send(std::uint16_t channel, std::uint32_t method, void* decoded);
+  // Whole frames. `frames` is left empty, with memory for the next ones.
+  void send(std::string& frames);
+  std::size_t unsent() const;
+
+  // Writes what can be written, and gives every frame that is there to the handler; waits at most
+  // `timeout` for the first of them.
+  Status pump(Duration timeout, int wake_fd = -1);
+
+  bool blocked() const { return blocked_since_.has_value(); }
+  Duration blocked_for() const;
+  const std::string& blocked_reason() const { return blocked_reason_; }
+  std::size_t frame_bytes_max() const { return frame_bytes_max_; }
+
+ private:
+  struct Waiting {  // for the answer to a call
+    std::uint16_t channel;
+    std::uint32_t reply;
+    std::optional<Answer> answer{};
+  };
+  struct Destroy {
+    void operator()(amqp_connection_state_t_* state) const;
+  };
+
+  Connection(const Options& options, Clock& clock, Handler handler);
+  Status greet(std::string_view role);
+  Status log_in(std::string_view role);
+  Status tune();
+  Status await(std::uint16_t channel, std::uint32_t reply, std::string_view what,
+               Duration timeout);
+  Status write_some();
+  Result<bool> read_some();
+  Status take(std::string_view bytes);
+  Status dispatch(const amqp_frame_t_& frame);
+  Status dispatch_control(const amqp_frame_t_& frame);
+  bool is_awaited(const amqp_frame_t_& frame);
+  void start_heartbeats();
+
+  Options options_;
+  Clock& clock_;
+  Handler handler_;
+  std::unique_ptr<amqp_connection_state_t_, Destroy> state_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<char> input_;
+  std::optional<Waiting> waiting_;
+  std::size_t frame_bytes_max_ = 4096;
+  Duration heartbeat_{0};
+  TimePoint heard_at_{};
+  std::optional<TimePoint> blocked_since_;
+  std::string blocked_reason_;
+  bool closing_ = false;
+  std::string mechanisms_;  // of the server's greeting
+  std::uint32_t server_frame_max_ = 0;
+  std::uint16_t server_heartbeat_ = 0;
+
+  mutable std::mutex mutex_;  // of what follows, and of the stream
+  std::string output_;
+  std::size_t written_ = 0;  // of output_
+  TimePoint wrote_at_{};
+  std::jthread heart_;
+};
+
+}  // namespace dovetail::rabbitmq
