@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kInputBytes = 128 << 10;
 constexpr std::size_t kSecretBytesMax = 4096;
 constexpr std::uint32_t kFrameBytesMax = 131'072;
+constexpr std::string_view kLost = "the connection to RabbitMQ was lost; check the server's log";
 // rabbitmq-c gives the header of a server that wants another version as a frame of this type.
 constexpr std::uint8_t kForeignHeader = 'A';
 constexpr std::string_view kProtocolHeader("AMQP\0\0\x09\x01", 8);
@@ -73,10 +74,11 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, std
   std::unique_ptr<Connection> made(new Connection(options, clock, std::move(handler)));
   made->state_.reset(amqp_new_connection());
   DOVETAIL_CHECK(made->state_ != nullptr);
-  Result<std::unique_ptr<Stream>> stream =
-      Stream::connect(options.server, options.connect_timeout, clock);
+  Result<net::Stream> stream = net::Stream::connect(options.server, options.connect_timeout);
   if (!stream) return fail(std::move(stream.error()));
   made->stream_ = std::move(*stream);
+  if (options.tls)
+    DOVETAIL_TRY(made->stream_.start_tls(options.tls_files, options.connect_timeout));
   DOVETAIL_TRY(made->greet(role));
   made->start_heartbeats();
   return made;
@@ -95,7 +97,7 @@ Status Connection::greet(std::string_view role) {
 }
 
 Status Connection::log_in(std::string_view role) {
-  const bool external = options_.user.empty() && !options_.server.cert_file.empty();
+  const bool external = options_.user.empty() && !options_.tls_files.cert_file.empty();
   const std::string_view mechanism = external ? "EXTERNAL" : "PLAIN";
   if (mechanisms_.find(mechanism) == std::string::npos)
     return fail(Errc::unavailable, "RabbitMQ does not offer the login " + std::string(mechanism) +
@@ -127,12 +129,12 @@ Status Connection::log_in(std::string_view role) {
 }
 
 Status Connection::tune() {
-  const auto wanted = static_cast<std::uint16_t>(
-      std::clamp<std::int64_t>(options_.heartbeat.count(), 0, 3600));
+  const auto wanted =
+      static_cast<std::uint16_t>(std::clamp<std::int64_t>(options_.heartbeat.count(), 0, 3600));
   amqp_connection_tune_ok_t tuned{};
   tuned.channel_max = 8;
-  tuned.frame_max = server_frame_max_ == 0 ? kFrameBytesMax
-                                           : std::min(server_frame_max_, kFrameBytesMax);
+  tuned.frame_max =
+      server_frame_max_ == 0 ? kFrameBytesMax : std::min(server_frame_max_, kFrameBytesMax);
   // Zero means none, on either side.
   tuned.heartbeat = server_heartbeat_ == 0 || wanted == 0 ? std::max(server_heartbeat_, wanted)
                                                           : std::min(server_heartbeat_, wanted);
@@ -211,14 +213,19 @@ std::size_t Connection::unsent() const {
   return output_.size() - written_;
 }
 
+Status Connection::push() {
+  const std::lock_guard lock(mutex_);
+  if (!stream_.is_open()) return fail(Errc::unavailable, std::string(kLost));
+  return write_some();
+}
+
 Duration Connection::blocked_for() const {
   return blocked_since_ ? clock_.now() - *blocked_since_ : Duration{0};
 }
 
-// REQUIRES: mutex_ is held.
 Status Connection::write_some() {
   while (written_ < output_.size()) {
-    const Result<std::size_t> sent = stream_->write(std::string_view(output_).substr(written_));
+    const Result<std::size_t> sent = stream_.write_some(std::string_view(output_).substr(written_));
     if (!sent) return fail(sent.error());
     if (*sent == 0) return {};
     written_ += *sent;
@@ -229,30 +236,37 @@ Status Connection::write_some() {
   return {};
 }
 
-Result<bool> Connection::read_some() {
-  std::size_t got = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    DOVETAIL_TRY(write_some());
-    const Result<std::size_t> read = stream_->read(input_.data(), input_.size());
-    if (!read) return fail(read.error());
-    got = *read;
-  }
-  if (got == 0) return false;
-  heard_at_ = clock_.now();
-  DOVETAIL_TRY(take(std::string_view(input_.data(), got)));
-  return true;
+void Connection::beat() {
+  if (heartbeat_ > Duration{0} && written_ == output_.size() &&
+      clock_.now() - wrote_at_ >= heartbeat_ / 3)
+    append_heartbeat(output_);
 }
 
-Status Connection::pump(Duration timeout, int wake_fd) {
-  Result<bool> heard = read_some();
+// Takes what is there to be read, and writes what can be written. True: something was read.
+Result<bool> Connection::exchange_some() {
+  if (!stream_.is_open()) return fail(Errc::unavailable, std::string(kLost));
+  // First what the server says: it may be why it takes no more.
+  const Result<std::size_t> got = stream_.read_some(input_);
+  if (!got) return fail(got.error());
+  if (*got > 0) {
+    heard_at_ = clock_.now();
+    DOVETAIL_TRY(take(std::string_view(input_.data(), *got)));
+  }
+  DOVETAIL_TRY(write_some());
+  return *got > 0;
+}
+
+Status Connection::pump(Duration timeout) {
+  const std::lock_guard lock(mutex_);
+  beat();
+  Result<bool> heard = exchange_some();
   if (heard && !*heard && timeout > Duration{0}) {
-    const Duration longest = heartbeat_ > Duration{0} ? std::min(timeout, heartbeat_) : timeout;
-    stream_->wait(unsent() > 0, longest, wake_fd);
-    heard = read_some();
+    const Duration longest = heartbeat_ > Duration{0} ? std::min(timeout, heartbeat_ / 4) : timeout;
+    DOVETAIL_TRY(stream_.wait(written_ < output_.size(), longest));
+    heard = exchange_some();
   }
   // Everything that is there, so that one wait serves many frames.
-  for (int rounds = 0; heard && *heard && rounds < 16; ++rounds) heard = read_some();
+  for (int rounds = 0; heard && *heard && rounds < 16; ++rounds) heard = exchange_some();
   if (!heard) return fail(heard.error());
   if (heartbeat_ > Duration{0} && clock_.now() - heard_at_ > 2 * heartbeat_)
     return fail(Errc::unavailable,
@@ -345,13 +359,24 @@ void Connection::start_heartbeats() {
     while (!stop.stop_requested()) {
       condition.wait_for(sleeping, stop, heartbeat_ / 4, [] { return false; });
       if (stop.stop_requested()) return;
-      const std::lock_guard lock(mutex_);
-      if (written_ == output_.size() && clock_.now() - wrote_at_ >= heartbeat_ / 3)
-        append_heartbeat(output_);
+      const std::unique_lock lock(mutex_, std::try_to_lock);
+      if (!lock || !stream_.is_open()) continue;
+      beat();
       // An error shows itself to whoever uses the connection next.
       (void)write_some();
     }
   });
+}
+
+Result<Answer> declare_queue(Connection& connection, std::uint16_t channel, std::string_view queue,
+                             const std::string& queue_type) {
+  amqp_table_entry_t kind = entry("x-queue-type", queue_type.c_str());
+  amqp_queue_declare_t declare{};
+  declare.queue = as_bytes(queue);
+  declare.durable = 1;
+  declare.arguments = {1, &kind};
+  return connection.call(channel, AMQP_QUEUE_DECLARE_METHOD, &declare,
+                         AMQP_QUEUE_DECLARE_OK_METHOD);
 }
 
 }  // namespace dovetail::rabbitmq

@@ -16,8 +16,8 @@
 
 #include "core/clock.h"
 #include "dovetail/result.h"
+#include "host/stream.h"
 #include "rabbitmq/options.h"
-#include "rabbitmq/stream.h"
 
 struct amqp_connection_state_t_;
 struct amqp_frame_t_;
@@ -60,10 +60,13 @@ class Connection {
   // Whole frames. `frames` is left empty, with memory for the next ones.
   void send(std::string& frames);
   std::size_t unsent() const;
+  // Writes what can be written, and reads nothing.
+  Status push();
 
   // Writes what can be written, and gives every frame that is there to the handler; waits at most
-  // `timeout` for the first of them.
-  Status pump(Duration timeout, int wake_fd = -1);
+  // `timeout` for the first of them, less after wake().
+  Status pump(Duration timeout);
+  void wake() { stream_.wake(); }  // any thread
 
   bool blocked() const { return blocked_since_.has_value(); }
   Duration blocked_for() const;
@@ -84,10 +87,10 @@ class Connection {
   Status greet(std::string_view role);
   Status log_in(std::string_view role);
   Status tune();
-  Status await(std::uint16_t channel, std::uint32_t reply, std::string_view what,
-               Duration timeout);
+  Status await(std::uint16_t channel, std::uint32_t reply, std::string_view what, Duration timeout);
   Status write_some();
-  Result<bool> read_some();
+  Result<bool> exchange_some();
+  void beat();
   Status take(std::string_view bytes);
   Status dispatch(const amqp_frame_t_& frame);
   Status dispatch_control(const amqp_frame_t_& frame);
@@ -98,7 +101,7 @@ class Connection {
   Clock& clock_;
   Handler handler_;
   std::unique_ptr<amqp_connection_state_t_, Destroy> state_;
-  std::unique_ptr<Stream> stream_;
+  net::Stream stream_;
   std::vector<char> input_;
   std::optional<Waiting> waiting_;
   std::size_t frame_bytes_max_ = 4096;
@@ -111,11 +114,17 @@ class Connection {
   std::uint32_t server_frame_max_ = 0;
   std::uint16_t server_heartbeat_ = 0;
 
-  mutable std::mutex mutex_;  // of what follows, and of the stream
+  // Held by whoever works with the connection, for as long as that takes; the thread of the
+  // heartbeats works with it only when nobody else does.
+  mutable std::recursive_mutex mutex_;
   std::string output_;
   std::size_t written_ = 0;  // of output_
   TimePoint wrote_at_{};
   std::jthread heart_;
 };
+
+// Creates a durable queue. Refused with 406: one of another kind is there.
+Result<Answer> declare_queue(Connection& connection, std::uint16_t channel, std::string_view queue,
+                             const std::string& queue_type);
 
 }  // namespace dovetail::rabbitmq

@@ -9,25 +9,18 @@
 
 #include "core/clock.h"
 #include "core/message.h"
+#include "host/stream.h"
 
 namespace dovetail::rabbitmq {
 
-// A place to connect to.
-struct Endpoint {
-  std::string host = "127.0.0.1";
-  std::uint16_t port = 0;
-  // The server's certificate and the name in it are always checked; there is no way around it.
-  bool tls = false;
-  std::string ca_file{};    // empty: what the system trusts
-  std::string cert_file{};  // of the client; with key_file
-  std::string key_file{};
-};
-
 struct Options {
   // Where
-  Endpoint server{"127.0.0.1", 5672};
+  net::Endpoint server{"127.0.0.1", 5672};
+  // With TLS the server's certificate and the name in it are always checked.
+  bool tls = false;
+  net::TlsOptions tls_files{};
   std::string virtual_host = "/";
-  std::string user = "guest";
+  std::string user = "guest";  // empty, with a certificate of the client: that tells who we are
   std::string password = "guest";
   std::string connection_name = "dovetail";  // as the server lists it
   // The management API, "http://HOST:PORT" or "https://HOST:PORT", for examine(); empty: not asked.

@@ -1,0 +1,427 @@
+#include "rabbitmq/sink.h"
+
+#include <amqp.h>
+#include <amqp_framing.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "core/check.h"
+
+namespace dovetail::rabbitmq {
+
+namespace {
+
+constexpr std::uint16_t kPublishChannel = 1;
+constexpr std::uint16_t kControlChannel = 2;  // a question about what is missing closes it
+constexpr std::uint16_t kAloneChannel = 3;
+constexpr std::size_t kChunkBytes = 64 << 10;
+constexpr std::size_t kUnsentBytesMax = 256 << 10;  // in the connection; the rest waits here
+constexpr std::size_t kSuspectsMax = 10'000;
+constexpr Duration kCarefulTimeMax = std::chrono::seconds(2);  // within one submit()
+
+template <class T>
+const T& decoded(const amqp_frame_t& frame) {
+  return *static_cast<const T*>(frame.payload.method.decoded);
+}
+
+// The last number in "message size 5 is larger than configured max size 4".
+std::size_t size_limit_in(std::string_view text) {
+  const std::size_t at = text.rfind("max size ");
+  std::size_t limit = 0;
+  if (at != std::string_view::npos)
+    std::from_chars(text.data() + at + 9, text.data() + text.size(), limit);
+  return limit;
+}
+
+}  // namespace
+
+std::string RabbitmqSink::Destination::name() const {
+  std::string both(exchange);
+  both += '\0';
+  both += routing_key;
+  return both;
+}
+
+Result<std::unique_ptr<RabbitmqSink>> RabbitmqSink::make(Options options, Clock& clock) {
+  Result<MessageWriter> writer = MessageWriter::make(options.message, kAmqpDialect);
+  if (!writer) return fail(writer.error());
+  Result<EventTemplate> exchange = EventTemplate::parse(options.exchange);
+  if (!exchange) return fail(exchange.error());
+  Result<EventTemplate> routing_key = EventTemplate::parse(options.routing_key);
+  if (!routing_key) return fail(routing_key.error());
+  return std::unique_ptr<RabbitmqSink>(new RabbitmqSink(std::move(options), clock,
+                                                        std::move(*writer), std::move(*exchange),
+                                                        std::move(*routing_key)));
+}
+
+RabbitmqSink::RabbitmqSink(Options options, Clock& clock, MessageWriter writer,
+                           EventTemplate exchange, EventTemplate routing_key)
+    : options_(std::move(options)),
+      clock_(clock),
+      writer_(std::move(writer)),
+      exchange_(std::move(exchange)),
+      routing_key_(std::move(routing_key)),
+      key_header_(options_.key_header) {
+  if (key_header_.empty() && options_.message.format != MessageFormat::cloudevents)
+    key_header_ = "key";
+}
+
+RabbitmqSink::~RabbitmqSink() { leave(); }
+
+// What was submitted is not waited for; a polite word keeps the server's log clean.
+void RabbitmqSink::leave() {
+  if (connection_ == nullptr) return;
+  probing_ = connection_->blocked();
+  if (!probing_ && connection_->unsent() == 0) connection_->close(std::chrono::milliseconds(200));
+  connection_.reset();
+}
+
+Status RabbitmqSink::open() {
+  leave();
+  tracker_.clear();
+  confirmations_.clear();
+  chunk_.clear();
+  chunks_.clear();
+  why_returned_.clear();
+  known_.clear();
+  last_known_.clear();
+  control_open_ = alone_open_ = probe_fed_ = false;
+  Result<std::unique_ptr<Connection>> connection = Connection::open(
+      options_, "sink", clock_, [this](const amqp_frame_t_& frame) { return on_frame(frame); });
+  if (!connection) return fail(connection.error());
+  DOVETAIL_TRY((*connection)->open_channel(kPublishChannel));
+  amqp_confirm_select_t select{};
+  const Result<Answer> selected = (*connection)
+                                      ->call(kPublishChannel, AMQP_CONFIRM_SELECT_METHOD, &select,
+                                             AMQP_CONFIRM_SELECT_OK_METHOD);
+  if (!selected) return fail(selected.error());
+  if (selected->refused != 0)
+    return fail(Errc::unavailable, "RabbitMQ offers no publisher confirms: " + selected->text);
+  connection_ = std::move(*connection);
+  return {};
+}
+
+Status RabbitmqSink::submit(Events events) {
+  if (connection_ == nullptr) return fail(Errc::unavailable, "the sink is not open; open it");
+  refused_now_.clear();
+  careful_until_ = clock_.now() + kCarefulTimeMax;
+  std::uint64_t tag = tracker_.add_batch(events.size());
+  for (const Event* event : events) DOVETAIL_TRY(submit_one(*event, tag++));
+  cut();
+  return drive(Duration{0});
+}
+
+Status RabbitmqSink::submit_one(const Event& event, std::uint64_t tag) {
+  arena_.clear();
+  if (const Status written = writer_.write(event, arena_, message_); !written) {
+    tracker_.resolve(tag, Outcome{Fate::rejected, 0, written.error().text});
+    return {};
+  }
+  if (std::string reason = why_too_large(); !reason.empty()) {
+    tracker_.resolve(tag, Outcome{Fate::rejected, 0, std::move(reason)});
+    return {};
+  }
+  const Destination to{exchange_.fill(event, arena_), routing_key_.fill(event, arena_)};
+  if (careful_left_ > 0) {
+    --careful_left_;
+    return publish_alone(event, to, tag);
+  }
+  if (!suspects_.empty() && suspects_.contains(to.name())) return publish_alone(event, to, tag);
+  return publish(event, to, tag);
+}
+
+std::string RabbitmqSink::why_too_large() const {
+  const std::size_t limit = server_bytes_max_ == 0
+                                ? options_.payload_bytes_max
+                                : std::min(server_bytes_max_, options_.payload_bytes_max);
+  if (message_.payload.size() <= limit) return {};
+  return "the payload has " + std::to_string(message_.payload.size()) + " bytes, at most " +
+         std::to_string(limit) +
+         " are allowed; check payload_bytes_max and the server's max_message_size, or send a "
+         "reference instead";
+}
+
+Publish RabbitmqSink::message_for(const Event& event, const Destination& to) const {
+  return Publish{to.exchange, to.routing_key, &message_, key_header_, event.created_at};
+}
+
+Status RabbitmqSink::publish(const Event& event, const Destination& to, std::uint64_t tag) {
+  if (!is_known(to)) {
+    Result<std::string> missing = why_missing(to);
+    if (!missing) return fail(missing.error());
+    if (!missing->empty()) {
+      tracker_.resolve(tag, Outcome{Fate::failed, 0, std::move(*missing)});
+      return {};
+    }
+  }
+  if (std::string reason = encoder_.append(chunk_, kPublishChannel, message_for(event, to),
+                                           connection_->frame_bytes_max());
+      !reason.empty()) {
+    tracker_.resolve(tag, Outcome{Fate::rejected, 0, std::move(reason)});
+    return {};
+  }
+  confirmations_.published(tag, event.id);
+  if (chunk_.size() < kChunkBytes && !probing_) return {};
+  cut();
+  return drive(Duration{0});
+}
+
+bool RabbitmqSink::is_known(const Destination& to) {
+  if (to.exchange.empty()) {
+    if (!options_.declare) return true;  // a queue that is not there returns the message
+    return known_.contains(to.name());
+  }
+  if (to.exchange == last_known_) return true;
+  if (!known_.contains(std::string(to.exchange))) return false;
+  last_known_ = to.exchange;
+  return true;
+}
+
+Result<std::string> RabbitmqSink::why_missing(const Destination& to) {
+  if (to.exchange.size() > kShortStringMax || to.routing_key.size() > kShortStringMax)
+    return std::string();  // the encoder says it better
+  std::string name = to.exchange.empty() ? to.name() : std::string(to.exchange);
+  if (const auto found = refused_now_.find(name); found != refused_now_.end())
+    return found->second.reason;
+  const Result<Answer> answer = look_for(to);
+  if (!answer) return fail(answer.error());
+  if (answer->refused == 0) {
+    known_.insert(std::move(name));
+    return std::string();
+  }
+  std::string reason = refusal(answer->refused, answer->text).reason;
+  refused_now_[name] = Outcome{Fate::failed, 0, reason};
+  return reason;
+}
+
+Result<Answer> RabbitmqSink::look_for(const Destination& to) {
+  if (connection_->blocked()) return fail(blocked_error());
+  if (!control_open_) {
+    DOVETAIL_TRY(connection_->open_channel(kControlChannel));
+    control_open_ = true;
+  }
+  Result<Answer> answer;
+  if (to.exchange.empty()) {
+    answer = declare_queue(*connection_, kControlChannel, to.routing_key, options_.queue_type);
+  } else {
+    amqp_exchange_declare_t declare{};
+    declare.exchange = as_bytes(to.exchange);
+    declare.type = amqp_cstring_bytes("topic");
+    declare.passive = options_.declare ? 0 : 1;
+    declare.durable = 1;
+    answer = connection_->call(kControlChannel, AMQP_EXCHANGE_DECLARE_METHOD, &declare,
+                               AMQP_EXCHANGE_DECLARE_OK_METHOD);
+  }
+  if (answer && answer->refused != 0) control_open_ = false;
+  // It is there, and of another kind: somebody knew what they did.
+  if (answer && answer->refused == AMQP_PRECONDITION_FAILED) return Answer{};
+  return answer;
+}
+
+Status RabbitmqSink::publish_alone(const Event& event, const Destination& to, std::uint64_t tag) {
+  const std::string name = to.name();
+  if (const auto found = refused_now_.find(name); found != refused_now_.end()) {
+    tracker_.resolve(tag, found->second);
+    return {};
+  }
+  if (clock_.now() > careful_until_) {
+    ++careful_left_;
+    tracker_.resolve(tag, Outcome{Fate::again, 0, "the sink sends one by one for a while"});
+    return {};
+  }
+  Result<Outcome> outcome = try_alone(event, to);
+  if (!outcome) return fail(outcome.error());
+  if (outcome->fate == Fate::failed) {
+    if (suspects_.size() >= kSuspectsMax) suspects_.clear();
+    suspects_.insert(name);
+    refused_now_[name] = *outcome;
+  } else if (outcome->fate == Fate::confirmed) {
+    suspects_.erase(name);
+  }
+  tracker_.resolve(tag, std::move(*outcome));
+  return {};
+}
+
+Result<Outcome> RabbitmqSink::try_alone(const Event& event, const Destination& to) {
+  if (connection_->blocked()) return fail(blocked_error());
+  if (!alone_open_) {
+    DOVETAIL_TRY(connection_->open_channel(kAloneChannel));
+    amqp_confirm_select_t select{};
+    const Result<Answer> selected = connection_->call(kAloneChannel, AMQP_CONFIRM_SELECT_METHOD,
+                                                      &select, AMQP_CONFIRM_SELECT_OK_METHOD);
+    if (!selected) return fail(selected.error());
+    alone_open_ = true;
+  }
+  std::string frames;
+  if (std::string reason = encoder_.append(frames, kAloneChannel, message_for(event, to),
+                                           connection_->frame_bytes_max());
+      !reason.empty())
+    return Outcome{Fate::rejected, 0, std::move(reason)};
+  connection_->send(frames);
+  alone_.emplace();
+  const TimePoint deadline = clock_.now() + options_.answer_timeout;
+  while (!alone_->done) {
+    const Duration left = deadline - clock_.now();
+    if (left <= Duration{0})
+      return fail(Errc::in_doubt, "RabbitMQ does not confirm a message; check the server");
+    DOVETAIL_TRY(connection_->pump(left));
+    if (connection_->blocked()) return fail(blocked_error());
+  }
+  Outcome outcome = std::move(alone_->outcome);
+  alone_.reset();
+  return outcome;
+}
+
+Result<bool> RabbitmqSink::collect(std::span<Outcome> outcomes, Duration timeout) {
+  if (connection_ == nullptr) return fail(Errc::unavailable, "the sink is not open; open it");
+  const TimePoint deadline = clock_.now() + timeout;
+  for (bool tried = false; !tracker_.oldest_is_complete(); tried = true) {
+    if (tracker_.unresolved() == 0) return false;  // nothing is submitted
+    const Duration left = std::max(deadline - clock_.now(), Duration{0});
+    if (tried && left == Duration{0}) return false;
+    DOVETAIL_TRY(drive(left));
+  }
+  tracker_.take_oldest(outcomes);
+  return true;
+}
+
+Error RabbitmqSink::blocked_error() const {
+  return Error{Errc::unavailable, "RabbitMQ takes no messages now (" +
+                                      connection_->blocked_reason() +
+                                      "); check its memory and disk alarms"};
+}
+
+bool RabbitmqSink::is_held() const { return connection_->blocked() || (probing_ && probe_fed_); }
+
+void RabbitmqSink::cut() {
+  if (chunk_.empty()) return;
+  chunks_.push_back(std::move(chunk_));
+  chunk_.clear();
+  if (spare_chunks_.empty()) return;
+  chunk_ = std::move(spare_chunks_.back());
+  spare_chunks_.pop_back();
+}
+
+// Publishes wait here and not in the connection while the server is blocked: what is written then
+// is published in the end, even if we have given it up and sent it again.
+void RabbitmqSink::feed() {
+  while (!chunks_.empty() && !is_held() && connection_->unsent() < kUnsentBytesMax) {
+    connection_->send(chunks_.front());
+    if (spare_chunks_.size() < 8) spare_chunks_.push_back(std::move(chunks_.front()));
+    chunks_.pop_front();
+    probe_fed_ = true;
+  }
+}
+
+// Writes what waits and takes what has come, for at most `timeout`.
+Status RabbitmqSink::drive(Duration timeout) {
+  while (true) {
+    feed();
+    if (connection_->blocked_for() > options_.blocked_wait_max) return fail(blocked_error());
+    if (chunks_.empty() || is_held()) return connection_->pump(timeout);
+    const std::size_t before = connection_->unsent();
+    DOVETAIL_TRY(connection_->pump(Duration{0}));
+    if (connection_->unsent() >= before) return connection_->pump(timeout);  // until it takes more
+  }
+}
+
+Status RabbitmqSink::on_frame(const amqp_frame_t_& frame) {
+  if (frame.frame_type == AMQP_FRAME_METHOD) return on_method(frame);
+  if (frame.frame_type == AMQP_FRAME_HEADER) on_return(frame);
+  return {};  // the body of a message that was returned is of no use
+}
+
+Status RabbitmqSink::on_method(const amqp_frame_t_& frame) {
+  switch (frame.payload.method.id) {
+    case AMQP_BASIC_ACK_METHOD: {
+      const auto& ack = decoded<amqp_basic_ack_t>(frame);
+      return on_confirm(frame.channel, ack.delivery_tag, ack.multiple != 0, true);
+    }
+    case AMQP_BASIC_NACK_METHOD: {
+      const auto& nack = decoded<amqp_basic_nack_t>(frame);
+      return on_confirm(frame.channel, nack.delivery_tag, nack.multiple != 0, false);
+    }
+    case AMQP_BASIC_RETURN_METHOD: {
+      const auto& back = decoded<amqp_basic_return_t>(frame);
+      why_returned_ = "RabbitMQ has no queue for it: exchange \"" +
+                      std::string(as_view(back.exchange)) + "\", routing key \"" +
+                      std::string(as_view(back.routing_key)) + "\" (" +
+                      std::string(as_view(back.reply_text)) +
+                      "); check that a queue of that name or a binding is there";
+      return {};
+    }
+    case AMQP_CHANNEL_CLOSE_METHOD: {
+      const auto& close = decoded<amqp_channel_close_t>(frame);
+      return on_close(frame.channel, close.reply_code, as_view(close.reply_text));
+    }
+    default:
+      return {};
+  }
+}
+
+Status RabbitmqSink::on_confirm(std::uint16_t channel, std::uint64_t number, bool multiple,
+                                bool ack) {
+  if (channel == kAloneChannel && alone_) {
+    alone_->done = true;
+    if (!alone_->why_returned.empty())
+      alone_->outcome = Outcome{Fate::failed, 0, std::move(alone_->why_returned)};
+    else if (ack)
+      alone_->outcome = Outcome{Fate::confirmed};
+    else
+      alone_->outcome = Outcome{Fate::failed, 0,
+                                "RabbitMQ refused the message (nack); check "
+                                "whether its queue is full"};
+    return {};
+  }
+  if (channel != kPublishChannel) return {};
+  probing_ = false;
+  const bool known =
+      ack ? confirmations_.acked(number, multiple) : confirmations_.nacked(number, multiple);
+  if (known) return {};
+  return fail(Errc::in_doubt, "RabbitMQ confirmed message " + std::to_string(number) +
+                                  ", which was never published; check what stands between");
+}
+
+void RabbitmqSink::on_return(const amqp_frame_t_& frame) {
+  if (why_returned_.empty()) return;
+  const auto& properties =
+      *static_cast<const amqp_basic_properties_t*>(frame.payload.properties.decoded);
+  if (frame.channel == kAloneChannel && alone_)
+    alone_->why_returned = std::move(why_returned_);
+  else if ((properties._flags & AMQP_BASIC_MESSAGE_ID_FLAG) != 0)
+    confirmations_.returned(as_view(properties.message_id), why_returned_);
+  why_returned_.clear();
+}
+
+// Why the server does not take a message, or what it was asked about its destination.
+Outcome RabbitmqSink::refusal(int code, std::string_view text) {
+  const std::string said = "RabbitMQ refuses: " + std::string(text) + "; check ";
+  if (code == AMQP_NOT_FOUND)
+    return {Fate::failed, 0, said + "the name of the exchange, or create it"};
+  if (code == AMQP_ACCESS_REFUSED) return {Fate::failed, 0, said + "the user's permissions"};
+  if (const std::size_t limit = size_limit_in(text); limit > 0) {
+    server_bytes_max_ = limit;
+    return {Fate::rejected, 0, said + "the server's max_message_size"};
+  }
+  return {Fate::failed, 0, said + "the exchange and the queues behind it"};
+}
+
+Status RabbitmqSink::on_close(std::uint16_t channel, int code, std::string_view text) {
+  amqp_channel_close_ok_t done{};
+  connection_->send(channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &done);
+  Outcome outcome = refusal(code, text);
+  if (channel == kAloneChannel && alone_) {
+    alone_open_ = false;
+    alone_->done = true;
+    alone_->outcome = std::move(outcome);
+    return {};
+  }
+  // One of those in flight did it; which, will be known when they go one by one.
+  careful_left_ = confirmations_.outstanding();
+  return fail(Errc::in_doubt, "RabbitMQ closed the channel: " + std::string(text) +
+                                  "; what was in flight is sent again, one by one");
+}
+
+}  // namespace dovetail::rabbitmq

@@ -1,0 +1,81 @@
+// Takes messages from queues of RabbitMQ, and acknowledges them when they are settled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/message.h"
+#include "core/source.h"
+#include "rabbitmq/connection.h"
+#include "rabbitmq/options.h"
+
+namespace dovetail::rabbitmq {
+
+// Manual acknowledgement only, in settle(); flush() waits until the server has it. What was not
+// settled is put back by the server when the connection ends, in its old order; open() waits for
+// that where the old connection still answers. Holds at most `prefetch` messages of each queue in
+// memory, besides those that were read.
+//
+// Positions are the time of open() and a count, so they grow over restarts unless the clock is set
+// back. A message's name for ever is its message-id; one without any id is given with a defect.
+class RabbitmqSource final : public Source {
+ public:
+  RabbitmqSource(Options options, Clock& clock);
+  ~RabbitmqSource() override;
+
+  Status open() override;
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
+  Status settle(const Batch& batch, std::span<const Settled> fates) override;
+  Status flush() override;
+
+ private:
+  // A message as it came; its memory is used again.
+  struct Delivery {
+    std::uint64_t tag = 0;
+    std::string routing_key{};
+    std::string content_type{};
+    std::string message_id{};
+    std::optional<WallTime> time{};
+    std::vector<std::pair<std::string, std::string>> headers{};
+    std::size_t header_count = 0;  // of `headers`, which may be longer
+    std::string body{};
+    std::uint64_t body_size = 0;
+    bool is_whole = false;
+
+    std::size_t bytes() const;
+    void add_header(std::string_view name, std::string_view value);
+  };
+
+  Status start(Connection& connection);
+  Status consume(Connection& connection, std::size_t index);
+  Result<Answer> set_prefetch(Connection& connection) const;
+  Status on_frame(const amqp_frame_t_& frame);
+  Status on_method(const amqp_frame_t_& frame);
+  void on_properties(const amqp_frame_t_& frame);
+  void give(Batch& out, const Limits& limits);
+  void give_one(const Delivery& delivery, Batch& out);
+  void drop_pending();
+  bool has_whole() const { return !pending_.empty() && pending_.front().is_whole; }
+
+  Options options_;
+  Clock& clock_;
+  MessageReader reader_;
+  std::string key_header_;
+  std::unique_ptr<Connection> connection_;
+  std::deque<Delivery> pending_;  // the last one may still be coming
+  std::vector<Delivery> spare_;
+  std::vector<MessageHeader> headers_;  // scratch
+  std::string text_;                    // scratch
+  std::int64_t base_ = 0;               // the position before the first message of the connection
+  std::uint64_t given_ = 0;             // the last message that read() gave out
+  std::uint64_t acknowledged_ = 0;
+  bool is_flushed_ = true;
+};
+
+}  // namespace dovetail::rabbitmq
