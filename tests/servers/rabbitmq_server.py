@@ -1,4 +1,8 @@
-"""RabbitMQ, with its management API. Distribution and its name server (epmd) are its own, too, and on 127.0.0.1."""
+"""RabbitMQ, plain and with TLS, with its management API (user and password guest). Distribution and its name server
+(epmd) are its own, too, and all listen on 127.0.0.1; TLS also on 127.0.0.2, for which the certificate is not.
+
+conninfo: host port tls_port management_port certs home. The home has `rabbitmqctl`, which talks to this server.
+"""
 
 import base64
 import os
@@ -11,7 +15,8 @@ import time
 import urllib.error
 import urllib.request
 
-from common import Server, call, fields_of, free_port, give_away, make_home, program, spawn
+from certificates import make as make_certificates
+from common import Server, fields_of, free_port, give_away, make_home, program, spawn
 
 SCRIPTS = "/usr/lib/rabbitmq/bin"
 PLUGINS = "[rabbitmq_management].\n"
@@ -25,11 +30,11 @@ log.console.level = warning
 disk_free_limit.absolute = 50MB
 max_message_size = 4194304
 cluster_name = dovetail
-"""
-TLS_CONFIG = """listeners.ssl.local = 127.0.0.1:{tls_port}
-ssl_options.cacertfile = {home}/ca.pem
-ssl_options.certfile = {home}/server.pem
-ssl_options.keyfile = {home}/server.key
+listeners.ssl.local = 127.0.0.1:{tls_port}
+listeners.ssl.other = 127.0.0.2:{tls_port}
+ssl_options.cacertfile = {certs}/ca.pem
+ssl_options.certfile = {certs}/server.pem
+ssl_options.keyfile = {certs}/server.key
 ssl_options.verify = verify_none
 ssl_options.fail_if_no_peer_cert = false
 """
@@ -136,30 +141,24 @@ def answers(conninfo):
     return ask(conninfo, "vhosts/%2F") is not None
 
 
-def start_with(name, more_config):
+def start_rabbitmq(state, name):
+    del state
     home, port, management_port, tls_port = make_home(name), free_port(), free_port(), free_port()
     write_environment(home, port)
-    config = CONFIG.format(port=port, management_port=management_port)
-    conninfo = f"host=127.0.0.1 port={port} management_port={management_port} home={home}"
-    if more_config:
-        config += TLS_CONFIG.format(tls_port=tls_port, home=home)
-        conninfo += f" tls_port={tls_port}"
+    certs = make_certificates(home / "certs")
+    config = CONFIG.format(port=port, management_port=management_port, tls_port=tls_port, certs=certs)
     (home / "rabbitmq.conf").write_text(config, encoding="utf-8")
     (home / "plugins").write_text(PLUGINS, encoding="utf-8")
     for folder in ("data", "logs", "generated"):
         (home / folder).mkdir()
         give_away(home / folder)
-    return home, again(home), conninfo
-
-
-def start_rabbitmq(state, name):
-    del state
-    return start_with(name, False)
+    return home, again(home), (f"host=127.0.0.1 port={port} tls_port={tls_port} management_port={management_port} "
+                               f"certs={certs} home={home}")
 
 
 def why_not():
     return None if pathlib.Path(SCRIPTS, "rabbitmq-server").exists() else f"{SCRIPTS} not found; install rabbitmq-server"
 
 
-RABBITMQ = Server("rabbitmq-server", ("rabbitmqctl", "epmd", "erl"), start_rabbitmq, answers, again, why_not, after)
+RABBITMQ = Server("rabbitmq-server", ("rabbitmqctl", "epmd", "erl", "openssl"), start_rabbitmq, answers, again, why_not, after)
 SERVERS = {"rabbitmq": RABBITMQ}
