@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "live/claims.h"
+#include "live/running_relay.h"
 #include "postgres/schema.h"
 #include "postgres/source.h"
 #include "postgres/test_database.h"

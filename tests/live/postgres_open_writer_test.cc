@@ -6,6 +6,7 @@
 #include <map>
 
 #include "live/claims.h"
+#include "live/running_relay.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
 

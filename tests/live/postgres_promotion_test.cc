@@ -10,6 +10,7 @@
 
 #include "dovetail/postgres.h"
 #include "live/claims.h"
+#include "live/running_relay.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
 
