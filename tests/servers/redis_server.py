@@ -45,19 +45,29 @@ def again(home):
     return spawn([program("redis-server"), str(home / "redis.conf")], home)
 
 
-def write_settings(home, *more):
-    (home / "redis.conf").write_text("\n".join((*SETTINGS, f"dir {home}", *more)) + "\n", encoding="utf-8")
+def write_settings(home, settings, *more):
+    (home / "redis.conf").write_text("\n".join((*settings, f"dir {home}", *more)) + "\n", encoding="utf-8")
     give_away(home / "redis.conf")
 
 
 def start_redis(state, name):
     del state
     home, port = make_home(name), free_port()
-    write_settings(home, f"port {port}")
+    write_settings(home, SETTINGS, f"port {port}")
+    return home, again(home), f"host=127.0.0.1 port={port}"
+
+
+def start_cluster(state, name):
+    """One server of a cluster, without the others."""
+    del state
+    home, port = make_home(name), free_port()
+    settings = [line for line in SETTINGS if not line.startswith("databases")]
+    write_settings(home, settings, f"port {port}", "cluster-enabled yes", f"cluster-port {free_port()}")
     return home, again(home), f"host=127.0.0.1 port={port}"
 
 
 PROGRAMS = ("redis-server", "redis-cli")
 SERVERS = {
     "redis": Server("redis-server", PROGRAMS, start_redis, answers, again),
+    "redis_cluster": Server("redis-server", PROGRAMS, start_cluster, answers, again),
 }

@@ -1,0 +1,28 @@
+// What an error of the server means.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/sink.h"
+#include "dovetail/result.h"
+
+namespace dovetail::redis {
+
+enum class Reach : std::uint8_t {
+  server,  // nobody can write now: wait, no attempt is counted
+  stream,  // this stream refuses; an operator can change that
+  event,   // this event never gets in
+};
+
+// Whom an error reply concerns, by its first word.
+Reach reach_of(std::string_view reply);
+
+// One line: what the server said, without what it may quote of our arguments, and what to check.
+std::string describe(std::string_view reply);
+
+// The error of a command that is not about one event.
+Error server_error(std::string_view what, std::string_view reply);
+
+}  // namespace dovetail::redis

@@ -1,0 +1,17 @@
+// What is unsafe about a Redis server, for those who publish to it and those who read from it.
+#pragma once
+
+#include <vector>
+
+#include "core/operations.h"
+#include "dovetail/result.h"
+#include "redis/options.h"
+
+namespace dovetail::redis {
+
+// Asks and changes nothing. Looks at groups where `options` names streams and a group, as for a
+// source. unavailable: the server does not answer. How others trim their streams cannot be seen;
+// that they did so before the group has read, can.
+Result<std::vector<Finding>> examine(const Options& options, Clock& clock);
+
+}  // namespace dovetail::redis

@@ -1,0 +1,354 @@
+#include "redis/source.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "core/check.h"
+#include "host/host.h"
+#include "redis/errors.h"
+
+namespace dovetail::redis {
+
+namespace {
+
+constexpr Duration kSlice = std::chrono::milliseconds(100);
+constexpr std::size_t kFirstFetch = 64;
+constexpr std::size_t kIdsPerCommand = 1000;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "dovetail";
+  return name.data();
+}
+
+std::size_t bytes_of(Value fields) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < fields.size(); ++i) bytes += fields.at(i).text().size();
+  return bytes;
+}
+
+std::uint64_t whole_ms(Duration duration) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+}  // namespace
+
+RedisSource::RedisSource(Options options, Clock& clock)
+    : options_(std::move(options)), clock_(clock), reader_(options_.foreign, kRedisDialect) {
+  if (options_.consumer.empty()) options_.consumer = host_name();
+}
+
+Status RedisSource::open() {
+  connection_.close();
+  fetched_.clear();
+  replies_.clear();
+  held_.clear();
+  streams_.clear();
+  fetch_count_ = std::min(kFirstFetch, options_.fetch_events_max);
+  Result<Connection> connection = Connection::open(options_, clock_);
+  if (!connection) return fail(connection.error());
+  connection_ = std::move(*connection);
+  for (const std::string& name : options_.streams) {
+    Stream& stream = streams_.emplace_back();
+    stream.name = name;
+    DOVETAIL_TRY(prepare(stream));
+  }
+  return {};
+}
+
+Status RedisSource::prepare(Stream& stream) {
+  connection_.command({"XGROUP", "CREATE", stream.name, options_.group,
+                       options_.from_start ? "0" : "$", "MKSTREAM"});
+  const Result<Reply> reply = connection_.take_within(options_.reply_timeout);
+  if (!reply) return fail(reply.error());
+  const std::string_view said = reply->value().text();
+  if (reply->value().is_error() && !said.starts_with("BUSYGROUP "))
+    return fail(server_error("redis: the group of stream \"" + stream.name + "\"", said));
+  return {};
+}
+
+Status RedisSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
+  const TimePoint end = clock_.now() + limits.wait_max;
+  while (true) {
+    give_out(out, limits);
+    if (!out.empty()) return {};
+    const Duration left = std::max(end - clock_.now(), Duration{0});
+    DOVETAIL_TRY(fetch(limits, left, stop));
+    if (fetched_.empty() && (left == Duration{0} || stop.stop_requested())) return {};
+  }
+}
+
+void RedisSource::give_out(Batch& out, const Limits& limits) {
+  while (!fetched_.empty() && out.size() < limits.events_max) {
+    const Fetched& entry = fetched_.front();
+    if (!out.empty() && out.bytes() + bytes_of(entry.fields) > limits.bytes_max) return;
+    append(entry, out);
+    held_.push_back(Held{entry.stream, entry.id});
+    fetched_.pop_front();
+  }
+  if (fetched_.empty()) replies_.clear();
+}
+
+void RedisSource::append(const Fetched& entry, Batch& out) {
+  Stream& stream = streams_[entry.stream];
+  const std::string place = stream.name + "/" + entry.id.to_string();
+  ReceivedMessage message;
+  message.topic = stream.name;
+  message.position = stream.position = entry.id.position(stream.position);
+  message.place = place;
+  if (entry.id.is_time()) message.time = WallTime(std::chrono::milliseconds(entry.id.milliseconds));
+  Value payload;
+  Value key;
+  headers_.clear();
+  for (std::size_t i = 0; i + 1 < entry.fields.size(); i += 2) {
+    const std::string_view name = entry.fields.at(i).text();
+    const Value value = entry.fields.at(i + 1);
+    if (payload.is_nil() && name == options_.payload_field) {
+      payload = value;
+    } else if (key.is_nil() && name == options_.key_field) {
+      key = value;
+    } else {
+      headers_.push_back(MessageHeader{name, value.text()});
+    }
+  }
+  message.payload = payload.text();
+  message.key = key.text();
+  message.headers = headers_;
+  reader_.read(message, new_event_id(), out);
+  Event& event = out.events().back();
+  if (payload.is_nil() && event.defect.empty())
+    event.defect = out.arena().copy("the entry has no field \"" + options_.payload_field +
+                                    "\"; check payload_field and who writes to the stream");
+}
+
+Status RedisSource::fetch(const Limits& limits, Duration wait_max, std::stop_token stop) {
+  if (!connection_.is_open())
+    return fail(Errc::unavailable, "redis: not connected; check the server");
+  const std::size_t count = std::clamp<std::size_t>(fetch_count_, 1, limits.events_max);
+  fetched_bytes_ = 0;
+  bool any_fresh = false;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    DOVETAIL_TRY(advance(i, count));
+    any_fresh = any_fresh || streams_[i].phase == Phase::fresh;
+  }
+  if (fetched_.empty() && any_fresh) {
+    DOVETAIL_TRY(read_fresh(count, std::min(wait_max, kSlice)));
+  } else if (fetched_.empty()) {
+    clock_.sleep(std::min(wait_max, kSlice), stop);
+  }
+  adapt(limits.bytes_max);
+  return {};
+}
+
+// Entries may be a hundred bytes or a megabyte, and an answer can be bounded by their number only.
+void RedisSource::adapt(std::size_t bytes_max) {
+  if (fetched_.empty()) return;
+  const std::size_t each = fetched_bytes_ / fetched_.size() + 1;
+  fetch_count_ = std::clamp<std::size_t>(bytes_max / each, 1,
+                                         std::min(fetch_count_ * 2, options_.fetch_events_max));
+}
+
+// Brings one stream forward until it has given something, must wait, or is level.
+Status RedisSource::advance(std::size_t index, std::size_t count) {
+  Stream& stream = streams_[index];
+  if (stream.phase == Phase::takeover) {
+    if (clock_.now() < stream.takeover_at) return {};
+    DOVETAIL_TRY(take_over(stream));
+  }
+  if (stream.phase == Phase::pending) return read_pending(index, count);
+  if (stream.phase == Phase::fresh && clock_.now() >= stream.takeover_at)
+    return sweep(index, count);
+  return {};
+}
+
+// Before anything is read: what becomes ours now is read with what was ours, in one order.
+Status RedisSource::take_over(Stream& stream) {
+  Result<bool> others = others_hold(stream);
+  if (!others) return fail(others.error());
+  if (*others) {
+    const std::string idle = std::to_string(whole_ms(options_.claim_after));
+    do {
+      connection_.command({"XAUTOCLAIM", stream.name, options_.group, options_.consumer, idle,
+                           stream.cursor, "COUNT", "1000", "JUSTID"});
+      const Result<Reply> reply = answer("taking over");
+      if (!reply) return fail(reply.error());
+      stream.cursor = reply->value().at(0).text();
+    } while (!stream.cursor.empty() && stream.cursor != "0-0");
+    stream.cursor = "0-0";
+    others = others_hold(stream);
+    if (!others) return fail(others.error());
+  }
+  if (*others && options_.exclusive) {
+    stream.takeover_at = clock_.now() + std::min<Duration>(options_.claim_after / 4, kSlice * 10);
+    return {};
+  }
+  stream.takeover_at = clock_.now() + options_.claim_after / 2;
+  stream.phase = Phase::pending;
+  return {};
+}
+
+Result<bool> RedisSource::others_hold(const Stream& stream) {
+  connection_.command({"XPENDING", stream.name, options_.group});
+  const Result<Reply> reply = answer("asking what is pending");
+  if (!reply) return fail(reply.error());
+  const Value consumers = reply->value().at(3);
+  for (std::size_t i = 0; i < consumers.size(); ++i)
+    if (consumers.at(i).at(0).text() != options_.consumer) return true;
+  return false;
+}
+
+void RedisSource::begin_read(std::size_t arguments, std::size_t count) {
+  connection_.begin(7 + arguments);
+  connection_.add("XREADGROUP");
+  connection_.add("GROUP");
+  connection_.add(options_.group);
+  connection_.add(options_.consumer);
+  connection_.add("COUNT");
+  connection_.add_number(count);
+}
+
+Status RedisSource::read_pending(std::size_t index, std::size_t count) {
+  Stream& stream = streams_[index];
+  begin_read(2, count);
+  connection_.add("STREAMS");
+  connection_.add(stream.name);
+  connection_.add(stream.last_pending.to_string());
+  Result<Reply> reply = answer("reading what is pending");
+  if (!reply) return fail(reply.error());
+  const Value entries = reply->value().at(0).at(1);
+  if (entries.size() == 0) {
+    stream.phase = Phase::fresh;
+    return {};
+  }
+  const Value last = entries.at(entries.size() - 1);
+  const auto id = EntryId::parse(last.at(0).text());
+  if (!id) return fail(Errc::unavailable, "redis: an entry without an id; check the server");
+  stream.last_pending = *id;
+  keep(index, entries);
+  replies_.push_back(std::move(*reply));
+  return {};
+}
+
+Status RedisSource::read_fresh(std::size_t count, Duration wait_max) {
+  std::vector<std::size_t> wanted;
+  for (std::size_t i = 0; i < streams_.size(); ++i)
+    if (streams_[i].phase == Phase::fresh) wanted.push_back(i);
+  const std::uint64_t block_ms = whole_ms(wait_max);
+  begin_read(2 * wanted.size() + (block_ms > 0 ? 2 : 0), count);
+  if (block_ms > 0) {
+    connection_.add("BLOCK");
+    connection_.add_number(block_ms);
+  }
+  connection_.add("STREAMS");
+  for (const std::size_t i : wanted) connection_.add(streams_[i].name);
+  for (std::size_t i = 0; i < wanted.size(); ++i) connection_.add(">");
+  Result<Reply> reply = answer("reading", wait_max);
+  if (!reply) return fail(reply.error());
+  for (std::size_t i = 0; i < reply->value().size(); ++i) {
+    const Value one = reply->value().at(i);
+    for (const std::size_t index : wanted)
+      if (streams_[index].name == one.at(0).text()) keep(index, one.at(1));
+  }
+  replies_.push_back(std::move(*reply));
+  return {};
+}
+
+// Now and then, of consumers that died while we read. The server gives what we hold ourselves, too.
+Status RedisSource::sweep(std::size_t index, std::size_t count) {
+  Stream& stream = streams_[index];
+  stream.takeover_at = clock_.now() + options_.claim_after / 2;
+  if (stream.cursor == "0-0") {
+    const Result<bool> others = others_hold(stream);
+    if (!others) return fail(others.error());
+    if (!*others) return {};
+  }
+  connection_.begin(8);
+  connection_.add("XAUTOCLAIM");
+  connection_.add(stream.name);
+  connection_.add(options_.group);
+  connection_.add(options_.consumer);
+  connection_.add_number(whole_ms(options_.claim_after));
+  connection_.add(stream.cursor);
+  connection_.add("COUNT");
+  connection_.add_number(count);
+  Result<Reply> reply = answer("taking over");
+  if (!reply) return fail(reply.error());
+  stream.cursor = reply->value().at(0).text();
+  if (stream.cursor != "0-0") stream.takeover_at = clock_.now();
+  keep(index, reply->value().at(1));
+  replies_.push_back(std::move(*reply));
+  return {};
+}
+
+void RedisSource::keep(std::size_t index, Value entries) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Value entry = entries.at(i);
+    const auto id = EntryId::parse(entry.at(0).text());
+    if (!id || is_known(index, *id)) continue;
+    if (!entry.at(1).is_array()) {
+      // Deleted from the stream: it can never be read, and need not be pending any more.
+      ++deleted_;
+      streams_[index].settled.push_back(*id);
+      continue;
+    }
+    fetched_bytes_ += bytes_of(entry.at(1));
+    fetched_.push_back(Fetched{index, *id, entry.at(1)});
+  }
+}
+
+// Whether this session was given the entry already.
+bool RedisSource::is_known(std::size_t index, const EntryId& id) const {
+  const Stream& stream = streams_[index];
+  if (stream.phase != Phase::fresh || stream.position < id.position(0)) return false;
+  const auto is_it = [&](const auto& one) { return one.stream == index && one.id == id; };
+  return std::ranges::any_of(held_, is_it) || std::ranges::any_of(fetched_, is_it) ||
+         std::ranges::find(stream.settled, id) != stream.settled.end();
+}
+
+Result<Reply> RedisSource::answer(std::string_view what, Duration wait_max) {
+  Result<Reply> reply = connection_.take_within(wait_max + options_.reply_timeout);
+  if (reply && reply->value().is_error()) {
+    connection_.close();
+    return fail(server_error("redis: " + std::string(what), reply->value().text()));
+  }
+  return reply;
+}
+
+Status RedisSource::settle(const Batch& batch, std::span<const Settled> fates) {
+  DOVETAIL_CHECK(fates.size() == batch.size() && held_.size() >= batch.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    streams_[held_.front().stream].settled.push_back(held_.front().id);
+    held_.pop_front();
+  }
+  return {};
+}
+
+Status RedisSource::flush() {
+  const std::array<std::string_view, 2> verbs = {"XACK", "XDEL"};
+  const std::size_t verbs_used = options_.delete_settled ? 2 : 1;
+  std::size_t sent = 0;
+  for (const Stream& stream : streams_) {
+    for (std::size_t from = 0; from < stream.settled.size(); from += kIdsPerCommand) {
+      const std::size_t ids = std::min(kIdsPerCommand, stream.settled.size() - from);
+      for (std::size_t v = 0; v < verbs_used; ++v, ++sent) {
+        connection_.begin((v == 0 ? 3 : 2) + ids);
+        connection_.add(verbs[v]);
+        connection_.add(stream.name);
+        if (v == 0) connection_.add(options_.group);
+        for (std::size_t i = from; i < from + ids; ++i)
+          connection_.add(stream.settled[i].to_string());
+      }
+    }
+  }
+  for (; sent > 0; --sent)
+    if (const Result<Reply> reply = answer("acknowledging"); !reply) return fail(reply.error());
+  for (Stream& stream : streams_) stream.settled.clear();
+  return {};
+}
+
+}  // namespace dovetail::redis

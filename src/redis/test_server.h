@@ -1,0 +1,138 @@
+// What tests on a real Redis share: a database of the server for each, and commands on it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <deque>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/batch.h"
+#include "core/sink.h"
+#include "host/host.h"
+#include "redis/connection.h"
+#include "redis/options.h"
+#include "servers/servers.h"
+
+namespace dovetail::redis {
+
+// Of this process alone, for tests that change it or break it.
+inline servers::Started& own_server() {
+  static servers::Started started("redis");
+  return started;
+}
+
+inline Options options_of(const servers::Server& server) {
+  Options options;
+  options.host = server.field("host");
+  options.port = static_cast<std::uint16_t>(server.port());
+  options.group = "test";
+  options.streams = {"orders"};
+  options.consumer = "first";
+  return options;
+}
+
+// Of which each test takes its own, so that one server serves all.
+class TestDatabase {
+ public:
+  explicit TestDatabase(const servers::Server& server) : options_(options_of(server)) {
+    const auto number = static_cast<std::uint32_t>(run({"INCR", "databases"}).value().integer());
+    connection_.close();
+    options_.database = number;
+  }
+
+  // The next command connects anew, such as after a restart of the server.
+  void disconnect() { connection_.close(); }
+
+  const Options& options() const { return options_; }
+
+  // Errors come back as they are; not to be reached at all fails the test.
+  Reply run(std::initializer_list<std::string_view> arguments) {
+    if (!connection_.is_open()) {
+      Result<Connection> opened = Connection::open(options_, system_clock());
+      EXPECT_TRUE(opened) << (opened ? "" : opened.error().text);
+      if (!opened) return {};
+      connection_ = std::move(*opened);
+    }
+    connection_.command(arguments);
+    Result<Reply> reply = connection_.take_within(std::chrono::seconds(30));
+    EXPECT_TRUE(reply) << (reply ? "" : reply.error().text);
+    return reply ? std::move(*reply) : Reply();
+  }
+
+ private:
+  Options options_;
+  Connection connection_;
+};
+
+// Changes the server until the end of the scope.
+class Setting {
+ public:
+  Setting(TestDatabase& database, std::string name, std::string_view value)
+      : database_(database), name_(std::move(name)) {
+    before_ = database_.run({"CONFIG", "GET", name_}).value().at(1).text();
+    const Reply done = database_.run({"CONFIG", "SET", name_, value});
+    EXPECT_EQ(done.value().text(), "OK") << name_;
+  }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+  ~Setting() { database_.run({"CONFIG", "SET", name_, before_}); }
+
+ private:
+  TestDatabase& database_;
+  std::string name_;
+  std::string before_;
+};
+
+// Asks again until it holds, for 30 s.
+template <class Question>
+bool eventually(Question holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::chrono::steady_clock::now() < end) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+// Events to publish, all of which stay valid.
+class TestEvents {
+ public:
+  Event& make(std::string_view topic, std::string_view key, std::string_view payload) {
+    Event one;
+    one.id = new_event_id();
+    one.topic = topic;
+    one.aggregate_type = "order";
+    one.aggregate_id = key;
+    one.type = "changed";
+    one.content_type = "application/json";
+    one.payload = payload;
+    one.created_at = system_clock().wall();
+    Batch& batch = batches_.emplace_back();
+    return batch.append(one);
+  }
+
+ private:
+  std::deque<Batch> batches_;
+};
+
+inline std::vector<Outcome> collect(Sink& sink, std::size_t count) {
+  std::vector<Outcome> outcomes(count);
+  const Result<bool> known = sink.collect(outcomes, std::chrono::seconds(30));
+  EXPECT_TRUE(known) << (known ? "" : known.error().text);
+  EXPECT_TRUE(!known || *known) << "no outcome within the limit";
+  return outcomes;
+}
+
+inline std::vector<Outcome> send(Sink& sink, const std::vector<const Event*>& events) {
+  const Status submitted = sink.submit(events);
+  EXPECT_TRUE(submitted) << (submitted ? "" : submitted.error().text);
+  return submitted ? collect(sink, events.size()) : std::vector<Outcome>(events.size());
+}
+
+}  // namespace dovetail::redis
