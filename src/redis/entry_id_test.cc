@@ -18,8 +18,8 @@ TEST(EntryIdTest, IsReadAsItIsWritten) {
 }
 
 TEST(EntryIdTest, AnythingElseIsNone) {
-  for (const char* text : {"", "-", "1", "1-", "-1", "1-2-3", "1-x", "x-1", " 1-1", "1-1 ",
-                           "18446744073709551616-0"})
+  for (const char* text :
+       {"", "-", "1", "1-", "-1", "1-2-3", "1-x", "x-1", " 1-1", "1-1 ", "18446744073709551616-0"})
     EXPECT_FALSE(EntryId::parse(text)) << text;
 }
 
