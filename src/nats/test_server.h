@@ -1,0 +1,66 @@
+// What tests of NATS share: the way to the server, and streams of their own on it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "nats/connection.h"
+#include "nats/jetstream.h"
+#include "nats/options.h"
+#include "servers/servers.h"
+
+namespace dovetail::nats {
+
+inline ConnectionOptions connection_to(const servers::Server& server) {
+  ConnectionOptions options;
+  options.servers = {{server.field("host"), static_cast<std::uint16_t>(server.port())}};
+  options.user = server.field("user");
+  options.password = server.field("password");
+  return options;
+}
+
+inline ConnectionOptions connection_to(const std::string& name = "nats") {
+  return connection_to(servers::find(name));
+}
+
+// A name that no other test uses, on a server that all share.
+inline std::string own_name(const std::string& prefix) {
+  static std::atomic<int> made{0};
+  return prefix + std::to_string(getpid()) + "_" + std::to_string(++made);
+}
+
+// A second connection, of the test's own, that makes and looks at streams.
+class Operator {
+ public:
+  explicit Operator(ConnectionOptions options = connection_to()) {
+    Result<Connection> opened = Connection::open(options);
+    EXPECT_TRUE(opened) << (opened ? "" : opened.error().text);
+    if (opened) connection_ = std::move(*opened);
+  }
+  // `more` is JSON that follows, such as `,"max_msgs":1`.
+  void make_stream(const std::string& name, const std::string& subject,
+                   const std::string& more = {}) {
+    ask("STREAM.CREATE." + name, "{\"name\":\"" + name + "\",\"subjects\":[\"" + subject +
+                                     "\"],\"storage\":\"file\"" + more + "}");
+  }
+  void drop_stream(const std::string& name) { jetstream_.ask("STREAM.DELETE." + name); }
+  Answer ask(const std::string& what, const std::string& body = {}) {
+    const Result<Answer> answer = jetstream_.require(what, body);
+    EXPECT_TRUE(answer) << (answer ? "" : answer.error().text);
+    return answer.value_or(Answer{});
+  }
+  std::int64_t messages(const std::string& stream) {
+    return ask("STREAM.INFO." + stream).json().get("state").get("messages").number_or(-1);
+  }
+  Connection& connection() { return connection_; }
+
+ private:
+  Connection connection_;
+  JetStream jetstream_{connection_, "", std::chrono::seconds(30)};
+};
+
+}  // namespace dovetail::nats

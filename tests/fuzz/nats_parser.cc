@@ -1,0 +1,76 @@
+// What a NATS server says comes from outside. Any bytes are taken apart without a step beyond their
+// end; what is accepted lies inside them; what is not whole yet stays so for every shorter prefix.
+#include "fuzz/fuzz.h"
+#include "nats/json.h"
+#include "nats/protocol.h"
+
+namespace {
+
+bool lies_within(std::string_view part, std::string_view whole) {
+  return part.empty() ||
+         (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
+}
+
+void check_headers(std::string_view block) {
+  dovetail::nats::HeaderBlock headers;
+  dovetail::nats::parse_headers(block, headers);
+  for (const auto& header : headers.headers) {
+    FUZZ_REQUIRE(lies_within(header.name, block) && lies_within(header.value, block));
+    FUZZ_REQUIRE(!header.name.empty());
+  }
+}
+
+void check_json(std::string_view text) {
+  const dovetail::nats::Json json = dovetail::nats::Json::parse(text);
+  if (!json.is_there()) return;
+  FUZZ_REQUIRE(lies_within(json.raw(), text));
+  for (const char* name : {"seq", "error", "streams", "config"}) {
+    const dovetail::nats::Json member = json.get(name);
+    FUZZ_REQUIRE(lies_within(member.raw(), text));
+    for (const auto& item : member.items()) FUZZ_REQUIRE(item.is_there());
+    (void)member.text();
+    (void)member.number();
+  }
+  const std::string quoted = dovetail::nats::quoted(json.text());
+  FUZZ_REQUIRE(dovetail::nats::Json::parse(quoted).text() == json.text());
+}
+
+}  // namespace
+
+void check_input(std::string_view input) {
+  using dovetail::nats::Frame;
+  std::string_view rest = input;
+  while (!rest.empty()) {
+    Frame frame;
+    const auto size = dovetail::nats::parse_frame(rest, frame);
+    if (!size || *size == 0) break;
+    FUZZ_REQUIRE(*size <= rest.size());
+    for (const std::string_view part :
+         {frame.text, frame.subject, frame.reply, frame.headers, frame.payload})
+      FUZZ_REQUIRE(lies_within(part, rest.substr(0, *size)));
+    Frame shorter;
+    const auto early = dovetail::nats::parse_frame(rest.substr(0, *size - 1), shorter);
+    FUZZ_REQUIRE(early.has_value() && *early == 0);
+    check_headers(frame.headers);
+    rest.remove_prefix(*size);
+  }
+  check_headers(input);
+  check_json(input);
+  const std::string token = dovetail::nats::to_token(input);
+  FUZZ_REQUIRE(token.empty() || dovetail::nats::why_no_subject(token).empty());
+  FUZZ_REQUIRE(dovetail::nats::from_token(token) == input);
+  std::string name;
+  dovetail::nats::quoted_name(input, name);
+}
+
+std::vector<std::string_view> seed_inputs() {
+  return {
+      "INFO {\"version\":\"2.9.10\",\"headers\":true,\"max_payload\":1048576} \r\n",
+      "MSG _INBOX.x.12 1  23\r\n{\"stream\":\"S\", \"seq\":1}\r\n",
+      "HMSG _INBOX.x.3 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
+      "HMSG d.a 1 $JS.ACK.D.w.1.1.1.1794751247541648951.5 18 20\r\nNATS/1.0\r\nX: 0\r\n\r\nm0\r\n",
+      "PING\r\nPONG\r\n+OK\r\n-ERR 'Permissions Violation for Publish to \"a.b\"'\r\n",
+      "NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 7\r\n\r\n",
+      R"({"error":{"code":503,"err_code":10077,"description":"full"},"seq":0,"streams":["A",1]})",
+      R"("a\u003e\n\u00e9\ud83d\ude00")"};
+}

@@ -1,0 +1,59 @@
+"""NATS with JetStream. What was stored is there after `again`.
+
+Users, each with the password NAME-secret: "app" may do all in an account with JetStream, "narrow" is of the same account
+and may not publish below "forbidden", "mute" may subscribe to nothing, and "bare" is of an account without JetStream.
+"""
+
+import socket
+
+from common import Server, fields_of, free_port, give_away, make_home, program, spawn
+
+MAX_PAYLOAD = 1 << 20
+
+CONFIG = """
+listen: "127.0.0.1:{port}"
+max_payload: {max_payload}
+jetstream {{ store_dir: "{home}/store", max_memory_store: 256MB, max_file_store: 4GB }}
+accounts {{
+  APP: {{
+    jetstream: enabled
+    users: [
+      {{ user: "app", password: "app-secret" }}
+      {{ user: "narrow", password: "narrow-secret",
+         permissions: {{ publish: {{ deny: ["forbidden.>"] }}, subscribe: ">" }} }}
+      {{ user: "mute", password: "mute-secret", permissions: {{ publish: ">", subscribe: {{ deny: [">"] }} }} }}
+    ]
+  }}
+  BARE: {{ users: [ {{ user: "bare", password: "bare-secret" }} ] }}
+}}
+"""
+
+
+def answers(conninfo):
+    fields = fields_of(conninfo)
+    try:
+        with socket.create_connection((fields["host"], int(fields["port"])), timeout=5) as connection:
+            if not connection.recv(4096).startswith(b"INFO "):
+                return False
+            connection.sendall(b'CONNECT {"verbose":false,"user":"app","pass":"app-secret"}\r\nPING\r\n')
+            return connection.recv(4096).startswith(b"PONG")
+    except OSError:
+        return False
+
+
+def again(home):
+    return spawn([program("nats-server"), "-c", str(home / "nats.conf")], home)
+
+
+def start_nats(state, name):
+    del state
+    home, port = make_home(name), free_port()
+    config = CONFIG.format(port=port, max_payload=MAX_PAYLOAD, home=home)
+    (home / "nats.conf").write_text(config, encoding="utf-8")
+    give_away(home / "nats.conf")
+    return home, again(home), f"host=127.0.0.1 port={port} user=app password=app-secret max_payload={MAX_PAYLOAD}"
+
+
+SERVERS = {
+    "nats": Server("nats-server", ("nats-server",), start_nats, answers, again),
+}
