@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "conformance/cases.h"
 #include "core/source.h"
 #include "memory/stored_event.h"
 
@@ -46,20 +47,6 @@ struct SourceCase {
   std::string name;
   std::unique_ptr<SourceUnderTest> (*make)();
 };
-
-template <class Case>
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  return info.param.name;
-}
-
-inline EventId numbered_id(std::uint64_t number) {
-  EventId id;
-  for (std::size_t i = 0; i < 8; ++i)
-    id.bytes[15 - i] = static_cast<std::uint8_t>(number >> (8 * i));
-  id.bytes[6] = 0x70;
-  id.bytes[8] = 0x80;
-  return id;
-}
 
 class SourceSuite : public testing::TestWithParam<SourceCase> {
  protected:
