@@ -245,7 +245,8 @@ Status Relay::open_sink() {
 Status Relay::submit_ready() {
   if (!sink_open_) DOVETAIL_TRY(open_sink());
   while (sink_open_ && !ready_.empty() && submitted_.size() < options_.batches_in_flight_max) {
-    DOVETAIL_TRY(submit_one());
+    park_defects();
+    if (!ready_.empty()) DOVETAIL_TRY(submit_one());
   }
   if (DOVETAIL_MUTANT(settle_before_confirm)) {
     for (const auto& flight : flights_) {
@@ -269,6 +270,7 @@ Status Relay::submit_one() {
   std::size_t bytes = 0;
   while (!ready_.empty() && submission.slots.size() < options_.batch_events_max) {
     Slot* const slot = ready_.front();
+    if (!slot->event->defect.empty()) break;  // parked when what precedes it is on its way
     bytes += slot->event->payload.size();
     if (bytes > options_.batch_bytes_max && !submission.slots.empty()) break;
     submission.slots.push_back(slot);

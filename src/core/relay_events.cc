@@ -70,6 +70,10 @@ bool Relay::may_replay(const Slot& slot) const {
   return blocked == blocked_.end() || blocked->second <= submissions_collected_;
 }
 
+bool Relay::sends_many_of_a_key() const {
+  return ports_.sink.keeps_order_on_failure() || options_.order_relaxed;
+}
+
 // Whether an earlier event of the key went back to parking from the same replay: then this one,
 // which is still there too, waits behind it.
 bool Relay::went_back_before(const Slot& slot) const {
@@ -88,7 +92,7 @@ void Relay::place(Slot& slot) {
     join_line(key, slot);
     return advance_line(key);
   }
-  const bool one_at_a_time = !ports_.sink.keeps_order_on_failure() && slot.event->has_key();
+  const bool one_at_a_time = !sends_many_of_a_key() && slot.event->has_key();
   if (one_at_a_time && !DOVETAIL_MUTANT(two_of_a_key_in_flight)) lines_[key].in_flight = true;
   ready_.push_back(&slot);
 }
@@ -111,13 +115,13 @@ void Relay::join_line(std::uint64_t key, Slot& slot) {
   }
 }
 
-// Sends what may go: all of the line where the sink keeps order under failure, else one.
+// Sends what may go: all of the line where many of a key may be in flight, else one.
 void Relay::advance_line(std::uint64_t key) {
   const auto found = lines_.find(key);
   if (found == lines_.end()) return;
   Line& line = found->second;
   if (line.held || line.in_flight) return;
-  const bool all = ports_.sink.keeps_order_on_failure();
+  const bool all = sends_many_of_a_key();
   while (line.head != nullptr) {
     Slot* const slot = std::exchange(line.head, line.head->next);
     ready_.push_back(slot);
@@ -138,9 +142,9 @@ void Relay::leave_line(std::uint64_t key) {
 }
 
 // Takes back what was about to be sent of this key, because something before it came back from the
-// sink. Only a sink that keeps order under failure lets a second event of a key get that far.
+// sink. Where one of a key is in flight at a time, a second one never gets that far.
 void Relay::recall(std::uint64_t key) {
-  if (!ports_.sink.keeps_order_on_failure() || DOVETAIL_MUTANT(ready_not_recalled)) return;
+  if (!sends_many_of_a_key() || DOVETAIL_MUTANT(ready_not_recalled)) return;
   std::erase_if(ready_, [&](Slot* slot) {
     if (slot->line_key() != key) return false;
     join_line(key, *slot);
@@ -254,11 +258,32 @@ void Relay::park(Slot& slot, ParkState state, Duration delay, std::string reason
   park_slots_.push_back(&slot);
   slot.fate = Settled::parked;
   if (DOVETAIL_MUTANT(settle_before_park)) finish(slot, Settled::parked);
-  const std::uint64_t key = slot.line_key();
-  if (slot.event->has_key() && !DOVETAIL_MUTANT(no_key_block_after_refusal)) {
-    blocked_[order_key(*slot.event)] = submissions_made_;
-    ports_.metrics.blocked_keys = blocked_.size();
+  block_key(slot);
+  park_line(slot);
+}
+
+// What the source could not make sense of is not sent. It stands in parking only when what precedes
+// it on its key is safe, as everything there does.
+void Relay::park_defects() {
+  while (!ready_.empty() && !ready_.front()->event->defect.empty()) {
+    Slot& slot = *ready_.front();
+    ready_.pop_front();
+    note(RelayNotice::Kind::parked, describe(*slot.event) + ": " + std::string(slot.event->defect));
+    block_key(slot);
+    park_behind(slot);
+    park_line(slot);
   }
+}
+
+void Relay::block_key(const Slot& slot) {
+  if (!slot.event->has_key() || DOVETAIL_MUTANT(no_key_block_after_refusal)) return;
+  blocked_[order_key(*slot.event)] = submissions_made_;
+  ports_.metrics.blocked_keys = blocked_.size();
+}
+
+// Everything that waits here for an event that goes to parking follows it.
+void Relay::park_line(const Slot& slot) {
+  const std::uint64_t key = slot.line_key();
   recall(key);
   const auto found = lines_.find(key);
   if (found == lines_.end()) return;
@@ -297,9 +322,11 @@ void Relay::park_behind(Slot& slot) {
 }
 
 void Relay::park_now(Slot& slot) {
-  park_requests_.push_back(ParkRequest{slot.event, ParkState::waiting, slot.attempts,
-                                       ports_.clock.wall(),
-                                       "waits behind an earlier event of its key"});
+  const std::string_view defect = slot.event->defect;
+  park_requests_.push_back(ParkRequest{
+      slot.event, defect.empty() ? ParkState::waiting : ParkState::parked, slot.attempts,
+      ports_.clock.wall(),
+      std::string(defect.empty() ? "waits behind an earlier event of its key" : defect)});
   park_slots_.push_back(&slot);
 }
 

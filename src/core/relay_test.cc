@@ -4,136 +4,14 @@
 
 #include <atomic>
 #include <map>
-#include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
-#include "core/event_id.h"
-#include "host/host.h"
-#include "memory/log.h"
-#include "memory/reader.h"
-#include "memory/sink.h"
-#include "memory/source.h"
+#include "core/relay_fixture.h"
 
 namespace dovetail {
 namespace {
-
-using namespace std::chrono_literals;
-
-EventId numbered_id(int number) {
-  EventId id;
-  id.bytes[12] = static_cast<std::uint8_t>(number >> 24);
-  id.bytes[13] = static_cast<std::uint8_t>(number >> 16);
-  id.bytes[14] = static_cast<std::uint8_t>(number >> 8);
-  id.bytes[15] = static_cast<std::uint8_t>(number);
-  return id;
-}
-
-template <class Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 30'000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(1ms);
-  }
-  return false;
-}
-
-// Counts how often progress is written.
-class CountingSource final : public Source {
- public:
-  explicit CountingSource(Source& inner) : inner_(inner) {}
-  Status open() override { return inner_.open(); }
-  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
-    return inner_.read(out, limits, stop);
-  }
-  Status settle(const Batch& batch, std::span<const Settled> fates) override {
-    return inner_.settle(batch, fates);
-  }
-  Status flush() override {
-    ++flushes;
-    return inner_.flush();
-  }
-  std::atomic<int> flushes{0};
-
- private:
-  Source& inner_;
-};
-
-// One relay over memory, in a thread of its own.
-class RelayTest : public testing::Test {
- protected:
-  RelayTest() {
-    options_.key_retry = {Duration(1ms), Duration(5ms)};
-    options_.connect_retry = {Duration(1ms), Duration(5ms)};
-    options_.replay_poll = 5ms;
-    options_.idle_wait = 20ms;
-  }
-  ~RelayTest() override { stop(); }
-
-  void publish(std::string_view key, int count = 1) {
-    for (int i = 0; i < count; ++i) {
-      NewEvent event;
-      event.aggregate_type = "order";
-      event.aggregate_id = key;
-      event.type = "Changed";
-      const std::string payload = std::to_string(++version_[std::string(key)]);
-      event.payload = payload;
-      event.id = numbered_id(++published_);
-      ASSERT_TRUE(log_.publish(event, clock_.wall()).has_value());
-    }
-  }
-
-  void start(Sink& sink) {
-    lease_.emplace(reader_, "relay", 10s, clock_);
-    source_.emplace(log_, reader_, &*lease_);
-    counted_.emplace(*source_);
-    parking_.emplace(reader_, &*lease_);
-    relay_.emplace(
-        RelayPorts{.source = *counted_,
-                   .sink = sink,
-                   .parking = *parking_,
-                   .lease = *lease_,
-                   .clock = clock_,
-                   .metrics = metrics_,
-                   .notify = [this](const RelayNotice& notice) { notices_[notice.kind]++; }},
-        options_);
-    thread_ = std::jthread([this](std::stop_token token) { result_ = relay_->run(token); });
-  }
-  void stop() {
-    if (!thread_.joinable()) return;
-    thread_.request_stop();
-    thread_.join();
-  }
-
-  // Every key's first arrivals are in the order of its versions, without a gap.
-  static void expect_ordered(const std::vector<StoredEvent>& received) {
-    std::map<std::string, int> last;
-    for (const StoredEvent& stored : received) {
-      const Event event = stored.view();
-      const int version = std::stoi(std::string(event.payload));
-      int& seen = last[std::string(event.aggregate_id)];
-      if (version <= seen) continue;
-      EXPECT_EQ(version, seen + 1) << "key " << event.aggregate_id;
-      seen = version;
-    }
-  }
-
-  SystemClock clock_;
-  MemoryLog log_;
-  MemoryReader reader_;
-  RelayOptions options_;
-  RelayMetrics metrics_;
-  std::map<RelayNotice::Kind, int> notices_;
-  std::map<std::string, int> version_;
-  int published_ = 0;
-  std::optional<MemoryLease> lease_;
-  std::optional<MemorySource> source_;
-  std::optional<CountingSource> counted_;
-  std::optional<MemoryParking> parking_;
-  std::optional<Relay> relay_;
-  Status result_;
-  std::jthread thread_;
-};
 
 TEST_F(RelayTest, EverythingPublishedArrivesInOrder) {
   MemorySink sink;
@@ -313,6 +191,40 @@ TEST_F(RelayTest, ASinkThatMayReorderUnderFailureGetsOneOfAKeyAtATime) {
   stop();
   EXPECT_EQ(sink.most_, 1);
   EXPECT_GT(sink.window_most_, 1U) << "other keys fill the pipeline";
+}
+
+TEST_F(RelayTest, OrderGivenAwayByNameLetsManyOfAKeyBeInFlight) {
+  CountingSink sink;
+  options_.order_relaxed = true;
+  options_.batch_events_max = 10;
+  publish("a", 300);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return sink.confirmed_ == 300; }));
+  stop();
+  EXPECT_GE(sink.most_, 20);
+}
+
+// Those behind an event that fails overtake it, and none is lost.
+TEST_F(RelayTest, OrderGivenAwayLosesNothingWhenEventsFail) {
+  MemorySink sink({.dedup = true, .keeps_order_on_failure = false});
+  std::map<std::string, int> tries;
+  sink.decide_by([&](const Event& event) {
+    const int payload = std::stoi(std::string(event.payload));
+    if (payload % 10 != 0 || ++tries[std::string(event.payload)] > 2) {
+      return Outcome{Fate::confirmed};
+    }
+    return Outcome{Fate::failed, 0, "not now"};
+  });
+  options_.order_relaxed = true;
+  options_.batch_events_max = 7;
+  publish("a", 300);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return reader_.settled() == 300; }));
+  stop();
+  std::set<std::string> received;
+  for (const StoredEvent& event : sink.received()) received.insert(event.payload);
+  EXPECT_EQ(received.size(), 300U);
+  EXPECT_TRUE(reader_.parked().empty());
 }
 
 TEST_F(RelayTest, WhatIsInMemoryIsBounded) {
