@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/redis_stored.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
 #include "redis/sink.h"
@@ -30,16 +31,7 @@ class Streams final : public SinkUnderTest {
   std::unique_ptr<Sink> make() override {
     return std::make_unique<RedisSink>(database_.options(), system_clock());
   }
-  std::vector<StoredEvent> stored() override {
-    const redis::Reply reply = database_.run({"XRANGE", "orders", "-", "+"});
-    const MessageReader reader({}, kRedisDialect);
-    Batch batch;
-    for (std::size_t i = 0; i < reply.value().size(); ++i)
-      read(reader, reply.value().at(i).at(1), batch);
-    std::vector<StoredEvent> events;
-    for (const Event& event : batch.events()) events.emplace_back(event);
-    return events;
-  }
+  std::vector<StoredEvent> stored() override { return stored_in(database_); }
   void make_poison(Event& event) override {
     database_.run({"SET", "no_stream", "1"});
     event.topic = "no_stream";
@@ -50,25 +42,6 @@ class Streams final : public SinkUnderTest {
   }
 
  private:
-  static void read(const MessageReader& reader, redis::Value fields, Batch& batch) {
-    std::vector<MessageHeader> headers;
-    ReceivedMessage message;
-    message.topic = "orders";
-    for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {
-      const std::string_view name = fields.at(i).text();
-      const std::string_view value = fields.at(i + 1).text();
-      if (name == "data") {
-        message.payload = value;
-      } else if (name == "key") {
-        message.key = value;
-      } else {
-        headers.push_back({name, value});
-      }
-    }
-    message.headers = headers;
-    reader.read(message, EventId{}, batch);
-  }
-
   TestDatabase database_{server().server()};
 };
 
