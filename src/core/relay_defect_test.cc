@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "core/relay_fixture.h"
+#include "core/test_relay.h"
 
 namespace dovetail {
 namespace {

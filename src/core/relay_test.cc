@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/relay_fixture.h"
+#include "core/test_relay.h"
 
 namespace dovetail {
 namespace {
