@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "host/host.h"
 #include "nats/connection.h"
 #include "nats/jetstream.h"
 #include "nats/options.h"
@@ -57,6 +58,42 @@ class Operator {
     return ask("STREAM.INFO." + stream).json().get("state").get("messages").number_or(-1);
   }
   Connection& connection() { return connection_; }
+
+  struct Stored {
+    std::string subject{};
+    std::string headers{};  // the whole block
+    std::string payload{};
+  };
+  // All that the stream holds, in its order, read by a consumer that leaves no trace.
+  std::vector<Stored> stored(const std::string& stream) {
+    const Answer made =
+        ask("CONSUMER.CREATE." + stream,
+            "{\"stream_name\":\"" + stream +
+                "\",\"config\":{\"ack_policy\":\"none\",\"deliver_policy\":\"all\"}}");
+    const std::string consumer = made.json().get("name").text();
+    const std::string inbox = connection_.inbox() + "all";
+    connection_.publish(jetstream_.prefix() + "CONSUMER.MSG.NEXT." + stream + "." + consumer, inbox,
+                        R"({"batch":1000000,"no_wait":true})");
+    std::vector<Stored> all;
+    bool ended = false;
+    const TimePoint end = system_clock().now() + std::chrono::seconds(30);
+    while (!ended && system_clock().now() < end) {
+      const Status pumped = connection_.pump(std::chrono::seconds(1), [&](const Frame& frame) {
+        HeaderBlock block;
+        parse_headers(frame.headers, block);
+        if (block.status != 0)
+          ended = true;
+        else
+          all.push_back(
+              {std::string(frame.subject), std::string(frame.headers), std::string(frame.payload)});
+      });
+      EXPECT_TRUE(pumped);
+      if (!pumped) break;
+    }
+    EXPECT_TRUE(ended);
+    ask("CONSUMER.DELETE." + stream + "." + consumer);
+    return all;
+  }
 
  private:
   Connection connection_;

@@ -1,0 +1,321 @@
+#include "nats/sink.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "nats/jetstream.h"
+#include "nats/json.h"
+
+namespace dovetail::nats {
+
+namespace {
+
+// What servers allow for the line before a message, unless they are told otherwise.
+constexpr std::size_t kPublishLineMax = 4096;
+constexpr std::string_view kFirstHeaderLine = "NATS/1.0\r\n";
+constexpr std::string_view kIdHeader = "Nats-Msg-Id";
+constexpr std::string_view kStreamHeader = "Nats-Expected-Stream";
+
+std::size_t header_size(std::string_view name, std::string_view value) {
+  return name.size() + value.size() + 4;  // ": " and the end of the line
+}
+
+void append_header(std::string& out, std::string_view name, std::string_view value) {
+  out += name;
+  out += ": ";
+  out += value;
+  out += "\r\n";
+}
+
+bool parse_tag(std::string_view text, std::uint64_t& tag) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tag);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+// What an error in the answer of a stream means for the event.
+Outcome outcome_of(const Json& error, const std::string& stream) {
+  const auto number = static_cast<int>(error.get("err_code").number_or(0));
+  const std::string text = "stream " + stream + ": " + error.get("description").text() + " (" +
+                           std::to_string(number) + ")";
+  constexpr int kMessageTooLarge = 10054;
+  constexpr int kHeadersTooLarge = 10097;
+  if (number == kMessageTooLarge || number == kHeadersTooLarge)
+    return {Fate::rejected, 0, text + "; check the stream's max_msg_size"};
+  // A full stream, no leader, no resources: a state of the server, not a fault of the event. The
+  // codes of such errors are 500 and above, but for an account without room.
+  constexpr int kAccountFull = 10002;
+  if (number == kAccountFull || error.get("code").number_or(0) >= 500)
+    return {Fate::again, 0, text + "; check the limits of the stream and of the server"};
+  return {Fate::failed, 0, text + "; check the settings of the stream"};
+}
+
+}  // namespace
+
+NatsSink::NatsSink(SinkOptions options, Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      handler_([this](const Frame& frame) { on_frame(frame); }) {}
+
+Status NatsSink::open() {
+  tracker_.clear();
+  flights_.clear();
+  probes_.clear();
+  lost_.reset();
+  pings_ = 0;
+  connection_ = Connection();
+  if (!writer_) {
+    Result<MessageWriter> writer = MessageWriter::make(options_.message, kNatsDialect);
+    if (!writer) return fail(writer.error());
+    writer_ = std::move(*writer);
+  }
+  Result<Connection> connection = Connection::open(options_.connection, opened_++);
+  if (!connection) return fail(connection.error());
+  connection_ = std::move(*connection);
+  pings_ = connection_.pongs();
+  return {};
+}
+
+std::string_view NatsSink::subject_of(const Event& event, std::string& scratch) const {
+  if (!options_.key_in_subject || event.aggregate_id.empty()) return event.topic;
+  scratch = event.topic;
+  scratch += '.';
+  scratch += to_token(event.aggregate_id);
+  return scratch;
+}
+
+// What can be refused before it is sent. Fills message_.
+std::string NatsSink::why_refused(const Event& event, std::string_view subject) {
+  arena_.clear();
+  const Status written = writer_->write(event, arena_, message_);
+  if (!written) return written.error().text;
+  if (std::string why = why_no_subject(subject); !why.empty())
+    return why + "; check the topic of the event, or the template that makes it";
+  const bool carries_key =
+      options_.message.format == MessageFormat::cloudevents && message_.key == event.aggregate_id;
+  if (!carries_key && !options_.key_header.empty() && !message_.key.empty())
+    message_.headers.push_back({options_.key_header, message_.key});
+  for (const MessageHeader& header : message_.headers)
+    if (std::string why = why_no_header(header.name, header.value); !why.empty())
+      return why + "; change the header";
+  return {};
+}
+
+// Writes message_ into the connection's buffer, without a copy in between.
+void NatsSink::append(std::uint64_t tag, std::string_view subject) {
+  std::size_t headers = kFirstHeaderLine.size() + 2 + header_size(kIdHeader, message_.id);
+  for (const MessageHeader& header : message_.headers)
+    headers += header_size(header.name, header.value);
+  if (!options_.expected_stream.empty())
+    headers += header_size(kStreamHeader, options_.expected_stream);
+  const std::size_t whole = headers + message_.payload.size();
+  if (whole > connection_.server().max_payload) {
+    tracker_.resolve(
+        tag, {Fate::rejected, 0,
+              "the message has " + std::to_string(whole) + " bytes, and the server takes " +
+                  std::to_string(connection_.server().max_payload) + "; check its max_payload"});
+    return;
+  }
+  const std::string numbers = std::to_string(headers) + " " + std::to_string(whole);
+  const std::string reply =
+      options_.jetstream ? connection_.inbox() + std::to_string(tag) + " " : std::string();
+  if (subject.size() + reply.size() + numbers.size() + 8 > kPublishLineMax) {
+    tracker_.resolve(tag, {Fate::rejected, 0, "the subject is too long; check the topic"});
+    return;
+  }
+  std::string& out = connection_.out();
+  out += "HPUB ";
+  out += subject;
+  out += ' ';
+  out += reply;
+  out += numbers;
+  out += "\r\n";
+  out += kFirstHeaderLine;
+  append_header(out, kIdHeader, message_.id);
+  if (!options_.expected_stream.empty())
+    append_header(out, kStreamHeader, options_.expected_stream);
+  for (const MessageHeader& header : message_.headers)
+    append_header(out, header.name, header.value);
+  out += "\r\n";
+  out += message_.payload;
+  out += "\r\n";
+}
+
+Status NatsSink::submit(Events events) {
+  // A server ends a connection that has not answered its pings for minutes, because nothing was to
+  // be published. As long as nothing is in flight, that is nobody's loss.
+  if (flights_.empty() && !pump(Duration{0})) DOVETAIL_TRY(open());
+  Flight& flight = flights_.emplace_back();
+  flight.first_tag = tracker_.add_batch(events.size());
+  flight.events.assign(events.begin(), events.end());
+  flight.submitted_at = clock_.now();
+  std::uint64_t tag = flight.first_tag;
+  for (const Event* event : events) {
+    const std::string_view subject = subject_of(*event, subject_scratch_);
+    std::string why = why_refused(*event, subject);
+    if (why.empty())
+      append(tag, subject);
+    else
+      tracker_.resolve(tag, {Fate::rejected, 0, std::move(why)});
+    ++tag;
+  }
+  if (!options_.jetstream) {
+    connection_.ping();
+    flight.pings = ++pings_;
+  }
+  return connection_.write();
+}
+
+Result<bool> NatsSink::collect(std::span<Outcome> outcomes, Duration timeout) {
+  if (flights_.empty()) return false;
+  const TimePoint end = clock_.now() + timeout;
+  Duration wait{0};
+  while (!tracker_.oldest_is_complete()) {
+    DOVETAIL_TRY(pump(wait));
+    if (tracker_.oldest_is_complete()) break;
+    if (options_.jetstream) probe_silent_events();
+    const TimePoint now = clock_.now();
+    if (now >= end) return false;
+    // Woken in between, so that a silent event is asked about in time.
+    wait = std::min<Duration>(end - now, std::chrono::milliseconds(500));
+  }
+  tracker_.take_oldest(outcomes);
+  flights_.pop_front();
+  return true;
+}
+
+Status NatsSink::pump(Duration timeout) {
+  DOVETAIL_TRY(connection_.pump(timeout, handler_));
+  if (lost_) return fail(*lost_);
+  if (!options_.jetstream) {
+    // A pong says that the server has read all that was written before its ping, and what it has to
+    // say against any of it has come before.
+    for (const Flight& flight : flights_) {
+      if (flight.pings > connection_.pongs()) break;
+      if (flight.events.empty()) continue;
+      tracker_.resolve_through(flight.first_tag + flight.events.size() - 1, {Fate::confirmed});
+    }
+  }
+  return {};
+}
+
+void NatsSink::on_frame(const Frame& frame) {
+  if (frame.kind == Frame::Kind::error) return on_refused_subject(frame.text);
+  if (!frame.subject.starts_with(connection_.inbox())) return;
+  const std::string_view name = frame.subject.substr(connection_.inbox().size());
+  std::uint64_t number = 0;
+  if (name.starts_with('p')) {
+    if (parse_tag(name.substr(1), number)) on_probe(number, frame);
+  } else if (parse_tag(name, number)) {
+    on_answer(number, frame);
+  }
+}
+
+void NatsSink::on_answer(std::uint64_t tag, const Frame& frame) {
+  if (!frame.headers.empty()) {
+    // "No responders": no stream takes the subject, or the stream has no leader now.
+    HeaderBlock block;
+    if (parse_headers(frame.headers, block) && block.status == 503) return probe(tag, true);
+  }
+  const Json answer = Json::parse(frame.payload);
+  const std::string stream = answer.get("stream").text();
+  if (const Json error = answer.get("error"); error.is_there())
+    return tracker_.resolve(tag, outcome_of(error, stream));
+  if (!stream.empty() && answer.get("seq").number_or(0) > 0) {
+    const bool is_duplicate = answer.get("duplicate").is_true();
+    return tracker_.resolve(tag, {is_duplicate ? Fate::duplicate : Fate::confirmed});
+  }
+  // Servers before 2.11 may call a message a duplicate whose first copy they have never stored.
+  tracker_.resolve(tag, {Fate::again, 0,
+                         "the answer names no place in a stream: it is unknown whether the event "
+                         "is stored; check that it is a stream that answers"});
+}
+
+// The server names the subject, not the message. Whoever may not publish to a subject may publish
+// none of what is under way to it.
+void NatsSink::on_refused_subject(std::string_view error_text) {
+  std::string subject;
+  if (!quoted_name(error_text, subject)) return;
+  if (subject.starts_with(api_prefix(options_.domain))) {
+    for (const auto& [number, asked] : std::exchange(probes_, {}))
+      for (const std::uint64_t tag : asked.tags)
+        tracker_.resolve(tag, {Fate::failed, 0,
+                               "no stream takes the subject " + asked.subject +
+                                   "; create one, or check the topic"});
+    return;
+  }
+  const Outcome refused{
+      Fate::failed, 0,
+      "the server refuses: " + std::string(error_text) + "; check the user's permissions"};
+  std::string scratch;
+  for (const Flight& flight : flights_)
+    for (std::size_t i = 0; i < flight.events.size(); ++i)
+      if (subject_of(*flight.events[i], scratch) == subject)
+        tracker_.resolve(flight.first_tag + i, refused);
+}
+
+const Event* NatsSink::event_of(std::uint64_t tag) const {
+  for (const Flight& flight : flights_)
+    if (tag >= flight.first_tag && tag - flight.first_tag < flight.events.size())
+      return flight.events[tag - flight.first_tag];
+  return nullptr;
+}
+
+// Asks which streams take the event's subject.
+void NatsSink::probe(std::uint64_t tag, bool nobody_took_it) {
+  const Event* const event = event_of(tag);
+  if (event == nullptr) return;
+  std::string scratch;
+  const std::string subject(subject_of(*event, scratch));
+  auto asked = std::find_if(probes_.begin(), probes_.end(),
+                            [&](const auto& one) { return one.second.subject == subject; });
+  if (asked == probes_.end()) {
+    asked = probes_.emplace(++probes_made_, Probe{subject, {}, {}}).first;
+    connection_.publish(api_prefix(options_.domain) + "STREAM.NAMES",
+                        connection_.inbox() + "p" + std::to_string(probes_made_),
+                        "{\"subject\":" + quoted(subject) + "}");
+  }
+  (nobody_took_it ? asked->second.tags : asked->second.silent_tags).push_back(tag);
+}
+
+void NatsSink::on_probe(std::uint64_t number, const Frame& frame) {
+  const auto found = probes_.find(number);
+  if (found == probes_.end()) return;
+  const Probe asked = std::move(found->second);
+  probes_.erase(found);
+  HeaderBlock block;
+  const bool nobody =
+      !frame.headers.empty() && parse_headers(frame.headers, block) && block.status == 503;
+  const Json answer = Json::parse(frame.payload);
+  const auto error = static_cast<int>(answer.get("error").get("err_code").number_or(0));
+  const char* const why = why_no_jetstream(nobody ? kNotEnabled : error);
+  if (why != nullptr) {
+    lost_ = Error{Errc::unavailable, why};
+    return;
+  }
+  const bool has_stream = !answer.get("streams").items().empty();
+  // Where there is a stream, it has no leader now, or was just made; what nobody has answered may
+  // be answered yet.
+  const Outcome outcome = error != 0 || has_stream
+                              ? Outcome{Fate::again, 0,
+                                        "the stream that takes " + asked.subject +
+                                            " does not answer; check that it has a leader"}
+                              : Outcome{Fate::failed, 0,
+                                        "no stream takes the subject " + asked.subject +
+                                            "; create one, or check the topic"};
+  for (const std::uint64_t tag : asked.tags) tracker_.resolve(tag, outcome);
+  if (outcome.fate == Fate::failed)
+    for (const std::uint64_t tag : asked.silent_tags) tracker_.resolve(tag, outcome);
+}
+
+// With a plain subscriber and no stream on a subject nobody ever answers, and nothing says so.
+void NatsSink::probe_silent_events() {
+  const TimePoint now = clock_.now();
+  for (Flight& flight : flights_) {
+    if (now - flight.submitted_at < options_.probe_after) break;
+    if (std::exchange(flight.probed, true)) continue;
+    for (std::size_t i = 0; i < flight.events.size(); ++i) probe(flight.first_tag + i, false);
+  }
+}
+
+}  // namespace dovetail::nats

@@ -1,0 +1,82 @@
+// Publishes events to NATS: to JetStream, which confirms what it has stored, or as core NATS, which
+// is fire-and-forget.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/confirms.h"
+#include "core/message.h"
+#include "core/sink.h"
+#include "nats/connection.h"
+#include "nats/options.h"
+
+namespace dovetail::nats {
+
+// A batch is one write; submit() waits for nothing, and what the socket does not take at once goes
+// out while the fates are collected. An answer names the event by the number at the end of its
+// subject, which lies below an inbox of this connection alone: answers of an old connection reach
+// nobody. The id of an event is the server's duplicate id.
+class NatsSink final : public Sink {
+ public:
+  NatsSink(SinkOptions options, Clock& clock);
+
+  Status open() override;
+  Status submit(Events events) override;
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
+  bool keeps_order_on_failure() const override { return false; }
+
+ private:
+  struct Flight {  // one batch
+    std::uint64_t first_tag;
+    std::vector<const Event*> events;
+    TimePoint submitted_at;
+    std::uint64_t pings;  // sent when the batch was written; core NATS confirms it with that pong
+    bool probed = false;
+  };
+
+  std::string why_refused(const Event& event, std::string_view subject);
+  void append(std::uint64_t tag, std::string_view subject);
+  std::string_view subject_of(const Event& event, std::string& scratch) const;
+
+  Status pump(Duration timeout);
+  void on_frame(const Frame& frame);
+  void on_answer(std::uint64_t tag, const Frame& frame);
+  void on_refused_subject(std::string_view error_text);
+  void on_probe(std::uint64_t number, const Frame& frame);
+  void probe(std::uint64_t tag, bool nobody_took_it);
+  void probe_silent_events();
+  const Event* event_of(std::uint64_t tag) const;
+
+  SinkOptions options_;
+  Clock& clock_;
+  std::optional<MessageWriter> writer_;
+  Connection connection_;
+  Connection::Handler handler_;
+  std::size_t opened_ = 0;  // how often; chooses among the servers
+
+  ConfirmTracker tracker_;
+  std::deque<Flight> flights_;
+  std::uint64_t pings_ = 0;
+
+  // Subjects about which the server is asked whether any stream takes them.
+  struct Probe {
+    std::string subject;
+    std::vector<std::uint64_t> tags;         // which nobody took
+    std::vector<std::uint64_t> silent_tags;  // about which nobody said anything
+  };
+  std::map<std::uint64_t, Probe> probes_;  // by number
+  std::uint64_t probes_made_ = 0;
+  std::optional<Error> lost_;  // why this connection is of no use
+
+  Arena arena_;
+  Message message_;
+  std::string subject_scratch_;
+};
+
+}  // namespace dovetail::nats
