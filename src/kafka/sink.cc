@@ -1,0 +1,361 @@
+#include "kafka/sink.h"
+
+#include <librdkafka/rdkafka.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "kafka/admin.h"
+
+namespace dovetail::kafka {
+
+namespace {
+
+constexpr std::size_t kBatchBytes = 1'000'000;
+// How long batches stay as small as a topic wants all of them, or as one record.
+constexpr Duration kTopicsBatches = std::chrono::minutes(10);
+constexpr Duration kLoneRecords = std::chrono::minutes(1);
+constexpr Duration kAskTopicMax = std::chrono::seconds(5);
+constexpr Duration kQueueFullMax = std::chrono::seconds(10);
+// A broker that restarts is back, or another leads its partitions, before the producer is given up.
+constexpr Duration kDownMax = std::chrono::seconds(5);
+constexpr std::size_t kTopicsMax = 10'000;
+
+void* as_opaque(std::uint64_t tag) { return reinterpret_cast<void*>(tag); }
+std::uint64_t tag_of(const rd_kafka_message_t& report) {
+  return reinterpret_cast<std::uint64_t>(report._private);
+}
+
+// The least that a record takes in its batch.
+std::size_t bytes_of(const rd_kafka_message_t& report) { return report.len + report.key_len; }
+
+// What will not be accepted later either, for the record or for another of its batch.
+bool is_refusal(rd_kafka_resp_err_t code) {
+  return code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
+         code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE ||
+         code == RD_KAFKA_RESP_ERR_INVALID_RECORD || code == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP ||
+         code == RD_KAFKA_RESP_ERR_POLICY_VIOLATION;
+}
+
+// What an operator can put right: only this topic is concerned.
+bool is_of_topic(rd_kafka_resp_err_t code) {
+  return code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
+         code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+         code == RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION ||
+         code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+}
+
+std::string reason_of(rd_kafka_resp_err_t code, std::string_view topic) {
+  std::string_view check = "check the topic's settings";
+  if (code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+    check = "give this user the right to write to it";
+  else if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
+           code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE)
+    check = "raise max.message.bytes of the topic, or make the event smaller";
+  else if (code == RD_KAFKA_RESP_ERR_INVALID_RECORD)
+    check = "a topic that is compacted takes only events with a key";
+  else if (is_of_topic(code))
+    check = "create the topic, with as many partitions as events name";
+  return "topic " + std::string(topic) + ": " + rd_kafka_err2str(code) + "; " + std::string(check);
+}
+
+}  // namespace
+
+KafkaSink::KafkaSink(Options options, Clock& clock)
+    : options_(std::move(options)), clock_(clock), batch_bytes_(kBatchBytes) {}
+
+KafkaSink::~KafkaSink() { close(); }
+
+void KafkaSink::close() {
+  // A topic and a queue hold the producer; it goes last, and waits for its threads.
+  topics_.clear();
+  queue_.reset();
+  if (producer_ != nullptr) {
+    rd_kafka_purge(producer_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
+                                        RD_KAFKA_PURGE_F_NON_BLOCKING);
+  }
+  producer_.reset();
+  tracker_.clear();
+  uncollected_ = 0;
+  topic_bytes_max_.clear();
+  trouble_.clear();
+  fault_.reset();
+  down_since_ = {};
+}
+
+Status KafkaSink::open() {
+  close();
+  if (!writer_) {
+    auto writer = MessageWriter::make(options_.message, kKafkaDialect);
+    if (!writer) return fail(writer.error());
+    writer_ = std::move(*writer);
+  }
+  if (batch_bytes_ != kBatchBytes && clock_.now() >= batch_bytes_until_) batch_bytes_ = kBatchBytes;
+  return open_producer();
+}
+
+Status KafkaSink::open_producer() {
+  auto properties = properties_of(options_, Role::producer);
+  if (!properties) return fail(properties.error());
+  // Of two values the later counts: what the options say does, unless a broker refused it.
+  const auto place = batch_bytes_ == kBatchBytes ? properties->begin() : properties->end();
+  properties->insert(place, {"batch.size", std::to_string(batch_bytes_)});
+  opened_batch_bytes_ = batch_bytes_;
+  auto configuration = make_configuration(*properties);
+  if (!configuration) return fail(configuration.error());
+  rd_kafka_conf_set_events(configuration->get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
+  auto producer = make_client(Role::producer, std::move(*configuration));
+  if (!producer) return fail(producer.error());
+  producer_ = std::move(*producer);
+  queue_.reset(rd_kafka_queue_get_main(producer_.get()));
+  Status reached = wait_for_broker(producer_.get(), options_, trouble_, [this] { take_events(0); });
+  if (!reached) close();
+  // What was said on the way does not matter any more.
+  trouble_.clear();
+  down_since_ = {};
+  return reached;
+}
+
+Status KafkaSink::submit(Events events) {
+  if (producer_ == nullptr)
+    return fail(Errc::unavailable, "Kafka: the sink is not open; open it first");
+  DOVETAIL_TRY(check_connection());
+  // Larger batches again.
+  if (opened_batch_bytes_ != kBatchBytes && uncollected_ == 0 && clock_.now() >= batch_bytes_until_)
+    DOVETAIL_TRY(open());
+  const std::uint64_t first = tracker_.add_batch(events.size());
+  ++uncollected_;
+  for (std::size_t i = 0; i < events.size(); ++i) DOVETAIL_TRY(send(*events[i], first + i));
+  return {};
+}
+
+void KafkaSink::refuse(std::uint64_t tag, Fate fate, std::string reason) {
+  tracker_.resolve(tag, Outcome{fate, 0, std::move(reason)});
+}
+
+Status KafkaSink::send(const Event& event, std::uint64_t tag) {
+  arena_.clear();
+  if (Status written = writer_->write(event, arena_, message_); !written) {
+    refuse(tag, Fate::rejected, std::move(written.error().text));
+    return {};
+  }
+  std::string_view name = message_.topic;
+  if (!options_.topic_prefix.empty()) {
+    topic_.assign(options_.topic_prefix).append(name);
+    name = topic_;
+  }
+  if (const std::string_view problem = topic_problem(name); !problem.empty()) {
+    refuse(tag, Fate::rejected,
+           "the name of the topic: " + std::string(problem) + "; check the relay's template");
+    return {};
+  }
+  std::int32_t partition = RD_KAFKA_PARTITION_UA;
+  if (!message_.partition.empty()) {
+    const char* const end = message_.partition.data() + message_.partition.size();
+    const auto parsed = std::from_chars(message_.partition.data(), end, partition);
+    if (parsed.ec != std::errc() || parsed.ptr != end || partition < 0) {
+      refuse(tag, Fate::rejected, "the partition is no number of one; check its template");
+      return {};
+    }
+  }
+  auto topic = find_topic(name);
+  if (!topic) return fail(topic.error());
+  return produce(event, *topic, partition, tag);
+}
+
+Result<rd_kafka_topic_s*> KafkaSink::find_topic(std::string_view name) {
+  const auto known = topics_.find(name);
+  if (known != topics_.end()) return known->second.get();
+  // Only a template that puts something else than a topic into its name comes here.
+  if (topics_.size() >= kTopicsMax)
+    return fail(Errc::unavailable, "Kafka: more than " + std::to_string(kTopicsMax) +
+                                       " topics; check the relay's template");
+  std::string owned(name);
+  Handle<rd_kafka_topic_s> topic(rd_kafka_topic_new(producer_.get(), owned.c_str(), nullptr));
+  if (topic == nullptr)
+    return fail(Errc::unavailable, "Kafka: librdkafka refuses a topic: " +
+                                       std::string(rd_kafka_err2str(rd_kafka_last_error())) +
+                                       "; check the properties");
+  return topics_.emplace(std::move(owned), std::move(topic)).first->second.get();
+}
+
+Status KafkaSink::produce(const Event& event, rd_kafka_topic_s* topic, std::int32_t partition,
+                          std::uint64_t tag) {
+  Handle<rd_kafka_headers_s> headers(rd_kafka_headers_new(message_.headers.size()));
+  for (const MessageHeader& one : message_.headers)
+    rd_kafka_header_add(headers.get(), one.name.data(), static_cast<ssize_t>(one.name.size()),
+                        one.value.data(), static_cast<ssize_t>(one.value.size()));
+  std::array<rd_kafka_vu_t, 7> parts{};
+  parts[0].vtype = RD_KAFKA_VTYPE_RKT;
+  parts[0].u.rkt = topic;
+  parts[1].vtype = RD_KAFKA_VTYPE_PARTITION;
+  parts[1].u.i32 = partition;
+  parts[2].vtype = RD_KAFKA_VTYPE_VALUE;
+  parts[2].u.mem.ptr = const_cast<char*>(message_.payload.data());
+  parts[2].u.mem.size = message_.payload.size();
+  parts[3].vtype = RD_KAFKA_VTYPE_KEY;
+  parts[3].u.mem.ptr = message_.key.empty() ? nullptr : const_cast<char*>(message_.key.data());
+  parts[3].u.mem.size = message_.key.size();
+  parts[4].vtype = RD_KAFKA_VTYPE_HEADERS;
+  parts[4].u.headers = headers.get();
+  parts[5].vtype = RD_KAFKA_VTYPE_MSGFLAGS;
+  parts[5].u.i = RD_KAFKA_MSG_F_COPY;
+  parts[6].vtype = RD_KAFKA_VTYPE_OPAQUE;
+  parts[6].u.ptr = as_opaque(tag);
+  const TimePoint end = clock_.now() + kQueueFullMax;
+  for (;;) {
+    rd_kafka_error_t* error = rd_kafka_produceva(producer_.get(), parts.data(), parts.size());
+    if (error == nullptr) {
+      (void)headers.release();  // they belong to the message now
+      return {};
+    }
+    const rd_kafka_resp_err_t code = rd_kafka_error_code(error);
+    std::string text = rd_kafka_error_string(error);
+    rd_kafka_error_destroy(error);
+    if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+      // Confirmations make room.
+      if (clock_.now() >= end)
+        return fail(Errc::unavailable,
+                    "Kafka: the queue of messages stays full; check that the brokers keep up");
+      take_events(10);
+      DOVETAIL_TRY(check_connection());
+      continue;
+    }
+    if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) {
+      refuse(tag, Fate::rejected,
+             "the message is larger than " + std::to_string(options_.message_bytes_max) +
+                 " bytes; raise message_bytes_max and the topic's max.message.bytes");
+      return {};
+    }
+    if (is_of_topic(code)) {
+      refuse(tag, Fate::failed, reason_of(code, event.topic));
+      return {};
+    }
+    give_up(Errc::in_doubt, std::move(text));
+    return fail(*fault_);
+  }
+}
+
+Result<bool> KafkaSink::collect(std::span<Outcome> outcomes, Duration timeout) {
+  if (producer_ == nullptr)
+    return fail(Errc::unavailable, "Kafka: the sink is not open; open it first");
+  const TimePoint end = clock_.now() + timeout;
+  for (;;) {
+    if (tracker_.oldest_is_complete()) {
+      tracker_.take_oldest(outcomes);
+      --uncollected_;
+      return true;
+    }
+    DOVETAIL_TRY(check_connection());
+    const Duration left = std::max(Duration{0}, end - clock_.now());
+    // A broker that is gone is noticed although nothing comes.
+    const bool came = take_events(to_milliseconds(std::min<Duration>(left, kDownMax)));
+    if (!came && left == Duration{0}) return false;
+  }
+}
+
+bool KafkaSink::take_events(int timeout_ms) {
+  bool any = false;
+  for (;;) {
+    Handle<rd_kafka_op_s> event(rd_kafka_queue_poll(queue_.get(), any ? 0 : timeout_ms));
+    if (event == nullptr) return any;
+    any = true;
+    if (rd_kafka_event_type(event.get()) == RD_KAFKA_EVENT_DR) {
+      while (const rd_kafka_message_t* report = rd_kafka_event_message_next(event.get()))
+        take_report(*report);
+    } else if (rd_kafka_event_type(event.get()) == RD_KAFKA_EVENT_ERROR) {
+      take_error(event.get());
+    }
+  }
+}
+
+void KafkaSink::take_report(const rd_kafka_message_s& report) {
+  if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    down_since_ = {};
+    tracker_.resolve(tag_of(report), Outcome{Fate::confirmed});
+    return;
+  }
+  const char* const name = report.rkt == nullptr ? "?" : rd_kafka_topic_name(report.rkt);
+  if (is_refusal(report.err)) {
+    take_refusal(report, name);
+  } else if (is_of_topic(report.err)) {
+    refuse(tag_of(report), Fate::failed, reason_of(report.err, name));
+  } else {
+    // Timed out, of a producer that is fenced or fatal: later messages may have overtaken it.
+    give_up(Errc::in_doubt, rd_kafka_err2str(report.err));
+  }
+}
+
+void KafkaSink::take_refusal(const rd_kafka_message_s& report, const char* topic) {
+  const std::size_t bytes = std::max<std::size_t>(1, bytes_of(report));
+  // A batch that has reached its size takes no second record.
+  if (bytes >= opened_batch_bytes_) {
+    refuse(tag_of(report), Fate::rejected, reason_of(report.err, topic));
+    return;
+  }
+  refuse(tag_of(report), Fate::again, reason_of(report.err, topic));
+  std::size_t wanted = 1;
+  Duration how_long = kLoneRecords;
+  if (report.err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) {
+    wanted = bytes;
+    const std::size_t topic_max = topic_bytes_max(topic);
+    if (topic_max > bytes && topic_max < opened_batch_bytes_) {
+      wanted = topic_max;
+      how_long = kTopicsBatches;
+    }
+  }
+  batch_bytes_ = std::min(batch_bytes_, wanted);
+  batch_bytes_until_ = clock_.now() + how_long;
+  give_up(Errc::in_doubt, "topic " + std::string(topic) +
+                              " refuses a batch of records: " + rd_kafka_err2str(report.err) +
+                              "; they are sent again in smaller batches");
+}
+
+// What the topic says that it takes at once; 0: it does not tell.
+std::size_t KafkaSink::topic_bytes_max(const std::string& topic) {
+  const auto [known, is_new] = topic_bytes_max_.try_emplace(topic, 0);
+  if (!is_new) return known->second;
+  const auto settings = topic_settings(producer_.get(), topic, kAskTopicMax);
+  if (!settings) return 0;
+  const auto setting = settings->find("max.message.bytes");
+  if (setting == settings->end()) return 0;
+  const std::string& text = setting->second;
+  std::from_chars(text.data(), text.data() + text.size(), known->second);
+  return known->second;
+}
+
+void KafkaSink::take_error(rd_kafka_op_s* event) {
+  rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+  const char* const said = rd_kafka_event_error_string(event);
+  if (code == RD_KAFKA_RESP_ERR__FATAL || rd_kafka_event_error_is_fatal(event) != 0) {
+    std::array<char, 512> why{};
+    code = rd_kafka_fatal_error(producer_.get(), why.data(), why.size());
+    give_up(Errc::in_doubt, std::string("the producer cannot go on: ") + why.data());
+    return;
+  }
+  trouble_.note(code, said == nullptr ? rd_kafka_err2str(code) : said);
+  if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && down_since_ == TimePoint{})
+    down_since_ = clock_.now();
+}
+
+void KafkaSink::give_up(Errc code, std::string text) {
+  if (fault_) return;
+  fault_ = Error{code, "Kafka at " + options_.brokers + ": " + std::move(text) +
+                           "; the producer is built anew, check the brokers if it happens often"};
+}
+
+// Says so when the producer is of no use any more.
+Status KafkaSink::check_connection() {
+  if (fault_) return fail(*fault_);
+  if (tracker_.unresolved() == 0) return {};
+  if (trouble_.is_final())
+    return fail(connection_error(options_, trouble_.code(), trouble_.text()));
+  if (down_since_ != TimePoint{} && clock_.now() - down_since_ >= kDownMax)
+    return fail(connection_error(options_, trouble_.code(), trouble_.text()));
+  return {};
+}
+
+}  // namespace dovetail::kafka

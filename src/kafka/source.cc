@@ -1,0 +1,433 @@
+#include "kafka/source.h"
+
+#include <librdkafka/rdkafka.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "host/host.h"
+
+namespace dovetail::kafka {
+
+namespace {
+
+// A wait is cut into such pieces, to look whether it is to stop.
+constexpr Duration kSlice = std::chrono::milliseconds(50);
+constexpr Duration kAnswerMax = std::chrono::seconds(10);
+// A broker that restarts is back, or another leads its partitions, before the consumer is given up.
+constexpr Duration kDownMax = std::chrono::seconds(5);
+
+std::string_view view_of(const void* bytes, std::size_t size) {
+  return {static_cast<const char*>(bytes), size};
+}
+
+// The group is being shared out anew: whoever reads the partition next, reads from the last commit.
+bool is_of_rebalance(rd_kafka_resp_err_t code) {
+  return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION ||
+         code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
+         code == RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS ||
+         code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST || code == RD_KAFKA_RESP_ERR__NO_OFFSET;
+}
+
+std::string name_of(const std::string& topic, std::int32_t partition) {
+  return topic + "/" + std::to_string(partition);
+}
+
+}  // namespace
+
+// Both are called by librdkafka in the thread that polls.
+struct KafkaSource::Callbacks {
+  static void rebalance(rd_kafka_t* client, rd_kafka_resp_err_t code,
+                        rd_kafka_topic_partition_list_t* list, void* opaque) {
+    auto& source = *static_cast<KafkaSource*>(opaque);
+    if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) return source.assign(list);
+    if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) return source.revoke(list);
+    rd_kafka_assign(client, nullptr);
+  }
+
+  static void error(rd_kafka_t*, int code, const char* text, void* opaque) {
+    auto& source = *static_cast<KafkaSource*>(opaque);
+    source.trouble_.note(code, text);
+    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && source.down_since_ == TimePoint{})
+      source.down_since_ = source.clock_.now();
+  }
+};
+
+KafkaSource::KafkaSource(Options options, Clock& clock)
+    : options_(std::move(options)), clock_(clock), reader_(options_.foreign, kKafkaDialect) {}
+
+KafkaSource::~KafkaSource() { close(); }
+
+void KafkaSource::close() {
+  held_.reset();
+  if (consumer_ != nullptr) {
+    closing_ = true;
+    // Where no broker answers, there is nobody to say farewell to.
+    const bool down = down_since_ != TimePoint{} || trouble_.is_final();
+    if (!down) rd_kafka_consumer_close(consumer_.get());
+    rd_kafka_destroy_flags(consumer_.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    closing_ = false;
+  }
+  readings_.clear();
+  partitions_.clear();
+  fault_.reset();
+  trouble_.clear();
+  down_since_ = {};
+}
+
+Status KafkaSource::open() {
+  close();
+  if (options_.group.empty())
+    return fail(Errc::rejected, "Kafka: a source needs the name of its group; set group");
+  if (options_.topics.empty())
+    return fail(Errc::rejected, "Kafka: a source needs topics to read; set read");
+  auto properties = properties_of(options_, Role::consumer);
+  if (!properties) return fail(properties.error());
+  auto configuration = make_configuration(*properties);
+  if (!configuration) return fail(configuration.error());
+  rd_kafka_conf_set_opaque(configuration->get(), this);
+  rd_kafka_conf_set_rebalance_cb(configuration->get(), Callbacks::rebalance);
+  rd_kafka_conf_set_error_cb(configuration->get(), Callbacks::error);
+  auto consumer = make_client(Role::consumer, std::move(*configuration));
+  if (!consumer) return fail(consumer.error());
+  consumer_ = std::move(*consumer);
+  Status opened = wait_for_broker(consumer_.get(), options_, trouble_,
+                                  [this] { rd_kafka_poll(consumer_.get(), 0); });
+  if (opened) opened = subscribe();
+  if (!opened) {
+    close();
+    return opened;
+  }
+  trouble_.clear();
+  down_since_ = {};
+  return {};
+}
+
+Status KafkaSource::subscribe() {
+  rd_kafka_poll_set_consumer(consumer_.get());
+  const auto count = static_cast<int>(options_.topics.size());
+  const Handle<rd_kafka_topic_partition_list_s> list(rd_kafka_topic_partition_list_new(count));
+  for (const std::string& topic : options_.topics) {
+    const bool is_pattern = topic.starts_with('^');
+    const std::string name =
+        is_pattern ? "^" + options_.topic_prefix + topic.substr(1) : options_.topic_prefix + topic;
+    if (const std::string_view problem = topic_problem(name); !is_pattern && !problem.empty())
+      return fail(Errc::rejected,
+                  "Kafka: the topic " + name + ": " + std::string(problem) + "; check read");
+    rd_kafka_topic_partition_list_add(list.get(), name.c_str(), RD_KAFKA_PARTITION_UA);
+  }
+  const rd_kafka_resp_err_t code = rd_kafka_subscribe(consumer_.get(), list.get());
+  if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+    return fail(Errc::rejected, std::string("Kafka: librdkafka refuses the topics: ") +
+                                    rd_kafka_err2str(code) + "; check read");
+  return {};
+}
+
+KafkaSource::Partition& KafkaSource::partition_of(const char* topic, std::int32_t number) {
+  Partition& found = partitions_[{topic, number}];
+  if (found.topic.empty()) {
+    found.topic = topic;
+    found.number = number;
+  }
+  return found;
+}
+
+void KafkaSource::assign(rd_kafka_topic_partition_list_s* list) {
+  Status chosen = choose_offsets(list);
+  if (!chosen) {
+    fault_ = chosen.error();
+    rd_kafka_assign(consumer_.get(), nullptr);
+    return;
+  }
+  if (std::strcmp(rd_kafka_rebalance_protocol(consumer_.get()), "COOPERATIVE") == 0) {
+    if (rd_kafka_error_t* error = rd_kafka_incremental_assign(consumer_.get(), list)) {
+      fault_ = Error{Errc::unavailable, std::string("Kafka: taking over partitions: ") +
+                                            rd_kafka_error_string(error) + "; check the group"};
+      rd_kafka_error_destroy(error);
+    }
+    return;
+  }
+  rd_kafka_assign(consumer_.get(), list);
+}
+
+Status KafkaSource::choose_offsets(rd_kafka_topic_partition_list_s* list) {
+  if (list->cnt == 0) return {};
+  const rd_kafka_resp_err_t code =
+      rd_kafka_committed(consumer_.get(), list, to_milliseconds(kAnswerMax));
+  if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+    return fail(Errc::unavailable, std::string("Kafka: asking for the offsets of the group: ") +
+                                       rd_kafka_err2str(code) + "; check the brokers");
+  for (int i = 0; i < list->cnt; ++i) {
+    rd_kafka_topic_partition_t& one = list->elems[i];
+    if (one.err != RD_KAFKA_RESP_ERR_NO_ERROR)
+      return fail(Errc::unavailable, "Kafka: asking for the offset of " +
+                                         name_of(one.topic, one.partition) + ": " +
+                                         rd_kafka_err2str(one.err) + "; check the brokers");
+    Partition& partition = partition_of(one.topic, one.partition);
+    partition.assigned = true;
+    if (one.offset >= 0) partition.committed = one.offset;
+    const std::int64_t from = std::max(partition.committed, partition.next);
+    if (from >= 0) {
+      partition.settled = std::max(partition.settled, partition.committed);
+      one.offset = from;
+    } else if (options_.from_end) {
+      DOVETAIL_TRY(begin_at_end(partition, one.offset));
+    } else {
+      one.offset = RD_KAFKA_OFFSET_BEGINNING;
+    }
+  }
+  return {};
+}
+
+// The end of now is committed at once: what comes from here on is not skipped by a restart.
+Status KafkaSource::begin_at_end(Partition& partition, std::int64_t& offset) {
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  const rd_kafka_resp_err_t code =
+      rd_kafka_query_watermark_offsets(consumer_.get(), partition.topic.c_str(), partition.number,
+                                       &low, &high, to_milliseconds(kAnswerMax));
+  if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+    return fail(Errc::unavailable, "Kafka: asking for the end of " +
+                                       name_of(partition.topic, partition.number) + ": " +
+                                       rd_kafka_err2str(code) + "; check the brokers");
+  offset = high;
+  partition.settled = high;
+  return commit({&partition});
+}
+
+void KafkaSource::revoke(rd_kafka_topic_partition_list_s* list) {
+  std::vector<Partition*> settled;
+  for (int i = 0; i < list->cnt; ++i) {
+    Partition& one = partition_of(list->elems[i].topic, list->elems[i].partition);
+    if (one.assigned && one.settled > one.committed) settled.push_back(&one);
+  }
+  // A failure costs duplicates, no more.
+  if (!closing_ && rd_kafka_assignment_lost(consumer_.get()) == 0) (void)commit(settled);
+  for (int i = 0; i < list->cnt; ++i)
+    partition_of(list->elems[i].topic, list->elems[i].partition).assigned = false;
+  // It is read again by whoever has its partition then.
+  held_.reset();
+  if (std::strcmp(rd_kafka_rebalance_protocol(consumer_.get()), "COOPERATIVE") == 0) {
+    if (rd_kafka_error_t* error = rd_kafka_incremental_unassign(consumer_.get(), list))
+      rd_kafka_error_destroy(error);
+    return;
+  }
+  rd_kafka_assign(consumer_.get(), nullptr);
+}
+
+Status KafkaSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
+  if (consumer_ == nullptr)
+    return fail(Errc::unavailable, "Kafka: the source is not open; open it first");
+  const TimePoint end = clock_.now() + limits.wait_max;
+  const std::size_t bytes_before = out.bytes();
+  Reading reading;
+  while (reading.events < limits.events_max) {
+    const bool first = reading.events == 0;
+    Handle<rd_kafka_message_s> message =
+        held_ != nullptr ? std::move(held_) : next_message(first ? end : TimePoint{}, stop);
+    // What was read before an error is given out, and the error comes again or goes away.
+    if (fault_ && first) return fail(*fault_);
+    if (message == nullptr) break;
+    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      Status known = take_error(*message);
+      if (!known && !first) fault_ = known.error();
+      if (!known) break;
+      continue;
+    }
+    const std::size_t bytes = out.bytes() - bytes_before + bytes_of(*message);
+    if (!first && bytes > limits.bytes_max) {
+      held_ = std::move(message);
+      break;
+    }
+    DOVETAIL_TRY(take(*message, out, reading));
+  }
+  if (reading.events > 0) {
+    down_since_ = {};
+    readings_.push_back(std::move(reading));
+    return {};
+  }
+  if (fault_) return fail(*fault_);
+  return check_connection();
+}
+
+// Null: nothing came until `end`, or it is to stop.
+Handle<rd_kafka_message_s> KafkaSource::next_message(TimePoint end, std::stop_token stop) {
+  for (;;) {
+    const Duration left = std::max(Duration{0}, end - clock_.now());
+    Handle<rd_kafka_message_s> message(
+        rd_kafka_consumer_poll(consumer_.get(), to_milliseconds(std::min(left, kSlice))));
+    if (message != nullptr) return message;
+    if (left == Duration{0} || stop.stop_requested() || fault_) return nullptr;
+  }
+}
+
+std::size_t KafkaSource::bytes_of(const rd_kafka_message_s& message) const {
+  std::size_t bytes = message.len + message.key_len;
+  rd_kafka_headers_t* headers = nullptr;
+  if (rd_kafka_message_headers(&message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return bytes;
+  const char* name = nullptr;
+  const void* value = nullptr;
+  std::size_t size = 0;
+  for (std::size_t i = 0;
+       rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; ++i)
+    bytes += size;
+  return bytes;
+}
+
+Status KafkaSource::take(const rd_kafka_message_s& message, Batch& out, Reading& reading) {
+  const char* const topic = rd_kafka_topic_name(message.rkt);
+  Partition& partition = partition_of(topic, message.partition);
+  // Given out already, and its partition has been away meanwhile.
+  if (message.offset < partition.next) return {};
+  headers_.clear();
+  rd_kafka_headers_t* headers = nullptr;
+  if (rd_kafka_message_headers(&message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    const char* name = nullptr;
+    const void* value = nullptr;
+    std::size_t size = 0;
+    for (std::size_t i = 0;
+         rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
+         ++i)
+      headers_.push_back({name, view_of(value, value == nullptr ? 0 : size)});
+  }
+  place_ = name_of(partition.topic, partition.number) + "/" + std::to_string(message.offset);
+  ReceivedMessage received;
+  received.topic = std::string_view(topic).substr(options_.topic_prefix.size());
+  received.key = view_of(message.key, message.key_len);
+  received.headers = headers_;
+  received.payload = view_of(message.payload, message.len);
+  received.position = message.offset + 1;
+  received.place = place_;
+  const std::int64_t time_ms = rd_kafka_message_timestamp(&message, nullptr);
+  if (time_ms >= 0) received.time = WallTime(std::chrono::milliseconds(time_ms));
+  reader_.read(received, new_event_id(), out);
+
+  partition.next = message.offset + 1;
+  ++reading.events;
+  for (Piece& piece : reading.pieces) {
+    if (piece.partition != &partition) continue;
+    piece.end = partition.next;
+    return {};
+  }
+  reading.pieces.push_back({&partition, partition.next});
+  return {};
+}
+
+Status KafkaSource::take_error(const rd_kafka_message_s& message) {
+  switch (message.err) {
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+    case RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED:  // the next poll joins the group again
+    case RD_KAFKA_RESP_ERR__TRANSPORT:
+    case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
+      return {};
+    case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
+    case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
+      return offset_lost(message);
+    default:
+      break;
+  }
+  std::string_view check = "check the group and the brokers";
+  if (message.err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+      message.err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+    check = "create the topic, or take it out of read";
+  else if (message.err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+    check = "give this user the right to read the topic";
+  else if (message.err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
+    check = "give this user the right to read in this group";
+  return fail(Errc::unavailable, std::string("Kafka: reading: ") +
+                                     rd_kafka_message_errstr(&message) + "; " + std::string(check));
+}
+
+// The topic does not have the offset at which the group is to go on.
+Status KafkaSource::offset_lost(const rd_kafka_message_s& message) {
+  Partition& partition = partition_of(rd_kafka_topic_name(message.rkt), message.partition);
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  const std::string name = name_of(partition.topic, partition.number);
+  const rd_kafka_resp_err_t code =
+      rd_kafka_query_watermark_offsets(consumer_.get(), partition.topic.c_str(), partition.number,
+                                       &low, &high, to_milliseconds(kAnswerMax));
+  if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+    return fail(Errc::unavailable, "Kafka: asking for the end of " + name + ": " +
+                                       rd_kafka_err2str(code) + "; check the brokers");
+  const std::int64_t wanted = std::max(partition.next, partition.committed);
+  const bool is_there = wanted >= low && wanted <= high;
+  if (!is_there && !options_.skip_deleted)
+    return fail(Errc::corrupt,
+                "Kafka: " + name + " is to be read from offset " + std::to_string(wanted) +
+                    ", but has only " + std::to_string(low) + " to " + std::to_string(high) +
+                    ": events were deleted before they were read; check the topic's retention, "
+                    "and set skip_deleted to go on without them");
+  const Handle<rd_kafka_topic_partition_list_s> list(rd_kafka_topic_partition_list_new(1));
+  rd_kafka_topic_partition_t* one =
+      rd_kafka_topic_partition_list_add(list.get(), partition.topic.c_str(), partition.number);
+  one->offset = is_there ? wanted : low;
+  if (!is_there) partition.next = partition.settled = low;
+  if (rd_kafka_error_t* error =
+          rd_kafka_seek_partitions(consumer_.get(), list.get(), to_milliseconds(kAnswerMax))) {
+    Error failed{Errc::unavailable, "Kafka: going on with " + name + ": " +
+                                        rd_kafka_error_string(error) + "; check the brokers"};
+    rd_kafka_error_destroy(error);
+    return fail(std::move(failed));
+  }
+  return {};
+}
+
+Status KafkaSource::settle(const Batch& batch, std::span<const Settled>) {
+  if (batch.empty()) return {};
+  if (readings_.empty() || readings_.front().events != batch.size())
+    return fail(Errc::corrupt, "Kafka: settled is what was not read; this is a bug of dovetail");
+  for (const Piece& piece : readings_.front().pieces)
+    piece.partition->settled = std::max(piece.partition->settled, piece.end);
+  readings_.pop_front();
+  return {};
+}
+
+Status KafkaSource::flush() {
+  if (consumer_ == nullptr)
+    return fail(Errc::unavailable, "Kafka: the source is not open; open it first");
+  std::vector<Partition*> settled;
+  for (auto& [name, one] : partitions_) {
+    if (one.assigned && one.settled > one.committed) settled.push_back(&one);
+  }
+  return commit(settled);
+}
+
+Status KafkaSource::commit(const std::vector<Partition*>& partitions) {
+  if (partitions.empty()) return {};
+  const auto count = static_cast<int>(partitions.size());
+  const Handle<rd_kafka_topic_partition_list_s> list(rd_kafka_topic_partition_list_new(count));
+  for (const Partition* one : partitions)
+    rd_kafka_topic_partition_list_add(list.get(), one->topic.c_str(), one->number)->offset =
+        one->settled;
+  const Handle<rd_kafka_queue_s> queue(rd_kafka_queue_new(consumer_.get()));
+  rd_kafka_resp_err_t code =
+      rd_kafka_commit_queue(consumer_.get(), list.get(), queue.get(), nullptr, nullptr);
+  if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    const Handle<rd_kafka_op_s> answer(
+        rd_kafka_queue_poll(queue.get(), to_milliseconds(kAnswerMax)));
+    code = answer == nullptr ? RD_KAFKA_RESP_ERR__TIMED_OUT : rd_kafka_event_error(answer.get());
+  }
+  if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    down_since_ = {};
+    for (Partition* one : partitions) one->committed = one->settled;
+    return {};
+  }
+  if (is_of_rebalance(code)) return {};
+  return fail(Errc::unavailable, std::string("Kafka: committing offsets: ") +
+                                     rd_kafka_err2str(code) + "; check the group and the brokers");
+}
+
+Status KafkaSource::check_connection() {
+  if (trouble_.is_final())
+    return fail(connection_error(options_, trouble_.code(), trouble_.text()));
+  if (down_since_ == TimePoint{} || clock_.now() - down_since_ < kDownMax) return {};
+  if (broker_answers(consumer_.get(), 1000, trouble_)) {
+    down_since_ = {};
+    trouble_.clear();
+    return {};
+  }
+  return fail(connection_error(options_, trouble_.code(), trouble_.text()));
+}
+
+}  // namespace dovetail::kafka

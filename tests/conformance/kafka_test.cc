@@ -1,0 +1,122 @@
+// The Kafka adapters pass the suites that every adapter passes, on a real server.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "conformance/sink_suite.h"
+#include "conformance/source_suite.h"
+#include "host/host.h"
+#include "kafka/sink.h"
+#include "kafka/source.h"
+#include "kafka/test_cluster.h"
+
+namespace dovetail::conformance {
+namespace {
+
+using kafka::KafkaSink;
+using kafka::KafkaSource;
+using kafka::RawMessage;
+using kafka::TestCluster;
+
+// Ours alone, because some tests end it.
+servers::Started& server() {
+  static servers::Started started("kafka");
+  return started;
+}
+
+class Topic final : public SinkUnderTest {
+ public:
+  Topic() { cluster_.create_topic("orders"); }
+  SinkAbilities abilities() const override { return {true, false, true, true}; }
+  std::unique_ptr<Sink> make() override {
+    return std::make_unique<KafkaSink>(cluster_.options(), system_clock());
+  }
+  std::vector<StoredEvent> stored() override {
+    const MessageReader reader({}, kKafkaDialect);
+    Batch batch;
+    for (const RawMessage& raw : cluster_.messages("orders")) {
+      std::vector<MessageHeader> headers;
+      for (const auto& [name, value] : raw.headers) headers.push_back({name, value});
+      ReceivedMessage message;
+      message.topic = "orders";
+      message.key = raw.key;
+      message.headers = headers;
+      message.payload = raw.payload;
+      reader.read(message, EventId{}, batch);
+    }
+    std::vector<StoredEvent> events;
+    for (const Event& event : batch.events()) events.emplace_back(event);
+    return events;
+  }
+  void make_poison(Event& event) override { event.topic = "no topic has a blank in its name"; }
+  void restart_server() override { ASSERT_TRUE(server().crash()); }
+
+ private:
+  TestCluster cluster_{server().server()};
+};
+
+class Group final : public SourceUnderTest {
+ public:
+  Group() {
+    cluster_.create_topic("orders");
+    cluster_.create_topic("own.topic");
+  }
+  SourceAbilities abilities() const override {
+    SourceAbilities abilities;
+    abilities.can_restart = true;
+    abilities.arrival_max = seconds(2);
+    return abilities;
+  }
+  std::unique_ptr<Source> make() override {
+    kafka::Options options = cluster_.options();
+    options.topics = {"orders", "own.topic"};
+    // A server that was killed keeps the members of before for so long.
+    options.properties["session.timeout.ms"] = "3000";
+    return std::make_unique<KafkaSource>(std::move(options), system_clock());
+  }
+  void publish(const NewEvent& event) override {
+    const Result<std::string> headers = encode_headers(event.headers);
+    ASSERT_TRUE(headers);
+    Event one;
+    one.id = *event.id;
+    one.topic = event.topic.empty() ? "orders" : event.topic;
+    one.aggregate_type = event.aggregate_type;
+    one.aggregate_id = event.aggregate_id;
+    one.type = event.type;
+    one.content_type = event.content_type;
+    one.headers = event.headers.empty() ? "" : std::string_view(*headers);
+    one.payload = event.payload;
+    one.aggregate_version = event.aggregate_version;
+    one.created_at = system_clock().wall();
+    if (!sink_) {
+      sink_ = std::make_unique<KafkaSink>(cluster_.options(), system_clock());
+      ASSERT_TRUE(sink_->open());
+    }
+    const Event* const events[] = {&one};
+    ASSERT_TRUE(sink_->submit(events));
+    Outcome outcome;
+    const Result<bool> known = sink_->collect({&outcome, 1}, seconds(30));
+    ASSERT_TRUE(known && *known);
+    ASSERT_EQ(outcome.fate, Fate::confirmed) << outcome.reason;
+  }
+  void restart_server() override { ASSERT_TRUE(server().crash()); }
+
+ private:
+  TestCluster cluster_{server().server()};
+  std::unique_ptr<KafkaSink> sink_;
+};
+
+template <class Base, class Derived>
+std::unique_ptr<Base> make() {
+  return std::make_unique<Derived>();
+}
+
+INSTANTIATE_TEST_SUITE_P(Kafka, SinkSuite,
+                         testing::Values(SinkCase{"topic", make<SinkUnderTest, Topic>}),
+                         case_name<SinkCase>);
+INSTANTIATE_TEST_SUITE_P(Kafka, SourceSuite,
+                         testing::Values(SourceCase{"group", make<SourceUnderTest, Group>}),
+                         case_name<SourceCase>);
+
+}  // namespace
+}  // namespace dovetail::conformance
