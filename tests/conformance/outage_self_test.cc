@@ -2,10 +2,14 @@
 // judge.
 #include <deque>
 
-#include "conformance/outage.h"
+#include "conformance/outage_source_suite.h"
 #include "memory/sink.h"
 
 namespace dovetail::conformance {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OutageSuite);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SourceOutageSuite);
+
 namespace {
 
 // Passes everything on to a sink that is in order.
@@ -158,6 +162,64 @@ TEST_F(OutageJudge, CountsDuplicatesAndForgivesThem) {
 TEST_F(OutageJudge, FindsWhatArrivedWithOtherBytes) {
   const Verdict verdict = judge<Garbling>();
   EXPECT_EQ(verdict.changed, verdict.published);
+}
+
+// A source whose connection ends at some of its first reads, with what was read on it; where it is
+// careless, that was acknowledged already.
+class Fragile final : public Source {
+ public:
+  Fragile(MemoryLog& log, MemoryReader& reader, bool careless)
+      : inner_(log, reader), careless_(careless) {}
+  Status open() override { return inner_.open(); }
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
+    DOVETAIL_TRY(inner_.read(out, limits, stop));
+    const std::vector<Settled> fates(out.size(), Settled::delivered);
+    if (careless_) DOVETAIL_TRY(inner_.settle(out, fates));
+    if (careless_) DOVETAIL_TRY(inner_.flush());
+    if (++reads_ % 3 == 0 && reads_ < 12) return fail(Errc::unavailable, "cut on purpose");
+    return {};
+  }
+  Status settle(const Batch& batch, std::span<const Settled> fates) override {
+    return careless_ ? Status{} : inner_.settle(batch, fates);
+  }
+  Status flush() override { return inner_.flush(); }
+
+ private:
+  MemorySource inner_;
+  const bool careless_;
+  int reads_ = 0;
+};
+
+class OutageJudgeOfSources : public OutageJudge {
+ protected:
+  Verdict judge_source(bool careless) {
+    Flow flow(std::make_unique<Wrapper>(memory_), outage_options());
+    EXPECT_TRUE(flow.goes_on(500));
+    EXPECT_TRUE(flow.finish());
+    MemoryLog log;
+    for (const StoredEvent& event : memory_.received()) log.append(event.view());
+    MemoryReader progress;
+    MemoryInboxDatabase database;
+    Effects effects;
+    RelayOptions options = outage_options();
+    options.batch_events_max = 50;
+    Consumer consumer(std::make_unique<Fragile>(log, progress, careless), database, effects,
+                      options);
+    EXPECT_TRUE(eventually([&] { return progress.settled() == log.last_position(); }));
+    consumer.stop();
+    return flow.ledger.judge(effects.all());
+  }
+};
+
+TEST_F(OutageJudgeOfSources, AcceptsASourceThatIsInOrder) {
+  const Verdict verdict = judge_source(false);
+  EXPECT_EQ(verdict.lost, 0U);
+  EXPECT_EQ(verdict.inverted, 0U);
+  EXPECT_EQ(verdict.duplicates, 0U);
+}
+
+TEST_F(OutageJudgeOfSources, FindsWhatWasAcknowledgedBeforeItWasApplied) {
+  EXPECT_GT(judge_source(true).lost, 0U);
 }
 
 TEST_F(OutageJudge, FindsWhatNobodyPublished) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/outage_source_suite.h"
 #include "conformance/outage_suite.h"
 #include "conformance/redis_stored.h"
 #include "redis/sink.h"
@@ -56,6 +57,8 @@ class Redis final : public OutageUnderTest {
 std::unique_ptr<OutageUnderTest> make() { return std::make_unique<Redis>(); }
 
 INSTANTIATE_TEST_SUITE_P(Redis, OutageSuite, testing::Values(OutageCase{"redis", make}),
+                         case_name<OutageCase>);
+INSTANTIATE_TEST_SUITE_P(Redis, SourceOutageSuite, testing::Values(OutageCase{"redis", make}),
                          case_name<OutageCase>);
 
 }  // namespace
