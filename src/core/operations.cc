@@ -3,7 +3,15 @@
 namespace dovetail {
 
 std::string_view to_string(Stream stream) {
-  return stream == Stream::outbox ? "outbox" : "mailbox";
+  switch (stream) {
+    case Stream::outbox:
+      return "outbox";
+    case Stream::mailbox:
+      return "mailbox";
+    case Stream::outside:
+      return "outside";
+  }
+  return "unknown";
 }
 
 std::string_view to_string(EventState state) {

@@ -14,17 +14,21 @@
 
 namespace dovetail {
 
-// What a service publishes, and what was delivered to it.
-enum class Stream : std::uint8_t { outbox, mailbox };
+enum class Stream : std::uint8_t {
+  outbox,   // what a service publishes
+  mailbox,  // what was delivered to it
+  outside,  // of a broker; a store only keeps the lease, the counts and the parked events
+};
 std::string_view to_string(Stream stream);
 
 struct ReaderStatus {
   std::string name;
   Stream stream = Stream::outbox;
   std::vector<std::string> topics;
-  std::int64_t settled = 0;      // everything up to this number is finished
-  std::uint64_t pending = 0;     // counted exactly up to 100,000, estimated above
-  Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
+  std::int64_t settled = 0;  // everything up to this number is finished
+  std::uint64_t pending =
+      0;                   // counted exactly up to 100,000, estimated above; 0 for an outside one
+  Duration oldest_age{0};  // of the oldest pending event; 0 when there is none
   double events_per_second = 0;  // over the last ten seconds or so
   std::uint64_t settled_total = 0;
   std::uint64_t parked_total = 0;

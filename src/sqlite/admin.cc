@@ -81,6 +81,12 @@ Status read_parked_counts(Database& database, ReaderStatus& reader) {
   }
 }
 
+Stream stream_of(std::string_view stored) {
+  for (const Stream stream : {Stream::outbox, Stream::mailbox})
+    if (stored == to_string(stream)) return stream;
+  return Stream::outside;
+}
+
 struct Sample {
   std::int64_t at;
   std::int64_t total;
@@ -109,7 +115,7 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
     if (!*row) return {};
     ReaderStatus reader;
     reader.name = std::string(select->bytes(0));
-    reader.stream = select->bytes(1) == "outbox" ? Stream::outbox : Stream::mailbox;
+    reader.stream = stream_of(select->bytes(1));
     const std::string topics(select->bytes(2));
     reader.topics = split_topics(topics);
     reader.settled = select->integer(3);
@@ -124,7 +130,7 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
     reader.events_per_second =
         rate_of(select->integer(4), Sample{select->integer(11), select->integer(12)},
                 select->integer(10), to_stored(now));
-    DOVETAIL_TRY(read_pending(database, reader, topics, now));
+    if (reader.stream != Stream::outside) DOVETAIL_TRY(read_pending(database, reader, topics, now));
     DOVETAIL_TRY(read_parked_counts(database, reader));
     status.readers.push_back(std::move(reader));
   }

@@ -1,6 +1,7 @@
 #include "sqlite/database.h"
 
 #include <fstream>
+#include <iterator>
 
 #include "core/utf8.h"
 #include "sqlite/test_file.h"
@@ -23,10 +24,37 @@ TEST(Schema, ANewerVersionIsRefusedWithBothVersions) {
   const Status created = create_schema(application.connection);
   EXPECT_TRUE(failed_with(created, Errc::corrupt)) << text_of(created);
   EXPECT_TRUE(contains(text_of(created), "version 99")) << text_of(created);
-  EXPECT_TRUE(contains(text_of(created), "version 1")) << text_of(created);
+  EXPECT_TRUE(contains(text_of(created), "version 2")) << text_of(created);
   EXPECT_TRUE(contains(text_of(created), "upgrade dovetail")) << text_of(created);
   const Result<Database> opened = open_store(file.path);
   EXPECT_TRUE(failed_with(opened, Errc::corrupt)) << text_of(opened);
+}
+
+TEST(Schema, AnOlderVersionIsRefusedUntilItIsUpdatedAndKeepsWhatItHolds) {
+  TestFile file;
+  const std::string path = file.directory() + "/old.db";
+  Application application(path);
+  std::ifstream script(DOVETAIL_SQLITE_FOLDER "/schema_v1.sql");
+  const std::string first((std::istreambuf_iterator<char>(script)), {});
+  ASSERT_EQ(application.run(first), SQLITE_OK) << sqlite3_errmsg(application.connection);
+  application.run(
+      "INSERT INTO dovetail_reader (name, stream, settled, epoch) VALUES ('relay', 'outbox', 7, "
+      "3)");
+  application.run("CREATE VIEW of_the_service AS SELECT name FROM dovetail_reader");
+  const Result<Database> opened = open_store(path);
+  EXPECT_TRUE(failed_with(opened, Errc::unavailable)) << text_of(opened);
+  EXPECT_TRUE(contains(text_of(opened), "version 1")) << text_of(opened);
+  EXPECT_TRUE(contains(text_of(opened), "dovetail init")) << text_of(opened);
+
+  const Status updated = create_schema(application.connection);
+  ASSERT_TRUE(updated) << text_of(updated);
+  EXPECT_TRUE(open_store(path));
+  EXPECT_EQ(application.text("SELECT stream || settled || epoch FROM dovetail_reader"), "outbox73");
+  EXPECT_EQ(application.text("SELECT name FROM of_the_service"), "relay");
+  application.publish_one("1");
+  EXPECT_EQ(application.text("SELECT reader || state FROM dovetail_events"), "relaydelivered");
+  EXPECT_EQ(application.run("INSERT INTO dovetail_reader (name, stream) VALUES ('in', 'outside')"),
+            SQLITE_OK);
 }
 
 TEST(Schema, ItCanBeMadeInsideTheCallersTransaction) {

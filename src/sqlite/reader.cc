@@ -8,6 +8,17 @@ std::string_view table_of(Stream stream) {
 
 const std::string_view kSelectEpoch = "SELECT epoch FROM dovetail_reader WHERE name = ?1";
 
+const std::string_view kUpdateProgress =
+    "UPDATE dovetail_reader SET settled = ?3, settled_total = settled_total + ?4, "
+    "parked_total = parked_total + ?5, updated_at = ?6, "
+    "previous_at = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN sample_at ELSE previous_at END, "
+    "previous_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN sample_total "
+    "ELSE previous_total END, "
+    "sample_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN settled_total "
+    "ELSE sample_total END, "
+    "sample_at = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN ?6 ELSE sample_at END "
+    "WHERE name = ?1 AND (epoch = ?2 OR ?2 = 0)";
+
 std::string stored_topics(const std::vector<std::string>& topics) {
   std::string text;
   for (const std::string& topic : topics) text += "\n" + topic + "\n";

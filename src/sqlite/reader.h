@@ -12,24 +12,31 @@
 
 namespace dovetail::sqlite {
 
-std::string_view table_of(Stream stream);
+std::string_view table_of(Stream stream);  // REQUIRES: it is not outside
 
 // Shared by the source, the lease and the parking of one lane; all of them run on one thread.
 struct Reader {
-  std::string path;  // the file that is read; progress, lease and parked events live in it too
+  // The file that is read, or that is filled from outside; lease and parked events live in it too.
+  std::string path;
   std::string name;
   Stream stream = Stream::outbox;
   std::vector<std::string> topics{};  // only these; empty: all
   std::int64_t epoch = 0;             // of the lease; 0 without one. Every write carries it.
 };
 
-// Makes the reader's row when it is not there. rejected: the name is taken by a reader of the other
+// Makes the reader's row when it is not there. rejected: the name is taken by a reader of another
 // stream, or empty.
 Status ensure_reader(Database& database, const Reader& reader);
 
 // stopped: the row carries another epoch. Ask inside the transaction that writes.
 Status check_epoch(Statement& select_epoch, const Reader& reader);
 extern const std::string_view kSelectEpoch;
+
+// Writes how far the reader has come, counts on, and takes the samples that give the rate.
+// Parameters: name, epoch, number up to which everything is settled (0 for an outside reader), how
+// many events were settled since, how many of them parked, now. Changes no row when the lane has
+// another owner.
+extern const std::string_view kUpdateProgress;
 
 // A list of topics as one text with a line break around each, so that SQL finds a topic in it
 // without parsing.

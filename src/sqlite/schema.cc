@@ -1,11 +1,13 @@
 // Makes, checks and updates the tables, and sets up connections.
 #include <sqlite3.h>
 
+#include <iterator>
 #include <string>
 
 #include "dovetail/sqlite.h"
 #include "sqlite/database.h"
 #include "sqlite_schema_v1.h"
+#include "sqlite_schema_v2.h"
 
 namespace dovetail::sqlite {
 
@@ -35,14 +37,20 @@ Error newer(std::int64_t version) {
                                   std::to_string(kSchemaVersion) + " at most; upgrade dovetail"};
 }
 
+// The step from each version to the next.
+constexpr std::string_view kSteps[] = {kSqliteSchemaV1, kSqliteSchemaV2};
+static_assert(std::size(kSteps) == kSchemaVersion);
+
 Status create_tables(sqlite3* connection) {
   const Result<std::int64_t> version = schema_version(connection);
   if (!version) return fail(version.error());
   if (*version > kSchemaVersion) return fail(newer(*version));
   if (*version == kSchemaVersion) return {};
-  const int code =
-      sqlite3_exec(connection, std::string(kSqliteSchemaV1).c_str(), nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return fail(error_of(connection, code, "creating dovetail's tables"));
+  for (auto from = static_cast<std::size_t>(*version); from < std::size(kSteps); ++from) {
+    const int code =
+        sqlite3_exec(connection, std::string(kSteps[from]).c_str(), nullptr, nullptr, nullptr);
+    if (code != SQLITE_OK) return fail(error_of(connection, code, "creating dovetail's tables"));
+  }
   return {};
 }
 
@@ -119,8 +127,14 @@ Status check_schema(sqlite3* connection) {
   if (!version) return fail(version.error());
   if (*version > kSchemaVersion) return fail(newer(*version));
   if (*version < kSchemaVersion) {
-    const char* file = sqlite3_db_filename(connection, "main");
-    return fail(Errc::unavailable, std::string(file == nullptr ? "" : file) +
+    const char* name = sqlite3_db_filename(connection, "main");
+    const std::string file = name == nullptr ? "" : name;
+    if (*version > 0)
+      return fail(Errc::unavailable, file + ": the file has version " + std::to_string(*version) +
+                                         " of dovetail's tables, this program needs version " +
+                                         std::to_string(kSchemaVersion) +
+                                         "; run `dovetail init` or call create_schema()");
+    return fail(Errc::unavailable, file +
                                        ": there are no tables of dovetail in this file; run "
                                        "`dovetail init` or call create_schema()");
   }

@@ -24,17 +24,6 @@ constexpr auto kIdleBeforeCheckpoint = 1s;
 // Progress over events of other topics loses nothing in a crash, so it is written seldom.
 constexpr std::int64_t kSkippedBeforeWrite = 1000;
 
-constexpr std::string_view kUpdateProgress =
-    "UPDATE dovetail_reader SET settled = ?3, settled_total = settled_total + ?4, "
-    "parked_total = parked_total + ?5, updated_at = ?6, "
-    "previous_at = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN sample_at ELSE previous_at END, "
-    "previous_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN sample_total "
-    "ELSE previous_total END, "
-    "sample_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN settled_total "
-    "ELSE sample_total END, "
-    "sample_at = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN ?6 ELSE sample_at END "
-    "WHERE name = ?1 AND (epoch = ?2 OR ?2 = 0)";
-
 std::size_t bytes_of(const Event& event) {
   return event.topic.size() + event.aggregate_type.size() + event.aggregate_id.size() +
          event.type.size() + event.content_type.size() + event.headers.size() +

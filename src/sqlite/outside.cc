@@ -1,0 +1,41 @@
+#include "sqlite/outside.h"
+
+namespace dovetail::sqlite {
+
+OutsideProgress::OutsideProgress(Reader& reader, Clock& clock) : reader_(reader), clock_(clock) {}
+
+Status OutsideProgress::open() {
+  settled_since_ = parked_since_ = 0;
+  OpenOptions options;
+  options.durability = Durability::ordered;
+  Result<Database> database = open_store(reader_.path, options);
+  if (!database) return fail(database.error());
+  database_ = std::move(*database);
+  file_ = database_.file();
+  DOVETAIL_TRY(ensure_reader(database_, reader_));
+  return database_.prepare(update_progress_, kUpdateProgress);
+}
+
+void OutsideProgress::add(std::uint64_t settled, std::uint64_t parked) {
+  settled_since_ += static_cast<std::int64_t>(settled);
+  parked_since_ += static_cast<std::int64_t>(parked);
+}
+
+Status OutsideProgress::write() {
+  if (settled_since_ == 0) return {};
+  update_progress_.bind_text(1, reader_.name)
+      .bind(2, reader_.epoch)
+      .bind(3, 0)
+      .bind(4, settled_since_)
+      .bind(5, parked_since_)
+      .bind(6, to_stored(clock_.wall()));
+  DOVETAIL_TRY(update_progress_.run());
+  if (update_progress_.changes() == 0)
+    return fail(Errc::stopped, "another relay has taken over reader \"" + reader_.name +
+                                   "\"; check that only one is meant to run");
+  settled_since_ = parked_since_ = 0;
+  checkpointer_.after_commit(database_.get(), file_);
+  return {};
+}
+
+}  // namespace dovetail::sqlite

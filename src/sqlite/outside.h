@@ -1,0 +1,36 @@
+// Counts what a reader of an outside stream has settled, for those who ask for the status.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/clock.h"
+#include "sqlite/database.h"
+#include "sqlite/reader.h"
+
+namespace dovetail::sqlite {
+
+// How far such a reader has come, its broker knows; here are only its totals, beside its lease and
+// its parked events. What a crash loses of them is not counted. One thread at a time.
+class OutsideProgress {
+ public:
+  OutsideProgress(Reader& reader, Clock& clock);
+
+  // Connects, also anew; makes the reader's row.
+  Status open();
+  void add(std::uint64_t settled, std::uint64_t parked);
+  // stopped: the lane has another owner. After any other error it is counted with the next write.
+  Status write();
+
+ private:
+  Reader& reader_;
+  Clock& clock_;
+  Database database_;
+  std::string file_;
+  Statement update_progress_;
+  Checkpointer checkpointer_;
+  std::int64_t settled_since_ = 0;
+  std::int64_t parked_since_ = 0;
+};
+
+}  // namespace dovetail::sqlite
