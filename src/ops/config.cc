@@ -1,7 +1,5 @@
 #include "ops/config.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,222 +8,13 @@
 #include <sstream>
 #include <utility>
 
-#include "ops/units.h"
+#include "ops/config_brokers.h"
+#include "ops/config_section.h"
 
 namespace dovetail::ops {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string join(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (const std::string_view name : names) {
-    if (!text.empty()) text += ", ";
-    text += name;
-  }
-  return text;
-}
-
-std::string in_quotes(std::string_view text) { return "\"" + std::string(text) + "\""; }
-
-// Keeps the first thing that is wrong with the file.
-class Problems {
- public:
-  explicit Problems(const fs::path& file) : file_(file.string()) {}
-
-  void add(const toml::source_region& where, std::string_view key, std::string_view what) {
-    if (first_.empty()) first_ = place(where, key) + ": " + std::string(what);
-  }
-  std::string place(const toml::source_region& where, std::string_view key) const {
-    std::ostringstream text;
-    text << file_;
-    if (where.begin.line != 0) text << ':' << where.begin.line << ':' << where.begin.column;
-    if (!key.empty()) text << ": " << key;
-    return text.str();
-  }
-  bool any() const { return !first_.empty(); }
-  const std::string& first() const { return first_; }
-
- private:
-  std::string file_;
-  std::string first_;
-};
-
-// One table of the file. Each getter leaves `out` as it is when the key is absent, and reports when
-// the value does not fit. close() reports keys that nobody asked for.
-class Section {
- public:
-  Section(const toml::table& table, std::string name, Problems& problems)
-      : table_(table), name_(std::move(name)), problems_(problems) {}
-
-  bool has(std::string_view key) {
-    know(key);
-    return table_.contains(key);
-  }
-
-  void require(std::string_view key) {
-    if (!has(key)) wrong_here("needs " + in_quotes(key));
-  }
-
-  void text(std::string_view key, std::string& out) {
-    if (const toml::node* node = find(key)) {
-      if (const auto value = node->value_exact<std::string>()) {
-        if (value->empty()) return wrong(*node, key, "must not be empty");
-        out = *value;
-      } else {
-        wrong(*node, key, "must be a string");
-      }
-    }
-  }
-
-  // The same, where an empty string means something.
-  void text_or_none(std::string_view key, std::map<std::string, std::string, std::less<>>& out) {
-    const toml::node* node = find(key);
-    if (node == nullptr) return;
-    if (const auto value = node->value_exact<std::string>()) {
-      out.emplace(key, *value);
-    } else {
-      wrong(*node, key, "must be a string");
-    }
-  }
-
-  void flag(std::string_view key, std::optional<bool>& out) {
-    if (const toml::node* node = find(key)) {
-      out = node->value_exact<bool>();
-      if (!out) wrong(*node, key, "must be true or false");
-    }
-  }
-
-  void texts(std::string_view key, std::vector<std::string>& out, bool one_is_enough = false) {
-    const toml::node* node = find(key);
-    if (node == nullptr) return;
-    const std::string_view form =
-        one_is_enough ? "must be a string, or a list of strings" : "must be a list of strings";
-    const auto add = [&](const toml::node& item) {
-      const auto value = item.value_exact<std::string>();
-      if (!value || value->empty()) return wrong(item, key, form);
-      out.push_back(*value);
-    };
-    if (const toml::array* array = node->as_array()) {
-      for (const toml::node& item : *array) add(item);
-    } else if (one_is_enough) {
-      add(*node);
-    } else {
-      wrong(*node, key, form);
-    }
-  }
-
-  void duration(std::string_view key, Duration& out, Duration least) {
-    if (const toml::node* node = find(key)) {
-      const auto written = node->value_exact<std::string>();
-      const auto value = written ? parse_duration(*written) : std::nullopt;
-      if (!value) return wrong(*node, key, "must be " + std::string(kDurationForm));
-      if (*value < least) return wrong(*node, key, "must be at least " + human_duration(least));
-      out = *value;
-    }
-  }
-
-  void size(std::string_view key, std::size_t& out, std::size_t least) {
-    if (const toml::node* node = find(key)) {
-      const auto written = node->value_exact<std::string>();
-      const auto value = written ? parse_size(*written) : std::nullopt;
-      if (!value) return wrong(*node, key, "must be " + std::string(kSizeForm));
-      if (*value < least) {
-        return wrong(*node, key, "must be at least " + std::to_string(least) + "B");
-      }
-      out = *value;
-    }
-  }
-
-  template <class Number>
-  void number(std::string_view key, Number& out, std::int64_t least, std::int64_t most) {
-    if (const toml::node* node = find(key)) {
-      const auto value = node->value_exact<std::int64_t>();
-      if (!value || *value < least || *value > most) {
-        return wrong(
-            *node, key,
-            "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-      }
-      out = static_cast<Number>(*value);
-    }
-  }
-
-  template <class Enum>
-  void choice(std::string_view key, Enum& out,
-              const std::vector<std::pair<std::string_view, Enum>>& choices) {
-    const toml::node* node = find(key);
-    if (node == nullptr) return;
-    const auto value = node->value_exact<std::string>();
-    std::string allowed;
-    for (const auto& [name, meaning] : choices) {
-      if (value && *value == name) {
-        out = meaning;
-        return;
-      }
-      allowed += (allowed.empty() ? "" : ", ") + in_quotes(name);
-    }
-    wrong(*node, key, "must be one of " + allowed);
-  }
-
-  void wrong(std::string_view key, std::string_view what) {
-    const toml::node* node = table_.get(key);
-    problems_.add(node != nullptr ? node->source() : table_.source(), full(key), what);
-  }
-  // Where a key stands, as errors say it.
-  std::string place(std::string_view key) const {
-    const toml::node* node = table_.get(key);
-    return problems_.place(node != nullptr ? node->source() : table_.source(), full(key));
-  }
-  void wrong_here(std::string_view what) { problems_.add(table_.source(), name_, what); }
-
-  // Reads the table of that name, when there is one.
-  template <class Read>
-  void table(std::string_view key, Read read) {
-    const toml::node* node = find(key);
-    if (node == nullptr) return;
-    if (const toml::table* one = node->as_table()) {
-      read(Section(*one, full(key), problems_));
-    } else {
-      wrong(*node, key, "must be a table [" + full(key) + "]");
-    }
-  }
-  // Reads every key of this table, where any name is one.
-  template <class Read>
-  void each_key(Read read) {
-    for (const auto& [key, node] : table_) read(key.str());
-  }
-
-  void close() {
-    for (const auto& [key, node] : table_) {
-      const std::string_view name = key.str();
-      if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-      const std::string_view near = nearest_name(name, known_);
-      std::string what = "unknown key; ";
-      if (!near.empty()) what += "did you mean " + in_quotes(near) + "? ";
-      problems_.add(key.source(), full(name), what + "Allowed here: " + join(known_));
-    }
-  }
-
- private:
-  const toml::node* find(std::string_view key) {
-    know(key);
-    return table_.get(key);
-  }
-  void know(std::string_view key) {
-    if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
-  }
-  std::string full(std::string_view key) const {
-    return name_.empty() ? std::string(key) : name_ + "." + std::string(key);
-  }
-  void wrong(const toml::node& node, std::string_view key, std::string_view what) {
-    problems_.add(node.source(), full(key), what);
-  }
-
-  const toml::table& table_;
-  std::string name_;
-  Problems& problems_;
-  std::vector<std::string_view> known_;
-};
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
@@ -251,6 +40,7 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
   std::string password_file;
   section.require("url");
   section.text("url", url);
+  if (is_broker_url(url)) return read_broker(section, store, url, folder);
   section.size("payload_max", store.payload_bytes_max, 1);
   section.texts("topics", store.topics);
   section.text("password_env", store.password_env);
@@ -275,8 +65,9 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
   constexpr std::string_view kScheme = "sqlite:";
   if (!url.starts_with(kScheme) || url.size() == kScheme.size()) {
     section.wrong("url",
-                  "must be \"sqlite:PATH\", \"postgres:KEY=VALUE ...\" or \"postgres://...\"; "
-                  "no other kind of store is built in");
+                  "must be \"sqlite:PATH\", \"postgres:KEY=VALUE ...\" or \"postgres://...\", or "
+                  "that of a broker: kafka://, kafka+tls://, amqp://, amqps://, nats://, "
+                  "nats+tls://, redis://, rediss://, http:// or https://");
     return;
   }
   for (const std::string_view key : {"password_env", "password_file"}) {
@@ -333,8 +124,8 @@ void check_schemes(Section& section, const RelayConfig& relay, const Config& con
   const StoreConfig* to = config.find_store(relay.to);
   if (to != nullptr && to->scheme == StoreScheme::postgres) {
     section.wrong("to", "the store " + in_quotes(relay.to) +
-                            " is PostgreSQL, and a relay fills the mailbox of a SQLite store only; "
-                            "name one of those");
+                            " is PostgreSQL, and a relay fills the mailbox of a SQLite store, or a "
+                            "broker; name one of those");
   }
   if (from == nullptr || from->scheme != StoreScheme::sqlite) return;
   if (section.has("lanes")) {
@@ -365,7 +156,7 @@ constexpr std::string_view kTableTexts[] = {"id",
 constexpr std::string_view kTableLists[] = {"pending", "when_sent", "when_parked",
                                             "when_discarded"};
 
-TableConfig read_mapped_table(Section section, std::string where) {
+TableConfig read_mapped_table(Section& section, std::string where) {
   TableConfig table;
   table.where = std::move(where);
   section.text("preset", table.preset);
@@ -375,7 +166,7 @@ TableConfig read_mapped_table(Section section, std::string where) {
   for (const std::string_view key : kTableLists) {
     if (section.has(key)) section.texts(key, table.lists[std::string(key)], true);
   }
-  section.table("header_columns", [&](Section headers) {
+  section.table("header_columns", [&](Section& headers) {
     headers.each_key([&](std::string_view header) {
       headers.text(header, table.header_columns[std::string(header)]);
     });
@@ -397,9 +188,8 @@ void read_relay(Section& section, RelayConfig& relay, Config& config) {
   section.text("topic", relay.topic);
   section.number("lanes", relay.lanes, 1, 256);
   std::optional<TableConfig> table;
-  section.table("table", [&](Section mapped) {
-    table = read_mapped_table(std::move(mapped), section.place("table"));
-  });
+  section.table(
+      "table", [&](Section& mapped) { table = read_mapped_table(mapped, section.place("table")); });
   read_relay_options(section, relay);
   section.close();
 
@@ -407,6 +197,7 @@ void read_relay(Section& section, RelayConfig& relay, Config& config) {
   check_store_name(section, "from", relay.from, config);
   check_store_name(section, "to", relay.to, config);
   check_schemes(section, relay, config);
+  read_broker_relay(section, relay, config);
   for (const RelayConfig& other : config.relays) {
     if (other.name == relay.name) {
       section.wrong("name",
@@ -414,7 +205,7 @@ void read_relay(Section& section, RelayConfig& relay, Config& config) {
                         "; each needs a name of its own, because it keeps its progress by it");
     }
   }
-  if (const auto topic = TopicTemplate::parse(relay.topic); !topic) {
+  if (const auto topic = TopicTemplate::parse(relay.topic); !topic && !relay.topic.empty()) {
     section.wrong("topic", topic.error().text);
   }
   for (StoreConfig& store : config.stores) {
@@ -422,43 +213,25 @@ void read_relay(Section& section, RelayConfig& relay, Config& config) {
   }
 }
 
-void read_stores(Section& root, const toml::table& table, Config& config, Problems& problems) {
-  if (!root.has("store")) {
-    root.wrong_here("needs at least one [store.NAME]");
-    return;
-  }
-  const toml::table* stores = table["store"].as_table();
-  if (stores == nullptr) return root.wrong("store", "must be tables named [store.NAME]");
-  for (const auto& [name, node] : *stores) {
-    const toml::table* one = node.as_table();
-    const std::string full = "store." + std::string(name.str());
-    if (one == nullptr) {
-      problems.add(node.source(), full, "must be a table [store.NAME]");
-      continue;
-    }
+void read_stores(Section& root, Config& config) {
+  if (!root.has("store")) return root.wrong_here("needs at least one [store.NAME]");
+  root.named_tables("store", "[store.NAME]", [&](std::string_view name, Section& section) {
     StoreConfig store;
-    store.name = name.str();
-    Section section(*one, full, problems);
+    store.name = name;
     read_store(section, store, config.file.parent_path());
     config.stores.push_back(std::move(store));
-  }
+  });
 }
 
-void read_relays(Section& root, const toml::table& table, Config& config, Problems& problems) {
-  if (!root.has("relay")) return;
-  const toml::array* relays = table["relay"].as_array();
-  if (relays == nullptr || !relays->is_array_of_tables()) {
-    return root.wrong("relay", "must be tables that begin with [[relay]]");
-  }
-  for (const toml::node& node : *relays) {
-    Section section(*node.as_table(), "relay", problems);
+void read_relays(Section& root, Config& config) {
+  root.repeated_table("relay", [&](Section& section) {
     RelayConfig relay;
     read_relay(section, relay, config);
     config.relays.push_back(std::move(relay));
-  }
+  });
 }
 
-void read_retention(Section section, RetentionConfig& retention) {
+void read_retention(Section& section, RetentionConfig& retention) {
   using namespace std::chrono_literals;
   Duration sent{};
   Duration inbox{};
@@ -470,7 +243,7 @@ void read_retention(Section section, RetentionConfig& retention) {
   section.close();
 }
 
-void read_log(Section section, LogConfig& log) {
+void read_log(Section& section, LogConfig& log) {
   section.choice<LogFormat>("format", log.format,
                             {{"text", LogFormat::text}, {"json", LogFormat::json}});
   section.choice<LogLevel>("level", log.level,
@@ -493,18 +266,14 @@ Result<Config> parse_config(std::string_view text, const fs::path& file) {
   Config config;
   config.file = file;
   Problems problems(file);
-  try {
-    const toml::table table = toml::parse(text, file.string());
-    Section root(table, "", problems);
-    read_stores(root, table, config, problems);
-    read_relays(root, table, config, problems);
+  Section::read_document(text, file.string(), problems, [&config](Section& root) {
+    read_stores(root, config);
+    read_relays(root, config);
     root.table("retention",
-               [&](Section section) { read_retention(std::move(section), config.retention); });
-    root.table("log", [&](Section section) { read_log(std::move(section), config.log); });
+               [&config](Section& section) { read_retention(section, config.retention); });
+    root.table("log", [&config](Section& section) { read_log(section, config.log); });
     root.close();
-  } catch (const toml::parse_error& error) {
-    problems.add(error.source(), "", std::string(error.description()) + "; check the TOML syntax");
-  }
+  });
   if (problems.any()) return fail(Errc::rejected, problems.first());
   return config;
 }

@@ -34,8 +34,14 @@ struct TableConfig {
 
 // How a broker is reached, and how messages look there.
 struct BrokerConfig {
-  std::string url{};  // without user and password, which must not stand in it
-  bool tls = false;   // by the scheme: kafka+tls, amqps, nats+tls, rediss, https
+  struct Host {
+    std::string name;        // or a number; that of IPv6 without its brackets
+    std::uint16_t port = 0;  // 0: the broker's usual one
+  };
+  std::string url{};          // as written: without user and password, which must not stand in it
+  bool tls = false;           // by the scheme: kafka+tls, amqps, nats+tls, rediss, https
+  std::vector<Host> hosts{};  // of the url; several for Kafka and NATS only
+  std::string path{};         // of the url, behind the host's "/": virtual host, database, path
   std::string user{};
   std::string password{};  // read from password_env or password_file when it is needed; never shown
   // Relative to the configuration file.
@@ -45,7 +51,7 @@ struct BrokerConfig {
   MessageOptions message{};  // format, source, key, partition, headers
   ForeignNames foreign{};    // id_header, type_header, aggregate_type_header, aggregate_id_header
   std::vector<std::string> read{};  // topics, queues, subjects or streams, where it is a source
-  std::string group{};              // of consumers, where it is a source
+  std::string group{};  // of consumers, where it is a source; that of its relay, if none is written
   // [store.NAME.settings]: what only this broker's adapter understands, as text, with its place in
   // the file for what is found later.
   struct Setting {
@@ -75,11 +81,12 @@ struct StoreConfig {
 };
 
 struct RelayConfig {
-  std::string name;         // also the name of its progress and its lease
-  std::string from;         // a store: its outbox is read, or the table that it has for this relay
-  std::string to;           // a store: its mailbox is filled
+  std::string name;  // also the name of its progress and its lease
+  std::string
+      from;        // a store: its outbox is read, the table that it has for this relay, or a broker
+  std::string to;  // a store: its mailbox is filled, or a broker
   std::uint32_t lanes = 1;  // of a PostgreSQL store; at the first start, then what was chosen holds
-  std::string topic = "{aggregate_type}.events";
+  std::string topic = "{aggregate_type}.events";  // empty: as the source gave it
   Duration lease = std::chrono::seconds(10);
   RelayOptions options;
 };
@@ -109,6 +116,9 @@ struct Config {
 
   const StoreConfig* find_store(std::string_view name) const;
 };
+
+// As people say it: "Kafka".
+std::string_view to_string(StoreScheme scheme);
 
 // Every error is one line, "file:line:column: key: what is wrong, and what is allowed".
 // Errc::unavailable when the file cannot be read, Errc::rejected when it is wrong.

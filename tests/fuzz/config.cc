@@ -10,15 +10,27 @@ void check_input(std::string_view input) {
 
 std::vector<std::string_view> seed_inputs() {
   return {R"(
-[stores.orders]
+[store.orders]
 url = "sqlite:orders.db"
 payload_max = "1MiB"
 topics = ["order.events"]
-[stores.stock]
-url = "sqlite:stock.db"
-[relays.orders-to-stock]
+[store.bus]
+url = "rediss://host:6379/1"
+user = "shop"
+password_env = "SECRET"
+ca_file = "ca.pem"
+format = "debezium"
+key = "{aggregate_type}/{aggregate_id}"
+read = ["orders"]
+group = "stock"
+id_header = "x-id"
+headers = { tenant = "{header.tenant}" }
+[store.bus.settings]
+window = 3
+[[relay]]
+name = "orders-to-bus"
 from = "orders"
-to = "stock"
+to = "bus"
 topic = "{aggregate_type}.events"
 lease = "10s"
 [retention]
@@ -27,5 +39,7 @@ sent = "7d"
 format = "json"
 level = "info"
 )",
-          "[stores]\n[relays.x]\nfrom = 1\n", "log = 3\n", "[stores.a]\nurl = \"\\u0000\"\n"};
+          "[store]\n[[relay]]\nfrom = 1\n", "log = 3\n", "[store.a]\nurl = \"\\u0000\"\n",
+          "[store.a]\nurl = \"kafka://[::1]:9092,b:1\"\n",
+          "[store.a]\nurl = \"https://u:p@h/x?y#z\"\n"};
 }
