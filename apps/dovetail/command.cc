@@ -70,7 +70,14 @@ Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::s
     list += (list.empty() ? "" : ", ") + store.name;
   }
   if (name.empty()) {
-    if (config.stores.size() == 1) return &config.stores.front();
+    const ops::StoreConfig* only = nullptr;
+    std::size_t databases = 0;
+    for (const ops::StoreConfig& store : config.stores) {
+      if (store.is_broker()) continue;
+      only = &store;
+      ++databases;
+    }
+    if (databases == 1) return only;
     return refuse(Exit::usage, "there are several stores; choose one with --store: " + list);
   }
   if (const ops::StoreConfig* store = config.find_store(name)) return store;

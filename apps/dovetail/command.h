@@ -51,7 +51,7 @@ struct Surroundings {
 };
 
 Expected<ops::Config> load(const Surroundings& around);
-// The store of that name; when `name` is empty, the only one there is.
+// The store of that name; when `name` is empty, the only database there is.
 Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name);
 
 }  // namespace dovetail::app

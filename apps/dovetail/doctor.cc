@@ -9,8 +9,8 @@ namespace dovetail::app {
 namespace {
 
 // A store that cannot be asked at all is what the doctor is there to say, too.
-std::vector<Finding> examine(const ops::StoreConfig& store) {
-  auto findings = kind_of(store).examine(store);
+std::vector<Finding> examine(const ops::StoreConfig& store, const ops::Config& config) {
+  auto findings = kind_of(store).examine(store, config);
   if (findings) return std::move(*findings);
   const Failure failure = refuse_in(store, findings.error()).value();
   return {{Severity::error, std::string(to_string(failure.exit)), "it cannot be examined",
@@ -43,7 +43,7 @@ Answer doctor(const Surroundings& around, const std::string& store_name) {
   Exit exit = Exit::ok;
   for (const ops::StoreConfig& store : config->stores) {
     if (!store_name.empty() && store.name != store_name) continue;
-    const std::vector<Finding> findings = examine(store);
+    const std::vector<Finding> findings = examine(store, *config);
     Json list = Json::array();
     for (const Finding& one : findings) {
       if (one.severity == Severity::error) exit = Exit::negative;

@@ -82,7 +82,7 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
     filter.state = *state;
   }
   const StoreKind& kind = kind_of(**store);
-  if (filter.stream == Stream::mailbox && !kind.has_mailbox) {
+  if (filter.stream == Stream::mailbox && !kind.has_mailbox && !(*store)->is_broker()) {
     return refuse(Exit::rejected, "store " + (*store)->name +
                                       " is PostgreSQL, which has no mailbox; leave out --box");
   }
@@ -157,6 +157,7 @@ Answer events_show(const Surroundings& around, const std::string& id_text,
   Trace trace;
   for (const ops::StoreConfig& store : config->stores) {
     if (!store_name.empty() && store.name != store_name) continue;
+    if (store.is_broker() && store_name.empty()) continue;
     if (const auto traced = trace_in(store, *id, trace); !traced) {
       return refuse_in(store, traced.error());
     }

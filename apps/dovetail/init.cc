@@ -29,6 +29,7 @@ url = "sqlite:orders.db"         # a path, relative to this file
 [store.inventory]
 url = "sqlite:inventory.db"
 # topics = ["orders.events"]     # the only topics that its mailbox accepts; without it, all
+# url = "kafka://host:9092"      # or a broker: kafka, amqp, nats, redis, http; see docs/BROKERS.md
 
 [[relay]]
 name = "orders-to-inventory"     # also the name of its progress and its lease: keep it
@@ -105,8 +106,10 @@ Answer init(const Surroundings& around, const InitOptions& options) {
     const auto created = kind_of(store).create(store, options.roles);
     if (!created) return refuse_in(store, created.error());
     stores.push_back({{"name", store.name}, {"path", store.shown}, {"created", *created}});
-    text +=
-        "store " + store.name + ": " + store.shown + (*created ? " created\n" : " is up to date\n");
+    text += "store " + store.name + ": " + store.shown +
+            (store.is_broker() ? " is a broker, nothing to create\n"
+             : *created        ? " created\n"
+                               : " is up to date\n");
   }
   if (around.json) {
     print_json(

@@ -43,6 +43,7 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
   Json stores = Json::array();
   Table table({"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">PARKED", "NOTE"});
   for (const ops::StoreConfig& store : config->stores) {
+    if (store.is_broker()) continue;  // what it keeps, and how long, is its own affair
     const auto report = kind_of(store).prune(store, {.keep = retention});
     if (!report) {
       return refuse_in(store, report.error());

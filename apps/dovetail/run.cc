@@ -111,6 +111,8 @@ class Daemon {
   bool all_ended() const;
   bool idle_now();
   bool idle() const;
+  bool is_quiet(const Running& relay) const;
+  Expected<bool> check_brokers(const std::vector<const ops::RelayConfig*>& relays) const;
   std::uint64_t parked() const;
   Json report() const;
 
@@ -153,6 +155,31 @@ Expected<std::vector<const ops::RelayConfig*>> Daemon::chosen() const {
   return relays;
 }
 
+// Connects once to every broker that is filled, so that what will never work is said at once.
+// Whether a broker that is read answers, the relay says; a script wants to know before.
+Expected<bool> Daemon::check_brokers(const std::vector<const ops::RelayConfig*>& relays) const {
+  for (const ops::RelayConfig* relay : relays) {
+    for (const std::string& name : {relay->from, relay->to}) {
+      const ops::StoreConfig& store = *config_.find_store(name);
+      if (!store.is_broker()) continue;
+      Status usable;
+      if (name == relay->to) {
+        usable = make_sink(store, system_clock())->open();
+      } else if (options_.until_idle && store.scheme != ops::StoreScheme::http) {
+        const auto examined = kind_of(store).examine(store, config_);
+        if (!examined && examined.error().code == Errc::unavailable)
+          usable = fail(examined.error());
+      }
+      if (usable) continue;
+      const auto failure = refuse_in(store, usable.error());
+      const bool waits = failure.value().exit == Exit::unavailable;
+      if (!waits || options_.until_idle) return failure;
+      ops::log_line(LogLevel::warn, relay->name, failure.value().text);
+    }
+  }
+  return true;
+}
+
 Expected<bool> Daemon::start() {
   const auto relays = chosen();
   if (!relays) return tl::unexpected(relays.error());
@@ -166,7 +193,11 @@ Expected<bool> Daemon::start() {
     }
     ops::log_line(LogLevel::warn, "", failure.value().text);
   }
+  // Before anything starts a thread, which a broker's library may do.
   ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  if (const auto checked = check_brokers(*relays); !checked) {
+    return tl::unexpected(checked.error());
+  }
   for (const ops::RelayConfig* relay : *relays) {
     auto running = std::make_unique<Running>();
     running->config = relay;
@@ -210,10 +241,19 @@ bool Daemon::idle_now() {
   return false;
 }
 
+// A broker does not say what it still has for us: nothing has come for a while, and all that came
+// is settled.
+bool Daemon::is_quiet(const Running& relay) const {
+  const auto since = relay.lane->quiet_since();
+  return since && relay.lane->metrics().window_events.load() == 0 &&
+         system_clock().now() - *since >= options_.idle_after;
+}
+
 // Nothing pending, nothing in the window, and no retry that would come by itself.
 bool Daemon::idle() const {
   for (const auto& relay : relays_) {
-    const ops::StoreConfig& store = *config_.find_store(relay->config->from);
+    const ops::StoreConfig& store = home_of(*relay->config, config_);
+    if (config_.find_store(relay->config->from)->is_broker() && !is_quiet(*relay)) return false;
     const auto status = kind_of(store).status(store);
     if (!status) return false;
     const auto reader =
@@ -238,7 +278,7 @@ bool Daemon::idle() const {
 std::uint64_t Daemon::parked() const {
   std::uint64_t count = 0;
   for (const auto& relay : relays_) {
-    const ops::StoreConfig& store = *config_.find_store(relay->config->from);
+    const ops::StoreConfig& store = home_of(*relay->config, config_);
     const auto status = kind_of(store).status(store);
     if (!status) continue;
     for (const auto& reader : status->readers) {
@@ -254,8 +294,10 @@ void Daemon::log_duplicates() {
   for (const auto& relay : relays_) {
     const std::uint64_t now = relay->lane->metrics().duplicates.load();
     if (now == relay->duplicates_logged) continue;
+    const bool is_broker = config_.find_store(relay->config->to)->is_broker();
     ops::log_line(
-        LogLevel::info, relay->config->name, "duplicates suppressed by the mailbox",
+        LogLevel::info, relay->config->name,
+        is_broker ? "duplicates suppressed by the broker" : "duplicates suppressed by the mailbox",
         {{"event", "duplicates"}, {"count", std::to_string(now - relay->duplicates_logged)}});
     relay->duplicates_logged = now;
   }

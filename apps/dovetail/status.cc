@@ -32,7 +32,15 @@ std::string owner_of(const ReaderStatus& reader) {
   return printable(reader.owner, 40);
 }
 
-Json json_of(const ReaderStatus& reader) {
+// The broker that a reader of an outside stream reads; null when no relay has its name any more.
+const ops::RelayConfig* relay_of(const ReaderStatus& reader, const ops::Config& config) {
+  for (const ops::RelayConfig& relay : config.relays) {
+    if (reader.stream == Stream::outside && relay.name == reader.name) return &relay;
+  }
+  return nullptr;
+}
+
+Json json_of(const ReaderStatus& reader, const ops::Config& config) {
   Json json{{"name", reader.name},
             {"stream", to_string(reader.stream)},
             {"pending", reader.pending},
@@ -47,6 +55,7 @@ Json json_of(const ReaderStatus& reader) {
             {"lease_left_us", reader.lease_left.count()},
             {"updated_at", ops::iso_time(reader.updated_at)}};
   if (!reader.table.empty()) json["table"] = reader.table;
+  if (const auto* relay = relay_of(reader, config)) json["from"] = relay->from;
   for (const LaneStatus& lane : reader.lanes) {
     json["lanes"].push_back({{"lane", lane.lane},
                              {"pending", lane.pending},
@@ -57,9 +66,9 @@ Json json_of(const ReaderStatus& reader) {
   return json;
 }
 
-Json json_of(const ops::StoreConfig& store, const StoreStatus& status) {
+Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops::Config& config) {
   Json readers = Json::array();
-  for (const auto& reader : status.readers) readers.push_back(json_of(reader));
+  for (const auto& reader : status.readers) readers.push_back(json_of(reader, config));
   Json consumers = Json::array();
   for (const auto& consumer : status.consumers) {
     consumers.push_back({{"name", consumer.name},
@@ -85,17 +94,24 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status) {
   return json;
 }
 
+std::string stream_of(const ops::StoreConfig& store, const ReaderStatus& reader,
+                      const ops::Config& config) {
+  if (const auto* relay = relay_of(reader, config)) return relay->from + " > " + store.name;
+  return store.name + "." +
+         (reader.table.empty() ? std::string(to_string(reader.stream)) : reader.table);
+}
+
 void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
-              const StoreStatus& status) {
+              const StoreStatus& status, const ops::Config& config) {
   for (const auto& reader : status.readers) {
     const bool idle = reader.pending == 0;
-    const std::string stream(reader.table.empty() ? to_string(reader.stream)
-                                                  : std::string_view(reader.table));
-    readers.add(
-        {store.name + "." + stream, printable(reader.name, 40), ops::human_count(reader.pending),
-         idle ? "-" : ops::human_duration(reader.oldest_age), rate(reader.events_per_second),
-         ops::human_count(reader.parked), ops::human_count(reader.waiting),
-         ops::human_count(reader.settled_total), owner_of(reader)});
+    const bool unknown = reader.stream == Stream::outside;
+    readers.add({stream_of(store, reader, config), printable(reader.name, 40),
+                 unknown ? "-" : ops::human_count(reader.pending),
+                 idle ? "-" : ops::human_duration(reader.oldest_age),
+                 rate(reader.events_per_second), ops::human_count(reader.parked),
+                 ops::human_count(reader.waiting), ops::human_count(reader.settled_total),
+                 owner_of(reader)});
   }
   for (const auto& consumer : status.consumers) {
     consumers.add({store.name, printable(consumer.name, 40), ops::human_count(consumer.applied),
@@ -126,6 +142,11 @@ Look look(const ops::Config& config) {
   Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED"});
   std::string notes;
   for (const ops::StoreConfig& store : config.stores) {
+    if (store.is_broker()) {
+      result.json.push_back(
+          {{"name", store.name}, {"path", store.shown}, {"broker", to_string(store.scheme)}});
+      continue;
+    }
     const auto status = kind_of(store).status(store);
     if (!status) {
       const Failure failure = refuse_in(store, status.error()).value();
@@ -137,9 +158,9 @@ Look look(const ops::Config& config) {
            {"error", {{"code", to_string(failure.exit)}, {"text", failure.text}}}});
       continue;
     }
-    add_rows(readers, consumers, store, *status);
+    add_rows(readers, consumers, store, *status, config);
     notes += unread_note(store, *status);
-    result.json.push_back(json_of(store, *status));
+    result.json.push_back(json_of(store, *status, config));
   }
   if (readers.rows() != 0) result.text += readers.to_string();
   if (consumers.rows() != 0) result.text += "\n" + consumers.to_string();

@@ -48,7 +48,7 @@ struct Retention {
   std::size_t rows_max = 1'000'000;  // in one call
 };
 
-// How one kind of database does it. Each call opens the store, works and closes it.
+// How one kind of store does it. Each call opens the store, works and closes it.
 struct StoreKind {
   bool has_mailbox;
   bool has_roles;
@@ -73,8 +73,8 @@ struct StoreKind {
   // In a transaction of its own.
   Result<EventId> (*publish)(const ops::StoreConfig& store, const NewEvent& event,
                              const EventLimits& limits);
-  Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store);
-  // A relay that reads the store's outbox, or a table of its own.
+  Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store, const ops::Config& config);
+  // A relay that reads the store's outbox, or a table of its own. Null: see broker_lane.h.
   std::unique_ptr<Lane> (*make_lane)(const ops::StoreConfig& from, const ops::StoreConfig& to,
                                      const ops::RelayConfig& relay, TopicTemplate topics,
                                      Clock& clock, std::function<void(const RelayNotice&)> notify);
@@ -82,8 +82,13 @@ struct StoreKind {
 
 extern const StoreKind kSqliteStores;
 extern const StoreKind kPostgresStores;
+extern const StoreKind kBrokerStores;
 
 const StoreKind& kind_of(const ops::StoreConfig& store);
+
+// Where the progress and the parked events of a relay are: in the database that it reads, or, when
+// it reads a broker, in that which it fills.
+const ops::StoreConfig& home_of(const ops::RelayConfig& relay, const ops::Config& config);
 
 // What has no limit is kept for a thousand years.
 inline constexpr Duration kForever = std::chrono::hours(24 * 365'000);

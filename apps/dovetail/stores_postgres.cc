@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <utility>
 
@@ -13,6 +11,7 @@
 #include "postgres/lanes.h"
 #include "postgres/maintenance.h"
 #include "postgres/schema.h"
+#include "secrets.h"
 #include "stores.h"
 
 namespace dovetail::app {
@@ -20,33 +19,10 @@ namespace {
 
 using ops::StoreConfig;
 
-// Nothing, when the config names no secret: libpq then looks in its own places.
-Result<std::string> read_password(const StoreConfig& store) {
-  if (!store.password_env.empty()) {
-    const char* value = std::getenv(store.password_env.c_str());
-    if (value == nullptr || *value == '\0') {
-      return fail(Errc::rejected,
-                  "password_env names the variable " + store.password_env +
-                      ", which is not set or empty; set it in the environment of dovetail");
-    }
-    return std::string(value);
-  }
-  if (store.password_file.empty()) return std::string();
-  std::ifstream file(store.password_file);
-  std::string line;
-  if (!std::getline(file, line) || line.empty()) {
-    return fail(Errc::rejected, "password_file " + store.password_file.string() +
-                                    " cannot be read, or its first line is empty; check the path "
-                                    "and its permissions");
-  }
-  if (line.back() == '\r') line.pop_back();
-  return line;
-}
-
 Status prepare(StoreConfig& store) {
   const auto conninfo = postgres::parse_conninfo(store.conninfo);
   if (!conninfo) return fail(conninfo.error().code, store.where + ": " + conninfo.error().text);
-  const auto password = read_password(store);
+  const auto password = read_password(store);  // of none, libpq looks in its own places
   if (!password) return fail(password.error().code, store.where + ": " + password.error().text);
   store.shown = conninfo->shown;
   store.conninfo =
@@ -205,7 +181,7 @@ Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
   return id;
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
   postgres::DoctorOptions options;
   auto mapped = mapped_relays(store);
   if (!mapped) return fail(mapped.error());

@@ -86,7 +86,7 @@ Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
   return id;
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
   constexpr std::uint64_t kWalBytesMax = 256U << 20;
   const auto found = status(store);
   if (!found) return fail(found.error());

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -21,6 +22,9 @@ class Lane {
   virtual ~Lane() = default;
   virtual Status run(std::stop_token stop) = 0;
   virtual const RelayMetrics& metrics() const = 0;
+  // Of a source that cannot be asked what is pending there: since when it is open and has brought
+  // nothing. None: it is not open, or it can be asked. Any thread.
+  virtual std::optional<TimePoint> quiet_since() const { return std::nullopt; }
 };
 
 // `config` must outlive the lane. `notify` is called on the thread that runs it.
@@ -30,7 +34,7 @@ Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::Re
 
 // What the config says about a relay, with jitter of its own.
 RelayOptions options_of(const ops::RelayConfig& relay);
-// Into the mailbox of a store.
+// Into the mailbox of a store, or a broker. One that cannot be made says why when it is opened.
 std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock);
 
 // How this process is called in a lease: "host:pid".

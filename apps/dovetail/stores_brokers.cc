@@ -1,0 +1,80 @@
+// What the subcommands get when they ask a broker for what only a database has.
+#include <string>
+#include <utility>
+
+#include "brokers.h"
+#include "secrets.h"
+#include "stores.h"
+
+namespace dovetail::app {
+namespace {
+
+using ops::StoreConfig;
+
+std::string build_option(ops::StoreScheme scheme) {
+  std::string name(to_string(scheme));
+  for (char& c : name) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return "DOVETAIL_" + name + "=ON";
+}
+
+Status prepare(StoreConfig& store) {
+  const BrokerKind* kind = broker_of(store);
+  if (kind == nullptr) {
+    return fail(Errc::rejected, store.where + ": this dovetail was built without " +
+                                    std::string(to_string(store.scheme)) + "; build it with " +
+                                    build_option(store.scheme));
+  }
+  auto password = read_password(store);
+  if (!password) return fail(password.error().code, store.where + ": " + password.error().text);
+  store.broker.password = std::move(*password);
+  return kind->prepare(store);
+}
+
+tl::unexpected<Error> no_database() {
+  return fail(Errc::rejected,
+              "it is a broker, which keeps no outbox and no mailbox; name a store that is a "
+              "database, from which a relay carries events there");
+}
+
+Result<bool> create(const StoreConfig&, bool) { return false; }
+Result<StoreStatus> status(const StoreConfig&) { return StoreStatus{}; }
+Result<std::vector<EventRow>> list_events(const StoreConfig&, const EventFilter&) {
+  return no_database();
+}
+Result<std::string> payload_of(const StoreConfig&, const EventId&) { return no_database(); }
+Result<std::vector<ParkedRow>> list_parked(const StoreConfig&, const ParkedFilter&) {
+  return std::vector<ParkedRow>{};
+}
+Result<std::uint64_t> replay(const StoreConfig&, const std::string&, const EventId&) {
+  return no_database();
+}
+Status discard(const StoreConfig&, const std::string&, const EventId&, const std::string&) {
+  return no_database();
+}
+Result<PruneReport> prune(const StoreConfig&, const Retention&) { return PruneReport{}; }
+Result<EventId> publish(const StoreConfig&, const NewEvent&, const EventLimits&) {
+  return no_database();
+}
+Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
+  return broker_of(store)->examine(store, config);
+}
+
+}  // namespace
+
+const StoreKind kBrokerStores = {.has_mailbox = false,
+                                 .has_roles = false,
+                                 .needs_maintenance = false,
+                                 .prepare = prepare,
+                                 .create = create,
+                                 .status = status,
+                                 .list_events = list_events,
+                                 .payload_of = payload_of,
+                                 .list_parked = list_parked,
+                                 .replay = replay,
+                                 .discard = discard,
+                                 .prune = prune,
+                                 .publish = publish,
+                                 .examine = examine,
+                                 .make_lane = nullptr};
+
+}  // namespace dovetail::app
