@@ -39,7 +39,9 @@ sent = "7d"
 format = "json"
 level = "info"
 )",
-          "[store]\n[[relay]]\nfrom = 1\n", "log = 3\n", "[store.a]\nurl = \"\\u0000\"\n",
+          "[store]\n[[relay]]\nfrom = 1\n",
+          "log = 3\n",
+          "[store.a]\nurl = \"\\u0000\"\n",
           "[store.a]\nurl = \"kafka://[::1]:9092,b:1\"\n",
           "[store.a]\nurl = \"https://u:p@h/x?y#z\"\n"};
 }
