@@ -1,0 +1,101 @@
+// An HTTP server: libmicrohttpd with one thread of its own, which never waits for us. A request
+// that has no answer yet costs it nothing.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/message.h"
+#include "dovetail/result.h"
+#include "http/options.h"
+
+struct MHD_Connection;
+struct MHD_Daemon;
+
+namespace dovetail::http {
+
+struct Reply {
+  unsigned status = 202;
+  std::string text{};  // for people
+  unsigned retry_after_s = 0;
+  std::string_view header{};  // one more, such as Allow
+  std::string_view header_value{};
+};
+
+// One request. The views end with it.
+struct Request {
+  std::string_view method{};
+  std::string_view target{};  // path as it was sent, without the query
+  std::vector<MessageHeader> headers{};
+  std::string body{};
+  bool body_too_large = false;  // the body was not kept
+  bool no_room = false;         // nor here: too many others are being received
+  TimePoint came_at{};
+
+  std::string_view header(std::string_view lower_name) const;  // the first; empty: none
+
+ private:
+  friend class Endpoint;
+  friend struct EndpointCallbacks;
+  MHD_Connection* connection = nullptr;
+  bool is_whole = false;
+  std::optional<Reply> reply{};
+};
+
+// What decides about requests; called by the endpoint's thread.
+class RequestHandler {
+ public:
+  virtual ~RequestHandler() = default;
+  // Before the body is read: an answer ends it here.
+  virtual std::optional<Reply> begin(const Request& request) = 0;
+  // With the whole body. None: Endpoint::answer() comes later.
+  virtual std::optional<Reply> take(Request& request) = 0;
+};
+
+// Threads: everything but answer() by the one that owns it; answer() by any.
+class Endpoint {
+ public:
+  Endpoint(const SourceOptions& options, Clock& clock, RequestHandler& handler);
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  ~Endpoint();  // REQUIRES: what take() left open is answered. Waits 2 s at most for them to go
+                // out.
+
+  // unavailable: the address cannot be listened at. rejected: the options are wrong.
+  Status listen();
+  bool is_listening() const { return daemon_ != nullptr; }
+  std::uint16_t port() const { return port_; }
+
+  void answer(Request& request, Reply reply);
+
+ private:
+  friend struct EndpointCallbacks;
+  struct Stop {
+    void operator()(MHD_Daemon* daemon) const;
+  };
+
+  void receive(Request& request, std::string_view bytes);
+
+  const SourceOptions& options_;
+  Clock& clock_;
+  RequestHandler& handler_;
+  std::uint16_t port_ = 0;
+  std::string certificate_;
+  std::string key_;
+  std::size_t receiving_bytes_ = 0;  // of bodies that are not whole; of the endpoint's thread
+  std::mutex mutex_;
+  std::condition_variable all_gone_;
+  std::size_t requests_ = 0;  // begun, and not gone
+  std::unique_ptr<MHD_Daemon, Stop> daemon_;
+};
+
+}  // namespace dovetail::http

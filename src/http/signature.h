@@ -1,0 +1,44 @@
+// Signatures of Standard Webhooks: HMAC-SHA256 over "id.timestamp.body".
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dovetail/result.h"
+
+struct evp_mac_ctx_st;
+
+namespace dovetail::http {
+
+std::string to_base64(std::string_view bytes);
+// Equal, in a time that depends on the lengths alone.
+bool equal_in_constant_time(std::string_view one, std::string_view other);
+
+// One thread at a time.
+class WebhookSecrets {
+ public:
+  // "whsec_" and base64 of 24 to 64 bytes, several apart by spaces; none in an empty text.
+  // rejected: one is not of this form; the text does not show it.
+  static Result<WebhookSecrets> parse(std::string_view text);
+
+  bool empty() const { return keys_.empty(); }
+  // The value of the header webhook-signature, one signature for each secret.
+  std::string sign(std::string_view id, std::string_view timestamp, std::string_view body);
+  // Whether one of `signatures`, the value of that header, is by one of the secrets.
+  bool verify(std::string_view signatures, std::string_view id, std::string_view timestamp,
+              std::string_view body);
+
+ private:
+  struct Free {
+    void operator()(evp_mac_ctx_st* context) const;
+  };
+  using Key = std::unique_ptr<evp_mac_ctx_st, Free>;
+  static std::string sign_with(evp_mac_ctx_st* key, std::string_view id, std::string_view timestamp,
+                               std::string_view body);
+
+  std::vector<Key> keys_;
+};
+
+}  // namespace dovetail::http

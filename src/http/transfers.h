@@ -1,0 +1,84 @@
+// Requests on their way: libcurl's multi interface, driven by epoll.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/result.h"
+#include "http/options.h"
+#include "http/posting.h"
+
+namespace dovetail::http {
+
+// What came of a request.
+struct Answer {
+  long status = 0;                 // 0: none came
+  std::string_view retry_after{};  // as the endpoint wrote it
+  bool was_sent = true;            // without a status: whether the endpoint may have seen it
+  std::string text{};              // without a status: what happened
+};
+
+// One thread at a time. Nothing blocks but open(), probe() and run(), each with a limit.
+class Transfers {
+ public:
+  Transfers(const SinkOptions& options, const UrlTemplate& url, Clock& clock);
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+  ~Transfers();
+
+  // Throws away every connection and every request.
+  Status open();
+  // Connects, with TLS where it is used, and sends nothing. unavailable: why it cannot be done.
+  Status probe();
+
+  bool is_full() const { return idle_.empty(); }
+  std::size_t in_flight() const { return transfers_.size() - idle_.size(); }
+
+  // A posting to be filled for the next start(). REQUIRES: not is_full().
+  Posting& next();
+  // Sends what next() was filled with; its body must live until the answer has come.
+  void start(void* request);
+  // Goes on with all of them, and calls `done` for each that has its answer. Returns after the
+  // first such round, or when `timeout` has passed.
+  void run(Duration timeout, const std::function<void(void* request, const Answer&)>& done);
+
+ private:
+  struct Transfer;
+  struct Callbacks;
+  struct FreeMulti {
+    void operator()(void* multi) const;
+  };
+  class Descriptor {
+   public:
+    Descriptor() = default;
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() { reset(-1); }
+    void reset(int fd);
+    int get() const { return fd_; }
+
+   private:
+    int fd_ = -1;
+  };
+
+  void set_up(Transfer& transfer);
+  bool take_answers(const std::function<void(void*, const Answer&)>& done);
+
+  const SinkOptions& options_;
+  const UrlTemplate& url_;
+  Clock& clock_;
+  Descriptor epoll_;
+  std::vector<std::unique_ptr<Transfer>> transfers_;
+  std::vector<Transfer*> idle_;
+  std::unique_ptr<void, FreeMulti> multi_;
+  bool timer_set_ = false;
+  TimePoint timer_at_{};
+};
+
+}  // namespace dovetail::http
