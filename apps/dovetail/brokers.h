@@ -1,5 +1,6 @@
 // What the subcommands ask of a broker, whichever it is. Each has a file of its own,
-// broker_NAME.cc, which turns what the config says into the adapter's options.
+// broker_NAME.cc, which turns what the config says into the adapter's options; broker_settings.h
+// helps it with the settings that are its own.
 #pragma once
 
 #include <memory>
