@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/limits_suite.h"
 #include "conformance/redis_stored.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
@@ -29,8 +30,11 @@ class Streams final : public SinkUnderTest {
  public:
   SinkAbilities abilities() const override { return {true, false, true, true}; }
   std::unique_ptr<Sink> make() override {
-    return std::make_unique<RedisSink>(database_.options(), system_clock());
+    redis::Options options = database_.options();
+    options.payload_bytes_max = 2 << 20;
+    return std::make_unique<RedisSink>(options, system_clock());
   }
+  std::size_t payload_bytes_max(const Event&) override { return 2 << 20; }
   std::vector<StoredEvent> stored() override { return stored_in(database_); }
   void make_poison(Event& event) override {
     database_.run({"SET", "no_stream", "1"});
@@ -92,6 +96,9 @@ std::unique_ptr<Base> make() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Redis, SinkSuite,
+                         testing::Values(SinkCase{"streams", make<SinkUnderTest, Streams>}),
+                         case_name<SinkCase>);
+INSTANTIATE_TEST_SUITE_P(Redis, LimitsSuite,
                          testing::Values(SinkCase{"streams", make<SinkUnderTest, Streams>}),
                          case_name<SinkCase>);
 INSTANTIATE_TEST_SUITE_P(Redis, SourceSuite,

@@ -36,6 +36,8 @@ class SinkUnderTest {
   // Changes the event so that the sink refuses it.
   virtual void make_poison(Event&) {}
   virtual void restart_server() {}
+  // The most bytes that the payload of an event like this may have. 0: more than a test can send.
+  virtual std::size_t payload_bytes_max(const Event&) { return 0; }
 };
 
 struct SinkCase {
