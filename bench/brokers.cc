@@ -1,0 +1,170 @@
+// How fast our sinks are beside bare loops over the same client libraries, on real servers.
+#include "brokers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+
+#include "host/host.h"
+
+namespace dovetail::bench {
+
+namespace {
+
+constexpr const char* kState = "build/bench/servers";
+constexpr std::size_t kBatch = 1000;
+constexpr std::size_t kInFlight = 4;
+constexpr std::size_t kKeys = 1000;
+constexpr Duration kSilenceMax = std::chrono::seconds(60);
+
+struct Named {
+  std::string_view name;
+  void (*run)(Report&);
+};
+
+const std::vector<Named> kBrokers = {
+#ifdef DOVETAIL_HAS_KAFKA
+    {"kafka", bench_kafka},
+#endif
+#ifdef DOVETAIL_HAS_RABBITMQ
+    {"rabbitmq", bench_rabbitmq},
+#endif
+#ifdef DOVETAIL_HAS_NATS
+    {"nats", bench_nats},
+#endif
+#ifdef DOVETAIL_HAS_REDIS
+    {"redis", bench_redis},
+#endif
+#ifdef DOVETAIL_HAS_HTTP
+    {"http", bench_http},
+#endif
+};
+
+void collect(Sink& sink, std::size_t count, std::vector<Outcome>& outcomes) {
+  outcomes.assign(count, {});
+  const TimePoint end = system_clock().now() + kSilenceMax;
+  for (;;) {
+    const Result<bool> known = sink.collect(outcomes, std::chrono::milliseconds(100));
+    require(known.has_value(), known ? "" : known.error().text);
+    if (*known) break;
+    require(system_clock().now() < end, "the sink is silent; check its server");
+  }
+  for (const Outcome& outcome : outcomes)
+    require(outcome.fate == Fate::confirmed, "an event was not confirmed: " + outcome.reason);
+}
+
+int run(const Named& broker) {
+  progress(fmt::format("{}:", broker.name));
+  try {
+    Report report("brokers_" + std::string(broker.name));
+    broker.run(report);
+    return report.finish();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench: {}: {}\n", broker.name, error.what());
+    return 2;
+  }
+}
+
+// All brokers, or those that are named.
+int run(const std::vector<std::string_view>& wanted) {
+  std::filesystem::create_directories(kState);
+  for (const std::string_view name : wanted) {
+    if (std::any_of(kBrokers.begin(), kBrokers.end(),
+                    [&](const Named& one) { return one.name == name; }))
+      continue;
+    std::string known;
+    for (const Named& one : kBrokers) known += " " + std::string(one.name);
+    fmt::print(stderr, "bench: there is no broker '{}'; this program knows:{}\n", name, known);
+    return 2;
+  }
+  int code = 0;
+  for (const Named& one : kBrokers)
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), one.name) != wanted.end())
+      code = std::max(code, run(one));
+  return code;
+}
+
+}  // namespace
+
+void require(bool holds, const std::string& otherwise) {
+  if (!holds) throw std::runtime_error(otherwise);
+}
+
+Broker::Broker(const std::string& name) : started_(name, kState) {
+  require(started_.server().missing.empty(), started_.server().missing);
+}
+
+BenchEvents::BenchEvents(std::size_t count, const std::string& topic) {
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < kKeys; ++i) keys.push_back(fmt::format("order-{:06}", i));
+  batches_.resize((count + kBatch - 1) / kBatch);
+  for (std::size_t i = 0; i < count; ++i) {
+    Event event;
+    event.id = new_event_id();
+    event.position = static_cast<std::int64_t>(i) + 1;
+    event.topic = topic;
+    event.aggregate_type = "order";
+    event.aggregate_id = keys[i % kKeys];
+    event.aggregate_version = static_cast<std::int64_t>(i / kKeys) + 1;
+    event.type = "order_placed";
+    event.content_type = "application/json";
+    event.headers = R"({"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})";
+    event.payload = kPayload;
+    event.created_at = system_clock().wall();
+    batches_[i / kBatch].append(event);
+  }
+  for (const Batch& batch : batches_)
+    for (const Event& event : batch.events()) pointers_.push_back(&event);
+}
+
+Speed measured(std::size_t events, const std::function<void()>& work) {
+  const double start = seconds_now();
+  const double cpu_start = cpu_seconds();
+  work();
+  const auto count = static_cast<double>(events);
+  return {count / (seconds_now() - start), (cpu_seconds() - cpu_start) * 1e6 / count};
+}
+
+Speed drive(Sink& sink, const std::vector<const Event*>& events) {
+  return measured(events.size(), [&] {
+    std::vector<Outcome> outcomes;
+    const auto size_at = [&](std::size_t from) { return std::min(kBatch, events.size() - from); };
+    std::size_t sent = 0;
+    std::size_t collected = 0;
+    while (collected < events.size()) {
+      while (sent < events.size() && sent - collected < kInFlight * kBatch) {
+        const Status submitted = sink.submit(Events(events).subspan(sent, size_at(sent)));
+        require(submitted.has_value(), submitted ? "" : submitted.error().text);
+        sent += size_at(sent);
+      }
+      collect(sink, size_at(collected), outcomes);
+      collected += size_at(collected);
+    }
+  });
+}
+
+void compare(Report& report, const std::string& name, const std::function<Speed()>& ours,
+             const std::function<Speed()>& bare) {
+  const std::vector<double> values = least_disturbed(5, 3, [&] {
+    const Speed b = bare();
+    const Speed o = ours();
+    return std::vector<double>{o.per_second / b.per_second, o.per_second, b.per_second, o.cpu_us,
+                               b.cpu_us};
+  });
+  report.add({name + " sink / bare loop", values[0], "ratio", 0.8, {}});
+  report.add({name + " sink", values[1], "events/s", {}, {}});
+  report.add({name + " bare loop", values[2], "events/s", {}, {}});
+  report.add({name + " sink, CPU", values[3], "us/event", {}, {}});
+  report.add({name + " bare loop, CPU", values[4], "us/event", {}, {}});
+}
+
+}  // namespace dovetail::bench
+
+int main(int count, char** arguments) {
+  return dovetail::bench::run({arguments + 1, arguments + count});
+}

@@ -1,0 +1,66 @@
+// What the benchmarks of the brokers share. Each has a file of its own, brokers_NAME.cc, which
+// compares our sink with a bare loop: the same client library, the same guarantee of confirmation,
+// the same bytes on the wire.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/batch.h"
+#include "core/sink.h"
+#include "report.h"
+#include "servers/servers.h"
+
+namespace dovetail::bench {
+
+// Ends the benchmark of this broker with the text, and stops its server.
+void require(bool holds, const std::string& otherwise);
+
+// The real server of tests/servers by that name, until the end of the scope.
+class Broker {
+ public:
+  explicit Broker(const std::string& name);
+  const servers::Server& server() const { return started_.server(); }
+
+ private:
+  servers::Started started_;
+};
+
+// `count` events of the topic over a thousand keys, each behind the last one of its key, with ids
+// of their own and one header. All stay valid as long as this object.
+class BenchEvents {
+ public:
+  BenchEvents(std::size_t count, const std::string& topic);
+  const std::vector<const Event*>& all() const { return pointers_; }
+
+ private:
+  std::vector<Batch> batches_;
+  std::vector<const Event*> pointers_;
+};
+
+struct Speed {
+  double per_second = 0;  // events confirmed
+  double cpu_us = 0;      // of this process, for each event
+};
+
+// Measures `work`, which confirms `events` events.
+Speed measured(std::size_t events, const std::function<void()>& work);
+
+// The sink as a relay drives it: batches of 1000, four of them in flight. It must be open.
+Speed drive(Sink& sink, const std::vector<const Event*>& events);
+
+// Both sides in turn, five times, of which the least disturbed three count. Adds the ratio, which
+// must be 0.8 or more, both speeds and both costs to the report.
+void compare(Report& report, const std::string& name, const std::function<Speed()>& ours,
+             const std::function<Speed()>& bare);
+
+// Only those are there whose broker this program was built with.
+void bench_kafka(Report& report);
+void bench_rabbitmq(Report& report);
+void bench_nats(Report& report);
+void bench_redis(Report& report);
+void bench_http(Report& report);
+
+}  // namespace dovetail::bench
