@@ -27,7 +27,12 @@ Status Inbox::open() {
   return {};
 }
 
-Status Inbox::close() { return store_.close(); }
+Status Inbox::close() {
+  // An attempt that an outage cut short is taken back when the sink is opened again; a relay that
+  // was stopped before did not come to that.
+  if (interrupted_) DOVETAIL_TRY(open());
+  return store_.close();
+}
 
 Status Inbox::submit(Events events) {
   submitted_.push_back(Submitted{++last_submitted_, {events.begin(), events.end()}});
@@ -128,6 +133,13 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
     return {};
   };
   if (*attempts > options_.attempts_max) {
+    // One of them may be another member's that is at it just now, after a rebalance. Such a one is
+    // gone a little later; that of a process which died is not.
+    if (over_limit_.insert(event.id).second) {
+      outcome = Outcome{Fate::again, 0, "not tried: there may be another attempt at it right now"};
+      return forgive(1);
+    }
+    over_limit_.erase(event.id);
     // Every earlier attempt ended with the process; this one is not made. A replay starts from 0
     // again.
     outcome = Outcome{Fate::rejected, *attempts - 1,
@@ -135,6 +147,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
                           " times; check the handler, then replay the event"};
     return forgive(*attempts);
   }
+  if (!over_limit_.empty()) over_limit_.erase(event.id);
 
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&first, 1}));

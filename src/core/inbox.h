@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -84,6 +85,7 @@ class Inbox final : public Sink {
   std::size_t suspects_left_ = 0;
   bool opened_before_ = false;
   std::optional<EventId> interrupted_;  // its attempt was counted, and then the database went away
+  std::set<EventId> over_limit_;        // seen once with more attempts than there may be
   KeyFence fence_;
   std::vector<const Event*> tried_;  // scratch of apply_together
   std::vector<std::size_t> tried_index_;

@@ -133,12 +133,71 @@ TEST_F(InboxTest, AnEventThatKillsTheProcessIsRejectedAndReplayable) {
     reopen();
   }
   const int runs = handler_runs_;
+  EXPECT_EQ(deliver({killer})[0].fate, Fate::again) << "another member may be at it";
   const auto outcomes = deliver({killer, event(2, "other", "fine")});
   EXPECT_EQ(outcomes[0].fate, Fate::rejected);
   EXPECT_NE(outcomes[0].reason.find("ended the process 3 times"), std::string::npos);
   EXPECT_EQ(outcomes[1].fate, Fate::confirmed);
   EXPECT_EQ(handler_runs_, runs + 1) << "only the neighbour's handler ran";
   EXPECT_EQ(deliver({killer})[0].fate, Fate::confirmed) << "a replay runs the handler again";
+}
+
+TEST_F(InboxTest, AttemptsOfMembersThatLiveDoNotCountAgainstAnEvent) {
+  reopen();  // the session before was never closed
+  const Event* fine = event(1, "k", "fine");
+  MemoryInboxStore other(database_, "stock",
+                         [](const Event&, MemoryTransaction&) { return Status{}; });
+  ASSERT_TRUE(other.count_attempt(fine->id, +3).has_value());
+  EXPECT_EQ(deliver({fine})[0].fate, Fate::again);
+  EXPECT_EQ(*other.count_attempt(fine->id, -3), 0U) << "only what it had counted itself";
+  EXPECT_EQ(deliver({fine})[0].fate, Fate::confirmed);
+}
+
+// A connection that breaks at a commit, and is of no use until it is opened again.
+class BreakingStore final : public InboxStore {
+ public:
+  explicit BreakingStore(InboxStore& inner) : inner_(inner) {}
+  Result<bool> open() override {
+    broken_ = false;
+    return inner_.open();
+  }
+  Status begin() override { return broken_ ? gone() : inner_.begin(); }
+  Status insert(Events events, std::span<bool> first) override {
+    return inner_.insert(events, first);
+  }
+  Status apply(const Event& event) override { return inner_.apply(event); }
+  Status commit(std::uint64_t, std::uint64_t) override {
+    inner_.rollback();
+    broken_ = true;
+    return gone();
+  }
+  void rollback() override { inner_.rollback(); }
+  Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override {
+    if (broken_) return fail(Errc::unavailable, "connection lost");
+    return inner_.count_attempt(id, change);
+  }
+  Status close() override { return broken_ ? gone() : inner_.close(); }
+
+ private:
+  static Status gone() { return fail(Errc::unavailable, "connection lost"); }
+  InboxStore& inner_;
+  bool broken_ = false;
+};
+
+TEST_F(InboxTest, AProcessThatStopsTakesBackTheAttemptThatAnOutageCutShort) {
+  // The session before was never closed, so events are tried alone.
+  MemoryInboxStore next(database_, "stock",
+                        [](const Event&, MemoryTransaction&) { return Status{}; });
+  BreakingStore breaking(next);
+  Inbox inbox(breaking, InboxOptions{.attempts_max = 3, .suspects_max = 100});
+  ASSERT_TRUE(inbox.open().has_value());
+  const Event* const one = event(1, "k", "a");
+  ASSERT_TRUE(inbox.submit({&one, 1}).has_value());
+  Outcome outcome;
+  ASSERT_FALSE(inbox.collect({&outcome, 1}, Duration{0}).has_value());
+  EXPECT_EQ(*store_->count_attempt(one->id, 0), 1U);
+  ASSERT_TRUE(inbox.close().has_value());
+  EXPECT_EQ(*store_->count_attempt(one->id, 0), 0U);
 }
 
 TEST_F(InboxTest, AfterADeadSessionEventsAreTriedAloneAndCountedFirst) {

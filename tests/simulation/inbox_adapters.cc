@@ -179,7 +179,6 @@ Status SimInboxStore::commit(std::uint64_t, std::uint64_t) {
 
 void SimInboxStore::rollback() {
   world().crash_point("inbox.rollback", "before");
-  database_.tries.erase(actor_.name());
   if (tx_ != 0 && database_.tables.is_open(tx_)) {
     database_.tables.rollback(tx_);
     world().wake_all(database_.changed);
@@ -196,7 +195,7 @@ Result<std::uint32_t> SimInboxStore::count_attempt(const EventId& id, std::int64
     } else {
       database_.tries.erase(actor_.name());
     }
-    world().note("inbox.attempts", "change, now", change, attempts);
+    world().note("inbox.attempts", id.to_string(), change, attempts);
     return attempts;
   });
 }

@@ -156,8 +156,9 @@ void Simulation::run_consumer(Actor& actor, const std::string& consumer, Duratio
   RelayMetrics metrics;
   run_until_stopped({source, inbox, parking, lease, clock, metrics, {}, nullptr}, actor);
   broker_.leave(broker_.group(consumer), actor.name());
-  // Not being able to say goodbye costs the next session some care, nothing else.
-  (void)inbox.close();
+  // Not being able to say goodbye costs the next session some care, nothing else. To the database
+  // this process died, perhaps inside a try that counts.
+  if (!inbox.close()) inbox_.client_died(actor);
 }
 
 // The broker drops members that it has not heard of for a while, because their process is down or
