@@ -1,0 +1,310 @@
+#include "redis/source.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "redis/test_server.h"
+
+namespace dovetail::redis {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class RedisSourceTest : public testing::Test {
+ protected:
+  std::unique_ptr<RedisSource> opened(const Options& options) {
+    auto source = std::make_unique<RedisSource>(options, system_clock());
+    const Status done = source->open();
+    EXPECT_TRUE(done) << (done ? "" : done.error().text);
+    return source;
+  }
+  Options named(std::string consumer) const {
+    Options options = database_.options();
+    options.consumer = std::move(consumer);
+    return options;
+  }
+  void add(std::string_view payload, std::string_view stream = "orders") {
+    const Reply reply = database_.run({"XADD", stream, "*", "key", "k", "data", payload});
+    ASSERT_FALSE(reply.value().is_error()) << reply.value().text();
+  }
+  void add_many(int first, int last) {
+    for (int i = first; i <= last; ++i) add(std::to_string(i));
+  }
+  std::vector<std::string> read(RedisSource& source, std::size_t events_max = 1000,
+                                Duration wait_max = Duration{0}) {
+    Batch& batch = batches_.emplace_back();
+    const Status done =
+        source.read(batch, Limits{events_max, 4 << 20, wait_max}, std::stop_token{});
+    EXPECT_TRUE(done) << (done ? "" : done.error().text);
+    std::vector<std::string> payloads;
+    for (const Event& event : batch.events()) payloads.emplace_back(event.payload);
+    return payloads;
+  }
+  // Until so many came, or the limit.
+  std::vector<std::string> read_until(RedisSource& source, std::size_t count) {
+    std::vector<std::string> all;
+    const auto end = std::chrono::steady_clock::now() + seconds(30);
+    while (all.size() < count && std::chrono::steady_clock::now() < end)
+      for (std::string& one : read(source, 1000, milliseconds(100))) all.push_back(std::move(one));
+    return all;
+  }
+  void settle_last(RedisSource& source) {
+    const Batch& batch = batches_.back();
+    ASSERT_TRUE(source.settle(batch, std::vector<Settled>(batch.size(), Settled::delivered)));
+    const Status done = source.flush();
+    ASSERT_TRUE(done) << done.error().text;
+  }
+  std::int64_t pending() {
+    return database_.run({"XPENDING", "orders", "test"}).value().at(0).integer();
+  }
+
+  TestDatabase database_{own_server().server()};
+  std::deque<Batch> batches_;
+};
+
+using Texts = std::vector<std::string>;
+
+TEST_F(RedisSourceTest, ANewGroupBeginsWithWhatTheStreamHolds) {
+  add_many(1, 3);
+  EXPECT_EQ(read(*opened(named("a"))), (Texts{"1", "2", "3"}));
+}
+
+TEST_F(RedisSourceTest, ANewGroupBeginsAtTheEndWhereThatIsWanted) {
+  add_many(1, 3);
+  Options options = named("a");
+  options.from_start = false;
+  const auto source = opened(options);
+  add("4");
+  EXPECT_EQ(read(*source), (Texts{"4"}));
+}
+
+TEST_F(RedisSourceTest, AnEntryIsAcknowledgedByFlushAndNotBefore) {
+  add_many(1, 3);
+  const auto source = opened(named("a"));
+  ASSERT_EQ(read(*source, 2).size(), 2U);
+  EXPECT_EQ(pending(), 2);
+  ASSERT_TRUE(source->settle(batches_.back(), std::vector<Settled>(2, Settled::delivered)));
+  EXPECT_EQ(pending(), 2);
+  ASSERT_TRUE(source->flush());
+  EXPECT_EQ(pending(), 0);
+  EXPECT_EQ(database_.run({"XLEN", "orders"}).value().integer(), 3);
+}
+
+TEST_F(RedisSourceTest, WhatIsSettledIsDeletedWhereThatIsWanted) {
+  add_many(1, 3);
+  Options options = named("a");
+  options.delete_settled = true;
+  const auto source = opened(options);
+  ASSERT_EQ(read(*source, 2).size(), 2U);
+  settle_last(*source);
+  EXPECT_EQ(pending(), 0);
+  EXPECT_EQ(database_.run({"XLEN", "orders"}).value().integer(), 1);
+}
+
+TEST_F(RedisSourceTest, WhatTheLastProcessLeftPendingComesBeforeWhatIsNew) {
+  add_many(1, 3);
+  ASSERT_EQ(read(*opened(named("a"))).size(), 3U);
+  add_many(4, 5);
+  const auto source = opened(named("a"));
+  EXPECT_EQ(read_until(*source, 5), (Texts{"1", "2", "3", "4", "5"}));
+}
+
+TEST_F(RedisSourceTest, PositionsAreTheSameInEverySession) {
+  add_many(1, 3);
+  ASSERT_EQ(read(*opened(named("a"))).size(), 3U);
+  ASSERT_EQ(read(*opened(named("a"))).size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(batches_[0].events()[i].position, batches_[1].events()[i].position);
+}
+
+TEST_F(RedisSourceTest, WhatADeadConsumerHoldsComesBeforeWhatIsNew) {
+  add_many(1, 3);
+  ASSERT_EQ(read(*opened(named("dead"))).size(), 3U);
+  add_many(4, 5);
+  Options options = named("alive");
+  options.claim_after = milliseconds(500);
+  const auto source = opened(options);
+  EXPECT_EQ(read_until(*source, 5), (Texts{"1", "2", "3", "4", "5"}));
+}
+
+TEST_F(RedisSourceTest, AnExclusiveConsumerReadsNothingNewBesideOneThatHoldsSomething) {
+  add_many(1, 3);
+  const auto other = opened(named("other"));
+  ASSERT_EQ(read(*other).size(), 3U);
+  add("4");
+  const auto source = opened(named("a"));  // which would take over after a minute
+  EXPECT_EQ(read(*source, 1000, milliseconds(300)), Texts{});
+  settle_last(*other);
+  // The batch that came last is that of `source`, and empty; the other one is settled by hand.
+  ASSERT_TRUE(other->settle(batches_.front(), std::vector<Settled>(3, Settled::delivered)));
+  ASSERT_TRUE(other->flush());
+  EXPECT_EQ(read_until(*source, 1), (Texts{"4"}));
+}
+
+TEST_F(RedisSourceTest, AConsumerThatSharesReadsOnAndTakesOverWhenAnotherDies) {
+  add_many(1, 3);
+  ASSERT_EQ(read(*opened(named("dead"))).size(), 3U);
+  add_many(4, 5);
+  Options options = named("alive");
+  options.exclusive = false;
+  options.claim_after = seconds(1);
+  const auto source = opened(options);
+  Texts all = read_until(*source, 5);
+  std::ranges::sort(all);
+  EXPECT_EQ(all, (Texts{"1", "2", "3", "4", "5"}));
+  add("6");
+  EXPECT_EQ(read_until(*source, 1), (Texts{"6"}));
+}
+
+TEST_F(RedisSourceTest, WhatAConsumerHoldsLongItDoesNotTakeOverFromItself) {
+  add_many(1, 3);
+  Options options = named("alive");
+  options.exclusive = false;
+  options.claim_after = milliseconds(200);
+  const auto source = opened(options);
+  ASSERT_EQ(read(*source).size(), 3U);
+  // Something that another one holds makes the source look for what to take over.
+  add("4");
+  ASSERT_EQ(read(*opened([&] {
+              Options shared = named("dead");
+              shared.exclusive = false;
+              return shared;
+            }())),
+            (Texts{"4"}));
+  EXPECT_EQ(read_until(*source, 1), (Texts{"4"}));
+  EXPECT_EQ(read(*source, 1000, milliseconds(500)), Texts{});
+}
+
+TEST_F(RedisSourceTest, TwoConsumersShareAStreamAndNothingIsLostWhenOneDies) {
+  constexpr int kEvents = 2000;
+  add_many(1, kEvents);
+  std::map<std::string, int> seen;
+  const auto shared = [&](std::string name) {
+    Options options = named(std::move(name));
+    options.exclusive = false;
+    options.claim_after = milliseconds(300);
+    return options;
+  };
+  auto dying = opened(shared("dying"));
+  const auto living = opened(shared("living"));
+  // The one settles every second batch only, and dies in the middle.
+  for (int i = 0; i < 10; ++i) {
+    const Texts texts = read(*dying, 50);
+    if (i % 2 == 0) {
+      for (const std::string& one : texts) ++seen[one];
+      const Batch& batch = batches_.back();
+      if (i > 0) break;
+      ASSERT_TRUE(dying->settle(batch, std::vector<Settled>(batch.size(), Settled::delivered)));
+      ASSERT_TRUE(dying->flush());
+    }
+  }
+  dying.reset();
+  const auto end = std::chrono::steady_clock::now() + seconds(30);
+  while (pending() + static_cast<int>(kEvents) > 0 && std::chrono::steady_clock::now() < end) {
+    for (const std::string& one : read(*living, 100, milliseconds(50))) ++seen[one];
+    settle_last(*living);
+    if (seen.size() == kEvents && pending() == 0) break;
+  }
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(kEvents));
+  EXPECT_EQ(pending(), 0);
+}
+
+TEST_F(RedisSourceTest, PendingEntriesThatWereDeletedAreAcknowledgedAndCounted) {
+  add_many(1, 3);
+  ASSERT_EQ(read(*opened(named("a"))).size(), 3U);
+  const Reply entries = database_.run({"XRANGE", "orders", "-", "+"});
+  database_.run({"XDEL", "orders", entries.value().at(1).at(0).text()});
+  const auto source = opened(named("a"));
+  EXPECT_EQ(read_until(*source, 2), (Texts{"1", "3"}));
+  EXPECT_EQ(source->deleted(), 1U);
+  ASSERT_TRUE(source->flush());
+  EXPECT_EQ(pending(), 2);
+}
+
+TEST_F(RedisSourceTest, AGroupThatIsDestroyedIsMadeAgainAndEverythingComesAgain) {
+  add_many(1, 3);
+  const auto source = opened(named("a"));
+  ASSERT_EQ(read(*source).size(), 3U);
+  settle_last(*source);
+  database_.run({"XGROUP", "DESTROY", "orders", "test"});
+  Batch batch;
+  const Status lost = source->read(batch, Limits{}, std::stop_token{});
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, Errc::unavailable);
+  ASSERT_TRUE(source->open());
+  EXPECT_EQ(read(*source), (Texts{"1", "2", "3"}));
+}
+
+TEST_F(RedisSourceTest, SeveralStreamsAreReadTogether) {
+  Options options = named("a");
+  options.streams = {"orders", "payments"};
+  const auto source = opened(options);
+  add("1", "orders");
+  add("2", "payments");
+  std::set<std::string> topics;
+  ASSERT_EQ(read_until(*source, 2).size(), 2U);
+  for (const Batch& batch : batches_)
+    for (const Event& event : batch.events()) topics.emplace(event.topic);
+  EXPECT_EQ(topics, (std::set<std::string>{"orders", "payments"}));
+}
+
+TEST_F(RedisSourceTest, AnEntryWithoutPayloadIsGivenWithItsDefect) {
+  database_.run({"XADD", "orders", "*", "user", "5"});
+  const auto source = opened(named("a"));
+  ASSERT_EQ(read(*source).size(), 1U);
+  const Event& event = batches_.back().events()[0];
+  EXPECT_NE(event.defect.find("payload_field"), std::string_view::npos) << event.defect;
+}
+
+TEST_F(RedisSourceTest, AnEntryWithoutIdHasTheSameOneEveryTime) {
+  add("1");
+  ASSERT_EQ(read(*opened(named("a"))).size(), 1U);
+  ASSERT_EQ(read(*opened(named("a"))).size(), 1U);
+  EXPECT_EQ(batches_[0].events()[0].id, batches_[1].events()[0].id);
+  EXPECT_NE(batches_[0].events()[0].id, EventId{});
+  EXPECT_EQ(batches_[0].events()[0].defect, "");
+}
+
+TEST_F(RedisSourceTest, AKeyThatIsNoStreamIsUnavailableInWords) {
+  database_.run({"SET", "orders", "1"});
+  RedisSource source(named("a"), system_clock());
+  const Status done = source.open();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Errc::unavailable);
+  EXPECT_NE(done.error().text.find("WRONGTYPE"), std::string::npos) << done.error().text;
+}
+
+TEST_F(RedisSourceTest, AForbiddenStreamIsUnavailableInWords) {
+  Options options = named("a");
+  options.user = "narrow";
+  options.password = "narrow-secret";
+  RedisSource source(options, system_clock());
+  const Status done = source.open();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Errc::unavailable);
+  EXPECT_NE(done.error().text.find("NOPERM"), std::string::npos) << done.error().text;
+}
+
+TEST_F(RedisSourceTest, LargeEntriesAreFetchedFewAtATime) {
+  const std::string large(200'000, 'x');
+  for (int i = 0; i < 200; ++i) add(large);
+  const auto source = opened(named("a"));
+  std::size_t given = 0;
+  while (given < 200) {
+    const std::size_t count = read(*source, 1000, milliseconds(100)).size();
+    ASSERT_GT(count, 0U);
+    given += count;
+    batches_.clear();
+    // What is pending and was not given out is in our memory.
+    if (given > 64) {
+      EXPECT_LE(static_cast<std::size_t>(pending()), given + 64);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dovetail::redis
