@@ -70,23 +70,36 @@ class TestDatabase {
   Connection connection_;
 };
 
-// Changes the server until the end of the scope.
+// Changes the server until the end of the scope: one setting, or two at once that need each other.
 class Setting {
  public:
-  Setting(TestDatabase& database, std::string name, std::string_view value)
-      : database_(database), name_(std::move(name)) {
-    before_ = database_.run({"CONFIG", "GET", name_}).value().at(1).text();
-    const Reply done = database_.run({"CONFIG", "SET", name_, value});
-    EXPECT_EQ(done.value().text(), "OK") << name_;
+  Setting(TestDatabase& database, const std::string& name, std::string_view value)
+      : database_(database), before_{name, value_of(name)} {
+    set({name, std::string(value)});
+  }
+  Setting(TestDatabase& database, const std::string& name, std::string_view value,
+          const std::string& other, std::string_view other_value)
+      : database_(database), before_{name, value_of(name), other, value_of(other)} {
+    set({name, std::string(value), other, std::string(other_value)});
   }
   Setting(const Setting&) = delete;
   Setting& operator=(const Setting&) = delete;
-  ~Setting() { database_.run({"CONFIG", "SET", name_, before_}); }
+  ~Setting() { set(before_); }
 
  private:
+  std::string value_of(const std::string& name) {
+    return std::string(database_.run({"CONFIG", "GET", name}).value().at(1).text());
+  }
+  void set(const std::vector<std::string>& words) {
+    const Reply done =
+        words.size() == 2
+            ? database_.run({"CONFIG", "SET", words[0], words[1]})
+            : database_.run({"CONFIG", "SET", words[0], words[1], words[2], words[3]});
+    EXPECT_EQ(done.value().text(), "OK") << words[0];
+  }
+
   TestDatabase& database_;
-  std::string name_;
-  std::string before_;
+  std::vector<std::string> before_;
 };
 
 // Asks again until it holds, for 30 s.
