@@ -79,7 +79,7 @@ Result<Connection> Connection::open(const Options& options, Clock& clock) {
   if (!connection.reader_) return fail(Errc::unavailable, "redis: out of memory; check the limits");
   connection.reader_->maxbuf = kReaderBytesKept;
   connection.clock_ = &clock;
-  connection.reply_timeout_ = options.reply_timeout;
+  connection.ask_timeout_ = options.connect_timeout;
   connection.place_ = "redis " + endpoint.to_string();
   connection.in_.resize(kReadBytes);
   DOVETAIL_TRY(connection.greet(options));
@@ -93,6 +93,7 @@ Status Connection::greet(const Options& options) {
                                     : ask({"AUTH", options.user, options.password});
     if (!known) return fail(known.error());
   }
+  if (options.database == 0) return {};
   const std::string database = std::to_string(options.database);
   const Result<Reply> chosen = ask({"SELECT", database});
   if (!chosen) return fail(chosen.error());
@@ -182,7 +183,7 @@ Result<Reply> Connection::take_within(Duration timeout) {
 
 Result<Reply> Connection::ask(std::initializer_list<std::string_view> arguments) {
   command(arguments);
-  Result<Reply> reply = take_within(reply_timeout_);
+  Result<Reply> reply = take_within(ask_timeout_);
   if (reply && reply->value().is_error()) return fail(server_error(place_, reply->value().text()));
   return reply;
 }

@@ -84,7 +84,8 @@ class Connection {
   Status wait(Duration timeout);
   // The next reply, sending what is in the buffer meanwhile. unavailable: it did not come in time.
   Result<Reply> take_within(Duration timeout);
-  // One command and its reply, when no other is under way. A reply that is an error becomes one.
+  // One command and its reply, when no other is under way, within the time for connecting. A reply
+  // that is an error becomes one.
   Result<Reply> ask(std::initializer_list<std::string_view> arguments);
 
  private:
@@ -98,7 +99,7 @@ class Connection {
   net::Stream stream_;
   std::unique_ptr<redisReader, FreeReader> reader_;
   Clock* clock_ = nullptr;
-  Duration reply_timeout_{};
+  Duration ask_timeout_{};
   std::string place_;  // of the server, for texts of errors
   std::string out_;
   std::size_t sent_ = 0;  // of out_

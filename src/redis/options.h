@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "core/message.h"
+#include "dovetail/result.h"
 
 namespace dovetail::redis {
 
@@ -48,9 +49,12 @@ struct Options {
   Duration claim_after = std::chrono::seconds(60);
 
   // Performance
-  std::size_t fetch_events_max = 500;  // of each stream, in one answer
-  Duration connect_timeout = std::chrono::seconds(10);
-  Duration reply_timeout = std::chrono::seconds(30);
+  std::size_t fetch_events_max = 500;                  // of each stream, in one answer
+  Duration connect_timeout = std::chrono::seconds(5);  // also of each reply in open()
+  Duration reply_timeout = std::chrono::seconds(10);   // of those that a source waits for
 };
+
+// rejected: names of fields that cannot be told apart, or a template that is wrong.
+Status check(const Options& options);
 
 }  // namespace dovetail::redis

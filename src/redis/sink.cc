@@ -31,6 +31,7 @@ void RedisSink::forget() {
 
 Status RedisSink::open() {
   forget();
+  DOVETAIL_TRY(check(options_));
   if (!writer_) {
     Result<MessageWriter> writer = MessageWriter::make(options_.message, kRedisDialect);
     if (!writer) return fail(writer.error());
@@ -48,7 +49,7 @@ Status RedisSink::check_writable() {
   // Cannot add anything, since no entry may have this id; but a server that takes no writes says so
   // before it looks at the id.
   connection_.command({"XADD", "dovetail:probe", "0-0", "probe", "1"});
-  const Result<Reply> reply = connection_.take_within(options_.reply_timeout);
+  const Result<Reply> reply = connection_.take_within(options_.connect_timeout);
   if (!reply) return fail(reply.error());
   const std::string_view said = reply->value().text();
   if (reply->value().is_error() && reach_of(said) == Reach::server)
@@ -72,7 +73,7 @@ Status RedisSink::check_replicas() {
 // server does not tell its limit, the limit of the options stands alone.
 Status RedisSink::learn_limit() {
   connection_.command({"CONFIG", "GET", "proto-max-bulk-len"});
-  const Result<Reply> reply = connection_.take_within(options_.reply_timeout);
+  const Result<Reply> reply = connection_.take_within(options_.connect_timeout);
   if (!reply) return fail(reply.error());
   const std::int64_t limit = reply->value().named("proto-max-bulk-len").integer();
   if (limit > 0) field_bytes_max_ = static_cast<std::size_t>(limit);

@@ -188,6 +188,15 @@ TEST_F(RedisSinkTest, AUserWhoMayNotAddAtAllIsUnavailable) {
   EXPECT_NE(error.text.find("NOPERM"), std::string::npos) << error.text;
 }
 
+TEST_F(RedisSinkTest, TheRightsThatTheReadmeNamesAreEnough) {
+  database_.run(
+      {"ACL", "SETUSER", "writer", "on", ">writer-secret", "~orders", "+xadd", "+select"});
+  Options writer = options();
+  writer.user = "writer";
+  writer.password = "writer-secret";
+  EXPECT_EQ(send(*opened(writer), {&events_.make("orders", "a", "1")})[0].fate, Fate::confirmed);
+}
+
 TEST_F(RedisSinkTest, AForbiddenStreamFailsAloneAndAnAllowedOneIsServed) {
   Options narrow = options();
   narrow.user = "narrow";
@@ -221,6 +230,17 @@ TEST_F(RedisSinkTest, AStreamThatIsNotThereFailsWhereItMayNotBeMade) {
   EXPECT_EQ(database_.run({"EXISTS", "orders"}).value().integer(), 0);
   database_.run({"XGROUP", "CREATE", "orders", "test", "0", "MKSTREAM"});
   EXPECT_EQ(send(*sink, {&events_.make("orders", "a", "1")})[0].fate, Fate::confirmed);
+}
+
+TEST_F(RedisSinkTest, NamesOfFieldsThatCannotBeToldApartAreRejected) {
+  std::vector<Options> wrong(6, options());
+  wrong[0].payload_field = "";
+  wrong[1].payload_field = "key";
+  wrong[2].key_field = "ce_id";
+  wrong[3].payload_field = "content-type";
+  wrong[4].message.headers = {{"data", "{type}"}};
+  wrong[5].message.partition = "1";
+  for (const Options& one : wrong) EXPECT_EQ(refused(one).code, Errc::rejected);
 }
 
 TEST_F(RedisSinkTest, AnEventWithoutTopicIsRejected) {

@@ -64,7 +64,7 @@ Status RedisSource::open() {
 Status RedisSource::prepare(Stream& stream) {
   connection_.command({"XGROUP", "CREATE", stream.name, options_.group,
                        options_.from_start ? "0" : "$", "MKSTREAM"});
-  const Result<Reply> reply = connection_.take_within(options_.reply_timeout);
+  const Result<Reply> reply = connection_.take_within(options_.connect_timeout);
   if (!reply) return fail(reply.error());
   const std::string_view said = reply->value().text();
   if (reply->value().is_error() && !said.starts_with("BUSYGROUP "))

@@ -46,6 +46,10 @@ class TestDatabase {
     options_.database = number;
   }
 
+  // The same database, on a connection of its own.
+  TestDatabase(const TestDatabase& other) : options_(other.options_) {}
+  TestDatabase& operator=(const TestDatabase&) = delete;
+
   // The next command connects anew, such as after a restart of the server.
   void disconnect() { connection_.close(); }
 
