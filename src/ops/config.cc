@@ -80,6 +80,7 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
 void read_relay_options(Section& section, RelayConfig& relay) {
   using namespace std::chrono_literals;
   RelayOptions& options = relay.options;
+  section.choice<bool>("order", options.order_relaxed, {{"strict", false}, {"relaxed", true}});
   section.number("attempts_max", options.attempts_max, 1, 1'000'000);
   section.duration("lease", relay.lease, 100ms);
   section.duration("confirm_timeout", options.confirm_timeout, 10ms);

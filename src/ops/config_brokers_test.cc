@@ -178,6 +178,21 @@ TEST(BrokerConfig, ARelayFillsABrokerWithTheTopicsOfItsFormat) {
   EXPECT_EQ(topic("format = \"debezium\"\n", "topic = \"mine\"\n"), "mine");
 }
 
+TEST(BrokerConfig, OrderIsStrictUnlessItIsRelaxedByName) {
+  const std::string bus = store_of("redis://a");
+  const std::string relay = "from = \"db\"\nto = \"bus\"\n";
+  const auto relaxed = [&](const std::string& more) {
+    const auto config = parse_config(relay_of(bus, relay + more), "dovetail.toml");
+    EXPECT_TRUE(config) << (config ? "" : config.error().text);
+    return config && config->relays.front().options.order_relaxed;
+  };
+  EXPECT_FALSE(relaxed(""));
+  EXPECT_FALSE(relaxed("order = \"strict\"\n"));
+  EXPECT_TRUE(relaxed("order = \"relaxed\"\n"));
+  expect_error(relay_of(bus, relay + "order = \"none\"\n"),
+               {"relay.order", "\"strict\", \"relaxed\""});
+}
+
 TEST(BrokerConfig, ARelayReadsABrokerIntoAMailboxAndKeepsItsTopics) {
   const std::string bus = store_of("redis://a", "read = [\"orders\"]\n");
   const std::string relay = "from = \"bus\"\nto = \"db\"\n";

@@ -1,0 +1,86 @@
+#include <charconv>
+#include <utility>
+
+#include "broker_settings.h"
+#include "brokers.h"
+#include "host/host.h"
+#include "redis/examine.h"
+#include "redis/sink.h"
+#include "redis/source.h"
+
+namespace dovetail::app {
+namespace {
+
+using ops::StoreConfig;
+using namespace std::chrono_literals;
+
+Result<redis::Options> options_of(const StoreConfig& store) {
+  const ops::BrokerConfig& broker = store.broker;
+  redis::Options options;
+  options.host = broker.hosts.front().name;
+  if (broker.hosts.front().port != 0) options.port = broker.hosts.front().port;
+  const std::string& path = broker.path;
+  const auto [end, error] =
+      std::from_chars(path.data(), path.data() + path.size(), options.database);
+  if (!path.empty() && (error != std::errc() || end != path.data() + path.size()))
+    return fail(Errc::rejected, store.where +
+                                    ": what follows the host must be the number of a "
+                                    "database, as in redis://host:6379/0");
+  options.user = broker.user;
+  options.password = broker.password;
+  options.tls = broker.tls;
+  options.ca_file = broker.ca_file.string();
+  options.cert_file = broker.cert_file.string();
+  options.key_file = broker.key_file.string();
+  options.message = broker.message;
+  options.foreign = broker.foreign;
+  options.payload_bytes_max = store.payload_bytes_max;
+  options.streams = broker.read;
+  options.group = broker.group;
+  BrokerSettings settings(broker);
+  settings.text("payload_field", options.payload_field);
+  settings.text("key_field", options.key_field);
+  settings.text("server_name", options.server_name);
+  settings.flag("create_streams", options.create_streams);
+  settings.number("wait_replicas", options.wait_replicas, 0, 1000);
+  settings.text("consumer", options.consumer);
+  settings.flag("from_start", options.from_start);
+  settings.flag("exclusive", options.exclusive);
+  settings.flag("delete_settled", options.delete_settled);
+  settings.duration("claim_after", options.claim_after, 1s);
+  settings.number("fetch_events", options.fetch_events_max, 1, 100'000);
+  settings.duration("connect_timeout", options.connect_timeout, 10ms);
+  settings.duration("reply_timeout", options.reply_timeout, 10ms);
+  DOVETAIL_TRY(settings.finish());
+  return options;
+}
+
+Status prepare(const StoreConfig& store) {
+  const auto options = options_of(store);
+  if (!options) return fail(options.error());
+  return {};
+}
+
+Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
+  auto options = options_of(to);
+  if (!options) return fail(options.error());
+  return std::make_unique<redis::RedisSink>(std::move(*options), clock);
+}
+
+Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Clock& clock) {
+  auto options = options_of(from);
+  if (!options) return fail(options.error());
+  return std::make_unique<redis::RedisSource>(std::move(*options), clock);
+}
+
+Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
+  auto options = options_of(store);
+  if (!options) return fail(options.error());
+  return redis::examine(*options, system_clock());
+}
+
+}  // namespace
+
+const BrokerKind kRedis = {prepare, make_sink, make_source, examine};
+
+}  // namespace dovetail::app

@@ -1,0 +1,261 @@
+"""The binary with brokers among its stores. What needs a server uses Redis, whose server starts fastest."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import harness
+
+SCRIPT = harness.ROOT / "tests" / "servers" / "servers.py"
+CANARY = "c4n4ry-of-mine"
+
+STORES = """\
+[store.orders]
+url = "sqlite:orders.db"
+
+[store.bus]
+url = "%s"
+read = ["orders.events"]
+%s
+
+[store.inventory]
+url = "sqlite:inventory.db"
+%s
+"""
+
+OUT = """
+[[relay]]
+name = "orders-to-bus"
+from = "orders"
+to = "bus"
+lease = "500ms"
+retry_base = "5ms"
+reconnect_cap = "100ms"
+"""
+
+IN = """
+[[relay]]
+name = "bus-to-inventory"
+from = "bus"
+to = "inventory"
+lease = "500ms"
+retry_base = "5ms"
+reconnect_cap = "100ms"
+"""
+
+LOG = """
+[log]
+format = "json"
+"""
+
+
+class BrokerCase(harness.Case):
+    def configure(self, url, bus="", inventory="", relays=OUT + IN):
+        self.write("dovetail.toml", STORES % (url, bus, inventory) + relays + LOG)
+
+
+class WithoutAServer(BrokerCase):
+    URL = "redis://127.0.0.1:1/0"  # where nobody listens
+
+    def test_what_is_wrong_is_refused_with_its_place_in_the_file(self):
+        place = str(self.folder / "dovetail.toml")
+        for bus, says in (
+                ("[store.bus.settings]\nno_such = 1", ("8:11", "store.bus.settings.no_such", "unknown setting")),
+                ('format = "avro"', ("7:10", "store.bus.format", '"cloudevents"')),
+                ('key = "{colour}"', ("7:7", "store.bus.key", "colour")),
+                ('password_env = "NO_SUCH_VARIABLE"', ("NO_SUCH_VARIABLE", "not set")),
+                ('ca_file = "ca.pem"', ("store.bus.ca_file", "TLS"))):
+            self.configure(self.URL, bus)
+            self.refused("run", "--config", place, code=3, name="config", says=("dovetail.toml", *says))
+
+    def test_a_secret_in_a_url_is_refused_and_not_repeated(self):
+        for url in (f"redis://:{CANARY}@127.0.0.1/0", f"amqp://shop:{CANARY}@127.0.0.1/"):
+            self.configure(url)
+            for command in ("run", "status", "doctor", "init"):
+                said = self.refused(command, code=3, name="config", says=("password_env",))
+                self.assertNotIn(CANARY, said.err + said.out)
+
+    def test_what_only_a_database_can_do_is_refused(self):
+        self.configure(self.URL)
+        self.init()
+        self.publish(store="bus", code=5)
+        said = self.refused("events", "--store", "bus", code=5, name="rejected", says=("bus", "is a broker"))
+        self.assertIn("is a database", said.err)
+        self.refused("publish", "--store", "bus", "--aggregate-type", "orders", "--key", "1", "--type", "T", "--payload",
+                     "{}", code=5, name="rejected", says=("is a broker",))
+
+    def test_init_status_and_prune_leave_the_broker_alone(self):
+        self.configure(self.URL)
+        self.assertIn("store bus: redis://127.0.0.1:1/0 is a broker, nothing to create", self.init().out)
+        stores = {store["name"]: store for store in self.ask("status")["stores"]}
+        self.assertEqual(stores["bus"], {"name": "bus", "path": self.URL, "broker": "Redis"})
+        self.assertNotIn("bus", [store["name"] for store in self.ask("prune", "--sent", "1d")["stores"]])
+        self.assertEqual(self.ask("parked", "list"), {"parked": []})
+        event = self.publish_id()
+        self.assertEqual(len(self.ask("events", "show", event)["places"]), 1)
+
+    def test_a_script_is_told_at_once_that_the_broker_is_away(self):
+        self.configure(self.URL)
+        self.init()
+        for relay in ("orders-to-bus", "bus-to-inventory"):
+            said = self.refused("run", relay, "--until-idle", code=4, name="unavailable", says=("store bus",))
+            self.assertIn("127.0.0.1", said.err)
+
+    def test_the_doctor_says_that_it_is_away(self):
+        self.configure(self.URL)
+        self.init()
+        report = self.ask("doctor", "--store", "bus", code=1)
+        self.assertEqual(report["stores"][0]["findings"][0]["code"], "unavailable")
+
+
+class Server:
+    """A Redis of one's own, which may be broken."""
+
+    def __init__(self, folder):
+        self.state = folder / "servers"
+        self.run("start")
+        conninfo = self.state / "redis.conninfo"
+        self.missing = not conninfo.exists() and (self.state / "redis.missing").read_text()
+        fields = {} if self.missing else dict(one.split("=", 1) for one in conninfo.read_text().split())
+        self.port = fields.get("port")
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    def run(self, action):
+        subprocess.run([sys.executable, SCRIPT, "--state", self.state, action, "redis"], check=True, capture_output=True)
+
+    def ask(self, *command):
+        return subprocess.run(["redis-cli", "-p", self.port, *command], check=True, capture_output=True,
+                              text=True).stdout.splitlines()
+
+
+class WithRedis(BrokerCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder_of_class = harness.tempfile.mkdtemp(prefix="dovetail-cli-redis-")
+        cls.addClassCleanup(harness.shutil.rmtree, cls.folder_of_class, ignore_errors=True)
+        cls.server = Server(pathlib.Path(cls.folder_of_class))
+        if cls.server.missing:
+            raise unittest.SkipTest(cls.server.missing)
+        cls.addClassCleanup(cls.server.run, "stop")
+
+    def setUp(self):
+        super().setUp()
+        self.server.ask("flushall")
+        self.configure(self.server.url)
+        self.init()
+
+    def mailbox(self):
+        return self.rows("inventory.db", "SELECT lower(hex(id)), topic, aggregate_type, aggregate_id, type, content_type, "
+                                         "headers, CAST(payload AS TEXT), aggregate_version FROM dovetail_mailbox "
+                                         "ORDER BY seq")
+
+    def drain(self, *relays, code=0):
+        return self.dovetail("run", *relays, "--until-idle", "--idle-after", "0.5", code=code)
+
+    def test_an_event_comes_through_the_broker_as_it_was(self):
+        event = self.publish_id("--header", "tenant=blue", "--aggregate-version", "7")
+        self.drain("orders-to-bus")
+        self.assertEqual(self.server.ask("xlen", "orders.events"), ["1"])
+        self.assertEqual(self.mailbox(), [])
+        self.drain("bus-to-inventory")
+        [row] = self.mailbox()
+        self.assertEqual(row[:6], (event.replace("-", ""), "orders.events", "orders", "17", "OrderPlaced",
+                                   "application/json"))
+        self.assertEqual(json.loads(row[6])["tenant"], "blue")
+        self.assertEqual(row[7:], ('{"total": 3}', 7))
+        self.assertEqual({place["store"] for place in self.ask("events", "show", event)["places"]},
+                         {"orders", "inventory"})
+        self.drain()
+        self.assertEqual(len(self.mailbox()), 1)
+
+    def test_a_foreign_message_becomes_an_event(self):
+        self.configure(self.server.url, bus='id_header = "x-id"\ntype_header = "x-type"')
+        self.server.ask("xadd", "orders.events", "*", "data", "hello", "key", "k1", "x-id", "order-1", "x-type", "Placed")
+        self.drain("bus-to-inventory")
+        [row] = self.mailbox()
+        self.assertEqual((row[1], row[3], row[4], row[7]), ("orders.events", "k1", "Placed", "hello"))
+
+    def test_a_topic_that_is_written_replaces_that_of_the_message(self):
+        self.configure(self.server.url, relays=OUT + IN + 'topic = "in.{type}"\n')
+        self.publish()
+        self.drain()
+        self.assertEqual(self.mailbox()[0][1], "in.OrderPlaced")
+
+    def test_debezium_names_its_topics_itself(self):
+        self.configure(self.server.url, bus='format = "debezium"', relays=OUT)
+        event = self.publish_id()
+        self.drain()
+        fields = self.server.ask("xrange", "outbox.event.orders", "-", "+")[1:]
+        found = dict(zip(fields[::2], fields[1::2]))
+        self.assertEqual(found["id"], event)
+
+    def test_what_the_mailbox_refuses_is_parked_in_the_store_that_is_filled(self):
+        self.configure(self.server.url, inventory='topics = ["other.events"]')
+        first, second = self.publish_id(), self.publish_id()
+        self.drain(code=1)
+        parked = self.ask("parked", "list")["parked"]
+        self.assertEqual([(row["store"], row["reader"], row["id"], row["state"]) for row in parked],
+                         [("inventory", "bus-to-inventory", first, "parked"),
+                          ("inventory", "bus-to-inventory", second, "waiting")])
+        reader = self.reader("inventory", "bus-to-inventory")
+        self.assertEqual((reader["stream"], reader["from"], reader["parked"], reader["pending"]), ("outside", "bus", 1, 0))
+        self.assertIn("bus > inventory", self.dovetail("status").out)
+        self.configure(self.server.url)
+        self.dovetail("parked", "replay", first)
+        self.drain()
+        self.assertEqual([row[0] for row in self.mailbox()], [one.replace("-", "") for one in (first, second)])
+        self.assertEqual(self.reader("inventory", "bus-to-inventory")["parked"], 0)
+
+    def test_a_daemon_waits_for_a_broker_that_is_away(self):
+        self.publish()
+        self.server.run("kill")
+        try:
+            daemon = self.start("run")
+            self.wait_for("it says so", lambda: "sink_lost" in self.log() and "session_lost" in self.log())
+            self.assertIsNone(daemon.poll())
+        finally:
+            self.server.run("again")
+        self.wait_for("the event is there", self.mailbox)
+        self.assertEqual(self.reader("orders", "orders-to-bus")["parked"], 0)
+        daemon.terminate()
+        self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
+
+    def test_of_two_daemons_one_reads_and_the_other_takes_over(self):
+        first = self.start("run", "bus-to-inventory")
+        self.wait_for("it reads", lambda: "started" in self.log())
+        second = self.start("run", "bus-to-inventory")
+        self.wait_for("it stands by", lambda: "standby" in self.log())
+        owner = self.reader("inventory", "bus-to-inventory")["owner"]
+        self.assertIn(f":{first.pid}", owner)
+        first.kill()
+        self.publish()
+        self.drain("orders-to-bus")
+        self.wait_for("the other has it", self.mailbox)
+        self.assertIn(f":{second.pid}", self.reader("inventory", "bus-to-inventory")["owner"])
+
+    def test_a_password_is_never_shown(self):
+        self.configure(self.server.url, bus='user = "full"\npassword_env = "BUS_PASSWORD"')
+        for password, code in (("full-secret", 0), (CANARY, 4)):
+            env = {"BUS_PASSWORD": password}
+            said = [self.dovetail("run", "--until-idle", "--idle-after", "0.2", code=code, env=env)]
+            for command in (("doctor", "--store", "bus"), ("status",), ("doctor", "--json")):
+                said.append(self.run_dovetail(*command, env=env))
+            for one in said:
+                text = "".join(part if isinstance(part, str) else part.decode() for part in (one.out, one.err))
+                self.assertNotIn(password, text)
+
+    def test_the_doctor_asks_the_broker(self):
+        report = {store["name"]: store for store in self.ask("doctor")["stores"]}
+        self.assertEqual([one for one in report["bus"]["findings"] if one["severity"] == "error"], [])
+        self.server.ask("config", "set", "appendfsync", "no")
+        self.addCleanup(self.server.ask, "config", "set", "appendfsync", "always")
+        found = self.run_dovetail("doctor", "--store", "bus", "--json")
+        findings = json.loads(found.out)["stores"][0]["findings"]
+        self.assertTrue(any("appendfsync" in one["what"] + one["what_to_do"] for one in findings), findings)
+
+
+if __name__ == "__main__":
+    harness.main()
