@@ -61,7 +61,8 @@ struct SourceOptions {
   // Performance
   std::size_t ack_pending_max = 20'000;  // read and not settled, by all who read with this consumer
   std::size_t prefetch_events = 2000;
-  std::size_t prefetch_bytes = 4 << 20;  // raised to the server's largest message
+  Duration long_poll = std::chrono::seconds(10);  // how long one request waits for messages
+  std::size_t prefetch_bytes = 4 << 20;           // raised to the server's largest message
 };
 
 }  // namespace dovetail::nats

@@ -255,6 +255,26 @@ void append_publish(std::string& out, std::string_view subject, std::string_view
   out += kLineEnd;
 }
 
+// $JS.ACK.stream.consumer.deliveries.sequence.sequence.time.pending, and with a domain, an account
+// and a random token around them.
+bool parse_ack_subject(std::string_view subject, AckSubject& out) {
+  if (!subject.starts_with("$JS.ACK.")) return false;
+  std::array<std::string_view, 12> tokens{};
+  std::size_t count = 0;
+  while (true) {
+    if (count == tokens.size()) return false;
+    const std::size_t end = std::min(subject.find('.'), subject.size());
+    tokens[count++] = subject.substr(0, end);
+    if (end == subject.size()) break;
+    subject.remove_prefix(end + 1);
+  }
+  if (count != 9 && count < 11) return false;
+  const std::size_t first = count == 9 ? 5 : 7;
+  return parse_number(tokens[first], out.stream_sequence) &&
+         parse_number(tokens[first + 1], out.consumer_sequence) &&
+         parse_number(tokens[first + 2], out.time_ns) && out.stream_sequence > 0;
+}
+
 Version parse_version(std::string_view text) {
   Version version;
   for (int* const part : {&version.major, &version.minor, &version.patch}) {

@@ -68,6 +68,14 @@ void append_publish_head(std::string& out, std::string_view subject, std::string
 void append_publish(std::string& out, std::string_view subject, std::string_view reply,
                     std::string_view headers, std::string_view payload);
 
+// Where acknowledgements of one message of a consumer go to. It tells what the message is.
+struct AckSubject {
+  std::int64_t stream_sequence = 0;
+  std::int64_t consumer_sequence = 0;  // counts deliveries of the consumer, repeated ones as well
+  std::int64_t time_ns = 0;            // when the stream stored it, since 1970
+};
+bool parse_ack_subject(std::string_view subject, AckSubject& out);
+
 // "2.11.3" as numbers that can be compared.
 struct Version {
   int major = 0;

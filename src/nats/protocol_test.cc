@@ -159,6 +159,20 @@ TEST(NatsProtocol, WhatIsPublishedHasTheFormOfTheProtocol) {
   EXPECT_EQ(out, "HPUB a.b r.1 18 20\r\nNATS/1.0\r\nX: 1\r\n\r\nm1\r\n");
 }
 
+TEST(NatsProtocol, WhatAMessageIsStandsInWhereItsAcknowledgementGoes) {
+  AckSubject ack;
+  ASSERT_TRUE(parse_ack_subject("$JS.ACK.D.w.2.7.17.1794751251790750877.3", ack));
+  EXPECT_EQ(ack.stream_sequence, 7);
+  EXPECT_EQ(ack.consumer_sequence, 17);
+  EXPECT_EQ(ack.time_ns, 1794751251790750877);
+  ASSERT_TRUE(parse_ack_subject("$JS.ACK.hub.Ab12.D.w.2.8.18.1794751251790750877.3.rnd", ack));
+  EXPECT_EQ(ack.stream_sequence, 8);
+  for (const std::string_view other :
+       {"", "$JS.ACK.", "$JS.ACK.D.w.2.7.17.1.3.4", "$JS.ACK.D.w.2.x.17.1.3", "_INBOX.1.2",
+        "$JS.ACK.1.2.3.4.5.6.7.8.9.10.11.12.13", "$JS.ACK.D.w.2.0.17.1.3"})
+    EXPECT_FALSE(parse_ack_subject(other, ack)) << other;
+}
+
 TEST(NatsProtocol, VersionsAreCompared) {
   EXPECT_LT(parse_version("2.9.10"), parse_version("2.11.0"));
   EXPECT_EQ(parse_version("2.11.0-RC.1"), (Version{2, 11, 0}));

@@ -37,7 +37,8 @@ inline std::string own_name(const std::string& prefix) {
 // A second connection, of the test's own, that makes and looks at streams.
 class Operator {
  public:
-  explicit Operator(ConnectionOptions options = connection_to()) {
+  explicit Operator(const ConnectionOptions& options = connection_to()) { connect(options); }
+  void connect(const ConnectionOptions& options) {
     Result<Connection> opened = Connection::open(options);
     EXPECT_TRUE(opened) << (opened ? "" : opened.error().text);
     if (opened) connection_ = std::move(*opened);

@@ -1,8 +1,8 @@
 """NATS with JetStream. What was stored is there after `again`.
 
 Users, each with the password NAME-secret: "app" may do all in an account with JetStream, "narrow" is of the same account
-and may not publish below "forbidden", "mute" may subscribe to nothing, "suite" is of another account with JetStream,
-whose subjects are its own, "tiny" of one with hardly any room, and "bare" of one without JetStream.
+and may not publish below "forbidden", "mute" may subscribe to nothing, "tiny" is of another account, with hardly any
+room, and "bare" of one without JetStream.
 """
 
 import socket
@@ -25,7 +25,6 @@ accounts {{
       {{ user: "mute", password: "mute-secret", permissions: {{ publish: ">", subscribe: {{ deny: [">"] }} }} }}
     ]
   }}
-  SUITE: {{ jetstream: enabled, users: [ {{ user: "suite", password: "suite-secret" }} ] }}
   TINY: {{ jetstream: {{ max_file: 10000 }}, users: [ {{ user: "tiny", password: "tiny-secret" }} ] }}
   BARE: {{ users: [ {{ user: "bare", password: "bare-secret" }} ] }}
 }}

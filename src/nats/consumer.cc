@@ -1,0 +1,164 @@
+#include "nats/consumer.h"
+
+#include <algorithm>
+
+namespace dovetail::nats {
+
+namespace {
+
+std::int64_t nanoseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+}
+
+// Names of streams and consumers are one token of a subject.
+Status check_name(std::string_view what, const std::string& name) {
+  const bool is_fine =
+      why_no_subject(name).empty() && name.find_first_of("./\\") == std::string::npos;
+  if (is_fine) return {};
+  return fail(Errc::rejected, std::string(what) + " cannot be called '" + name +
+                                  "'; check that it has no dots, spaces, slashes or wildcards");
+}
+
+std::string list_of(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ",") + quoted(text);
+  return "[" + list + "]";
+}
+
+std::vector<std::string> texts_of(const Json& array) {
+  std::vector<std::string> texts;
+  for (const Json& item : array.items()) texts.push_back(item.text());
+  return texts;
+}
+
+bool same_set(std::vector<std::string> a, std::vector<std::string> b) {
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  return a == b;
+}
+
+Result<std::string> find_stream(JetStream& jetstream, const SourceOptions& options) {
+  if (!options.stream.empty()) return options.stream;
+  if (options.subjects.empty())
+    return fail(Errc::rejected, "nothing says what to read; set the stream or its subjects");
+  const Result<std::vector<std::string>> names = jetstream.streams_of(options.subjects[0]);
+  if (!names) return fail(names.error());
+  if (names->size() == 1) return (*names)[0];
+  const std::string& subject = options.subjects[0];
+  if (names->empty())
+    return fail(Errc::unavailable,
+                "no stream takes the subject " + subject + "; create one, or check the subject");
+  return fail(Errc::rejected,
+              "several streams take the subject " + subject + "; set the stream that is meant");
+}
+
+// The subjects of the stream, which is made when it is missing and wanted.
+Result<std::vector<std::string>> stream_subjects(JetStream& jetstream, const SourceOptions& options,
+                                                 const std::string& stream) {
+  Result<Answer> info = jetstream.ask("STREAM.INFO." + stream);
+  if (!info) return fail(info.error());
+  if (info->error_number() == kStreamNotFound && options.declare && !options.subjects.empty())
+    info = jetstream.require("STREAM.CREATE." + stream,
+                             "{\"name\":" + quoted(stream) + ",\"subjects\":" +
+                                 list_of(options.subjects) + ",\"storage\":\"file\"}");
+  if (!info) return fail(info.error());
+  if (info->error_number() != 0)
+    return fail(Errc::unavailable, "the stream " + stream + " cannot be read: " +
+                                       info->error_text() + "; create it, or check its name");
+  return texts_of(info->json().get("config").get("subjects"));
+}
+
+std::string consumer_config(const SourceOptions& options, const std::vector<std::string>& filters) {
+  std::string config =
+      "{\"durable_name\":" + quoted(options.durable) +
+      ",\"ack_policy\":\"explicit\",\"replay_policy\":\"instant\",\"max_deliver\":-1";
+  config += ",\"deliver_policy\":" + std::string(options.only_new ? "\"new\"" : "\"all\"");
+  config += ",\"ack_wait\":" + std::to_string(nanoseconds(options.ack_wait));
+  config += ",\"max_ack_pending\":" + std::to_string(options.ack_pending_max);
+  if (filters.size() == 1) config += ",\"filter_subject\":" + quoted(filters[0]);
+  if (filters.size() > 1) config += ",\"filter_subjects\":" + list_of(filters);
+  return config + "}";
+}
+
+// A consumer that is there already may be of a kind that does not keep what we promise.
+Status check_config(const Json& config, const std::string& name,
+                    const std::vector<std::string>& filters) {
+  const auto wrong = [&](const std::string& why) {
+    return fail(Errc::rejected, "the consumer " + name + " " + why +
+                                    "; delete it, or choose another name for ours");
+  };
+  if (config.get("deliver_subject").is_there()) return wrong("pushes its messages");
+  if (config.get("ack_policy").text() != "explicit")
+    return wrong("does not want every message acknowledged");
+  if (config.get("max_deliver").number_or(-1) > 0)
+    return wrong("gives a message up after some deliveries (max_deliver), which would lose it");
+  std::vector<std::string> filtered = texts_of(config.get("filter_subjects"));
+  if (const std::string one = config.get("filter_subject").text(); !one.empty())
+    filtered.push_back(one);
+  if (!same_set(filtered, filters)) return wrong("reads other subjects");
+  return {};
+}
+
+ConsumerState state_of(const Json& info) {
+  ConsumerState state;
+  state.acked_stream = info.get("ack_floor").get("stream_seq").number_or(0);
+  state.delivered_stream = info.get("delivered").get("stream_seq").number_or(0);
+  state.delivered_consumer = info.get("delivered").get("consumer_seq").number_or(0);
+  state.ack_pending = info.get("num_ack_pending").number_or(0);
+  return state;
+}
+
+}  // namespace
+
+std::string Consumer::ack_subject(std::int64_t stream_sequence) const {
+  return "$JS.ACK." + stream + "." + name + ".1." + std::to_string(stream_sequence) + "." +
+         std::to_string(state.delivered_consumer) + ".0.0";
+}
+
+Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& options,
+                               const ServerInfo& server) {
+  const Result<std::string> stream = find_stream(jetstream, options);
+  if (!stream) return fail(stream.error());
+  DOVETAIL_TRY(check_name("a stream", *stream));
+  DOVETAIL_TRY(check_name("a consumer", options.durable));
+  const auto subjects = stream_subjects(jetstream, options, *stream);
+  if (!subjects) return fail(subjects.error());
+  const bool reads_all = options.subjects.empty() || same_set(options.subjects, *subjects);
+  const std::vector<std::string> filters =
+      reads_all ? std::vector<std::string>{} : options.subjects;
+  if (filters.size() > 1 && parse_version(server.version) < Version{2, 10, 0})
+    return fail(Errc::rejected, "the NATS server " + server.version +
+                                    " reads one subject of a stream, or all; name one, or read "
+                                    "with a server from 2.10 on");
+  const std::string place = *stream + "." + options.durable;
+  Result<Answer> info = jetstream.ask("CONSUMER.INFO." + place);
+  if (!info) return fail(info.error());
+  if (info->error_number() == kConsumerNotFound)
+    info = jetstream.require("CONSUMER.DURABLE.CREATE." + place,
+                             "{\"stream_name\":" + quoted(*stream) +
+                                 ",\"config\":" + consumer_config(options, filters) + "}");
+  if (!info) return fail(info.error());
+  const Json json = info->json();
+  if (info->error_number() != 0)
+    return fail(Errc::unavailable, "the consumer " + options.durable +
+                                       " cannot be read: " + info->error_text() + "; check it");
+  DOVETAIL_TRY(check_config(json.get("config"), options.durable, filters));
+  Consumer consumer;
+  consumer.stream = *stream;
+  consumer.name = options.durable;
+  const std::chrono::nanoseconds ack_wait(json.get("config").get("ack_wait").number_or(0));
+  consumer.ack_wait = std::chrono::duration_cast<Duration>(ack_wait);
+  if (consumer.ack_wait <= Duration{0}) consumer.ack_wait = options.ack_wait;
+  consumer.state = state_of(json);
+  return consumer;
+}
+
+Result<ConsumerState> ask_state(JetStream& jetstream, const Consumer& consumer,
+                                const Connection::Handler& others) {
+  const Result<Answer> info =
+      jetstream.require("CONSUMER.INFO." + consumer.stream + "." + consumer.name, {}, others);
+  if (!info) return fail(info.error());
+  return state_of(info->json());
+}
+
+}  // namespace dovetail::nats

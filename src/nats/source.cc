@@ -1,0 +1,337 @@
+#include "nats/source.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "host/host.h"
+
+namespace dovetail::nats {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kHoldCheck = milliseconds(100);
+constexpr Duration kHoldCheckAfterNews = milliseconds(5);
+constexpr Duration kAskBackAgain = seconds(1);
+constexpr std::string_view kIdHeader = "Nats-Msg-Id";
+constexpr std::string_view kAck = "+ACK";
+constexpr std::string_view kNak = "-NAK";
+constexpr std::string_view kPatience = "+WPI";
+
+std::int64_t number_of(std::string_view text, std::int64_t other) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && !text.empty() && end == text.data() + text.size() ? number : other;
+}
+
+}  // namespace
+
+NatsSource::NatsSource(SourceOptions options, Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      reader_(options_.foreign, kNatsDialect),
+      handler_([this](const Frame& frame) { on_frame(frame); }) {}
+
+NatsSource::~NatsSource() {
+  if (!connection_.is_open()) return;
+  for (const auto& [sequence, held] : held_) connection_.publish(held.reply, {}, kNak);
+  for (const auto& [sequence, given] : given_)
+    if (!given.settled) connection_.publish(given.reply, {}, kNak);
+  (void)connection_.write();
+}
+
+void NatsSource::forget() {
+  held_.clear();
+  held_bytes_ = 0;
+  given_.clear();
+  settled_.clear();
+  last_settled_reply_.clear();
+  asked_ = 0;
+  caught_up_ = false;
+  catching_up_ = false;
+  holding_ = false;
+  lost_.reset();
+}
+
+Status NatsSource::open() {
+  jetstream_.reset();
+  connection_ = Connection();
+  forget();
+  Result<Connection> connection = Connection::open(options_.connection, opened_++);
+  if (!connection) return fail(connection.error());
+  connection_ = std::move(*connection);
+  jetstream_.emplace(connection_, options_.domain, options_.connection.request_timeout);
+  Result<Consumer> consumer = find_consumer(*jetstream_, options_, connection_.server());
+  if (!consumer) return fail(consumer.error());
+  consumer_ = std::move(*consumer);
+  next_delivery_ = consumer_.state.delivered_consumer + 1;
+  patience_at_ = clock_.now() + consumer_.ack_wait / 3;
+  if (consumer_.state.ack_pending == 0) return {};
+  hold();
+  return ask_back();
+}
+
+Status NatsSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
+  const std::stop_callback wake(stop, [this] { connection_.wake(); });
+  const TimePoint end = clock_.now() + limits.wait_max;
+  Duration wait{0};
+  while (true) {
+    DOVETAIL_TRY(pump(wait));
+    ask_for_patience();
+    if (holding_) DOVETAIL_TRY(release_when_complete());
+    if (!holding_) give(out, limits);
+    DOVETAIL_TRY(ask_for_more());
+    if (!out.empty() || stop.stop_requested()) break;
+    const TimePoint now = clock_.now();
+    // What is there is read without a wait too, so the answer about it is waited for.
+    if (now >= end && !catching_up_) break;
+    wait = catching_up_ ? options_.connection.request_timeout : end - now;
+    if (holding_) wait = std::min(wait, has_news_ ? kHoldCheckAfterNews : kHoldCheck);
+    wait = std::min<Duration>(wait, seconds(1));
+  }
+  return connection_.write();
+}
+
+Status NatsSource::pump(Duration timeout) {
+  DOVETAIL_TRY(connection_.pump(timeout, handler_));
+  if (lost_) return fail(*lost_);
+  return {};
+}
+
+void NatsSource::on_frame(const Frame& frame) {
+  if (frame.kind == Frame::Kind::error) {
+    lost_ = Error{Errc::unavailable, "the NATS server refuses: " + std::string(frame.text) +
+                                         "; check the user's permissions"};
+    return;
+  }
+  AckSubject ack;
+  if (parse_ack_subject(frame.reply, ack)) return on_message(frame, ack);
+  if (!frame.subject.starts_with(connection_.inbox())) return;
+  const std::string_view name = frame.subject.substr(connection_.inbox().size());
+  if (name == "pull") return on_status(frame);
+  if (name.starts_with('q')) answered_ = static_cast<std::uint64_t>(number_of(name.substr(1), 0));
+}
+
+void NatsSource::on_message(const Frame& frame, const AckSubject& ack) {
+  if (asked_ > 0) --asked_;
+  if (asked_ == 0) catching_up_ = false;
+  has_news_ = true;
+  // Whatever was delivered in between went to a connection that is gone.
+  if (ack.consumer_sequence > next_delivery_) hold();
+  next_delivery_ = std::max(next_delivery_, ack.consumer_sequence + 1);
+  if (const auto given = given_.find(ack.stream_sequence); given != given_.end()) {
+    given->second.reply = frame.reply;  // a second copy of what is still at work
+    return;
+  }
+  Held& held = held_[ack.stream_sequence];
+  held.reply = frame.reply;
+  if (!held.subject.empty()) return;
+  held.subject = frame.subject;
+  held.bytes.reserve(frame.headers.size() + frame.payload.size());
+  held.bytes += frame.headers;
+  held.bytes += frame.payload;
+  held.header_size = frame.headers.size();
+  held.time_ns = ack.time_ns;
+  held_bytes_ += held.bytes.size();
+}
+
+// How a pull ended that did not bring all that it asked for.
+void NatsSource::on_status(const Frame& frame) {
+  if (frame.headers.empty() || !parse_headers(frame.headers, block_)) return;
+  if (block_.status == 100) return;  // still there
+  catching_up_ = false;
+  const std::int64_t left = number_of(find_header(block_.headers, "Nats-Pending-Messages"), -1);
+  const bool is_known = block_.status == 404 || block_.status == 408 || left >= 0;
+  if (!is_known) {
+    lost_ = Error{Errc::unavailable, "the consumer " + consumer_.name +
+                                         " cannot be read: " + std::to_string(block_.status) + " " +
+                                         std::string(block_.description) + "; check it"};
+    return;
+  }
+  asked_ = left >= 0 ? std::max<std::int64_t>(0, asked_ - left) : 0;
+}
+
+void NatsSource::pull(bool long_poll) {
+  const std::int64_t batch = static_cast<std::int64_t>(options_.prefetch_events) - asked_;
+  const std::size_t bytes =
+      std::max(options_.prefetch_bytes, connection_.server().max_payload + (16U << 10U));
+  std::string body = "{\"batch\":" + std::to_string(batch);
+  body += ",\"max_bytes\":" + std::to_string(bytes);
+  if (long_poll) {
+    const auto expires =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(options_.long_poll).count();
+    body += ",\"expires\":" + std::to_string(expires) + "}";
+  } else {
+    body += ",\"no_wait\":true}";
+    catching_up_ = true;
+  }
+  connection_.publish(
+      jetstream_->prefix() + "CONSUMER.MSG.NEXT." + consumer_.stream + "." + consumer_.name,
+      connection_.inbox() + "pull", body);
+  asked_ += batch;
+  asked_until_ = clock_.now() + (long_poll ? options_.long_poll : Duration{0}) +
+                 options_.connection.request_timeout;
+}
+
+// Keeps a pull under way while there is room. Where none is, the first does not wait for messages,
+// so that its end says that there are none.
+Status NatsSource::ask_for_more() {
+  if (asked_ > 0 && clock_.now() > asked_until_)
+    return fail(Errc::unavailable, "the consumer " + consumer_.name +
+                                       " does not answer; check that it is there, and the server");
+  const bool has_room = held_bytes_ < options_.prefetch_bytes;
+  const bool runs_low = asked_ <= static_cast<std::int64_t>(options_.prefetch_events / 2);
+  if (!has_room || !runs_low || catching_up_) return connection_.write();
+  const bool was_idle = asked_ == 0 && !caught_up_;
+  pull(!was_idle);
+  caught_up_ = was_idle;
+  return connection_.write();
+}
+
+void NatsSource::give(Batch& out, const Limits& limits) {
+  while (!held_.empty() && out.size() < limits.events_max) {
+    const auto first = held_.begin();
+    const std::size_t bytes = first->second.bytes.size() + first->second.subject.size();
+    if (!out.empty() && out.bytes() + bytes > limits.bytes_max) return;
+    give_one(out, first->first, first->second);
+    given_[first->first].reply = std::move(first->second.reply);
+    held_bytes_ -= first->second.bytes.size();
+    held_.erase(first);
+  }
+}
+
+void NatsSource::give_one(Batch& out, std::int64_t sequence, const Held& held) {
+  const std::string_view bytes = held.bytes;
+  parse_headers(bytes.substr(0, held.header_size), block_);
+  ReceivedMessage message;
+  message.topic = held.subject;
+  message.payload = bytes.substr(held.header_size);
+  message.position = sequence;
+  message.native_id = find_header(block_.headers, kIdHeader);
+  std::string key;
+  if (options_.key_in_subject && held.subject.find('.') != std::string::npos) {
+    const std::size_t dot = held.subject.rfind('.');
+    key = from_token(std::string_view(held.subject).substr(dot + 1));
+    message.topic = message.topic.substr(0, dot);
+  }
+  message.key = key;
+  headers_.clear();
+  const ForeignNames& foreign = options_.foreign;
+  for (const MessageHeader& header : block_.headers) {
+    if (!options_.key_header.empty() && header.name == options_.key_header) {
+      message.key = header.value;
+      continue;
+    }
+    // What is between the publisher and the server says nothing about the event, unless we are told
+    // that it does.
+    const bool is_named = header.name == foreign.id || header.name == foreign.type ||
+                          header.name == foreign.aggregate_type ||
+                          header.name == foreign.aggregate_id;
+    if (is_named || !header.name.starts_with("Nats-")) headers_.push_back(header);
+  }
+  message.headers = headers_;
+  const std::string place = consumer_.stream + "/" + std::to_string(sequence);
+  message.place = place;
+  message.time = WallTime(
+      std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(held.time_ns)));
+  reader_.read(message, new_event_id(), out);
+}
+
+Status NatsSource::settle(const Batch& batch, std::span<const Settled>) {
+  for (const Event& event : batch.events()) {
+    const auto found = given_.find(event.position);
+    if (found == given_.end() || found->second.settled) continue;
+    found->second.settled = true;
+    settled_.push_back(event.position);
+    connection_.publish(found->second.reply, {}, kAck);
+    last_settled_reply_ = found->second.reply;
+  }
+  ask_for_patience();
+  return pump(Duration{0});
+}
+
+// Acknowledges the last once more and waits for the server's word; those before it were taken
+// before it.
+Status NatsSource::flush() {
+  ask_for_patience();
+  if (settled_.empty()) return {};
+  const std::uint64_t number = ++flushes_;
+  connection_.publish(last_settled_reply_, connection_.inbox() + "q" + std::to_string(number),
+                      kAck);
+  const TimePoint end = clock_.now() + options_.connection.request_timeout;
+  while (answered_ < number) {
+    const Duration left = end - clock_.now();
+    if (left <= Duration{0})
+      return fail(Errc::unavailable,
+                  "the NATS server does not take acknowledgements; check that it is well");
+    DOVETAIL_TRY(pump(left));
+  }
+  for (const std::int64_t sequence : settled_) given_.erase(sequence);
+  settled_.clear();
+  return {};
+}
+
+// Lets the server wait longer for what is still at work.
+void NatsSource::ask_for_patience() {
+  const TimePoint now = clock_.now();
+  if (now < patience_at_) return;
+  patience_at_ = now + consumer_.ack_wait / 3;
+  for (const auto& [sequence, held] : held_) connection_.publish(held.reply, {}, kPatience);
+  for (const auto& [sequence, given] : given_)
+    if (!given.settled) connection_.publish(given.reply, {}, kPatience);
+}
+
+void NatsSource::hold() {
+  if (holding_) return;
+  holding_ = true;
+  has_news_ = true;
+  // Whoever has it has it for no longer than this, unless he is alive.
+  hold_until_ = clock_.now() + 2 * consumer_.ack_wait + seconds(5);
+  hold_checked_at_ = TimePoint{};
+  asked_back_at_ = clock_.now();
+}
+
+// All that is delivered and not acknowledged must be here before anything is given out.
+Status NatsSource::release_when_complete() {
+  const TimePoint now = clock_.now();
+  if (now >= hold_until_) {
+    holding_ = false;
+    return {};
+  }
+  if (now - hold_checked_at_ < (has_news_ ? kHoldCheckAfterNews : kHoldCheck)) return {};
+  hold_checked_at_ = now;
+  has_news_ = false;
+  // Counted before the server counts: what comes in between is in its count and not in ours.
+  const std::size_t ours = unsettled();
+  const Result<ConsumerState> state = ask_state(*jetstream_, consumer_, handler_);
+  if (!state) return fail(state.error());
+  if (lost_) return fail(*lost_);
+  consumer_.state = *state;
+  if (state->ack_pending <= static_cast<std::int64_t>(ours)) {
+    holding_ = false;
+    return {};
+  }
+  if (clock_.now() - asked_back_at_ < kAskBackAgain) return {};
+  return ask_back();
+}
+
+// Asks for what was delivered to somebody who is gone, without waiting until the server gives him
+// up. A number that needs no asking back is ignored by the server.
+Status NatsSource::ask_back() {
+  asked_back_at_ = clock_.now();
+  const ConsumerState& state = consumer_.state;
+  const auto range = state.delivered_stream - state.acked_stream;
+  // Where the consumer reads few of many messages there is too much to ask for; time does it then.
+  if (range <= 0 || range > 4 * static_cast<std::int64_t>(options_.ack_pending_max)) return {};
+  for (std::int64_t sequence = state.acked_stream + 1; sequence <= state.delivered_stream;
+       ++sequence) {
+    if (held_.contains(sequence) || given_.contains(sequence)) continue;
+    connection_.publish(consumer_.ack_subject(sequence), {}, kNak);
+  }
+  return connection_.write();
+}
+
+}  // namespace dovetail::nats
