@@ -55,8 +55,9 @@ inline std::vector<Recorded> requests_to(const servers::Server& server, const st
   std::vector<Recorded> found;
   std::ifstream file(server.field("home") + "/record");
   for (std::string line; std::getline(file, line);) {
+    if (line.find("\"path\": \"" + prefix) == std::string::npos) continue;  // cheaper than to parse
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_discarded() || !json["path"].get<std::string>().starts_with(prefix)) continue;
+    if (json.is_discarded()) continue;
     Recorded one;
     one.method = json["method"];
     one.path = json["path"];

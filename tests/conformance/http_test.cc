@@ -12,12 +12,12 @@
 #include <mutex>
 #include <thread>
 
+#include "conformance/http_stored.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
 #include "host/host.h"
 #include "http/sink.h"
 #include "http/source.h"
-#include "http/test_endpoint.h"
 #include "servers/servers.h"
 
 namespace dovetail::conformance {
@@ -39,35 +39,11 @@ class HttpSinkStore final : public SinkUnderTest {
     options.allow_private = true;
     return std::make_unique<http::HttpSink>(options, system_clock());
   }
-  std::vector<StoredEvent> stored() override {
-    std::vector<StoredEvent> stored;
-    for (const http::Recorded& one : http::requests_to(own_server().server(), path_)) {
-      if (one.status / 100 == 2) stored.push_back(as_event(one));
-    }
-    return stored;
-  }
+  std::vector<StoredEvent> stored() override { return stored_at(own_server().server(), path_); }
   void make_poison(Event& event) override { event.headers = R"({"status":"422"})"; }
   void restart_server() override { ASSERT_TRUE(own_server().crash()); }
 
  private:
-  StoredEvent as_event(const http::Recorded& one) const {
-    std::vector<MessageHeader> headers;
-    for (const auto& [name, value] : one.headers) {
-      if (name.starts_with("ce-") || name == "trace") headers.push_back({name, value});
-    }
-    const std::string content_type = one.header("content-type");
-    ReceivedMessage message;
-    const std::string topic = one.path.substr(path_.size() + 1);
-    message.topic = std::string_view(topic).substr(0, topic.find('?'));
-    message.headers = headers;
-    message.payload = one.body;
-    message.content_type = content_type;
-    Batch batch;
-    MessageReader({}, kHttpDialect).read(message, EventId{}, batch);
-    EXPECT_EQ(batch.events()[0].defect, "");
-    return StoredEvent(batch.events()[0]);
-  }
-
   const std::string path_ = "/conformance_" + new_event_id().to_string();
 };
 

@@ -15,142 +15,144 @@ status and peer. What a request's query may ask for:
     drip=0.05         seconds between the bytes of the answer's body
     early=1           the connection ends instead of an answer; 2: behind the answer's headers
     garbage=1         an answer that is no HTTP
+    date=TEXT         the header Date
+
 HOME/down, when it exists, holds a status that everything is answered with (such as 503).
 """
 
+import asyncio
 import base64
-import http.server
 import json
 import pathlib
 import ssl
+import subprocess
 import sys
-import threading
-import time
 import urllib.parse
 
 import common
 
-LOCK = threading.Lock()
-SEEN = {}
+REASONS = {200: "OK", 503: "Service Unavailable"}
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    timeout = 60
+class Connection(asyncio.Protocol):
+    """Takes one request after the other. Strict: what is no request closes the connection."""
 
-    def log_message(self, *_):
-        pass
+    def __init__(self, server):
+        self.server = server
+        self.buffer = b""
+        self.peer = ""
+        self.transport = None
+        self.busy = False
 
-    def wishes(self):
-        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
-        wishes = {name: values[0] for name, values in query.items()}
-        with LOCK:
-            SEEN[self.path] = SEEN.get(self.path, 0) + 1
-            if SEEN[self.path] > int(wishes.get("times", 1 << 30)):
-                wishes = {}
-        down = self.server.home / "down"
-        if down.exists():
-            wishes = {"status": down.read_text(encoding="utf-8").strip()}
+    def connection_made(self, transport):
+        self.transport = transport
+        self.peer = "%s:%d" % transport.get_extra_info("peername")[:2]
+
+    def data_received(self, data):
+        self.buffer += data
+        self.serve()
+
+    def serve(self):
+        while not self.busy and not self.transport.is_closing():
+            head, found, rest = self.buffer.partition(b"\r\n\r\n")
+            if not found:
+                return
+            lines = head.decode("utf-8", "backslashreplace").split("\r\n")
+            method, path, version = lines[0].split(" ")
+            headers = [(name, value.strip(" \t")) for name, _, value in (line.partition(":") for line in lines[1:])]
+            lower = {name.lower(): value for name, value in headers}
+            length = int(lower.get("content-length", 0))
+            if version != "HTTP/1.1" or "transfer-encoding" in lower:
+                self.transport.close()
+                return
+            if len(rest) < length:
+                return
+            self.buffer = rest[length:]
+            self.answer(method, path, headers, rest[:length])
+
+    def answer(self, method, path, headers, body):
+        wishes = self.server.wishes(path)
+        status = int(wishes.get("status") or 200)
+        self.server.write_down({"method": method, "path": path, "headers": headers, "status": status, "peer": self.peer,
+                                "body": base64.b64encode(body).decode()})
+        if wishes:
+            self.busy = True
+            self.task = asyncio.ensure_future(self.answer_as_asked(wishes, status))
+        else:
+            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    async def answer_as_asked(self, wishes, status):
+        await asyncio.sleep(float(wishes.get("delay", 0)))
+        if "garbage" in wishes:
+            self.transport.write(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
+        if "garbage" in wishes or wishes.get("early") == "1":
+            self.transport.close()
+            return
+        size = int(wishes.get("bytes", 0))
+        head = [f"HTTP/1.1 {status} {REASONS.get(status, 'Other')}", f"Content-Length: {size}"]
+        for wish, header in (("retry_after", "Retry-After"), ("location", "Location"), ("date", "Date")):
+            if wishes.get(wish):
+                head.append(f"{header}: {wishes[wish]}")
+        if status == 204:
+            del head[1]
+        self.transport.write(("\r\n".join(head) + "\r\n\r\n").encode())
+        if wishes.get("early") == "2":
+            self.transport.close()
+            return
+        drip = float(wishes.get("drip", 0))
+        if not drip:
+            self.transport.write(b"x" * size)
+            size = 0
+        while size > 0 and not self.transport.is_closing():
+            self.transport.write(b"x")
+            size -= 1
+            await asyncio.sleep(drip)
+        self.busy = False
+        self.serve()
+
+
+class Server:
+    def __init__(self, home):
+        self.home = home
+        self.record = open(home / "record", "a", encoding="utf-8", buffering=1)
+        self.seen = {}
+
+    def wishes(self, path):
+        if (self.home / "down").exists():
+            return {"status": (self.home / "down").read_text(encoding="utf-8").strip()}
+        wishes = dict(urllib.parse.parse_qsl(path.partition("?")[2]))
+        if "times" in wishes:
+            self.seen[path] = self.seen.get(path, 0) + 1
+            if self.seen[path] > int(wishes["times"]):
+                return {}
         return wishes
 
-    def read_body(self):
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = b""
-        while True:
-            size = int(self.rfile.readline().split(b";")[0], 16)
-            body += self.rfile.read(size)
-            self.rfile.readline()
-            if size == 0:
-                return body
-
-    def write_down(self, body, status):
-        # The library takes the bytes of headers for Latin-1.
-        headers = [(name, value.encode("latin-1").decode("utf-8", "backslashreplace"))
-                   for name, value in self.headers.items()]
-        line = json.dumps({"method": self.command, "path": self.path, "headers": headers, "status": status,
-                           "peer": "%s:%d" % self.client_address[:2], "body": base64.b64encode(body).decode()}) + "\n"
-        with LOCK, open(self.server.home / "record", "a", encoding="utf-8") as record:
-            record.write(line)
-
-    def answer(self):
-        wishes = self.wishes()
-        body = self.read_body()
-        status = int(wishes.get("status", 200))
-        self.write_down(body, status)
-        time.sleep(float(wishes.get("delay", 0)))
-        if wishes.get("garbage"):
-            self.wfile.write(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
-        if wishes.get("garbage") or wishes.get("early") == "1":
-            self.close_connection = True
-            return
-        self.send_response(status)
-        for wish, header in (("retry_after", "Retry-After"), ("location", "Location")):
-            if wish in wishes:
-                self.send_header(header, wishes[wish])
-        size = int(wishes.get("bytes", 0))
-        self.send_header("Content-Length", str(size))
-        self.end_headers()
-        if wishes.get("early") == "2":
-            self.close_connection = True
-            return
-        self.send_body(size, float(wishes.get("drip", 0)))
-
-    def send_body(self, size, drip):
-        try:
-            if not drip:
-                self.wfile.write(b"x" * size)
-                return
-            for _ in range(size):
-                self.wfile.write(b"x")
-                self.wfile.flush()
-                time.sleep(drip)
-        except OSError:
-            self.close_connection = True  # nobody listens any more
-
-    do_GET = do_POST = do_OPTIONS = do_HEAD = do_PUT = answer
+    def write_down(self, request):
+        self.record.write(json.dumps(request) + "\n")
 
 
-class HttpServer(http.server.ThreadingHTTPServer):
-    request_queue_size = 256
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def handle_error(self, request, client_address):
-        print("http_server:", sys.exc_info()[1], file=sys.stderr)
-
-    def get_request(self):
-        connection, address = super().get_request()
-        if self.tls:
-            # The handshake is made by the connection's own thread, with its first read.
-            connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        return connection, address
-
-
-def serve(home, port, cert=None, key=None, client_ca=None):
-    server = bound(int(port))
-    server.home = pathlib.Path(home)
-    server.tls = None
+async def serve(home, port, cert=None, key=None, client_ca=None):
+    home = pathlib.Path(home)
+    tls = None
     if cert:
-        server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        server.tls.load_cert_chain(cert, key)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(cert, key)
         if client_ca:
-            server.tls.load_verify_locations(client_ca)
-            server.tls.verify_mode = ssl.CERT_REQUIRED
-    (server.home / "ready").touch()
-    server.serve_forever()
-
-
-def bound(port):
-    until = time.monotonic() + 10
-    while True:
+            tls.load_verify_locations(client_ca)
+            tls.verify_mode = ssl.CERT_REQUIRED
+    server = Server(home)
+    for attempt in range(200):
         try:
-            return HttpServer(("127.0.0.1", port), Handler)
+            await asyncio.get_running_loop().create_server(lambda: Connection(server), "127.0.0.1", int(port), ssl=tls,
+                                                           backlog=256)
+            break
         except OSError:
-            if time.monotonic() > until:
+            # A process that was killed may hold the port for another moment.
+            if attempt == 199:
                 raise
-            time.sleep(0.05)
+            await asyncio.sleep(0.05)
+    (home / "ready").touch()
+    await asyncio.Event().wait()
 
 
 def answers(conninfo):
@@ -163,8 +165,8 @@ def again(home):
     (home / "ready").unlink(missing_ok=True)
     # Not as another user, who may not be able to read the script.
     with open(home / "log", "ab") as log:
-        return common.subprocess.Popen([sys.executable, str(pathlib.Path(__file__).resolve()), str(home), *arguments],
-                                       stdin=common.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen([sys.executable, str(pathlib.Path(__file__).resolve()), str(home), *arguments],
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 def start_http(state, name):
@@ -177,4 +179,4 @@ def start_http(state, name):
 SERVERS = {"http": common.Server("python3", (), start_http, answers, again)}
 
 if __name__ == "__main__":
-    serve(*sys.argv[1:])
+    asyncio.run(serve(*sys.argv[1:]))
