@@ -121,8 +121,8 @@ struct Trace {
 };
 
 Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
-  for (const auto stream : {Stream::outbox, Stream::mailbox}) {
-    if (stream == Stream::mailbox && !kind_of(store).has_mailbox) continue;
+  for (const auto stream : {Stream::outbox, Stream::mailbox, Stream::outside}) {
+    if (stream != Stream::outbox && !kind_of(store).has_mailbox) continue;
     EventFilter filter;
     filter.stream = stream;
     filter.id = id.to_string();

@@ -150,6 +150,58 @@ Status read_consumers(Database& database, StoreStatus& status) {
   }
 }
 
+void bind_filter(Statement& select, const EventFilter& filter, const EventId& id) {
+  select.bind_text(1, to_string(filter.stream))
+      .bind_text(2, filter.reader)
+      .bind(3, filter.after)
+      .bind_text(4, filter.state ? to_string(*filter.state) : std::string_view())
+      .bind_text(5, filter.type)
+      .bind_text(6, filter.key)
+      .bind_text(7, filter.topic)
+      .bind(8, static_cast<std::int64_t>(filter.limit));
+  if (!filter.id.empty()) select.bind_id(9, id);
+}
+
+Result<std::vector<EventRow>> read_rows(Statement& select) {
+  std::vector<EventRow> rows;
+  while (true) {
+    const Result<bool> row = select.step();
+    if (!row) return fail(row.error());
+    if (!*row) return rows;
+    EventRow& event = rows.emplace_back();
+    event.position = select.integer(0);
+    event.id = select.id(1);
+    event.reader = std::string(select.bytes(2));
+    event.state = parse_event_state(select.bytes(3)).value_or(EventState::pending);
+    event.topic = std::string(select.bytes(4));
+    event.aggregate_type = std::string(select.bytes(5));
+    event.aggregate_id = std::string(select.bytes(6));
+    event.type = std::string(select.bytes(7));
+    event.content_type = std::string(select.bytes(8));
+    event.headers = std::string(select.bytes(9));
+    event.payload_bytes = static_cast<std::uint64_t>(select.integer(10));
+    event.aggregate_version = select.integer(11);
+    event.created_at = from_stored(select.integer(12));
+  }
+}
+
+// Of what is outside, a store knows what was parked.
+Result<std::vector<EventRow>> list_outside(Database& database, const EventFilter& filter,
+                                           const EventId& id) {
+  std::string sql =
+      "SELECT p.position, p.id, p.reader, p.state, p.topic, p.aggregate_type, p.aggregate_id, "
+      "p.type, p.content_type, p.headers, length(p.payload), p.aggregate_version, p.created_at "
+      "FROM dovetail_parked AS p JOIN dovetail_reader AS r ON r.name = p.reader AND r.stream = ?1 "
+      "WHERE (?2 = '' OR p.reader = ?2) AND p.position > ?3 AND (?4 = '' OR p.state = ?4) AND "
+      "(?5 = '' OR p.type = ?5) AND (?6 = '' OR p.aggregate_id = ?6) AND (?7 = '' OR p.topic = ?7)";
+  if (!filter.id.empty()) sql += " AND p.id = ?9";
+  sql += " ORDER BY p.position, p.reader LIMIT ?8";
+  Result<Statement> select = database.prepare(sql);
+  if (!select) return fail(select.error());
+  bind_filter(*select, filter, id);
+  return read_rows(*select);
+}
+
 }  // namespace
 
 Status create_store(const std::string& path) {
@@ -194,7 +246,7 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
     if (!parsed) return fail(parsed.error());
     id = *parsed;
   }
-  const std::string_view state = filter.state ? to_string(*filter.state) : std::string_view();
+  if (filter.stream == Stream::outside) return list_outside(*database, filter, id);
   std::string sql =
       "SELECT o.seq, o.id, coalesce(r.name, ''), CASE WHEN p.state IS NOT NULL THEN p.state "
       "WHEN o.seq <= r.settled THEN 'delivered' ELSE 'pending' END AS derived, o.topic, "
@@ -218,35 +270,8 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
 
   Result<Statement> select = database->prepare(sql);
   if (!select) return fail(select.error());
-  select->bind_text(1, to_string(filter.stream))
-      .bind_text(2, filter.reader)
-      .bind(3, filter.after)
-      .bind_text(4, state)
-      .bind_text(5, filter.type)
-      .bind_text(6, filter.key)
-      .bind_text(7, filter.topic)
-      .bind(8, static_cast<std::int64_t>(filter.limit));
-  if (!filter.id.empty()) select->bind_id(9, id);
-  std::vector<EventRow> rows;
-  while (true) {
-    const Result<bool> row = select->step();
-    if (!row) return fail(row.error());
-    if (!*row) return rows;
-    EventRow& event = rows.emplace_back();
-    event.position = select->integer(0);
-    event.id = select->id(1);
-    event.reader = std::string(select->bytes(2));
-    event.state = parse_event_state(select->bytes(3)).value_or(EventState::pending);
-    event.topic = std::string(select->bytes(4));
-    event.aggregate_type = std::string(select->bytes(5));
-    event.aggregate_id = std::string(select->bytes(6));
-    event.type = std::string(select->bytes(7));
-    event.content_type = std::string(select->bytes(8));
-    event.headers = std::string(select->bytes(9));
-    event.payload_bytes = static_cast<std::uint64_t>(select->integer(10));
-    event.aggregate_version = select->integer(11);
-    event.created_at = from_stored(select->integer(12));
-  }
+  bind_filter(*select, filter, id);
+  return read_rows(*select);
 }
 
 Result<std::string> payload_of(const std::string& path, const EventId& id) {

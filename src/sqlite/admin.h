@@ -26,6 +26,7 @@ struct StoreStatus {
 };
 Result<StoreStatus> status(const std::string& path, Clock& clock);
 
+// Of an outside stream: what was parked, and what became of it.
 Result<std::vector<EventRow>> list_events(const std::string& path, const EventFilter& filter);
 
 Result<std::vector<ParkedRow>> list_parked(const std::string& path, const ParkedFilter& filter);

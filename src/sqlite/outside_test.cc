@@ -72,6 +72,15 @@ TEST_F(OutsideReader, ParksInTheStoreThatItFills) {
   const auto rows = list_parked(file.path, filter);
   ASSERT_TRUE(rows) << text_of(rows);
   EXPECT_EQ(rows->size(), 1u);
+  EventFilter one;
+  one.stream = Stream::outside;
+  one.id = event.id.to_string();
+  const auto found = list_events(file.path, one);
+  ASSERT_TRUE(found) << text_of(found);
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->front().reader, "from-broker");
+  EXPECT_EQ(found->front().state, EventState::parked);
+  EXPECT_EQ(found->front().payload_bytes, 2u);
   const auto replayed = replay_event(file.path, "from-broker", event.id, clock);
   EXPECT_TRUE(replayed) << text_of(replayed);
   const Status given_up = discard(file.path, "from-broker", event.id, "of no use", clock);

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -111,6 +112,23 @@ class WithoutAServer(BrokerCase):
         self.assertEqual(report["stores"][0]["findings"][0]["code"], "unavailable")
 
 
+class Document(BrokerCase):
+    """What docs/BROKERS.md lets people copy is a config file that is accepted."""
+
+    def test_every_config_of_the_document_is_accepted(self):
+        text = (harness.ROOT / "docs" / "BROKERS.md").read_text()
+        blocks = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        self.assertGreaterEqual(len(blocks), 5)
+        for name in ("ca.pem", "client.pem", "client.key"):
+            self.write(name, "")
+        env = {name: "secret" for name in re.findall(r'password_env = "(\w+)"', text)}
+        for block in blocks:
+            self.write("dovetail.toml", block)
+            done = self.run_dovetail("init", env=env)
+            if b"was built without" not in done.err:
+                self.assertEqual(done.code, 0, f"{block}\n{done}")
+
+
 class Server:
     """A Redis of one's own, which may be broken."""
 
@@ -171,12 +189,34 @@ class WithRedis(BrokerCase):
         self.drain()
         self.assertEqual(len(self.mailbox()), 1)
 
+    def test_the_example_moves_stock_through_the_broker(self):
+        path = os.pathsep.join([str(pathlib.Path(harness.DOVETAIL).resolve().parent), str(harness.EXAMPLES),
+                                os.environ["PATH"]])
+        done = subprocess.run([harness.ROOT / "examples" / "brokers" / "session.sh", f"127.0.0.1:{self.server.port}"],
+                              cwd=self.folder, env=os.environ | {"PATH": path}, capture_output=True, text=True,
+                              timeout=harness.PATIENCE_S * 2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        ordered = self.rows("orders.db", "SELECT product, sum(quantity) FROM orders GROUP BY product ORDER BY product")
+        self.assertNotEqual(ordered, [])
+        self.assertEqual(ordered, self.rows("inventory.db", "SELECT product, -on_hand FROM stock ORDER BY product"))
+
     def test_a_foreign_message_becomes_an_event(self):
         self.configure(self.server.url, bus='id_header = "x-id"\ntype_header = "x-type"')
         self.server.ask("xadd", "orders.events", "*", "data", "hello", "key", "k1", "x-id", "order-1", "x-type", "Placed")
         self.drain("bus-to-inventory")
         [row] = self.mailbox()
         self.assertEqual((row[1], row[3], row[4], row[7]), ("orders.events", "k1", "Placed", "hello"))
+
+    def test_a_message_that_is_no_event_is_parked_and_can_be_read(self):
+        self.server.ask("xadd", "orders.events", "*", "other", "field")
+        self.drain("bus-to-inventory", code=1)
+        [row] = self.ask("parked", "list")["parked"]
+        self.assertEqual((row["store"], row["topic"]), ("inventory", "orders.events"))
+        self.assertIn("data", row["reason"])
+        [place] = self.ask("events", "show", row["id"])["places"]
+        self.assertEqual((place["box"], place["state"]), ("outside", "parked"))
+        self.dovetail("parked", "discard", row["id"], "--reason", "not ours")
+        self.drain("bus-to-inventory")
 
     def test_a_topic_that_is_written_replaces_that_of_the_message(self):
         self.configure(self.server.url, relays=OUT + IN + 'topic = "in.{type}"\n')
@@ -200,6 +240,8 @@ class WithRedis(BrokerCase):
         self.assertEqual([(row["store"], row["reader"], row["id"], row["state"]) for row in parked],
                          [("inventory", "bus-to-inventory", first, "parked"),
                           ("inventory", "bus-to-inventory", second, "waiting")])
+        places = {place["box"]: place for place in self.ask("events", "show", first)["places"]}
+        self.assertEqual((places["outside"]["state"], places["outside"]["reader"]), ("parked", "bus-to-inventory"))
         reader = self.reader("inventory", "bus-to-inventory")
         self.assertEqual((reader["stream"], reader["from"], reader["parked"], reader["pending"]), ("outside", "bus", 1, 0))
         self.assertIn("bus > inventory", self.dovetail("status").out)
