@@ -33,7 +33,8 @@ bool parse_tag(std::string_view text, std::uint64_t& tag) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-// What an error in the answer of a stream means for the event.
+// What an error in the answer of a stream means for the event. `again`: it is a state of the
+// server, not a fault of the event, and holds for others as well.
 Outcome outcome_of(const Json& error, const std::string& stream) {
   const auto number = static_cast<int>(error.get("err_code").number_or(0));
   const std::string text = "stream " + stream + ": " + error.get("description").text() + " (" +
@@ -42,9 +43,11 @@ Outcome outcome_of(const Json& error, const std::string& stream) {
   constexpr int kHeadersTooLarge = 10097;
   if (number == kMessageTooLarge || number == kHeadersTooLarge)
     return {Fate::rejected, 0, text + "; check the stream's max_msg_size"};
-  // A full stream, no leader, no resources: a state of the server, not a fault of the event. The
-  // codes of such errors are 500 and above, but for an account without room.
+  // A full stream, no leader, no resources. The codes of such errors are 500 and above, but for an
+  // account without room. A limit of one subject is the matter of those who publish there.
   constexpr int kAccountFull = 10002;
+  const bool is_of_subject = text.find("per subject") != std::string::npos;
+  if (is_of_subject) return {Fate::failed, 0, text + "; check the stream's max_msgs_per_subject"};
   if (number == kAccountFull || error.get("code").number_or(0) >= 500)
     return {Fate::again, 0, text + "; check the limits of the stream and of the server"};
   return {Fate::failed, 0, text + "; check the settings of the stream"};
@@ -62,6 +65,7 @@ Status NatsSink::open() {
   flights_.clear();
   probes_.clear();
   lost_.reset();
+  refusal_.clear();
   pings_ = 0;
   connection_ = Connection();
   if (!writer_) {
@@ -144,6 +148,7 @@ void NatsSink::append(std::uint64_t tag, std::string_view subject) {
 Status NatsSink::submit(Events events) {
   // A server ends a connection that has not answered its pings for minutes, because nothing was to
   // be published. As long as nothing is in flight, that is nobody's loss.
+  if (flights_.empty() && !refusal_.empty()) return fail(Errc::unavailable, refusal_);
   if (flights_.empty() && !pump(Duration{0})) DOVETAIL_TRY(open());
   Flight& flight = flights_.emplace_back();
   flight.first_tag = tracker_.add_batch(events.size());
@@ -181,6 +186,12 @@ Result<bool> NatsSink::collect(std::span<Outcome> outcomes, Duration timeout) {
   }
   tracker_.take_oldest(outcomes);
   flights_.pop_front();
+  // A server that takes nothing at all now is an outage. As long as it took anything, that is told
+  // first, or else it would be sent again and again while little by little makes room.
+  const bool all_wait = std::all_of(outcomes.begin(), outcomes.end(), [](const Outcome& outcome) {
+    return outcome.fate == Fate::again;
+  });
+  if (!refusal_.empty() && all_wait && !outcomes.empty()) return fail(Errc::unavailable, refusal_);
   return true;
 }
 
@@ -219,8 +230,11 @@ void NatsSink::on_answer(std::uint64_t tag, const Frame& frame) {
   }
   const Json answer = Json::parse(frame.payload);
   const std::string stream = answer.get("stream").text();
-  if (const Json error = answer.get("error"); error.is_there())
-    return tracker_.resolve(tag, outcome_of(error, stream));
+  if (const Json error = answer.get("error"); error.is_there()) {
+    Outcome outcome = outcome_of(error, stream);
+    if (outcome.fate == Fate::again) refusal_ = outcome.reason;
+    return tracker_.resolve(tag, std::move(outcome));
+  }
   if (!stream.empty() && answer.get("seq").number_or(0) > 0) {
     const bool is_duplicate = answer.get("duplicate").is_true();
     return tracker_.resolve(tag, {is_duplicate ? Fate::duplicate : Fate::confirmed});

@@ -73,6 +73,7 @@ class NatsSink final : public Sink {
   std::map<std::uint64_t, Probe> probes_;  // by number
   std::uint64_t probes_made_ = 0;
   std::optional<Error> lost_;  // why this connection is of no use
+  std::string refusal_;        // why the server takes no more now; empty: it does
 
   Arena arena_;
   Message message_;

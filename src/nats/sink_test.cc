@@ -133,29 +133,47 @@ TEST_F(NatsSinkTest, ASubjectWithAListenerButNoStreamFailsToo) {
   EXPECT_TRUE(says(outcome, "no stream takes the subject")) << outcome.reason;
 }
 
-TEST_F(NatsSinkTest, AFullStreamLetsTheEventWaitWithoutAnAttempt) {
+TEST_F(NatsSinkTest, AFullStreamIsUnavailableUntilThereIsRoom) {
   struct Case {
     const char* limit;
     const char* says;
   };
   for (const Case& one : {Case{",\"max_msgs\":1", "maximum messages exceeded"},
-                          Case{",\"max_bytes\":450", "maximum bytes exceeded"},
-                          Case{",\"max_msgs_per_subject\":1,\"discard_new_per_subject\":true",
-                               "maximum messages per subject exceeded"}}) {
+                          Case{",\"max_bytes\":450", "maximum bytes exceeded"}}) {
     make_stream(std::string(",\"discard\":\"new\"") + one.limit);
     open(options_for());
     EXPECT_EQ(send_one(event(name_ + ".a")).fate, Fate::confirmed);
     const Event* waiting = event(name_ + ".a");
-    const Outcome full = send_one(waiting);
-    EXPECT_EQ(full.fate, Fate::again) << one.limit;
-    EXPECT_TRUE(says(full, one.says)) << full.reason;
+    EXPECT_TRUE(send({waiting}).empty());
+    EXPECT_EQ(error_.code, Errc::unavailable) << "no attempt is counted";
+    EXPECT_NE(error_.text.find(one.says), std::string::npos) << error_.text;
     admin_.ask("STREAM.PURGE." + name_);
+    ASSERT_TRUE(sink_->open());
     EXPECT_EQ(send_one(waiting).fate, Fate::confirmed) << "there is room again";
     admin_.drop_stream(name_);
   }
 }
 
-TEST_F(NatsSinkTest, AnAccountWithoutRoomLetsTheEventWaitWithoutAnAttempt) {
+TEST_F(NatsSinkTest, WhatAStreamTookBeforeItWasFullIsToldFirst) {
+  make_stream(",\"discard\":\"new\",\"max_msgs\":1");
+  open(options_for());
+  const std::vector<const Event*> events{event(name_ + ".a"), event(name_ + ".b")};
+  const auto outcomes = send(events);
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::again}));
+  const Status next = sink_->submit(events);
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, Errc::unavailable);
+}
+
+TEST_F(NatsSinkTest, ASubjectThatMayHoldNoMoreFails) {
+  make_stream(",\"discard\":\"new\",\"max_msgs_per_subject\":1,\"discard_new_per_subject\":true");
+  open(options_for());
+  const auto outcomes = send({event(name_ + ".a"), event(name_ + ".a"), event(name_ + ".b")});
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::failed, Fate::confirmed}));
+  EXPECT_TRUE(says(outcomes[1], "max_msgs_per_subject")) << outcomes[1].reason;
+}
+
+TEST_F(NatsSinkTest, AnAccountWithoutRoomIsUnavailable) {
   ConnectionOptions connection = connection_to();
   connection.user = "tiny";
   connection.password = "tiny-secret";
@@ -163,13 +181,12 @@ TEST_F(NatsSinkTest, AnAccountWithoutRoomLetsTheEventWaitWithoutAnAttempt) {
   admin.drop_stream("TINY");
   admin.make_stream("TINY", "tiny.>");
   open(options_for("tiny"));
-  Outcome outcome;
-  for (int i = 0; i < 50 && outcome.fate != Fate::failed; ++i) {
-    outcome = send_one(event("tiny.a", std::string(1000, 'x')));
-    if (outcome.fate != Fate::confirmed) break;
-  }
-  EXPECT_EQ(outcome.fate, Fate::again);
-  EXPECT_TRUE(says(outcome, "resource")) << outcome.reason;
+  std::vector<Outcome> outcomes{Outcome{}};
+  for (int i = 0; i < 50 && !outcomes.empty(); ++i)
+    outcomes = send({event("tiny.a", std::string(1000, 'x'))});
+  EXPECT_EQ(error_.code, Errc::unavailable);
+  EXPECT_NE(error_.text.find("resource limits exceeded for account"), std::string::npos)
+      << error_.text;
 }
 
 TEST_F(NatsSinkTest, AMessageTooLargeForTheStreamIsRejectedAndItsNeighboursAreNot) {

@@ -53,6 +53,7 @@ void NatsSource::forget() {
   caught_up_ = false;
   catching_up_ = false;
   holding_ = false;
+  is_shared_ = false;
   lost_.reset();
 }
 
@@ -119,6 +120,7 @@ void NatsSource::on_message(const Frame& frame, const AckSubject& ack) {
   if (asked_ > 0) --asked_;
   if (asked_ == 0) catching_up_ = false;
   has_news_ = true;
+  answer_by_ = clock_.now() + options_.long_poll + options_.connection.request_timeout;
   // Whatever was delivered in between went to a connection that is gone.
   if (ack.consumer_sequence > next_delivery_) hold();
   next_delivery_ = std::max(next_delivery_, ack.consumer_sequence + 1);
@@ -143,6 +145,7 @@ void NatsSource::on_status(const Frame& frame) {
   if (frame.headers.empty() || !parse_headers(frame.headers, block_)) return;
   if (block_.status == 100) return;  // still there
   catching_up_ = false;
+  answer_by_ = clock_.now() + options_.long_poll + options_.connection.request_timeout;
   const std::int64_t left = number_of(find_header(block_.headers, "Nats-Pending-Messages"), -1);
   const bool is_known = block_.status == 404 || block_.status == 408 || left >= 0;
   if (!is_known) {
@@ -172,14 +175,14 @@ void NatsSource::pull(bool long_poll) {
       jetstream_->prefix() + "CONSUMER.MSG.NEXT." + consumer_.stream + "." + consumer_.name,
       connection_.inbox() + "pull", body);
   asked_ += batch;
-  asked_until_ = clock_.now() + (long_poll ? options_.long_poll : Duration{0}) +
-                 options_.connection.request_timeout;
+  answer_by_ = clock_.now() + (long_poll ? options_.long_poll : Duration{0}) +
+               options_.connection.request_timeout;
 }
 
 // Keeps a pull under way while there is room. Where none is, the first does not wait for messages,
 // so that its end says that there are none.
 Status NatsSource::ask_for_more() {
-  if (asked_ > 0 && clock_.now() > asked_until_)
+  if (asked_ > 0 && clock_.now() > answer_by_)
     return fail(Errc::unavailable, "the consumer " + consumer_.name +
                                        " does not answer; check that it is there, and the server");
   const bool has_room = held_bytes_ < options_.prefetch_bytes;
@@ -285,11 +288,13 @@ void NatsSource::ask_for_patience() {
 }
 
 void NatsSource::hold() {
-  if (holding_) return;
+  if (holding_ || is_shared_) return;
   holding_ = true;
   has_news_ = true;
-  // Whoever has it has it for no longer than this, unless he is alive.
-  hold_until_ = clock_.now() + 2 * consumer_.ack_wait + seconds(5);
+  // A dead connection may be sent what is asked back as long as its last request lasts. What is not
+  // here some time later is with somebody who is alive.
+  const Duration patience = can_ask_back() ? options_.long_poll : 2 * consumer_.ack_wait;
+  hold_until_ = clock_.now() + patience + seconds(5);
   hold_checked_at_ = TimePoint{};
   asked_back_at_ = clock_.now();
 }
@@ -299,6 +304,7 @@ Status NatsSource::release_when_complete() {
   const TimePoint now = clock_.now();
   if (now >= hold_until_) {
     holding_ = false;
+    is_shared_ = true;
     return {};
   }
   if (now - hold_checked_at_ < (has_news_ ? kHoldCheckAfterNews : kHoldCheck)) return {};
@@ -318,14 +324,18 @@ Status NatsSource::release_when_complete() {
   return ask_back();
 }
 
+// Where the consumer reads few of many messages there is too much to ask for; time does it then.
+bool NatsSource::can_ask_back() const {
+  return consumer_.state.delivered_stream - consumer_.state.acked_stream <=
+         4 * static_cast<std::int64_t>(options_.ack_pending_max);
+}
+
 // Asks for what was delivered to somebody who is gone, without waiting until the server gives him
 // up. A number that needs no asking back is ignored by the server.
 Status NatsSource::ask_back() {
   asked_back_at_ = clock_.now();
+  if (!can_ask_back()) return {};
   const ConsumerState& state = consumer_.state;
-  const auto range = state.delivered_stream - state.acked_stream;
-  // Where the consumer reads few of many messages there is too much to ask for; time does it then.
-  if (range <= 0 || range > 4 * static_cast<std::int64_t>(options_.ack_pending_max)) return {};
   for (std::int64_t sequence = state.acked_stream + 1; sequence <= state.delivered_stream;
        ++sequence) {
     if (held_.contains(sequence) || given_.contains(sequence)) continue;

@@ -63,6 +63,7 @@ class NatsSource final : public Source {
   void hold();
   Status release_when_complete();
   Status ask_back();
+  bool can_ask_back() const;
   std::size_t unsettled() const { return held_.size() + given_.size() - settled_.size(); }
   void ask_for_patience();
   void forget();
@@ -87,10 +88,11 @@ class NatsSource final : public Source {
   std::int64_t asked_ = 0;    // messages that the server may still send without being asked again
   bool catching_up_ = false;  // a pull that does not wait is under way
   bool caught_up_ = false;    // and it has ended, or nothing was asked since
-  TimePoint asked_until_{};   // no word by then: the server is not well
+  TimePoint answer_by_{};     // no word by then: the server is not well
   std::int64_t next_delivery_ = 0;  // the consumer's count
   bool holding_ = false;
-  bool has_news_ = false;  // something came since the consumer was asked how it stands
+  bool is_shared_ = false;  // somebody else reads with this consumer: no order can be kept
+  bool has_news_ = false;   // something came since the consumer was asked how it stands
   TimePoint hold_until_{};
   TimePoint hold_checked_at_{};
   TimePoint asked_back_at_{};

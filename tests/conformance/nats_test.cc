@@ -1,7 +1,7 @@
 // The NATS adapters pass the suites that every adapter passes, on a real server.
+#include "conformance/nats_stored.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
-#include "core/message.h"
 #include "host/host.h"
 #include "nats/sink.h"
 #include "nats/source.h"
@@ -32,24 +32,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   void connect_again() { admin_.connect(own_connection()); }
-  std::vector<StoredEvent> stored() {
-    const MessageReader reader({}, kNatsDialect);
-    Batch batch;
-    for (const Operator::Stored& one : admin_.stored("ORDERS")) {
-      nats::HeaderBlock block;
-      EXPECT_TRUE(nats::parse_headers(one.headers, block));
-      std::erase_if(block.headers,
-                    [](const MessageHeader& header) { return header.name.starts_with("Nats-"); });
-      ReceivedMessage message;
-      message.topic = one.subject;
-      message.headers = block.headers;
-      message.payload = one.payload;
-      reader.read(message, new_event_id(), batch);
-    }
-    std::vector<StoredEvent> events;
-    for (const Event& event : batch.events()) events.emplace_back(event);
-    return events;
-  }
+  std::vector<StoredEvent> stored() { return stored_in(admin_, "ORDERS"); }
 
  private:
   Operator admin_{own_connection()};
