@@ -126,7 +126,7 @@ class OutageJudge : public testing::Test {
     return flow.ledger.judge(memory_.received());
   }
   MemorySink memory_{{false, true}};
-  std::size_t parked_ = 0;
+  std::uint64_t parked_ = 0;
 };
 
 TEST_F(OutageJudge, AcceptsASinkThatIsInOrder) {
