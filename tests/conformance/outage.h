@@ -196,16 +196,13 @@ class Flow {
   }
   // Publishes no more, and waits until everything is settled. False: it never was.
   bool finish() {
-    end_publishing();
-    const bool all = eventually([&] { return reader_.settled() == log_.last_position(); });
+    publisher_.request_stop();
+    publisher_.join();
+    const bool all = eventually(
+        [&] { return reader_.settled() == log_.last_position() && waiting_in_parking() == 0; });
     relay_->stop();
     return all;
   }
-  void end_publishing() {
-    publisher_.request_stop();
-    if (publisher_.joinable()) publisher_.join();
-  }
-  bool all_settled() const { return reader_.settled() == log_.last_position(); }
 
   Ledger ledger;
   const BesideTest& relay() const { return *relay_; }
@@ -215,6 +212,13 @@ class Flow {
  private:
   static constexpr std::int64_t kBacklogMax = 3000;
 
+  // What waits behind an event that was given up waits for ever.
+  std::int64_t waiting_in_parking() const {
+    if (relay_->given_up() > 0) return 0;
+    const std::vector<ParkedEvent> parked = reader_.parked();
+    return std::count_if(parked.begin(), parked.end(),
+                         [](const ParkedEvent& one) { return one.state == ParkState::waiting; });
+  }
   void publish(std::stop_token stop) {
     while (!stop.stop_requested()) {
       if (log_.last_position() - reader_.settled() < kBacklogMax)

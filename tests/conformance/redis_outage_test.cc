@@ -18,7 +18,6 @@ class Redis final : public OutageUnderTest {
   OutageAbilities abilities() const override {
     OutageAbilities abilities;
     abilities.can_block = true;
-    abilities.takeover_keeps_order = true;
     return abilities;
   }
   servers::Started& server() override { return started_; }
