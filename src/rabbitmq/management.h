@@ -1,0 +1,29 @@
+// The HTTP API of RabbitMQ's management plugin: it tells what AMQP does not, such as policies.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "dovetail/result.h"
+#include "rabbitmq/json.h"
+#include "rabbitmq/options.h"
+
+namespace dovetail::rabbitmq {
+
+struct HttpAnswer {
+  int status = 0;
+  std::string body{};
+};
+
+// One request to options.management_url with the user and password of `options`; `path` begins
+// behind "/api/". Waits at most answer_timeout. unavailable: no answer. rejected: the url is wrong.
+Result<HttpAnswer> request(const Options& options, std::string_view method, std::string_view path,
+                           std::string_view body = {});
+
+// A null when there is no such thing. unavailable: no answer, or the user may not ask.
+Result<Json> look_up(const Options& options, std::string_view path);
+
+// `text` as one segment of a path.
+std::string percent_encoded(std::string_view text);
+
+}  // namespace dovetail::rabbitmq
