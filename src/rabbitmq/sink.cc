@@ -47,17 +47,20 @@ std::string RabbitmqSink::Destination::name() const {
 Result<std::unique_ptr<RabbitmqSink>> RabbitmqSink::make(Options options, Clock& clock) {
   Result<MessageWriter> writer = MessageWriter::make(options.message, kAmqpDialect);
   if (!writer) return fail(writer.error());
-  Result<EventTemplate> exchange = EventTemplate::parse(options.exchange);
-  if (!exchange) return fail(exchange.error());
+  std::optional<EventTemplate> exchange;
+  if (!options.exchange.empty()) {
+    Result<EventTemplate> parsed = EventTemplate::parse(options.exchange);
+    if (!parsed) return fail(Errc::rejected, "exchange: " + parsed.error().text);
+    exchange = std::move(*parsed);
+  }
   Result<EventTemplate> routing_key = EventTemplate::parse(options.routing_key);
-  if (!routing_key) return fail(routing_key.error());
-  return std::unique_ptr<RabbitmqSink>(new RabbitmqSink(std::move(options), clock,
-                                                        std::move(*writer), std::move(*exchange),
-                                                        std::move(*routing_key)));
+  if (!routing_key) return fail(Errc::rejected, "routing key: " + routing_key.error().text);
+  return std::unique_ptr<RabbitmqSink>(new RabbitmqSink(
+      std::move(options), clock, std::move(*writer), std::move(exchange), std::move(*routing_key)));
 }
 
 RabbitmqSink::RabbitmqSink(Options options, Clock& clock, MessageWriter writer,
-                           EventTemplate exchange, EventTemplate routing_key)
+                           std::optional<EventTemplate> exchange, EventTemplate routing_key)
     : options_(std::move(options)),
       clock_(clock),
       writer_(std::move(writer)),
@@ -123,7 +126,8 @@ Status RabbitmqSink::submit_one(const Event& event, std::uint64_t tag) {
     tracker_.resolve(tag, Outcome{Fate::rejected, 0, std::move(reason)});
     return {};
   }
-  const Destination to{exchange_.fill(event, arena_), routing_key_.fill(event, arena_)};
+  const Destination to{exchange_ ? exchange_->fill(event, arena_) : std::string_view{},
+                       routing_key_.fill(event, arena_)};
   if (careful_left_ > 0) {
     --careful_left_;
     return publish_alone(event, to, tag);

@@ -58,8 +58,8 @@ class RabbitmqSink final : public Sink {
     Outcome outcome{};
   };
 
-  RabbitmqSink(Options options, Clock& clock, MessageWriter writer, EventTemplate exchange,
-               EventTemplate routing_key);
+  RabbitmqSink(Options options, Clock& clock, MessageWriter writer,
+               std::optional<EventTemplate> exchange, EventTemplate routing_key);
   void leave();
   Status submit_one(const Event& event, std::uint64_t tag);
   Status publish(const Event& event, const Destination& to, std::uint64_t tag);
@@ -89,7 +89,7 @@ class RabbitmqSink final : public Sink {
   Options options_;
   Clock& clock_;
   MessageWriter writer_;
-  EventTemplate exchange_;
+  std::optional<EventTemplate> exchange_;  // none: that of the server, without a name
   EventTemplate routing_key_;
   std::string key_header_;
 
