@@ -1,6 +1,8 @@
 // What is in a queue of RabbitMQ, as its management API shows it.
 #pragma once
 
+#include <amqp.h>
+#include <amqp_tcp_socket.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,5 +43,70 @@ inline std::vector<StoredEvent> stored_in(const rabbitmq::TestBroker& broker,
   for (const rabbitmq::Json& message : broker.messages(queue)) events.push_back(as_event(message));
   return events;
 }
+
+// The same by rabbitmq-c's own calls, which nothing of ours makes: for many messages, because the
+// management API takes its time. Leaves them there.
+class PlainReader {
+ public:
+  explicit PlainReader(const rabbitmq::Options& options) : state_(amqp_new_connection()) {
+    amqp_socket_t* const socket = amqp_tcp_socket_new(state_);
+    EXPECT_EQ(amqp_socket_open(socket, options.server.host.c_str(), options.server.port), 0);
+    const amqp_rpc_reply_t reply =
+        amqp_login(state_, options.virtual_host.c_str(), 0, 131'072, 0, AMQP_SASL_METHOD_PLAIN,
+                   options.user.c_str(), options.password.c_str());
+    EXPECT_EQ(reply.reply_type, AMQP_RESPONSE_NORMAL);
+    amqp_channel_open(state_, 1);
+  }
+  PlainReader(const PlainReader&) = delete;
+  PlainReader& operator=(const PlainReader&) = delete;
+  ~PlainReader() {
+    amqp_connection_close(state_, AMQP_REPLY_SUCCESS);
+    amqp_destroy_connection(state_);
+  }
+
+  std::vector<StoredEvent> all(const std::string& queue) {
+    const amqp_bytes_t name = amqp_cstring_bytes(queue.c_str());
+    const amqp_queue_declare_ok_t* found =
+        amqp_queue_declare(state_, 1, name, 1, 0, 0, 0, amqp_empty_table);
+    EXPECT_NE(found, nullptr);
+    const std::uint32_t count = found == nullptr ? 0 : found->message_count;
+    amqp_basic_consume(state_, 1, name, amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
+    std::vector<StoredEvent> events;
+    while (events.size() < count) {
+      amqp_maybe_release_buffers(state_);
+      amqp_envelope_t envelope;
+      timeval limit{30, 0};
+      const amqp_rpc_reply_t reply = amqp_consume_message(state_, &envelope, &limit, 0);
+      EXPECT_EQ(reply.reply_type, AMQP_RESPONSE_NORMAL);
+      if (reply.reply_type != AMQP_RESPONSE_NORMAL) break;
+      events.push_back(as_event(envelope));
+      amqp_destroy_envelope(&envelope);
+    }
+    return events;
+  }
+
+ private:
+  static std::string text(const amqp_bytes_t& bytes) {
+    return {static_cast<const char*>(bytes.bytes), bytes.len};
+  }
+  static StoredEvent as_event(const amqp_envelope_t& envelope) {
+    const amqp_basic_properties_t& properties = envelope.message.properties;
+    StoredEvent event;
+    event.id = EventId::parse(text(properties.message_id)).value_or(EventId{});
+    event.topic = text(envelope.routing_key);
+    event.content_type = text(properties.content_type);
+    event.payload = text(envelope.message.body);
+    for (int i = 0; i < properties.headers.num_entries; ++i) {
+      const amqp_table_entry_t& entry = properties.headers.entries[i];
+      const std::string name = text(entry.key);
+      if (name == "cloudEvents:aggregatetype") event.aggregate_type = text(entry.value.value.bytes);
+      if (name == "cloudEvents:subject") event.aggregate_id = text(entry.value.value.bytes);
+      if (name == "cloudEvents:type") event.type = text(entry.value.value.bytes);
+    }
+    return event;
+  }
+
+  amqp_connection_state_t state_;
+};
 
 }  // namespace dovetail::conformance
