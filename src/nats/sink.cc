@@ -97,6 +97,10 @@ std::string NatsSink::why_refused(const Event& event, std::string_view subject) 
     return why + "; check the topic of the event, or the template that makes it";
   const bool carries_key =
       options_.message.format == MessageFormat::cloudevents && message_.key == event.aggregate_id;
+  for (const MessageHeader& header : message_.headers)
+    if (header.name == options_.key_header)
+      return "the header " + options_.key_header +
+             " is for the key; change its name, or key_header";
   if (!carries_key && !options_.key_header.empty() && !message_.key.empty())
     message_.headers.push_back({options_.key_header, message_.key});
   for (const MessageHeader& header : message_.headers)

@@ -1,4 +1,5 @@
 // The NATS adapters pass the suites that every adapter passes, on a real server.
+#include "conformance/limits_suite.h"
 #include "conformance/nats_stored.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
@@ -52,6 +53,17 @@ class NatsStream final : public SinkUnderTest {
   void restart_server() override {
     ASSERT_TRUE(own_server().crash());
     stream_.connect_again();
+  }
+  // The limit of the server counts headers as well.
+  std::size_t payload_bytes_max(const Event& event) override {
+    const auto writer = MessageWriter::make({}, kNatsDialect);
+    Arena arena;
+    Message message;
+    EXPECT_TRUE(writer->write(event, arena, message));
+    std::size_t headers = std::string_view("NATS/1.0\r\n\r\nNats-Msg-Id: \r\n").size() + 36;
+    for (const MessageHeader& header : message.headers)
+      headers += header.name.size() + header.value.size() + 4;
+    return std::stoul(own_server().server().field("max_payload")) - headers;
   }
   void make_poison(Event& event) override { event.topic = "a subject with spaces"; }
 
@@ -111,6 +123,9 @@ std::unique_ptr<SinkUnderTest> make_sink_case() {
 
 std::unique_ptr<SourceUnderTest> make_source_case() { return std::make_unique<NatsConsumer>(); }
 
+INSTANTIATE_TEST_SUITE_P(Nats, LimitsSuite,
+                         testing::Values(SinkCase{"jetstream", make_sink_case<NatsStream>}),
+                         case_name<SinkCase>);
 INSTANTIATE_TEST_SUITE_P(Nats, SourceSuite,
                          testing::Values(SourceCase{"jetstream", make_source_case}),
                          case_name<SourceCase>);

@@ -1,0 +1,189 @@
+#include "nats/examine.h"
+
+#include <algorithm>
+#include <set>
+
+#include "nats/connection.h"
+#include "nats/jetstream.h"
+#include "nats/json.h"
+
+namespace dovetail::nats {
+
+namespace {
+
+using Findings = std::vector<Finding>;
+
+constexpr Duration kWindowUsual = std::chrono::minutes(2);
+
+Duration duration_of(const Json& nanoseconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::nanoseconds(nanoseconds.number_or(0)));
+}
+
+std::string seconds_text(Duration duration) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(duration).count()) + " s";
+}
+
+void check_server(const Examined& what, const ServerInfo& server, Findings& out) {
+  if (!what.jetstream)
+    out.push_back({Severity::warning, "nats-fire-and-forget",
+                   "core NATS is used: an event is confirmed when the server has read it, and "
+                   "whoever does not listen then never gets it",
+                   "set jetstream = true, unless losing events is fine"});
+  if (what.jetstream && parse_version(server.version) < Version{2, 11, 0})
+    out.push_back({Severity::warning, "nats-server-old",
+                   "the NATS server is " + server.version +
+                       "; before 2.11 it may call an event a duplicate whose first copy it lost "
+                       "in a crash",
+                   "run nats-server 2.11 or newer"});
+  if (what.payload_bytes_max > server.max_payload)
+    out.push_back({Severity::warning, "nats-max-payload",
+                   "events may have " + std::to_string(what.payload_bytes_max) +
+                       " bytes, and the server takes messages of " +
+                       std::to_string(server.max_payload) + " with their headers",
+                   "raise max_payload of the server, or lower payload_max of the store"});
+}
+
+// What a stream does with messages that nobody has read.
+void check_limits(const std::string& name, const Json& config, Findings& out) {
+  const bool keeps_new = config.get("discard").text() == "new";
+  const bool has_limit =
+      config.get("max_msgs").number_or(-1) > 0 || config.get("max_bytes").number_or(-1) > 0;
+  const bool has_subject_limit = config.get("max_msgs_per_subject").number_or(-1) > 0;
+  const bool keeps_new_of_subject = keeps_new && config.get("discard_new_per_subject").is_true();
+  if ((has_limit && !keeps_new) || (has_subject_limit && !keeps_new_of_subject))
+    out.push_back({Severity::error, "nats-discard-old",
+                   "the stream " + name +
+                       " drops its oldest messages when it is full, also those that nobody has "
+                       "read yet",
+                   "set its discard policy to new, so that publishing waits instead, or lift "
+                   "max_msgs, max_bytes and max_msgs_per_subject"});
+  if (config.get("no_ack").is_true())
+    out.push_back({Severity::error, "nats-no-ack",
+                   "the stream " + name +
+                       " confirms nothing (no_ack), so that no event is ever "
+                       "delivered",
+                   "set no_ack of the stream to false"});
+}
+
+void check_copies(const std::string& name, const Json& config, Findings& out) {
+  if (config.get("storage").text() == "memory")
+    out.push_back({Severity::error, "nats-memory-storage",
+                   "the stream " + name + " is kept in memory, and gone after a restart",
+                   "create it with file storage"});
+  if (config.get("num_replicas").number_or(1) < 3)
+    out.push_back({Severity::warning, "nats-replicas",
+                   "the stream " + name + " has " +
+                       std::to_string(config.get("num_replicas").number_or(1)) +
+                       " copy; the server confirms before it syncs to the disk, so that a loss of "
+                       "power loses what was confirmed in the last two minutes",
+                   "give it 3 replicas on machines of their own, or set sync_interval: always "
+                   "(nats-server 2.10 or newer)"});
+}
+
+void check_times(const std::string& name, const Json& config, const Examined& what, Findings& out) {
+  const Duration age = duration_of(config.get("max_age"));
+  const bool forgets = what.inbox_retention.has_value();
+  if (age > Duration{0})
+    out.push_back({forgets && age < *what.inbox_retention ? Severity::warning : Severity::note,
+                   "nats-max-age",
+                   "the stream " + name + " drops messages after " + seconds_text(age) +
+                       ", also those that nobody has read yet",
+                   "raise max_age above the longest time that a consumer may be away"});
+  if (forgets && (age == Duration{0} || age > *what.inbox_retention))
+    out.push_back(
+        {Severity::warning, "nats-inbox-forgets",
+         "the stream " + name + " keeps messages for longer than the inbox remembers (" +
+             seconds_text(*what.inbox_retention) +
+             "): a consumer that starts over would apply old events twice",
+         "set max_age of the stream to no more than the inbox's retention, or raise that"});
+  const Duration window = duration_of(config.get("duplicate_window"));
+  if (window <= kWindowUsual)
+    out.push_back({window < kWindowUsual ? Severity::warning : Severity::note,
+                   "nats-duplicate-window",
+                   "the stream " + name + " knows duplicates for " + seconds_text(window) +
+                       "; what is sent again after a longer outage is stored twice, and only an "
+                       "inbox removes it",
+                   "raise duplicate_window above the outages that you expect, where consumers "
+                   "have no inbox"});
+}
+
+void check_stream(const std::string& name, const Json& config, const Examined& what,
+                  const ServerInfo&, Findings& out) {
+  check_limits(name, config, out);
+  check_copies(name, config, out);
+  check_times(name, config, what, out);
+  const std::int64_t size = config.get("max_msg_size").number_or(-1);
+  if (size > 0 && static_cast<std::size_t>(size) < what.payload_bytes_max)
+    out.push_back({Severity::warning, "nats-max-msg-size",
+                   "events may have " + std::to_string(what.payload_bytes_max) +
+                       " bytes, and the stream " + name + " takes " + std::to_string(size),
+                   "raise max_msg_size of the stream, or lower payload_max of the store"});
+}
+
+void check_consumer(const std::string& name, const Json& config, Findings& out) {
+  if (config.get("max_deliver").number_or(-1) > 0)
+    out.push_back({Severity::error, "nats-max-deliver",
+                   "the consumer " + name + " gives messages up after " +
+                       std::to_string(config.get("max_deliver").number_or(0)) + " deliveries",
+                   "delete it, so that dovetail makes it, or set max_deliver to -1"});
+  if (config.get("ack_policy").text() != "explicit" || config.get("deliver_subject").is_there())
+    out.push_back({Severity::error, "nats-consumer-kind",
+                   "the consumer " + name +
+                       " is not one that is pulled and wants every message "
+                       "acknowledged",
+                   "delete it, so that dovetail makes it, or choose another group"});
+  const Duration wait = duration_of(config.get("ack_wait"));
+  if (wait < std::chrono::seconds(10))
+    out.push_back({Severity::warning, "nats-ack-wait",
+                   "the consumer " + name + " delivers again after " + seconds_text(wait) +
+                       ", which a slow handler may need",
+                   "raise ack_wait above the longest handler"});
+}
+
+Result<std::set<std::string>> find_streams(JetStream& jetstream, const Examined& what,
+                                           Findings& out) {
+  std::set<std::string> streams;
+  if (!what.stream.empty()) streams.insert(what.stream);
+  for (const std::string& subject : what.subjects) {
+    const Result<std::vector<std::string>> names = jetstream.streams_of(subject);
+    if (!names) return fail(names.error());
+    if (names->empty())
+      out.push_back({Severity::error, "nats-no-stream",
+                     "no stream takes the subject " + subject + ", and nothing can be stored there",
+                     "create a stream for it, or change the topic"});
+    streams.insert(names->begin(), names->end());
+  }
+  return streams;
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> examine(const Examined& what) {
+  Result<Connection> connection = Connection::open(what.connection);
+  if (!connection) return fail(connection.error());
+  Findings findings;
+  check_server(what, connection->server(), findings);
+  if (!what.jetstream) return findings;
+  JetStream jetstream(*connection, what.domain, what.connection.request_timeout);
+  const Result<std::set<std::string>> streams = find_streams(jetstream, what, findings);
+  if (!streams) return fail(streams.error());
+  for (const std::string& name : *streams) {
+    const Result<Answer> info = jetstream.ask("STREAM.INFO." + name);
+    if (!info) return fail(info.error());
+    if (info->error_number() == kStreamNotFound) {
+      findings.push_back({Severity::error, "nats-no-stream", "there is no stream " + name,
+                          "create it, or check its name"});
+      continue;
+    }
+    const Json json = info->json();
+    check_stream(name, json.get("config"), what, connection->server(), findings);
+    if (what.durable.empty()) continue;
+    const Result<Answer> consumer = jetstream.ask("CONSUMER.INFO." + name + "." + what.durable);
+    if (!consumer) return fail(consumer.error());
+    if (consumer->error_number() != 0) continue;  // made when it is needed
+    check_consumer(what.durable, consumer->json().get("config"), findings);
+  }
+  return findings;
+}
+
+}  // namespace dovetail::nats
