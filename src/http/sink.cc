@@ -23,13 +23,21 @@ std::string seconds_text(Duration duration) {
 HttpSink::HttpSink(SinkOptions options, Clock& clock)
     : options_(std::move(options)), clock_(clock) {}
 
+Status check(const SinkOptions& options) {
+  const Result<PostingWriter> writer = PostingWriter::make(options);
+  if (!writer) return fail(writer.error());
+  if (options.requests_in_flight_max == 0)
+    return fail(Errc::rejected, "requests_in_flight_max is 0; check that it is at least 1");
+  if (options.cert_file.empty() != options.key_file.empty())
+    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+  return {};
+}
+
 // What is wrong with the options is told by the first open(), and by every other.
 Status HttpSink::prepare() {
   if (writer_) return {};
+  DOVETAIL_TRY(check(options_));
   Result<PostingWriter> writer = PostingWriter::make(options_);
-  if (!writer) return fail(writer.error());
-  if (options_.requests_in_flight_max == 0)
-    return fail(Errc::rejected, "requests_in_flight_max is 0; check that it is at least 1");
   writer_.emplace(std::move(*writer));
   transfers_.emplace(options_, writer_->url(), clock_);
   return {};

@@ -19,6 +19,9 @@
 
 namespace dovetail::http {
 
+// rejected: what open() would reject too, without connecting.
+Status check(const SinkOptions& options);
+
 // Only 2xx confirms. Of each key one event at a time is on its way, and behind one that is not
 // confirmed nothing of its key is sent until that was collected. An endpoint that is down, busy or
 // refuses our credentials is an error of the connection: what is on its way is waited for, what is

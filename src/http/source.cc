@@ -81,18 +81,31 @@ std::uint64_t HttpSource::taken() const {
   return taken_;
 }
 
-Status HttpSource::prepare() {
-  Result<WebhookSecrets> secrets = WebhookSecrets::parse(options_.secrets);
+Status check(const SourceOptions& options) {
+  const Result<WebhookSecrets> secrets = WebhookSecrets::parse(options.secrets);
   if (!secrets) return fail(secrets.error());
-  options_.foreign.id = to_lower(options_.foreign.id);
-  if (!secrets->empty() && !options_.foreign.id.empty() && options_.foreign.id != "webhook-id")
+  const std::string id_header = to_lower(options.foreign.id);
+  if (!secrets->empty() && !id_header.empty() && id_header != "webhook-id")
     return fail(Errc::rejected,
                 "with signatures the id is the signed header webhook-id; leave the id's header "
                 "out of the config");
-  if (!options_.path.starts_with('/') || (options_.path.size() > 1 && options_.path.ends_with('/')))
-    return fail(Errc::rejected, "the path \"" + options_.path +
-                                    "\" is wrong; check that it begins with '/' and does not end "
-                                    "with one");
+  const std::string& path = options.path;
+  if (!path.starts_with('/') || (path.size() > 1 && path.ends_with('/')) ||
+      path.find_first_of("{}?#%") != std::string::npos)
+    return fail(Errc::rejected, "the path \"" + path +
+                                    "\" is wrong; check that it begins with '/', does not end with "
+                                    "one, and has no fields or query");
+  if (options.cert_file.empty() != options.key_file.empty())
+    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+  if (options.waiting_max == 0) return fail(Errc::rejected, "waiting_max is 0; check that it is at least 1");
+  return {};
+}
+
+Status HttpSource::prepare() {
+  DOVETAIL_TRY(check(options_));
+  options_.foreign.id = to_lower(options_.foreign.id);
+  Result<WebhookSecrets> secrets = WebhookSecrets::parse(options_.secrets);
+  if (!secrets) return fail(secrets.error());
   secrets_ = std::move(*secrets);
   reader_.emplace(options_.foreign, kHttpDialect);
   return {};

@@ -20,6 +20,9 @@
 
 namespace dovetail::http {
 
+// rejected: what open() would reject too, without listening.
+Status check(const SourceOptions& options);
+
 // The sender is what makes it durable: what is not settled when the process ends gets 503 or a
 // closed connection, and the sender sends it again. The same id twice at once waits for one fate.
 // What was read and not settled is read again after open(), while its sender waits. One thread at a

@@ -35,6 +35,13 @@ void start_curl() {
   DOVETAIL_CHECK(started == CURLE_OK);
 }
 
+std::optional<std::string> value_of(std::string_view line, std::string_view name) {
+  if (line.size() <= name.size() || to_lower(line.substr(0, name.size())) != name) return {};
+  line.remove_prefix(name.size());
+  while (!line.empty() && line.back() <= ' ') line.remove_suffix(1);
+  return std::string(line);
+}
+
 template <class Value>
 void set(CURL* easy, CURLoption option, Value value) {
   DOVETAIL_CHECK(curl_easy_setopt(easy, option, value) == CURLE_OK);
@@ -54,6 +61,7 @@ struct Transfers::Transfer {
   long status = 0;  // of headers that are complete
   long status_line = 0;
   std::string retry_after{};
+  std::string date{};
   std::size_t body_bytes = 0;
   TimePoint answered_at{};
   std::string forbidden{};  // the address that was not connected to, and why
@@ -91,7 +99,6 @@ struct Transfers::Callbacks {
   static std::size_t take_header(char* bytes, std::size_t, std::size_t count, void* data) {
     auto& transfer = *static_cast<Transfer*>(data);
     const std::string_view line(bytes, count);
-    constexpr std::string_view kRetryAfter = "retry-after:";
     if (line.starts_with("HTTP/")) {
       curl_easy_getinfo(transfer.easy.get(), CURLINFO_RESPONSE_CODE, &transfer.status_line);
     } else if (line == "\r\n" || line == "\n") {
@@ -100,11 +107,9 @@ struct Transfers::Callbacks {
         transfer.status = transfer.status_line;
         transfer.answered_at = transfer.clock->now();
       }
-    } else if (count > kRetryAfter.size() && count < 200 &&
-               to_lower(line.substr(0, kRetryAfter.size())) == kRetryAfter) {
-      transfer.retry_after = line.substr(kRetryAfter.size());
-      while (!transfer.retry_after.empty() && transfer.retry_after.back() <= ' ')
-        transfer.retry_after.pop_back();
+    } else if (count < 200) {
+      if (const auto value = value_of(line, "retry-after:")) transfer.retry_after = *value;
+      if (const auto value = value_of(line, "date:")) transfer.date = *value;
     }
     return count;
   }
@@ -277,6 +282,21 @@ Status Transfers::probe() {
   if (code == CURLE_OK) return {};
   return fail(Errc::unavailable,
               "cannot connect to " + url_.base() + ": " + transfer.answer(code).text);
+}
+
+Result<Transfers::Greeting> Transfers::greet() {
+  Transfer transfer;
+  set_up(transfer);
+  CURL* const easy = transfer.easy.get();
+  if (url_.has_fields()) set(easy, CURLOPT_URL, (url_.base() + "/").c_str());
+  set(easy, CURLOPT_CUSTOMREQUEST, "OPTIONS");
+  const CURLcode code = curl_easy_perform(easy);
+  if (transfer.status == 0)
+    return fail(Errc::unavailable, url_.base() + " does not answer: " + transfer.answer(code).text);
+  Greeting greeting{transfer.status};
+  const std::time_t date = curl_getdate(transfer.date.c_str(), nullptr);
+  if (!transfer.date.empty() && date >= 0) greeting.date = WallTime(std::chrono::seconds(date));
+  return greeting;
 }
 
 Posting& Transfers::next() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,13 @@ class Transfers {
   Status open();
   // Connects, with TLS where it is used, and sends nothing. unavailable: why it cannot be done.
   Status probe();
+
+  // Asks what the endpoint can do (OPTIONS), without an event and without credentials.
+  struct Greeting {
+    long status = 0;
+    std::optional<WallTime> date{};  // by the endpoint's clock
+  };
+  Result<Greeting> greet();
 
   bool is_full() const { return idle_.empty(); }
   std::size_t in_flight() const { return transfers_.size() - idle_.size(); }

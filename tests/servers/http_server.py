@@ -1,7 +1,7 @@
 """A small HTTP server for tests, of the standard library alone: answers as the query of the url says, and writes down
 every request that came whole.
 
-    http_server.py HOME PORT [CERT KEY [CLIENT_CA]]
+    http_server.py HOME PORT[,CERT,KEY[,CLIENT_CA]]...
 
 HOME/record gets one JSON object for each request: method, path, headers (a list of pairs, as they came), body (base64),
 status and peer. What a request's query may ask for:
@@ -29,6 +29,7 @@ import subprocess
 import sys
 import urllib.parse
 
+import certificates
 import common
 
 REASONS = {200: "OK", 503: "Service Unavailable"}
@@ -131,28 +132,35 @@ class Server:
         self.record.write(json.dumps(request) + "\n")
 
 
-async def serve(home, port, cert=None, key=None, client_ca=None):
-    home = pathlib.Path(home)
-    tls = None
-    if cert:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(cert, key)
-        if client_ca:
-            tls.load_verify_locations(client_ca)
-            tls.verify_mode = ssl.CERT_REQUIRED
-    server = Server(home)
+def tls_of(cert=None, key=None, client_ca=None):
+    if cert is None:
+        return None
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    if client_ca:
+        tls.load_verify_locations(client_ca)
+        tls.verify_mode = ssl.CERT_REQUIRED
+    return tls
+
+
+async def listen(server, port, *tls):
     for attempt in range(200):
         try:
-            await asyncio.get_running_loop().create_server(lambda: Connection(server), "127.0.0.1", int(port), ssl=tls,
-                                                           backlog=256)
-            break
+            return await asyncio.get_running_loop().create_server(
+                lambda: Connection(server), "127.0.0.1", int(port), ssl=tls_of(*tls), backlog=256)
         except OSError:
             # A process that was killed may hold the port for another moment.
             if attempt == 199:
                 raise
             await asyncio.sleep(0.05)
+
+
+async def serve(home, *ports):
+    home = pathlib.Path(home)
+    server = Server(home)
+    listening = [await listen(server, *port.split(",")) for port in ports]
     (home / "ready").touch()
-    await asyncio.Event().wait()
+    await asyncio.gather(*(one.serve_forever() for one in listening))
 
 
 def answers(conninfo):
@@ -176,7 +184,26 @@ def start_http(state, name):
     return home, again(home), f"host=127.0.0.1 port={port} home={home}"
 
 
-SERVERS = {"http": common.Server("python3", (), start_http, answers, again)}
+def start_tls(state, name):
+    """With ports of their own: for a certificate that is right, one that wants one of the client, too, one of another
+    name, and one that is over."""
+    del state
+    home = common.make_home(name)
+    certs = home / "certs"
+    certificates.make(certs)
+    ports = {kind: common.free_port() for kind in ("", "client_", "stranger_", "expired_")}
+    pairs = {kind: f"{certs}/{pair}.pem,{certs}/{pair}.key" for kind, pair in
+             (("", "server"), ("client_", "server"), ("stranger_", "stranger"), ("expired_", "expired"))}
+    pairs["client_"] += f",{certs}/ca.pem"
+    (home / "arguments").write_text(" ".join(f"{port},{pairs[kind]}" for kind, port in ports.items()), encoding="utf-8")
+    fields = " ".join(f"{kind}port={port}" for kind, port in ports.items())
+    return home, again(home), f"host=127.0.0.1 {fields} home={home} certs={certs}"
+
+
+SERVERS = {
+    "http": common.Server("python3", (), start_http, answers, again),
+    "http_tls": common.Server("openssl", ("openssl",), start_tls, answers, again),
+}
 
 if __name__ == "__main__":
     asyncio.run(serve(*sys.argv[1:]))
