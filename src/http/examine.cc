@@ -47,10 +47,11 @@ void examine_settings(const SinkOptions& options, const UrlTemplate& url, Durati
                             " travel readable to " + url.base(),
                         "let the url begin with https://"});
   if (options.secrets.empty())
-    findings.push_back({has_credentials ? Severity::note : Severity::warning, "unsigned",
-                        "requests are not signed, so the receiver cannot tell them from forged ones",
-                        "set secret_env or secret_file, and let the receiver verify "
-                        "webhook-signature"});
+    findings.push_back(
+        {has_credentials ? Severity::note : Severity::warning, "unsigned",
+         "requests are not signed, so the receiver cannot tell them from forged ones",
+         "set secret_env or secret_file, and let the receiver verify "
+         "webhook-signature"});
   if (options.allow_private && !is_loopback(url.host()))
     findings.push_back({Severity::warning, "allow-private",
                         "allow_private lets whoever owns the name " + url.host() +
@@ -63,8 +64,8 @@ void examine_settings(const SinkOptions& options, const UrlTemplate& url, Durati
                         "set request_timeout below the relay's confirm_timeout"});
 }
 
-void examine_greeting(const Transfers::Greeting& greeting, const SinkOptions& options,
-                      WallTime now, std::vector<Finding>& findings) {
+void examine_greeting(const Transfers::Greeting& greeting, const SinkOptions& options, WallTime now,
+                      std::vector<Finding>& findings) {
   if (greeting.status >= 300 && greeting.status < 400)
     findings.push_back({Severity::warning, "redirect",
                         "the endpoint answers " + std::to_string(greeting.status) +
@@ -113,8 +114,9 @@ Result<std::vector<Finding>> examine(const SourceOptions& options) {
                           "at 127.0.0.1 behind a proxy that has TLS"});
     if (!is_guarded)
       findings.push_back({Severity::error, "open-endpoint",
-                          "anybody who reaches " + options.address + " could post events, so it is "
-                          "not listened at",
+                          "anybody who reaches " + options.address +
+                              " could post events, so it is "
+                              "not listened at",
                           "set password_env, secret_env or secret_file"});
   } else if (!is_guarded) {
     findings.push_back({Severity::note, "open-endpoint",

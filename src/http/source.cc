@@ -97,7 +97,8 @@ Status check(const SourceOptions& options) {
                                     "one, and has no fields or query");
   if (options.cert_file.empty() != options.key_file.empty())
     return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
-  if (options.waiting_max == 0) return fail(Errc::rejected, "waiting_max is 0; check that it is at least 1");
+  if (options.waiting_max == 0)
+    return fail(Errc::rejected, "waiting_max is 0; check that it is at least 1");
   return {};
 }
 

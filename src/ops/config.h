@@ -59,6 +59,7 @@ struct BrokerConfig {
     std::string where;
   };
   std::map<std::string, Setting, std::less<>> settings{};
+  std::filesystem::path folder{};  // of the configuration file, for settings that name files
 };
 
 struct StoreConfig {

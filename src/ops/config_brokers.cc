@@ -195,6 +195,7 @@ bool is_broker_url(std::string_view url) { return scheme_of(url) != nullptr; }
 void read_broker(Section& section, StoreConfig& store, const std::string& url,
                  const fs::path& folder) {
   store.where = section.place("url");
+  store.broker.folder = folder;
   if (const auto wrong = read_url(url, *scheme_of(url), store)) section.wrong("url", *wrong);
   read_secrets(section, store, folder);
   read_message(section, store.broker.message);
