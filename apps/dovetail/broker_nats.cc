@@ -7,6 +7,7 @@
 #include "nats/examine.h"
 #include "nats/sink.h"
 #include "nats/source.h"
+#include "ops/log.h"
 
 namespace dovetail::app {
 namespace {
@@ -83,6 +84,10 @@ Status prepare(const StoreConfig& store) {
 Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   Result<NatsOptions> options = options_of(to);
   if (!options) return fail(options.error());
+  if (!options->sink.jetstream)
+    ops::log_line(ops::LogLevel::warn, to.name,
+                  "core NATS is fire-and-forget: who does not listen when an event is sent never "
+                  "gets it");
   return std::make_unique<nats::NatsSink>(std::move(options->sink), clock);
 }
 
