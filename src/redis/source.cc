@@ -156,50 +156,84 @@ void RedisSource::adapt(std::size_t bytes_max) {
 // Brings one stream forward until it has given something, must wait, or is level.
 Status RedisSource::advance(std::size_t index, std::size_t count) {
   Stream& stream = streams_[index];
-  if (stream.phase == Phase::takeover) {
-    if (clock_.now() < stream.takeover_at) return {};
-    DOVETAIL_TRY(take_over(stream));
+  if (clock_.now() < stream.look_at) return {};
+  if (stream.phase == Phase::fresh) {
+    const Result<std::optional<EntryId>> others = oldest_of_others(stream);
+    if (!others) return fail(others.error());
+    stream.look_at = clock_.now() + options_.claim_after / 2;
+    if (!*others) return {};
+    if (!options_.exclusive) return sweep(index, count);
+    begin_recovery(stream);
   }
-  if (stream.phase == Phase::pending) return read_pending(index, count);
-  if (stream.phase == Phase::fresh && clock_.now() >= stream.takeover_at)
-    return sweep(index, count);
+  while (stream.phase == Phase::recovery && fetched_.empty() && clock_.now() >= stream.look_at)
+    DOVETAIL_TRY(recover(index, count));
   return {};
 }
 
-// Before anything is read: what becomes ours now is read with what was ours, in one order.
-Status RedisSource::take_over(Stream& stream) {
-  Result<bool> others = others_hold(stream);
+void RedisSource::begin_recovery(Stream& stream) {
+  stream.phase = Phase::recovery;
+  stream.last_pending = EntryId{};
+  stream.look_at = clock_.now();
+}
+
+// What others have held for too long becomes ours, and is read with what was ours, in one order. An
+// exclusive consumer stops before the first entry that another one holds.
+Status RedisSource::recover(std::size_t index, std::size_t count) {
+  Stream& stream = streams_[index];
+  Result<std::optional<EntryId>> others = oldest_of_others(stream);
   if (!others) return fail(others.error());
-  if (*others) {
-    const std::string idle = std::to_string(whole_ms(options_.claim_after));
-    do {
-      connection_.command({"XAUTOCLAIM", stream.name, options_.group, options_.consumer, idle,
-                           stream.cursor, "COUNT", "1000", "JUSTID"});
-      const Result<Reply> reply = answer("taking over");
-      if (!reply) return fail(reply.error());
-      stream.cursor = reply->value().at(0).text();
-    } while (!stream.cursor.empty() && stream.cursor != "0-0");
-    stream.cursor = "0-0";
-    others = others_hold(stream);
+  if (*others && (options_.exclusive || stream.last_pending == EntryId{})) {
+    DOVETAIL_TRY(claim(stream));
+    others = oldest_of_others(stream);
     if (!others) return fail(others.error());
   }
-  if (*others && options_.exclusive) {
-    stream.takeover_at = clock_.now() + std::min<Duration>(options_.claim_after / 4, kSlice * 10);
-    return {};
+  if (!options_.exclusive) others->reset();
+  begin_read(2, count);
+  connection_.add("STREAMS");
+  connection_.add(stream.name);
+  connection_.add(stream.last_pending.to_string());
+  Result<Reply> reply = answer("reading what is pending");
+  if (!reply) return fail(reply.error());
+  const Value entries = reply->value().at(0).at(1);
+  if (keep(index, entries, *others) == 0) {
+    // Nothing of ours is left, or nothing that may be given out yet.
+    if (!*others) stream.phase = Phase::fresh;
+    stream.look_at = clock_.now() + (*others ? kSlice : options_.claim_after / 2);
   }
-  stream.takeover_at = clock_.now() + options_.claim_after / 2;
-  stream.phase = Phase::pending;
+  replies_.push_back(std::move(*reply));
   return {};
 }
 
-Result<bool> RedisSource::others_hold(const Stream& stream) {
+Status RedisSource::claim(const Stream& stream) {
+  const std::string idle = std::to_string(whole_ms(options_.claim_after));
+  std::string cursor = "0-0";
+  do {
+    connection_.command({"XAUTOCLAIM", stream.name, options_.group, options_.consumer, idle, cursor,
+                         "COUNT", "1000", "JUSTID"});
+    const Result<Reply> reply = answer("taking over");
+    if (!reply) return fail(reply.error());
+    cursor = reply->value().at(0).text();
+  } while (!cursor.empty() && cursor != "0-0");
+  return {};
+}
+
+// The first entry that another consumer of the group holds; none: nobody else holds any.
+Result<std::optional<EntryId>> RedisSource::oldest_of_others(const Stream& stream) {
   connection_.command({"XPENDING", stream.name, options_.group});
   const Result<Reply> reply = answer("asking what is pending");
   if (!reply) return fail(reply.error());
   const Value consumers = reply->value().at(3);
-  for (std::size_t i = 0; i < consumers.size(); ++i)
-    if (consumers.at(i).at(0).text() != options_.consumer) return true;
-  return false;
+  std::optional<EntryId> oldest;
+  for (std::size_t i = 0; i < consumers.size(); ++i) {
+    const std::string_view name = consumers.at(i).at(0).text();
+    if (name == options_.consumer) continue;
+    connection_.command({"XPENDING", stream.name, options_.group, "-", "+", "1", name});
+    const Result<Reply> first = answer("asking what is pending");
+    if (!first) return fail(first.error());
+    const auto id = EntryId::parse(first->value().at(0).at(0).text());
+    if (id && (!oldest || *id < *oldest)) oldest = id;
+  }
+  return oldest;
 }
 
 void RedisSource::begin_read(std::size_t arguments, std::size_t count) {
@@ -210,28 +244,6 @@ void RedisSource::begin_read(std::size_t arguments, std::size_t count) {
   connection_.add(options_.consumer);
   connection_.add("COUNT");
   connection_.add_number(count);
-}
-
-Status RedisSource::read_pending(std::size_t index, std::size_t count) {
-  Stream& stream = streams_[index];
-  begin_read(2, count);
-  connection_.add("STREAMS");
-  connection_.add(stream.name);
-  connection_.add(stream.last_pending.to_string());
-  Result<Reply> reply = answer("reading what is pending");
-  if (!reply) return fail(reply.error());
-  const Value entries = reply->value().at(0).at(1);
-  if (entries.size() == 0) {
-    stream.phase = Phase::fresh;
-    return {};
-  }
-  const Value last = entries.at(entries.size() - 1);
-  const auto id = EntryId::parse(last.at(0).text());
-  if (!id) return fail(Errc::unavailable, "redis: an entry without an id; check the server");
-  stream.last_pending = *id;
-  keep(index, entries);
-  replies_.push_back(std::move(*reply));
-  return {};
 }
 
 Status RedisSource::read_fresh(std::size_t count, Duration wait_max) {
@@ -252,21 +264,31 @@ Status RedisSource::read_fresh(std::size_t count, Duration wait_max) {
   for (std::size_t i = 0; i < reply->value().size(); ++i) {
     const Value one = reply->value().at(i);
     for (const std::size_t index : wanted)
-      if (streams_[index].name == one.at(0).text()) keep(index, one.at(1));
+      if (streams_[index].name == one.at(0).text()) DOVETAIL_TRY(keep_fresh(index, one.at(1)));
   }
   replies_.push_back(std::move(*reply));
+  return {};
+}
+
+// What is new comes behind what was given to others before. Where that is not acknowledged, ours
+// stays pending and is read again when it is.
+Status RedisSource::keep_fresh(std::size_t index, Value entries) {
+  if (options_.exclusive) {
+    const Result<std::optional<EntryId>> others = oldest_of_others(streams_[index]);
+    if (!others) return fail(others.error());
+    const auto first = EntryId::parse(entries.at(0).at(0).text());
+    if (*others && first && **others < *first) {
+      begin_recovery(streams_[index]);
+      return {};
+    }
+  }
+  keep(index, entries);
   return {};
 }
 
 // Now and then, of consumers that died while we read. The server gives what we hold ourselves, too.
 Status RedisSource::sweep(std::size_t index, std::size_t count) {
   Stream& stream = streams_[index];
-  stream.takeover_at = clock_.now() + options_.claim_after / 2;
-  if (stream.cursor == "0-0") {
-    const Result<bool> others = others_hold(stream);
-    if (!others) return fail(others.error());
-    if (!*others) return {};
-  }
   connection_.begin(8);
   connection_.add("XAUTOCLAIM");
   connection_.add(stream.name);
@@ -279,32 +301,38 @@ Status RedisSource::sweep(std::size_t index, std::size_t count) {
   Result<Reply> reply = answer("taking over");
   if (!reply) return fail(reply.error());
   stream.cursor = reply->value().at(0).text();
-  if (stream.cursor != "0-0") stream.takeover_at = clock_.now();
+  if (stream.cursor != "0-0") stream.look_at = clock_.now();
   keep(index, reply->value().at(1));
   replies_.push_back(std::move(*reply));
   return {};
 }
 
-void RedisSource::keep(std::size_t index, Value entries) {
+std::size_t RedisSource::keep(std::size_t index, Value entries, std::optional<EntryId> before) {
+  Stream& stream = streams_[index];
+  std::size_t seen = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Value entry = entries.at(i);
     const auto id = EntryId::parse(entry.at(0).text());
-    if (!id || is_known(index, *id)) continue;
+    if (!id || (before && *id > *before)) break;
+    ++seen;
+    if (stream.phase == Phase::recovery) stream.last_pending = *id;
+    if (is_known(index, *id)) continue;
     if (!entry.at(1).is_array()) {
       // Deleted from the stream: it can never be read, and need not be pending any more.
       ++deleted_;
-      streams_[index].settled.push_back(*id);
+      stream.settled.push_back(*id);
       continue;
     }
     fetched_bytes_ += bytes_of(entry.at(1));
     fetched_.push_back(Fetched{index, *id, entry.at(1)});
   }
+  return seen;
 }
 
 // Whether this session was given the entry already.
 bool RedisSource::is_known(std::size_t index, const EntryId& id) const {
   const Stream& stream = streams_[index];
-  if (stream.phase != Phase::fresh || stream.position < id.position(0)) return false;
+  if (stream.position < id.position(0)) return false;
   const auto is_it = [&](const auto& one) { return one.stream == index && one.id == id; };
   return std::ranges::any_of(held_, is_it) || std::ranges::any_of(fetched_, is_it) ||
          std::ranges::find(stream.settled, id) != stream.settled.end();

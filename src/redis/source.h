@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,9 @@ namespace dovetail::redis {
 //
 // The group remembers what was given to which consumer, so the consumer's name must be the same
 // after a restart. What other consumers hold is taken over once they have held it for
-// `claim_after`; until then an exclusive consumer reads nothing new of that stream, since it may be
-// of the same keys. Consumers that share a group keep no order among each other.
+// `claim_after`; until then, or until it is acknowledged, an exclusive consumer gives out nothing
+// of that stream that stands behind it, since it may be of the same keys. Consumers that share a
+// group keep no order among each other.
 //
 // read() waits in slices of 100 ms, and notices a stop between them. Keeps what one answer of the
 // server brought beyond the limits of a read: at most `fetch_events_max` entries of each stream,
@@ -41,17 +43,16 @@ class RedisSource final : public Source {
 
  private:
   enum class Phase : std::uint8_t {
-    takeover,  // of what other consumers hold
-    pending,   // our own, from the beginning
+    recovery,  // of what is pending, from the beginning
     fresh,     // what nobody was given yet
   };
   struct Stream {
     std::string name;
-    Phase phase = Phase::takeover;
-    std::string cursor = "0-0";      // of the takeover
-    EntryId last_pending{};          // that was read
-    TimePoint takeover_at{};         // next
-    std::int64_t position = 0;       // of the last entry
+    Phase phase = Phase::recovery;
+    EntryId last_pending{};          // that was read in recovery
+    std::string cursor = "0-0";      // of sweeps
+    TimePoint look_at{};             // when what others hold is looked at next
+    std::int64_t position = 0;       // of the last entry given out
     std::vector<EntryId> settled{};  // and not acknowledged
   };
   // An entry that was fetched and not given out.
@@ -72,14 +73,17 @@ class RedisSource final : public Source {
   // Fetches something, or finds that nothing is there; waits at most `wait_max` for it.
   Status fetch(const Limits& limits, Duration wait_max, std::stop_token stop);
   Status advance(std::size_t stream, std::size_t count);
-  Status take_over(Stream& stream);
-  Result<bool> others_hold(const Stream& stream);
-  Status read_pending(std::size_t stream, std::size_t count);
+  void begin_recovery(Stream& stream);
+  Status recover(std::size_t stream, std::size_t count);
+  Status claim(const Stream& stream);
+  Result<std::optional<EntryId>> oldest_of_others(const Stream& stream);
   Status read_fresh(std::size_t count, Duration wait_max);
+  Status keep_fresh(std::size_t stream, Value entries);
   Status sweep(std::size_t stream, std::size_t count);
   Result<Reply> answer(std::string_view what, Duration wait_max = Duration{0});
   void begin_read(std::size_t arguments, std::size_t count);
-  void keep(std::size_t stream, Value entries);
+  // Takes entries up to the first behind `before`; returns how many those are.
+  std::size_t keep(std::size_t stream, Value entries, std::optional<EntryId> before = {});
   void adapt(std::size_t bytes_max);
   bool is_known(std::size_t stream, const EntryId& id) const;
 

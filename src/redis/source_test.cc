@@ -151,6 +151,28 @@ TEST_F(RedisSourceTest, AnExclusiveConsumerReadsNothingNewBesideOneThatHoldsSome
   EXPECT_EQ(read_until(*source, 1), (Texts{"4"}));
 }
 
+TEST_F(RedisSourceTest, TwoExclusiveConsumersThatLiveWaitForEachOther) {
+  const auto one = opened(named("one"));
+  const auto other = opened(named("other"));
+  ASSERT_EQ(read(*one), Texts{});
+  ASSERT_EQ(read(*other), Texts{});
+  add_many(1, 3);
+  ASSERT_EQ(read(*one), (Texts{"1", "2", "3"}));
+  const Batch& first = batches_.back();
+  add_many(4, 6);
+  EXPECT_EQ(read(*other, 1000, milliseconds(200)), Texts{}) << "before 1 to 3 are settled";
+  add_many(7, 9);
+  EXPECT_EQ(read(*one, 1000, milliseconds(200)), Texts{}) << "before 4 to 6 are settled";
+  ASSERT_TRUE(one->settle(first, std::vector<Settled>(3, Settled::delivered)));
+  ASSERT_TRUE(one->flush());
+  EXPECT_EQ(read_until(*other, 3), (Texts{"4", "5", "6"}));
+  const Batch& second = batches_.back();
+  EXPECT_EQ(read(*one, 1000, milliseconds(200)), Texts{}) << "4 to 6 still are not";
+  ASSERT_TRUE(other->settle(second, std::vector<Settled>(3, Settled::delivered)));
+  ASSERT_TRUE(other->flush());
+  EXPECT_EQ(read_until(*one, 3), (Texts{"7", "8", "9"}));
+}
+
 TEST_F(RedisSourceTest, AConsumerThatSharesReadsOnAndTakesOverWhenAnotherDies) {
   add_many(1, 3);
   ASSERT_EQ(read(*opened(named("dead"))).size(), 3U);
