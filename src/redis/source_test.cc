@@ -173,6 +173,16 @@ TEST_F(RedisSourceTest, TwoExclusiveConsumersThatLiveWaitForEachOther) {
   EXPECT_EQ(read_until(*one, 3), (Texts{"7", "8", "9"}));
 }
 
+TEST_F(RedisSourceTest, AnExclusiveConsumerTakesOverAlsoWhileNothingIsNew) {
+  Options options = named("alive");
+  options.claim_after = milliseconds(300);
+  const auto source = opened(options);
+  ASSERT_EQ(read(*source), Texts{});
+  add("1");
+  ASSERT_EQ(read(*opened(sharing("dead"))), (Texts{"1"}));
+  EXPECT_EQ(read_until(*source, 1), (Texts{"1"}));
+}
+
 TEST_F(RedisSourceTest, AConsumerThatSharesReadsOnAndTakesOverWhenAnotherDies) {
   add_many(1, 3);
   ASSERT_EQ(read(*opened(named("dead"))).size(), 3U);
