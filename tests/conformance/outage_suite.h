@@ -247,11 +247,18 @@ TEST_P(OutageSuite, ABrokerThatIsFull) {
   for (std::uint64_t i = 0; i < times(1, 5); ++i) {
     ASSERT_TRUE(flow.goes_on()) << flow.relay().log();
     broker_->block();
-    std::this_thread::sleep_for(seconds(times(3, 20)));
+    std::this_thread::sleep_for(seconds(times(2, 20)));
     broker_->unblock();
   }
+  // Now and then a single event is refused, and the next one is not.
+  const auto end = std::chrono::steady_clock::now() + seconds(times(1, 10));
+  while (std::chrono::steady_clock::now() < end) {
+    broker_->block();
+    broker_->unblock();
+    std::this_thread::sleep_for(milliseconds(5));
+  }
   ASSERT_TRUE(flow.goes_on()) << flow.relay().log();
-  finish(flow, "full for " + std::to_string(times(3, 20)) + " s");
+  finish(flow, "full for " + std::to_string(times(2, 20)) + " s, and for moments");
 }
 
 }  // namespace dovetail::conformance
