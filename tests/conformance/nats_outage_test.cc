@@ -17,6 +17,7 @@ class Nats final : public OutageUnderTest {
   OutageAbilities abilities() const override {
     OutageAbilities abilities;
     abilities.can_block = true;
+    abilities.can_block_for_moments = false;
     return abilities;
   }
   servers::Started& server() override { return started_; }
@@ -34,9 +35,10 @@ class Nats final : public OutageUnderTest {
     nats::Operator admin(connection(port()));
     return stored_in(admin, "ORDERS");
   }
+  // Far above what is there now: a stream that holds more than its new limit loses the oldest.
   void block() override {
     nats::Operator admin(connection(port()));
-    limit(admin, admin.messages("ORDERS") + 20);
+    limit(admin, admin.messages("ORDERS") + 1500);
   }
   void unblock() override {
     nats::Operator admin(connection(port()));
