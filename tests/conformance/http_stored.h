@@ -13,6 +13,14 @@
 
 namespace dovetail::conformance {
 
+// What curl and our sink send by themselves.
+inline bool is_about_http(const std::string& name) {
+  for (const char* one :
+       {"Host", "User-Agent", "Accept", "Content-Length", "content-type", "idempotency-key"})
+    if (name == one) return true;
+  return false;
+}
+
 // What was answered 2xx at PATH/TOPIC, in the order in which it came.
 inline std::vector<StoredEvent> stored_at(const servers::Server& server, const std::string& path) {
   std::vector<StoredEvent> stored;
@@ -20,7 +28,7 @@ inline std::vector<StoredEvent> stored_at(const servers::Server& server, const s
     if (one.status / 100 != 2) continue;
     std::vector<MessageHeader> headers;
     for (const auto& [name, value] : one.headers)
-      if (name.starts_with("ce-") || name == "trace") headers.push_back({name, value});
+      if (!is_about_http(name)) headers.push_back({name, value});
     const std::string content_type = one.header("content-type");
     const std::string topic = one.path.substr(path.size() + 1);
     ReceivedMessage message;

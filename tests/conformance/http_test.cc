@@ -8,11 +8,13 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <mutex>
 #include <thread>
 
 #include "conformance/http_stored.h"
+#include "conformance/limits_suite.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
 #include "host/host.h"
@@ -29,7 +31,7 @@ servers::Started& own_server() {
   return own;
 }
 
-class HttpSinkStore final : public SinkUnderTest {
+class HttpSinkStore : public SinkUnderTest {
  public:
   SinkAbilities abilities() const override { return {true, false, true, true}; }
   std::unique_ptr<Sink> make() override {
@@ -37,14 +39,49 @@ class HttpSinkStore final : public SinkUnderTest {
     options.url = "http://127.0.0.1:" + own_server().server().field("port") + path_ +
                   "/{topic}?status={header.status}";
     options.allow_private = true;
+    options.payload_bytes_max = kPayloadBytesMax;
     return std::make_unique<http::HttpSink>(options, system_clock());
   }
+  std::size_t payload_bytes_max(const Event&) override { return kPayloadBytesMax; }
   std::vector<StoredEvent> stored() override { return stored_at(own_server().server(), path_); }
   void make_poison(Event& event) override { event.headers = R"({"status":"422"})"; }
   void restart_server() override { ASSERT_TRUE(own_server().crash()); }
 
  private:
+  static constexpr std::size_t kPayloadBytesMax = 100'000;
   const std::string path_ = "/conformance_" + new_event_id().to_string();
+};
+
+// An event behind one that is refused waits until that was collected; here each is to be tried, so
+// none has a key that it could wait for.
+class Unordered final : public Sink {
+ public:
+  explicit Unordered(std::unique_ptr<Sink> sink) : sink_(std::move(sink)) {}
+  Status open() override { return sink_->open(); }
+  Status submit(Events events) override {
+    std::vector<const Event*> pointers;
+    for (const Event* const event : events) {
+      events_.push_back(*event);
+      events_.back().key_hash = 0;
+      pointers.push_back(&events_.back());
+    }
+    return sink_->submit(pointers);
+  }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    return sink_->collect(outcomes, timeout);
+  }
+  bool keeps_order_on_failure() const override { return false; }
+
+ private:
+  std::deque<Event> events_;
+  std::unique_ptr<Sink> sink_;
+};
+
+class HttpLimits final : public HttpSinkStore {
+ public:
+  std::unique_ptr<Sink> make() override {
+    return std::make_unique<Unordered>(HttpSinkStore::make());
+  }
 };
 
 int free_port() {
@@ -234,6 +271,9 @@ std::unique_ptr<Base> make() {
 
 INSTANTIATE_TEST_SUITE_P(Http, SinkSuite,
                          testing::Values(SinkCase{"posts", make<SinkUnderTest, HttpSinkStore>}),
+                         case_name<SinkCase>);
+INSTANTIATE_TEST_SUITE_P(Http, LimitsSuite,
+                         testing::Values(SinkCase{"posts", make<SinkUnderTest, HttpLimits>}),
                          case_name<SinkCase>);
 INSTANTIATE_TEST_SUITE_P(Http, SourceSuite,
                          testing::Values(SourceCase{"endpoint",
