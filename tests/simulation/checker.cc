@@ -124,6 +124,8 @@ class Checker {
     for (const EventId& id : simulation_.broker().events_refused()) at_fault_.insert({"", id});
     InboxServer& inbox = simulation_.inbox();
     at_fault_.insert(inbox.at_fault.begin(), inbox.at_fault.end());
+    for (const EventId& id : simulation_.broker().events_unreadable())
+      for (const std::string& consumer : simulation_.consumers()) at_fault_.insert({consumer, id});
     // Where it helps other keys, what came back untried may wait in parking too, but never for an
     // operator.
     came_back_ = at_fault_;

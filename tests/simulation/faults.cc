@@ -100,7 +100,9 @@ Status Simulation::write_rows(TxId tx, Connection& connection) {
   const Options& options = world_.options();
   std::set<std::uint64_t> keys;  // in order, so that writers do not deadlock
   for (std::uint64_t i = 0; i <= world_.random().below(3); ++i)
-    keys.insert(world_.chance(0.1) ? 0 : 1 + world_.random().below(options.keys));
+    keys.insert(world_.chance(0.1) ? 0
+                                   : 1 + world_.random().below(world_.chance(0.5) ? options.hot_keys
+                                                                                  : options.keys));
   for (const std::uint64_t key : keys) {
     const std::string aggregate = "row " + std::to_string(key);
     if (key != 0) DOVETAIL_TRY(lock_row(tx, aggregate, connection));

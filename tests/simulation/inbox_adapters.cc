@@ -124,6 +124,8 @@ Status SimInboxStore::apply(const Event& event) {
   const Status applied = connection_.call("inbox.apply", [&]() -> Status {
     if (!database_.tables.is_open(tx_))
       return fail(Errc::unavailable, "the transaction is gone; check the server");
+    if (!event.defect.empty())
+      world().violation("isolation", "a handler was given what could not be read");
     DOVETAIL_TRY(fate_of_handler(event));
     database_.tables.effect(tx_, consumer_, StoredEvent(event));
     database_.tables.follow_up(tx_, event.id);

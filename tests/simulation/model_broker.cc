@@ -113,7 +113,8 @@ Outcome ModelBroker::judge(Channel& channel, const Message& message) {
     world().sometimes("duplicate told by the broker");
     return {Fate::duplicate, 0, {}};
   }
-  if (world().faults_on() && in_share(event.id, options.refuse_forever, 1)) {
+  if (world().faults_on() && in_share(event.id, options.refuse_forever, 1) &&
+      !mended_.contains(event.id)) {
     world().sometimes("refused for good");
     return refuse(channel, message, Fate::rejected, "the broker refuses this event");
   }
@@ -232,6 +233,13 @@ Status BrokerSink::submit(Events events) {
   return fail(Errc::in_doubt, "connection lost while sending; check the broker");
 }
 
+bool ModelBroker::is_unreadable(const EventId& id) {
+  if (!world().faults_on() || !in_share(id, world().options().unreadable, 6)) return false;
+  world().sometimes("message not readable");
+  events_unreadable_.insert(id);
+  return true;
+}
+
 Result<bool> BrokerSink::collect(std::span<Outcome> outcomes, Duration timeout) {
   World& world = broker_.world();
   world.crash_point("sink.collect", "before");
@@ -303,6 +311,7 @@ Status BrokerSource::read_page(Batch& out, const Limits& limits) {
         if (!out.empty() && bytes > limits.bytes_max) break;
         Event event = records[offset].event.view();
         event.position = records[offset].position;
+        if (broker_.is_unreadable(event.id)) event.defect = "it cannot be read; check its producer";
         out.append(event);
       }
     }

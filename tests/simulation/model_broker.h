@@ -83,8 +83,14 @@ class ModelBroker {
   WaitQueue& appended() { return appended_; }
   std::map<std::string, Group>& groups() { return groups_; }
 
+  // Whether consumers cannot make sense of this event as it comes from the broker.
+  bool is_unreadable(const EventId& id);
+  // An operator has seen to it that the broker takes this event from now on.
+  void mend(const EventId& id) { mended_.insert(id); }
+
   // For the checker
   const std::vector<StoredEvent>& history() const { return history_; }
+  const std::set<EventId>& events_unreadable() const { return events_unreadable_; }
   const std::set<EventId>& events_refused() const { return events_refused_; }
   const std::set<EventId>& events_nacked() const { return events_nacked_; }
   std::uint64_t repeats_made() const { return repeats_made_; }
@@ -105,6 +111,8 @@ class ModelBroker {
   std::vector<StoredEvent> history_;
   std::set<EventId> ids_;
   std::set<EventId> events_refused_;
+  std::set<EventId> events_unreadable_;
+  std::set<EventId> mended_;
   std::set<EventId> events_nacked_;
   std::uint64_t repeats_made_ = 0;
   std::uint64_t connects_ = 0;

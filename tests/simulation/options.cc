@@ -78,6 +78,10 @@ Options::Options(std::uint64_t seed_) : seed(seed_) {
 
   progress_interval =
       random.chance(0.5) ? Duration{} : between(random, milliseconds(0), milliseconds(300));
+  unreadable = maybe(random, 0.06);
+  hot_keys = random.chance(0.5) ? keys : between(random, 1, keys);
+  relays_start_after =
+      random.chance(0.4) ? Duration{} : between(random, milliseconds(500), milliseconds(4000));
 }
 
 std::string Options::text() const {
@@ -88,7 +92,8 @@ std::string Options::text() const {
       << "B in_flight=" << batches_in_flight_max << " window=" << window_events_max
       << " attempts=" << attempts_max << " progress=" << progress_interval.count() / 1000
       << "ms lease=" << lease_term.count() / 1000 << "ms latency=" << latency_max.count() / 1000
-      << "ms faults=" << faults_for.count() / 1000 << "ms"
+      << "ms faults=" << faults_for.count() / 1000
+      << "ms late=" << relays_start_after.count() / 1000 << "ms"
       << (sink_keeps_order ? " sink_keeps_order" : "") << (sink_dedups ? " sink_dedups" : "")
       << "\n ";
   const auto chance = [&](const char* name, double value) {
@@ -108,6 +113,7 @@ std::string Options::text() const {
   chance("repeated_confirm", repeated_confirm);
   chance("refuse_transient", refuse_transient);
   chance("refuse_forever", refuse_forever);
+  chance("unreadable", unreadable);
   chance("handler_fails", handler_fails);
   chance("handler_rejects", handler_rejects);
   chance("handler_kills", handler_kills);

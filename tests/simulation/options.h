@@ -34,6 +34,8 @@ struct Options {
   Duration think_time{};  // of a writer, inside and between transactions
   Duration latency_max{};
   Duration faults_for{};
+  std::uint64_t hot_keys = 1;     // of them, which half of the changes are made to
+  Duration relays_start_after{};  // then they find a backlog, with many events of a key
 
   // Behaviour of the broker as a sink
   bool sink_keeps_order = false;
@@ -54,6 +56,7 @@ struct Options {
   double repeated_confirm = 0;
   double refuse_transient = 0;  // share of events that a broker refuses now and then
   double refuse_forever = 0;    // share of events that a broker refuses until healed
+  double unreadable = 0;        // share of events that consumers cannot read until healed
   double handler_fails = 0;     // the same three for the handlers of consumers
   double handler_rejects = 0;
   double handler_kills = 0;  // share of events whose handler ends the process until healed

@@ -91,6 +91,7 @@ void Simulation::live(Actor& actor, Life life) {
     actor.set_down(true);
     broker_.client_died(actor);
     inbox_.client_died(actor);
+    alarm_ = true;
     world_.sleep(milliseconds(1) + random_time(milliseconds(500)));
     actor.set_down(false);
   }
@@ -128,7 +129,11 @@ void Simulation::run_until_stopped(RelayPorts ports, Actor& actor) {
 
 void Simulation::relay_process(Actor& actor, std::uint32_t lane) {
   const Duration offset = random_time(seconds(1000));
-  live(actor, [&] { run_relay(actor, lane, offset); });
+  Duration wait = world_.options().relays_start_after;
+  live(actor, [&] {
+    world_.sleep(std::exchange(wait, Duration{}));
+    run_relay(actor, lane, offset);
+  });
 }
 
 void Simulation::run_relay(Actor& actor, std::uint32_t lane, Duration clock_offset) {
@@ -180,13 +185,16 @@ void Simulation::watch_groups() {
 void Simulation::operator_desk(Actor&) {
   for (;;) {
     world_.sleep(milliseconds(100));
-    const bool everything = !world_.faults_on();
-    if (!everything && !world_.options().operator_replays) continue;
+    // A crash brings the operator, who replays all there is, often before the process is back.
+    const bool alarmed = std::exchange(alarm_, false);
+    const bool at_end = !world_.faults_on();
+    if (!at_end && !world_.options().operator_replays) continue;
+    const bool everything = at_end || alarmed;
     for (std::uint32_t lane = 0; lane < database_.tables.lanes(); ++lane)
       visit(database_.tables.lane(lane).parked, {}, everything);
     for (const std::string& consumer : consumers_)
       visit(inbox_.tables.parked(consumer), consumer, everything);
-    if (everything && writers_left_ == 0) at_rest_ = unfinished().empty();
+    if (at_end && writers_left_ == 0) at_rest_ = unfinished().empty();
   }
 }
 
@@ -196,6 +204,7 @@ void Simulation::visit(ParkedRows& rows, const std::string& consumer, bool every
     if (!row.discarded && row.state == ParkState::parked) parked.push_back(id);
   for (const EventId& id : parked) {
     if (!everything && !world_.chance(0.1)) continue;
+    if (world_.chance(0.5)) broker_.mend(id);
     if (world_.options().operator_discards && world_.faults_on() && world_.chance(0.3)) {
       world_.sometimes("discarded by an operator");
       rows.discard(id, "discarded by the operator");

@@ -75,6 +75,7 @@ class Simulation {
   std::uint64_t crashes_ = 0;
   std::uint64_t next_event_ = 1;
   bool at_rest_ = false;
+  bool alarm_ = false;  // a process crashed
   bool stopping_ = false;
   std::set<EventId> discarded_;
   std::set<std::pair<std::string, EventId>> discarded_by_consumer_;

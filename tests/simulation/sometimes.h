@@ -103,6 +103,7 @@ inline constexpr const char* kSometimes[] = {
     "late commit",
     "lost ack",
     "message lost",
+    "message not readable",
     "nack",
     "nack after effect",
     "notice drained",

@@ -134,10 +134,12 @@ void World::wake_all(WaitQueue& queue) {
 
 void World::crash_point(std::string_view call, std::string_view when) {
   Actor& self = current();
-  // Calls that are made seldom would hardly ever be hit.
+  // Calls that are made seldom would hardly ever be hit. What is parked while earlier events of its
+  // key are on their way shows only when the process dies just then.
   const bool seldom = call.ends_with(".delivered") || call.ends_with(".release") ||
                       call.ends_with(".close") || call.ends_with(".rollback");
-  if (!self.mortal_ || !faults_on_ || !chance(options_.crash * (seldom ? 8 : 1))) return;
+  const double factor = call.ends_with(".park") ? 25 : seldom ? 8 : 1;
+  if (!self.mortal_ || !faults_on_ || !chance(options_.crash * factor)) return;
   std::string name = "crash ";
   name.append(when).append(" ").append(call);
   sometimes(name);
