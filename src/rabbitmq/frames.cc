@@ -92,6 +92,9 @@ std::string PublishEncoder::why_not(const Publish& publish) const {
   for (const MessageHeader& header : message.headers) {
     if (header.name.size() > kShortStringMax)
       return too_long("the name of a header", header.name.size());
+    if (header.name == publish.key_header)
+      return "the header \"" + std::string(header.name) +
+             "\" is the one that carries the key; check key_header, or name the event's otherwise";
   }
   return {};
 }

@@ -15,8 +15,9 @@ class Json {
  public:
   static Result<Json> parse(std::string_view text);
 
-  const Json& operator[](std::string_view name) const;  // of an object
-  const std::vector<Json>& items() const { return items_; }
+  const Json& operator[](std::string_view name) const;       // of an object
+  const std::vector<Json>& items() const { return items_; }  // of an array
+  const std::map<std::string, Json, std::less<>>& fields() const { return fields_; }
   bool is_null() const { return kind_ == Kind::null; }
   bool is_object() const { return kind_ == Kind::object; }
   bool is_true() const { return kind_ == Kind::boolean && text_ == "true"; }

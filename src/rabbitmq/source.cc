@@ -50,6 +50,7 @@ void RabbitmqSource::Delivery::add_header(std::string_view name, std::string_vie
   headers[header_count].first = name;
   headers[header_count].second = value;
   ++header_count;
+  if (name.starts_with("cloudEvents")) is_cloudevent = true;
 }
 
 RabbitmqSource::RabbitmqSource(Options options, Clock& clock)
@@ -166,9 +167,10 @@ void RabbitmqSource::give(Batch& out, const Limits& limits) {
 void RabbitmqSource::give_one(const Delivery& delivery, Batch& out) {
   headers_.clear();
   ReceivedMessage message;
+  const std::string& key_header = delivery.is_cloudevent ? options_.key_header : key_header_;
   for (std::size_t i = 0; i < delivery.header_count; ++i) {
     const auto& [name, value] = delivery.headers[i];
-    if (name == key_header_)
+    if (!key_header.empty() && name == key_header)
       message.key = value;
     else
       headers_.push_back(MessageHeader{name, value});
@@ -244,6 +246,7 @@ Status RabbitmqSource::on_method(const amqp_frame_t_& frame) {
       delivery.message_id.clear();
       delivery.time.reset();
       delivery.header_count = 0;
+      delivery.is_cloudevent = false;
       delivery.body.clear();
       delivery.body_size = 0;
       delivery.is_whole = false;

@@ -46,6 +46,7 @@ class RabbitmqSource final : public Source {
     std::size_t header_count = 0;  // of `headers`, which may be longer
     std::string body{};
     std::uint64_t body_size = 0;
+    bool is_cloudevent = false;
     bool is_whole = false;
 
     std::size_t bytes() const;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/outage_source_suite.h"
 #include "conformance/outage_suite.h"
 #include "conformance/rabbitmq_stored.h"
 #include "rabbitmq/sink.h"
@@ -82,6 +83,8 @@ class Rabbitmq final : public OutageUnderTest {
 std::unique_ptr<OutageUnderTest> make() { return std::make_unique<Rabbitmq>(); }
 
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, OutageSuite, testing::Values(OutageCase{"rabbitmq", make}),
+                         case_name<OutageCase>);
+INSTANTIATE_TEST_SUITE_P(Rabbitmq, SourceOutageSuite, testing::Values(OutageCase{"rabbitmq", make}),
                          case_name<OutageCase>);
 
 }  // namespace

@@ -32,8 +32,12 @@ inline StoredEvent as_event(const rabbitmq::Json& message) {
   event.payload = rabbitmq::from_base64(message["payload"].text());
   const std::string version = attribute("aggregateversion");
   event.aggregate_version = version.empty() ? 0 : std::stoll(version);
-  if (!headers["trace"].is_null())
-    event.headers = *encode_headers(std::vector<Header>{{"trace", headers["trace"].text()}});
+  std::vector<Header> own;
+  for (const auto& [name, value] : headers.fields()) {
+    if (!name.starts_with("cloudEvents:") && name != "x-delivery-count")
+      own.push_back({name, value.text()});
+  }
+  if (!own.empty()) event.headers = *encode_headers(own);
   return event;
 }
 

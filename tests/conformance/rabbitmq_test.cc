@@ -1,5 +1,6 @@
 #include <chrono>
 
+#include "conformance/limits_suite.h"
 #include "conformance/rabbitmq_stored.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
@@ -26,11 +27,18 @@ class QueueUnderTest final : public SinkUnderTest {
  public:
   explicit QueueUnderTest(const std::string& arguments) { broker_.make_queue("orders", arguments); }
   SinkAbilities abilities() const override { return {.can_refuse = true}; }
-  std::unique_ptr<Sink> make() override { return make_sink(broker_.options()); }
+  std::unique_ptr<Sink> make() override {
+    Options options = broker_.options();
+    options.payload_bytes_max = kPayloadBytesMax;
+    return make_sink(options);
+  }
+  std::size_t payload_bytes_max(const Event&) override { return kPayloadBytesMax; }
   std::vector<StoredEvent> stored() override { return stored_in(broker_, "orders"); }
   void make_poison(Event& event) override { event.topic = "a.queue.that.is.not.there"; }
 
  private:
+  // Also the server's own limit, so that nothing but the sink's check stands before it.
+  static constexpr std::size_t kPayloadBytesMax = 4 << 20;
   TestBroker broker_;
 };
 
@@ -94,6 +102,8 @@ std::unique_ptr<SourceUnderTest> quorum_source() {
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, SinkSuite,
                          testing::Values(SinkCase{"classic", classic_sink},
                                          SinkCase{"quorum", quorum_sink}),
+                         case_name<SinkCase>);
+INSTANTIATE_TEST_SUITE_P(Rabbitmq, LimitsSuite, testing::Values(SinkCase{"classic", classic_sink}),
                          case_name<SinkCase>);
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, SourceSuite,
                          testing::Values(SourceCase{"classic", classic_source},

@@ -1,0 +1,19 @@
+// What is unsafe about a RabbitMQ server and the queues and exchanges that a relay uses there.
+#pragma once
+
+#include <vector>
+
+#include "core/clock.h"
+#include "core/operations.h"
+#include "dovetail/result.h"
+#include "rabbitmq/options.h"
+
+namespace dovetail::rabbitmq {
+
+// AMQP tells only what is there. With management_url, queues are judged by their arguments and the
+// policies in effect: those of `options.queues`, and where messages go to, those that are bound to
+// the exchange (or, with the exchange "", all queues of the virtual host). Changes nothing.
+// unavailable: the server does not answer.
+Result<std::vector<Finding>> examine(const Options& options, Clock& clock);
+
+}  // namespace dovetail::rabbitmq
