@@ -1,5 +1,13 @@
 #include "live/brokers_road.h"
 
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#ifdef DOVETAIL_HAS_NATS
+#include "nats/test_server.h"
+#endif
+
 namespace dovetail::live {
 namespace {
 
@@ -10,10 +18,26 @@ std::string at(const servers::Server& server) { return "127.0.0.1:" + server.fie
   return {url, url + "read = [\"orders.events\"]\n"};
 }
 
+#ifdef DOVETAIL_HAS_NATS
+RoadStores nats_stores(const servers::Server& server) {
+  // The stream is the operator's to make.
+  nats::Operator admin(nats::connection_to(server));
+  admin.make_stream("ROAD", "orders.events");
+  setenv("DOVETAIL_ROAD_PASSWORD", server.field("password").c_str(), 1);
+  const std::string store = "url = \"nats://" + at(server) + "\"\nuser = \"" +
+                            server.field("user") +
+                            "\"\npassword_env = \"DOVETAIL_ROAD_PASSWORD\"\n";
+  return {store, store + "read = [\"orders.events\"]\n"};
+}
+#endif
+
 }  // namespace
 
 std::vector<RoadBroker> road_brokers() {
   return {
+#ifdef DOVETAIL_HAS_NATS
+      {"nats", "nats", nats_stores},
+#endif
 #ifdef DOVETAIL_HAS_REDIS
       {"redis", "redis", redis_stores},
 #endif
