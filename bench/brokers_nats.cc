@@ -1,6 +1,6 @@
-// Our sink beside the C client of NATS, which publishes with a reply subject of each event's own and
-// counts the stream's answers. Not by its own asynchronous publishing, which keeps a record of each
-// event until a time limit.
+// Our sink beside the C client of NATS, which publishes with a reply subject of each event's own
+// and counts the stream's answers. Not by its own asynchronous publishing, which keeps a record of
+// each event until a time limit.
 #include <fmt/format.h>
 #include <nats/nats.h>
 
