@@ -68,7 +68,7 @@ class Consumer {
   BesideTest relay_;
 };
 
-class SourceOutageSuite : public OutageFixture<SourceOutageSuite> {
+class SourceOutageSuite : public OutageFixture {
  protected:
   void SetUp() override {
     OutageFixture::SetUp();
@@ -126,9 +126,6 @@ class SourceOutageSuite : public OutageFixture<SourceOutageSuite> {
     if (HasFailure()) std::printf("%s", logs().c_str());
   }
   bool keeps_order() const { return broker_->abilities().source_keeps_order; }
-  std::uint64_t times(std::uint64_t short_form, std::uint64_t long_form) const {
-    return live::is_long() ? long_form : short_form;
-  }
 
   MemoryInboxDatabase database_;
   Effects effects_;

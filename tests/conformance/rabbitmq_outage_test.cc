@@ -21,6 +21,7 @@ class Rabbitmq final : public OutageUnderTest {
   OutageAbilities abilities() const override {
     OutageAbilities abilities;
     abilities.can_block = true;
+    abilities.can_block_for_moments = false;  // it takes seconds
     abilities.takeover_keeps_order = true;
     return abilities;
   }

@@ -18,6 +18,7 @@ class Redis final : public OutageUnderTest {
   OutageAbilities abilities() const override {
     OutageAbilities abilities;
     abilities.can_block = true;
+    abilities.takeover_keeps_order = true;
     return abilities;
   }
   servers::Started& server() override { return started_; }
