@@ -5,6 +5,9 @@ and may not publish below "forbidden", "mute" may subscribe to nothing, "tiny" i
 room, and "bare" of one without JetStream.
 """
 
+import os
+import pathlib
+import signal
 import socket
 
 from certificates import make as make_certificates
@@ -83,10 +86,67 @@ def greets(conninfo):
         return False
 
 
+def start_token(state, name):
+    """Without users: whoever knows the token may do all."""
+    del state
+    home, port = make_home(name), free_port()
+    (home / "nats.conf").write_text(f'listen: "127.0.0.1:{port}"\nauthorization {{ token: "the-token" }}\n', encoding="utf-8")
+    give_away(home / "nats.conf")
+    return home, again(home), f"host=127.0.0.1 port={port} token=the-token"
+
+
+def one_of_cluster(home, number):
+    return spawn([program("nats-server"), "-c", str(home / f"nats{number}.conf")], home)
+
+
+def start_cluster(state, name):
+    """Three servers, of which the first is the one that can be killed and started again."""
+    del state
+    home = make_home(name)
+    ports, routes = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
+    others = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
+    for number in range(3):
+        (home / f"nats{number}.conf").write_text(
+            f'server_name: "n{number}"\nlisten: "127.0.0.1:{ports[number]}"\n'
+            f'jetstream {{ store_dir: "{home}/store{number}" }}\n'
+            f'cluster {{ name: "test", listen: "127.0.0.1:{routes[number]}", routes: [{others}] }}\n', encoding="utf-8")
+        give_away(home / f"nats{number}.conf")
+    (home / "others").write_text(" ".join(str(one_of_cluster(home, number).pid) for number in (1, 2)), encoding="utf-8")
+    return home, one_of_cluster(home, 0), f"host=127.0.0.1 port={ports[0]} ports={ports[0]},{ports[1]},{ports[2]}"
+
+
+def end_others(home):
+    for pid in (home / "others").read_text(encoding="utf-8").split():
+        try:
+            if str(home).encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(int(pid), signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def has_leader(conninfo):
+    """JetStream answers as soon as the servers have agreed on a leader, and this one knows it."""
+    fields = fields_of(conninfo)
+    try:
+        with socket.create_connection((fields["host"], int(fields["port"])), timeout=5) as connection:
+            connection.recv(4096)
+            connection.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB r 1\r\nPUB $JS.API.STREAM.NAMES r 0\r\n\r\n')
+            connection.settimeout(2)
+            answer = b""
+            while b"streams" not in answer and b"error" not in answer:
+                answer += connection.recv(4096)
+            return b"error" not in answer
+    except OSError:
+        return False
+
+
 TLS = Server("nats-server", ("nats-server", "openssl"), start_tls, greets, again)
 SERVERS = {
     "nats": Server("nats-server", ("nats-server",), start_nats, answers, again),
     "nats_tls": TLS,
     "nats_stranger": TLS,
     "nats_mutual": TLS,
+    "nats_token": Server("nats-server", ("nats-server",), start_token, greets, again),
+    "nats_cluster": Server("nats-server", ("nats-server",), start_cluster, has_leader,
+                           lambda home: one_of_cluster(home, 0), after=end_others),
 }

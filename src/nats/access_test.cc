@@ -1,4 +1,4 @@
-// NATS with TLS, by a throw-away authority.
+// Who may connect: TLS by a throw-away authority, and tokens.
 #include <gtest/gtest.h>
 
 #include "host/host.h"
@@ -116,6 +116,16 @@ TEST(NatsTlsMutual, TheClientShowsItsCertificate) {
   options.tls.key_file = certificate(started.server(), "client.key");
   const Result<Connection> opened = Connection::open(options);
   EXPECT_TRUE(opened) << opened.error().text;
+}
+
+TEST(NatsToken, ATokenIsEnoughAndAWrongOneIsNot) {
+  const servers::Started started("nats_token");
+  ConnectionOptions options = connection_to(started.server());
+  options.token = started.server().field("token");
+  const Result<Connection> opened = Connection::open(options);
+  EXPECT_TRUE(opened) << opened.error().text;
+  options.token = "another-token";
+  expect_refused(options, "check user and password, or token");
 }
 
 }  // namespace
