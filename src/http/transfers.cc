@@ -54,6 +54,7 @@ struct Transfers::Transfer {
   Posting posting{};
   std::vector<curl_slist> lines{};
   void* request = nullptr;
+  Transfers* owner = nullptr;
   Clock* clock = nullptr;
   bool allow_private = false;
   std::size_t response_bytes_max = 0;
@@ -93,7 +94,9 @@ struct Transfers::Callbacks {
       transfer.forbidden = address_text(&address->addr) + " is " + std::string(why);
       return CURL_SOCKET_BAD;
     }
-    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    const int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    if (fd >= 0) transfer.owner->watch_of(fd) = {0, 0, true};
+    return fd;
   }
 
   static std::size_t take_header(char* bytes, std::size_t, std::size_t count, void* data) {
@@ -123,19 +126,23 @@ struct Transfers::Callbacks {
     return enough ? 0 : count;
   }
 
-  static int watch(CURL*, curl_socket_t fd, int what, void* data, void* known) {
+  static int close_socket(void* data, curl_socket_t fd) {
+    // The kernel forgets what epoll was told of it.
+    static_cast<Transfers*>(data)->watch_of(fd) = {};
+    return close(fd);
+  }
+
+  static int watch(CURL*, curl_socket_t fd, int what, void* data, void*) {
     auto& transfers = *static_cast<Transfers*>(data);
-    epoll_event event{};
-    event.data.fd = fd;
+    Watch& watch = transfers.watch_of(fd);
+    watch.wanted = 0;
     if (what == CURL_POLL_REMOVE) {
-      epoll_ctl(transfers.epoll_.get(), EPOLL_CTL_DEL, fd, &event);
+      if (!watch.is_connection && watch.told != 0) transfers.tell(fd, watch);
       return 0;
     }
-    if (what != CURL_POLL_OUT) event.events |= EPOLLIN;
-    if (what != CURL_POLL_IN) event.events |= EPOLLOUT;
-    const int action = known == nullptr ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-    if (known == nullptr) curl_multi_assign(transfers.multi_.get(), fd, &transfers);
-    return epoll_ctl(transfers.epoll_.get(), action, fd, &event) == 0 ? 0 : -1;
+    if (what != CURL_POLL_OUT) watch.wanted |= EPOLLIN;
+    if (what != CURL_POLL_IN) watch.wanted |= EPOLLOUT;
+    return watch.wanted == watch.told || transfers.tell(fd, watch) ? 0 : -1;
   }
 
   static int set_timer(CURLM*, long after_ms, void* data) {
@@ -159,6 +166,23 @@ Transfers::Transfers(const SinkOptions& options, const UrlTemplate& url, Clock& 
   start_curl();
 }
 
+Transfers::Watch& Transfers::watch_of(int fd) {
+  const auto index = static_cast<std::size_t>(fd);
+  if (index >= watches_.size()) watches_.resize(index + 1);
+  return watches_[index];
+}
+
+bool Transfers::tell(int fd, Watch& watch) {
+  epoll_event event{};
+  event.events = watch.wanted;
+  event.data.fd = fd;
+  const int action = watch.wanted == 0 ? EPOLL_CTL_DEL
+                     : watch.told == 0 ? EPOLL_CTL_ADD
+                                       : EPOLL_CTL_MOD;
+  watch.told = watch.wanted;
+  return epoll_ctl(epoll_.get(), action, fd, &event) == 0;
+}
+
 Transfers::~Transfers() {
   for (const auto& transfer : transfers_)
     curl_multi_remove_handle(multi_.get(), transfer->easy.get());
@@ -170,6 +194,7 @@ Status Transfers::open() {
   idle_.clear();
   transfers_.clear();
   multi_.reset();
+  watches_.clear();
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (epoll_.get() < 0)
     return fail(Errc::unavailable, std::string("cannot make an epoll descriptor: ") +
@@ -195,6 +220,7 @@ Status Transfers::open() {
 void Transfers::set_up(Transfer& transfer) {
   CURL* const easy = transfer.easy.get();
   DOVETAIL_CHECK(easy != nullptr);
+  transfer.owner = this;
   transfer.clock = &clock_;
   transfer.allow_private = options_.allow_private;
   transfer.response_bytes_max = options_.response_bytes_max;
@@ -209,6 +235,8 @@ void Transfers::set_up(Transfer& transfer) {
   set(easy, CURLOPT_PATH_AS_IS, 1L);
   set(easy, CURLOPT_OPENSOCKETFUNCTION, &Callbacks::open_socket);
   set(easy, CURLOPT_OPENSOCKETDATA, &transfer);
+  set(easy, CURLOPT_CLOSESOCKETFUNCTION, &Callbacks::close_socket);
+  set(easy, CURLOPT_CLOSESOCKETDATA, this);
   set(easy, CURLOPT_HEADERFUNCTION, &Callbacks::take_header);
   set(easy, CURLOPT_HEADERDATA, &transfer);
   set(easy, CURLOPT_WRITEFUNCTION, &Callbacks::take_body);
@@ -359,6 +387,10 @@ void Transfers::run(Duration timeout, const std::function<void(void*, const Answ
                    static_cast<int>(milliseconds(wait + std::chrono::microseconds(999))));
     for (int i = 0; i < count; ++i) {
       const auto& event = events[static_cast<std::size_t>(i)];
+      if (Watch& watch = watch_of(event.data.fd); watch.wanted == 0) {
+        tell(event.data.fd, watch);
+        continue;
+      }
       int mask = 0;
       if ((event.events & EPOLLIN) != 0) mask |= CURL_CSELECT_IN;
       if ((event.events & EPOLLOUT) != 0) mask |= CURL_CSELECT_OUT;

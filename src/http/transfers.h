@@ -75,13 +75,24 @@ class Transfers {
     int fd_ = -1;
   };
 
+  // What curl wants to know of a descriptor, and what epoll was told. Between two requests curl
+  // wants nothing of a connection; epoll is told so only when something comes all the same.
+  struct Watch {
+    std::uint32_t wanted = 0;
+    std::uint32_t told = 0;
+    bool is_connection = false;  // else it is closed without a word to us, and may come back as one
+  };
+
   void set_up(Transfer& transfer);
+  Watch& watch_of(int fd);
+  bool tell(int fd, Watch& watch);
   bool take_answers(const std::function<void(void*, const Answer&)>& done);
 
   const SinkOptions& options_;
   const UrlTemplate& url_;
   Clock& clock_;
   Descriptor epoll_;
+  std::vector<Watch> watches_;  // by descriptor
   std::vector<std::unique_ptr<Transfer>> transfers_;
   std::vector<Transfer*> idle_;
   std::unique_ptr<void, FreeMulti> multi_;
