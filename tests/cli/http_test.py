@@ -142,6 +142,50 @@ class Sending(harness.Case):
             self.refused("run", code=3, name="config", says=("dovetail.toml", says))
 
 
+HTTP2_SERVER = """
+const http2 = require("http2"), fs = require("fs"), [certs, record] = process.argv.slice(2);
+const server = http2.createSecureServer({key: fs.readFileSync(certs + "/server.key"),
+                                         cert: fs.readFileSync(certs + "/server.pem")});
+let sessions = 0;
+server.on("session", session => { session.number = ++sessions; });
+server.on("stream", (stream, headers) => {
+  let body = "";
+  stream.on("data", data => { body += data; });
+  stream.on("end", () => {
+    const one = {session: stream.session.number, alpn: stream.session.alpnProtocol, body, headers};
+    fs.appendFileSync(record, JSON.stringify(one) + "\\n");
+    stream.respond({":status": headers[":path"] == "/" ? 404 : 200});
+    stream.end();
+  });
+});
+server.listen(0, "127.0.0.1", () => console.log(server.address().port));
+"""
+
+
+@unittest.skipUnless(shutil.which("node"), "node is not installed")
+class SendingHttp2(harness.Case):
+    def test_many_events_share_one_connection(self):
+        subprocess.run([sys.executable, SCRIPT.with_name("certificates.py"), self.folder / "certs"], check=True,
+                       capture_output=True)
+        record = self.folder / "record"
+        server = subprocess.Popen(["node", self.write("server.js", HTTP2_SERVER), self.folder / "certs", record],
+                                  stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, server)
+        port = int(server.stdout.readline())
+        hook = 'ca_file = "certs/ca.pem"\n[store.hook.settings]\nallow_private = true\n'
+        self.write("dovetail.toml", STORES % (f"https://localhost:{port}/hook", hook) + OUT + LOG)
+        self.init()
+        for number in range(20):
+            self.publish(key=str(number), payload=str(number))
+        self.start("run")
+        self.wait_for("all are there", lambda: record.exists() and record.read_text().count("\n") >= 20)
+        came = [json.loads(line) for line in record.read_text().splitlines()]
+        self.assertEqual({one["alpn"] for one in came}, {"h2"})
+        self.assertEqual(len({one["session"] for one in came}), 1)
+        self.assertEqual({one["body"] for one in came}, {str(number) for number in range(20)})
+        self.assertEqual({one["headers"]["ce-type"] for one in came}, {"OrderPlaced"})
+
+
 class Taking(harness.Case):
     """What senders that are not ours see of the endpoint."""
 
