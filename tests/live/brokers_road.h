@@ -8,10 +8,12 @@
 
 namespace dovetail::live {
 
-// What stands below [store.bus-out] and [store.bus-in].
+// What stands below [store.bus-out] and [store.bus-in]. `topic` is filled by the one and read by
+// the other, and is there already where the broker makes none by itself.
 struct RoadStores {
   std::string out;
   std::string in;
+  std::string topic = "orders.events";
 };
 
 struct RoadBroker {
@@ -22,5 +24,7 @@ struct RoadBroker {
 
 // Those that were built.
 std::vector<RoadBroker> road_brokers();
+
+RoadStores kafka_stores(const servers::Server& server);
 
 }  // namespace dovetail::live

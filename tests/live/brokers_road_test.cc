@@ -83,7 +83,12 @@ class Road {
   void open() {
     ASSERT_TRUE(shop::open_order_books(file("orders.db")));
     ASSERT_TRUE(shop::open_stock_books(file("inventory.db")));
-    for (Mortal& mortal : mortals_) start(mortal);
+    // The readers first: where a broker makes streams and queues, it is they that ask for them.
+    for (std::size_t i = mortals_.size(); i-- > 1;) start(mortals_[i]);
+    const auto end = std::chrono::steady_clock::now() + 90s;
+    while (!is_read() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(50ms);
+    ASSERT_TRUE(is_read()) << "no relay reads the broker; see " << folder_.path();
+    start(mortals_[0]);
   }
 
   void place_orders() {
@@ -160,18 +165,29 @@ class Road {
     for (const Mortal& mortal : mortals_) sum += mortal.kills;
     return sum;
   }
+  bool is_read() const {
+    for (const Mortal& mortal : mortals_) {
+      std::ifstream log(file(mortal.name + ".log"));
+      for (std::string line; std::getline(log, line);) {
+        if (line.find("\"event\":\"started\"") != std::string::npos) return true;
+      }
+    }
+    return false;
+  }
   void start(Mortal& mortal) {
     mortal.process = Process::start(mortal.command, file(mortal.name + ".log"));
   }
 
   static std::string config_text(const RoadStores& stores) {
     constexpr const char* kRelay =
-        "lease = \"500ms\"\nretry_base = \"10ms\"\nreconnect_cap = \"200ms\"\nwindow_events = "
+        "lease = \"2s\"\nretry_base = \"10ms\"\nreconnect_cap = \"200ms\"\nwindow_events = "
         "1000\nbatch_events = 100\n";
     return "[store.orders]\nurl = \"sqlite:orders.db\"\n[store.inventory]\n"
            "url = \"sqlite:inventory.db\"\n[store.bus-out]\n" +
-           stores.out + "[store.bus-in]\n" + stores.in +
-           "[[relay]]\nname = \"orders-to-bus\"\nfrom = \"orders\"\nto = \"bus-out\"\n" + kRelay +
+           stores.out + "[store.bus-in]\nread = [\"" + stores.topic + "\"]\n" + stores.in +
+           "[[relay]]\nname = \"orders-to-bus\"\nfrom = \"orders\"\nto = \"bus-out\"\ntopic = "
+           "\"" +
+           stores.topic + "\"\n" + kRelay +
            "[[relay]]\nname = \"bus-to-inventory\"\nfrom = \"bus-in\"\nto = \"inventory\"\n" +
            kRelay + "[log]\nformat = \"json\"\n";
   }
