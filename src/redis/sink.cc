@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "redis/entry_id.h"
 #include "redis/errors.h"
 
 namespace dovetail::redis {
@@ -26,6 +27,7 @@ void RedisSink::forget() {
   tracker_.clear();
   expected_.clear();
   refusal_.clear();
+  lost_.reset();
   batches_ = 0;
 }
 
@@ -81,13 +83,14 @@ Status RedisSink::learn_limit() {
 }
 
 Status RedisSink::submit(Events events) {
-  if (!connection_.is_open())
-    return fail(Errc::unavailable, "redis: not connected; check the server");
-  if (!refusal_.empty() && batches_ == 0) return fail(Errc::unavailable, refusal_);
+  if (!connection_.is_open() && !lost_) lost_ = Error{Errc::unavailable, "redis: not connected"};
+  if (batches_ == 0 && lost_) return fail(*lost_);
+  if (batches_ == 0 && !refusal_.empty()) return fail(Errc::unavailable, refusal_);
   const std::uint64_t first = tracker_.add_batch(events.size());
   ++batches_;
+  // What is in flight is collected first, so that nothing confirmed is sent a second time.
+  if (lost_) return {};
   if (!refusal_.empty()) {
-    // What is in flight is collected first, so that nothing confirmed is sent a second time.
     if (!events.empty())
       tracker_.resolve_through(first + events.size() - 1, Outcome{Fate::again, 0, refusal_});
     return {};
@@ -96,8 +99,17 @@ Status RedisSink::submit(Events events) {
   for (std::size_t i = 0; i < events.size(); ++i) write(*events[i], first + i);
   if (options_.wait_replicas > 0 && expected_.size() > before)
     write_wait(first + events.size() - 1);
-  DOVETAIL_TRY(connection_.send());
-  return take_replies();
+  pump();
+  return {};
+}
+
+// Takes and sends what can be, without waiting. Takes first: what has come before the connection
+// was lost still counts.
+void RedisSink::pump() {
+  if (lost_) return;
+  Status done = take_replies();
+  if (done) done = connection_.send();
+  if (!done) lost_ = done.error();
 }
 
 void RedisSink::write(const Event& event, std::uint64_t tag) {
@@ -156,12 +168,17 @@ Result<bool> RedisSink::collect(std::span<Outcome> outcomes, Duration timeout) {
   if (batches_ == 0) return false;
   const TimePoint end = clock_.now() + timeout;
   while (true) {
-    DOVETAIL_TRY(connection_.send());
-    DOVETAIL_TRY(take_replies());
+    pump();
     if (tracker_.oldest_is_complete()) break;
+    if (lost_) {
+      const Error error = *lost_;
+      forget();
+      lost_ = error;
+      return fail(error);
+    }
     const TimePoint now = clock_.now();
     if (now >= end) return false;
-    DOVETAIL_TRY(connection_.wait(end - now));
+    if (const Status waited = connection_.wait(end - now); !waited) lost_ = waited.error();
   }
   tracker_.take_oldest(outcomes);
   --batches_;
@@ -197,9 +214,15 @@ Status RedisSink::resolve(const Expected& expected, Value reply) {
     tracker_.resolve(expected.tag, Outcome{Fate::failed, 0,
                                            "there is no stream \"" + std::string(expected.topic) +
                                                "\"; create it, or allow it by create_streams"});
-  } else if (options_.wait_replicas == 0) {
-    tracker_.resolve(expected.tag, Outcome{Fate::confirmed});
+    return {};
   }
+  if (!EntryId::parse(reply.text())) {
+    connection_.close();
+    return fail(Errc::unavailable,
+                "redis: XADD was answered without an id; check what stands "
+                "between us and the server");
+  }
+  if (options_.wait_replicas == 0) tracker_.resolve(expected.tag, Outcome{Fate::confirmed});
   return {};
 }
 

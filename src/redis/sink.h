@@ -43,6 +43,7 @@ class RedisSink final : public Sink {
   Status check_replicas();
   Status learn_limit();
   void forget();
+  void pump();
   void write(const Event& event, std::uint64_t tag);
   std::string why_refused(const Message& message) const;
   void write_wait(std::uint64_t tag);
@@ -57,7 +58,8 @@ class RedisSink final : public Sink {
   ConfirmTracker tracker_;
   std::size_t batches_ = 0;  // submitted and not collected
   std::deque<Expected> expected_;
-  std::string refusal_;  // the server takes nothing more; empty: it does
+  std::string refusal_;        // the server takes nothing more; empty: it does
+  std::optional<Error> lost_;  // the connection
   std::size_t field_bytes_max_ = 0;
   Arena arena_;
   Message message_;

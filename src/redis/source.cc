@@ -129,7 +129,7 @@ void RedisSource::append(const Fetched& entry, Batch& out) {
 Status RedisSource::fetch(const Limits& limits, Duration wait_max, std::stop_token stop) {
   if (!connection_.is_open())
     return fail(Errc::unavailable, "redis: not connected; check the server");
-  const std::size_t count = std::clamp<std::size_t>(fetch_count_, 1, limits.events_max);
+  const std::size_t count = std::max<std::size_t>(std::min(fetch_count_, limits.events_max), 1);
   fetched_bytes_ = 0;
   bool any_fresh = false;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -313,7 +313,8 @@ std::size_t RedisSource::keep(std::size_t index, Value entries, std::optional<En
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Value entry = entries.at(i);
     const auto id = EntryId::parse(entry.at(0).text());
-    if (!id || (before && *id > *before)) break;
+    if (!id) continue;  // servers before 7.0 give nothing in the place of what was deleted
+    if (before && *id > *before) break;
     ++seen;
     if (stream.phase == Phase::recovery) stream.last_pending = *id;
     if (is_known(index, *id)) continue;
