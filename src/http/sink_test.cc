@@ -23,7 +23,7 @@ class HttpSinkTest : public testing::Test {
   void SetUp() override {
     server_ = servers::find("http");
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = "/sink_" + std::string(info->name());
+    folder_ = "/" + std::string(info->name()) + "_" + new_event_id().to_string();
   }
 
   SinkOptions options(const std::string& query = "") const {
