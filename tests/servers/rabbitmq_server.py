@@ -160,5 +160,7 @@ def why_not():
     return None if pathlib.Path(SCRIPTS, "rabbitmq-server").exists() else f"{SCRIPTS} not found; install rabbitmq-server"
 
 
-RABBITMQ = Server("rabbitmq-server", ("rabbitmqctl", "epmd", "erl", "openssl"), start_rabbitmq, answers, again, why_not, after)
+# An orderly end takes seconds, and nobody will read what it would have saved.
+RABBITMQ = Server("rabbitmq-server", ("rabbitmqctl", "epmd", "erl", "openssl"), start_rabbitmq, answers, again, why_not,
+                  after, stop_signals=(signal.SIGKILL,))
 SERVERS = {"rabbitmq": RABBITMQ}
