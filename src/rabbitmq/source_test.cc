@@ -133,6 +133,7 @@ TEST_F(RabbitmqSourceTest, AMessageWithoutAnyIdComesWithADefect) {
   ASSERT_EQ(defects_.size(), 1U);
   EXPECT_NE(defects_[0], "");
   settle_all(*source);  // as the relay does once it is parked
+  source.reset();
   EXPECT_TRUE(broker_.messages("orders").empty());
 }
 
@@ -222,6 +223,7 @@ TEST_F(RabbitmqSourceTest, SeveralQueuesAreReadAtOnce) {
   auto source = open(options);
   EXPECT_EQ(read(*source, 10, 3).size(), 10U);
   settle_all(*source);
+  source.reset();  // what it held would be back now
   EXPECT_TRUE(broker_.messages("one").empty());
   EXPECT_TRUE(broker_.messages("two").empty());
 }
