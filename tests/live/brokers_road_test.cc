@@ -30,10 +30,13 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using shop::Process;
 
+constexpr std::chrono::milliseconds kLease = 2s;
+
 struct Plan {
   std::int64_t orders = is_long() ? 100'000 : 3'000;
   int kills = is_long() ? 60 : 6;
   int crashes = is_long() ? 5 : 1;  // of the broker
+  int pauses = is_long() ? 5 : 1;   // of the relay that reads it, for longer than its lease
   std::chrono::microseconds pause = is_long() ? 0us : 500us;
   std::chrono::seconds patience = is_long() ? 1800s : 240s;
 };
@@ -107,17 +110,37 @@ class Road {
   // Kills one after the other while orders are placed, and a few times after that.
   void disturb(const std::function<bool()>& crash_broker) {
     const int every = plan_.kills / (plan_.crashes + 1);
+    const int pause_every = plan_.kills / plan_.pauses;
     for (int turn = 1; turn <= plan_.kills; ++turn) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200 + random_() % 1000));
       if (turn % every == 0 && crashes_ < plan_.crashes && crash_broker) {
         ASSERT_TRUE(crash_broker()) << "the broker did not come back";
         ++crashes_;
       }
+      if (turn % pause_every == 1 && pauses_ < plan_.pauses) pause_reader();
       Mortal& victim = mortals_[static_cast<std::size_t>(turn) % mortals_.size()];
       EXPECT_TRUE(victim.process.running()) << victim.name << " ended by itself";
       victim.process.kill();
       ++victim.kills;
       start(victim);
+    }
+  }
+
+  // As a process that loses its machine for a while: the other one takes over, and when this one
+  // comes back, with messages that it has not acknowledged, it must do no harm.
+  void pause_reader() {
+    const auto status = sqlite::status(file("inventory.db"), system_clock());
+    ASSERT_TRUE(status) << status.error().text;
+    for (const ReaderStatus& reader : status->readers) {
+      for (const Mortal& mortal : mortals_) {
+        const std::string label = ":" + std::to_string(mortal.process.pid()) + "#";
+        if (reader.stream != Stream::outside || reader.owner.find(label) == std::string::npos)
+          continue;
+        mortal.process.send(SIGSTOP);
+        std::this_thread::sleep_for(kLease + kLease / 2);
+        mortal.process.send(SIGCONT);
+        ++pauses_;
+      }
     }
   }
 
@@ -145,10 +168,11 @@ class Road {
     const shop::Verdict verdict = shop::compare_books(books->orders, books->movements);
     claim(verdict.ok() && books->quantity_ordered == books->stock_taken &&
               std::ssize(books->orders) >= plan_.orders,
-          "%s: %zu orders through the broker, %d kills of relays and consumer, %d crashes of the "
-          "broker: %zu lost, %zu double effects, %zu out of order, %zu made up; %.0f s",
-          broker_.name, books->orders.size(), kills(), crashes_, verdict.lost, verdict.doubled,
-          verdict.reordered, verdict.phantom,
+          "%s: %zu orders through the broker, %d kills of relays and consumer, %d pauses of the "
+          "reader, %d crashes of the broker: %zu lost, %zu double effects, %zu out of order, %zu "
+          "made up; %.0f s",
+          broker_.name, books->orders.size(), kills(), pauses_, crashes_, verdict.lost,
+          verdict.doubled, verdict.reordered, verdict.phantom,
           Seconds(std::chrono::steady_clock::now() - started).count());
     for (const std::string& example : verdict.examples) ADD_FAILURE() << example;
     for (const char* store : {"orders.db", "inventory.db"}) {
@@ -180,16 +204,17 @@ class Road {
 
   static std::string config_text(const RoadStores& stores) {
     constexpr const char* kRelay =
-        "lease = \"2s\"\nretry_base = \"10ms\"\nreconnect_cap = \"200ms\"\nwindow_events = "
+        "retry_base = \"10ms\"\nreconnect_cap = \"200ms\"\nwindow_events = "
         "1000\nbatch_events = 100\n";
+    const std::string lease = "lease = \"" + std::to_string(kLease.count()) + "ms\"\n";
     return "[store.orders]\nurl = \"sqlite:orders.db\"\n[store.inventory]\n"
            "url = \"sqlite:inventory.db\"\n[store.bus-out]\n" +
            stores.out + "[store.bus-in]\nread = [\"" + stores.topic + "\"]\n" + stores.in +
            "[[relay]]\nname = \"orders-to-bus\"\nfrom = \"orders\"\nto = \"bus-out\"\ntopic = "
            "\"" +
-           stores.topic + "\"\n" + kRelay +
+           stores.topic + "\"\n" + lease + kRelay +
            "[[relay]]\nname = \"bus-to-inventory\"\nfrom = \"bus-in\"\nto = \"inventory\"\n" +
-           kRelay + "[log]\nformat = \"json\"\n";
+           lease + kRelay + "[log]\nformat = \"json\"\n";
   }
 
   const RoadBroker& broker_;
@@ -198,6 +223,7 @@ class Road {
   std::vector<Mortal> mortals_;
   std::mt19937_64 random_{7};
   int crashes_ = 0;
+  int pauses_ = 0;
   std::atomic<bool> placed_{false};
   std::jthread writer_;
 };
