@@ -370,11 +370,14 @@ void Connection::start_heartbeats() {
 
 Result<Answer> declare_queue(Connection& connection, std::uint16_t channel, std::string_view queue,
                              const std::string& queue_type) {
-  amqp_table_entry_t kind = entry("x-queue-type", queue_type.c_str());
+  std::array<amqp_table_entry_t, 2> arguments{entry("x-queue-type", queue_type.c_str())};
+  arguments[1].key = amqp_cstring_bytes("x-single-active-consumer");
+  arguments[1].value.kind = AMQP_FIELD_KIND_BOOLEAN;
+  arguments[1].value.value.boolean = 1;
   amqp_queue_declare_t declare{};
   declare.queue = as_bytes(queue);
   declare.durable = 1;
-  declare.arguments = {1, &kind};
+  declare.arguments = {queue_type == "quorum" ? 2 : 1, arguments.data()};
   return connection.call(channel, AMQP_QUEUE_DECLARE_METHOD, &declare,
                          AMQP_QUEUE_DECLARE_OK_METHOD);
 }

@@ -123,7 +123,8 @@ class Connection {
   std::jthread heart_;
 };
 
-// Creates a durable queue. Refused with 406: one of another kind is there.
+// Creates a durable queue. A quorum queue gets a single active consumer, since it takes no notice
+// of exclusive ones. Refused with 406: one of another kind is there.
 Result<Answer> declare_queue(Connection& connection, std::uint16_t channel, std::string_view queue,
                              const std::string& queue_type);
 

@@ -177,10 +177,14 @@ class Examination {
       add(Severity::note, "rabbitmq-classic-queue",
           what + " is on one node: it is not there while that is away, and lost with its disk",
           "use a quorum queue where there are three nodes or more");
-    if (is_read && !options_.exclusive && !queue["arguments"]["x-single-active-consumer"].is_true())
+    const bool is_exclusive = options_.exclusive && !quorum;  // which takes no notice of it
+    if (is_read && !is_exclusive && !queue["arguments"]["x-single-active-consumer"].is_true())
       add(Severity::warning, "rabbitmq-order",
           what + " gives messages to several consumers at once: order along a key is not kept",
-          "declare it anew with x-single-active-consumer, or set exclusive = true");
+          quorum
+              ? "declare it anew with x-single-active-consumer; a quorum queue takes no notice of "
+                "exclusive = true"
+              : "declare it anew with x-single-active-consumer, or set exclusive = true");
   }
 
   void look_at_limits(const Json& queue, const std::string& what) {

@@ -37,9 +37,10 @@ class RabbitmqExamineTest : public testing::Test {
 };
 
 TEST_F(RabbitmqExamineTest, ASafeQueueIsFoundSafe) {
-  EXPECT_EQ(found_in(R"({"x-queue-type":"quorum","x-max-length":1000,
+  EXPECT_EQ(
+      found_in(R"({"x-queue-type":"quorum","x-single-active-consumer":true,"x-max-length":1000,
                          "x-overflow":"reject-publish"})"),
-            Codes{});
+      Codes{});
 }
 
 TEST_F(RabbitmqExamineTest, AQueueThatDropsItsOldestIsNamed) {
@@ -68,14 +69,16 @@ TEST_F(RabbitmqExamineTest, ATimeToLiveIsNamed) {
 }
 
 TEST_F(RabbitmqExamineTest, ADeliveryLimitWithoutADeadLetterExchangeIsNamed) {
-  EXPECT_EQ(found_in(R"({"x-queue-type":"quorum","x-delivery-limit":5})"),
-            Codes{"rabbitmq-delivery-limit"});
+  EXPECT_EQ(
+      found_in(R"({"x-queue-type":"quorum","x-single-active-consumer":true,"x-delivery-limit":5})"),
+      Codes{"rabbitmq-delivery-limit"});
 }
 
 TEST_F(RabbitmqExamineTest, DeadLetteringAtMostOnceIsNamed) {
-  EXPECT_EQ(found_in(R"({"x-queue-type":"quorum","x-delivery-limit":5,
+  EXPECT_EQ(
+      found_in(R"({"x-queue-type":"quorum","x-single-active-consumer":true,"x-delivery-limit":5,
                          "x-dead-letter-exchange":"dead"})"),
-            Codes{"rabbitmq-dead-letter-at-most-once"});
+      Codes{"rabbitmq-dead-letter-at-most-once"});
 }
 
 TEST_F(RabbitmqExamineTest, AQueueThatIsNotDurableIsNamed) {
@@ -96,6 +99,10 @@ TEST_F(RabbitmqExamineTest, SharedConsumersWithoutASingleActiveOneAreNamed) {
   EXPECT_EQ(found(options), Codes{"rabbitmq-order"});
   options.queues = {"single"};
   EXPECT_EQ(found(options), Codes{});
+  broker_.make_queue("quorum", R"({"x-queue-type":"quorum"})");
+  options.exclusive = true;
+  options.queues = {"quorum"};
+  EXPECT_EQ(found(options), Codes{"rabbitmq-order"}) << "it takes no notice of exclusive consumers";
 }
 
 TEST_F(RabbitmqExamineTest, MissingQueuesAndExchangesAreNamed) {

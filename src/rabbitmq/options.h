@@ -49,7 +49,8 @@ struct Options {
   std::vector<std::string> queues{};
   ForeignNames foreign{};
   // Only one consumer at a time: without it, or x-single-active-consumer on the queue, messages of
-  // a consumer that died may come behind later ones.
+  // a consumer that died may come behind later ones. A quorum queue takes no notice of it and needs
+  // x-single-active-consumer, which those have that are declared here.
   bool exclusive = true;
 
   // Times

@@ -248,8 +248,24 @@ TEST_F(RabbitmqSourceTest, WithDeclareTheQueueIsMade) {
   options.declare = true;
   auto source = open(options);
   EXPECT_EQ(broker_.queue("made.here")["arguments"]["x-queue-type"].text(), "quorum");
+  EXPECT_TRUE(broker_.queue("made.here")["arguments"]["x-single-active-consumer"].is_true());
   publish_numbers("made.here", 1, 1);
   EXPECT_EQ(read(*source, 1).size(), 1U);
+}
+
+TEST_F(RabbitmqSourceTest, ASecondReaderOfADeclaredQueueGetsNothingWhileTheFirstHoldsMessages) {
+  Options options = reading("made.single");
+  options.declare = true;
+  auto first = open(options);
+  publish_numbers("made.single", 1, 3);
+  EXPECT_EQ(read(*first, 3).size(), 3U);
+  auto second = open(options);
+  publish_numbers("made.single", 4, 5);
+  Batch batch;
+  ASSERT_TRUE(second->read(batch, Limits{100, 1 << 20, milliseconds(500)}, std::stop_token{}));
+  EXPECT_TRUE(batch.empty()) << "they would overtake what the first holds";
+  first.reset();
+  EXPECT_EQ(read(*second, 5).front().payload, text(1));
 }
 
 TEST_F(RabbitmqSourceTest, PositionsGrowOverSessions) {
