@@ -389,7 +389,7 @@ Status RabbitmqSink::on_confirm(std::uint16_t channel, std::uint64_t number, boo
 }
 
 void RabbitmqSink::on_return(const amqp_frame_t_& frame) {
-  if (why_returned_.empty()) return;
+  if (why_returned_.empty() || frame.payload.properties.class_id != AMQP_BASIC_CLASS) return;
   const auto& properties =
       *static_cast<const amqp_basic_properties_t*>(frame.payload.properties.decoded);
   if (frame.channel == kAloneChannel && alone_)

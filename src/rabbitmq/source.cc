@@ -221,10 +221,13 @@ Status RabbitmqSource::on_frame(const amqp_frame_t_& frame) {
   if (frame.frame_type == AMQP_FRAME_METHOD) return on_method(frame);
   if (pending_.empty() || pending_.back().is_whole) return {};
   Delivery& delivery = pending_.back();
-  if (frame.frame_type == AMQP_FRAME_HEADER)
+  if (frame.frame_type == AMQP_FRAME_HEADER) {
+    if (frame.payload.properties.class_id != AMQP_BASIC_CLASS)
+      return fail(Errc::unavailable, "what came is no message; check that the server is RabbitMQ");
     on_properties(frame);
-  else if (frame.frame_type == AMQP_FRAME_BODY)
+  } else if (frame.frame_type == AMQP_FRAME_BODY) {
     delivery.body += as_view(frame.payload.body_fragment);
+  }
   delivery.is_whole = delivery.body.size() >= delivery.body_size;
   return {};
 }

@@ -72,6 +72,20 @@ class WithoutAServer(BrokerCase):
             self.configure(self.URL, bus)
             self.refused("run", "--config", place, code=3, name="config", says=("dovetail.toml", *says))
 
+    def test_what_is_wrong_about_rabbitmq_is_refused_with_its_place_in_the_file(self):
+        for url, settings, says in (
+                ("amqp://127.0.0.1:1/shop", 'exchagne = "x"', ("8:", "store.bus.settings.exchagne", "exchange")),
+                ("amqp://127.0.0.1:1/shop", 'queue_type = "stream"', ("store.bus.settings.queue_type", "quorum")),
+                ("amqp://127.0.0.1:1/shop", 'routing_key = "{colour}"', ("routing key", "colour")),
+                ("amqp://127.0.0.1:1/shop", "prefetch = 0", ("store.bus.settings.prefetch",)),
+                ("amqp://127.0.0.1:1/shop", 'server_name = "x"', ("store.bus.settings.server_name", "amqps://")),
+                ("amqp://127.0.0.1:1/a/b", "declare = true", ("%2f",))):
+            self.configure(url, "[store.bus.settings]\n" + settings)
+            done = self.run_dovetail("run", "--until-idle")
+            if b"was built without" in done.err:
+                self.skipTest("built without RabbitMQ")
+            self.refused("run", "--until-idle", code=3, name="config", says=("dovetail.toml", *says))
+
     def test_a_secret_in_a_url_is_refused_and_not_repeated(self):
         for url in (f"redis://:{CANARY}@127.0.0.1/0", f"amqp://shop:{CANARY}@127.0.0.1/"):
             self.configure(url)

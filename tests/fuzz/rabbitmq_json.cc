@@ -1,0 +1,53 @@
+// What the management API of RabbitMQ answers. Whatever is JSON is read, and means the same to
+// others.
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fuzz/fuzz.h"
+#include "rabbitmq/json.h"
+
+namespace {
+
+void compare(const dovetail::rabbitmq::Json& ours, const nlohmann::json& theirs) {
+  if (theirs.is_string()) FUZZ_REQUIRE(ours.text() == theirs.get<std::string>());
+  if (theirs.is_boolean()) FUZZ_REQUIRE(ours.is_true() == theirs.get<bool>());
+  if (theirs.is_null()) FUZZ_REQUIRE(ours.is_null());
+  if (theirs.is_array()) {
+    FUZZ_REQUIRE(ours.items().size() == theirs.size());
+    for (std::size_t i = 0; i < theirs.size(); ++i) compare(ours.items()[i], theirs[i]);
+  }
+  if (theirs.is_object()) {
+    FUZZ_REQUIRE(ours.is_object() && ours.fields().size() == theirs.size());
+    for (const auto& [name, value] : theirs.items()) {
+      FUZZ_REQUIRE(ours.fields().contains(name));
+    }
+  }
+}
+
+std::size_t depth_of(std::string_view input) {
+  std::size_t depth = 0;
+  for (const char c : input) depth += c == '[' || c == '{' ? 1 : 0;
+  return depth;
+}
+
+}  // namespace
+
+void check_input(std::string_view input) {
+  const auto ours = dovetail::rabbitmq::Json::parse(input);
+  const auto theirs = nlohmann::json::parse(input, nullptr, false);
+  if (!ours) FUZZ_REQUIRE(!ours.error().text.empty());
+  // The other one takes a zero for the end.
+  if (theirs.is_discarded() || depth_of(input) > 60 || input.find('\0') != input.npos) return;
+  FUZZ_REQUIRE(ours.has_value());
+  compare(*ours, theirs);
+}
+
+std::vector<std::string_view> seed_inputs() {
+  return {R"({})",
+          R"([{"name":"orders","durable":true,"arguments":{"x-max-length":1000}},null,-1.5e3])",
+          R"("\u00e9\ud83d\ude00\n\"\\\/")",
+          R"({"a":{"b":["c",{"d":false}]}})",
+          R"({"a":)",
+          R"(["\ud800"])",
+          "[[[[[[[[[[[[[[]]]]]]]]]]]]]]"};
+}
