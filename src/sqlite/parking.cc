@@ -65,7 +65,8 @@ SqliteParking::SqliteParking(Reader& reader, Clock& clock) : reader_(reader), cl
 
 Status SqliteParking::open() {
   OpenOptions options;
-  options.durability = Durability::ordered;
+  // Where events come from outside, what is parked is acknowledged there, and never comes again.
+  options.durability = reader_.stream == Stream::outside ? Durability::full : Durability::ordered;
   Result<Database> database = open_store(reader_.path, options);
   if (!database) return fail(database.error());
   database_ = std::move(*database);

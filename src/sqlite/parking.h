@@ -9,7 +9,8 @@
 namespace dovetail::sqlite {
 
 // Writes are ordered with the progress of the source in the same file: whatever survives a power
-// cut, an event is never settled without being parked.
+// cut, an event is never settled without being parked. Where the source is elsewhere (a broker),
+// they are on the disk when they return.
 class SqliteParking final : public Parking {
  public:
   SqliteParking(Reader& reader, Clock& clock);
