@@ -9,6 +9,7 @@ import sys
 import unittest
 
 import harness
+import postgres_test
 
 SCRIPT = harness.ROOT / "tests" / "servers" / "servers.py"
 CANARY = "c4n4ry-of-mine"
@@ -163,15 +164,49 @@ class Server:
                               text=True).stdout.splitlines()
 
 
+def start_redis(case):
+    """One for all tests of the class."""
+    folder = harness.tempfile.mkdtemp(prefix="dovetail-cli-redis-")
+    case.addClassCleanup(harness.shutil.rmtree, folder, ignore_errors=True)
+    case.server = Server(pathlib.Path(folder))
+    if case.server.missing:
+        raise unittest.SkipTest(case.server.missing)
+    case.addClassCleanup(case.server.run, "stop")
+
+
+@unittest.skipUnless(postgres_test.SERVER, "the server of the tests is missing; run it through ctest")
+class FromPostgres(postgres_test.PostgresCase):
+    @classmethod
+    def setUpClass(cls):
+        start_redis(cls)
+
+    def test_lanes_of_a_postgres_outbox_fill_a_broker_in_order_along_each_key(self):
+        self.write("dovetail.toml", f"""
+[store.orders]
+url = "postgres:{self.conninfo}"
+[store.bus]
+url = "{self.server.url}"
+[[relay]]
+name = "orders-to-bus"
+from = "orders"
+to = "bus"
+lanes = 3
+""")
+        self.init()
+        self.sql("SELECT dovetail.publish('orders', (n % 7)::text, 'OrderPlaced', to_jsonb(n)) FROM generate_series(1, 70) n")
+        self.assertIn("delivered 70", self.dovetail("run", "--until-idle").out)
+        fields = self.server.ask("--json", "xrange", "orders.events", "-", "+")
+        seen = {}
+        for _, pairs in json.loads("".join(fields)):
+            entry = dict(zip(pairs[::2], pairs[1::2]))
+            seen.setdefault(entry["key"], []).append(int(entry["data"]))
+        self.assertEqual(seen, {str(key): [n for n in range(1, 71) if n % 7 == key] for key in range(7)})
+
+
 class WithRedis(BrokerCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder_of_class = harness.tempfile.mkdtemp(prefix="dovetail-cli-redis-")
-        cls.addClassCleanup(harness.shutil.rmtree, cls.folder_of_class, ignore_errors=True)
-        cls.server = Server(pathlib.Path(cls.folder_of_class))
-        if cls.server.missing:
-            raise unittest.SkipTest(cls.server.missing)
-        cls.addClassCleanup(cls.server.run, "stop")
+        start_redis(cls)
 
     def setUp(self):
         super().setUp()
