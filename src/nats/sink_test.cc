@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -335,8 +336,10 @@ TEST_F(NatsSinkTest, AConnectionThatEndedWhileNothingWasInFlightIsReplacedInSile
 // Says what no real server can be made to say: answers every publish with `answer`.
 class FakeServer {
  public:
-  explicit FakeServer(std::string answer)
-      : answer_(std::move(answer)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit FakeServer(std::string answer, std::string greeting = kGreeting)
+      : answer_(std::move(answer)),
+        greeting_(std::move(greeting)),
+        listener_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -355,12 +358,16 @@ class FakeServer {
     close(listener_);
   }
   std::uint16_t port() const { return port_; }
+  bool was_answered() const { return answered_; }  // its ping
+
+  static constexpr const char* kGreeting =
+      "INFO {\"version\":\"2.9.0\",\"headers\":true,\"max_payload\":1000000}\r\n";
 
  private:
-  void serve() const {
+  void serve() {
     const int peer = accept(listener_, nullptr, nullptr);
     if (peer < 0) return;
-    say(peer, "INFO {\"version\":\"2.9.0\",\"headers\":true,\"max_payload\":1000000}\r\n");
+    say(peer, greeting_);
     std::string bytes;
     std::array<char, 4096> some{};
     for (ssize_t got = 0; (got = recv(peer, some.data(), some.size(), 0)) > 0;) {
@@ -369,7 +376,8 @@ class FakeServer {
       while ((end = bytes.find("\r\n")) != std::string::npos) {
         const std::string line = bytes.substr(0, end);
         bytes.erase(0, end + 2);
-        if (line == "PING") say(peer, "PONG\r\n");
+        if (line == "PING") say(peer, "PONG\r\nPING\r\n");
+        if (line == "PONG") answered_ = true;
         if (!line.starts_with("HPUB ")) continue;
         const std::size_t reply = line.find(' ', 5) + 1;
         say(peer, "MSG " + line.substr(reply, line.find(' ', reply) - reply) + " 1 " +
@@ -383,6 +391,8 @@ class FakeServer {
   }
 
   std::string answer_;
+  std::string greeting_;
+  std::atomic<bool> answered_{false};
   int listener_;
   std::uint16_t port_ = 0;
   std::jthread thread_;
@@ -400,6 +410,30 @@ TEST_F(NatsSinkTest, AFakeServerThatCallsADuplicateWithoutASequenceIsNotBelieved
     EXPECT_FALSE(outcome.reason.empty());
     sink_.reset();
   }
+}
+
+TEST_F(NatsSinkTest, AFakeServerGetsAnAnswerToItsPing) {
+  const FakeServer server(R"({"stream":"S","seq":1})");
+  SinkOptions options;
+  options.connection.servers = {{"127.0.0.1", server.port()}};
+  open(options);
+  EXPECT_EQ(send_one(event("orders")).fate, Fate::confirmed);
+  const TimePoint end = system_clock().now() + seconds(30);
+  while (!server.was_answered() && system_clock().now() < end)
+    std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_TRUE(server.was_answered());
+  sink_.reset();
+}
+
+TEST_F(NatsSinkTest, AFakeServerThatSpeaksBeforeTlsIsThereIsNotBelieved) {
+  const FakeServer server("", std::string("INFO {\"headers\":true,\"tls_required\":true}\r\n") +
+                                  "MSG _INBOX.x 1 0\r\n\r\n");
+  ConnectionOptions options;
+  options.servers = {{"127.0.0.1", server.port()}};
+  options.use_tls = true;
+  const Result<Connection> opened = Connection::open(options);
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().text.find("before TLS"), std::string::npos) << opened.error().text;
 }
 
 }  // namespace

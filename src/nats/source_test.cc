@@ -133,6 +133,23 @@ TEST_F(NatsSourceTest, WhatWentToAConnectionThatIsNotKnownToBeDeadComesInOrder) 
   EXPECT_EQ(payloads(*read(*second, 9)), numbers(1, 9));
 }
 
+TEST_F(NatsSourceTest, WhatGoesAstrayAfterOpeningHoldsTheNewerBack) {
+  servers::TcpProxy proxy(servers::find("nats").port());
+  SourceOptions three = options_by(proxy);
+  three.prefetch_events = 3;
+  three.long_poll = seconds(20);
+  const auto first = opened(three);
+  Batch none;
+  ASSERT_TRUE(first->read(none, Limits{}, {}));  // leaves a request for three at the server
+  const TimePoint end = system_clock().now() + seconds(30);
+  while (consumer_number("num_waiting") == 0 && system_clock().now() < end)
+    std::this_thread::sleep_for(milliseconds(1));
+  proxy.stall();
+  const auto second = opened(options());  // there is nothing to ask back
+  publish_many(1, 6);                     // of which the first reader's request takes three
+  EXPECT_EQ(payloads(*read(*second, 6)), numbers(1, 6));
+}
+
 TEST_F(NatsSourceTest, OpeningAgainAsksBackWhatWasReadAtOnce) {
   publish_many(1, 5);
   const auto source = opened(options());
