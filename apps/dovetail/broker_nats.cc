@@ -1,5 +1,7 @@
 // What the config says of NATS servers, as their adapter takes it.
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "broker_settings.h"
@@ -84,7 +86,11 @@ Status prepare(const StoreConfig& store) {
 Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   Result<NatsOptions> options = options_of(to);
   if (!options) return fail(options.error());
-  if (!options->sink.jetstream)
+  // Several lanes have a sink each.
+  static std::mutex mutex;
+  static std::set<std::string> labelled;
+  const std::lock_guard lock(mutex);
+  if (!options->sink.jetstream && labelled.insert(to.name).second)
     ops::log_line(ops::LogLevel::warn, to.name,
                   "core NATS is fire-and-forget: who does not listen when an event is sent never "
                   "gets it");

@@ -70,11 +70,12 @@ void check_copies(const std::string& name, const Json& config, Findings& out) {
     out.push_back({Severity::error, "nats-memory-storage",
                    "the stream " + name + " is kept in memory, and gone after a restart",
                    "create it with file storage"});
-  if (config.get("num_replicas").number_or(1) < 3)
+  const std::int64_t copies = config.get("num_replicas").number_or(1);
+  if (copies < 3)
     out.push_back({Severity::warning, "nats-replicas",
-                   "the stream " + name + " has " +
-                       std::to_string(config.get("num_replicas").number_or(1)) +
-                       " copy; the server confirms before it syncs to the disk, so that a loss of "
+                   "the stream " + name + " has " + std::to_string(copies) +
+                       (copies == 1 ? " copy" : " copies") +
+                       "; the server confirms before it syncs to the disk, so that a loss of "
                        "power loses what was confirmed in the last two minutes",
                    "give it 3 replicas on machines of their own, or set sync_interval: always "
                    "(nats-server 2.10 or newer)"});
