@@ -165,12 +165,20 @@ def distinct_ports(count):
     return sorted(ports)
 
 
+UNSAFE = {
+    "auto.create.topics.enable": "true",
+    "unclean.leader.election.enable": "true",
+    "offsets.retention.minutes": "60",
+}
+
+
 def start_kafka(state, name):
     del state
     home = make_home(name)
     addresses, conninfo = listeners()
     certs = certificates.make(home / "certs")
-    settings = {**SETTINGS, **addresses, **sasl_settings(), **tls_settings(certs), "log.dirs": home / "data"}
+    settings = {**SETTINGS, **addresses, **sasl_settings(), **tls_settings(certs), "log.dirs": home / "data",
+                **(UNSAFE if name == "kafka_unsafe" else {})}
     file = home / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
     give_away(file)
@@ -186,7 +194,6 @@ def ready(conninfo):
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-SERVERS = {
-    "kafka": Server("maven, default-jre-headless, kcat or openssl", ("mvn", "java", "kcat", "openssl"), start_kafka, ready, again,
-                    before=fetch),
-}
+KAFKA = Server("maven, default-jre-headless, kcat or openssl", ("mvn", "java", "kcat", "openssl"), start_kafka, ready,
+               again, before=fetch)
+SERVERS = {"kafka": KAFKA, "kafka_unsafe": KAFKA}
