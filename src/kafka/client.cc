@@ -117,7 +117,8 @@ void add_producer(const Options& options, Properties& out) {
   out.emplace_back("message.timeout.ms", "86400000");
   out.emplace_back("partitioner", "murmur2_random");  // that of Kafka's own Java client
   out.emplace_back("linger.ms", std::to_string(to_milliseconds(options.linger)));
-  out.emplace_back("message.max.bytes", std::to_string(options.message_bytes_max));
+  // The sink counts what the event brings; librdkafka counts what frames it, too.
+  out.emplace_back("message.max.bytes", std::to_string(options.message_bytes_max + (64 << 10)));
   // How long a topic that was just created may be unknown.
   out.emplace_back("topic.metadata.propagation.max.ms", "5000");
 }

@@ -161,6 +161,15 @@ Status KafkaSink::send(const Event& event, std::uint64_t tag) {
       return {};
     }
   }
+  std::size_t bytes = message_.payload.size() + message_.key.size();
+  for (const MessageHeader& one : message_.headers) bytes += one.name.size() + one.value.size();
+  if (bytes > options_.message_bytes_max) {
+    refuse(tag, Fate::rejected,
+           "payload, key and headers have " + std::to_string(bytes) + " bytes, more than " +
+               std::to_string(options_.message_bytes_max) +
+               "; raise message_bytes_max, and max.message.bytes of the topic");
+    return {};
+  }
   auto topic = find_topic(name);
   if (!topic) return fail(topic.error());
   return produce(event, *topic, partition, tag);
@@ -223,12 +232,6 @@ Status KafkaSink::produce(const Event& event, rd_kafka_topic_s* topic, std::int3
       take_events(10);
       DOVETAIL_TRY(check_connection());
       continue;
-    }
-    if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) {
-      refuse(tag, Fate::rejected,
-             "the message is larger than " + std::to_string(options_.message_bytes_max) +
-                 " bytes; raise message_bytes_max and the topic's max.message.bytes");
-      return {};
     }
     if (is_of_topic(code)) {
       refuse(tag, Fate::failed, reason_of(code, event.topic));

@@ -29,6 +29,12 @@ bool is_of_rebalance(rd_kafka_resp_err_t code) {
          code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST || code == RD_KAFKA_RESP_ERR__NO_OFFSET;
 }
 
+bool is_cooperative(rd_kafka_t* consumer) {
+  // None in a consumer that is being closed.
+  const char* const protocol = rd_kafka_rebalance_protocol(consumer);
+  return protocol != nullptr && std::strcmp(protocol, "COOPERATIVE") == 0;
+}
+
 std::string name_of(const std::string& topic, std::int32_t partition) {
   return topic + "/" + std::to_string(partition);
 }
@@ -70,6 +76,7 @@ void KafkaSource::close() {
   }
   readings_.clear();
   partitions_.clear();
+  commit_due_ = false;
   fault_.reset();
   trouble_.clear();
   down_since_ = {};
@@ -139,7 +146,7 @@ void KafkaSource::assign(rd_kafka_topic_partition_list_s* list) {
     rd_kafka_assign(consumer_.get(), nullptr);
     return;
   }
-  if (std::strcmp(rd_kafka_rebalance_protocol(consumer_.get()), "COOPERATIVE") == 0) {
+  if (is_cooperative(consumer_.get())) {
     if (rd_kafka_error_t* error = rd_kafka_incremental_assign(consumer_.get(), list)) {
       fault_ = Error{Errc::unavailable, std::string("Kafka: taking over partitions: ") +
                                             rd_kafka_error_string(error) + "; check the group"};
@@ -170,6 +177,7 @@ Status KafkaSource::choose_offsets(rd_kafka_topic_partition_list_s* list) {
     if (from >= 0) {
       partition.settled = std::max(partition.settled, partition.committed);
       one.offset = from;
+      if (options_.skip_deleted) DOVETAIL_TRY(skip_deleted(partition, one.offset));
     } else if (options_.from_end) {
       DOVETAIL_TRY(begin_at_end(partition, one.offset));
     } else {
@@ -179,20 +187,33 @@ Status KafkaSource::choose_offsets(rd_kafka_topic_partition_list_s* list) {
   return {};
 }
 
+Status KafkaSource::skip_deleted(Partition& partition, std::int64_t& offset) {
+  auto ends = ends_of(partition);
+  if (!ends) return fail(ends.error());
+  if (offset >= ends->low && offset <= ends->high) return {};
+  offset = ends->low;
+  partition.next = partition.settled = ends->low;
+  return {};
+}
+
 // The end of now is committed at once: what comes from here on is not skipped by a restart.
 Status KafkaSource::begin_at_end(Partition& partition, std::int64_t& offset) {
-  std::int64_t low = 0;
-  std::int64_t high = 0;
+  auto ends = ends_of(partition);
+  if (!ends) return fail(ends.error());
+  offset = ends->high;
+  partition.settled = ends->high;
+  return commit({&partition});
+}
+
+Result<KafkaSource::Ends> KafkaSource::ends_of(const Partition& partition) {
+  Ends ends;
   const rd_kafka_resp_err_t code =
       rd_kafka_query_watermark_offsets(consumer_.get(), partition.topic.c_str(), partition.number,
-                                       &low, &high, to_milliseconds(kAnswerMax));
-  if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-    return fail(Errc::unavailable, "Kafka: asking for the end of " +
-                                       name_of(partition.topic, partition.number) + ": " +
-                                       rd_kafka_err2str(code) + "; check the brokers");
-  offset = high;
-  partition.settled = high;
-  return commit({&partition});
+                                       &ends.low, &ends.high, to_milliseconds(kAnswerMax));
+  if (code == RD_KAFKA_RESP_ERR_NO_ERROR) return ends;
+  return fail(Errc::unavailable, "Kafka: asking what is in " +
+                                     name_of(partition.topic, partition.number) + ": " +
+                                     rd_kafka_err2str(code) + "; check the brokers");
 }
 
 void KafkaSource::revoke(rd_kafka_topic_partition_list_s* list) {
@@ -206,8 +227,9 @@ void KafkaSource::revoke(rd_kafka_topic_partition_list_s* list) {
   for (int i = 0; i < list->cnt; ++i)
     partition_of(list->elems[i].topic, list->elems[i].partition).assigned = false;
   // It is read again by whoever has its partition then.
-  held_.reset();
-  if (std::strcmp(rd_kafka_rebalance_protocol(consumer_.get()), "COOPERATIVE") == 0) {
+  if (held_ != nullptr && !partition_of(rd_kafka_topic_name(held_->rkt), held_->partition).assigned)
+    held_.reset();
+  if (is_cooperative(consumer_.get())) {
     if (rd_kafka_error_t* error = rd_kafka_incremental_unassign(consumer_.get(), list))
       rd_kafka_error_destroy(error);
     return;
@@ -218,20 +240,17 @@ void KafkaSource::revoke(rd_kafka_topic_partition_list_s* list) {
 Status KafkaSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
   if (consumer_ == nullptr)
     return fail(Errc::unavailable, "Kafka: the source is not open; open it first");
+  if (commit_due_) DOVETAIL_TRY(flush());
   const TimePoint end = clock_.now() + limits.wait_max;
   const std::size_t bytes_before = out.bytes();
   Reading reading;
-  while (reading.events < limits.events_max) {
+  while (reading.events < limits.events_max && !fault_) {
     const bool first = reading.events == 0;
     Handle<rd_kafka_message_s> message =
         held_ != nullptr ? std::move(held_) : next_message(first ? end : TimePoint{}, stop);
-    // What was read before an error is given out, and the error comes again or goes away.
-    if (fault_ && first) return fail(*fault_);
     if (message == nullptr) break;
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      Status known = take_error(*message);
-      if (!known && !first) fault_ = known.error();
-      if (!known) break;
+      if (Status known = take_error(*message); !known) fault_ = known.error();
       continue;
     }
     const std::size_t bytes = out.bytes() - bytes_before + bytes_of(*message);
@@ -242,6 +261,7 @@ Status KafkaSource::read(Batch& out, const Limits& limits, std::stop_token stop)
     DOVETAIL_TRY(take(*message, out, reading));
   }
   if (reading.events > 0) {
+    // An error comes with the next call.
     down_since_ = {};
     readings_.push_back(std::move(reading));
     return {};
@@ -340,37 +360,20 @@ Status KafkaSource::take_error(const rd_kafka_message_s& message) {
 
 // The topic does not have the offset at which the group is to go on.
 Status KafkaSource::offset_lost(const rd_kafka_message_s& message) {
-  Partition& partition = partition_of(rd_kafka_topic_name(message.rkt), message.partition);
-  std::int64_t low = 0;
-  std::int64_t high = 0;
+  const Partition& partition = partition_of(rd_kafka_topic_name(message.rkt), message.partition);
   const std::string name = name_of(partition.topic, partition.number);
-  const rd_kafka_resp_err_t code =
-      rd_kafka_query_watermark_offsets(consumer_.get(), partition.topic.c_str(), partition.number,
-                                       &low, &high, to_milliseconds(kAnswerMax));
-  if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-    return fail(Errc::unavailable, "Kafka: asking for the end of " + name + ": " +
-                                       rd_kafka_err2str(code) + "; check the brokers");
+  auto ends = ends_of(partition);
+  if (!ends) return fail(ends.error());
   const std::int64_t wanted = std::max(partition.next, partition.committed);
-  const bool is_there = wanted >= low && wanted <= high;
-  if (!is_there && !options_.skip_deleted)
-    return fail(Errc::corrupt,
-                "Kafka: " + name + " is to be read from offset " + std::to_string(wanted) +
-                    ", but has only " + std::to_string(low) + " to " + std::to_string(high) +
-                    ": events were deleted before they were read; check the topic's retention, "
-                    "and set skip_deleted to go on without them");
-  const Handle<rd_kafka_topic_partition_list_s> list(rd_kafka_topic_partition_list_new(1));
-  rd_kafka_topic_partition_t* one =
-      rd_kafka_topic_partition_list_add(list.get(), partition.topic.c_str(), partition.number);
-  one->offset = is_there ? wanted : low;
-  if (!is_there) partition.next = partition.settled = low;
-  if (rd_kafka_error_t* error =
-          rd_kafka_seek_partitions(consumer_.get(), list.get(), to_milliseconds(kAnswerMax))) {
-    Error failed{Errc::unavailable, "Kafka: going on with " + name + ": " +
-                                        rd_kafka_error_string(error) + "; check the brokers"};
-    rd_kafka_error_destroy(error);
-    return fail(std::move(failed));
-  }
-  return {};
+  const std::string text = "Kafka: " + name + " is to be read from offset " +
+                           std::to_string(wanted) + ", but has only " + std::to_string(ends->low) +
+                           " to " + std::to_string(ends->high);
+  // Opened again, it begins at what is there.
+  if (options_.skip_deleted || (wanted >= ends->low && wanted <= ends->high))
+    return fail(Errc::unavailable, text + "; check the topic's retention");
+  return fail(Errc::corrupt, text +
+                                 ": events were deleted before they were read; check the topic's "
+                                 "retention, and set skip_deleted to go on without them");
 }
 
 Status KafkaSource::settle(const Batch& batch, std::span<const Settled>) {
@@ -390,6 +393,7 @@ Status KafkaSource::flush() {
   for (auto& [name, one] : partitions_) {
     if (one.assigned && one.settled > one.committed) settled.push_back(&one);
   }
+  commit_due_ = false;
   return commit(settled);
 }
 
@@ -413,7 +417,10 @@ Status KafkaSource::commit(const std::vector<Partition*>& partitions) {
     for (Partition* one : partitions) one->committed = one->settled;
     return {};
   }
-  if (is_of_rebalance(code)) return {};
+  if (is_of_rebalance(code)) {
+    commit_due_ = true;
+    return {};
+  }
   return fail(Errc::unavailable, std::string("Kafka: committing offsets: ") +
                                      rd_kafka_err2str(code) + "; check the group and the brokers");
 }

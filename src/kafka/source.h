@@ -58,6 +58,10 @@ class KafkaSource final : public Source {
     std::size_t events = 0;
     std::vector<Piece> pieces{};
   };
+  struct Ends {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+  };
   struct Callbacks;  // that librdkafka calls
 
   Status subscribe();
@@ -65,7 +69,9 @@ class KafkaSource final : public Source {
   Partition& partition_of(const char* topic, std::int32_t number);
   void assign(rd_kafka_topic_partition_list_s* list);
   Status choose_offsets(rd_kafka_topic_partition_list_s* list);
+  Result<Ends> ends_of(const Partition& partition);
   Status begin_at_end(Partition& partition, std::int64_t& offset);
+  Status skip_deleted(Partition& partition, std::int64_t& offset);
   void revoke(rd_kafka_topic_partition_list_s* list);
   Status commit(const std::vector<Partition*>& partitions);
   Handle<rd_kafka_message_s> next_message(TimePoint end, std::stop_token stop);
@@ -88,6 +94,7 @@ class KafkaSource final : public Source {
   Trouble trouble_;
   TimePoint down_since_{};  // no broker could be reached since; none: one can
   bool closing_ = false;
+  bool commit_due_ = false;  // it came while the group was being shared out anew
 };
 
 }  // namespace dovetail::kafka

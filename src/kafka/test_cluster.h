@@ -83,6 +83,23 @@ class TestCluster {
     rd_kafka_NewTopic_destroy(topic);
   }
 
+  // Gives the topic these settings, and no others.
+  void alter_topic(const std::string& name, const std::map<std::string, std::string>& settings) {
+    rd_kafka_ConfigResource_t* resource =
+        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, (prefix_ + name).c_str());
+    for (const auto& [key, value] : settings)
+      rd_kafka_ConfigResource_set_config(resource, key.c_str(), value.c_str());
+    run(
+        RD_KAFKA_ADMIN_OP_ALTERCONFIGS,
+        [&](rd_kafka_AdminOptions_t* options, rd_kafka_queue_t* queue) {
+          rd_kafka_AlterConfigs(admin_.get(), &resource, 1, options, queue);
+        },
+        [](const rd_kafka_event_t* event) {
+          return rd_kafka_event_error(const_cast<rd_kafka_event_t*>(event));
+        });
+    rd_kafka_ConfigResource_destroy(resource);
+  }
+
   // Deletes all records of partition 0 before `offset`, as retention does.
   void delete_before(const std::string& name, std::int64_t offset) {
     const Handle<rd_kafka_topic_partition_list_s> list(rd_kafka_topic_partition_list_new(1));
@@ -147,7 +164,7 @@ class TestCluster {
   void run(rd_kafka_admin_op_t what, Ask ask, Answer answer) {
     rd_kafka_AdminOptions_t* options = rd_kafka_AdminOptions_new(admin_.get(), what);
     rd_kafka_AdminOptions_set_request_timeout(options, 30'000, nullptr, 0);
-    if (what != RD_KAFKA_ADMIN_OP_CREATEACLS)
+    if (what == RD_KAFKA_ADMIN_OP_CREATETOPICS || what == RD_KAFKA_ADMIN_OP_DELETERECORDS)
       rd_kafka_AdminOptions_set_operation_timeout(options, 30'000, nullptr, 0);
     {
       const Handle<rd_kafka_queue_s> queue(rd_kafka_queue_new(admin_.get()));
@@ -166,13 +183,17 @@ class TestCluster {
                              std::vector<RawMessage>& out) {
     std::int64_t low = 0;
     std::int64_t high = 0;
-    ASSERT_EQ(
-        rd_kafka_query_watermark_offsets(consumer, topic.c_str(), partition, &low, &high, 30'000),
-        RD_KAFKA_RESP_ERR_NO_ERROR);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    // A partition that is new may not have its leader yet.
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    do {
+      code =
+          rd_kafka_query_watermark_offsets(consumer, topic.c_str(), partition, &low, &high, 1000);
+    } while (code != RD_KAFKA_RESP_ERR_NO_ERROR && std::chrono::steady_clock::now() < end);
+    ASSERT_EQ(code, RD_KAFKA_RESP_ERR_NO_ERROR) << rd_kafka_err2str(code);
     const Handle<rd_kafka_topic_partition_list_s> list(rd_kafka_topic_partition_list_new(1));
     rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), partition)->offset = low;
     rd_kafka_assign(consumer, list.get());
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     for (std::int64_t next = low; next < high && std::chrono::steady_clock::now() < end;) {
       const Handle<rd_kafka_message_s> message(rd_kafka_consumer_poll(consumer, 100));
       if (message == nullptr || message->err != RD_KAFKA_RESP_ERR_NO_ERROR) continue;

@@ -1,0 +1,212 @@
+#include "kafka/examine.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "kafka/admin.h"
+#include "kafka/client.h"
+
+namespace dovetail::kafka {
+
+namespace {
+
+constexpr std::size_t kReplicas = 3;
+constexpr std::int64_t kInSync = 2;
+constexpr std::size_t kBrokersMax = 10;
+constexpr std::size_t kTopicsMax = 200;
+
+std::int64_t number_of(const Settings& settings, std::string_view name, std::int64_t otherwise) {
+  const auto found = settings.find(name);
+  if (found == settings.end()) return otherwise;
+  std::int64_t value = otherwise;
+  std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+  return value;
+}
+
+bool is_on(const Settings& settings, std::string_view name) {
+  const auto found = settings.find(name);
+  return found != settings.end() && found->second == "true";
+}
+
+class Examination {
+ public:
+  explicit Examination(const Examined& what) : what_(what) {}
+
+  Result<std::vector<Finding>> run() {
+    auto properties = properties_of(what_.options, Role::admin);
+    if (!properties) return fail(properties.error());
+    auto configuration = make_configuration(*properties);
+    if (!configuration) return fail(configuration.error());
+    auto client = make_client(Role::admin, std::move(*configuration));
+    if (!client) return fail(client.error());
+    client_ = std::move(*client);
+    Trouble trouble;
+    DOVETAIL_TRY(wait_for_broker(client_.get(), what_.options, trouble, [] {}));
+    auto shape = cluster_shape(client_.get(), what_.options.connect_timeout);
+    if (!shape) return fail(shape.error());
+    look_at_options();
+    look_at_brokers(*shape);
+    look_at_topics(*shape);
+    return std::move(findings_);
+  }
+
+ private:
+  void add(Severity severity, std::string code, std::string text, std::string what_to_do) {
+    findings_.push_back({severity, std::move(code), std::move(text), std::move(what_to_do)});
+  }
+
+  void look_at_options() {
+    const Options& options = what_.options;
+    if (!options.user.empty() && !options.tls && options.sasl_mechanism == "PLAIN")
+      add(Severity::warning, "password-in-clear",
+          "the password of " + options.user + " crosses the network as it is",
+          "let the url begin with kafka+tls://, or set sasl_mechanism to SCRAM-SHA-256 or -512");
+  }
+
+  void look_at_brokers(const ClusterShape& shape) {
+    if (!what_.options.single_node && shape.brokers.size() < kReplicas)
+      add(Severity::warning, "few-brokers",
+          "there are " + std::to_string(shape.brokers.size()) +
+              " brokers: the loss of one is a "
+              "loss of events, or an outage",
+          "run 3 brokers or more; for a machine to try things on, set single_node = true");
+    for (std::size_t i = 0; i < std::min(kBrokersMax, shape.brokers.size()); ++i) {
+      const std::string name = "broker " + std::to_string(shape.brokers[i]);
+      auto settings =
+          broker_settings(client_.get(), shape.brokers[i], what_.options.connect_timeout);
+      if (!settings) {
+        add(Severity::note, "settings-unreadable", settings.error().text,
+            "give this user the right to describe the configuration of the cluster");
+        continue;
+      }
+      if (is_on(*settings, "auto.create.topics.enable"))
+        add(Severity::warning, "auto-created-topics",
+            name + " creates topics that somebody misspells, with its default number of partitions",
+            "set auto.create.topics.enable=false on every broker");
+      if (is_on(*settings, "unclean.leader.election.enable"))
+        add(Severity::error, "unclean-election",
+            name + " lets a replica that lags behind lead: events that were confirmed are lost",
+            "set unclean.leader.election.enable=false on every broker");
+      const std::int64_t offsets_minutes = number_of(*settings, "offsets.retention.minutes", 10080);
+      if (what_.is_read && offsets_minutes < std::int64_t{24} * 60)
+        add(Severity::warning, "offsets-expire",
+            name + " forgets where a group was after " + std::to_string(offsets_minutes) +
+                " minutes without a member: it then begins again",
+            "set offsets.retention.minutes to a week or more");
+    }
+  }
+
+  bool is_written(std::string_view name) const {
+    const std::string& prefix = what_.options.topic_prefix;
+    if (!name.starts_with(prefix)) return false;
+    return std::any_of(what_.written.begin(), what_.written.end(), [&](const std::string& pattern) {
+      return matches(pattern, name.substr(prefix.size()));
+    });
+  }
+  bool is_read(std::string_view name) const {
+    if (!what_.is_read) return false;
+    const auto& topics = what_.options.topics;
+    return std::any_of(topics.begin(), topics.end(), [&](const std::string& topic) {
+      return name == what_.options.topic_prefix + topic;
+    });
+  }
+
+  void look_at_topics(const ClusterShape& shape) {
+    std::size_t looked_at = 0;
+    for (const TopicShape& topic : shape.topics) {
+      if (!is_written(topic.name) && !is_read(topic.name)) continue;
+      if (++looked_at <= kTopicsMax) look_at_topic(topic);
+    }
+    const auto known = [&](const std::string& name) {
+      return std::any_of(shape.topics.begin(), shape.topics.end(),
+                         [&](const TopicShape& one) { return one.name == name; });
+    };
+    std::vector<std::string> named =
+        what_.is_read ? what_.options.topics : std::vector<std::string>{};
+    for (const std::string& one : what_.written)
+      if (one.find('*') == std::string::npos) named.push_back(one);
+    for (const std::string& one : named) {
+      const std::string name = what_.options.topic_prefix + one;
+      if (one.starts_with('^') || known(name)) continue;
+      add(Severity::error, "topic-missing",
+          "topic " + name + " is not there, or hidden from this user",
+          "create it, with its partitions and replicas; dovetail creates none");
+    }
+  }
+
+  void look_at_topic(const TopicShape& topic) {
+    const std::string name = "topic " + topic.name;
+    if (!what_.options.single_node && topic.replicas_min < kReplicas)
+      add(Severity::error, "replication-factor",
+          name + " has partitions with " + std::to_string(topic.replicas_min) + " replicas",
+          "give it a replication factor of 3");
+    auto settings = topic_settings(client_.get(), topic.name, what_.options.connect_timeout);
+    if (!settings) {
+      add(Severity::note, "settings-unreadable", settings.error().text,
+          "give this user the right to describe the configuration of the topic");
+      return;
+    }
+    const std::int64_t in_sync = number_of(*settings, "min.insync.replicas", 1);
+    if (!what_.options.single_node && in_sync < kInSync)
+      add(Severity::error, "min-insync-replicas",
+          name + " confirms what only " + std::to_string(in_sync) +
+              " replica has: its loss is a loss of events",
+          "set min.insync.replicas=2 on the topic");
+    if (is_on(*settings, "unclean.leader.election.enable"))
+      add(Severity::error, "unclean-election",
+          name + " lets a replica that lags behind lead: events that were confirmed are lost",
+          "set unclean.leader.election.enable=false on the topic");
+    look_at_retention(name, *settings);
+    if (is_written(topic.name) && number_of(*settings, "max.message.bytes", 0) <
+                                      static_cast<std::int64_t>(what_.options.message_bytes_max))
+      add(Severity::note, "topic-bytes",
+          name + " takes less at once than message_bytes_max: larger events are parked",
+          "raise max.message.bytes of the topic, or lower message_bytes_max");
+  }
+
+  void look_at_retention(const std::string& name, const Settings& settings) {
+    const auto policy = settings.find("cleanup.policy");
+    const bool compacts =
+        policy != settings.end() && policy->second.find("compact") != std::string::npos;
+    const bool deletes =
+        policy == settings.end() || policy->second.find("delete") != std::string::npos;
+    if (compacts)
+      add(Severity::warning, "compacted",
+          name + " keeps only the last event of each key: who reads late misses the others",
+          "set cleanup.policy=delete, unless the events are whole states");
+    if (!what_.inbox_retention) return;
+    const std::int64_t kept_ms = deletes ? number_of(settings, "retention.ms", -1) : -1;
+    const auto inbox_ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(*what_.inbox_retention).count();
+    if (kept_ms >= 0 && kept_ms <= inbox_ms) return;
+    add(Severity::warning, "retention-over-inbox",
+        name + " keeps events " +
+            (kept_ms < 0 ? std::string("for ever")
+                         : std::to_string(kept_ms / 3'600'000) + " hours") +
+            ", longer than inboxes remember them: read again from the start, they take effect "
+            "again",
+        "let retention.inbox be longer than retention.ms of the topic");
+  }
+
+  const Examined& what_;
+  Handle<rd_kafka_s> client_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  name.remove_prefix(star);
+  pattern.remove_prefix(star + 1);
+  for (std::size_t i = 0; i <= name.size(); ++i)
+    if (matches(pattern, name.substr(i))) return true;
+  return false;
+}
+
+Result<std::vector<Finding>> examine(const Examined& what) { return Examination(what).run(); }
+
+}  // namespace dovetail::kafka

@@ -1,0 +1,82 @@
+// Events for tests of the sink, and a small stand-in for the relay that delivers them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/batch.h"
+#include "core/sink.h"
+#include "host/host.h"
+
+namespace dovetail::kafka {
+
+class TestEvents {
+ public:
+  const Event* make(std::string_view topic, std::string_view key, std::string_view payload,
+                    std::string_view headers = "") {
+    Event one;
+    one.id = new_event_id();
+    one.position = static_cast<std::int64_t>(batches_.size()) + 1;
+    one.topic = topic;
+    one.aggregate_type = "order";
+    one.aggregate_id = key;
+    one.type = "changed";
+    one.content_type = "application/json";
+    one.payload = payload;
+    one.headers = headers;
+    one.created_at = system_clock().wall();
+    Batch& batch = batches_.emplace_back();
+    batch.append(one);
+    return &batch.events()[0];
+  }
+
+ private:
+  std::deque<Batch> batches_;
+};
+
+// The fate of one batch; an error as `again` for all of it, with its text as the reason.
+inline std::vector<Outcome> deliver_once(Sink& sink, const std::vector<const Event*>& events) {
+  std::vector<Outcome> outcomes(events.size());
+  const auto lost = [&](const Error& error) {
+    return std::vector<Outcome>(events.size(), Outcome{Fate::again, 0, error.text});
+  };
+  if (const Status submitted = sink.submit(events); !submitted) return lost(submitted.error());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::chrono::steady_clock::now() < end) {
+    const Result<bool> known = sink.collect(outcomes, std::chrono::milliseconds(100));
+    if (!known) return lost(known.error());
+    if (*known) return outcomes;
+  }
+  ADD_FAILURE() << "no outcome within the limit";
+  return outcomes;
+}
+
+// As the relay does it: what comes back as `again` is sent again, on a new connection.
+inline std::vector<Outcome> deliver(Sink& sink, const std::vector<const Event*>& events) {
+  std::vector<Outcome> outcomes(events.size());
+  std::vector<std::size_t> open(events.size());
+  for (std::size_t i = 0; i < open.size(); ++i) open[i] = i;
+  for (int tries = 0; tries < 10 && !open.empty(); ++tries) {
+    std::vector<const Event*> some;
+    some.reserve(open.size());
+    for (const std::size_t i : open) some.push_back(events[i]);
+    const std::vector<Outcome> fates = deliver_once(sink, some);
+    std::vector<std::size_t> again;
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      outcomes[open[i]] = fates[i];
+      if (fates[i].fate == Fate::again) again.push_back(open[i]);
+    }
+    open = again;
+    if (!open.empty()) {
+      EXPECT_TRUE(sink.open());
+    }
+  }
+  return outcomes;
+}
+
+}  // namespace dovetail::kafka
