@@ -3,19 +3,20 @@
 #include <string>
 #include <vector>
 
+#include "conformance/kafka_stored.h"
+#include "conformance/limits_suite.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
+#include "core/message.h"
 #include "host/host.h"
 #include "kafka/sink.h"
 #include "kafka/source.h"
-#include "kafka/test_cluster.h"
 
 namespace dovetail::conformance {
 namespace {
 
 using kafka::KafkaSink;
 using kafka::KafkaSource;
-using kafka::RawMessage;
 using kafka::TestCluster;
 
 // Ours alone, because some tests end it.
@@ -31,25 +32,19 @@ class Topic final : public SinkUnderTest {
   std::unique_ptr<Sink> make() override {
     return std::make_unique<KafkaSink>(cluster_.options(), system_clock());
   }
-  std::vector<StoredEvent> stored() override {
-    const MessageReader reader({}, kKafkaDialect);
-    Batch batch;
-    for (const RawMessage& raw : cluster_.messages("orders")) {
-      std::vector<MessageHeader> headers;
-      for (const auto& [name, value] : raw.headers) headers.push_back({name, value});
-      ReceivedMessage message;
-      message.topic = "orders";
-      message.key = raw.key;
-      message.headers = headers;
-      message.payload = raw.payload;
-      reader.read(message, EventId{}, batch);
-    }
-    std::vector<StoredEvent> events;
-    for (const Event& event : batch.events()) events.emplace_back(event);
-    return events;
-  }
+  std::vector<StoredEvent> stored() override { return events_of(cluster_.messages("orders")); }
   void make_poison(Event& event) override { event.topic = "no topic has a blank in its name"; }
   void restart_server() override { ASSERT_TRUE(server().crash()); }
+  // Payload, key and headers count.
+  std::size_t payload_bytes_max(const Event& event) override {
+    const auto writer = MessageWriter::make({}, kKafkaDialect);
+    Arena arena;
+    Message message;
+    EXPECT_TRUE(writer && writer->write(event, arena, message));
+    std::size_t left = kafka::Options{}.message_bytes_max - message.key.size();
+    for (const MessageHeader& one : message.headers) left -= one.name.size() + one.value.size();
+    return left;
+  }
 
  private:
   TestCluster cluster_{server().server()};
@@ -64,7 +59,7 @@ class Group final : public SourceUnderTest {
   SourceAbilities abilities() const override {
     SourceAbilities abilities;
     abilities.can_restart = true;
-    abilities.arrival_max = seconds(2);
+    abilities.arrival_max = seconds(1);
     return abilities;
   }
   std::unique_ptr<Source> make() override {
@@ -117,6 +112,10 @@ INSTANTIATE_TEST_SUITE_P(Kafka, SinkSuite,
 INSTANTIATE_TEST_SUITE_P(Kafka, SourceSuite,
                          testing::Values(SourceCase{"group", make<SourceUnderTest, Group>}),
                          case_name<SourceCase>);
+
+INSTANTIATE_TEST_SUITE_P(Kafka, LimitsSuite,
+                         testing::Values(SinkCase{"topic", make<SinkUnderTest, Topic>}),
+                         case_name<SinkCase>);
 
 }  // namespace
 }  // namespace dovetail::conformance
