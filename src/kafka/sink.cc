@@ -276,6 +276,13 @@ bool KafkaSink::take_events(int timeout_ms) {
 }
 
 void KafkaSink::take_report(const rd_kafka_message_s& report) {
+  if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR && report.offset < 0) {
+    // librdkafka takes it for stored because a later batch of its partition is. But a broker that
+    // knows nothing of a producer yet accepts its batches from any number on: where it refused the
+    // first for the moment (no leader, too few replicas) and took the second, the first is nowhere.
+    refuse(tag_of(report), Fate::again, "the broker has not said where it is stored");
+    return;
+  }
   if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
     down_since_ = {};
     tracker_.resolve(tag_of(report), Outcome{Fate::confirmed});

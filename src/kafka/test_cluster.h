@@ -83,23 +83,6 @@ class TestCluster {
     rd_kafka_NewTopic_destroy(topic);
   }
 
-  // Gives the topic these settings, and no others.
-  void alter_topic(const std::string& name, const std::map<std::string, std::string>& settings) {
-    rd_kafka_ConfigResource_t* resource =
-        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, (prefix_ + name).c_str());
-    for (const auto& [key, value] : settings)
-      rd_kafka_ConfigResource_set_config(resource, key.c_str(), value.c_str());
-    run(
-        RD_KAFKA_ADMIN_OP_ALTERCONFIGS,
-        [&](rd_kafka_AdminOptions_t* options, rd_kafka_queue_t* queue) {
-          rd_kafka_AlterConfigs(admin_.get(), &resource, 1, options, queue);
-        },
-        [](const rd_kafka_event_t* event) {
-          return rd_kafka_event_error(const_cast<rd_kafka_event_t*>(event));
-        });
-    rd_kafka_ConfigResource_destroy(resource);
-  }
-
   // Deletes all records of partition 0 before `offset`, as retention does.
   void delete_before(const std::string& name, std::int64_t offset) {
     const Handle<rd_kafka_topic_partition_list_s> list(rd_kafka_topic_partition_list_new(1));

@@ -182,7 +182,8 @@ def start_kafka(state, name):
     file = home / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
     give_away(file)
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # A first letter, because an id that begins with "-" is taken for an option.
+    cluster = "d" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
     scram = [f"--add-scram=SCRAM-SHA-256=[name={user},password={password}]" for user, password in PASSWORDS.items()]
     call(java(home, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(file), *scram))
     return home, again(home), f"{conninfo} certs={certs}"

@@ -1,0 +1,101 @@
+// Against the mock cluster of librdkafka, not a real server: errors that one real broker cannot be
+// made to give.
+#include <gtest/gtest.h>
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "host/host.h"
+#include "kafka/client.h"
+#include "kafka/sink.h"
+#include "kafka/test_events.h"
+
+namespace dovetail::kafka {
+namespace {
+
+// Numbers of requests in Kafka's protocol.
+constexpr std::int16_t kProduce = 0;
+constexpr std::int16_t kInitProducerId = 22;
+
+class KafkaMockClusterTest : public testing::Test {
+ protected:
+  KafkaMockClusterTest()
+      : client_(make_client(Role::admin, make_configuration({}).value()).value()),
+        cluster_(rd_kafka_mock_cluster_new(client_.get(), 3)) {
+    rd_kafka_mock_topic_create(cluster_, "orders", 1, 3);
+  }
+  ~KafkaMockClusterTest() override {
+    sink_.reset();
+    rd_kafka_mock_cluster_destroy(cluster_);
+  }
+  KafkaSink& open() {
+    Options options;
+    options.brokers = rd_kafka_mock_cluster_bootstraps(cluster_);
+    options.properties["batch.num.messages"] = "1";
+    sink_ = std::make_unique<KafkaSink>(options, system_clock());
+    const Status opened = sink_->open();
+    EXPECT_TRUE(opened) << opened.error().text;
+    return *sink_;
+  }
+
+  Handle<rd_kafka_s> client_;
+  rd_kafka_mock_cluster_t* cluster_;
+  TestEvents events_;
+  std::unique_ptr<KafkaSink> sink_;
+};
+
+// Of two batches on their way the first is refused for the moment, and the second is taken:
+// librdkafka takes both for stored. A real broker that knows nothing of the producer yet does the
+// same while the partitions of a new topic get their leaders.
+TEST_F(KafkaMockClusterTest, WhatTheBrokerHasNotSaidToBeStoredIsNotConfirmed) {
+  KafkaSink& sink = open();
+  ASSERT_EQ(deliver_once(sink, {events_.make("orders", "a", "0")})[0].fate, Fate::confirmed);
+  for (std::int32_t broker = 1; broker <= 3; ++broker)
+    rd_kafka_mock_broker_set_rtt(cluster_, broker, 500);
+  rd_kafka_mock_push_request_errors(cluster_, kProduce, 1,
+                                    RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION);
+  const auto outcomes =
+      deliver_once(sink, {events_.make("orders", "a", "1"), events_.make("orders", "b", "2")});
+  EXPECT_EQ(outcomes[0].fate, Fate::again);
+  EXPECT_EQ(outcomes[1].fate, Fate::confirmed) << outcomes[1].reason;
+}
+
+TEST_F(KafkaMockClusterTest, AChangeOfTheLeaderIsNoFailure) {
+  KafkaSink& sink = open();
+  for (std::int32_t leader = 1; leader <= 3; ++leader) {
+    ASSERT_EQ(rd_kafka_mock_partition_set_leader(cluster_, "orders", 0, leader),
+              RD_KAFKA_RESP_ERR_NO_ERROR);
+    const auto outcomes =
+        deliver_once(sink, {events_.make("orders", "a", "1"), events_.make("orders", "b", "2")});
+    for (const Outcome& one : outcomes) EXPECT_EQ(one.fate, Fate::confirmed) << one.reason;
+  }
+}
+
+TEST_F(KafkaMockClusterTest, AProducerThatCannotGoOnIsInDoubtAndIsBuiltAnew) {
+  KafkaSink& sink = open();
+  rd_kafka_mock_push_request_errors(cluster_, kInitProducerId, 2,
+                                    RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+                                    RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED);
+  ASSERT_TRUE(sink.open());
+  const Event* const event = events_.make("orders", "a", "1");
+  Error failed{Errc::stopped, "no error"};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  Status submitted = sink.submit(std::vector<const Event*>{event});
+  if (!submitted) failed = submitted.error();
+  std::vector<Outcome> fate(1);
+  while (failed.code == Errc::stopped && std::chrono::steady_clock::now() < end) {
+    const auto known = sink.collect(fate, std::chrono::milliseconds(100));
+    if (!known) failed = known.error();
+  }
+  EXPECT_EQ(failed.code, Errc::in_doubt) << failed.text;
+  rd_kafka_mock_clear_request_errors(cluster_, kInitProducerId);
+  ASSERT_TRUE(sink.open());
+  EXPECT_EQ(deliver_once(sink, {event})[0].fate, Fate::confirmed);
+}
+
+}  // namespace
+}  // namespace dovetail::kafka
