@@ -119,7 +119,7 @@ TEST_F(KafkaOutsideTest, AMessageWithoutIdGetsTheSameOneEachTimeItIsRead) {
 }
 
 TEST_F(KafkaOutsideTest, AKeyThatIsNoTextIsWrittenInHexadecimal) {
-  kcat("-P -K : " + file_of(std::string("\xff\xfe\x01:bytes", 9)));
+  kcat("-P -K : -l " + file_of(std::string("\xff\xfe\x01:bytes", 9)));
   const auto events = read(1);
   EXPECT_EQ(events[0].aggregate_id, "0xfffe01");
   EXPECT_EQ(events[0].payload, "bytes");
