@@ -85,7 +85,7 @@ TEST_F(RedisExamineTest, AReplicaIsAnError) {
 }
 
 TEST_F(RedisExamineTest, ReplicasThatNobodyWaitsForAreAWarning) {
-  const servers::Started other("redis", testing::TempDir() + "dovetail_redis_examined");
+  const SecondServer other;
   TestDatabase replica(other.server());
   Options waiting = database_.options();
   waiting.wait_replicas = 1;

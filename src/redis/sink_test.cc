@@ -350,7 +350,7 @@ class RedisReplicaTest : public RedisSinkTest {
     return options;
   }
 
-  servers::Started other_{"redis", testing::TempDir() + "dovetail_redis_replica"};
+  SecondServer other_;
   TestDatabase replica_{other_.server()};
 };
 

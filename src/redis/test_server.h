@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -26,6 +28,24 @@ inline servers::Started& own_server() {
   static servers::Started started("redis");
   return started;
 }
+
+// A second one beside it, in a folder that goes with it.
+class SecondServer {
+ public:
+  const servers::Server& server() const { return started_.server(); }
+  int pid() const { return started_.pid(); }
+
+ private:
+  struct Folder {
+    Folder() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder() { std::filesystem::remove_all(path); }
+    std::string path = testing::TempDir() + "dovetail_second_XXXXXX";
+  };
+  Folder folder_;
+  servers::Started started_{"redis", folder_.path};
+};
 
 inline Options options_of(const servers::Server& server) {
   Options options;
