@@ -113,6 +113,21 @@ TEST_F(RedisExamineTest, WhatAUserMayNotAskIsSaid) {
   EXPECT_NE(find("redis-no-permission", narrow), nullptr);
 }
 
+TEST_F(RedisExamineTest, TheRightsThatTheReadmeNamesAreEnough) {
+  database_.run({"XGROUP", "CREATE", "orders", "test", "0", "MKSTREAM"});
+  database_.run({"ACL", "SETUSER", "doctor", "on", ">doctor-secret", "~orders", "+select", "+info",
+                 "+config|get", "+xinfo", "+type", "+pttl"});
+  Options options = database_.options();
+  options.user = "doctor";
+  options.password = "doctor-secret";
+  const Setting limit(database_, "maxmemory", "1gb");
+  for (const Finding& one : findings(options)) ADD_FAILURE() << one.code << ": " << one.what;
+  const Setting all(database_, "maxmemory-policy", "allkeys-lru");
+  database_.run({"EXPIRE", "orders", "1000"});
+  EXPECT_NE(find("redis-eviction", options), nullptr);
+  EXPECT_NE(find("redis-expires", options), nullptr);
+}
+
 TEST_F(RedisExamineTest, AStreamThatExpiresOrIsNoneIsAnError) {
   database_.run({"XADD", "orders", "*", "data", "1"});
   EXPECT_EQ(find("redis-expires"), nullptr);

@@ -360,7 +360,12 @@ TEST_F(RedisReplicaTest, AnEventIsConfirmedWhenSoManyReplicasHaveIt) {
   EXPECT_NE(before.text.find("wait_replicas"), std::string::npos) << before.text;
 
   attach();
-  const auto sink = opened(waiting());
+  database_.run(
+      {"ACL", "SETUSER", "waiter", "on", ">waiter-secret", "~orders", "+xadd", "+select", "+wait"});
+  Options as_user = waiting();
+  as_user.user = "waiter";
+  as_user.password = "waiter-secret";
+  const auto sink = opened(as_user);
   EXPECT_EQ(send(*sink, {&events_.make("orders", "a", "1")})[0].fate, Fate::confirmed);
 
   kill(other_.pid(), SIGSTOP);
