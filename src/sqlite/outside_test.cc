@@ -29,6 +29,10 @@ class OutsideReader : public ::testing::Test {
 
 TEST_F(OutsideReader, ShowsItsTotalsAndItsOwnerAndNothingPending) {
   application.publish_one("k");
+  application.run(
+      "INSERT INTO dovetail_mailbox SELECT seq, id, topic, aggregate_type, aggregate_id, type, "
+      "content_type, headers, payload, aggregate_version, created_at, 0 FROM dovetail_outbox");
+  ASSERT_EQ(application.number("SELECT count(*) FROM dovetail_mailbox"), 1);
   SqliteLease lease(reader, clock, "host:1", boot_id());
   ASSERT_TRUE(lease.acquire());
   OutsideProgress progress(reader, clock);
@@ -42,7 +46,7 @@ TEST_F(OutsideReader, ShowsItsTotalsAndItsOwnerAndNothingPending) {
   EXPECT_EQ(seen().stream, Stream::outside);
   EXPECT_EQ(seen().settled_total, 6u);
   EXPECT_EQ(seen().parked_total, 2u);
-  EXPECT_EQ(seen().pending, 0u) << "what waits in the outbox is not for it";
+  EXPECT_EQ(seen().pending, 0u) << "what waits in the file is not for it";
   EXPECT_EQ(seen().oldest_age, Duration{0});
   EXPECT_TRUE(contains(seen().owner, "host:1")) << seen().owner;
 }
