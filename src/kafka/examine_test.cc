@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "host/host.h"
+#include "kafka/sink.h"
 #include "kafka/test_cluster.h"
+#include "kafka/test_events.h"
 
 namespace dovetail::kafka {
 namespace {
@@ -107,8 +110,21 @@ TEST_F(KafkaExamineTest, WhatThisUserMayNotSeeIsSaid) {
 }
 
 // A server of its own, with settings of brokers that are unsafe.
+const servers::Started& unsafe_server() {
+  static const servers::Started started("kafka_unsafe");
+  return started;
+}
+
+TEST_F(KafkaExamineTest, ABrokerThatCreatesTopicsIsNotAskedTo) {
+  const TestCluster unsafe(unsafe_server().server());
+  KafkaSink sink(unsafe.options(), system_clock());
+  ASSERT_TRUE(sink.open());
+  TestEvents events;
+  EXPECT_EQ(deliver_once(sink, {events.make("misspelt", "a", "1")})[0].fate, Fate::failed);
+}
+
 TEST_F(KafkaExamineTest, EachUnsafeSettingOfABrokerIsNamed) {
-  servers::Started unsafe("kafka_unsafe");
+  const servers::Started& unsafe = unsafe_server();
   ASSERT_FALSE(unsafe.server().conninfo.empty()) << unsafe.server().missing;
   Examined what{cluster_.options()};
   what.options.brokers = "127.0.0.1:" + unsafe.server().field("port");
