@@ -75,6 +75,16 @@ TEST_F(KafkaMockClusterTest, AChangeOfTheLeaderIsNoFailure) {
   }
 }
 
+// One real broker counts itself as replicas enough, whatever min.insync.replicas says.
+TEST_F(KafkaMockClusterTest, TooFewReplicasAreWaitedForWithoutAnAttempt) {
+  KafkaSink& sink = open();
+  rd_kafka_mock_push_request_errors(cluster_, kProduce, 3, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+                                    RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+                                    RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND);
+  const auto outcomes = deliver_once(sink, {events_.make("orders", "a", "1")});
+  EXPECT_EQ(outcomes[0].fate, Fate::confirmed) << outcomes[0].reason;
+}
+
 TEST_F(KafkaMockClusterTest, AProducerThatCannotGoOnIsInDoubtAndIsBuiltAnew) {
   KafkaSink& sink = open();
   rd_kafka_mock_push_request_errors(cluster_, kInitProducerId, 2,
