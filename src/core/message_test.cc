@@ -17,13 +17,14 @@ namespace {
 thread_local std::size_t allocations = 0;
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Not inlined: a sanitizer's build sees new and free() side by side, and takes them for a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace dovetail {
 namespace {
