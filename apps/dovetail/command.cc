@@ -4,6 +4,7 @@
 #include <system_error>
 #include <vector>
 
+#include "ops/units.h"
 #include "stores.h"
 
 namespace dovetail::app {
@@ -60,6 +61,14 @@ Expected<ops::Config> load(const Surroundings& around) {
     if (!prepared) return refuse(Exit::config, prepared.error().text);
   }
   return std::move(*config);
+}
+
+Expected<Duration> duration_of(std::string_view text, std::string_view option) {
+  const auto value = ops::parse_duration(text);
+  if (!value) {
+    return refuse(Exit::usage, std::string(option) + " must be " + std::string(ops::kDurationForm));
+  }
+  return *value;
 }
 
 Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name) {

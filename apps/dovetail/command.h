@@ -51,6 +51,8 @@ struct Surroundings {
 };
 
 Expected<ops::Config> load(const Surroundings& around);
+// What was given as `option`.
+Expected<Duration> duration_of(std::string_view text, std::string_view option);
 // The store of that name; when `name` is empty, the only database there is.
 Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name);
 

@@ -20,9 +20,9 @@ struct InitOptions {
 Answer init(const Surroundings& around, const InitOptions& options);
 
 struct RunOptions {
-  std::vector<std::string> relays;                // names; empty: all
-  bool until_idle = false;                        // stop when every relay has nothing left to do
-  Duration idle_after = std::chrono::seconds(5);  // that nothing came from a broker
+  std::vector<std::string> relays;  // names; empty: all
+  bool until_idle = false;          // stop when every relay has nothing left to do
+  std::string idle_after = "5s";    // that nothing came from a broker
 };
 Answer run(const Surroundings& around, const RunOptions& options);
 

@@ -18,8 +18,8 @@ std::vector<Finding> examine(const ops::StoreConfig& store, const ops::Config& c
 }
 
 std::string text_of(const ops::StoreConfig& store, const std::vector<Finding>& findings) {
-  std::string text = "store " + store.name + " (" + printable(store.shown) + "): ";
-  if (findings.empty()) return text + "nothing to complain about\n";
+  std::string text = "store " + store.name + " (" + printable(store.shown) + "):";
+  if (findings.empty()) return text + " nothing to complain about\n";
   text += "\n";
   for (const Finding& one : findings) {
     text += "  " + std::string(to_string(one.severity)) + " " + one.code + ": " +

@@ -49,7 +49,6 @@ struct CommandLine {
   bool show_payload = false;
   std::string config = "dovetail.toml";
   double watch_seconds = 1.0;
-  double idle_seconds = 5;
   std::function<Answer()> chosen;
 };
 
@@ -86,18 +85,14 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  dovetail run                       the daemon\n"
       "  dovetail run --until-idle          deliver what is there, then stop (for scripts)\n"
       "  dovetail run orders-to-inventory   only this relay",
-      [&line] {
-        line.run.idle_after =
-            std::chrono::microseconds(static_cast<std::int64_t>(line.idle_seconds * 1e6));
-        line.chosen = [&line] { return run(line.around, line.run); };
-      });
+      [&line] { line.chosen = [&line] { return run(line.around, line.run); }; });
   sub->add_option("relay", line.run.relays, "Names of relays; without any, all of them run");
   sub->add_flag("--until-idle,--once", line.run.until_idle,
                 "Stop when nothing is left to deliver; exit 1 when something is parked");
-  sub->add_option("--idle-after", line.idle_seconds,
-                  "Seconds in which nothing comes from a broker before --until-idle calls it idle")
-      ->capture_default_str()
-      ->check(CLI::Range(0.05, 3600.0));
+  sub->add_option("--idle-after", line.run.idle_after,
+                  "How long nothing comes from a broker before --until-idle calls it idle, "
+                  "such as 500ms")
+      ->capture_default_str();
 }
 
 void add_publish(CLI::App& app, CommandLine& line) {

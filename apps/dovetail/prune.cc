@@ -7,17 +7,6 @@
 #include "stores.h"
 
 namespace dovetail::app {
-namespace {
-
-Expected<Duration> duration_of(const std::string& text, std::string_view option) {
-  const auto value = ops::parse_duration(text);
-  if (!value) {
-    return refuse(Exit::usage, std::string(option) + " must be " + std::string(ops::kDurationForm));
-  }
-  return *value;
-}
-
-}  // namespace
 
 Answer prune(const Surroundings& around, const PruneOptions& options) {
   const auto config = load(around);

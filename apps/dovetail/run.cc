@@ -97,8 +97,8 @@ constexpr Duration kLookWaitMax = 1s;
 
 class Daemon {
  public:
-  Daemon(const ops::Config& config, const RunOptions& options)
-      : config_(config), options_(options) {}
+  Daemon(const ops::Config& config, const RunOptions& options, Duration idle_after)
+      : config_(config), options_(options), idle_after_(idle_after) {}
 
   Answer run(bool json);
 
@@ -118,6 +118,7 @@ class Daemon {
 
   const ops::Config& config_;
   const RunOptions& options_;
+  const Duration idle_after_;
   sigset_t signals_ = stop_signals();
   std::vector<std::unique_ptr<Running>> relays_;
   std::set<std::string> not_pruned_;  // stores of which that was said
@@ -246,7 +247,7 @@ bool Daemon::idle_now() {
 bool Daemon::is_quiet(const Running& relay) const {
   const auto since = relay.lane->quiet_since();
   return since && relay.lane->metrics().window_events.load() == 0 &&
-         system_clock().now() - *since >= options_.idle_after;
+         system_clock().now() - *since >= idle_after_;
 }
 
 // Nothing pending, nothing in the window, and no retry that would come by itself.
@@ -393,8 +394,10 @@ Answer Daemon::run(bool json) {
 Answer run(const Surroundings& around, const RunOptions& options) {
   const auto config = load(around);
   if (!config) return tl::unexpected(config.error());
+  const auto idle_after = duration_of(options.idle_after, "--idle-after");
+  if (!idle_after) return tl::unexpected(idle_after.error());
   ops::log_setup(config->log);
-  return Daemon(*config, options).run(around.json);
+  return Daemon(*config, options, *idle_after).run(around.json);
 }
 
 }  // namespace dovetail::app

@@ -34,6 +34,6 @@ dovetail doctor --store bus || true   # what is unsafe about this server
 
 order_service orders.db               # an order and its event, in one transaction
 dovetail run orders-to-bus --until-idle
-dovetail run bus-to-inventory --until-idle --idle-after 1
+dovetail run bus-to-inventory --until-idle --idle-after 1s
 inventory_service inventory.db --until-quiet
 dovetail status

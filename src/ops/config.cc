@@ -41,6 +41,17 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
   section.require("url");
   section.text("url", url);
   if (is_broker_url(url)) return read_broker(section, store, url, folder);
+  constexpr std::string_view kScheme = "sqlite:";
+  const auto conninfo = conninfo_of(url);
+  const bool is_file = url.starts_with(kScheme) && url.size() > kScheme.size();
+  if (!url.empty() && !conninfo && !is_file) {
+    // Which keys may stand here is not known, so nothing is said about them.
+    return section.wrong(
+        "url",
+        "must be \"sqlite:PATH\", \"postgres:KEY=VALUE ...\" or \"postgres://...\", or "
+        "that of a broker: kafka://, kafka+tls://, amqp://, amqps://, nats://, "
+        "nats+tls://, redis://, rediss://, http:// or https://");
+  }
   section.size("payload_max", store.payload_bytes_max, 1);
   section.texts("topics", store.topics);
   section.text("password_env", store.password_env);
@@ -49,7 +60,7 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
 
   if (url.empty()) return;
   store.where = section.place("url");
-  if (const auto conninfo = conninfo_of(url)) {
+  if (conninfo) {
     store.scheme = StoreScheme::postgres;
     store.conninfo = *conninfo;
     if (!password_file.empty()) store.password_file = (folder / password_file).lexically_normal();
@@ -60,14 +71,6 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
       section.wrong("topics",
                     "a PostgreSQL store has no mailbox that could refuse topics; remove it");
     }
-    return;
-  }
-  constexpr std::string_view kScheme = "sqlite:";
-  if (!url.starts_with(kScheme) || url.size() == kScheme.size()) {
-    section.wrong("url",
-                  "must be \"sqlite:PATH\", \"postgres:KEY=VALUE ...\" or \"postgres://...\", or "
-                  "that of a broker: kafka://, kafka+tls://, amqp://, amqps://, nats://, "
-                  "nats+tls://, redis://, rediss://, http:// or https://");
     return;
   }
   for (const std::string_view key : {"password_env", "password_file"}) {

@@ -121,6 +121,8 @@ TEST(Config, AMissingKeyIsNamed) {
 TEST(Config, AValueThatDoesNotFitNamesWhatIsAllowed) {
   const std::string store = "[store.a]\nurl = \"sqlite:a.db\"\n";
   expect_error("[store.a]\nurl = \"kafka:x\"\n", ":2:7", {"store.a.url", "sqlite:PATH"});
+  expect_error("[store.a]\nread = [\"x\"]\nurl = \"rediz://localhost:1/0\"\n", ":3:7",
+               {"store.a.url", "redis://"});
   expect_error(store + "payload_max = 100\n", ":3:15", {"store.a.payload_max", "KiB"});
   expect_error(store + "topics = \"x\"\n", ":3:10", {"list of strings"});
   expect_error(store + "[log]\nformat = \"xml\"\n", ":4:10", {"log.format", "\"text\", \"json\""});

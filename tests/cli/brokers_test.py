@@ -220,7 +220,7 @@ class WithRedis(BrokerCase):
                                          "ORDER BY seq")
 
     def drain(self, *relays, code=0):
-        return self.dovetail("run", *relays, "--until-idle", "--idle-after", "0.5", code=code)
+        return self.dovetail("run", *relays, "--until-idle", "--idle-after", "500ms", code=code)
 
     def test_an_event_comes_through_the_broker_as_it_was(self):
         event = self.publish_id("--header", "tenant=blue", "--aggregate-version", "7")
@@ -331,7 +331,7 @@ class WithRedis(BrokerCase):
         self.configure(self.server.url, bus='user = "full"\npassword_env = "BUS_PASSWORD"')
         for password, code in (("full-secret", 0), (CANARY, 4)):
             env = {"BUS_PASSWORD": password}
-            said = [self.dovetail("run", "--until-idle", "--idle-after", "0.2", code=code, env=env)]
+            said = [self.dovetail("run", "--until-idle", "--idle-after", "200ms", code=code, env=env)]
             for command in (("doctor", "--store", "bus"), ("status",), ("doctor", "--json")):
                 said.append(self.run_dovetail(*command, env=env))
             for one in said:
