@@ -70,32 +70,30 @@ Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
     tried_index_.push_back(i);
   }
   if (tried_.empty()) return BatchResult::committed;
-  if (first_capacity_ < tried_.size()) {
-    first_capacity_ = tried_.size();
-    first_ = std::make_unique<bool[]>(first_capacity_);
-  }
-  const std::span<bool> first(first_.get(), tried_.size());
+  arrivals_.assign(tried_.size(), Arrival::first);
 
   DOVETAIL_TRY(store_.begin());
-  DOVETAIL_TRY(store_.insert(tried_, first));
+  DOVETAIL_TRY(store_.insert(tried_, arrivals_));
   if (DOVETAIL_MUTANT(inbox_row_commits_first)) {
     DOVETAIL_TRY(store_.commit(0, 0));
     DOVETAIL_TRY(store_.begin());
   }
-  std::uint64_t applied = 0;
+  firsts_.clear();
   for (std::size_t i = 0; i < tried_.size(); ++i) {
-    if (!first[i]) continue;
-    if (!store_.apply(*tried_[i])) {
-      // Which event is at fault, and how often it was tried, is found out one by one.
-      store_.rollback();
-      return BatchResult::try_alone;
-    }
-    ++applied;
+    if (arrivals_[i] == Arrival::first) firsts_.push_back(tried_[i]);
   }
-  const Status committed = store_.commit(applied, tried_.size() - applied);
+  const bool any_forgotten =
+      std::find(arrivals_.begin(), arrivals_.end(), Arrival::forgotten) != arrivals_.end();
+  if (any_forgotten || (!firsts_.empty() && !store_.apply(firsts_))) {
+    // Which event is at fault, and how often it was tried, is found out one by one.
+    store_.rollback();
+    return BatchResult::try_alone;
+  }
+  const Status committed = store_.commit(firsts_.size(), tried_.size() - firsts_.size());
   if (!committed && !DOVETAIL_MUTANT(ack_before_inbox_commit)) return fail(committed.error());
   for (std::size_t i = 0; i < tried_.size(); ++i) {
-    outcomes[tried_index_[i]] = Outcome{first[i] ? Fate::confirmed : Fate::duplicate};
+    const bool first = arrivals_[i] == Arrival::first;
+    outcomes[tried_index_[i]] = Outcome{first ? Fate::confirmed : Fate::duplicate};
   }
   return BatchResult::committed;
 }
@@ -112,11 +110,18 @@ Status Inbox::apply_alone(const Submitted& batch, std::span<Outcome> outcomes) {
 }
 
 Status Inbox::apply_one(const Event& event, Outcome& outcome) {
-  bool first = false;
+  Arrival arrival = Arrival::first;
   const Event* const one[] = {&event};
   DOVETAIL_TRY(store_.begin());
-  DOVETAIL_TRY(store_.insert(one, {&first, 1}));
-  if (!first && !DOVETAIL_MUTANT(redelivery_burns_attempts)) {
+  DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
+  if (arrival == Arrival::forgotten) {
+    store_.rollback();
+    outcome = Outcome{Fate::rejected, 0,
+                      "it is older than what the inbox remembers, so nobody knows whether it was "
+                      "applied; check its effect, then discard it"};
+    return {};
+  }
+  if (arrival != Arrival::first && !DOVETAIL_MUTANT(redelivery_burns_attempts)) {
     // What is applied already is not tried again, so however often it comes, no attempt counts.
     DOVETAIL_TRY(store_.commit(0, 1));
     outcome = Outcome{Fate::duplicate};
@@ -150,12 +155,13 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   if (!over_limit_.empty()) over_limit_.erase(event.id);
 
   DOVETAIL_TRY(store_.begin());
-  DOVETAIL_TRY(store_.insert(one, {&first, 1}));
+  DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
   if (DOVETAIL_MUTANT(inbox_row_commits_first)) {
     DOVETAIL_TRY(store_.commit(0, 0));
     DOVETAIL_TRY(store_.begin());
   }
-  const Status applied = first ? store_.apply(event) : Status{};
+  const bool first = arrival == Arrival::first;
+  const Status applied = first ? store_.apply(one) : Status{};
   if (applied) {
     const Status committed = store_.commit(first ? 1 : 0, first ? 0 : 1);
     if (!committed && !DOVETAIL_MUTANT(ack_before_inbox_commit)) return fail(committed.error());

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,6 +14,14 @@
 #include "core/sink.h"
 
 namespace dovetail {
+
+// What the inbox's table says about an event that came.
+enum class Arrival : std::uint8_t {
+  first,       // never applied: the handler is to run
+  duplicate,   // applied before
+  superseded,  // a later version of its aggregate is applied, and the consumer wants none before it
+  forgotten,   // so old that it may have been applied and forgotten since
+};
 
 // One consumer's database, as the inbox needs it. One thread at a time.
 // A failed call leaves no transaction open, except apply(), whose transaction the inbox rolls back.
@@ -27,13 +34,15 @@ class InboxStore {
   virtual Result<bool> open() = 0;
 
   virtual Status begin() = 0;
-  // Inserts the inbox rows; first[i] says whether events[i] was not there before. Waits for another
-  // consumer that is inserting the same row.
-  virtual Status insert(Events events, std::span<bool> first) = 0;
-  // Runs the handler inside the transaction. unavailable: the database or something the handler
-  // needs is away, no attempt counts; rejected: the handler will never accept it; any other code:
-  // it failed this time.
-  virtual Status apply(const Event& event) = 0;
+  // Inserts the inbox rows; arrivals[i] says what events[i] is. Waits for another consumer that is
+  // inserting the same row. A forgotten event gets no row.
+  virtual Status insert(Events events, std::span<Arrival> arrivals) = 0;
+  // Runs the handler inside the transaction for each of these, in this order; all of them are
+  // first. On return nothing of theirs is outstanding: an error belongs to one of them, and who it
+  // is, is only known when there is one. unavailable: the database or something the handler needs
+  // is away, no attempt counts; rejected: the handler will never accept it; any other code: it
+  // failed this time.
+  virtual Status apply(Events events) = 0;
   // Adds to the consumer's totals and commits. in_doubt: it may have committed.
   virtual Status commit(std::uint64_t applied, std::uint64_t duplicates) = 0;
   virtual void rollback() = 0;
@@ -87,10 +96,11 @@ class Inbox final : public Sink {
   std::optional<EventId> interrupted_;  // its attempt was counted, and then the database went away
   std::set<EventId> over_limit_;        // seen once with more attempts than there may be
   KeyFence fence_;
-  std::vector<const Event*> tried_;  // scratch of apply_together
+  // Scratch of apply_together.
+  std::vector<const Event*> tried_;
   std::vector<std::size_t> tried_index_;
-  std::unique_ptr<bool[]> first_;
-  std::size_t first_capacity_ = 0;
+  std::vector<Arrival> arrivals_;
+  std::vector<const Event*> firsts_;
 };
 
 }  // namespace dovetail

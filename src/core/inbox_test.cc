@@ -162,10 +162,10 @@ class BreakingStore final : public InboxStore {
     return inner_.open();
   }
   Status begin() override { return broken_ ? gone() : inner_.begin(); }
-  Status insert(Events events, std::span<bool> first) override {
-    return inner_.insert(events, first);
+  Status insert(Events events, std::span<Arrival> arrivals) override {
+    return inner_.insert(events, arrivals);
   }
-  Status apply(const Event& event) override { return inner_.apply(event); }
+  Status apply(Events events) override { return inner_.apply(events); }
   Status commit(std::uint64_t, std::uint64_t) override {
     inner_.rollback();
     broken_ = true;

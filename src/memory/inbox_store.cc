@@ -39,15 +39,20 @@ Status MemoryInboxStore::begin() {
   return {};
 }
 
-Status MemoryInboxStore::insert(Events events, std::span<bool> first) {
+Status MemoryInboxStore::insert(Events events, std::span<Arrival> arrivals) {
   std::lock_guard lock(database_.mutex_);
   const auto& seen = database_.consumers_[consumer_].seen;
   for (std::size_t i = 0; i < events.size(); ++i)
-    first[i] = !seen.contains(events[i]->id) && staged_.insert(events[i]->id).second;
+    arrivals[i] = !seen.contains(events[i]->id) && staged_.insert(events[i]->id).second
+                      ? Arrival::first
+                      : Arrival::duplicate;
   return {};
 }
 
-Status MemoryInboxStore::apply(const Event& event) { return handler_(event, transaction_); }
+Status MemoryInboxStore::apply(Events events) {
+  for (const Event* event : events) DOVETAIL_TRY(handler_(*event, transaction_));
+  return {};
+}
 
 Status MemoryInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates) {
   {

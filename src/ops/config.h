@@ -92,6 +92,35 @@ struct RelayConfig {
   RelayOptions options;
 };
 
+// What a consumer does with an event.
+struct HandlerConfig {
+  enum class Kind : std::uint8_t {
+    sql,      // a function of the consumer's database, inside its transaction
+    queue,    // a row in dovetail.queue, inside its transaction; a service takes it from there
+    http,     // a request to an endpoint, outside the transaction: at least once
+    command,  // a program, likewise
+  };
+  std::string where{};  // file:line:column, for what is found later
+  std::string name{};   // empty: the consumer's only one
+  Kind kind = Kind::sql;
+  std::vector<std::string> types{};             // of events: "order.placed", "order.*"; empty: all
+  std::string function{};                       // sql: its name, perhaps with its schema
+  bool batch = false;                           // sql: it takes dovetail.event[]
+  std::string store{};                          // http: a store with an http url
+  std::vector<std::string> command{};           // the program and its arguments
+  Duration timeout = std::chrono::seconds(30);  // of one call outside the transaction
+};
+
+struct ConsumerConfig {
+  // `to` is the database that holds the inbox; `from` the store that is read. `relay.lanes` is how
+  // many connections share the work along keys.
+  RelayConfig relay;
+  std::vector<std::string> topics{};  // only these; empty: all
+  bool version_guard = false;
+  Duration claim = std::chrono::seconds(60);  // how long a call outside may take before another may
+  std::vector<HandlerConfig> handlers{};
+};
+
 struct RetentionConfig {
   std::optional<Duration> sent;   // events in an outbox or a mailbox that every reader has settled
   std::optional<Duration> inbox;  // what consumers remember to recognise duplicates
@@ -112,6 +141,7 @@ struct Config {
   std::filesystem::path file;
   std::vector<StoreConfig> stores;
   std::vector<RelayConfig> relays;
+  std::vector<ConsumerConfig> consumers;
   RetentionConfig retention;
   LogConfig log;
 

@@ -40,6 +40,12 @@ GRANT EXECUTE ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, b
   dovetail.window_bounds(xid8, xid8[], xid8), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int), dovetail.backlog(),
   dovetail.refresh_heads(text, text[], text[]) TO dovetail_relay;
 
+-- A consumer's inbox: its rows, its attempts and its counts. Its handlers' own tables need rights of their own.
+GRANT SELECT, INSERT ON dovetail.consumer, dovetail.inbox TO dovetail_relay;
+GRANT SELECT ON dovetail.inbox_state TO dovetail_relay;
+GRANT SELECT, INSERT, UPDATE ON dovetail.consumer_lane TO dovetail_relay;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.attempt, dovetail.applied_version TO dovetail_relay;
+
 -- Looks, replays and discards; publishes nothing and moves nobody's progress.
 GRANT SELECT ON ALL TABLES IN SCHEMA dovetail TO dovetail_operator;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_operator;

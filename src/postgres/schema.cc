@@ -9,12 +9,18 @@
 #include "postgres_roles_v1.h"
 #include "postgres_schema_objects.h"
 #include "postgres_schema_v1.h"
+#include "postgres_schema_v2.h"
+#include "postgres_schema_v3.h"
+#include "postgres_schema_v4.h"
 
 namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::array<Migration, 1> kMigrations = {{{1, kPostgresSchemaV1}}};
+constexpr std::array<Migration, 4> kMigrations = {{{1, kPostgresSchemaV1},
+                                                   {2, kPostgresSchemaV2},
+                                                   {3, kPostgresSchemaV3},
+                                                   {4, kPostgresSchemaV4}}};
 
 struct Stored {
   std::int64_t version = 0;  // 0: there are no tables of dovetail

@@ -10,8 +10,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(pg_get_expr(c.relpartbound, c.oid), '') AS bounds
     FROM pg_class AS c
     WHERE c.relnamespace = to_regnamespace('dovetail') AND c.relkind IN ('r', 'p', 'v', 'S')
-      AND (NOT c.relispartition OR c.relname = 'outbox_default')),
-  part AS (SELECT * FROM relation WHERE relkind IN ('r', 'p', 'v') AND relname <> 'outbox_default'),
+      AND (NOT c.relispartition OR c.relname IN ('outbox_default', 'inbox_default'))),
+  part AS (SELECT * FROM relation WHERE relkind IN ('r', 'p', 'v') AND relname NOT IN ('outbox_default', 'inbox_default')),
   routine AS (
     SELECT p.*, format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)) AS shown FROM pg_proc AS p
     WHERE p.pronamespace = to_regnamespace('dovetail')),

@@ -57,18 +57,19 @@ TEST(PostgresSchema, AMigrationDoesNotHoldUpPublishersForLong) {
   Connection connection = database.connect();
   ASSERT_TRUE(create_schema(connection));
   std::vector<Migration> steps(migrations().begin(), migrations().end());
-  steps.push_back({2,
-                   "ALTER TABLE dovetail.outbox ADD COLUMN trace text; UPDATE "
-                   "dovetail.schema_version SET version = 2"});
+  const std::string next =
+      "ALTER TABLE dovetail.outbox ADD COLUMN trace text; UPDATE dovetail.schema_version SET "
+      "version = version + 1";
+  steps.push_back({kSchemaVersion + 1, next});
   Connection slow = database.connect();
   must(slow, "BEGIN; SELECT dovetail.publish('order', '1', 'placed', '{}')");
   const Status waited = create_schema(connection.get(), steps);
   EXPECT_TRUE(failed_with(waited, Errc::unavailable)) << text_of(waited);
   EXPECT_TRUE(contains(text_of(waited), "long transactions")) << text_of(waited);
-  EXPECT_EQ(check_schema(connection).value_or(0), 1) << "all or nothing";
+  EXPECT_EQ(check_schema(connection).value_or(0), kSchemaVersion) << "all or nothing";
   must(slow, "COMMIT");
   EXPECT_TRUE(create_schema(connection.get(), steps));
-  EXPECT_EQ(check_schema(connection).value_or(0), 2);
+  EXPECT_EQ(check_schema(connection).value_or(0), kSchemaVersion + 1);
 }
 
 TEST(PostgresSchema, CanBeAppliedByHand) {
@@ -184,10 +185,10 @@ TEST_F(PostgresRoles, TheOperatorLooksAndDecidesButMovesNobodysProgress) {
 TEST_F(PostgresRoles, AMigrationGrantsTheRightsOnWhatIsNew) {
   std::vector<Migration> steps(migrations().begin(), migrations().end());
   steps.push_back(
-      {2,
+      {kSchemaVersion + 1,
        "DROP FUNCTION dovetail.backlog(); CREATE FUNCTION dovetail.backlog() RETURNS "
        "bigint LANGUAGE sql AS 'SELECT 7::bigint'; REVOKE ALL ON FUNCTION "
-       "dovetail.backlog() FROM PUBLIC; UPDATE dovetail.schema_version SET version = 2"});
+       "dovetail.backlog() FROM PUBLIC; UPDATE dovetail.schema_version SET version = version + 1"});
   ASSERT_TRUE(create_schema(owner_.get(), steps));
   Connection relay = as("relay");
   EXPECT_EQ(number(relay, "SELECT dovetail.backlog()"), 7);

@@ -108,12 +108,12 @@ Status SqliteInboxStore::begin() {
   return begin_immediate(database_.get(), "opening an inbox transaction");
 }
 
-Status SqliteInboxStore::insert(Events events, std::span<bool> first) {
+Status SqliteInboxStore::insert(Events events, std::span<Arrival> arrivals) {
   const std::int64_t now = to_stored(clock_.wall());
   insert_.bind(1, consumer_id_).bind(3, now);
   for (std::size_t i = 0; i < events.size(); ++i) {
     Status inserted = insert_.bind_id(2, events[i]->id).run();
-    first[i] = inserted && insert_.changes() == 1;
+    arrivals[i] = inserted && insert_.changes() == 1 ? Arrival::first : Arrival::duplicate;
     if (inserted && counts_attempts_)
       inserted = forget_attempt_.bind(1, consumer_id_).bind_id(2, events[i]->id).run();
     if (!inserted) {
@@ -124,7 +124,12 @@ Status SqliteInboxStore::insert(Events events, std::span<bool> first) {
   return {};
 }
 
-Status SqliteInboxStore::apply(const Event& event) {
+Status SqliteInboxStore::apply(Events events) {
+  for (const Event* event : events) DOVETAIL_TRY(apply_one(*event));
+  return {};
+}
+
+Status SqliteInboxStore::apply_one(const Event& event) {
   commit_tried_ = rolled_back_ = false;
   in_handler_ = true;
   Status applied = call_handler(event);

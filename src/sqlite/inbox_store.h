@@ -21,8 +21,8 @@ class SqliteInboxStore final : public InboxStore {
 
   Result<bool> open() override;
   Status begin() override;
-  Status insert(Events events, std::span<bool> first) override;
-  Status apply(const Event& event) override;
+  Status insert(Events events, std::span<Arrival> arrivals) override;
+  Status apply(Events events) override;
   Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
   void rollback() override;
   Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;
@@ -32,6 +32,7 @@ class SqliteInboxStore final : public InboxStore {
   Status prepare();
   Result<bool> start_session();
   Status look_for_attempts();
+  Status apply_one(const Event& event);
   Status call_handler(const Event& event);
 
   std::string path_;

@@ -26,11 +26,15 @@ class InboxRows : public ::testing::Test {
     return store;
   }
   bool insert_one(SqliteInboxStore& store, const Event& one_event) {
-    bool first = false;
+    Arrival arrival = Arrival::duplicate;
     const Event* const one[] = {&one_event};
-    const Status inserted = store.insert(one, {&first, 1});
+    const Status inserted = store.insert(one, {&arrival, 1});
     EXPECT_TRUE(inserted) << text_of(inserted);
-    return first;
+    return arrival == Arrival::first;
+  }
+  static Status apply_one(SqliteInboxStore& store, const Event& one_event) {
+    const Event* const one[] = {&one_event};
+    return store.apply(one);
   }
   std::int64_t effects() { return application.number("SELECT count(*) FROM effect"); }
   std::int64_t inbox() { return application.number("SELECT count(*) FROM dovetail_inbox"); }
@@ -44,13 +48,13 @@ TEST_F(InboxRows, RowAndEffectCommitTogetherOrNotAtAll) {
   auto store = open_store_of("billing");
   ASSERT_TRUE(store->begin());
   EXPECT_TRUE(insert_one(*store, event));
-  ASSERT_TRUE(store->apply(event));
+  ASSERT_TRUE(apply_one(*store, event));
   store->rollback();
   EXPECT_EQ(effects() + inbox(), 0);
 
   ASSERT_TRUE(store->begin());
   EXPECT_TRUE(insert_one(*store, event));
-  ASSERT_TRUE(store->apply(event));
+  ASSERT_TRUE(apply_one(*store, event));
   ASSERT_TRUE(store->commit(1, 0));
   EXPECT_EQ(effects(), 1);
   EXPECT_EQ(inbox(), 1);
@@ -105,7 +109,7 @@ TEST_F(InboxRows, AnExceptionOfTheHandlerIsAFailure) {
   handler = [](sqlite3*, const Event&) -> Status { throw std::runtime_error("no such customer"); };
   auto store = open_store_of("billing");
   ASSERT_TRUE(store->begin());
-  const Status applied = store->apply(event);
+  const Status applied = apply_one(*store, event);
   EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
   EXPECT_TRUE(contains(text_of(applied), "no such customer")) << text_of(applied);
 }
@@ -124,7 +128,7 @@ TEST_F(InboxRows, AHandlerThatCommitsIsRefusedAndNothingIsCommitted) {
     ASSERT_TRUE(store->open());
     ASSERT_TRUE(store->begin());
     EXPECT_TRUE(insert_one(*store, event));
-    const Status applied = store->apply(event);
+    const Status applied = apply_one(*store, event);
     EXPECT_TRUE(failed_with(applied, Errc::rejected)) << sql << ": " << text_of(applied);
     store->rollback();
     EXPECT_EQ(inbox(), 0) << sql;
@@ -138,7 +142,7 @@ TEST_F(InboxRows, AHandlerThatRollsBackFails) {
   auto store = open_store_of("billing");
   ASSERT_TRUE(store->begin());
   EXPECT_TRUE(insert_one(*store, event));
-  const Status applied = store->apply(event);
+  const Status applied = apply_one(*store, event);
   EXPECT_FALSE(applied);
   EXPECT_TRUE(contains(text_of(applied), "rolled back inside the handler")) << text_of(applied);
   store->rollback();
@@ -154,7 +158,7 @@ TEST_F(InboxRows, AReconnectRollsBackEvenWhenTheHandlerKeepsStatements) {
   auto store = open_store_of("billing");
   ASSERT_TRUE(store->begin());
   EXPECT_TRUE(insert_one(*store, event));
-  ASSERT_TRUE(store->apply(event));
+  ASSERT_TRUE(apply_one(*store, event));
   const Result<bool> reopened = store->open();
   EXPECT_TRUE(reopened) << text_of(reopened);
   EXPECT_EQ(inbox(), 0);

@@ -8,6 +8,8 @@
 #include "sqlite/database.h"
 #include "sqlite_schema_v1.h"
 #include "sqlite_schema_v2.h"
+#include "sqlite_schema_v3.h"
+#include "sqlite_schema_v4.h"
 
 namespace dovetail::sqlite {
 
@@ -38,7 +40,8 @@ Error newer(std::int64_t version) {
 }
 
 // The step from each version to the next.
-constexpr std::string_view kSteps[] = {kSqliteSchemaV1, kSqliteSchemaV2};
+constexpr std::string_view kSteps[] = {kSqliteSchemaV1, kSqliteSchemaV2, kSqliteSchemaV3,
+                                       kSqliteSchemaV4};
 static_assert(std::size(kSteps) == kSchemaVersion);
 
 Status create_tables(sqlite3* connection) {

@@ -59,11 +59,11 @@ Status SimInboxStore::begin() {
   return begun;
 }
 
-Status SimInboxStore::insert(Events events, std::span<bool> first) {
+Status SimInboxStore::insert(Events events, std::span<Arrival> arrivals) {
   world().crash_point("inbox.insert", "before");
   const TimePoint until = world().now() + milliseconds(1000);
   for (std::size_t i = 0; i < events.size(); ++i) {
-    const Status inserted = insert_row(*events[i], first[i], until);
+    const Status inserted = insert_row(*events[i], arrivals[i], until);
     if (inserted) continue;
     abandon();
     return inserted;
@@ -72,7 +72,7 @@ Status SimInboxStore::insert(Events events, std::span<bool> first) {
   return {};
 }
 
-Status SimInboxStore::insert_row(const Event& event, bool& first, TimePoint until) {
+Status SimInboxStore::insert_row(const Event& event, Arrival& arrival, TimePoint until) {
   auto inserted = ModelInbox::Inserted::must_wait;
   for (;;) {
     DOVETAIL_TRY(connection_.call("inbox.insert", [&]() -> Status {
@@ -89,7 +89,8 @@ Status SimInboxStore::insert_row(const Event& event, bool& first, TimePoint unti
     }
     world().wait(database_.changed, until);
   }
-  first = inserted == ModelInbox::Inserted::first;
+  const bool first = inserted == ModelInbox::Inserted::first;
+  arrival = first ? Arrival::first : Arrival::duplicate;
   if (!first) world().sometimes("duplicate suppressed by the inbox");
   return {};
 }
@@ -120,7 +121,12 @@ Status SimInboxStore::fate_of_handler(const Event& event) {
   return {};
 }
 
-Status SimInboxStore::apply(const Event& event) {
+Status SimInboxStore::apply(Events events) {
+  for (const Event* event : events) DOVETAIL_TRY(apply_one(*event));
+  return {};
+}
+
+Status SimInboxStore::apply_one(const Event& event) {
   const Status applied = connection_.call("inbox.apply", [&]() -> Status {
     if (!database_.tables.is_open(tx_))
       return fail(Errc::unavailable, "the transaction is gone; check the server");

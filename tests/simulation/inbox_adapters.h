@@ -43,15 +43,16 @@ class SimInboxStore final : public InboxStore {
 
   Result<bool> open() override;
   Status begin() override;
-  Status insert(Events events, std::span<bool> first) override;
-  Status apply(const Event& event) override;
+  Status insert(Events events, std::span<Arrival> arrivals) override;
+  Status apply(Events events) override;
   Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
   void rollback() override;
   Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;
   Status close() override;
 
  private:
-  Status insert_row(const Event& event, bool& first, TimePoint until);
+  Status insert_row(const Event& event, Arrival& arrival, TimePoint until);
+  Status apply_one(const Event& event);
   Status fate_of_handler(const Event& event);
   void abandon();
   World& world() { return database_.server.world(); }

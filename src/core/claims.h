@@ -1,0 +1,48 @@
+// How an event is held while its effect happens outside the consumer's database: by an HTTP
+// endpoint, a command, or a service with a loop of its own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/sink.h"
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+
+namespace dovetail {
+
+struct Claim {
+  enum class State : std::uint8_t {
+    first,        // it is ours until the lease ends
+    duplicate,    // completed before
+    in_progress,  // another holds it, and its lease has not ended
+  };
+  State state = State::first;
+  std::int64_t epoch = 0;      // of a claim that is ours; rises with every claim of the event
+  std::uint32_t attempts = 0;  // claims so far that were neither completed nor released, with this
+};
+
+// The claims of one consumer, in its database. One thread at a time. Each call is a transaction of
+// its own and durable when it returns; in_doubt and unavailable: open() again.
+class ClaimStore {
+ public:
+  virtual ~ClaimStore() = default;
+
+  virtual Status open() = 0;
+  // One for each event, in their order. A claim whose lease has ended is taken again. The lease
+  // counts by the database's clock.
+  virtual Result<std::vector<Claim>> claim(Events events, Duration lease) = 0;
+  // The effects happened; done[i] is false where the claim was lost to another, who may have done
+  // it too.
+  virtual Status complete(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
+                          std::span<bool> done) = 0;
+  // Lets go of claims, so that the next need not wait. `counts`: the attempt failed and counts;
+  // otherwise nothing was tried, or something was away.
+  virtual Status release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
+                         bool counts) = 0;
+};
+
+}  // namespace dovetail

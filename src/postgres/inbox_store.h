@@ -1,0 +1,54 @@
+// A consumer's inbox in its PostgreSQL database.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/inbox.h"
+#include "dovetail/postgres_consumer.h"
+#include "postgres/connection.h"
+
+namespace dovetail::postgres {
+
+// A handler inside the consumer's transaction.
+struct TransactionHandler {
+  std::string name;                  // of its inbox rows: "stock", or "stock.ledger"
+  std::vector<std::string> types{};  // of events that it wants; empty: all
+  // Gets those of a batch that it wants and has not applied, in order. What it queued is waited for
+  // by the store.
+  std::function<Status(Handling& handling, Events events)> run;
+};
+
+struct InboxStoreOptions {
+  std::string conninfo;
+  std::string consumer;    // attempts and totals are counted under this name
+  std::uint32_t lane = 0;  // of the consumer; each has one connection
+  bool version_guard = false;
+  std::vector<TransactionHandler> handlers;
+};
+
+// An event is first when one of its handlers has not applied it; one that no handler wants is
+// first, and applied by nobody.
+class PostgresInboxStore final : public InboxStore {
+ public:
+  explicit PostgresInboxStore(InboxStoreOptions options);
+  ~PostgresInboxStore() override;
+
+  Result<bool> open() override;
+  Status begin() override;
+  Status insert(Events events, std::span<Arrival> arrivals) override;
+  Status apply(Events events) override;
+  Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
+  void rollback() override;
+  Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;
+  Status close() override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dovetail::postgres

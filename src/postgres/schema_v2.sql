@@ -1,0 +1,82 @@
+-- Version 2 of dovetail's tables in a PostgreSQL database: the inbox.
+
+-- One row for each consumer; a handler with a name of its own counts as one, "consumer.handler".
+CREATE TABLE dovetail.consumer (
+  id         int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name       text COLLATE "C" NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 255),
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- One row for each connection that applies events of a consumer, so that none waits for another's row.
+CREATE TABLE dovetail.consumer_lane (
+  consumer_id int NOT NULL,
+  lane        int NOT NULL,
+  clean       boolean NOT NULL DEFAULT true,   -- false while a session runs, and after one that died
+  applied     bigint NOT NULL DEFAULT 0,
+  duplicates  bigint NOT NULL DEFAULT 0,
+  superseded  bigint NOT NULL DEFAULT 0,
+  updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (consumer_id, lane)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+-- One row for each event that a consumer has applied. Rows are never changed; whole partitions are dropped.
+CREATE TABLE dovetail.inbox (
+  event_id    uuid NOT NULL,
+  consumer_id int NOT NULL,
+  applied_at  timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (event_id, consumer_id)
+) PARTITION BY RANGE (event_id);
+-- Takes ids that are not of version 7, and times for which no partition was made.
+CREATE TABLE dovetail.inbox_default PARTITION OF dovetail.inbox DEFAULT;
+
+-- What the inbox does not remember any more: an event that is older than this may have been applied.
+CREATE TABLE dovetail.inbox_state (
+  only_row         int PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
+  forgotten_before timestamptz NOT NULL DEFAULT '-infinity'
+);
+INSERT INTO dovetail.inbox_state DEFAULT VALUES;
+
+-- Attempts at events that have failed, counted before each try.
+CREATE TABLE dovetail.attempt (
+  event_id    uuid NOT NULL,
+  consumer_id int NOT NULL,
+  attempts    int NOT NULL,
+  updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (event_id, consumer_id)
+);
+
+-- The last version of each aggregate that a consumer with a version guard has applied.
+CREATE TABLE dovetail.applied_version (
+  consumer_id    int NOT NULL,
+  aggregate_type text COLLATE "C" NOT NULL,
+  aggregate_id   text COLLATE "C" NOT NULL,
+  version        bigint NOT NULL,
+  PRIMARY KEY (consumer_id, aggregate_type, aggregate_id)
+) WITH (fillfactor = 70);
+
+-- A reader of a broker: its lease, its counts and its parked events are here, its progress is the broker's. It counts
+-- as `mapped`, because it does not read the outbox either.
+ALTER TABLE dovetail.reader ADD COLUMN outside boolean NOT NULL DEFAULT false;
+
+-- An event, as SQL functions that handle events get it.
+CREATE TYPE dovetail.event AS (
+  id                uuid,
+  topic             text,
+  aggregate_type    text,
+  aggregate_id      text,
+  type              text,
+  content_type      text,
+  headers           jsonb,
+  payload           bytea,
+  aggregate_version bigint,
+  created_at        timestamptz
+);
+-- Its payload, read as UTF-8 and as JSON.
+CREATE FUNCTION dovetail.text(event dovetail.event) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT pg_catalog.convert_from((event).payload, 'UTF8')
+$$;
+CREATE FUNCTION dovetail.json(event dovetail.event) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT pg_catalog.convert_from((event).payload, 'UTF8')::jsonb
+$$;
+
+UPDATE dovetail.schema_version SET version = 2;

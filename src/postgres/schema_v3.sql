@@ -1,0 +1,3 @@
+-- Version 3 of dovetail's tables in a PostgreSQL database: claims, and the inbox as a queue.
+
+UPDATE dovetail.schema_version SET version = 3;
