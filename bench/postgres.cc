@@ -5,14 +5,11 @@
 
 #include <fmt/format.h>
 #include <libpq-fe.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <deque>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,6 +21,7 @@
 #include "postgres/lease.h"
 #include "postgres/parking.h"
 #include "postgres/source.h"
+#include "raw_postgres.h"
 #include "report.h"
 
 namespace dovetail::bench {
@@ -34,45 +32,6 @@ using namespace std::chrono_literals;
 constexpr int kBacklog = 1'000'000;
 constexpr int kWriters = 8;
 constexpr double kWriteSeconds = 4;
-constexpr const char* kScript = "python3 tests/servers/servers.py --state build/bench/servers ";
-
-void require(bool ok, const std::string& what) {
-  if (ok) return;
-  fmt::print(stderr, "bench: {}\n", what);
-  (void)!std::system((std::string(kScript) + "stop > /dev/null").c_str());
-  std::exit(2);
-}
-
-// libpq with nothing around it, as a careful programmer would use it.
-class Raw {
- public:
-  explicit Raw(const std::string& conninfo) : connection_(PQconnectdb(conninfo.c_str())) {
-    require(PQstatus(connection_) == CONNECTION_OK, PQerrorMessage(connection_));
-  }
-  ~Raw() { PQfinish(connection_); }
-  Raw(const Raw&) = delete;
-  Raw& operator=(const Raw&) = delete;
-
-  PGconn* get() const { return connection_; }
-  void run(const char* sql) const { PQclear(checked(PQexec(connection_, sql))); }
-  void prepare(const char* name, const char* sql) const {
-    PQclear(checked(PQprepare(connection_, name, sql, 0, nullptr)));
-  }
-  PGresult* prepared(const char* name, std::vector<const char*> values, int binary = 0) const {
-    return checked(PQexecPrepared(connection_, name, static_cast<int>(values.size()), values.data(),
-                                  nullptr, nullptr, binary));
-  }
-
- private:
-  PGresult* checked(PGresult* result) const {
-    const ExecStatusType status = PQresultStatus(result);
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
-      require(false, PQerrorMessage(connection_));
-    }
-    return result;
-  }
-  PGconn* connection_;
-};
 
 // Confirms everything at once.
 class NullSink final : public Sink {
@@ -147,19 +106,6 @@ class RunningRelay {
   std::jthread thread_;
 };
 
-double process_cpu_seconds(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string skipped;
-  for (int i = 0; i < 11; ++i) fields >> skipped;
-  double user = 0;
-  double system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
 // Both tables hold the same events. Ours is only read, so it serves every run.
 void fill_outbox(const Raw& db) {
   db.run("TRUNCATE dovetail.outbox");
@@ -229,7 +175,7 @@ Drained drain_by_classic_loop(const std::string& conninfo) {
       "SELECT seq, id, aggregate_type, aggregate_id, event_type, headers, payload, created_at "
       "FROM classic_outbox WHERE sent_at IS NULL ORDER BY seq LIMIT 1000 FOR UPDATE SKIP LOCKED");
   db.prepare("mark", "UPDATE classic_outbox SET sent_at = now() WHERE seq = ANY($1::bigint[])");
-  const DrainMeter meter(PQbackendPID(db.get()));
+  const DrainMeter meter(db.backend());
   int count = 0;
   while (true) {
     db.run("BEGIN");
@@ -258,7 +204,7 @@ Drained read_by_bare_cursor(const std::string& conninfo) {
       "SELECT seq, id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, "
       "aggregate_version, created_at FROM dovetail.outbox WHERE seq > $1::bigint ORDER BY seq "
       "LIMIT 2000");
-  const DrainMeter meter(PQbackendPID(db.get()));
+  const DrainMeter meter(db.backend());
   std::uint64_t last = 0;
   int count = 0;
   while (true) {
@@ -493,20 +439,13 @@ void bench_drain(const std::string& conninfo, Report& report) {
 }
 
 // All parts, or those that are named.
-int run(const std::string& server, const std::vector<std::string>& wanted) {
+int run(const std::string& conninfo, const std::vector<std::string>& wanted) {
   Report report("postgres");
-  Raw(server).run("CREATE DATABASE bench");
-  const std::string conninfo = server + " dbname=bench";
-  {
-    const Raw db(conninfo);
-    const Status made = postgres::create_schema(db.get());
-    require(made.has_value(), made ? "" : made.error().text);
-    db.run(
-        "CREATE TABLE orders(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, "
-        "body text);"
-        "CREATE TABLE bare_outbox(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text, "
-        "payload text)");
-  }
+  Raw(conninfo).run(
+      "CREATE TABLE orders(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, "
+      "body text);"
+      "CREATE TABLE bare_outbox(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text, "
+      "payload text)");
   const auto wants = [&](std::string_view part) {
     return wanted.empty() || std::find(wanted.begin(), wanted.end(), part) != wanted.end();
   };
@@ -521,16 +460,7 @@ int run(const std::string& server, const std::vector<std::string>& wanted) {
 }  // namespace dovetail::bench
 
 int main(int count, char** arguments) {
-  const std::string script(dovetail::bench::kScript);
-  if (std::system((script + "start postgres").c_str()) != 0) return 2;
-  std::ifstream file("build/bench/servers/postgres.conninfo");
-  std::string conninfo;
-  std::getline(file, conninfo);
-  if (conninfo.empty()) {
-    fmt::print(stderr, "bench: there is no PostgreSQL server to start; install postgresql-15\n");
-    return 2;
-  }
-  const int code = dovetail::bench::run(conninfo, {arguments + 1, arguments + count});
-  (void)!std::system((script + "stop").c_str());
-  return code;
+  return dovetail::bench::with_server([&](const std::string& conninfo) {
+    return dovetail::bench::run(conninfo, {arguments + 1, arguments + count});
+  });
 }
