@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <optional>
 #include <utility>
-
-#include "host/host.h"
-#include "sqlite/lease.h"
-#include "sqlite/mailbox.h"
-#include "sqlite/outside.h"
-#include "sqlite/parking.h"
 
 namespace dovetail::app {
 namespace {
@@ -18,11 +14,8 @@ namespace {
 class BrokerSource final : public Source {
  public:
   using Make = std::function<Result<std::unique_ptr<Source>>()>;
-  BrokerSource(Make make, sqlite::Reader& reader, bool keeps_topics, Clock& clock)
-      : make_(std::move(make)),
-        progress_(reader, clock),
-        keeps_topics_(keeps_topics),
-        clock_(clock) {}
+  BrokerSource(Make make, OutsideHome& home, bool keeps_topics, Clock& clock)
+      : make_(std::move(make)), home_(home), keeps_topics_(keeps_topics), clock_(clock) {}
 
   void drop() {
     quiet_since_us_ = 0;
@@ -33,7 +26,7 @@ class BrokerSource final : public Source {
     drop();
     auto made = make_();
     if (!made) return fail(made.error());
-    DOVETAIL_TRY(progress_.open());
+    DOVETAIL_TRY(home_.open());
     DOVETAIL_TRY((*made)->open());
     source_ = std::move(*made);
     moved();
@@ -52,8 +45,8 @@ class BrokerSource final : public Source {
 
   Status settle(const Batch& batch, std::span<const Settled> fates) override {
     DOVETAIL_TRY(source_->settle(batch, fates));
-    progress_.add(fates.size(), static_cast<std::uint64_t>(
-                                    std::count(fates.begin(), fates.end(), Settled::parked)));
+    home_.add(fates.size(),
+              static_cast<std::uint64_t>(std::count(fates.begin(), fates.end(), Settled::parked)));
     moved();
     return {};
   }
@@ -61,8 +54,7 @@ class BrokerSource final : public Source {
   Status flush() override {
     DOVETAIL_TRY(source_->flush());
     // The broker knows what is settled. Counts that cannot be written now are no reason to stop.
-    if (const Status counted = progress_.write();
-        !counted && counted.error().code == Errc::stopped) {
+    if (const Status counted = home_.write(); !counted && counted.error().code == Errc::stopped) {
       return counted;
     }
     return {};
@@ -80,7 +72,7 @@ class BrokerSource final : public Source {
 
   Make make_;
   std::unique_ptr<Source> source_;
-  sqlite::OutsideProgress progress_;
+  OutsideHome& home_;
   bool keeps_topics_;
   Clock& clock_;
   std::atomic<std::int64_t> quiet_since_us_{0};  // 0: not open
@@ -89,8 +81,7 @@ class BrokerSource final : public Source {
 // Lets go of the broker before it asks for the lane.
 class BrokerLease final : public Lease {
  public:
-  BrokerLease(BrokerSource& source, sqlite::SqliteLease lease)
-      : source_(source), lease_(std::move(lease)) {}
+  BrokerLease(BrokerSource& source, Lease& lease) : source_(source), lease_(lease) {}
 
   Status acquire() override {
     source_.drop();
@@ -106,41 +97,37 @@ class BrokerLease final : public Lease {
 
  private:
   BrokerSource& source_;
-  sqlite::SqliteLease lease_;
+  Lease& lease_;
 };
 
 class BrokerLane final : public Lane {
  public:
-  BrokerLane(BrokerSource::Make make, const ops::StoreConfig& to, const ops::RelayConfig& relay,
-             std::optional<TopicTemplate> topics, Clock& clock,
-             std::function<void(const RelayNotice&)> notify)
-      : reader_{.path = to.path.string(), .name = relay.name, .stream = Stream::outside},
-        topics_(std::move(topics)),
-        source_(std::move(make), reader_, !topics_, clock),
-        parking_(reader_, clock),
-        lease_(source_,
-               sqlite::SqliteLease(reader_, clock, process_label(), boot_id(), relay.lease)),
-        sink_(make_sink(to, clock)),
+  BrokerLane(BrokerSource::Make make, LanePlan plan, std::unique_ptr<OutsideHome> home,
+             Clock& clock)
+      : home_(std::move(home)),
+        topics_(std::move(plan.topics)),
+        source_(std::move(make), *home_, !topics_, clock),
+        lease_(source_, home_->lease()),
+        sink_(plan.make_sink(0)),
         relay_(RelayPorts{.source = source_,
                           .sink = *sink_,
-                          .parking = parking_,
+                          .parking = home_->parking(),
                           .lease = lease_,
                           .clock = clock,
                           .metrics = metrics_,
-                          .notify = std::move(notify),
+                          .notify = std::move(plan.notify),
                           .topics = topics_ ? &*topics_ : nullptr},
-               options_of(relay)) {}
+               options_of(plan.relay)) {}
 
   Status run(std::stop_token stop) override { return relay_.run(stop); }
   const RelayMetrics& metrics() const override { return metrics_; }
   std::optional<TimePoint> quiet_since() const override { return source_.quiet_since(); }
 
  private:
-  sqlite::Reader reader_;
+  std::unique_ptr<OutsideHome> home_;
   std::optional<TopicTemplate> topics_;
   RelayMetrics metrics_;
   BrokerSource source_;
-  sqlite::SqliteParking parking_;
   BrokerLease lease_;
   std::unique_ptr<Sink> sink_;
   Relay relay_;
@@ -148,13 +135,12 @@ class BrokerLane final : public Lane {
 
 }  // namespace
 
-std::unique_ptr<Lane> make_broker_lane(const BrokerKind& kind, const ops::StoreConfig& from,
-                                       const ops::StoreConfig& to, const ops::RelayConfig& relay,
-                                       std::optional<TopicTemplate> topics, Clock& clock,
-                                       std::function<void(const RelayNotice&)> notify) {
-  return std::make_unique<BrokerLane>(
-      [&kind, &from, &clock] { return kind.make_source(from, clock); }, to, relay,
-      std::move(topics), clock, std::move(notify));
+std::unique_ptr<Lane> make_broker_lane(const BrokerKind& kind, LanePlan plan,
+                                       std::unique_ptr<OutsideHome> home, Clock& clock) {
+  BrokerSource::Make make = [&kind, &from = plan.from, &clock] {
+    return kind.make_source(from, clock);
+  };
+  return std::make_unique<BrokerLane>(std::move(make), std::move(plan), std::move(home), clock);
 }
 
 }  // namespace dovetail::app

@@ -74,10 +74,12 @@ struct StoreKind {
   Result<EventId> (*publish)(const ops::StoreConfig& store, const NewEvent& event,
                              const EventLimits& limits);
   Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store, const ops::Config& config);
-  // A relay that reads the store's outbox, or a table of its own. Null: see broker_lane.h.
-  std::unique_ptr<Lane> (*make_lane)(const ops::StoreConfig& from, const ops::StoreConfig& to,
-                                     const ops::RelayConfig& relay, TopicTemplate topics,
-                                     Clock& clock, std::function<void(const RelayNotice&)> notify);
+  // A relay that reads the store's outbox, its mailbox, or a table of its own. Null: see
+  // broker_lane.h.
+  std::unique_ptr<Lane> (*make_lane)(LanePlan plan, Clock& clock);
+  // Where a relay that reads a broker keeps what it must remember. Null: not here.
+  std::unique_ptr<OutsideHome> (*make_home)(const ops::StoreConfig& store,
+                                            const ops::RelayConfig& relay, Clock& clock);
 };
 
 extern const StoreKind kSqliteStores;

@@ -75,6 +75,7 @@ const StoreKind kBrokerStores = {.has_mailbox = false,
                                  .prune = prune,
                                  .publish = publish,
                                  .examine = examine,
-                                 .make_lane = nullptr};
+                                 .make_lane = nullptr,
+                                 .make_home = nullptr};
 
 }  // namespace dovetail::app

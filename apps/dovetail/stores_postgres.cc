@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "dovetail/postgres.h"
@@ -200,35 +201,30 @@ std::optional<postgres::TableMapping> mapping_for(const StoreConfig& from,
 
 class PostgresLane final : public Lane {
  public:
-  PostgresLane(const StoreConfig& from, const StoreConfig& to, const ops::RelayConfig& relay,
-               TopicTemplate topics, Clock& clock, std::function<void(const RelayNotice&)> notify)
-      : topics_(std::move(topics)),
-        lanes_({.conninfo = from.conninfo,
-                .relay = relay.name,
+  PostgresLane(LanePlan plan, Clock& clock)
+      : topics_(std::move(plan.topics)),
+        lanes_({.conninfo = plan.from.conninfo,
+                .relay = plan.relay.name,
                 .owner = process_label(),
-                .lanes = relay.lanes,
-                .mapping = mapping_for(from, relay.name),
-                .lease_term = relay.lease,
-                .relay_options = options_of(relay),
-                .topics = &topics_,
-                .notify = [tell = std::move(notify)](std::int32_t,
-                                                     const RelayNotice& notice) { tell(notice); }},
-               clock, [&to, &clock](std::uint32_t) { return make_sink(to, clock); }) {}
+                .lanes = plan.relay.lanes,
+                .mapping = mapping_for(plan.from, plan.relay.name),
+                .lease_term = plan.relay.lease,
+                .relay_options = options_of(plan.relay),
+                .topics = topics_ ? &*topics_ : nullptr,
+                .notify = [tell = std::move(plan.notify)](
+                              std::int32_t, const RelayNotice& notice) { tell(notice); }},
+               clock, std::move(plan.make_sink)) {}
 
   Status run(std::stop_token stop) override { return lanes_.run(stop); }
   const RelayMetrics& metrics() const override { return lanes_.metrics(); }
 
  private:
-  TopicTemplate topics_;
+  std::optional<TopicTemplate> topics_;
   postgres::Lanes lanes_;
 };
 
-std::unique_ptr<Lane> make_postgres_lane(const StoreConfig& from, const StoreConfig& to,
-                                         const ops::RelayConfig& relay, TopicTemplate topics,
-                                         Clock& clock,
-                                         std::function<void(const RelayNotice&)> notify) {
-  return std::make_unique<PostgresLane>(from, to, relay, std::move(topics), clock,
-                                        std::move(notify));
+std::unique_ptr<Lane> make_postgres_lane(LanePlan plan, Clock& clock) {
+  return std::make_unique<PostgresLane>(std::move(plan), clock);
 }
 
 }  // namespace
@@ -247,7 +243,8 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .prune = prune,
                                    .publish = publish,
                                    .examine = examine,
-                                   .make_lane = make_postgres_lane};
+                                   .make_lane = make_postgres_lane,
+                                   .make_home = nullptr};
 
 Result<std::string> migration_sql(bool with_roles) {
   return postgres::schema_sql() + (with_roles ? "\n" + postgres::roles_sql() : "");

@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 
 #include "dovetail/sqlite.h"
@@ -6,7 +7,7 @@
 #include "sqlite/admin.h"
 #include "sqlite/database.h"
 #include "sqlite/lease.h"
-#include "sqlite/mailbox.h"
+#include "sqlite/outside.h"
 #include "sqlite/parking.h"
 #include "sqlite/source.h"
 #include "stores.h"
@@ -127,30 +128,29 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
 
 class SqliteLane final : public Lane {
  public:
-  SqliteLane(const StoreConfig& from, const StoreConfig& to, const ops::RelayConfig& relay,
-             TopicTemplate topics, Clock& clock, std::function<void(const RelayNotice&)> notify)
-      : reader_{.path = from.path.string(), .name = relay.name},
-        topics_(std::move(topics)),
+  SqliteLane(LanePlan plan, Clock& clock)
+      : reader_{.path = plan.from.path.string(), .name = plan.relay.name, .stream = plan.stream},
+        topics_(std::move(plan.topics)),
         source_(reader_, clock),
         parking_(reader_, clock),
-        lease_(reader_, clock, process_label(), boot_id(), relay.lease),
-        sink_(make_sink(to, clock)),
+        lease_(reader_, clock, process_label(), boot_id(), plan.relay.lease),
+        sink_(plan.make_sink(0)),
         relay_(RelayPorts{.source = source_,
                           .sink = *sink_,
                           .parking = parking_,
                           .lease = lease_,
                           .clock = clock,
                           .metrics = metrics_,
-                          .notify = std::move(notify),
-                          .topics = &topics_},
-               options_of(relay)) {}
+                          .notify = std::move(plan.notify),
+                          .topics = topics_ ? &*topics_ : nullptr},
+               options_of(plan.relay)) {}
 
   Status run(std::stop_token stop) override { return relay_.run(stop); }
   const RelayMetrics& metrics() const override { return metrics_; }
 
  private:
   sqlite::Reader reader_;
-  TopicTemplate topics_;
+  std::optional<TopicTemplate> topics_;
   RelayMetrics metrics_;
   sqlite::SqliteSource source_;
   sqlite::SqliteParking parking_;
@@ -159,11 +159,34 @@ class SqliteLane final : public Lane {
   Relay relay_;
 };
 
-std::unique_ptr<Lane> make_sqlite_lane(const StoreConfig& from, const StoreConfig& to,
-                                       const ops::RelayConfig& relay, TopicTemplate topics,
-                                       Clock& clock,
-                                       std::function<void(const RelayNotice&)> notify) {
-  return std::make_unique<SqliteLane>(from, to, relay, std::move(topics), clock, std::move(notify));
+std::unique_ptr<Lane> make_sqlite_lane(LanePlan plan, Clock& clock) {
+  return std::make_unique<SqliteLane>(std::move(plan), clock);
+}
+
+class SqliteHome final : public OutsideHome {
+ public:
+  SqliteHome(const StoreConfig& store, const ops::RelayConfig& relay, Clock& clock)
+      : reader_{.path = store.path.string(), .name = relay.name, .stream = Stream::outside},
+        progress_(reader_, clock),
+        parking_(reader_, clock),
+        lease_(reader_, clock, process_label(), boot_id(), relay.lease) {}
+
+  Lease& lease() override { return lease_; }
+  Parking& parking() override { return parking_; }
+  Status open() override { return progress_.open(); }
+  void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
+  Status write() override { return progress_.write(); }
+
+ private:
+  sqlite::Reader reader_;
+  sqlite::OutsideProgress progress_;
+  sqlite::SqliteParking parking_;
+  sqlite::SqliteLease lease_;
+};
+
+std::unique_ptr<OutsideHome> make_sqlite_home(const StoreConfig& store,
+                                              const ops::RelayConfig& relay, Clock& clock) {
+  return std::make_unique<SqliteHome>(store, relay, clock);
 }
 
 }  // namespace
@@ -182,6 +205,7 @@ const StoreKind kSqliteStores = {.has_mailbox = true,
                                  .prune = prune,
                                  .publish = publish,
                                  .examine = examine,
-                                 .make_lane = make_sqlite_lane};
+                                 .make_lane = make_sqlite_lane,
+                                 .make_home = make_sqlite_home};
 
 }  // namespace dovetail::app

@@ -28,7 +28,8 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .prune = nullptr,
                                    .publish = nullptr,
                                    .examine = nullptr,
-                                   .make_lane = nullptr};
+                                   .make_lane = nullptr,
+                                   .make_home = nullptr};
 
 Result<std::string> migration_sql(bool) { return fail(Errc::rejected, kAbsent); }
 

@@ -71,12 +71,18 @@ Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::Re
     if (!parsed) return fail(parsed.error());
     topics = std::move(*parsed);
   }
-  if (from->is_broker()) {
-    return make_broker_lane(*broker_of(*from), *from, *to, relay, std::move(topics), clock,
-                            std::move(notify));
-  }
-  return kind_of(*from).make_lane(*from, *to, relay, std::move(topics).value(), clock,
-                                  std::move(notify));
+  LanePlan plan{.from = *from,
+                .relay = relay,
+                .topics = std::move(topics),
+                .make_sink = [to, &clock](std::uint32_t) { return make_sink(*to, clock); },
+                .notify = std::move(notify)};
+  return make_lane(std::move(plan), home_of(relay, config), clock);
+}
+
+std::unique_ptr<Lane> make_lane(LanePlan plan, const ops::StoreConfig& home, Clock& clock) {
+  if (!plan.from.is_broker()) return kind_of(plan.from).make_lane(std::move(plan), clock);
+  auto kept = kind_of(home).make_home(home, plan.relay, clock);
+  return make_broker_lane(*broker_of(plan.from), std::move(plan), std::move(kept), clock);
 }
 
 std::string process_label() {

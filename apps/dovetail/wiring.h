@@ -1,6 +1,7 @@
 // From the config file to running relays. The scheme of a store's url chooses the adapter.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,7 +10,10 @@
 
 #include "core/clock.h"
 #include "core/metrics.h"
+#include "core/operations.h"
+#include "core/parking.h"
 #include "core/relay.h"
+#include "core/routing.h"
 #include "core/sink.h"
 #include "dovetail/result.h"
 #include "ops/config.h"
@@ -27,10 +31,41 @@ class Lane {
   virtual std::optional<TimePoint> quiet_since() const { return std::nullopt; }
 };
 
+// Makes the sink of one lane; the lanes of a relay are numbered from 0.
+using MakeSink = std::function<std::unique_ptr<Sink>(std::uint32_t lane)>;
+
+// What a lane is made of. The store and the relay must outlive it.
+struct LanePlan {
+  const ops::StoreConfig& from;
+  const ops::RelayConfig& relay;
+  Stream stream = Stream::outbox;         // of a SQLite store that is read
+  std::optional<TopicTemplate> topics{};  // none: events keep those that they come with
+  MakeSink make_sink;
+  std::function<void(const RelayNotice&)> notify;  // on any thread
+};
+
+// What a database keeps about a reader of a broker: its lease, its counts and its parked events.
+// One thread at a time.
+class OutsideHome {
+ public:
+  virtual ~OutsideHome() = default;
+  virtual Lease& lease() = 0;
+  virtual Parking& parking() = 0;
+  // Connects, also anew, and makes the reader's row.
+  virtual Status open() = 0;
+  // Counts on; durable with the next write().
+  virtual void add(std::uint64_t settled, std::uint64_t parked) = 0;
+  // stopped: the lane has another owner. After any other error it is counted with the next write.
+  virtual Status write() = 0;
+};
+
 // `config` must outlive the lane. `notify` is called on the thread that runs it.
 Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::RelayConfig& relay,
                                         Clock& clock,
                                         std::function<void(const RelayNotice&)> notify);
+
+// The same from its parts. `home` keeps the lease and the parked events where a broker is read.
+std::unique_ptr<Lane> make_lane(LanePlan plan, const ops::StoreConfig& home, Clock& clock);
 
 // What the config says about a relay, with jitter of its own.
 RelayOptions options_of(const ops::RelayConfig& relay);
