@@ -9,21 +9,11 @@
 
 #include "core/clock.h"
 #include "core/sink.h"
+#include "dovetail/claim.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 
 namespace dovetail {
-
-struct Claim {
-  enum class State : std::uint8_t {
-    first,        // it is ours until the lease ends
-    duplicate,    // completed before
-    in_progress,  // another holds it, and its lease has not ended
-  };
-  State state = State::first;
-  std::int64_t epoch = 0;      // of a claim that is ours; rises with every claim of the event
-  std::uint32_t attempts = 0;  // claims so far that were neither completed nor released, with this
-};
 
 // The claims of one consumer, in its database. One thread at a time. Each call is a transaction of
 // its own and durable when it returns; in_doubt and unavailable: open() again.
