@@ -13,8 +13,8 @@ struct Claim {
     forgotten,    // so old that it may have been completed and forgotten since; not ours
   };
   State state = State::first;
-  std::int64_t epoch = 0;      // of a claim that is ours; rises with every claim of the event
-  std::uint32_t attempts = 0;  // claims so far that were neither completed nor released, with this
+  std::int64_t epoch = 0;      // of a claim that is ours; no other claim of the event ever has it
+  std::uint32_t attempts = 0;  // claims that count so far, with this one
 };
 
 }  // namespace dovetail
