@@ -26,15 +26,27 @@ CREATE TABLE dovetail.inbox (
   applied_at  timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (event_id, consumer_id)
 ) PARTITION BY RANGE (event_id);
--- Takes ids that are not of version 7, and times for which no partition was made.
+-- Takes ids that are not of version 7, and times for which no partition was made. Old rows are deleted one by one.
 CREATE TABLE dovetail.inbox_default PARTITION OF dovetail.inbox DEFAULT;
+CREATE INDEX inbox_default_applied ON dovetail.inbox_default (applied_at);
 
--- What the inbox does not remember any more: an event that is older than this may have been applied.
+-- What the inbox does not remember any more: an event that is older than this, by its id of version 7 or else by its
+-- created_at, may have been applied. It is raised in the transaction that deletes rows, and no row is deleted that was
+-- applied later than this: of a consumer that was created later, nothing is forgotten. Who inserts a row reads it in a
+-- later statement of the same transaction (read committed), because the insert may have waited for that deletion.
 CREATE TABLE dovetail.inbox_state (
   only_row         int PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
   forgotten_before timestamptz NOT NULL DEFAULT '-infinity'
 );
 INSERT INTO dovetail.inbox_state DEFAULT VALUES;
+
+-- The time in an id of version 7; null for any other.
+CREATE FUNCTION dovetail.time_of(id uuid) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN substr(id::text, 15, 1) = '7' AND substr(id::text, 20, 1) IN ('8', '9', 'a', 'b')
+         THEN 'epoch'::timestamptz + ('x' || replace(left(id::text, 13), '-', ''))::bit(48)::int8 * interval '1 millisecond' END
+$$;
+REVOKE ALL ON FUNCTION dovetail.time_of(uuid) FROM PUBLIC;
 
 -- Attempts at events that have failed, counted before each try.
 CREATE TABLE dovetail.attempt (
