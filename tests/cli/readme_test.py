@@ -1,8 +1,8 @@
 """What README.md, or the document that is named, lets people paste must work as it stands.
 
 Runs every ```sh block between the lines <!-- tested --> and <!-- /tested -->, one after the other, in one temporary
-folder, with the built programs on the PATH. A block that fails, fails the test. A document about PostgreSQL finds the
-server of the tests as libpq does; the database and the logins that it makes are called shop and shop_*, and are dropped.
+folder, with the built programs on the PATH. A block that fails, fails the test. A document that calls psql finds
+the server of the tests as libpq does; the databases and the logins that it makes are called shop and shop_*, and are dropped.
 """
 
 import os
@@ -35,7 +35,7 @@ class Server:
     def clean(self):
         if self.environment:
             roles = "".join(f"DROP ROLE IF EXISTS shop_{role};" for role in ("app", "relay", "operator"))
-            for sql in ("DROP DATABASE IF EXISTS shop WITH (FORCE)", roles):
+            for sql in ("DROP DATABASE IF EXISTS shop WITH (FORCE)", "DROP DATABASE IF EXISTS shop_stock WITH (FORCE)", roles):
                 subprocess.run(["psql", "-Xqc", sql], env=os.environ | self.environment, check=True, capture_output=True)
 
 
@@ -44,7 +44,7 @@ def main():
     assert list(tested_blocks(sample)) == ["one\n", "two\n"]
     document = sys.argv[1] if len(sys.argv) > 1 else "README.md"
     blocks = list(tested_blocks((harness.ROOT / document).read_text()))
-    server = Server("POSTGRES" in document)
+    server = Server(any("psql" in block for block in blocks))
     if server.is_missing:
         print(f"SKIPPED: {document} needs the server of the tests; run it through ctest", file=sys.stderr)
         return 77
