@@ -5,12 +5,15 @@
 // libpq asks. From other languages: SELECT dovetail.publish(...).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "dovetail/claim.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 
@@ -76,5 +79,31 @@ class Publisher {
   explicit Publisher(pg_conn* connection) : connection_(connection) {}
   pg_conn* connection_;
 };
+
+// For a service that reads events by a loop of its own; Consumer in postgres_consumer.h has one.
+// From other languages: SELECT dovetail.claim(...), see the comments of these functions in psql.
+
+// Whether this consumer applies the event for the first time: first or duplicate. Call it first in
+// the transaction of the effect, and acknowledge the event after the COMMIT, in both cases. Waits
+// for another who is claiming the same event. rejected: no transaction is open, or the event is
+// older than what the inbox remembers.
+Result<Claim::State> claim(pg_conn* transaction, std::string_view consumer, const EventId& id);
+
+// For an effect outside the database: holds the event until the lease ends, by the database's
+// clock. With no transaction open. in_progress: another has it; try again later, and do not
+// acknowledge it. The effect happens at least once: pass the event id on as idempotency key.
+Result<Claim> claim(pg_conn* connection, std::string_view consumer, const EventId& id,
+                    std::chrono::milliseconds lease);
+// The effect happened; inside the open transaction, or in one of its own. stopped: the lease ended
+// and another has taken the event. Then the transaction can only be rolled back.
+Status complete_claim(pg_conn* connection, std::string_view consumer, const EventId& id,
+                      std::int64_t epoch);
+// It did not work this time, which counts; the next claim may come after `retry_after`.
+Status fail_claim(pg_conn* connection, std::string_view consumer, const EventId& id,
+                  std::int64_t epoch, std::string_view reason = {},
+                  std::optional<std::chrono::milliseconds> retry_after = std::nullopt);
+// It was not tried; nothing counts.
+Status release_claim(pg_conn* connection, std::string_view consumer, const EventId& id,
+                     std::int64_t epoch);
 
 }  // namespace dovetail::postgres

@@ -325,6 +325,7 @@ Errc errc_of(std::string_view sqlstate, bool during_commit) {
   if (starts_with_any(sqlstate, {"08", "57P0"}))
     return during_commit ? Errc::in_doubt : Errc::unavailable;
   if (sqlstate == "40003") return Errc::in_doubt;
+  if (sqlstate == "DT001") return Errc::stopped;  // dovetail.raise_lost()
   if (starts_with_any(sqlstate, {"53", "40", "55P03", "55006", "57014", "25006", "58", "28"}))
     return Errc::unavailable;
   return Errc::rejected;

@@ -18,7 +18,7 @@ $$;
 
 GRANT USAGE ON SCHEMA dovetail TO dovetail_app, dovetail_relay, dovetail_operator;
 
--- Publishes, and nothing else: it reads no payload, not even its own, and chooses neither order nor visibility.
+-- Publishes: it reads no payload of the outbox, not even its own, and chooses neither order nor visibility.
 GRANT EXECUTE ON FUNCTION
   dovetail.publish(text, text, text, bytea, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, text, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
@@ -29,6 +29,13 @@ GRANT EXECUTE ON FUNCTION
 GRANT INSERT (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version)
   ON dovetail.outbox TO dovetail_app;
 GRANT USAGE ON SEQUENCE dovetail.outbox_seq TO dovetail_app;
+
+-- A service that applies events: through these functions alone, as the owner.
+GRANT EXECUTE ON FUNCTION
+  dovetail.claim(text, uuid), dovetail.claim(text, uuid, interval), dovetail.receive(text, int, interval, int),
+  dovetail.complete(text, uuid, bigint), dovetail.complete_many(text, uuid[], bigint[]),
+  dovetail.fail(text, uuid, bigint, text, interval, boolean), dovetail.release(text, uuid, bigint),
+  dovetail.extend(text, uuid, bigint, interval) TO dovetail_app;
 
 -- Reads events and keeps its own progress.
 GRANT SELECT ON dovetail.schema_version, dovetail.schema_made, dovetail.outbox, dovetail.delayed, dovetail.outbox_limit TO dovetail_relay;
@@ -47,12 +54,21 @@ GRANT EXECUTE ON FUNCTION dovetail.time_of(uuid) TO dovetail_app, dovetail_relay
 GRANT SELECT, INSERT, UPDATE ON dovetail.consumer_lane TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.attempt, dovetail.applied_version TO dovetail_relay;
 
+-- Events that it holds for handlers outside the transaction, and those that it puts into queues.
+GRANT EXECUTE ON FUNCTION
+  dovetail.claim_many(text, uuid[], timestamptz[], interval), dovetail.complete_claims(text, uuid[], bigint[]),
+  dovetail.release_claims(text, uuid[], bigint[], boolean),
+  dovetail.enqueue(text, uuid[], text[], text[], text[], text[], text[], text[], bytea[], bigint[], timestamptz[])
+  TO dovetail_relay;
+
 -- Looks, replays and discards; publishes nothing and moves nobody's progress.
 GRANT SELECT ON ALL TABLES IN SCHEMA dovetail TO dovetail_operator;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_operator;
 GRANT UPDATE ON dovetail.parked TO dovetail_operator;
 GRANT INSERT ON dovetail.audit TO dovetail_operator;
-GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.refresh_heads(text, text[], text[]) TO dovetail_operator;
+GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.refresh_heads(text, text[], text[]),
+  dovetail.queue_replay(bigint[]), dovetail.queue_discard(bigint[], boolean, text), dovetail.replay(text, uuid),
+  dovetail.discard(text, uuid, text) TO dovetail_operator;
 
 -- For `dovetail doctor`.
 DELETE FROM dovetail.schema_made WHERE kind = 'right';
