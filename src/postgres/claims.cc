@@ -21,6 +21,18 @@ Claim::State state_of(std::string_view text) {
   return Claim::State::forgotten;
 }
 
+std::string_view text_of(LetGo how) {
+  switch (how) {
+    case LetGo::untried:
+      return "untried";
+    case LetGo::failed:
+      return "failed";
+    case LetGo::parked:
+      break;
+  }
+  return "parked";
+}
+
 // Of the columns state, epoch and attempts, from `column` on.
 Claim claim_of(const Rows& rows, std::size_t row, int column) {
   Claim claim;
@@ -58,12 +70,7 @@ Result<std::vector<Claim>> PostgresClaimStore::claim(Events events, Duration lea
   for (std::size_t row = 0; row < rows->size(); ++row)
     found.emplace(rows->uuid(row, 0), claim_of(*rows, row, 1));
   std::vector<Claim> claims;
-  for (const EventId& id : ids) {
-    Claim& claim = found.at(id);
-    claims.push_back(claim);
-    // A second copy of the event in this batch: the first one has it.
-    if (claim.state == Claim::State::first) claim = Claim{Claim::State::in_progress};
-  }
+  for (const EventId& id : ids) claims.push_back(found.at(id));
   return claims;
 }
 
@@ -86,11 +93,11 @@ Status PostgresClaimStore::complete(std::span<const EventId> ids,
 }
 
 Status PostgresClaimStore::release(std::span<const EventId> ids,
-                                   std::span<const std::int64_t> epochs, bool counts) {
+                                   std::span<const std::int64_t> epochs, LetGo how) {
   if (ids.empty()) return {};
   const Result<Rows> rows = connection_.query(
       "SELECT dovetail.release_claims($1, $2, $3, $4)",
-      Params().text(consumer_).uuid_array(ids).int8_array(epochs).boolean(counts));
+      Params().text(consumer_).uuid_array(ids).int8_array(epochs).text(text_of(how)));
   if (!rows) return fail(rows.error());
   return {};
 }
@@ -161,9 +168,9 @@ Status fail_claim(pg_conn* connection, std::string_view consumer, const EventId&
   } else {
     params.null();
   }
-  const Result<Rows> rows = run(
-      connection, "SELECT dovetail.fail($1, $2, $3, $4, $5::int8 * interval '1 millisecond')",
-      params);
+  const Result<Rows> rows =
+      run(connection, "SELECT dovetail.fail($1, $2, $3, $4, $5::int8 * interval '1 millisecond')",
+          params);
   if (!rows) return fail(rows.error());
   return {};
 }

@@ -57,7 +57,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.attempt, dovetail.applied_versi
 -- Events that it holds for handlers outside the transaction, and those that it puts into queues.
 GRANT EXECUTE ON FUNCTION
   dovetail.claim_many(text, uuid[], timestamptz[], interval), dovetail.complete_claims(text, uuid[], bigint[]),
-  dovetail.release_claims(text, uuid[], bigint[], boolean),
+  dovetail.release_claims(text, uuid[], bigint[], text),
   dovetail.enqueue(text, uuid[], text[], text[], text[], text[], text[], text[], bytea[], bigint[], timestamptz[])
   TO dovetail_relay;
 

@@ -47,18 +47,17 @@ BEGIN
 END
 $$;
 
--- When an id of version 7 was made; null for others.
-CREATE FUNCTION dovetail.time_of(id uuid) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN get_byte(uuid_send(id), 6) >> 4 = 7
-              THEN to_timestamp(('x' || left(encode(uuid_send(id), 'hex'), 12))::bit(48)::bigint / 1000.0::float8) END
-$$;
-
--- True for an event so old that the inbox may have known it and forgotten it. `created_at` counts where the id has no time.
-CREATE FUNCTION dovetail.is_forgotten(id uuid, created_at timestamptz) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.forgotten_before > '-infinity' AND coalesce(coalesce(dovetail.time_of(id), created_at) < s.forgotten_before, false)
-  FROM dovetail.inbox_state AS s
+-- True for an event without a row, which may have had one: see dovetail.inbox_state. `created_at` counts where the id has no
+-- time, and may be null. Call it in a statement after the one that inserted the row.
+CREATE FUNCTION dovetail.is_forgotten(of_consumer int, id uuid, created_at timestamptz) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  before timestamptz := (SELECT s.forgotten_before FROM dovetail.inbox_state AS s);
+BEGIN
+  RETURN before > '-infinity'
+     AND coalesce(coalesce(dovetail.time_of(id), nullif(created_at, 'epoch')) < before, false)
+     AND (SELECT c.created_at < before FROM dovetail.consumer AS c WHERE c.id = of_consumer);
+END
 $$;
 
 -- What all functions say when something is wrong with how they were called.
@@ -100,13 +99,14 @@ $$;
 -- In the caller's transaction: waits for another that is claiming the same event.
 CREATE FUNCTION dovetail.claim(consumer text, id uuid) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  of_consumer int := dovetail.consumer_id(consumer);
 BEGIN
-  INSERT INTO dovetail.inbox (event_id, consumer_id) VALUES (id, dovetail.consumer_id(consumer)) ON CONFLICT DO NOTHING;
+  INSERT INTO dovetail.inbox (event_id, consumer_id) VALUES (id, of_consumer) ON CONFLICT DO NOTHING;
   IF NOT FOUND THEN
     RETURN 'duplicate';
   END IF;
-  -- After the row is there: a partition that is dropped in between would otherwise be missed.
-  IF dovetail.is_forgotten(id, NULL) THEN
+  IF dovetail.is_forgotten(of_consumer, id, NULL) THEN
     PERFORM dovetail.raise_forgotten(consumer, id);
   END IF;
   RETURN 'first';
@@ -142,7 +142,7 @@ BEGIN
   -- Who completed it meanwhile deleted the row that stood in the way, and is seen only now.
   IF EXISTS (SELECT FROM dovetail.inbox AS i WHERE i.event_id = id AND i.consumer_id = of_consumer) THEN
     state := 'duplicate';
-  ELSIF dovetail.is_forgotten(id, created_at) THEN
+  ELSIF dovetail.is_forgotten(of_consumer, id, created_at) THEN
     state := 'forgotten';
   ELSE
     state := 'first';
@@ -213,8 +213,9 @@ BEGIN
 END
 $$;
 
--- For programs of dovetail: gives claims back that are still held.
-CREATE FUNCTION dovetail.release_claims(consumer text, ids uuid[], epochs bigint[], counts boolean) RETURNS void
+-- For programs of dovetail: gives claims back that are still held. `how`: untried, the attempt does not count; failed, it
+-- does; parked, none counts any more.
+CREATE FUNCTION dovetail.release_claims(consumer text, ids uuid[], epochs bigint[], how text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   of_consumer int := dovetail.consumer_id(consumer);
@@ -223,7 +224,7 @@ BEGIN
   FOR one IN SELECT u.id, u.epoch FROM unnest(ids, epochs) AS u (id, epoch) ORDER BY u.id LOOP
     UPDATE dovetail.claim AS c
     SET epoch = nextval('dovetail.claim_epoch'), expires = '-infinity',
-        attempts = c.attempts - CASE WHEN counts THEN 0 ELSE 1 END
+        attempts = CASE how WHEN 'untried' THEN c.attempts - 1 WHEN 'failed' THEN c.attempts WHEN 'parked' THEN 0 END
     WHERE c.event_id = one.id AND c.consumer_id = of_consumer AND c.epoch = one.epoch;
   END LOOP;
 END
@@ -688,11 +689,11 @@ $$;
 COMMENT ON FUNCTION dovetail.discard(text, uuid, text) IS
 'Gives a parked event of a queue up, for good; what waits behind it follows. See dovetail.queue_parked.';
 
-REVOKE ALL ON FUNCTION dovetail.consumer_id(text), dovetail.time_of(uuid), dovetail.is_forgotten(uuid, timestamptz),
+REVOKE ALL ON FUNCTION dovetail.consumer_id(text), dovetail.is_forgotten(int, uuid, timestamptz),
   dovetail.check_lease(interval), dovetail.raise_lost(text, uuid), dovetail.raise_forgotten(text, uuid),
   dovetail.claim(text, uuid), dovetail.claim_event(int, uuid, timestamptz, interval), dovetail.claim(text, uuid, interval),
   dovetail.claim_many(text, uuid[], timestamptz[], interval), dovetail.complete_claims(text, uuid[], bigint[]),
-  dovetail.release_claims(text, uuid[], bigint[], boolean),
+  dovetail.release_claims(text, uuid[], bigint[], text),
   dovetail.enqueue(text, uuid[], text[], text[], text[], text[], text[], text[], bytea[], bigint[], timestamptz[]),
   dovetail.known_consumer(text), dovetail.queue_next(int, bigint, bigint), dovetail.queue_behind(int, uuid[]),
   dovetail.queue_park(int, uuid, text), dovetail.receive(text, int, interval, int), dovetail.complete(text, uuid, bigint),
