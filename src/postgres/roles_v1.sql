@@ -61,6 +61,15 @@ GRANT EXECUTE ON FUNCTION
   dovetail.enqueue(text, uuid[], text[], text[], text[], text[], text[], text[], bytea[], bigint[], timestamptz[])
   TO dovetail_relay;
 
+-- HTTP requests that are applied once, for services and for the gateway: a stored answer is seen only by who knows the
+-- scope, the key and the request.
+GRANT EXECUTE ON FUNCTION dovetail.request_fingerprint(text, text, bytea),
+  dovetail.begin_request(text, text, bytea, interval, boolean),
+  dovetail.lease_request(text, text, bytea, interval, interval, boolean, uuid),
+  dovetail.settle_request(text, text, uuid, int, text, bytea), dovetail.finish_request(text, text, uuid, int, text, bytea),
+  dovetail.release_request(text, text, uuid), dovetail.abandon_request(text, text, uuid) TO dovetail_app, dovetail_relay;
+GRANT EXECUTE ON FUNCTION dovetail.forget_request(text, text, text) TO dovetail_operator;
+
 -- Looks, replays and discards; publishes nothing and moves nobody's progress.
 GRANT SELECT ON ALL TABLES IN SCHEMA dovetail TO dovetail_operator;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_operator;

@@ -1,0 +1,38 @@
+// HTTP requests that are applied once, in a PostgreSQL database.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/request.h"
+#include "postgres/connection.h"
+
+namespace dovetail::postgres {
+
+class PostgresRequestStore final : public RequestStore {
+ public:
+  explicit PostgresRequestStore(std::string conninfo) : conninfo_(std::move(conninfo)) {}
+
+  Status open() override;
+  Result<RequestTicket> begin(const RequestKey& request, const RequestTerms& terms,
+                              const EventId& token) override;
+  Result<bool> finish(const RequestKey& request, const EventId& token,
+                      const StoredResponse& response) override;
+  Result<bool> release(const RequestKey& request, const EventId& token) override;
+  Result<bool> abandon(const RequestKey& request, const EventId& token) override;
+
+ private:
+  Result<bool> ask(std::string_view sql, const Params& params);
+
+  std::string conninfo_;
+  Connection connection_;
+};
+
+// For operators. Each opens a connection of its own.
+Result<std::vector<RequestInfo>> list_requests(const std::string& conninfo,
+                                               const RequestFilter& filter);
+// False: there is none, or it runs.
+Result<bool> forget_request(const std::string& conninfo, const RequestKey& request,
+                            std::string_view reason);
+
+}  // namespace dovetail::postgres

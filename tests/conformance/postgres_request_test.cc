@@ -1,0 +1,203 @@
+// HTTP requests in PostgreSQL, directly and through a pooler in transaction mode.
+#include <future>
+
+#include "conformance/request_suite.h"
+#include "dovetail/postgres.h"
+#include "postgres/requests.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::conformance {
+namespace {
+
+using postgres::Connection;
+using postgres::contains;
+using postgres::must;
+using postgres::number;
+using postgres::text;
+using postgres::text_of;
+
+class Service final : public OwnTransaction {
+ public:
+  explicit Service(const std::string& conninfo)
+      : connection_(std::move(Connection::open(conninfo).value())) {}
+  void begin() override { must(connection_, "BEGIN"); }
+  void commit() override { must(connection_, "COMMIT"); }
+  void rollback() override { must(connection_, "ROLLBACK"); }
+  Result<RequestTicket> begin_request(const RequestKey& request,
+                                      std::chrono::milliseconds keep) override {
+    return postgres::begin_request(connection_.get(), request, keep);
+  }
+  Status finish_request(const RequestKey& request, const EventId& token,
+                        const StoredResponse& response) override {
+    return postgres::finish_request(connection_.get(), request, token, response);
+  }
+
+ private:
+  Connection connection_;
+};
+
+class PostgresRequests final : public RequestsUnderTest {
+ public:
+  explicit PostgresRequests(bool pooled) {
+    Connection owner = database_.connect();
+    const Status created = postgres::create_schema(owner.get());
+    EXPECT_TRUE(created) << text_of(created);
+    conninfo_ = pooled ? servers::with_database(servers::find("pgbouncer").conninfo, database_.name)
+                       : database_.conninfo;
+  }
+  std::unique_ptr<RequestStore> make() override {
+    return std::make_unique<postgres::PostgresRequestStore>(conninfo_);
+  }
+  std::unique_ptr<OwnTransaction> connect() override {
+    return std::make_unique<Service>(conninfo_);
+  }
+  void elapse(std::chrono::milliseconds time) override {
+    Connection owner = database_.connect();
+    const std::string span = "interval '" + std::to_string(time.count()) + " milliseconds'";
+    must(owner, "UPDATE dovetail.request SET lease_until = lease_until - " + span +
+                    ", expires_at = expires_at - " + span);
+  }
+  std::vector<RequestInfo> list(const RequestFilter& filter) override {
+    return postgres::list_requests(conninfo_, filter).value();
+  }
+  bool forget(const RequestKey& request) override {
+    return postgres::forget_request(conninfo_, request, "looked at the effect").value();
+  }
+  std::uint64_t prune(std::size_t rows_max) override {
+    Connection owner = database_.connect();
+    return static_cast<std::uint64_t>(
+        number(owner, "SELECT dovetail.prune_requests(" + std::to_string(rows_max) + ")"));
+  }
+
+ private:
+  postgres::TestDatabase database_;
+  std::string conninfo_;
+};
+
+template <bool kPooled>
+std::unique_ptr<RequestsUnderTest> make_requests() {
+  return std::make_unique<PostgresRequests>(kPooled);
+}
+
+INSTANTIATE_TEST_SUITE_P(Postgres, Requests,
+                         testing::Values(RequestCase{"direct", make_requests<false>},
+                                         RequestCase{"pooled", make_requests<true>}),
+                         case_name<RequestCase>);
+
+class PostgresRequestFunctions : public testing::Test {
+ protected:
+  void SetUp() override {
+    owner_ = database_.connect();
+    ASSERT_TRUE(postgres::create_schema(owner_.get()));
+  }
+  postgres::TestDatabase database_;
+  Connection owner_;
+  const RequestKey request_{"shop", "key", "print"};
+};
+
+TEST_F(PostgresRequestFunctions, FingerprintsAreThoseOfTheLibrary) {
+  const std::string body("\0{\"a\": \xc3\xa9}", 11);
+  const auto rows =
+      owner_.query("SELECT dovetail.request_fingerprint($1, $2, $3)",
+                   postgres::Params().text("POST").text("/orders?x=\xc3\xa9").bytea(body));
+  ASSERT_TRUE(rows) << text_of(rows);
+  EXPECT_EQ(rows->bytea(0, 0), request_fingerprint("POST", "/orders?x=\xc3\xa9", body));
+}
+
+TEST_F(PostgresRequestFunctions, ARepeatDuringTheTransactionIsToldAtOnceThatItRuns) {
+  Connection first = database_.connect();
+  Connection second = database_.connect();
+  must(first, "BEGIN");
+  ASSERT_EQ(postgres::begin_request(first.get(), request_)->state, RequestState::first);
+  must(second, "BEGIN; SET LOCAL lock_timeout = '10s'");
+  const auto repeat = postgres::begin_request(second.get(), request_);
+  ASSERT_TRUE(repeat) << text_of(repeat);
+  EXPECT_EQ(repeat->state, RequestState::running);
+  must(second, "ROLLBACK");
+}
+
+TEST_F(PostgresRequestFunctions, ARepeatThatWaitsGetsTheAnswerOfTheFirst) {
+  Connection first = database_.connect();
+  Connection second = database_.connect();
+  must(first, "BEGIN");
+  const auto ticket = postgres::begin_request(first.get(), request_);
+  ASSERT_EQ(ticket->state, RequestState::first);
+  must(second, "BEGIN");
+  auto repeat = std::async(std::launch::async, [&] {
+    return postgres::begin_request(second.get(), request_, std::chrono::hours(1), true);
+  });
+  EXPECT_TRUE(postgres::eventually(
+      [&] { return number(owner_, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 1; }));
+  ASSERT_TRUE(postgres::finish_request(first.get(), request_, ticket->token, {200, "", "done"}));
+  must(first, "COMMIT");
+  const auto answer = repeat.get();
+  ASSERT_TRUE(answer) << text_of(answer);
+  EXPECT_EQ(answer->state, RequestState::finished);
+  EXPECT_EQ(answer->response.body, "done");
+  must(second, "COMMIT");
+}
+
+TEST_F(PostgresRequestFunctions, TheWaitingOneRunsWhenTheFirstRollsBack) {
+  Connection first = database_.connect();
+  Connection second = database_.connect();
+  must(first, "BEGIN");
+  ASSERT_EQ(postgres::begin_request(first.get(), request_)->state, RequestState::first);
+  must(second, "BEGIN");
+  auto repeat = std::async(std::launch::async, [&] {
+    return postgres::begin_request(second.get(), request_, std::chrono::hours(1), true);
+  });
+  EXPECT_TRUE(postgres::eventually(
+      [&] { return number(owner_, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 1; }));
+  must(first, "ROLLBACK");
+  EXPECT_EQ(repeat.get()->state, RequestState::first);
+  must(second, "ROLLBACK");
+}
+
+TEST_F(PostgresRequestFunctions, RolesUseTheFunctionsAndReadNoAnswersOfOthers) {
+  ASSERT_TRUE(postgres::create_roles(owner_.get()));
+  for (const std::string role : {"app", "relay", "operator"}) {
+    const std::string login = database_.name + "_" + role;
+    must(owner_, "CREATE ROLE " + login + " LOGIN; GRANT dovetail_" + role + " TO " + login);
+  }
+  for (const std::string role : {"app", "relay"}) {
+    Connection connection = database_.connect(database_.name + "_" + role);
+    const RequestKey request{"shop", role, "print"};
+    must(connection, "BEGIN");
+    const auto ticket = postgres::begin_request(connection.get(), request);
+    ASSERT_TRUE(ticket) << text_of(ticket);
+    const auto done =
+        postgres::finish_request(connection.get(), request, ticket->token, {200, "", "done"});
+    ASSERT_TRUE(done) << text_of(done);
+    must(connection, "COMMIT");
+    EXPECT_EQ(postgres::lease_request(connection.get(), request)->response.body, "done");
+    EXPECT_FALSE(connection.query("SELECT FROM dovetail.request"));
+    EXPECT_FALSE(connection.query("SELECT dovetail.prune_requests(1)"));
+    EXPECT_FALSE(connection.query("SELECT dovetail.forget_request('shop', 'app', 'x')"));
+    EXPECT_FALSE(connection.query(
+        "SELECT dovetail.take_request('s', 'k', '', gen_random_uuid(), '1s', '1h', false, false)"));
+  }
+  Connection person = database_.connect(database_.name + "_operator");
+  EXPECT_EQ(text(person, "SELECT state FROM dovetail.requests WHERE key = 'app'"), "finished");
+  EXPECT_EQ(number(person, "SELECT dovetail.forget_request('shop', 'app', 'was a test')::int"), 1);
+  EXPECT_EQ(text(owner_, "SELECT who || ': ' || reason FROM dovetail.audit"),
+            database_.name + "_operator: was a test");
+  person.close();
+  for (const std::string role : {"app", "relay", "operator"})
+    must(owner_, "DROP ROLE " + database_.name + "_" + role);
+}
+
+TEST_F(PostgresRequestFunctions, FinishingInSqlRaisesWhenTheRequestWasLost) {
+  must(owner_,
+       "SELECT * FROM dovetail.lease_request('shop', 'key', 'print', '1 minute', token => "
+       "'00000000-0000-4000-8000-000000000001')");
+  must(
+      owner_,
+      "SELECT dovetail.finish_request('shop', 'key', '00000000-0000-4000-8000-000000000001', 200)");
+  const Status lost = owner_.execute(
+      "SELECT dovetail.finish_request('shop', 'key', '00000000-0000-4000-8000-000000000002', 200)");
+  ASSERT_FALSE(lost);
+  EXPECT_TRUE(contains(lost.error().text, "not held by this token")) << lost.error().text;
+}
+
+}  // namespace
+}  // namespace dovetail::conformance
