@@ -4,9 +4,7 @@
 #include <thread>
 
 #include "dovetail/postgres.h"
-#include "host/host.h"
-#include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/test_queue.h"
 
 namespace dovetail::postgres {
 namespace {
@@ -14,18 +12,10 @@ namespace {
 using namespace std::chrono_literals;
 using State = Claim::State;
 
-class PostgresClaims : public testing::Test {
+class PostgresClaims : public QueueTest {
  protected:
-  PostgresClaims() : owner_(database_.connect()) {
-    EXPECT_TRUE(create_schema(owner_));
-    must(owner_, "CREATE TABLE effect (id uuid, worker int)");
-  }
-  std::int64_t effects() { return number(owner_, "SELECT count(*) FROM effect"); }
   // Ends the lease of every claim, as time would.
   void expire() { must(owner_, "UPDATE dovetail.claim SET expires = '-infinity'"); }
-
-  TestDatabase database_;
-  Connection owner_;
 };
 
 TEST_F(PostgresClaims, AnEventIsFirstOnceForEachConsumer) {
