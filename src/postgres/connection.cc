@@ -217,6 +217,12 @@ Params& Params::timestamptz_array(std::span<const WallTime> values) {
              }));
 }
 
+std::size_t Params::bytes() const {
+  std::size_t bytes = 0;
+  for (const Value& value : values_) bytes += value.is_own ? value.own.size() : value.view.size();
+  return bytes;
+}
+
 // The parameters as libpq wants them.
 class Statement {
  public:
@@ -237,13 +243,18 @@ class Statement {
                              1) == 1;
   }
   // The text is the name of a prepared statement.
-  bool send_prepared(pg_conn* connection) const {
+  bool send_prepared(pg_conn* connection, bool binary_rows = true) const {
     return PQsendQueryPrepared(connection, sql_.c_str(), static_cast<int>(values_.size()),
-                               values_.data(), lengths_.data(), formats_.data(), 1) == 1;
+                               values_.data(), lengths_.data(), formats_.data(),
+                               binary_rows ? 1 : 0) == 1;
   }
   pg_result* execute_prepared(pg_conn* connection) const {
     return PQexecPrepared(connection, sql_.c_str(), static_cast<int>(values_.size()),
                           values_.data(), lengths_.data(), formats_.data(), 1);
+  }
+  bool send_prepare(pg_conn* connection) const {
+    return PQsendPrepare(connection, "", sql_.c_str(), static_cast<int>(types_.size()),
+                         types_.data()) == 1;
   }
   pg_result* prepare(pg_conn* connection, const std::string& name) const {
     return PQprepare(connection, name.c_str(), sql_.c_str(), static_cast<int>(types_.size()),
@@ -355,6 +366,14 @@ Status prepare(pg_conn* connection, const std::string& name, std::string_view sq
   return fail(server_error(connection, owner.get(), false));
 }
 
+bool send_prepare(pg_conn* connection, std::string_view sql, const Params& params) {
+  return Statement(sql, params).send_prepare(connection);
+}
+
+bool send_prepared(pg_conn* connection, const Params& params, bool binary_rows) {
+  return Statement({}, params).send_prepared(connection, binary_rows);
+}
+
 Result<Rows> run_prepared(pg_conn* connection, const std::string& name, const Params& params) {
   pg_result* const result = Statement(name, params).execute_prepared(connection);
   Rows rows(result);
@@ -430,9 +449,6 @@ Result<Connection> Connection::open(const std::string& conninfo) {
   return connection;
 }
 
-namespace {
-
-// Waits until the socket can be read (or written, when bytes are left to send). False: too late.
 bool wait_for_socket(pg_conn* connection, bool also_write,
                      std::chrono::steady_clock::time_point end) {
   while (true) {
@@ -447,6 +463,8 @@ bool wait_for_socket(pg_conn* connection, bool also_write,
     if (ready < 0 && errno != EINTR) return false;
   }
 }
+
+namespace {
 
 // The answers of all statements sent; the first error, else the last result. Null: no answer.
 pg_result* take_results(pg_conn* connection, std::chrono::steady_clock::time_point end) {

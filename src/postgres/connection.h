@@ -3,6 +3,7 @@
 // transaction another session.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -41,6 +42,7 @@ class Params {
   Params& timestamptz_array(std::span<const WallTime> values);
 
   std::size_t size() const { return values_.size(); }
+  std::size_t bytes() const;  // of all values
 
  private:
   friend class Statement;
@@ -112,6 +114,15 @@ Result<Rows> run_prepared(pg_conn* connection, const std::string& name, const Pa
 // failure, nothing is committed and the transaction is to be rolled back.
 Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& params);
 Status run_prepared_and_commit(pg_conn* connection, const std::string& name, const Params& params);
+
+// For those who wait for answers by themselves. False: the connection is lost.
+// The statement without a name, with the types of `params`, and one run of it, whose rows come in
+// binary form or as text.
+bool send_prepare(pg_conn* connection, std::string_view sql, const Params& params);
+bool send_prepared(pg_conn* connection, const Params& params, bool binary_rows);
+// Waits until the socket can be read (or written, when bytes are left to send). False: too late.
+bool wait_for_socket(pg_conn* connection, bool also_write,
+                     std::chrono::steady_clock::time_point end);
 
 // One thread at a time. Connects within 10 s. A statement that gets no answer within the time limit
 // costs the connection: it is closed, never repaired.

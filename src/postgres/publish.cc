@@ -1,11 +1,12 @@
 // The application's side: publish, inside its own transaction.
+#include "postgres/publish.h"
+
 #include <libpq-fe.h>
 
 #include <vector>
 
 #include "dovetail/postgres.h"
 #include "host/host.h"
-#include "postgres/connection.h"
 
 namespace dovetail::postgres {
 
@@ -119,6 +120,14 @@ Result<EventId> publish_one(pg_conn* connection, const NewEvent& event,
 }
 
 }  // namespace
+
+Result<EventId> send_publish(const NewEvent& event, const EventLimits& limits, const Send& send) {
+  const Result<Prepared> prepared = check(event, limits);
+  if (!prepared) return fail(prepared.error());
+  const Request asked = request(event, *prepared);
+  DOVETAIL_TRY(send(asked.sql, asked.params));
+  return prepared->id;
+}
 
 Result<EventId> publish(pg_conn* transaction, const NewEvent& event, const EventLimits& limits) {
   return publish_one(transaction, event, std::nullopt, limits);

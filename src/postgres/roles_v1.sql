@@ -53,6 +53,7 @@ GRANT SELECT ON dovetail.inbox_state TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.time_of(uuid) TO dovetail_app, dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.consumer_lane TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.attempt, dovetail.applied_version TO dovetail_relay;
+GRANT SELECT, INSERT, DELETE ON dovetail.commit_guard TO dovetail_relay;
 
 -- Events that it holds for handlers outside the transaction, and those that it puts into queues.
 GRANT EXECUTE ON FUNCTION

@@ -66,6 +66,26 @@ CREATE TABLE dovetail.applied_version (
   PRIMARY KEY (consumer_id, aggregate_type, aggregate_id)
 ) WITH (fillfactor = 70);
 
+-- A row stands here while a handler has the connection of its consumer in its own hands: it must not commit then, because
+-- events of the same transaction that are still to be handled would count as applied.
+CREATE UNLOGGED TABLE dovetail.commit_guard (
+  transaction xid8 PRIMARY KEY DEFAULT pg_current_xact_id()
+);
+CREATE FUNCTION dovetail.refuse_commit() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM dovetail.commit_guard AS guard WHERE guard.transaction = NEW.transaction) THEN
+    RAISE EXCEPTION 'this transaction is not the handler''s to commit'
+      USING ERRCODE = 'invalid_transaction_termination',
+            HINT = 'check the handler for COMMIT, and that SET CONSTRAINTS names constraints of its own only';
+  END IF;
+  RETURN NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.refuse_commit() FROM PUBLIC;
+CREATE CONSTRAINT TRIGGER refuse_commit AFTER INSERT ON dovetail.commit_guard DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION dovetail.refuse_commit();
+
 -- A reader of a broker: its lease, its counts and its parked events are here, its progress is the broker's. It counts
 -- as `mapped`, because it does not read the outbox either.
 ALTER TABLE dovetail.reader ADD COLUMN outside boolean NOT NULL DEFAULT false;

@@ -1,0 +1,79 @@
+#include "postgres/pipeline.h"
+
+#include <array>
+
+#include "postgres/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+using Answer = Pipeline::Answer;
+
+TEST(PostgresPipeline, AnswersComeInTheOrderOfTheStatements) {
+  TestDatabase database;
+  Pipeline pipeline(database.connect());
+  for (const int value : {3, 1, 2})
+    ASSERT_TRUE(pipeline.send("SELECT $1::int", Params().int4(value), Answer::kept));
+  ASSERT_TRUE(pipeline.send("SELECT 17"));
+  ASSERT_TRUE(pipeline.send("SELECT $1::int", Params().int4(4), Answer::kept));
+  const Status done = pipeline.finish();
+  ASSERT_TRUE(done) << text_of(done);
+  const std::vector<Rows> rows = pipeline.take_rows();
+  ASSERT_EQ(rows.size(), 4U);
+  for (const std::size_t i : {0, 1, 2, 3})
+    EXPECT_EQ(rows[i].int4(0, 0), (std::array{3, 1, 2, 4}[i]));
+}
+
+TEST(PostgresPipeline, TheFirstErrorIsToldAndNothingBehindItIsDone) {
+  TestDatabase database;
+  Connection other = database.connect();
+  must(other, "CREATE TABLE t (n int)");
+  Pipeline pipeline(database.connect());
+  ASSERT_TRUE(pipeline.send("INSERT INTO t VALUES (1)"));
+  ASSERT_TRUE(pipeline.send("SELECT 1 / 0"));
+  ASSERT_TRUE(pipeline.send("SELECT nonsense"));
+  ASSERT_TRUE(pipeline.send("INSERT INTO t VALUES (2)"));
+  const Status done = pipeline.finish();
+  EXPECT_TRUE(contains(text_of(done), "division by zero")) << text_of(done);
+  EXPECT_EQ(pipeline.sqlstate(), "22012");
+  EXPECT_EQ(number(other, "SELECT count(*) FROM t"), 0);
+  ASSERT_TRUE(pipeline.send("INSERT INTO t VALUES (3)"));
+  EXPECT_TRUE(pipeline.finish()) << "it is of use again";
+  EXPECT_EQ(number(other, "SELECT sum(n) FROM t"), 3);
+}
+
+TEST(PostgresPipeline, AStatementWithoutAnswerInTimeCostsTheConnection) {
+  TestDatabase database;
+  Pipeline pipeline(database.connect());
+  pipeline.set_timeout(50ms);
+  ASSERT_TRUE(pipeline.send("SELECT pg_sleep(60)"));
+  const Status done = pipeline.finish();
+  EXPECT_TRUE(failed_with(done, Errc::unavailable)) << text_of(done);
+  EXPECT_FALSE(pipeline);
+  EXPECT_TRUE(failed_with(pipeline.send("SELECT 1"), Errc::unavailable));
+  EXPECT_TRUE(failed_with(pipeline.finish(true), Errc::in_doubt));
+}
+
+TEST(PostgresPipeline, CopyIsRefused) {
+  TestDatabase database;
+  Connection other = database.connect();
+  must(other, "CREATE TABLE t (n int)");
+  Pipeline pipeline(database.connect());
+  ASSERT_TRUE(pipeline.send("COPY t FROM STDIN"));
+  const Status done = pipeline.finish();
+  EXPECT_TRUE(contains(text_of(done), "COPY cannot be queued")) << text_of(done);
+}
+
+TEST(PostgresPipeline, WhatIsTheSameIsParsedOnce) {
+  TestDatabase database;
+  Pipeline pipeline(database.connect());
+  // Of the statement without a name the server keeps the time at which it was parsed.
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(pipeline.send("SELECT count(*) FROM pg_prepared_statements", {}, Answer::kept));
+  ASSERT_TRUE(pipeline.finish());
+  EXPECT_EQ(pipeline.take_rows().at(2).int8(0, 0), 0) << "and no name is left behind";
+}
+
+}  // namespace
+}  // namespace dovetail::postgres
