@@ -19,13 +19,6 @@ bool is_dash_position(std::size_t i) { return i == 8 || i == 13 || i == 18 || i 
 
 }  // namespace
 
-std::optional<WallTime> time_of(const EventId& id) {
-  if (id.bytes[6] >> 4 != 7 || id.bytes[8] >> 6 != 2) return std::nullopt;
-  std::int64_t milliseconds = 0;
-  for (std::size_t i = 0; i < 6; ++i) milliseconds = milliseconds << 8 | id.bytes[i];
-  return WallTime{std::chrono::milliseconds(milliseconds)};
-}
-
 EventId IdGenerator::next() {
   EventId id;
   entropy_.fill(id.bytes);

@@ -15,9 +15,6 @@ inline constexpr std::size_t kIdTextBytes = 36;
 void write_id(const EventId& id, char* to);  // as to_string(): kIdTextBytes, no NUL behind them
 std::optional<EventId> read_id(std::string_view text);  // as parse(), without a reason
 
-// When it was made, of a UUID of version 7.
-std::optional<WallTime> time_of(const EventId& id);
-
 // Ids of one generator grow strictly, also when the wall clock steps back; 62 random bits keep
 // those of different generators apart. Not for several threads, and not for both sides of a fork:
 // the child needs its own entropy.

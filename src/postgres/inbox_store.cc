@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/event_id.h"
+#include "core/forgotten.h"
 #include "core/type_filter.h"
 #include "postgres/schema.h"
 
@@ -44,7 +44,7 @@ constexpr std::string_view kCountAttempt =
 constexpr std::string_view kForgetAttempt =
     "DELETE FROM dovetail.attempt WHERE event_id = $1 AND consumer_id = $2 AND attempts = 0";
 constexpr std::string_view kIds =
-    "SELECT name, id FROM dovetail.consumer WHERE name = ANY ($1::text[])";
+    "SELECT name, id, created_at FROM dovetail.consumer WHERE name = ANY ($1::text[])";
 constexpr std::string_view kMakeIds =
     "INSERT INTO dovetail.consumer (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING";
 // The outer query does not see what the insert has changed.
@@ -110,6 +110,12 @@ struct PostgresInboxStore::State {
     Arrival arrival = Arrival::duplicate;
   };
 
+  // As the database knows a handler.
+  struct Known {
+    std::int32_t id;
+    WallTime since;
+  };
+
   explicit State(InboxStoreOptions given) : options(std::move(given)) {}
 
   Status connect();
@@ -119,7 +125,9 @@ struct PostgresInboxStore::State {
   Status insert_rows(WallTime& forgotten_now);
   void mark_inserted(const Rows& inserted);
   Status look_for_known();
-  bool is_forgotten(const Event& event) const;
+  bool is_forgotten(const Event& event, std::size_t handler) const {
+    return dovetail::is_forgotten(event, forgotten_before, handlers[handler].since);
+  }
   void tell(std::span<Arrival> arrivals);
   void rollback();
   Params lane_params() const {
@@ -129,7 +137,7 @@ struct PostgresInboxStore::State {
   InboxStoreOptions options;
   Pipeline pipeline{};
   std::int32_t consumer_id = 0;
-  std::vector<std::int32_t> handler_ids{};
+  std::vector<Known> handlers{};  // one for each of the options
   WallTime forgotten_before = WallTime::min();
   bool counts_attempts = false;  // some event has attempts: forget them when it is applied
   bool session_open = false;
@@ -164,28 +172,28 @@ Status PostgresInboxStore::State::connect() {
 
 Status PostgresInboxStore::State::read_ids(Connection& connection) {
   std::vector<std::string_view> names{options.consumer};
-  std::set<std::string_view> handlers;
+  std::set<std::string_view> different;
   for (const TransactionHandler& handler : options.handlers) {
-    if (!handlers.insert(handler.name).second)
+    if (!different.insert(handler.name).second)
       return fail(Errc::rejected, "two handlers are called \"" + handler.name +
                                       "\"; check that each has a name of its own");
     names.push_back(handler.name);
   }
-  std::map<std::string, std::int32_t, std::less<>> ids;
+  std::map<std::string, Known, std::less<>> ids;
   for (const bool is_made : {false, true}) {
     const Result<Rows> known = connection.query(kIds, Params().text_array(names));
     if (!known) return fail(known.error());
     for (std::size_t row = 0; row < known->size(); ++row)
-      ids.emplace(known->text(row, 0), known->int4(row, 1));
+      ids.emplace(known->text(row, 0), Known{known->int4(row, 1), known->timestamptz(row, 2)});
     const auto is_new = [&](std::string_view name) { return ids.find(name) == ids.end(); };
     if (is_made || std::none_of(names.begin(), names.end(), is_new)) break;
     const Result<Rows> made = connection.query(kMakeIds, Params().text_array(names));
     if (!made) return fail(made.error());
   }
-  consumer_id = ids.at(options.consumer);
-  handler_ids.clear();
+  consumer_id = ids.at(options.consumer).id;
+  handlers.clear();
   for (const TransactionHandler& handler : options.handlers)
-    handler_ids.push_back(ids.at(handler.name));
+    handlers.push_back(ids.at(handler.name));
   return {};
 }
 
@@ -213,20 +221,13 @@ Status PostgresInboxStore::State::begin_if_needed() {
   return pipeline.send(kBegin);
 }
 
-bool PostgresInboxStore::State::is_forgotten(const Event& event) const {
-  const std::optional<WallTime> time = time_of(event.id);
-  if (time) return *time < forgotten_before;
-  return event.created_at != WallTime{} && event.created_at < forgotten_before;
-}
-
 void PostgresInboxStore::State::list_rows(Events batch) {
   events.assign(batch.begin(), batch.end());
   rows.clear();
   for (std::uint32_t i = 0; i < batch.size(); ++i) {
-    const bool forgotten = is_forgotten(*batch[i]);
     for (std::uint32_t h = 0; h < options.handlers.size(); ++h)
       if (wants_type(options.handlers[h].types, batch[i]->type))
-        rows.push_back(Row{batch[i]->id, handler_ids[h], i, h, forgotten});
+        rows.push_back(Row{batch[i]->id, handlers[h].id, i, h, is_forgotten(*batch[i], h)});
   }
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     return std::tie(a.id, a.handler_id, a.event) < std::tie(b.id, b.handler_id, b.event);
@@ -236,14 +237,15 @@ void PostgresInboxStore::State::list_rows(Events batch) {
 // One round trip, with BEGIN.
 Status PostgresInboxStore::State::insert_rows(WallTime& forgotten_now) {
   std::vector<EventId> ids;
-  std::vector<std::int32_t> handlers;
+  std::vector<std::int32_t> of_handlers;
   for (const Row& row : rows) {
     if (row.is_forgotten) continue;
     ids.push_back(row.id);
-    handlers.push_back(row.handler_id);
+    of_handlers.push_back(row.handler_id);
   }
   DOVETAIL_TRY(begin_if_needed());
-  DOVETAIL_TRY(pipeline.send(kInsert, Params().uuid_array(ids).int4_array(handlers), Answer::kept));
+  DOVETAIL_TRY(
+      pipeline.send(kInsert, Params().uuid_array(ids).int4_array(of_handlers), Answer::kept));
   // Whoever drops rows says so in the same transaction, so this is read behind the insert.
   DOVETAIL_TRY(pipeline.send(kForgotten, {}, Answer::kept));
   if (counts_attempts)
@@ -325,7 +327,7 @@ Status PostgresInboxStore::insert(Events events, std::span<Arrival> arrivals) {
       state.forgotten_before = std::max(state.forgotten_before, forgotten_now);
       // Rows that should not have been inserted are taken back.
       const bool is_wrong = std::any_of(state.rows.begin(), state.rows.end(), [&](const auto& row) {
-        return !row.is_forgotten && state.is_forgotten(*state.events[row.event]);
+        return !row.is_forgotten && state.is_forgotten(*state.events[row.event], row.handler);
       });
       if (!is_newer || !is_wrong) break;
       state.rollback();

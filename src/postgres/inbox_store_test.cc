@@ -520,6 +520,14 @@ TEST_F(PostgresInbox, WhatIsTooOldToBeRememberedIsForgottenUnlessItIsRemembered)
             (std::vector<Arrival>{Arrival::duplicate, Arrival::first, Arrival::first}));
   store->rollback();
   must(connection, "UPDATE dovetail.inbox_state SET forgotten_before = now() + interval '1 day'");
+  must(connection, "UPDATE dovetail.consumer SET created_at = now() + interval '1 day'");
+  ASSERT_TRUE(store->open());
+  EXPECT_EQ(insert(*store, batch),
+            (std::vector<Arrival>{Arrival::duplicate, Arrival::first, Arrival::first}))
+      << "nothing of a later consumer was forgotten";
+  store->rollback();
+  must(connection, "UPDATE dovetail.consumer SET created_at = now()");
+  ASSERT_TRUE(store->open());
   for (int again = 0; again < 2; ++again) {
     EXPECT_EQ(insert(*store, batch),
               (std::vector<Arrival>{Arrival::duplicate, Arrival::forgotten, Arrival::forgotten}));
