@@ -30,7 +30,7 @@ const std::string kLanes =
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
     "k.state = 'parked' AND k.slot * r.lanes / 256 = r.lane), "
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
-    "k.state = 'waiting' AND k.slot * r.lanes / 256 = r.lane) "
+    "k.state = 'waiting' AND k.slot * r.lanes / 256 = r.lane), r.outside "
     "FROM dovetail.reader r CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now) AS c "
     "CROSS JOIN LATERAL (SELECT CASE WHEN r.previous_at > '-infinity' THEN r.previous_at ELSE "
     "r.sample_at END AS at, CASE WHEN r.previous_at > '-infinity' THEN r.previous_total ELSE "
@@ -69,6 +69,7 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
   lane.oldest_age = Duration{rows.int8(i, 12)};
   lane.parked = static_cast<std::uint64_t>(rows.int8(i, 13));
   lane.waiting = static_cast<std::uint64_t>(rows.int8(i, 14));
+  lane.outside = rows.boolean(i, 15);
   return lane;
 }
 

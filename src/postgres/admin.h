@@ -17,7 +17,8 @@ struct LaneStatus {
   std::string relay;
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
-  bool mapped = false;           // serves a table of its own
+  bool mapped = false;           // serves a table of its own, or reads a broker
+  bool outside = false;          // reads a broker
   std::uint64_t pending = 0;     // counted exactly up to 100,000 for each relay, estimated above
   Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
   double events_per_second = 0;  // over the last ten seconds or so

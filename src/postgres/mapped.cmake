@@ -7,12 +7,14 @@ target_sources(
           doctor_mapping.cc
           doctor_schema.cc
           doctor_server.cc
+          function_check.cc
           maintenance.cc
           mapped_admin.cc
           mapped_catalog.cc
           mapped_source.cc
           mapped_sql.cc
-          mapped_table.cc)
+          mapped_table.cc
+          outside.cc)
 dovetail_server_test(
   dovetail_postgres_operator_test
   SERVERS
@@ -20,11 +22,13 @@ dovetail_server_test(
   SOURCES
   admin_test.cc
   doctor_test.cc
+  function_check_test.cc
   maintenance_test.cc
   mapped_catalog_test.cc
   mapped_relay_test.cc
   mapped_source_test.cc
   mapped_table_test.cc
+  outside_test.cc
   LIBS
   PkgConfig::LIBPQ
   Threads::Threads)

@@ -134,7 +134,7 @@ struct Columns {
         .int4_array(attempts)
         .text_array(reason)
         .timestamptz_array(retry_at)
-        .boolean(reader.mapped);
+        .boolean(reader.mapped && !reader.outside);
     return params;
   }
 };

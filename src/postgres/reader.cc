@@ -6,18 +6,26 @@ namespace dovetail::postgres {
 
 namespace {
 
+std::string_view what_is_read(bool mapped, bool outside) {
+  if (outside) return "a broker";
+  return mapped ? "a table of its own" : "dovetail.outbox";
+}
+
 // 0: it was never started. rejected: under this name something else is read.
-Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay, bool mapped) {
+Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay, bool mapped,
+                                   bool outside) {
   const Result<Rows> rows = connection.query(
-      "SELECT lanes, mapped FROM dovetail.reader WHERE relay = $1 LIMIT 1", Params().text(relay));
+      "SELECT lanes, mapped, outside FROM dovetail.reader WHERE relay = $1 LIMIT 1",
+      Params().text(relay));
   if (!rows) return fail(rows.error());
   if (rows->empty()) return 0;
-  if (rows->boolean(0, 1) != mapped)
-    return fail(Errc::rejected,
-                "the relay \"" + relay + "\" was first started to serve " +
-                    (mapped ? "dovetail.outbox, not a table of its own"
-                            : "a table of its own, not dovetail.outbox") +
-                    "; give it another name, or delete its rows from dovetail.reader");
+  const std::string_view there = what_is_read(rows->boolean(0, 1), rows->boolean(0, 2));
+  const std::string_view wanted = what_is_read(mapped, outside);
+  if (there != wanted)
+    return fail(Errc::rejected, "the relay \"" + relay + "\" was first started to serve " +
+                                    std::string(there) + ", not " + std::string(wanted) +
+                                    "; give it another name, or delete its rows from "
+                                    "dovetail.reader");
   return static_cast<std::uint32_t>(rows->int4(0, 0));
 }
 
@@ -30,11 +38,11 @@ Error taken_over(const Reader& reader) {
 }
 
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
-                                   std::uint32_t lanes, bool mapped) {
+                                   std::uint32_t lanes, bool mapped, bool outside) {
   if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kSlots)
     return fail(Errc::rejected,
                 "a relay has a name of 1 to 255 bytes and 1 to 256 lanes; check its settings");
-  const Result<std::uint32_t> there = stored_lanes(connection, relay, mapped);
+  const Result<std::uint32_t> there = stored_lanes(connection, relay, mapped, outside);
   if (!there || *there != 0) return there;
   Result<Transaction> transaction = Transaction::begin(connection);
   if (!transaction) return fail(transaction.error());
@@ -42,12 +50,16 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
   const Result<Rows> lock =
       connection.query("SELECT pg_advisory_xact_lock(hashtextextended('dovetail.reader', 0))");
   if (!lock) return fail(lock.error());
-  const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay, mapped);
+  const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay, mapped, outside);
   if (!meanwhile || *meanwhile != 0) return meanwhile;
   const Result<Rows> made = connection.query(
-      "INSERT INTO dovetail.reader (relay, lane, lanes, mapped) "
-      "SELECT $1, lane, $2, $3 FROM generate_series(0, $2 - 1) AS lane",
-      Params().text(relay).int4(static_cast<std::int32_t>(lanes)).boolean(mapped));
+      "INSERT INTO dovetail.reader (relay, lane, lanes, mapped, outside) "
+      "SELECT $1, lane, $2, $3, $4 FROM generate_series(0, $2 - 1) AS lane",
+      Params()
+          .text(relay)
+          .int4(static_cast<std::int32_t>(lanes))
+          .boolean(mapped || outside)
+          .boolean(outside));
   if (!made) return fail(made.error());
   DOVETAIL_TRY(transaction->commit());
   return lanes;
@@ -65,7 +77,7 @@ Status connect(Reader& reader) {
                 "check that the connection goes to the primary (target_session_attrs=read-write)");
   DOVETAIL_TRY(check_schema(*opened));
   const Result<std::uint32_t> lanes =
-      ensure_relay(*opened, reader.relay, reader.lanes, reader.mapped);
+      ensure_relay(*opened, reader.relay, reader.lanes, reader.mapped, reader.outside);
   if (!lanes) return fail(lanes.error());
   if (*lanes != reader.lanes || reader.lane >= reader.lanes)
     return fail(Errc::rejected, "relay \"" + reader.relay + "\" was first started with " +

@@ -26,6 +26,7 @@ struct Reader {
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;  // of the relay; fixed at its first start
   bool mapped = false;      // serves another table than dovetail.outbox
+  bool outside = false;     // reads a broker: nothing of this database, so it counts as mapped too
   std::int64_t epoch = 0;   // of the lease; 0: without a lease nothing is fenced
   Connection connection{};
   std::uint64_t generation = 0;  // counts connections: each may lead to another server
@@ -44,9 +45,9 @@ Status connect(Reader& reader);
 
 // Makes the rows of a relay at its first start; returns how many lanes it has, which may be another
 // number than asked for when it was started before. rejected: it was started to read something
-// else, a table of its own (`mapped`) or the outbox.
+// else: the outbox, a table of its own (`mapped`), or a broker (`outside`).
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
-                                   std::uint32_t lanes, bool mapped);
+                                   std::uint32_t lanes, bool mapped, bool outside = false);
 
 // stopped, when the lane has another owner. Inside a transaction it stays ours until the end of
 // that.

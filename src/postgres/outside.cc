@@ -1,0 +1,62 @@
+#include "postgres/outside.h"
+
+#include <utility>
+
+namespace dovetail::postgres {
+
+namespace {
+
+// The samples give the rate, as those of other readers do.
+constexpr std::string_view kCount =
+    "UPDATE dovetail.reader SET settled_total = settled_total + $4, "
+    "parked_total = parked_total + $5, updated_at = clock_timestamp(), "
+    "previous_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN sample_at "
+    "ELSE previous_at END, "
+    "previous_total = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN sample_total "
+    "ELSE previous_total END, "
+    "sample_total = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN settled_total "
+    "ELSE sample_total END, "
+    "sample_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN clock_timestamp() "
+    "ELSE sample_at END "
+    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) "
+    // Not worth a wait for the disk; the setting ends with this transaction.
+    "RETURNING set_config('synchronous_commit', 'off', true)";
+
+}  // namespace
+
+Reader outside_reader(std::string conninfo, std::string name) {
+  Reader reader;
+  reader.conninfo = std::move(conninfo);
+  reader.relay = std::move(name);
+  reader.mapped = true;
+  reader.outside = true;
+  return reader;
+}
+
+Status OutsideProgress::open() {
+  settled_since_ = parked_since_ = 0;
+  return connect(reader_);
+}
+
+void OutsideProgress::add(std::uint64_t settled, std::uint64_t parked) {
+  settled_since_ += static_cast<std::int64_t>(settled);
+  parked_since_ += static_cast<std::int64_t>(parked);
+}
+
+Status OutsideProgress::write() {
+  if (settled_since_ == 0) return {};
+  DOVETAIL_TRY(connect(reader_));
+  const Result<Rows> counted =
+      reader_.connection.query(kCount, Params()
+                                           .text(reader_.relay)
+                                           .int4(static_cast<std::int32_t>(reader_.lane))
+                                           .int8(reader_.epoch)
+                                           .int8(settled_since_)
+                                           .int8(parked_since_));
+  if (!counted) return fail(counted.error());
+  if (counted->empty()) return fail(taken_over(reader_));
+  settled_since_ = parked_since_ = 0;
+  return {};
+}
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,33 @@
+// Counts what a reader of a broker has settled, for those who ask for the status.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "postgres/reader.h"
+
+namespace dovetail::postgres {
+
+// The reader of a broker whose lease, counts and parked events are in this database. It has one
+// lane, since the broker's order holds only while one process reads it.
+Reader outside_reader(std::string conninfo, std::string name);
+
+// How far such a reader has come, its broker knows; here are only its totals, beside its lease and
+// its parked events. What a crash loses of them is not counted. One thread at a time.
+class OutsideProgress {
+ public:
+  explicit OutsideProgress(Reader& reader) : reader_(reader) {}
+
+  // Connects unless the lane is connected; makes its row.
+  Status open();
+  void add(std::uint64_t settled, std::uint64_t parked);
+  // stopped: the lane has another owner. After any other error it is counted with the next write.
+  Status write();
+
+ private:
+  Reader& reader_;
+  std::int64_t settled_since_ = 0;
+  std::int64_t parked_since_ = 0;
+};
+
+}  // namespace dovetail::postgres
