@@ -35,4 +35,14 @@ Params enqueue_params(std::string_view consumer, Events events) {
   return params;
 }
 
+TransactionHandler queue_handler(std::string name, std::vector<std::string> types) {
+  TransactionHandler handler;
+  handler.name = name;
+  handler.types = std::move(types);
+  handler.run = [consumer = std::move(name)](BatchHandling& handling, Events events) {
+    return handling.queue(kEnqueue, enqueue_params(consumer, events));
+  };
+  return handler;
+}
+
 }  // namespace dovetail::postgres

@@ -8,10 +8,15 @@
 
 #include "core/sink.h"
 #include "postgres/connection.h"
+#include "postgres/inbox_store.h"
 
 namespace dovetail::postgres {
 
-// Lays events by, inside the transaction of their inbox rows: one statement for all of a batch.
+// One statement for all events of a batch. An event whose parts PostgreSQL cannot hold (headers
+// that are no JSON, text that is not UTF-8) fails here, and not in the worker that receives it.
+TransactionHandler queue_handler(std::string name, std::vector<std::string> types);
+
+// What it sends, inside the transaction of the inbox rows.
 // `consumer` must outlive the parameters.
 inline constexpr std::string_view kEnqueue =
     "SELECT dovetail.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";

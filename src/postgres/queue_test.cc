@@ -45,6 +45,42 @@ TEST_F(PostgresQueue, AnEventThatTheDatabaseCannotHoldFailsBeforeItIsInTheQueue)
   EXPECT_TRUE(failed_with(owner_.query(kEnqueue, enqueue_params("stock", events)), Errc::rejected));
 }
 
+// Through the inbox, as a consumer does it.
+TEST_F(PostgresQueue, ADuplicateNeverGetsIntoTheQueueAgain) {
+  PostgresInboxStore store({database_.conninfo,
+                            "shop",
+                            0,
+                            false,
+                            {queue_handler("stock", {"order.*"}), queue_handler("mail", {})}});
+  Inbox inbox(store, InboxOptions{});
+  ASSERT_TRUE(inbox.open());
+  std::vector<Event> events(4);
+  std::vector<const Event*> batch;
+  for (Event& event : events) {
+    event.id = new_event_id();
+    event.aggregate_type = "order";
+    event.type = "order.placed";
+    event.payload = "{}";
+    batch.push_back(&event);
+  }
+  events[1].type = "user.added";
+  events[2].headers = "no object";
+  std::vector<Outcome> outcomes(batch.size());
+  for (const Fate fate : {Fate::confirmed, Fate::duplicate}) {
+    ASSERT_TRUE(inbox.submit(batch));
+    const Result<bool> collected = inbox.collect(outcomes, std::chrono::seconds(30));
+    ASSERT_TRUE(collected) << text_of(collected);
+    EXPECT_EQ(outcomes[0].fate, fate);
+    EXPECT_EQ(outcomes[1].fate, fate);
+    EXPECT_NE(outcomes[2].fate, Fate::confirmed) << "the database cannot hold it";
+    EXPECT_EQ(outcomes[3].fate, fate);
+    const auto taken = receive(owner_, "stock", 10).value();
+    EXPECT_EQ(types(taken), fate == Fate::confirmed ? "order.placed order.placed" : "");
+    for (const Received& one : taken) EXPECT_TRUE(settle(owner_, "complete", "stock", one));
+  }
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.queue"), 3) << "of mail";
+}
+
 TEST_F(PostgresQueue, ACompletedEventIsGoneTogetherWithItsEffect) {
   fill(owner_, "stock", {{"1", "a"}});
   const Received one = take().at(0);
