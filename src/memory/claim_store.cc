@@ -1,0 +1,76 @@
+#include "memory/claim_store.h"
+
+#include <algorithm>
+
+namespace dovetail {
+
+std::uint64_t MemoryClaimDatabase::completed(const std::string& consumer) const {
+  const std::lock_guard lock(mutex_);
+  const auto row = consumers_.find(consumer);
+  return row == consumers_.end() ? 0 : row->second.seen.size();
+}
+
+std::size_t MemoryClaimDatabase::held(const std::string& consumer) const {
+  const std::lock_guard lock(mutex_);
+  const auto row = consumers_.find(consumer);
+  if (row == consumers_.end()) return 0;
+  const TimePoint now = clock_.now();
+  return static_cast<std::size_t>(
+      std::count_if(row->second.claims.begin(), row->second.claims.end(),
+                    [&](const auto& claim) { return claim.second.expires > now; }));
+}
+
+Result<std::vector<Claim>> MemoryClaimStore::claim(Events events, Duration lease) {
+  const std::lock_guard lock(database_.mutex_);
+  auto& consumer = database_.consumers_[consumer_];
+  const TimePoint now = database_.clock_.now();
+  std::vector<Claim> claims;
+  for (const Event* event : events) {
+    if (consumer.seen.contains(event->id)) {
+      claims.push_back({Claim::State::duplicate, 0, 0});
+      continue;
+    }
+    auto& row = consumer.claims[event->id];
+    if (row.expires > now) {
+      claims.push_back({Claim::State::in_progress, 0, 0});
+      continue;
+    }
+    row.epoch = ++database_.last_epoch_;
+    row.expires = now + lease;
+    ++row.attempts;
+    claims.push_back({Claim::State::first, row.epoch, row.attempts});
+  }
+  return claims;
+}
+
+Status MemoryClaimStore::complete(std::span<const EventId> ids,
+                                  std::span<const std::int64_t> epochs, std::span<bool> done) {
+  const std::lock_guard lock(database_.mutex_);
+  auto& consumer = database_.consumers_[consumer_];
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto row = consumer.claims.find(ids[i]);
+    done[i] = row != consumer.claims.end() && row->second.epoch == epochs[i];
+    if (!done[i]) continue;
+    consumer.claims.erase(row);
+    consumer.seen.insert(ids[i]);
+  }
+  return {};
+}
+
+Status MemoryClaimStore::release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
+                                 LetGo how) {
+  const std::lock_guard lock(database_.mutex_);
+  auto& consumer = database_.consumers_[consumer_];
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto found = consumer.claims.find(ids[i]);
+    if (found == consumer.claims.end() || found->second.epoch != epochs[i]) continue;
+    auto& row = found->second;
+    row.epoch = 0;  // nobody's, so that a repeat changes nothing
+    row.expires = {};
+    if (how == LetGo::untried) --row.attempts;
+    if (how == LetGo::parked || row.attempts == 0) consumer.claims.erase(found);
+  }
+  return {};
+}
+
+}  // namespace dovetail

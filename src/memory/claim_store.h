@@ -1,0 +1,58 @@
+// Claims of consumers whose state lives in this process.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/claims.h"
+
+namespace dovetail {
+
+// The claims of any number of consumers, with what they have completed. Any thread.
+class MemoryClaimDatabase {
+ public:
+  // The clock by which leases end.
+  explicit MemoryClaimDatabase(Clock& clock) : clock_(clock) {}
+
+  std::uint64_t completed(const std::string& consumer) const;
+  std::size_t held(const std::string& consumer) const;  // whose lease has not ended
+
+ private:
+  friend class MemoryClaimStore;
+  struct Row {
+    std::int64_t epoch = 0;
+    std::uint32_t attempts = 0;
+    TimePoint expires{};
+  };
+  struct Consumer {
+    std::set<EventId> seen;
+    std::map<EventId, Row> claims;
+  };
+  Clock& clock_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Consumer> consumers_;
+  std::int64_t last_epoch_ = 0;
+};
+
+class MemoryClaimStore final : public ClaimStore {
+ public:
+  MemoryClaimStore(MemoryClaimDatabase& database, std::string consumer)
+      : database_(database), consumer_(std::move(consumer)) {}
+
+  Status open() override { return {}; }
+  Result<std::vector<Claim>> claim(Events events, Duration lease) override;
+  Status complete(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
+                  std::span<bool> done) override;
+  Status release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
+                 LetGo how) override;
+
+ private:
+  MemoryClaimDatabase& database_;
+  std::string consumer_;
+};
+
+}  // namespace dovetail
