@@ -30,7 +30,8 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
   }
 
   Json stores = Json::array();
-  Table table({"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">PARKED", "NOTE"});
+  Table table(
+      {"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">CLAIMS", ">REQUESTS", ">PARKED", "NOTE"});
   for (const ops::StoreConfig& store : config->stores) {
     if (store.is_broker()) continue;  // what it keeps, and how long, is its own affair
     const auto report = kind_of(store).prune(store, {.keep = retention});
@@ -40,12 +41,17 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
     std::string note = report->finished ? "" : "more is left: run it again";
     for (const std::string& one : report->notes) note += (note.empty() ? "" : "; ") + one;
     table.add({store.name, ops::human_count(report->outbox), ops::human_count(report->mailbox),
-               ops::human_count(report->inbox), ops::human_count(report->parked), note});
+               ops::human_count(report->inbox), ops::human_count(report->attempts + report->claims),
+               ops::human_count(report->requests), ops::human_count(report->parked), note});
     stores.push_back({{"name", store.name},
                       {"outbox", report->outbox},
                       {"mailbox", report->mailbox},
                       {"inbox", report->inbox},
+                      {"attempts", report->attempts},
+                      {"claims", report->claims},
+                      {"requests", report->requests},
                       {"parked", report->parked},
+                      {"audit", report->audit},
                       {"finished", report->finished},
                       {"notes", report->notes}});
   }

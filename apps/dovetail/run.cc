@@ -92,6 +92,7 @@ struct Running {
   }
 };
 
+constexpr Duration kPruneAgain = 5s;  // when more was old than is deleted at once
 constexpr Duration kLookWaitMin = 50ms;
 constexpr Duration kLookWaitMax = 1s;
 
@@ -318,10 +319,11 @@ void Daemon::prune_now_and_then() {
       ops::log_line(
           again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
           store.name, "not pruned: " + report.error().text);
-    } else if (const auto rows = report->outbox + report->mailbox + report->inbox + report->parked;
-               rows != 0) {
-      ops::log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(rows)}});
+      continue;
     }
+    if (!report->finished) prune_at_ = std::min(prune_at_, now + kPruneAgain);
+    if (report->rows() == 0) continue;
+    ops::log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(report->rows())}});
   }
 }
 

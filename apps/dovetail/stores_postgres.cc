@@ -37,6 +37,7 @@ postgres::MaintenanceOptions maintenance_options(const Retention& retention) {
   postgres::MaintenanceOptions options;
   options.events_older_than = retention.keep.sent.value_or(kForever);
   options.parked_older_than = retention.keep.sent.value_or(kForever);
+  options.inbox_older_than = retention.keep.inbox.value_or(kForever);
   options.rows_max = retention.rows_max;
   return options;
 }
@@ -160,7 +161,10 @@ Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) 
   if (!done) return fail(done.error());
   PruneReport report;
   report.outbox = done->outbox;
+  report.inbox = done->inbox;
+  report.attempts = done->attempts;
   report.parked = done->parked;
+  report.audit = done->audit;
   report.finished = done->finished;
   for (const std::string& name : done->dropped) {
     report.notes.push_back("dropped the partition " + name);

@@ -112,13 +112,22 @@ struct ParkedRow {
   WallTime finished_at{};
 };
 
+// Rows that were deleted one by one; partitions that were dropped as a whole are told by a note.
 struct PruneReport {
   std::uint64_t outbox = 0;
   std::uint64_t mailbox = 0;
   std::uint64_t inbox = 0;
+  std::uint64_t attempts = 0;
+  std::uint64_t claims = 0;
+  std::uint64_t requests = 0;
   std::uint64_t parked = 0;
+  std::uint64_t audit = 0;
   bool finished = true;            // false: the limit of one call was reached, call again
   std::vector<std::string> notes;  // why something was left alone
+
+  std::uint64_t rows() const {
+    return outbox + mailbox + inbox + attempts + claims + requests + parked + audit;
+  }
 };
 
 enum class Severity : std::uint8_t {

@@ -1,23 +1,14 @@
 #include "postgres/maintenance.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <optional>
-
 #include "postgres/connection.h"
+#include "postgres/maintenance_inbox.h"
+#include "postgres/partitions.h"
 #include "postgres/schema.h"
+#include "postgres/sweep.h"
 
 namespace dovetail::postgres {
 
 namespace {
-
-// In milliseconds since 1970, as the first 48 bits of an id say it.
-struct Partition {
-  std::string name;  // without the schema
-  std::int64_t from = 0;
-  std::int64_t to = 0;
-};
 
 // A row that some lane has not passed.
 constexpr std::string_view kUnpassed =
@@ -51,68 +42,18 @@ constexpr std::string_view kHindrance =
     "c.system_identifier FROM pg_catalog.pg_control_system() c)) AS foreign_snapshot FROM "
     "dovetail.reader WHERE NOT mapped GROUP BY relay) AS relays";
 
-constexpr std::string_view kPartitions =
-    "SELECT c.relname::text, pg_catalog.pg_get_expr(c.relpartbound, c.oid) FROM "
-    "pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
-    "'dovetail.outbox'::pg_catalog.regclass";
-
-// The least id of a time.
-std::string id_at(std::int64_t ms) {
-  EventId id;
-  for (int i = 0; i < 6; ++i)
-    id.bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(ms >> (40 - 8 * i));
-  return id.to_string();
-}
-
-std::int64_t time_of(const EventId& id) {
-  std::int64_t ms = 0;
-  for (std::size_t i = 0; i < 6; ++i) ms = ms << 8 | id.bytes[i];
-  return ms;
-}
-
-// The two ids of "FOR VALUES FROM ('...') TO ('...')".
-std::optional<Partition> parse_bounds(std::string_view name, std::string_view bounds) {
-  constexpr std::size_t kIdLength = 36;
-  Partition partition{std::string(name)};
-  std::array<std::int64_t*, 2> ends = {&partition.from, &partition.to};
-  for (std::int64_t* end : ends) {
-    const std::size_t quote = bounds.find('\'');
-    if (quote == std::string_view::npos) return std::nullopt;
-    const Result<EventId> id = EventId::parse(bounds.substr(quote + 1, kIdLength));
-    if (!id) return std::nullopt;
-    *end = time_of(*id);
-    bounds.remove_prefix(std::min(bounds.size(), quote + kIdLength + 2));
-  }
-  return partition;
-}
-
-std::string name_of(std::int64_t from_ms) {
-  const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(from_ms)};
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "outbox_p%04d%02u%02u_%02d%02d",
-                static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
-                static_cast<int>(clock.minutes().count()));
-  return name.data();
-}
-
-// Whether this is worth another try later, and nothing to stop for.
-bool is_passing(const Error& error) { return error.code == Errc::unavailable; }
-
 class Work {
  public:
   Work(Connection& connection, const MaintenanceOptions& options)
       : connection_(connection), options_(options) {}
 
   Result<MaintenanceReport> run() {
-    const Result<Rows> now =
-        connection_.query("SELECT (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000)::int8");
+    const Result<Rows> now = connection_.query("SELECT pg_catalog.clock_timestamp()");
     if (!now) return fail(now.error());
-    now_ms_ = now->int8(0, 0);
-    DOVETAIL_TRY(create_ahead());
+    now_ms_ = std::chrono::floor<std::chrono::milliseconds>(now->timestamptz(0, 0))
+                  .time_since_epoch()
+                  .count();
+    DOVETAIL_TRY(outbox_.create_ahead(now_ms_));
     const Result<Rows> hindrance = connection_.query(kHindrance);
     if (!hindrance) return fail(hindrance.error());
     if (hindrance->is_null(0, 0)) {
@@ -124,87 +65,13 @@ class Work {
     DOVETAIL_TRY(
         clean("dovetail.parked", "finished_at", options_.parked_older_than, report_.parked));
     DOVETAIL_TRY(clean("dovetail.audit", "at", options_.audit_older_than, report_.audit));
+    DOVETAIL_TRY(maintain_inbox(connection_, options_, now->timestamptz(0, 0), report_));
     return std::move(report_);
   }
 
  private:
-  Result<std::vector<Partition>> partitions() {
-    const Result<Rows> rows = connection_.query(kPartitions);
-    if (!rows) return fail(rows.error());
-    std::vector<Partition> found;
-    for (std::size_t i = 0; i < rows->size(); ++i)
-      if (auto partition = parse_bounds(rows->text(i, 0), rows->text(i, 1)); partition)
-        found.push_back(std::move(*partition));
-    std::sort(found.begin(), found.end(),
-              [](const Partition& a, const Partition& b) { return a.from < b.from; });
-    return found;
-  }
-
-  // Settings that end with the transaction. A statement that holds a lock is short, or given up.
-  std::string limits() const {
-    const auto ms = std::max<std::int64_t>(
-        1, std::chrono::duration_cast<std::chrono::milliseconds>(options_.lock_timeout).count());
-    return "SET LOCAL lock_timeout = " + std::to_string(ms) +
-           "; SET LOCAL statement_timeout = " + std::to_string(ms + 2000);
-  }
-
-  Status create_ahead() {
-    const Result<std::vector<Partition>> existing = partitions();
-    if (!existing) return fail(existing.error());
-    const std::int64_t span =
-        std::chrono::duration_cast<std::chrono::milliseconds>(options_.partition_span).count();
-    const std::int64_t end =
-        now_ms_ + std::chrono::duration_cast<std::chrono::milliseconds>(options_.ahead).count();
-    std::int64_t at = now_ms_ - now_ms_ % span;
-    auto next = existing->begin();
-    while (at < end) {
-      while (next != existing->end() && next->to <= at) ++next;
-      if (next != existing->end() && next->from <= at) {
-        at = next->to;
-        continue;
-      }
-      std::int64_t to = at - at % span + span;
-      if (next != existing->end()) to = std::min(to, next->from);
-      DOVETAIL_TRY(create(Partition{name_of(at), at, to}));
-      at = to;
-    }
-    return {};
-  }
-
-  // Made apart and attached, because that does not wait for publishers, nor they for it.
-  Status create(const Partition& partition) {
-    const std::string name = "dovetail." + *quoted_name(partition.name);
-    Result<Transaction> transaction = Transaction::begin(connection_);
-    if (!transaction) return fail(transaction.error());
-    const Status made = connection_.execute(
-        limits() + "; CREATE TABLE " + name +
-        " (LIKE dovetail.outbox INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING GENERATED "
-        "INCLUDING STORAGE); ALTER TABLE dovetail.outbox ATTACH PARTITION " +
-        name + " FOR VALUES FROM ('" + id_at(partition.from) + "') TO ('" + id_at(partition.to) +
-        "')");
-    if (made) {
-      DOVETAIL_TRY(transaction->commit());
-      report_.created.push_back(partition.name);
-      return {};
-    }
-    if (!connection_) return fail(made.error());
-    if (is_passing(made.error())) {
-      report_.notes.push_back(
-          "the partition " + partition.name +
-          " could not be made now and is left for the next time: " + made.error().text);
-      return {};
-    }
-    if (made.error().text.find("default partition") != std::string::npos) {
-      report_.notes.push_back("the partition " + partition.name +
-                              " is left out: events of its time are in the default partition "
-                              "already, and are deleted there in small steps");
-      return {};
-    }
-    return fail(made.error());
-  }
-
   Status drop_old() {
-    const Result<std::vector<Partition>> existing = partitions();
+    const Result<std::vector<Partition>> existing = outbox_.partitions();
     if (!existing) return fail(existing.error());
     const std::int64_t before =
         now_ms_ -
@@ -215,7 +82,7 @@ class Work {
   }
 
   Status drop(const Partition& partition) {
-    const std::string name = "dovetail." + *quoted_name(partition.name);
+    const std::string name = partition.qualified();
     // All rows are asked about before the lock is taken; under it only those that came since then.
     const Result<Rows> first = connection_.query(
         "SELECT pg_catalog.pg_current_snapshot()::text, EXISTS (SELECT 1 FROM dovetail.reader r "
@@ -235,7 +102,7 @@ class Work {
     // while they go on, and the empty table is removed when nobody holds the outbox.
     const Result<bool> emptied = empty(partition, name, std::string(first->text(0, 0)));
     if (!emptied) return fail(emptied.error());
-    return *emptied ? remove(partition, name) : Status{};
+    return *emptied ? outbox_.remove(partition) : Status{};
   }
 
   // False, and a note, when it must stay as it is for now.
@@ -243,8 +110,8 @@ class Work {
                      const std::string& snapshot) {
     Result<Transaction> transaction = Transaction::begin(connection_);
     if (!transaction) return fail(transaction.error());
-    Status done =
-        connection_.execute(limits() + "; LOCK TABLE ONLY " + name + " IN ACCESS EXCLUSIVE MODE");
+    Status done = connection_.execute(lock_limits(options_) + "; LOCK TABLE ONLY " + name +
+                                      " IN ACCESS EXCLUSIVE MODE");
     if (done) {
       const Result<Rows> since = connection_.query(
           "SELECT EXISTS (SELECT 1 FROM " + name +
@@ -271,42 +138,11 @@ class Work {
     return false;
   }
 
-  Status remove(const Partition& partition, const std::string& name) {
-    if (outbox_is_held_) return stays_empty(partition);
-    Result<Transaction> transaction = Transaction::begin(connection_);
-    if (!transaction) return fail(transaction.error());
-    Status done = connection_.execute(limits() + "; LOCK TABLE ONLY dovetail.outbox, ONLY " + name +
-                                      " IN ACCESS EXCLUSIVE MODE");
-    if (done) {
-      const Result<Rows> since = connection_.query("SELECT EXISTS (SELECT 1 FROM " + name + ")");
-      if (!since) return fail(since.error());
-      if (since->boolean(0, 0)) {
-        stays(partition);
-        return {};
-      }
-      done = connection_.execute("DROP TABLE " + name);
-    }
-    if (done) {
-      DOVETAIL_TRY(transaction->commit());
-      report_.dropped.push_back(partition.name);
-      return {};
-    }
-    if (!is_passing(done.error()) || !connection_) return fail(done.error());
-    outbox_is_held_ = true;
-    return stays_empty(partition);
-  }
-
-  Status stays_empty(const Partition& partition) {
-    report_.notes.push_back("the partition " + partition.name +
-                            " is empty, and its table is left for the next time: publishers or "
-                            "readers hold the outbox, and they are not made to wait");
-    return {};
-  }
-
   Status clean_default() {
     std::int64_t after = 0;
+    std::uint64_t deleted = 0;
     while (true) {
-      if (deleted_ >= options_.rows_max) {
+      if (deleted >= options_.rows_max) {
         report_.finished = false;
         return {};
       }
@@ -319,39 +155,31 @@ class Work {
       if (!page) return fail(page.error());
       const auto gone = static_cast<std::uint64_t>(page->int8(0, 0));
       report_.outbox += gone;
-      deleted_ += gone;
+      deleted += gone;
       if (!page->boolean(0, 2)) return {};  // empty, or too young as a whole
       after = page->int8(0, 1);
     }
   }
 
+  // What has a number, by one of its times.
   Status clean(const std::string& table, const std::string& time, Duration older_than,
                std::uint64_t& count) {
-    while (true) {
-      if (deleted_ >= options_.rows_max) {
-        report_.finished = false;
-        return {};
-      }
-      const Result<Rows> gone = connection_.query(
-          "WITH gone AS (DELETE FROM " + table + " WHERE number IN (SELECT number FROM " + table +
-              " WHERE " + time +
-              " < pg_catalog.clock_timestamp() - $1::int8 * interval '1 microsecond' LIMIT $2) "
-              "RETURNING 1) SELECT count(*) FROM gone",
-          Params().int8(older_than.count()).int8(static_cast<std::int64_t>(options_.batch_max)));
-      if (!gone) return fail(gone.error());
-      const auto rows = static_cast<std::uint64_t>(gone->int8(0, 0));
-      count += rows;
-      deleted_ += rows;
-      if (rows < options_.batch_max) return {};
-    }
+    const std::string sql =
+        "WITH gone AS (DELETE FROM " + table + " WHERE number IN (SELECT number FROM " + table +
+        " WHERE " + time +
+        " < pg_catalog.clock_timestamp() - $1::int8 * interval '1 microsecond' LIMIT $2) "
+        "RETURNING 1) SELECT count(*) FROM gone";
+    return sweep(
+        connection_, options_, sql,
+        Params().int8(older_than.count()).int8(static_cast<std::int64_t>(options_.batch_max)),
+        report_, count);
   }
 
   Connection& connection_;
   const MaintenanceOptions& options_;
   MaintenanceReport report_;
   std::int64_t now_ms_ = 0;
-  std::uint64_t deleted_ = 0;
-  bool outbox_is_held_ = false;  // asking again would make publishers wait again
+  PartitionedTable outbox_{connection_, "outbox", "publishers or readers", options_, report_};
 };
 
 Status check_options(const MaintenanceOptions& options) {
@@ -364,7 +192,7 @@ Status check_options(const MaintenanceOptions& options) {
     return fail(Errc::rejected,
                 "more than 1000 partitions would be made ahead; check ahead and partition_span");
   if (options.events_older_than < Duration{0} || options.parked_older_than < Duration{0} ||
-      options.audit_older_than < Duration{0})
+      options.audit_older_than < Duration{0} || options.inbox_older_than < Duration{0})
     return fail(Errc::rejected, "an age to keep things for is negative; check the retention");
   if (options.batch_max == 0)
     return fail(Errc::rejected, "batch_max is 0, so nothing could be deleted; set it above");
@@ -378,6 +206,8 @@ Result<MaintenanceReport> maintain(const std::string& url, const MaintenanceOpti
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   DOVETAIL_TRY(check_schema(*connection));
+  // Looking through a large partition takes its time, and nobody waits for it.
+  connection->set_timeout(std::chrono::minutes(10));
   return Work(*connection, options).run();
 }
 

@@ -1,5 +1,6 @@
-// Keeps the outbox small: makes partitions ahead of time, drops those that every relay has passed
-// and that are old enough, and cleans what is not partitioned by time in small steps.
+// Keeps the tables small. Of outbox and inbox, makes partitions ahead of time and drops those that
+// are old enough (and that every relay has passed); what is not partitioned by time is cleaned in
+// small steps.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,14 @@ struct MaintenanceOptions {
   Duration events_older_than = std::chrono::hours(24 * 7);   // once every relay has passed them
   Duration parked_older_than = std::chrono::hours(24 * 90);  // delivered and discarded ones
   Duration audit_older_than = std::chrono::hours(24 * 365);
+  // Must exceed the time in which anything can come again: what is older and has no row is refused.
+  Duration inbox_older_than = std::chrono::hours(24 * 30);
   // Nobody waits for maintenance longer than this: a lock that it does not get in so short a time
   // is left for the next call, and noted.
   Duration lock_timeout = std::chrono::milliseconds(100);
   // Performance
   std::size_t batch_max = 1000;      // rows deleted in one transaction
-  std::size_t rows_max = 1'000'000;  // in one call
+  std::size_t rows_max = 1'000'000;  // of each table, in one call
 };
 
 struct MaintenanceReport {
@@ -32,6 +35,8 @@ struct MaintenanceReport {
   std::uint64_t outbox = 0;  // rows deleted from the default partition
   std::uint64_t parked = 0;
   std::uint64_t audit = 0;
+  std::uint64_t inbox = 0;  // rows deleted from the default partition
+  std::uint64_t attempts = 0;
   bool finished = true;            // false: rows_max was reached, call again
   std::vector<std::string> notes;  // why something was left alone
 };

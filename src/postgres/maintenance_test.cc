@@ -52,6 +52,10 @@ class Maintenance : public ::testing::Test {
     ASSERT_TRUE(source.settle(batch, std::vector<Settled>(count, Settled::delivered)));
     ASSERT_TRUE(source.flush());
   }
+  static std::ptrdiff_t outbox_partitions(const MaintenanceReport& report) {
+    return std::count_if(report.created.begin(), report.created.end(),
+                         [](const std::string& name) { return name.starts_with("outbox"); });
+  }
   std::int64_t rows() { return number(application, "SELECT count(*) FROM dovetail.outbox"); }
 
   TestDatabase database;
@@ -62,7 +66,7 @@ TEST_F(Maintenance, MakesPartitionsAheadAndOnce) {
   MaintenanceOptions options;
   options.ahead = std::chrono::hours(72);
   const MaintenanceReport report = run(options);
-  EXPECT_EQ(report.created.size(), 4u);  // today and three days
+  EXPECT_EQ(outbox_partitions(report), 4);  // today and three days
   EXPECT_TRUE(run(options).created.empty());
   // An event of now lands in one of them, with everything that the outbox promises.
   must(application, "SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb)");
@@ -91,7 +95,7 @@ TEST_F(Maintenance, PartitionOfTimesThatAreInTheDefaultOneIsLeftOut) {
   MaintenanceOptions options;
   options.ahead = std::chrono::hours(48);
   const MaintenanceReport report = run(options);
-  EXPECT_EQ(report.created.size(), 2u);
+  EXPECT_EQ(outbox_partitions(report), 2);
   ASSERT_FALSE(report.notes.empty());
   EXPECT_TRUE(contains(report.notes[0], "default partition")) << report.notes[0];
   EXPECT_EQ(rows(), 1);

@@ -9,12 +9,14 @@ target_sources(
           doctor_server.cc
           function_check.cc
           maintenance.cc
+          maintenance_inbox.cc
           mapped_admin.cc
           mapped_catalog.cc
           mapped_source.cc
           mapped_sql.cc
           mapped_table.cc
-          outside.cc)
+          outside.cc
+          partitions.cc)
 dovetail_server_test(
   dovetail_postgres_operator_test
   SERVERS
@@ -23,6 +25,7 @@ dovetail_server_test(
   admin_test.cc
   doctor_test.cc
   function_check_test.cc
+  maintenance_inbox_test.cc
   maintenance_test.cc
   mapped_catalog_test.cc
   mapped_relay_test.cc

@@ -1,0 +1,15 @@
+// The inbox's part of maintain(): what consumers need no more to recognise duplicates.
+#pragma once
+
+#include "postgres/connection.h"
+#include "postgres/maintenance.h"
+
+namespace dovetail::postgres {
+
+// Makes the inbox's partitions ahead, drops those that are old and deletes old rows of the default
+// one, old attempts, and what claims have left behind. Whatever is forgotten of applied events is
+// known as forgotten from the same transaction on.
+Status maintain_inbox(Connection& connection, const MaintenanceOptions& options, WallTime now,
+                      MaintenanceReport& report);
+
+}  // namespace dovetail::postgres

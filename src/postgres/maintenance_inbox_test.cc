@@ -1,0 +1,250 @@
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "core/forgotten.h"
+#include "host/host.h"
+#include "postgres/maintenance.h"
+#include "postgres/schema.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+
+// An id of the time so many days ago: of version 7, or one that is none.
+EventId id_of(int days, int version = 7) {
+  static std::uint8_t count = 0;
+  EventId id;
+  const auto ms = std::chrono::floor<std::chrono::milliseconds>(system_clock().wall() -
+                                                                std::chrono::hours(24 * days))
+                      .time_since_epoch()
+                      .count();
+  for (int i = 0; i < 6; ++i)
+    id.bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(ms >> (40 - 8 * i));
+  id.bytes[6] = static_cast<std::uint8_t>(version << 4);
+  id.bytes[8] = 0x80;
+  id.bytes[15] = ++count;
+  return id;
+}
+
+class InboxMaintenance : public ::testing::Test {
+ protected:
+  InboxMaintenance() {
+    const Status made = create_schema(application);
+    EXPECT_TRUE(made) << text_of(made);
+    must(application, "INSERT INTO dovetail.consumer (name) VALUES ('stock')");
+  }
+  MaintenanceReport run(const MaintenanceOptions& options = {}) {
+    const Result<MaintenanceReport> report = maintain(database.conninfo, options);
+    EXPECT_TRUE(report) << text_of(report);
+    return report.value_or(MaintenanceReport{});
+  }
+  // The partition of the day so many days ago.
+  void make_partition(int days) {
+    const auto bound = [](int of) {
+      return "(rpad(lpad(to_hex((extract(epoch FROM date_trunc('day', now() - interval '" +
+             std::to_string(of) + " days')) * 1000)::bigint), 12, '0'), 32, '0'))::uuid";
+    };
+    must(application, "DO $$ BEGIN EXECUTE format('CREATE TABLE dovetail.inbox_old" +
+                          std::to_string(days) +
+                          " PARTITION OF dovetail.inbox FOR VALUES FROM (%L) TO (%L)', " +
+                          bound(days) + ", " + bound(days - 1) + "); END $$");
+  }
+  void apply(const EventId& id, int days_ago) {
+    must(application, "INSERT INTO dovetail.inbox (event_id, consumer_id, applied_at) VALUES ('" +
+                          id.to_string() + "', 1, now() - interval '" + std::to_string(days_ago) +
+                          " days')");
+  }
+  bool remembers(const EventId& id) {
+    return number(application, "SELECT count(*) FROM dovetail.inbox WHERE event_id = '" +
+                                   id.to_string() + "'") == 1;
+  }
+  // In days; none: nothing.
+  std::optional<std::int64_t> forgotten() {
+    if (number(application,
+               "SELECT count(*) FROM dovetail.inbox_state WHERE isfinite(forgotten_before)") == 0)
+      return std::nullopt;
+    return number(application,
+                  "SELECT round(extract(epoch FROM now() - forgotten_before) / 86400) FROM "
+                  "dovetail.inbox_state");
+  }
+  static bool noted(const MaintenanceReport& report, std::string_view part) {
+    return std::any_of(report.notes.begin(), report.notes.end(),
+                       [&](const std::string& note) { return contains(note, part); });
+  }
+  // Of another session than the one that asks.
+  bool somebody_waits_for(const std::string& statement) {
+    return number(application,
+                  "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+                  "wait_event_type = 'Lock' AND query LIKE '%" +
+                      statement + "%' AND pid <> pg_backend_pid()") > 0;
+  }
+
+  TestDatabase database;
+  Connection application = database.connect();
+};
+
+TEST_F(InboxMaintenance, PartitionsAreMadeAheadAndTakeWhatIsApplied) {
+  run();
+  EXPECT_TRUE(run().created.empty());
+  apply(id_of(0), 0);
+  EXPECT_TRUE(contains(text(application, "SELECT tableoid::regclass::text FROM dovetail.inbox"),
+                       "dovetail.inbox_p"));
+}
+
+TEST_F(InboxMaintenance, WhatIsOldIsDroppedAndKnownAsForgotten) {
+  make_partition(60);
+  make_partition(20);
+  const EventId old = id_of(60);
+  const EventId young = id_of(20);
+  apply(old, 60);
+  apply(young, 20);
+  EXPECT_EQ(run().dropped, std::vector<std::string>{"inbox_old60"});
+  EXPECT_FALSE(remembers(old));
+  EXPECT_TRUE(remembers(young));
+  EXPECT_EQ(forgotten(), 30);
+  Event event;
+  event.id = old;
+  const Result<Rows> state = application.query("SELECT forgotten_before FROM dovetail.inbox_state");
+  EXPECT_TRUE(is_forgotten(event, state->timestamptz(0, 0), WallTime{}));
+}
+
+TEST_F(InboxMaintenance, NothingIsForgottenWhenNothingWasRemembered) {
+  make_partition(60);
+  apply(id_of(1), 1);
+  EXPECT_EQ(run().dropped, std::vector<std::string>{"inbox_old60"});
+  EXPECT_FALSE(forgotten());
+}
+
+TEST_F(InboxMaintenance, WhatWasForgottenStaysForgottenWhenTheRetentionGrows) {
+  make_partition(60);
+  make_partition(200);
+  apply(id_of(60), 60);
+  run();
+  apply(id_of(200), 200);
+  MaintenanceOptions options;
+  options.inbox_older_than = std::chrono::hours(24 * 100);
+  run(options);
+  EXPECT_EQ(forgotten(), 30);
+}
+
+// A new consumer reads what is old, and may get it again tomorrow.
+TEST_F(InboxMaintenance, AnOldEventThatWasAppliedNotLongAgoIsRemembered) {
+  make_partition(60);
+  const EventId old = id_of(60);
+  apply(id_of(60), 60);
+  apply(old, 1);
+  MaintenanceReport report = run();
+  EXPECT_TRUE(report.dropped.empty());
+  EXPECT_TRUE(noted(report, "not long ago"));
+  EXPECT_TRUE(remembers(old));
+  EXPECT_FALSE(forgotten());
+}
+
+TEST_F(InboxMaintenance, TheDefaultPartitionIsCleanedInSteps) {
+  for (int i = 0; i < 25; ++i) apply(id_of(0, 4), 40);
+  const EventId recent = id_of(40, 4);
+  const EventId of_a_wrong_clock = id_of(-100);
+  apply(recent, 29);
+  apply(of_a_wrong_clock, 40);
+  MaintenanceOptions options;
+  options.ahead = 0h;
+  options.batch_max = 10;
+  options.rows_max = 10;
+  MaintenanceReport report = run(options);
+  EXPECT_FALSE(report.finished);
+  EXPECT_EQ(report.inbox, 10u);
+  EXPECT_EQ(forgotten(), 30);
+  options.rows_max = 1'000'000;
+  report = run(options);
+  EXPECT_TRUE(report.finished);
+  EXPECT_EQ(report.inbox, 15u);
+  EXPECT_TRUE(remembers(recent));
+  EXPECT_TRUE(remembers(of_a_wrong_clock)) << "its event would not be known as forgotten";
+}
+
+TEST_F(InboxMaintenance, AConsumerOfOldEventsIsNotMadeToWait) {
+  make_partition(60);
+  apply(id_of(60), 60);
+  Connection consumer = database.connect();
+  const EventId late = id_of(60);
+  must(consumer, "BEGIN; INSERT INTO dovetail.inbox (event_id, consumer_id) VALUES ('" +
+                     late.to_string() + "', 1)");
+  const MaintenanceReport report = run();
+  EXPECT_TRUE(report.dropped.empty());
+  EXPECT_TRUE(noted(report, "next time"));
+  EXPECT_FALSE(forgotten());
+  must(consumer, "COMMIT");
+  EXPECT_TRUE(remembers(late));
+}
+
+// Holds maintain() between the row that says what is forgotten and the rows themselves.
+class InTheMiddle : public InboxMaintenance {
+ protected:
+  InTheMiddle() {
+    make_partition(60);
+    apply(old, 60);
+    must(reader, "BEGIN; SELECT count(*) FROM dovetail.inbox_old60");
+    options.lock_timeout = 60s;
+    janitor = std::thread([this] { done = maintain(database.conninfo, options).has_value(); });
+    EXPECT_TRUE(eventually([this] { return somebody_waits_for("ACCESS EXCLUSIVE"); }));
+  }
+  ~InTheMiddle() override {
+    if (janitor.joinable()) janitor.join();
+  }
+
+  const EventId old = id_of(60);
+  MaintenanceOptions options;
+  Connection reader = database.connect();
+  bool done = false;
+  std::thread janitor;
+};
+
+TEST_F(InTheMiddle, WhoWaitsForTheDeletionSeesThatTheEventIsForgotten) {
+  Connection consumer = database.connect();
+  must(consumer, "BEGIN");
+  std::int64_t inserted = -1;
+  std::thread insert([&] {
+    const Result<Rows> rows = consumer.query(
+        "INSERT INTO dovetail.inbox (event_id, consumer_id) VALUES ($1, 1) ON CONFLICT DO NOTHING",
+        Params().uuid(old));
+    if (rows) inserted = rows->affected();
+  });
+  EXPECT_TRUE(eventually([this] { return somebody_waits_for("INSERT INTO dovetail.inbox"); }));
+  must(reader, "COMMIT");
+  insert.join();
+  EXPECT_EQ(inserted, 1) << "its row was gone";
+  Event event;
+  event.id = old;
+  const Result<Rows> state = consumer.query("SELECT forgotten_before FROM dovetail.inbox_state");
+  EXPECT_TRUE(is_forgotten(event, state->timestamptz(0, 0), WallTime{}));
+  must(consumer, "ROLLBACK");
+  janitor.join();
+  EXPECT_TRUE(done);
+}
+
+TEST_F(InTheMiddle, DyingThereLosesNothingAndForgetsNothing) {
+  must(application,
+       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+       "AND wait_event_type = 'Lock' AND query LIKE '%ACCESS EXCLUSIVE%'");
+  janitor.join();
+  EXPECT_FALSE(done);
+  must(reader, "COMMIT");
+  EXPECT_FALSE(forgotten());
+  EXPECT_TRUE(remembers(old));
+  EXPECT_EQ(run().dropped.size(), 1u) << "the next does it";
+  EXPECT_EQ(forgotten(), 30);
+}
+
+TEST_F(InboxMaintenance, OldAttemptsGo) {
+  must(application,
+       "INSERT INTO dovetail.attempt (event_id, consumer_id, attempts, updated_at) SELECT "
+       "gen_random_uuid(), 1, 1, now() - i * interval '20 days' FROM generate_series(0, 3) AS i");
+  EXPECT_EQ(run().attempts, 2u);
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.attempt"), 2);
+}
+
+}  // namespace
+}  // namespace dovetail::postgres
