@@ -1,8 +1,11 @@
 // The SQLite adapter passes the suites that every adapter passes.
+#include "conformance/claim_suite.h"
 #include "conformance/lane_suite.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
+#include "core/test_clock.h"
 #include "host/host.h"
+#include "sqlite/claims.h"
 #include "sqlite/lease.h"
 #include "sqlite/mailbox.h"
 #include "sqlite/parking.h"
@@ -117,6 +120,18 @@ class SqliteLane final : public LaneUnderTest {
   sqlite::TestFile file_;
 };
 
+class SqliteClaims final : public ClaimsUnderTest {
+ public:
+  std::unique_ptr<ClaimStore> make(const std::string& consumer) override {
+    return std::make_unique<sqlite::SqliteClaimStore>(file_.path, consumer, clock_, "boot");
+  }
+  void pass(Duration duration) override { clock_.advance(duration); }
+
+ private:
+  TestClock clock_;
+  sqlite::TestFile file_;
+};
+
 template <class Base, class Made>
 std::unique_ptr<Base> make() {
   return std::make_unique<Made>();
@@ -137,6 +152,9 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseSuite,
 INSTANTIATE_TEST_SUITE_P(Sqlite, ParkingSuite,
                          testing::Values(LaneCase{"lane", make<LaneUnderTest, SqliteLane>}),
                          case_name<LaneCase>);
+INSTANTIATE_TEST_SUITE_P(Sqlite, ClaimSuite,
+                         testing::Values(ClaimCase{"claims", make<ClaimsUnderTest, SqliteClaims>}),
+                         case_name<ClaimCase>);
 
 }  // namespace
 }  // namespace dovetail::conformance

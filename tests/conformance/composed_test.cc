@@ -1,0 +1,117 @@
+// Sinks that are made of other sinks pass the suite that every sink passes, and so do the stores of
+// claims in memory theirs.
+#include <algorithm>
+#include <deque>
+
+#include "conformance/claim_suite.h"
+#include "conformance/sink_suite.h"
+#include "core/chained_sink.h"
+#include "core/claimed_sink.h"
+#include "core/test_clock.h"
+#include "host/host.h"
+#include "host/parallel_sink.h"
+#include "memory/claim_store.h"
+#include "memory/sink.h"
+
+namespace dovetail::conformance {
+namespace {
+
+void refuse_poison(MemorySink& sink) {
+  sink.decide_by([](const Event& event) {
+    if (event.type == "poison") return Outcome{Fate::rejected, 0, "refused by the test"};
+    return Outcome{Fate::confirmed, 0, {}};
+  });
+}
+
+// The second stage refuses, so that the first has done its part by then.
+class ChainStore final : public SinkUnderTest {
+ public:
+  ChainStore() { refuse_poison(second_); }
+  SinkAbilities abilities() const override { return {true, true, true, false}; }
+  std::unique_ptr<Sink> make() override {
+    return std::make_unique<ChainedSink>(
+        std::vector<ChainedSink::Stage>{{&first_}, {&second_}, {&third_}});
+  }
+  std::vector<StoredEvent> stored() override { return third_.received(); }
+  void make_poison(Event& event) override { event.type = "poison"; }
+
+ private:
+  MemorySink first_;
+  MemorySink second_;
+  MemorySink third_;
+};
+
+// The inner sink knows no duplicates; the claims do.
+template <bool kKeepsOrder>
+class ClaimedStore final : public SinkUnderTest {
+ public:
+  ClaimedStore() { refuse_poison(inner_); }
+  SinkAbilities abilities() const override { return {true, true, true, false}; }
+  std::unique_ptr<Sink> make() override {
+    return std::make_unique<ClaimedSink>(store_, inner_, system_clock(), ClaimedSinkOptions{});
+  }
+  std::vector<StoredEvent> stored() override { return inner_.received(); }
+  void make_poison(Event& event) override { event.type = "poison"; }
+
+ private:
+  MemoryClaimDatabase database_{system_clock()};
+  MemoryClaimStore store_{database_, "mail"};
+  MemorySink inner_{{.dedup = false, .keeps_order_on_failure = kKeepsOrder}};
+};
+
+class ParallelStore final : public SinkUnderTest {
+ public:
+  ParallelStore() {
+    for (MemorySink& one : inner_) refuse_poison(one);
+  }
+  SinkAbilities abilities() const override { return {true, true, true, false}; }
+  std::unique_ptr<Sink> make() override {
+    std::vector<Sink*> sinks;
+    for (MemorySink& one : inner_) sinks.push_back(&one);
+    return std::make_unique<ParallelSink>(sinks, system_clock());
+  }
+  // Of different keys nobody promises an order.
+  std::vector<StoredEvent> stored() override {
+    std::vector<StoredEvent> all;
+    for (const MemorySink& one : inner_)
+      for (StoredEvent& event : one.received()) all.push_back(std::move(event));
+    std::stable_sort(all.begin(), all.end(),
+                     [](const StoredEvent& a, const StoredEvent& b) { return a.id < b.id; });
+    return all;
+  }
+  void make_poison(Event& event) override { event.type = "poison"; }
+
+ private:
+  std::deque<MemorySink> inner_{3};
+};
+
+class MemoryClaims final : public ClaimsUnderTest {
+ public:
+  std::unique_ptr<ClaimStore> make(const std::string& consumer) override {
+    return std::make_unique<MemoryClaimStore>(database_, consumer);
+  }
+  void pass(Duration duration) override { clock_.advance(duration); }
+
+ private:
+  TestClock clock_;
+  MemoryClaimDatabase database_{clock_};
+};
+
+template <class Base, class Made>
+std::unique_ptr<Base> make() {
+  return std::make_unique<Made>();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Composed, SinkSuite,
+    testing::Values(SinkCase{"chained", make<SinkUnderTest, ChainStore>},
+                    SinkCase{"claimed", make<SinkUnderTest, ClaimedStore<true>>},
+                    SinkCase{"claimed_one_by_one", make<SinkUnderTest, ClaimedStore<false>>},
+                    SinkCase{"parallel", make<SinkUnderTest, ParallelStore>}),
+    case_name<SinkCase>);
+INSTANTIATE_TEST_SUITE_P(Memory, ClaimSuite,
+                         testing::Values(ClaimCase{"claims", make<ClaimsUnderTest, MemoryClaims>}),
+                         case_name<ClaimCase>);
+
+}  // namespace
+}  // namespace dovetail::conformance
