@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -105,6 +106,12 @@ EventId new_event_id() {
     ids.generation = generation;
   }
   return ids.generator->next();
+}
+
+std::string process_label() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return std::string(host.data()) + ":" + std::to_string(getpid());
 }
 
 const std::string& boot_id() {

@@ -28,6 +28,9 @@ SystemClock& system_clock();
 // A new UUIDv7, growing within a thread. Any thread, also in a child after fork().
 EventId new_event_id();
 
+// How this process is called in a lease: "host:pid".
+std::string process_label();
+
 // Changes with every boot of the machine: times of CLOCK_BOOTTIME mean something only together with
 // it. Empty where the kernel does not tell.
 const std::string& boot_id();

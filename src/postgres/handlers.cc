@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "postgres/function_check.h"
+
 namespace dovetail::postgres {
 
 namespace {
@@ -16,10 +18,6 @@ constexpr std::string_view kEvents =
     "$7::text[], $8::bytea[], $9::bigint[], $10::timestamptz[]) WITH ORDINALITY AS e (id, topic, "
     "aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version, "
     "created_at, place)";
-constexpr std::string_view kFind =
-    "SELECT coalesce(has_function_privilege(to_regprocedure($1), 'EXECUTE'), false), "
-    "to_regprocedure($1) IS NOT NULL";
-
 Params columns_of(Events events) {
   std::vector<EventId> ids;
   std::vector<std::int64_t> versions;
@@ -54,18 +52,6 @@ Result<std::string> quoted_function(std::string_view function) {
   return *schema + "." + *name;
 }
 
-Status check_function(Connection& connection, const std::string& signature) {
-  const Result<Rows> found = connection.query(kFind, Params().text(signature));
-  if (!found) return fail(found.error());
-  if (found->boolean(0, 0)) return {};
-  if (found->boolean(0, 1))
-    return fail(Errc::rejected, "this user may not call the function " + signature +
-                                    "; grant EXECUTE on it to the user of the consumer");
-  return fail(Errc::rejected, "there is no function " + signature +
-                                  "; check its name, its schema, its letters' case and the "
-                                  "search_path of the consumer's user");
-}
-
 }  // namespace
 
 Result<TransactionHandler> sql_function(std::string name, std::vector<std::string> types,
@@ -76,13 +62,13 @@ Result<TransactionHandler> sql_function(std::string name, std::vector<std::strin
   const std::string sql = "SELECT " + *quoted + "(" +
                           (batch ? "array_agg(" + event + " ORDER BY e.place)" : event) + ")" +
                           std::string(kEvents);
-  const std::string signature = *quoted + (batch ? "(dovetail.event[])" : "(dovetail.event)");
-  return TransactionHandler{
-      std::move(name), std::move(types),
-      [sql](BatchHandling& handling, Events events) {
-        return handling.queue(sql, columns_of(events));
-      },
-      [signature](Connection& connection) { return check_function(connection, signature); }};
+  return TransactionHandler{std::move(name), std::move(types),
+                            [sql](BatchHandling& handling, Events events) {
+                              return handling.queue(sql, columns_of(events));
+                            },
+                            [name = std::string(function), batch](Connection& connection) {
+                              return check_function(connection, name, batch);
+                            }};
 }
 
 }  // namespace dovetail::postgres

@@ -1,8 +1,5 @@
 // The consumer: a relay from a mailbox or an outbox into an inbox with a handler.
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 
 #include "core/inbox.h"
 #include "core/relay.h"
@@ -16,12 +13,6 @@
 namespace dovetail::sqlite {
 
 namespace {
-
-std::string process_label() {
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  return std::string(host.data()) + ":" + std::to_string(getpid());
-}
 
 Reader reader_of(const ConsumerOptions& options) {
   Reader reader;

@@ -1,0 +1,262 @@
+// The consumer: a relay from an outbox or a broker into an inbox with the application's handlers.
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "core/chained_sink.h"
+#include "core/inbox.h"
+#include "core/relay.h"
+#include "dovetail/postgres_consumer.h"
+#include "host/host.h"
+#include "host/parallel_sink.h"
+#include "postgres/inbox_store.h"
+#include "postgres/lanes.h"
+#include "postgres/lease.h"
+#include "postgres/origin_source.h"
+#include "postgres/parking.h"
+#include "postgres/schema.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+// As the relays of the outbox call it, so that an event has the same topic with a broker between.
+constexpr std::string_view kTopics = "{aggregate_type}.events";
+
+// The inbox of one lane. Its end, which a process that dies does not come to, tells the next
+// session that this one ended well.
+class InboxSink final : public Sink {
+ public:
+  InboxSink(InboxStoreOptions store, const ConsumerOptions& options)
+      : store_(std::move(store)),
+        inbox_(store_, InboxOptions{options.attempts_max}),
+        chain_({{&inbox_, takes(options.topics)}}) {}
+  InboxSink(const InboxSink&) = delete;
+  InboxSink& operator=(const InboxSink&) = delete;
+  ~InboxSink() override { (void)inbox_.close(); }
+
+  Status open() override { return chain_.open(); }
+  Status submit(Events events) override { return chain_.submit(events); }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    return chain_.collect(outcomes, timeout);
+  }
+  bool keeps_order_on_failure() const override { return chain_.keeps_order_on_failure(); }
+
+ private:
+  static std::function<bool(const Event&)> takes(const std::vector<std::string>& topics) {
+    if (topics.empty()) return {};
+    return [topics](const Event& event) {
+      return std::find(topics.begin(), topics.end(), event.topic) != topics.end();
+    };
+  }
+
+  PostgresInboxStore store_;
+  Inbox inbox_;
+  ChainedSink chain_;
+};
+
+// Several of them behind one relay, along the keys.
+class SpreadSink final : public Sink {
+ public:
+  SpreadSink(std::vector<std::unique_ptr<Sink>> sinks, Clock& clock)
+      : sinks_(std::move(sinks)), spread_(pointers(), clock) {}
+
+  Status open() override { return spread_.open(); }
+  Status submit(Events events) override { return spread_.submit(events); }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    return spread_.collect(outcomes, timeout);
+  }
+  bool keeps_order_on_failure() const override { return spread_.keeps_order_on_failure(); }
+
+ private:
+  std::vector<Sink*> pointers() const {
+    std::vector<Sink*> all;
+    for (const auto& sink : sinks_) all.push_back(sink.get());
+    return all;
+  }
+
+  std::vector<std::unique_ptr<Sink>> sinks_;
+  ParallelSink spread_;
+};
+
+RelayOptions relay_options_of(const ConsumerOptions& options) {
+  RelayOptions relay;
+  relay.attempts_max = options.attempts_max;
+  relay.key_retry = RetryPolicy{options.retry_base, options.retry_cap};
+  relay.batch_events_max = options.batch_events_max;
+  relay.batch_bytes_max = options.batch_bytes_max;
+  relay.window_events_max = options.window_events_max;
+  relay.window_bytes_max = options.window_bytes_max;
+  // Only the jitter comes from it: consumers that fail together should not come back together.
+  const EventId id = new_event_id();
+  for (std::size_t i = 8; i < id.bytes.size(); ++i) relay.seed = relay.seed << 8 | id.bytes[i];
+  return relay;
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  });
+}
+
+Status check(const ConsumerOptions& options) {
+  const char* wrong = nullptr;
+  if (options.database.empty())
+    wrong = "ConsumerOptions::database is empty; give it as libpq takes it";
+  if (options.name.empty() || options.name.size() > 200)
+    wrong = "ConsumerOptions::name is empty or too long; check that it has 1 to 200 bytes";
+  if (!options.from.empty() && options.origin.make)
+    wrong = "ConsumerOptions has both `from` and `origin`; check which of them is meant";
+  if (options.attempts_max == 0)
+    wrong = "ConsumerOptions::attempts_max is 0; check that it is 1 or more";
+  if (options.parallel == 0 || options.parallel > kSlots)
+    wrong = "ConsumerOptions::parallel must be 1 to 256; check it";
+  if (options.batch_events_max == 0 || options.window_events_max == 0)
+    wrong = "a limit of ConsumerOptions is 0; check that batches and window hold 1 event or more";
+  if (options.lease_term < std::chrono::milliseconds(100))
+    wrong = "ConsumerOptions::lease_term is below 100 ms; check it, 10 s is usual";
+  if (wrong != nullptr) return fail(Errc::rejected, wrong);
+  return {};
+}
+
+Result<std::vector<TransactionHandler>> handlers_of(const std::string& consumer,
+                                                    std::vector<NamedHandler> handlers) {
+  if (handlers.empty())
+    return fail(Errc::rejected, "the consumer has no handler; check the call of Consumer::open()");
+  std::vector<TransactionHandler> all;
+  std::set<std::string> names;
+  for (NamedHandler& handler : handlers) {
+    const bool is_only = handlers.size() == 1 && handler.name.empty();
+    if ((!is_only && !is_plain_name(handler.name)) || handler.name.size() > 50 ||
+        !names.insert(handler.name).second)
+      return fail(Errc::rejected, "the handler \"" + handler.name +
+                                      "\" needs a name of its own; check that it has 1 to 50 "
+                                      "letters, digits, '-' and '_'");
+    if (static_cast<bool>(handler.each) == static_cast<bool>(handler.batch))
+      return fail(Errc::rejected, "the handler \"" + handler.name +
+                                      "\" needs one function; check that either `each` or `batch` "
+                                      "is set");
+    std::string name = is_only ? consumer : consumer + "." + handler.name;
+    all.push_back(handler.each ? cpp_handler(std::move(name), std::move(handler.types),
+                                             std::move(handler.each))
+                               : cpp_batch_handler(std::move(name), std::move(handler.types),
+                                                   std::move(handler.batch)));
+  }
+  return all;
+}
+
+Status check_database(const std::string& conninfo) {
+  Result<Connection> connection = Connection::open(conninfo);
+  if (!connection) return fail(connection.error());
+  const Result<std::int64_t> version = check_schema(*connection);
+  return version ? Status{} : fail(version.error());
+}
+
+}  // namespace
+
+struct Consumer::State {
+  State(ConsumerOptions given, std::vector<TransactionHandler> given_handlers)
+      : options(std::move(given)), handlers(std::move(given_handlers)) {
+    if (!options.origin.make) lanes = std::make_unique<Lanes>(lanes_options(), clock, make_sink());
+  }
+
+  Lanes::MakeSink make_sink();
+  LanesOptions lanes_options();
+  Status run_origin(std::stop_token stop);
+  void tell(const RelayNotice& notice);
+  const RelayMetrics& metrics() const { return lanes ? lanes->metrics() : own_metrics; }
+
+  ConsumerOptions options;
+  std::vector<TransactionHandler> handlers;
+  SystemClock& clock = system_clock();
+  TopicTemplate topics = TopicTemplate::parse(kTopics).value();
+  std::mutex telling{};  // lanes have threads of their own
+  RelayMetrics own_metrics{};
+  std::unique_ptr<Lanes> lanes{};  // null: an origin is read
+};
+
+void Consumer::State::tell(const RelayNotice& notice) {
+  if (!options.log) return;
+  const std::lock_guard lock(telling);
+  options.log(std::string(to_string(notice.kind)) + ": " + notice.text);
+}
+
+Lanes::MakeSink Consumer::State::make_sink() {
+  return [this](std::uint32_t lane) -> std::unique_ptr<Sink> {
+    InboxStoreOptions store;
+    store.conninfo = options.database;
+    store.consumer = options.name;
+    store.lane = lane;
+    store.version_guard = options.version_guard;
+    store.handlers = handlers;
+    return std::make_unique<InboxSink>(std::move(store), options);
+  };
+}
+
+LanesOptions Consumer::State::lanes_options() {
+  LanesOptions lane;
+  lane.conninfo = options.from.empty() ? options.database : options.from;
+  lane.relay = options.name;
+  lane.owner = process_label();
+  lane.lanes = options.parallel;
+  lane.lease_term = options.lease_term;
+  lane.relay_options = relay_options_of(options);
+  lane.topics = &topics;
+  lane.notify = [this](std::int32_t, const RelayNotice& notice) { tell(notice); };
+  return lane;
+}
+
+// One process reads the broker, and others stand by, so that the broker's order holds.
+Status Consumer::State::run_origin(std::stop_token stop) {
+  Reader reader = outside_reader(options.database, options.name);
+  OriginSource source(options.origin, reader, clock);
+  PostgresParking parking(reader);
+  PostgresLease own(reader, clock, process_label(), options.lease_term);
+  OriginLease lease(source, own);
+  std::vector<std::unique_ptr<Sink>> sinks;
+  for (std::uint32_t lane = 0; lane < options.parallel; ++lane) sinks.push_back(make_sink()(lane));
+  std::unique_ptr<Sink> sink = sinks.size() == 1
+                                   ? std::move(sinks.front())
+                                   : std::make_unique<SpreadSink>(std::move(sinks), clock);
+  Relay relay(RelayPorts{source, *sink, parking, lease, clock, own_metrics,
+                         [this](const RelayNotice& notice) { tell(notice); }},
+              relay_options_of(options));
+  Status ended = relay.run(std::move(stop));
+  (void)lease.release();
+  return ended;
+}
+
+Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::~Consumer() = default;
+
+Result<std::unique_ptr<Consumer>> Consumer::open(ConsumerOptions options,
+                                                 std::vector<NamedHandler> handlers) {
+  DOVETAIL_TRY(check(options));
+  Result<std::vector<TransactionHandler>> checked = handlers_of(options.name, std::move(handlers));
+  if (!checked) return fail(checked.error());
+  DOVETAIL_TRY(check_database(options.database));
+  if (!options.from.empty()) DOVETAIL_TRY(check_database(options.from));
+  return std::unique_ptr<Consumer>(
+      new Consumer(std::make_unique<State>(std::move(options), std::move(*checked))));
+}
+
+Status Consumer::run(std::stop_token stop) {
+  return state_->lanes ? state_->lanes->run(std::move(stop)) : state_->run_origin(std::move(stop));
+}
+
+ConsumerCounts Consumer::counts() const {
+  const RelayMetrics& metrics = state_->metrics();
+  const auto read = [](const RelayMetrics::Counter& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
+  ConsumerCounts counts;
+  counts.duplicates = read(metrics.duplicates);
+  // The relay counts a duplicate as confirmed too, and before it counts it as a duplicate.
+  counts.applied = std::max(read(metrics.confirmed), counts.duplicates) - counts.duplicates;
+  counts.failed = read(metrics.failed) + read(metrics.rejected);
+  counts.parked = read(metrics.parked);
+  return counts;
+}
+
+}  // namespace dovetail::postgres
