@@ -1,8 +1,12 @@
-// Sinks that are made of other sinks pass the suite that every sink passes, and so do the stores of
-// claims in memory theirs.
+// Sinks that are made of other sinks, and the one of programs, pass the suite that every sink
+// passes; claims in memory pass theirs.
 #include <algorithm>
 #include <deque>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "command/sink.h"
 #include "conformance/claim_suite.h"
 #include "conformance/sink_suite.h"
 #include "core/chained_sink.h"
@@ -21,6 +25,22 @@ void refuse_poison(MemorySink& sink) {
     if (event.type == "poison") return Outcome{Fate::rejected, 0, "refused by the test"};
     return Outcome{Fate::confirmed, 0, {}};
   });
+}
+
+std::string decoded(const std::string& base64) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  unsigned bits = 0;
+  int count = 0;
+  for (const char c : base64) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<unsigned>(digits.find(c));
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 0xff);
+  }
+  return bytes;
 }
 
 // The second stage refuses, so that the first has done its part by then.
@@ -85,6 +105,48 @@ class ParallelStore final : public SinkUnderTest {
   std::deque<MemorySink> inner_{3};
 };
 
+// A program that adds each event to a file, one at a time: of several nobody promises an order.
+class CommandStore final : public SinkUnderTest {
+ public:
+  CommandStore() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "command_XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  ~CommandStore() override { std::filesystem::remove_all(folder_); }
+  SinkAbilities abilities() const override { return {true, false, true, false}; }
+  std::unique_ptr<Sink> make() override {
+    const std::string script = "[ \"$DOVETAIL_EVENT_TYPE\" != poison ] || exit 65; cat >>\"$0\"";
+    command::Options options;
+    options.command = {"/bin/sh", "-c", script, folder_ + "/stored"};
+    options.processes_max = 1;
+    return std::make_unique<command::CommandSink>(options, system_clock());
+  }
+  std::vector<StoredEvent> stored() override {
+    std::vector<StoredEvent> events;
+    std::ifstream file(folder_ + "/stored");
+    for (std::string line; std::getline(file, line);) {
+      const auto json = nlohmann::json::parse(line);
+      const auto text = [&](const char* name) { return json[name].get<std::string>(); };
+      StoredEvent& event = events.emplace_back(Event{});
+      event.id = *EventId::parse(text("id"));
+      event.topic = text("topic");
+      event.aggregate_type = text("aggregate_type");
+      event.aggregate_id = text("aggregate_id");
+      event.type = text("type");
+      event.content_type = text("content_type");
+      event.headers = json["headers"].dump();
+      event.aggregate_version = json["aggregate_version"];
+      event.payload = json.contains("payload") ? text("payload") : decoded(text("payload_base64"));
+    }
+    return events;
+  }
+  void make_poison(Event& event) override { event.type = "poison"; }
+
+ private:
+  std::string folder_;
+};
+
 class MemoryClaims final : public ClaimsUnderTest {
  public:
   std::unique_ptr<ClaimStore> make(const std::string& consumer) override {
@@ -107,7 +169,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(SinkCase{"chained", make<SinkUnderTest, ChainStore>},
                     SinkCase{"claimed", make<SinkUnderTest, ClaimedStore<true>>},
                     SinkCase{"claimed_one_by_one", make<SinkUnderTest, ClaimedStore<false>>},
-                    SinkCase{"parallel", make<SinkUnderTest, ParallelStore>}),
+                    SinkCase{"parallel", make<SinkUnderTest, ParallelStore>},
+                    SinkCase{"command", make<SinkUnderTest, CommandStore>}),
     case_name<SinkCase>);
 INSTANTIATE_TEST_SUITE_P(Memory, ClaimSuite,
                          testing::Values(ClaimCase{"claims", make<ClaimsUnderTest, MemoryClaims>}),

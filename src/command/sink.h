@@ -1,0 +1,95 @@
+// Runs a program for each event, several at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "command/process.h"
+#include "core/failed_keys.h"
+#include "core/sink.h"
+
+namespace dovetail::command {
+
+struct Options {
+  // The program and its arguments. Without a '/' in it, the program is looked for in PATH.
+  std::vector<std::string> command{};
+  Duration timeout = std::chrono::seconds(30);  // of one run; then its process group is killed
+  std::size_t processes_max = 4;                // at a time; of one key always one
+  std::vector<std::string> hidden{};  // names of environment variables that it does not get
+};
+
+// unavailable: the program is not there, or may not be run. rejected: there is none.
+Status check(const std::vector<std::string>& command);
+
+// The program finds the event on its standard input, as one JSON object on one line (see
+// event_json.h), and DOVETAIL_EVENT_ID, _TYPE, _KEY, _AGGREGATE_TYPE and _TOPIC in its environment.
+// Its standard output goes nowhere. It says by its exit code what became of the event:
+//   0 done; 65 never, park it; 75 not now, no attempt counts; any other one, or a signal, failed.
+// The reason is the last line that it wrote to its standard error.
+//
+// At least once: it may run again for the same event, after a crash for example, and can know that
+// by the id. Programs that run when the sink is opened again or destroyed are killed with their
+// process groups; when this process dies, the kernel kills them, but not what they have started.
+// Behind an event that was not done nothing of its key runs until that was collected. Copies each
+// event's bytes once. One thread at a time, and the same one from a run's start to its end.
+class CommandSink final : public Sink {
+ public:
+  CommandSink(Options options, Clock& clock);
+  ~CommandSink() override;
+
+  Status open() override;
+  Status submit(Events events) override;
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
+  bool keeps_order_on_failure() const override { return true; }
+
+ private:
+  struct Submission;
+  struct Item {
+    const Event* event = nullptr;
+    Submission* submission = nullptr;
+    Outcome outcome{};
+  };
+  struct Submission {
+    std::uint64_t number = 0;
+    std::vector<Item> items{};
+    std::size_t unresolved = 0;
+    std::size_t told = 0;  // outcomes that say more than `again`
+  };
+  struct Run {
+    Item* item = nullptr;
+    std::unique_ptr<Process> process;
+    TimePoint started{};
+    bool timed_out = false;
+  };
+
+  void start_runs();
+  bool start_run(Item& item);
+  void wait(Duration timeout);
+  void kill_late_runs();
+  void take_ended_runs();
+  Outcome outcome_of(const Run& run);
+  void resolve(Item& item, Outcome outcome);
+  void give_up(Error error);
+  bool nothing_is_told() const;
+  void hand_out(std::span<Outcome> outcomes);
+
+  Options options_;
+  Clock& clock_;
+  std::string program_;  // where it is, as found by open()
+  std::deque<std::unique_ptr<Submission>> submitted_;
+  std::deque<Item*> waiting_;
+  std::list<Run> runs_;
+  std::unordered_set<std::uint64_t> running_keys_;
+  FailedKeys failed_;
+  std::uint32_t put_off_ = 0;     // "not now" since the last other answer
+  std::optional<Error> trouble_;  // nothing more is started
+};
+
+}  // namespace dovetail::command
