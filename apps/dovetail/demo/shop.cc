@@ -251,7 +251,7 @@ Status open_stock_books(const std::string& database) {
 Status take_orders(const OrderServiceOptions& options,
                    const std::function<Status(const Order& order)>& place) {
   std::mt19937_64 random(options.seed);
-  for (std::int64_t i = 0; i < options.orders; ++i) {
+  for (std::int64_t i = 0; i < options.orders && !options.stop.stop_requested(); ++i) {
     Order order;
     order.number = options.first_order + i;
     const bool is_deadly = order.number == options.deadly_order;
@@ -269,6 +269,7 @@ Status take_orders(const OrderServiceOptions& options,
       const Status placed = place(order);
       if (placed) break;
       if (placed.error().code != Errc::unavailable) return placed;
+      if (options.stop.stop_requested()) return {};
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     if (options.pause.count() > 0) std::this_thread::sleep_for(options.pause);

@@ -26,6 +26,7 @@ struct OrderServiceOptions {
   std::int64_t puzzling_order = 0;     // its event says "three" where the handler wants a number
   std::int64_t deadly_order = 0;       // its event makes the handler kill the process
   std::uint64_t seed = 1;
+  std::stop_token stop{};  // no more orders
 };
 
 // Makes the tables of each service. Safe to call again.

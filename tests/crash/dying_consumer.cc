@@ -1,0 +1,141 @@
+// The inventory service on PostgreSQL, put together from its ports, so that it can be made to die
+// at a point of its own, or to work by a scheme that is wrong:
+//
+//   dovetail_dying_consumer FROM TO [--die POINT | --stop POINT] [--times N] [--lease MS]
+//                           [--fix FILE] [--batch N] [--scheme NAME]
+//
+// TO is the connection string of the stock, FROM that of the orders' outbox, or a broker as feed.h
+// names it, which then says itself who reads what. POINT is one of dying.h, reached for the N-th
+// time. NAME: ours, row-first, effect-first, settles-first.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "core/relay.h"
+#include "crash/dying.h"
+#include "crash/feed.h"
+#include "crash/naive_store.h"
+#include "crash/postgres_stock.h"
+#include "host/host.h"
+#include "postgres/inbox_store.h"
+#include "postgres/lease.h"
+#include "postgres/parking.h"
+#include "postgres/source.h"
+
+namespace dovetail::shop {
+namespace {
+
+using Words = std::map<std::string, std::string>;
+
+std::string word(const Words& words, const std::string& name, const std::string& otherwise) {
+  const auto found = words.find(name);
+  return found == words.end() ? otherwise : found->second;
+}
+
+int port_of(const std::string& conninfo) {
+  return std::atoi(conninfo.c_str() + conninfo.rfind("port=") + 5);
+}
+
+std::unique_ptr<InboxStore> make_store(const std::string& conninfo, const Words& words,
+                                       Doom& doom) {
+  const std::string fix_file = word(words, "--fix", "");
+  const postgres::Handler each = [fix_file](postgres::Handling& handling, const Event& event) {
+    return move_stock(handling, event, fix_file);
+  };
+  const std::string scheme = word(words, "--scheme", "ours");
+  if (scheme == "row-first" || scheme == "effect-first") {
+    const bool row_first = scheme == "row-first";
+    if (const Status made = create_naive_table(conninfo); !made)
+      std::fprintf(stderr, "%s\n", made.error().text.c_str());
+    return std::make_unique<NaiveStore>(
+        NaiveStore::Options{conninfo, row_first ? Scheme::row_first : Scheme::effect_first, each,
+                            [&doom] { doom.reach("between"); }});
+  }
+  postgres::InboxStoreOptions options{
+      .conninfo = conninfo, .consumer = "inventory", .handlers = {}};
+  options.handlers.push_back(
+      {.name = "inventory", .run = [each](postgres::Handling& handling, Events events) -> Status {
+         for (const Event* event : events) DOVETAIL_TRY(each(handling, *event));
+         return {};
+       }});
+  return std::make_unique<postgres::PostgresInboxStore>(std::move(options));
+}
+
+RelayOptions relay_options(const Words& words) {
+  RelayOptions options;
+  options.batch_events_max = static_cast<std::size_t>(std::stoi(word(words, "--batch", "5")));
+  options.window_events_max = 100;
+  options.idle_wait = std::chrono::milliseconds(20);
+  options.progress_interval = std::chrono::milliseconds(20);
+  options.replay_poll = std::chrono::milliseconds(20);
+  options.key_retry.base = std::chrono::milliseconds(10);
+  options.connect_retry.base = std::chrono::milliseconds(10);
+  options.connect_retry.cap = std::chrono::milliseconds(200);
+  return options;
+}
+
+int main_of(int argc, char** argv) {
+  if (argc < 3 || argc % 2 == 0) {
+    std::fprintf(stderr, "usage: dovetail_dying_consumer FROM TO [--NAME VALUE]...\n");
+    return 2;
+  }
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  Words words;
+  for (int i = 3; i + 1 < argc; i += 2) words[argv[i]] = argv[i + 1];
+
+  Doom doom(word(words, "--die", word(words, "--stop", "")),
+            std::stoll(word(words, "--times", "1")), words.contains("--stop"));
+  const std::string to = argv[2];
+  servers::TcpProxy link(port_of(to));
+  const auto store = make_store(
+      to + " host=127.0.0.1 port=" + std::to_string(link.port()) + " sslmode=disable", words, doom);
+  DyingStore dying_store(doom, *store, link);
+  Inbox inbox(dying_store, {});
+
+  std::unique_ptr<Source> source = broker_source(argv[1], doom);
+  const bool is_broker = source != nullptr;
+  postgres::Reader reader{
+      .conninfo = is_broker ? to : argv[1], .relay = "inventory", .mapped = is_broker};
+  if (!is_broker) source = std::make_unique<postgres::PostgresSource>(reader, system_clock());
+  DyingSource dying_source(doom, *source, word(words, "--scheme", "") == "settles-first");
+  postgres::PostgresParking parking(reader);
+  DyingParking dying_parking(doom, parking);
+  const std::chrono::milliseconds term(std::stoi(word(words, "--lease", "500")));
+  std::unique_ptr<Lease> lease = std::make_unique<NoLease>();
+  if (!is_broker)
+    lease = std::make_unique<postgres::PostgresLease>(reader, system_clock(),
+                                                      std::to_string(::getpid()), term);
+  RelayMetrics metrics;
+  const auto tell = [](const RelayNotice& notice) {
+    std::printf("%s: %s\n", std::string(to_string(notice.kind)).c_str(), notice.text.c_str());
+    std::fflush(stdout);
+  };
+  Relay relay(RelayPorts{dying_source, inbox, dying_parking, *lease, system_clock(), metrics, tell},
+              relay_options(words));
+  Status ended;
+  std::jthread thread([&](std::stop_token stop) { ended = relay.run(stop); });
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  thread.request_stop();
+  thread.join();
+  // A session that cannot say farewell is only distrusted by the next.
+  if (const Status closed = inbox.close(); !closed)
+    std::printf("close: %s\n", closed.error().text.c_str());
+  (void)lease->release();
+  return ended ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace dovetail::shop
+
+int main(int argc, char** argv) { return dovetail::shop::main_of(argc, argv); }

@@ -1,0 +1,52 @@
+// What is often written instead of an inbox. Each of these loses or doubles effects, and the proofs
+// must show it.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/inbox.h"
+#include "dovetail/postgres_consumer.h"
+#include "postgres/connection.h"
+
+namespace dovetail::shop {
+
+enum class Scheme : std::uint8_t {
+  row_first,      // the row commits before the work: a crash in between leaves a ghost
+  effect_first,   // the work commits before the row: a crash in between doubles it
+  look_then_act,  // looks for the row, works, and adds the row: two at once both work
+};
+
+// Its table, which is not dovetail's.
+Status create_naive_table(const std::string& conninfo);
+
+// One thread at a time.
+class NaiveStore final : public InboxStore {
+ public:
+  struct Options {
+    std::string conninfo;
+    Scheme scheme = Scheme::row_first;
+    postgres::Handler handler;
+    // Where the row is committed and the effect is not, or the other way round.
+    std::function<void()> between = [] {};
+  };
+  explicit NaiveStore(Options options) : options_(std::move(options)) {}
+
+  Result<bool> open() override;
+  Status begin() override;
+  Status insert(Events events, std::span<Arrival> arrivals) override;
+  Status apply(Events events) override;
+  Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
+  void rollback() override;
+  Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;
+  Status close() override;
+
+ private:
+  Status add_rows();
+
+  Options options_;
+  postgres::Connection connection_;
+  std::vector<EventId> ids_;  // of the open transaction
+};
+
+}  // namespace dovetail::shop
