@@ -60,11 +60,7 @@ std::unique_ptr<InboxStore> make_store(const std::string& conninfo, const Words&
   }
   postgres::InboxStoreOptions options{
       .conninfo = conninfo, .consumer = "inventory", .handlers = {}};
-  options.handlers.push_back(
-      {.name = "inventory", .run = [each](postgres::Handling& handling, Events events) -> Status {
-         for (const Event* event : events) DOVETAIL_TRY(each(handling, *event));
-         return {};
-       }});
+  options.handlers.push_back(postgres::cpp_handler("inventory", {}, each));
   return std::make_unique<postgres::PostgresInboxStore>(std::move(options));
 }
 
