@@ -16,6 +16,12 @@ endif()
 if(NOT DOVETAIL_POSTGRES)
   list(APPEND public_headers_unwanted PATTERN "postgres*.h" EXCLUDE PATTERN "pqxx*.h" EXCLUDE)
 endif()
+foreach(broker kafka rabbitmq)
+  string(TOUPPER ${broker} name)
+  if(NOT DOVETAIL_${name})
+    list(APPEND public_headers_unwanted PATTERN "${broker}.h" EXCLUDE)
+  endif()
+endforeach()
 install(
   DIRECTORY ${PROJECT_SOURCE_DIR}/include/dovetail
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

@@ -1,0 +1,34 @@
+// The application's side: queues as the origin of a consumer.
+#include "dovetail/rabbitmq.h"
+#include "rabbitmq/source.h"
+
+namespace dovetail::rabbitmq {
+
+Result<Origin> origin(const ReadOptions& options) {
+  if (options.queues.empty() || options.host.empty() || options.prefetch == 0)
+    return fail(Errc::rejected,
+                "the origin needs a host, queues and a prefetch of 1 or more; check ReadOptions");
+  Options own;
+  own.server.host = options.host;
+  own.server.port = options.port != 0 ? options.port : (options.tls ? 5671 : 5672);
+  own.virtual_host = options.virtual_host;
+  own.user = options.user;
+  own.password = options.password;
+  own.queues = options.queues;
+  own.declare = options.declare;
+  own.exclusive = options.exclusive;
+  own.prefetch = options.prefetch;
+  own.tls = options.tls;
+  own.tls_files.ca_file = options.ca_file;
+  own.tls_files.cert_file = options.cert_file;
+  own.tls_files.key_file = options.key_file;
+  own.tls_files.server_name = options.server_name;
+  own.foreign = ForeignNames{options.id_header, options.type_header, options.aggregate_type_header,
+                             options.aggregate_id_header};
+  return Origin{"RabbitMQ at " + options.host + ":" + std::to_string(own.server.port),
+                [own](Clock& clock) -> Result<std::unique_ptr<Source>> {
+                  return std::make_unique<RabbitmqSource>(own, clock);
+                }};
+}
+
+}  // namespace dovetail::rabbitmq

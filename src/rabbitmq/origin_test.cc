@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+
+#include "core/source.h"
+#include "dovetail/rabbitmq.h"
+#include "rabbitmq/test_broker.h"
+
+namespace dovetail::rabbitmq {
+namespace {
+
+TEST(RabbitmqOrigin, MakesSourcesThatReadWhatWasNotSettled) {
+  TestBroker broker;
+  broker.make_queue("orders");
+  broker.publish("amq.default", "orders", "aGVsbG8=",
+                 R"({"message_id":"order-17","delivery_mode":2,"headers":{"kind":"placed"}})");
+  ReadOptions options;
+  options.port = broker.options().server.port;
+  options.virtual_host = broker.options().virtual_host;
+  options.queues = {"orders"};
+  options.type_header = "kind";
+  const Result<Origin> made = origin(options);
+  ASSERT_TRUE(made) << made.error().text;
+  EXPECT_EQ(made->shown, "RabbitMQ at 127.0.0.1:" + std::to_string(options.port));
+  for (int round = 0; round < 2; ++round) {
+    Result<std::unique_ptr<Source>> source = made->make(system_clock());
+    ASSERT_TRUE(source && (*source)->open());
+    Batch batch;
+    ASSERT_TRUE(wait_until([&] {
+      EXPECT_TRUE((*source)->read(batch, Limits{10, 1 << 20, std::chrono::milliseconds(50)}, {}));
+      return !batch.empty();
+    })) << round;
+    EXPECT_EQ(batch.events()[0].payload, "hello");
+    EXPECT_EQ(batch.events()[0].type, "placed");
+  }
+}
+
+TEST(RabbitmqOrigin, WrongOptionsAreRefused) {
+  ReadOptions options;
+  EXPECT_FALSE(origin(options)) << "no queues";
+  options.queues = {"orders"};
+  EXPECT_TRUE(origin(options));
+  options.prefetch = 0;
+  EXPECT_FALSE(origin(options));
+}
+
+}  // namespace
+}  // namespace dovetail::rabbitmq
