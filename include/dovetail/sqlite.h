@@ -58,7 +58,8 @@ class Publisher {
 
 // For a service that runs its own loop: the inbox as one call. Inside the caller's open
 // transaction, records that `consumer` applies the event. True: it is the first time, go on and
-// commit; false: a duplicate, leave it.
+// commit; false: a duplicate, leave it. rejected: it is so old that it may have been applied and
+// forgotten since.
 Result<bool> claim(sqlite3* transaction, std::string_view consumer, const EventId& id);
 
 struct ConsumerOptions {

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/forgotten.h"
+#include "core/test_ids.h"
 #include "host/host.h"
 #include "postgres/maintenance.h"
 #include "postgres/schema.h"
@@ -13,21 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// An id of the time so many days ago: of version 7, or one that is none.
-EventId id_of(int days, int version = 7) {
-  static std::uint8_t count = 0;
-  EventId id;
-  const auto ms = std::chrono::floor<std::chrono::milliseconds>(system_clock().wall() -
-                                                                std::chrono::hours(24 * days))
-                      .time_since_epoch()
-                      .count();
-  for (int i = 0; i < 6; ++i)
-    id.bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(ms >> (40 - 8 * i));
-  id.bytes[6] = static_cast<std::uint8_t>(version << 4);
-  id.bytes[8] = 0x80;
-  id.bytes[15] = ++count;
-  return id;
-}
+EventId id_of(int days, int version = 7) { return id_at(days_ago(system_clock(), days), version); }
 
 class InboxMaintenance : public ::testing::Test {
  protected:

@@ -1,6 +1,7 @@
 #include "sqlite/admin.h"
 
 #include "core/test_clock.h"
+#include "core/test_ids.h"
 #include "sqlite/lease.h"
 #include "sqlite/parking.h"
 #include "sqlite/source.h"
@@ -241,7 +242,7 @@ TEST_F(Operator, PrunesNothingThatNobodyHasRead) {
 TEST_F(Operator, PrunesOldInboxRowsAndFinishedParkedOnes) {
   application.run("BEGIN");
   for (int i = 0; i < 25; ++i)
-    ASSERT_TRUE(claim(application.connection, "billing", new_event_id()));
+    ASSERT_TRUE(claim(application.connection, "billing", id_at(days_ago(clock, 40))));
   application.run("COMMIT");
   application.run("BEGIN");
   ASSERT_TRUE(claim(application.connection, "billing", new_event_id()));

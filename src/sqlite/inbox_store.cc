@@ -4,6 +4,9 @@
 
 #include <exception>
 
+#include "core/forgotten.h"
+#include "sqlite/consumer_row.h"
+
 namespace dovetail::sqlite {
 
 namespace {
@@ -11,6 +14,9 @@ namespace {
 constexpr std::string_view kInsert =
     "INSERT INTO dovetail_inbox (consumer_id, event_id, applied_at) VALUES (?1, ?2, ?3) "
     "ON CONFLICT DO NOTHING";
+constexpr std::string_view kTakeBack =
+    "DELETE FROM dovetail_inbox WHERE consumer_id = ?1 AND event_id = ?2";
+constexpr std::string_view kForgottenBefore = "SELECT forgotten_before FROM dovetail_inbox_state";
 constexpr std::string_view kAddTotals =
     "UPDATE dovetail_consumer SET applied = applied + ?2, duplicates = duplicates + ?3 "
     "WHERE id = ?1";
@@ -65,6 +71,8 @@ Result<bool> SqliteInboxStore::open() {
 
 Status SqliteInboxStore::prepare() {
   DOVETAIL_TRY(database_.prepare(insert_, kInsert));
+  DOVETAIL_TRY(database_.prepare(take_back_, kTakeBack));
+  DOVETAIL_TRY(database_.prepare(forgotten_before_, kForgottenBefore));
   DOVETAIL_TRY(database_.prepare(add_totals_, kAddTotals));
   DOVETAIL_TRY(database_.prepare(count_attempt_, kCountAttempt));
   DOVETAIL_TRY(database_.prepare(forget_attempt_, kForgetAttempt));
@@ -74,25 +82,17 @@ Status SqliteInboxStore::prepare() {
 Result<bool> SqliteInboxStore::start_session() {
   Result<Transaction> transaction = Transaction::begin(database_.get(), "opening the inbox");
   if (!transaction) return fail(transaction.error());
-  Result<Statement> add = database_.prepare(
-      "INSERT INTO dovetail_consumer (name) VALUES (?1) ON CONFLICT (name) DO NOTHING");
-  if (!add) return fail(add.error());
-  DOVETAIL_TRY(add->bind_text(1, consumer_).run());
-  Result<Statement> select =
-      database_.prepare("SELECT id, clean FROM dovetail_consumer WHERE name = ?1");
-  if (!select) return fail(select.error());
-  const Result<bool> row = select->bind_text(1, consumer_).step();
+  const Result<ConsumerRow> row = find_consumer(database_.get(), consumer_, clock_.wall());
   if (!row) return fail(row.error());
-  consumer_id_ = select->integer(0);
-  const bool clean = select->integer(1) != 0;
-  select->reset();
+  consumer_id_ = row->id;
+  consumer_since_ = row->since;
   Result<Statement> mark =
       database_.prepare("UPDATE dovetail_consumer SET clean = 0 WHERE id = ?1");
   if (!mark) return fail(mark.error());
   DOVETAIL_TRY(mark->bind(1, consumer_id_).run());
   DOVETAIL_TRY(look_for_attempts());
   DOVETAIL_TRY(transaction->commit("opening the inbox"));
-  return clean;
+  return row->clean;
 }
 
 Status SqliteInboxStore::look_for_attempts() {
@@ -109,17 +109,27 @@ Status SqliteInboxStore::begin() {
 }
 
 Status SqliteInboxStore::insert(Events events, std::span<Arrival> arrivals) {
-  const std::int64_t now = to_stored(clock_.wall());
-  insert_.bind(1, consumer_id_).bind(3, now);
+  const Status inserted = insert_all(events, arrivals);
+  if (!inserted) rollback();
+  return inserted;
+}
+
+Status SqliteInboxStore::insert_all(Events events, std::span<Arrival> arrivals) {
+  const Result<bool> row = forgotten_before_.step();
+  if (!row) return fail(row.error());
+  const WallTime forgotten_before = from_stored(*row ? forgotten_before_.integer(0) : 0);
+  forgotten_before_.reset();
+  insert_.bind(1, consumer_id_).bind(3, to_stored(clock_.wall()));
   for (std::size_t i = 0; i < events.size(); ++i) {
-    Status inserted = insert_.bind_id(2, events[i]->id).run();
-    arrivals[i] = inserted && insert_.changes() == 1 ? Arrival::first : Arrival::duplicate;
-    if (inserted && counts_attempts_)
-      inserted = forget_attempt_.bind(1, consumer_id_).bind_id(2, events[i]->id).run();
-    if (!inserted) {
-      rollback();
-      return inserted;
+    const Event& event = *events[i];
+    DOVETAIL_TRY(insert_.bind_id(2, event.id).run());
+    arrivals[i] = insert_.changes() == 1 ? Arrival::first : Arrival::duplicate;
+    if (arrivals[i] == Arrival::first && is_forgotten(event, forgotten_before, consumer_since_)) {
+      arrivals[i] = Arrival::forgotten;
+      DOVETAIL_TRY(take_back_.bind(1, consumer_id_).bind_id(2, event.id).run());
     }
+    if (counts_attempts_)
+      DOVETAIL_TRY(forget_attempt_.bind(1, consumer_id_).bind_id(2, event.id).run());
   }
   return {};
 }

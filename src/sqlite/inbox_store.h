@@ -32,6 +32,7 @@ class SqliteInboxStore final : public InboxStore {
   Status prepare();
   Result<bool> start_session();
   Status look_for_attempts();
+  Status insert_all(Events events, std::span<Arrival> arrivals);
   Status apply_one(const Event& event);
   Status call_handler(const Event& event);
 
@@ -40,6 +41,7 @@ class SqliteInboxStore final : public InboxStore {
   Handler handler_;
   Clock& clock_;
   std::int64_t consumer_id_ = 0;
+  WallTime consumer_since_{};
   bool counts_attempts_ = false;  // some event has attempts: look for them when one is applied
   bool session_open_ = false;
   bool in_handler_ = false;
@@ -49,6 +51,8 @@ class SqliteInboxStore final : public InboxStore {
   std::string file_;
   Database database_;
   Statement insert_;
+  Statement take_back_;
+  Statement forgotten_before_;
   Statement add_totals_;
   Statement count_attempt_;
   Statement forget_attempt_;

@@ -3,8 +3,10 @@
 
 #include <array>
 
+#include "core/forgotten.h"
 #include "dovetail/sqlite.h"
 #include "host/host.h"
+#include "sqlite/consumer_row.h"
 #include "sqlite/database.h"
 #include "sqlite/event_columns.h"
 
@@ -29,6 +31,24 @@ Status require_transaction(sqlite3* connection, const char* what) {
               std::string(what) +
                   " needs an open transaction, so that it commits together with your own changes; "
                   "BEGIN first, COMMIT afterwards");
+}
+
+// Of an event whose row was inserted just now. The row is taken back, whatever the caller does.
+Status check_remembered(sqlite3* transaction, const ConsumerRow& consumer, const EventId& id) {
+  const Result<WallTime> before = forgotten_before(transaction);
+  if (!before) return fail(before.error());
+  Event event;
+  event.id = id;
+  if (!is_forgotten(event, *before, consumer.since)) return {};
+  Result<Statement> remove = Statement::prepare(
+      transaction, "DELETE FROM dovetail_inbox WHERE consumer_id = ?1 AND event_id = ?2");
+  if (!remove) return fail(remove.error());
+  DOVETAIL_TRY(remove->bind(1, consumer.id).bind_id(2, id).run());
+  return fail(
+      Errc::rejected,
+      "event " + id.to_string() +
+          " is older than what the inbox remembers, so nobody knows whether it was applied; "
+          "check its effect, and keep the inbox for longer than anything can come again");
 }
 
 Result<EventId> insert(sqlite3* connection, Statement& statement, const NewEvent& event,
@@ -100,20 +120,18 @@ Result<bool> claim(sqlite3* transaction, std::string_view consumer, const EventI
   DOVETAIL_TRY(require_transaction(transaction, "claim()"));
   if (consumer.empty())
     return fail(Errc::rejected, "the consumer's name is empty; every consumer needs one");
-  Result<Statement> add = Statement::prepare(
-      transaction,
-      "INSERT INTO dovetail_consumer (name) VALUES (?1) ON CONFLICT (name) DO NOTHING");
-  if (!add) return fail(add.error());
-  DOVETAIL_TRY(add->bind_text(1, consumer).run());
+  const WallTime now = system_clock().wall();
+  const Result<ConsumerRow> row = find_consumer(transaction, consumer, now);
+  if (!row) return fail(row.error());
 
   Result<Statement> insert = Statement::prepare(
       transaction,
-      "INSERT INTO dovetail_inbox (consumer_id, event_id, applied_at) "
-      "SELECT id, ?2, ?3 FROM dovetail_consumer WHERE name = ?1 ON CONFLICT DO NOTHING");
+      "INSERT INTO dovetail_inbox (consumer_id, event_id, applied_at) VALUES (?1, ?2, ?3) "
+      "ON CONFLICT DO NOTHING");
   if (!insert) return fail(insert.error());
-  insert->bind_text(1, consumer).bind_id(2, id).bind(3, to_stored(system_clock().wall()));
-  DOVETAIL_TRY(insert->run());
+  DOVETAIL_TRY(insert->bind(1, row->id).bind_id(2, id).bind(3, to_stored(now)).run());
   const bool first = insert->changes() == 1;
+  if (first) DOVETAIL_TRY(check_remembered(transaction, *row, id));
 
   Result<Statement> count = Statement::prepare(
       transaction,

@@ -10,6 +10,7 @@
 #include "sqlite_schema_v2.h"
 #include "sqlite_schema_v3.h"
 #include "sqlite_schema_v4.h"
+#include "sqlite_schema_v5.h"
 
 namespace dovetail::sqlite {
 
@@ -41,7 +42,7 @@ Error newer(std::int64_t version) {
 
 // The step from each version to the next.
 constexpr std::string_view kSteps[] = {kSqliteSchemaV1, kSqliteSchemaV2, kSqliteSchemaV3,
-                                       kSqliteSchemaV4};
+                                       kSqliteSchemaV4, kSqliteSchemaV5};
 static_assert(std::size(kSteps) == kSchemaVersion);
 
 Status create_tables(sqlite3* connection) {
