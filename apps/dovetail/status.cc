@@ -76,6 +76,17 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops
                          {"duplicates_suppressed", consumer.duplicates},
                          {"clean", consumer.clean}});
   }
+  Json queues = Json::array();
+  for (const QueueStatus& queue : status.queues) {
+    queues.push_back({{"consumer", queue.consumer},
+                      {"events", queue.events},
+                      {"ready", queue.ready},
+                      {"held", queue.held},
+                      {"later", queue.later},
+                      {"waiting", queue.waiting},
+                      {"parked", queue.parked},
+                      {"oldest_age_us", queue.oldest_age.count()}});
+  }
   Json json{{"name", store.name},
             {"path", store.shown},
             {"schema", status.schema_version},
@@ -85,7 +96,8 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops
             {"file_bytes", status.file_bytes},
             {"wal_bytes", status.wal_bytes},
             {"readers", readers},
-            {"consumers", consumers}};
+            {"consumers", consumers},
+            {"queues", queues}};
   if (!status.server_version.empty()) {
     json["server"] = status.server_version;
     json["partitions"] = status.partitions;
@@ -119,6 +131,15 @@ void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
   }
 }
 
+void add_queues(Table& queues, const ops::StoreConfig& store, const StoreStatus& status) {
+  for (const QueueStatus& queue : status.queues) {
+    queues.add({store.name, printable(queue.consumer, 40), ops::human_count(queue.events),
+                ops::human_duration(queue.oldest_age), ops::human_count(queue.ready),
+                ops::human_count(queue.held), ops::human_count(queue.later),
+                ops::human_count(queue.waiting), ops::human_count(queue.parked)});
+  }
+}
+
 // What a store holds that nobody reads yet would otherwise not be seen at all.
 std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status) {
   std::string text;
@@ -140,6 +161,8 @@ Look look(const ops::Config& config) {
   Table readers({"STREAM", "READER", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
                  ">DELIVERED", "OWNER"});
   Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED"});
+  Table queues({"STORE", "QUEUE OF", ">EVENTS", ">OLDEST", ">READY", ">HELD", ">LATER", ">WAITING",
+                ">PARKED"});
   std::string notes;
   for (const ops::StoreConfig& store : config.stores) {
     if (store.is_broker()) {
@@ -159,11 +182,13 @@ Look look(const ops::Config& config) {
       continue;
     }
     add_rows(readers, consumers, store, *status, config);
+    add_queues(queues, store, *status);
     notes += unread_note(store, *status);
     result.json.push_back(json_of(store, *status, config));
   }
   if (readers.rows() != 0) result.text += readers.to_string();
   if (consumers.rows() != 0) result.text += "\n" + consumers.to_string();
+  if (queues.rows() != 0) result.text += "\n" + queues.to_string();
   if (!notes.empty()) result.text += (result.text.empty() ? "" : "\n") + notes;
   if (result.text.empty()) result.text = "nothing was published or read yet\n";
   return result;

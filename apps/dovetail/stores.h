@@ -32,6 +32,7 @@ struct ReaderStatus : dovetail::ReaderStatus {
 struct StoreStatus {
   std::vector<ReaderStatus> readers{};
   std::vector<ConsumerStatus> consumers{};
+  std::vector<QueueStatus> queues{};
   std::uint64_t outbox_rows = 0;
   std::uint64_t mailbox_rows = 0;
   std::uint64_t inbox_rows = 0;

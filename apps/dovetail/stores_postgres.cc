@@ -88,6 +88,7 @@ Result<StoreStatus> status(const StoreConfig& store) {
     if (const auto one = mapped->find(reader.name); one != mapped->end())
       reader.table = one->second.table;
   }
+  result.queues = std::move(found->queues);
   result.outbox_rows = found->outbox_rows;
   result.file_bytes = found->outbox_bytes;
   result.partitions = found->partitions;

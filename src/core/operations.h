@@ -47,6 +47,18 @@ struct ConsumerStatus {
   bool clean = true;             // false: running, or its last session died
 };
 
+// The events that a consumer has laid by for services which take them out.
+struct QueueStatus {
+  std::string consumer;
+  std::uint64_t events = 0;   // all that are there
+  std::uint64_t ready = 0;    // a worker may take them
+  std::uint64_t held = 0;     // a worker has them
+  std::uint64_t later = 0;    // before a retry
+  std::uint64_t waiting = 0;  // behind another of their key
+  std::uint64_t parked = 0;   // needing an operator
+  Duration oldest_age{0};     // since the oldest came; 0 when there is none
+};
+
 enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded };
 std::string_view to_string(EventState state);
 Result<EventState> parse_event_state(std::string_view text);

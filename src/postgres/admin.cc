@@ -85,6 +85,23 @@ Status read_mapped(Connection& connection, const TableMapping& mapping, LaneStat
   return {};
 }
 
+Status read_queues(Connection& connection, std::vector<QueueStatus>& queues) {
+  const Result<Rows> rows = connection.query(
+      "SELECT consumer, events, ready, held, later, waiting, parked, greatest(0, EXTRACT(epoch "
+      "FROM oldest_age) * 1000000)::int8 FROM dovetail.queues ORDER BY consumer");
+  if (!rows) return fail(rows.error());
+  for (std::size_t i = 0; i < rows->size(); ++i) {
+    QueueStatus& queue = queues.emplace_back();
+    queue.consumer = std::string(rows->text(i, 0));
+    std::uint64_t* const counts[] = {&queue.events, &queue.ready,   &queue.held,
+                                     &queue.later,  &queue.waiting, &queue.parked};
+    for (int column = 0; column < 6; ++column)
+      *counts[column] = static_cast<std::uint64_t>(rows->int8(i, column + 1));
+    queue.oldest_age = Duration{rows->int8(i, 7)};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
@@ -114,6 +131,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
     if (const auto found = mapped.find(lane.relay); found != mapped.end())
       DOVETAIL_TRY(read_mapped(*connection, found->second, lane));
   }
+  DOVETAIL_TRY(read_queues(*connection, result.queues));
   for (const auto& [relay, mapping] : mapped) {
     if (std::any_of(result.lanes.begin(), result.lanes.end(),
                     [&](const LaneStatus& lane) { return lane.relay == relay; }))
@@ -193,6 +211,7 @@ Result<std::string> payload_of(const std::string& url, const EventId& id) {
   const Result<Rows> rows = connection->query(
       "SELECT payload FROM dovetail.outbox WHERE id = $1 UNION ALL SELECT payload FROM "
       "dovetail.delayed WHERE id = $1 UNION ALL SELECT payload FROM dovetail.parked WHERE id = $1 "
+      "UNION ALL SELECT payload FROM dovetail.queue WHERE event_id = $1 "
       "LIMIT 1",
       Params().uuid(id));
   if (!rows) return fail(rows.error());

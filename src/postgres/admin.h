@@ -34,7 +34,8 @@ struct LaneStatus {
 
 struct StoreStatus {
   std::vector<LaneStatus> lanes;
-  std::uint64_t outbox_rows = 0;  // estimated from the statistics
+  std::vector<QueueStatus> queues;  // those with events in them
+  std::uint64_t outbox_rows = 0;    // estimated from the statistics
   std::uint64_t outbox_bytes = 0;
   std::uint64_t partitions = 0;
   std::int64_t schema_version = 0;
@@ -53,9 +54,11 @@ Result<std::vector<EventRow>> list_mapped_events(const std::string& url, const s
                                                  const TableMapping& mapping,
                                                  const EventFilter& filter);
 
+// Of relays and consumers, and of queues, whose reader is the consumer. Of a queue only the parked
+// events are listed: what waits behind them stays in the queue.
 Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedFilter& filter);
 
-// The payload of one event, wherever it still is: outbox or parked.
+// The payload of one event, wherever it still is: outbox, parked, or a queue.
 Result<std::string> payload_of(const std::string& url, const EventId& id);
 // In the table that a relay serves; rejected: it has no such row.
 Result<std::string> mapped_payload_of(const std::string& url, const TableMapping& mapping,

@@ -23,6 +23,11 @@ constexpr std::string_view kReplay =
     "pg_catalog.clock_timestamp(), note = 'replay asked for' WHERE p.at_head AND p.finished_at IS "
     "NULL AND ";
 
+// The parked events of queues, with the columns that the filter looks at.
+constexpr std::string_view kQueued =
+    "ARRAY(SELECT p.number FROM (SELECT q.*, q.consumer AS relay FROM dovetail.queue_parked AS q) "
+    "AS p WHERE ";
+
 // `note` comes first among the parameters that follow the filter's.
 constexpr std::string_view kDiscard =
     "UPDATE dovetail.parked AS p SET state = 'discarded', at_head = false, finished_at = "
@@ -38,6 +43,7 @@ struct Parked {
   bool finished = false;
   std::string aggregate_type;
   std::string aggregate_id;
+  bool queued = false;  // it is in a queue, where a row needs functions to be changed
 };
 
 Params& add_filter(Params& params, const ParkedFilter& filter) {
@@ -114,7 +120,22 @@ Status refresh_heads(Connection& connection, const Rows& finished) {
   return {};
 }
 
-// All unfinished rows of the event, one for each relay that parked it; locked.
+Result<std::vector<Parked>> find_queued(Connection& connection, std::string_view relay,
+                                        const EventId& id) {
+  const Result<Rows> rows = connection.query(
+      "SELECT number, consumer, aggregate_type, aggregate_id FROM dovetail.queue_parked WHERE id = "
+      "$1 AND ($2 = '' OR consumer = $2) ORDER BY consumer",
+      Params().uuid(id).text(relay));
+  if (!rows) return fail(rows.error());
+  std::vector<Parked> found;
+  for (std::size_t i = 0; i < rows->size(); ++i)
+    found.push_back(Parked{rows->int8(i, 0), std::string(rows->text(i, 1)), "parked", true, false,
+                           std::string(rows->text(i, 2)), std::string(rows->text(i, 3)), true});
+  return found;
+}
+
+// All unfinished rows of the event, one for each relay that parked it; locked. Those of queues come
+// first.
 Result<std::vector<Parked>> find(Connection& connection, std::string_view relay,
                                  const EventId& id) {
   const Result<Rows> rows = connection.query(
@@ -123,7 +144,9 @@ Result<std::vector<Parked>> find(Connection& connection, std::string_view relay,
       "NULL, relay FOR UPDATE",
       Params().uuid(id).text(relay));
   if (!rows) return fail(rows.error());
-  std::vector<Parked> found;
+  Result<std::vector<Parked>> queued = find_queued(connection, relay, id);
+  if (!queued) return queued;
+  std::vector<Parked> found = std::move(*queued);
   for (std::size_t i = 0; i < rows->size(); ++i)
     found.push_back(Parked{rows->int8(i, 0), std::string(rows->text(i, 1)),
                            std::string(rows->text(i, 2)), rows->boolean(i, 3), rows->boolean(i, 4),
@@ -170,7 +193,12 @@ Result<std::uint64_t> replay(const std::string& url, const ParkedFilter& filter,
   const Result<Rows> done =
       connection->query(std::string(kReplay) + std::string(kMatches), add_filter(params, filter));
   if (!done) return fail(done.error());
-  const auto count = static_cast<std::uint64_t>(done->affected());
+  Params same;
+  const Result<Rows> queued = connection->query(
+      "SELECT dovetail.queue_replay(" + std::string(kQueued) + std::string(kMatches) + "))",
+      add_filter(same, filter));
+  if (!queued) return fail(queued.error());
+  const auto count = static_cast<std::uint64_t>(done->affected() + queued->int8(0, 0));
   if (count == 0 && of_key) return fail(nothing_of_key(filter.key));
   DOVETAIL_TRY(write_audit(*connection, decision, "replay", filter.reader, shown(filter), count));
   DOVETAIL_TRY(transaction->commit());
@@ -191,12 +219,17 @@ Result<std::uint64_t> give_up(const std::string& url, const ParkedFilter& filter
                             (filter.heads_only ? " AND p.at_head" : "") + std::string(kKeys),
                         params);
   if (!done) return fail(done.error());
-  if (done->empty() && of_key) return fail(nothing_of_key(filter.key));
+  const Result<Rows> queued =
+      connection->query("SELECT dovetail.queue_discard(" + std::string(kQueued) +
+                            std::string(kMatches) + "), $7, $6)",
+                        params.boolean(of_key && !filter.heads_only));
+  if (!queued) return fail(queued.error());
+  const std::uint64_t count = done->size() + static_cast<std::uint64_t>(queued->int8(0, 0));
+  if (count == 0 && of_key) return fail(nothing_of_key(filter.key));
   DOVETAIL_TRY(refresh_heads(*connection, *done));
-  DOVETAIL_TRY(
-      write_audit(*connection, decision, "discard", filter.reader, shown(filter), done->size()));
+  DOVETAIL_TRY(write_audit(*connection, decision, "discard", filter.reader, shown(filter), count));
   DOVETAIL_TRY(transaction->commit());
-  return done->size();
+  return count;
 }
 
 Result<ParkedFilter> key_filter(std::string_view relay, std::string_view aggregate_type,
@@ -217,8 +250,13 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedF
   if (!connection) return fail(connection.error());
   std::string sql =
       "SELECT number, relay, id, position, state, at_head, attempts, reason, note, topic, "
-      "aggregate_type, aggregate_id, type, octet_length(payload), parked_at, retry_at, "
-      "coalesce(finished_at, 'epoch') FROM dovetail.parked AS p WHERE number > $6 AND " +
+      "aggregate_type, aggregate_id, type, bytes, parked_at, retry_at, coalesce(finished_at, "
+      "'epoch') FROM (SELECT number, relay, id, position, state, at_head, attempts, reason, note, "
+      "topic, aggregate_type, aggregate_id, type, octet_length(payload) AS bytes, parked_at, "
+      "retry_at, finished_at FROM dovetail.parked UNION ALL SELECT number, consumer, id, position, "
+      "'parked', true, attempts, reason, '', topic, aggregate_type, aggregate_id, type, "
+      "payload_length, parked_at, parked_at, NULL FROM dovetail.queue_parked) AS p WHERE number > "
+      "$6 AND " +
       std::string(kMatches);
   if (!filter.with_finished) sql += " AND finished_at IS NULL";
   if (filter.heads_only) sql += " AND at_head";
@@ -268,6 +306,10 @@ Result<std::uint64_t> replay_event(const std::string& url, std::string_view rela
   const Result<Rows> done =
       connection->query(std::string(kReplay) + "p.number = ANY ($1)", Params().int8_array(numbers));
   if (!done) return fail(done.error());
+  // Numbers are given out for both together.
+  if (rows->front().queued)
+    DOVETAIL_TRY(
+        connection->query("SELECT dovetail.queue_replay($1)", Params().int8_array(numbers)));
   DOVETAIL_TRY(write_audit(*connection, decision, "replay", relay, id.to_string(), numbers.size()));
   DOVETAIL_TRY(transaction->commit());
   return numbers.size();
@@ -300,13 +342,18 @@ Status discard(const std::string& url, std::string_view relay, const EventId& id
                                     "; name the one that should give it up");
   const Parked& row = rows->front();
   if (!row.head) return fail(behind_another(*connection, id, row));
-  const Result<Rows> done = connection->query(
-      "UPDATE dovetail.parked AS p SET state = 'discarded', at_head = false, finished_at = "
-      "pg_catalog.clock_timestamp(), note = $1 WHERE p.number = $2" +
-          std::string(kKeys),
-      Params().text(decision.reason).int8(row.number));
-  if (!done) return fail(done.error());
-  DOVETAIL_TRY(refresh_heads(*connection, *done));
+  if (row.queued) {
+    DOVETAIL_TRY(connection->query("SELECT dovetail.queue_discard(ARRAY[$1], false, $2)",
+                                   Params().int8(row.number).text(decision.reason)));
+  } else {
+    const Result<Rows> done = connection->query(
+        "UPDATE dovetail.parked AS p SET state = 'discarded', at_head = false, finished_at = "
+        "pg_catalog.clock_timestamp(), note = $1 WHERE p.number = $2" +
+            std::string(kKeys),
+        Params().text(decision.reason).int8(row.number));
+    if (!done) return fail(done.error());
+    DOVETAIL_TRY(refresh_heads(*connection, *done));
+  }
   DOVETAIL_TRY(write_audit(*connection, decision, "discard", row.relay, id.to_string(), 1));
   return transaction->commit();
 }

@@ -71,6 +71,8 @@ GRANT EXECUTE ON FUNCTION dovetail.request_fingerprint(text, text, bytea),
   dovetail.release_request(text, text, uuid), dovetail.abandon_request(text, text, uuid) TO dovetail_app, dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.forget_request(text, text, text) TO dovetail_operator;
 
+GRANT SELECT ON dovetail.queue, dovetail.queues, dovetail.queue_parked TO dovetail_relay;
+
 -- Looks, replays and discards; publishes nothing and moves nobody's progress.
 GRANT SELECT ON ALL TABLES IN SCHEMA dovetail TO dovetail_operator;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_operator;

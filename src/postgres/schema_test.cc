@@ -142,7 +142,8 @@ TEST_F(PostgresRoles, TheApplicationReadsNothingAndTouchesNothingElse) {
   Connection app = as("app");
   must(app, "SELECT dovetail.publish('order', '1', 'placed', '{}')");
   for (const char* table : {"outbox", "outbox_default", "delayed", "reader", "parked", "audit",
-                            "relay_process", "outbox_limit", "schema_version", "events", "lag"})
+                            "relay_process", "outbox_limit", "schema_version", "events", "lag",
+                            "inbox", "consumer", "claim", "queue", "queues", "queue_parked"})
     EXPECT_TRUE(is_refused(app, "SELECT * FROM dovetail." + std::string(table))) << table;
   for (
       const char* sql :
@@ -161,6 +162,33 @@ TEST_F(PostgresRoles, TheApplicationReadsNothingAndTouchesNothingElse) {
     EXPECT_FALSE(app.execute(sql)) << sql;
 }
 
+TEST_F(PostgresRoles, TheApplicationAppliesEventsThroughFunctionsAlone) {
+  const std::string id = "'01890000-0000-7000-8000-000000000001'";
+  Connection relay = as("relay");
+  must(relay, "SELECT dovetail.enqueue('stock', ARRAY[" + id +
+                  "]::uuid[], '{t}', '{order}', '{1}', '{placed}', '{text/plain}', '{\"\"}', "
+                  "'{\"\\\\x00\"}', '{0}', ARRAY[now()])");
+  Connection app = as("app");
+  must(app,
+       "SELECT dovetail.extend('stock', id, epoch, '1 h'), dovetail.release('stock', id, epoch) "
+       "FROM dovetail.receive('stock')");
+  must(app, "SELECT dovetail.fail('stock', id, epoch, '', '0') FROM dovetail.receive('stock')");
+  must(app, "SELECT dovetail.complete('stock', id, epoch) FROM dovetail.receive('stock')");
+  must(app, "SELECT dovetail.claim('mail', " + id + ")");
+  must(app, "SELECT dovetail.complete('post', " + id + ", epoch) FROM dovetail.claim('post', " +
+                id + ", '1 s')");
+  EXPECT_EQ(text(owner_,
+                 "SELECT string_agg(c.name, ' ' ORDER BY c.name) FROM dovetail.inbox JOIN "
+                 "dovetail.consumer c ON c.id = consumer_id"),
+            "mail post");
+  for (const std::string sql :
+       {"SELECT dovetail.replay('stock', " + id + ")",
+        "SELECT dovetail.discard('stock', " + id + ", 'x')", "SELECT dovetail.queue_replay('{1}')",
+        "SELECT dovetail.consumer_id('x')", "SELECT dovetail.queue_park(1, " + id + ", 'x')",
+        "SELECT dovetail.claim_event(1, " + id + ", NULL, '1 s')"})
+    EXPECT_TRUE(is_refused(app, sql)) << sql;
+}
+
 TEST_F(PostgresRoles, TheRelayReadsAndKeepsItsProgressButPublishesNothing) {
   Connection relay = as("relay");
   must(relay, "SELECT payload FROM dovetail.outbox");
@@ -169,6 +197,8 @@ TEST_F(PostgresRoles, TheRelayReadsAndKeepsItsProgressButPublishesNothing) {
   EXPECT_TRUE(is_refused(relay, "DELETE FROM dovetail.outbox"));
   EXPECT_TRUE(is_refused(relay, "UPDATE dovetail.outbox SET type = 'x'"));
   EXPECT_TRUE(is_refused(relay, "DELETE FROM dovetail.audit"));
+  EXPECT_TRUE(is_refused(relay, "DELETE FROM dovetail.queue"));
+  EXPECT_TRUE(is_refused(relay, "UPDATE dovetail.claim SET epoch = 1"));
 }
 
 TEST_F(PostgresRoles, TheOperatorLooksAndDecidesButMovesNobodysProgress) {
@@ -176,6 +206,10 @@ TEST_F(PostgresRoles, TheOperatorLooksAndDecidesButMovesNobodysProgress) {
   must(person, "SELECT * FROM dovetail.events; SELECT * FROM dovetail.lag");
   must(person, "UPDATE dovetail.parked SET state = 'waiting' WHERE false");
   must(person, "INSERT INTO dovetail.audit (what) VALUES ('test')");
+  must(person, "SELECT * FROM dovetail.queues; SELECT * FROM dovetail.queue_parked");
+  must(person, "SELECT dovetail.queue_replay('{1}'), dovetail.queue_discard('{1}', true, 'x')");
+  EXPECT_TRUE(is_refused(person, "DELETE FROM dovetail.queue"));
+  EXPECT_TRUE(is_refused(person, "SELECT dovetail.receive('stock')"));
   EXPECT_TRUE(is_refused(person, "UPDATE dovetail.audit SET what = ''"));
   EXPECT_TRUE(is_refused(person, "DELETE FROM dovetail.audit"));
   EXPECT_TRUE(is_refused(person, "UPDATE dovetail.reader SET prev = '1:1:'"));
