@@ -181,12 +181,13 @@ TEST_F(PostgresRoles, TheApplicationAppliesEventsThroughFunctionsAlone) {
                  "SELECT string_agg(c.name, ' ' ORDER BY c.name) FROM dovetail.inbox JOIN "
                  "dovetail.consumer c ON c.id = consumer_id"),
             "mail post");
-  for (const std::string sql :
-       {"SELECT dovetail.replay('stock', " + id + ")",
-        "SELECT dovetail.discard('stock', " + id + ", 'x')", "SELECT dovetail.queue_replay('{1}')",
-        "SELECT dovetail.consumer_id('x')", "SELECT dovetail.queue_park(1, " + id + ", 'x')",
-        "SELECT dovetail.claim_event(1, " + id + ", NULL, '1 s')"})
-    EXPECT_TRUE(is_refused(app, sql)) << sql;
+  const std::string others[] = {"SELECT dovetail.replay('stock', " + id + ")",
+                                "SELECT dovetail.discard('stock', " + id + ", 'x')",
+                                "SELECT dovetail.queue_replay('{1}')",
+                                "SELECT dovetail.consumer_id('x')",
+                                "SELECT dovetail.queue_park(1, " + id + ", 'x')",
+                                "SELECT dovetail.claim_event(1, " + id + ", NULL, '1 s')"};
+  for (const std::string& sql : others) EXPECT_TRUE(is_refused(app, sql)) << sql;
 }
 
 TEST_F(PostgresRoles, TheRelayReadsAndKeepsItsProgressButPublishesNothing) {
