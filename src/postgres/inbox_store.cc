@@ -12,6 +12,7 @@
 #include "core/forgotten.h"
 #include "core/type_filter.h"
 #include "postgres/schema.h"
+#include "postgres/version_guard.h"
 
 namespace dovetail::postgres {
 
@@ -125,6 +126,7 @@ struct PostgresInboxStore::State {
   Status insert_rows(WallTime& forgotten_now);
   void mark_inserted(const Rows& inserted);
   Status look_for_known();
+  Status leave_late_ones();
   bool is_forgotten(const Event& event, std::size_t handler) const {
     return dovetail::is_forgotten(event, forgotten_before, handlers[handler].since);
   }
@@ -146,6 +148,7 @@ struct PostgresInboxStore::State {
   // Of the open transaction.
   std::vector<const Event*> events{};
   std::vector<Row> rows{};  // in the order in which they are inserted
+  VersionGuard guard{};
   std::uint64_t superseded = 0;
 };
 
@@ -229,6 +232,9 @@ void PostgresInboxStore::State::list_rows(Events batch) {
       if (wants_type(options.handlers[h].types, batch[i]->type))
         rows.push_back(Row{batch[i]->id, handlers[h].id, i, h, is_forgotten(*batch[i], h)});
   }
+  guard.clear();
+  if (options.version_guard)
+    for (const Row& row : rows) guard.add(row.handler_id, *events[row.event]);
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     return std::tie(a.id, a.handler_id, a.event) < std::tie(b.id, b.handler_id, b.event);
   });
@@ -250,9 +256,11 @@ Status PostgresInboxStore::State::insert_rows(WallTime& forgotten_now) {
   DOVETAIL_TRY(pipeline.send(kForgotten, {}, Answer::kept));
   if (counts_attempts)
     DOVETAIL_TRY(pipeline.send(kForgetAttempts, Params().uuid_array(ids).int4(consumer_id)));
+  if (!guard.empty()) DOVETAIL_TRY(guard.lock(pipeline));
   DOVETAIL_TRY(pipeline.finish());
   const std::vector<Rows> answers = pipeline.take_rows();
   mark_inserted(answers.at(0));
+  if (!guard.empty()) guard.read(answers.at(2));
   forgotten_now = answers.at(1).empty() ? WallTime::min() : answers[1].timestamptz(0, 0);
   return {};
 }
@@ -286,6 +294,24 @@ Status PostgresInboxStore::State::look_for_known() {
     if (row.arrival == Arrival::forgotten && known.contains({row.id, row.handler_id}))
       row.arrival = Arrival::duplicate;
   return {};
+}
+
+// What is late for its aggregate keeps its row, so that it is a duplicate from then on.
+Status PostgresInboxStore::State::leave_late_ones() {
+  if (guard.empty()) return {};
+  std::vector<Row*> in_order;
+  for (Row& row : rows) in_order.push_back(&row);
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [](const Row* a, const Row* b) { return a->event < b->event; });
+  for (Row* row : in_order) {
+    const Event& event = *events[row->event];
+    const bool is_late =
+        row->arrival == Arrival::first
+            ? guard.supersedes(row->handler_id, event)
+            : row->arrival == Arrival::forgotten && guard.knows_as_late(row->handler_id, event);
+    if (is_late) row->arrival = Arrival::superseded;
+  }
+  return guard.store(pipeline);
 }
 
 // An event is forgotten when it is for one handler, first when it is for one, and so on.
@@ -333,7 +359,8 @@ Status PostgresInboxStore::insert(Events events, std::span<Arrival> arrivals) {
       state.rollback();
       if (!state.pipeline) return fail(Errc::unavailable, "the connection is lost; open it again");
     }
-    return state.look_for_known();
+    DOVETAIL_TRY(state.look_for_known());
+    return state.leave_late_ones();
   };
   if (Status inserted = insert(); !inserted) {
     state.rollback();

@@ -540,6 +540,86 @@ TEST_F(PostgresInbox, WhatIsTooOldToBeRememberedIsForgottenUnlessItIsRemembered)
       << "of an unknown age";
 }
 
+TEST_F(PostgresInbox, AVersionGuardLeavesWhatIsLateAlone) {
+  InboxStoreOptions guarded = options(count_one);
+  guarded.version_guard = true;
+  auto store = opened(guarded);
+  const auto version = [&](std::int64_t number, std::string_view key = "17") {
+    Event& made = events.emplace_back(*event("placed", key));
+    made.aggregate_version = number;
+    return &made;
+  };
+  const auto both = [&](std::vector<const Event*> batch, std::vector<Arrival> expected) {
+    EXPECT_EQ(insert(*store, batch), expected);
+    std::vector<const Event*> firsts;
+    for (std::size_t i = 0; i < batch.size(); ++i)
+      if (expected[i] == Arrival::first) firsts.push_back(batch[i]);
+    EXPECT_TRUE(store->apply(firsts));
+    EXPECT_TRUE(store->commit(firsts.size(), batch.size() - firsts.size()));
+  };
+  constexpr Arrival kFirst = Arrival::first;
+  constexpr Arrival kLate = Arrival::superseded;
+  // Within a batch, in its order, which is not that of the ids.
+  const Event* const third = version(3);
+  both({version(2), third, version(1), version(1, "18"), version(0)},
+       {kFirst, kFirst, kLate, kFirst, kFirst});
+  const Event* const late = version(3);
+  both({late, version(4)}, {kLate, kFirst});
+  both({third, late, version(2, "18")}, {Arrival::duplicate, Arrival::duplicate, kFirst});
+  EXPECT_EQ(text(connection,
+                 "SELECT string_agg(aggregate_id || '=' || version, ' ' ORDER BY aggregate_id) "
+                 "FROM dovetail.applied_version"),
+            "17=4 18=2");
+  EXPECT_EQ(text(connection,
+                 "SELECT concat_ws(',', applied, duplicates, superseded) FROM "
+                 "dovetail.consumer_lane"),
+            "6,2,2");
+
+  ASSERT_TRUE(apply(*store, {version(9)}));
+  store->rollback();
+  both({version(5)}, {kFirst});
+
+  // What the inbox has forgotten, the guard remembers.
+  must(connection, "UPDATE dovetail.inbox_state SET forgotten_before = now() + interval '1 day'");
+  EXPECT_EQ(insert(*store, std::vector<const Event*>{version(5), version(6)}),
+            (std::vector<Arrival>{kLate, Arrival::forgotten}));
+}
+
+TEST_F(PostgresInbox, TheGuardsOfTwoStoresSeeEachOther) {
+  constexpr int kVersions = 40;
+  std::vector<const Event*> all;
+  for (int i = 1; i <= kVersions; ++i) {
+    Event& made = events.emplace_back(*event());
+    made.aggregate_version = i;
+    all.push_back(&made);
+  }
+  must(connection, "CREATE TABLE state (version bigint); INSERT INTO state VALUES (0)");
+  InboxStoreOptions guarded = options([](Handling& handling, const Event& one) -> Status {
+    DOVETAIL_TRY(handling.queue("INSERT INTO effect SELECT 1 FROM state WHERE version >= $1",
+                                {one.aggregate_version}));
+    return handling.queue("UPDATE state SET version = $1", {one.aggregate_version});
+  });
+  guarded.version_guard = true;
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t lane = 0; lane < 2; ++lane)
+      threads.emplace_back([&, lane] {
+        InboxStoreOptions own = guarded;
+        own.lane = lane;
+        PostgresInboxStore store(own);
+        ASSERT_TRUE(store.open());
+        for (std::size_t i = lane; i < all.size(); i += 2) {
+          const std::vector<const Event*> one = {all[i]};
+          const bool is_first = insert(store, one)[0] == Arrival::first;
+          ASSERT_TRUE(!is_first || store.apply(one));
+          ASSERT_TRUE(store.commit(is_first ? 1 : 0, is_first ? 0 : 1));
+        }
+      });
+  }
+  EXPECT_EQ(number(connection, "SELECT version FROM state"), kVersions);
+  EXPECT_EQ(effects(), 0) << "nothing went back";
+}
+
 TEST_F(PostgresInbox, TwoHandlersOfOneNameAreRefused) {
   InboxStoreOptions two = options(count_one);
   two.handlers.push_back(two.handlers[0]);
