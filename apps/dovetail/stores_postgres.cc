@@ -164,6 +164,8 @@ Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) 
   report.outbox = done->outbox;
   report.inbox = done->inbox;
   report.attempts = done->attempts;
+  report.claims = done->claims;
+  report.requests = done->requests;
   report.parked = done->parked;
   report.audit = done->audit;
   report.finished = done->finished;

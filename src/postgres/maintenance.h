@@ -37,6 +37,8 @@ struct MaintenanceReport {
   std::uint64_t audit = 0;
   std::uint64_t inbox = 0;  // rows deleted from the default partition
   std::uint64_t attempts = 0;
+  std::uint64_t claims = 0;
+  std::uint64_t requests = 0;
   bool finished = true;            // false: rows_max was reached, call again
   std::vector<std::string> notes;  // why something was left alone
 };

@@ -26,6 +26,14 @@ constexpr std::string_view kCleanAttempts =
     "WITH gone AS (DELETE FROM dovetail.attempt d WHERE d.ctid = ANY (ARRAY(SELECT a.ctid FROM "
     "dovetail.attempt a WHERE a.updated_at < $2 LIMIT $1)) RETURNING 1) SELECT count(*) FROM gone";
 
+// $1 rows, $2 given back, or their lease ended, before.
+constexpr std::string_view kCleanClaims =
+    "WITH gone AS (DELETE FROM dovetail.claim d WHERE d.ctid = ANY (ARRAY(SELECT c.ctid FROM "
+    "dovetail.claim c WHERE c.expires < $2 LIMIT $1)) RETURNING 1) SELECT count(*) FROM gone";
+
+// $1 rows. Each request says itself how long it is kept.
+constexpr std::string_view kCleanRequests = "SELECT dovetail.prune_requests($1::int)";
+
 class InboxWork {
  public:
   InboxWork(Connection& connection, const MaintenanceOptions& options, WallTime now,
@@ -47,8 +55,11 @@ class InboxWork {
         sweep(connection_, options_, kCleanDefault,
               Params().int8(batch()).timestamptz(forgotten_before_).timestamptz(applied_before_),
               report_, report_.inbox));
-    return sweep(connection_, options_, kCleanAttempts,
-                 Params().int8(batch()).timestamptz(forgotten_before_), report_, report_.attempts);
+    const Params old = Params().int8(batch()).timestamptz(forgotten_before_);
+    DOVETAIL_TRY(sweep(connection_, options_, kCleanAttempts, old, report_, report_.attempts));
+    DOVETAIL_TRY(sweep(connection_, options_, kCleanClaims, old, report_, report_.claims));
+    return sweep(connection_, options_, kCleanRequests, Params().int8(batch()), report_,
+                 report_.requests);
   }
 
  private:

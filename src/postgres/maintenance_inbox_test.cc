@@ -4,6 +4,8 @@
 
 #include "core/forgotten.h"
 #include "core/test_ids.h"
+#include "dovetail/postgres.h"
+#include "dovetail/postgres_consumer.h"
 #include "host/host.h"
 #include "postgres/maintenance.h"
 #include "postgres/schema.h"
@@ -232,6 +234,71 @@ TEST_F(InboxMaintenance, OldAttemptsGo) {
   EXPECT_EQ(run().attempts, 2u);
   EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.attempt"), 2);
 }
+
+TEST_F(InboxMaintenance, ClaimsThatNobodyWantsGoAndThoseThatAreHeldStay) {
+  for (const char* lease : {"1 microsecond", "1 hour"})
+    must(application, "SELECT dovetail.claim('mail', gen_random_uuid(), '" + std::string(lease) +
+                          "'::interval)");
+  must(application,
+       "SELECT dovetail.release('mail', c.event_id, c.epoch) FROM (SELECT gen_random_uuid() AS id) "
+       "AS e, LATERAL (SELECT e.id AS event_id, k.epoch FROM dovetail.claim('mail', e.id, '1 "
+       "hour'::interval) AS k) AS c");
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.claim"), 3);
+  EXPECT_EQ(run().claims, 0u) << "not long ago";
+  must(application,
+       "UPDATE dovetail.claim SET expires = expires - interval '40 days' WHERE expires < now()");
+  EXPECT_EQ(run().claims, 2u);
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.claim WHERE expires > now()"), 1);
+}
+
+TEST_F(InboxMaintenance, RequestsGoWhenTheyExpire) {
+  must(application,
+       "SELECT dovetail.begin_request('shop', k, 'x', '1 hour') FROM unnest(ARRAY['old', 'new']) "
+       "AS k; UPDATE dovetail.request SET status = 200, expires_at = now() WHERE key = 'old'");
+  EXPECT_EQ(run().requests, 1u);
+  EXPECT_EQ(text(application, "SELECT key FROM dovetail.request"), "new");
+}
+
+// The whole road: published, applied, forgotten, delivered again.
+class Redelivery : public InboxMaintenance, public ::testing::WithParamInterface<bool> {
+ protected:
+  void run_until(const std::function<bool()>& holds) {
+    std::vector<NamedHandler> handlers(1);
+    handlers[0].each = [](Handling& handling, const Event&) {
+      return handling.queue("INSERT INTO effect VALUES (1)");
+    };
+    const auto consumer =
+        Consumer::open({.database = database.conninfo, .name = "stock"}, std::move(handlers));
+    ASSERT_TRUE(consumer) << text_of(consumer);
+    std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE((*consumer)->run(stop)); });
+    EXPECT_TRUE(eventually(holds));
+  }
+  std::int64_t effects() { return number(application, "SELECT count(*) FROM effect"); }
+};
+
+TEST_P(Redelivery, AfterPruningIsParkedAndNotAppliedAgain) {
+  const bool in_a_partition = GetParam();
+  if (in_a_partition) make_partition(60);
+  must(application, "CREATE TABLE effect (n int)");
+  must(application, "SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb, id => '" +
+                        id_of(60).to_string() + "')");
+  run_until([&] { return effects() == 1; });
+  must(application,
+       "UPDATE dovetail.inbox SET applied_at = now() - interval '60 days'; UPDATE "
+       "dovetail.consumer SET created_at = now() - interval '60 days'");
+  const MaintenanceReport report = run();
+  EXPECT_EQ(report.dropped.size(), in_a_partition ? 1u : 0u);
+  EXPECT_EQ(report.inbox, in_a_partition ? 0u : 1u);
+  must(application, "DELETE FROM dovetail.reader");  // it begins again
+  run_until([&] { return number(application, "SELECT count(*) FROM dovetail.parked") == 1; });
+  EXPECT_TRUE(contains(text(application, "SELECT reason FROM dovetail.parked"),
+                       "older than what the inbox"));
+  EXPECT_EQ(effects(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfARow, Redelivery, ::testing::Bool(), [](const auto& param) {
+  return param.param ? "InAPartition" : "InTheDefaultPartition";
+});
 
 }  // namespace
 }  // namespace dovetail::postgres

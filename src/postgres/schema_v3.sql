@@ -16,7 +16,8 @@
 CREATE SEQUENCE dovetail.claim_epoch AS bigint CACHE 1;
 
 -- Claims that are held, or were given back; one that is completed becomes a row of the inbox. `expires` is by the
--- database's clock.
+-- database's clock. One that nobody wants any more is deleted with the attempts of its time: no epoch comes twice, so
+-- that who held it has lost it.
 CREATE TABLE dovetail.claim (
   event_id    uuid NOT NULL,
   consumer_id int NOT NULL,
@@ -223,7 +224,7 @@ DECLARE
 BEGIN
   FOR one IN SELECT u.id, u.epoch FROM unnest(ids, epochs) AS u (id, epoch) ORDER BY u.id LOOP
     UPDATE dovetail.claim AS c
-    SET epoch = nextval('dovetail.claim_epoch'), expires = '-infinity',
+    SET epoch = nextval('dovetail.claim_epoch'), expires = clock_timestamp(),
         attempts = CASE how WHEN 'untried' THEN c.attempts - 1 WHEN 'failed' THEN c.attempts WHEN 'parked' THEN 0 END
     WHERE c.event_id = one.id AND c.consumer_id = of_consumer AND c.epoch = one.epoch;
   END LOOP;
@@ -549,7 +550,7 @@ BEGIN
   WHERE q.event_id = release.id AND q.consumer_id = of_consumer AND q.epoch = release.epoch;
   IF NOT FOUND THEN
     UPDATE dovetail.claim AS c
-    SET epoch = nextval('dovetail.claim_epoch'), expires = '-infinity', attempts = c.attempts - 1
+    SET epoch = nextval('dovetail.claim_epoch'), expires = clock_timestamp(), attempts = c.attempts - 1
     WHERE c.event_id = release.id AND c.consumer_id = of_consumer AND c.epoch = release.epoch;
     IF NOT FOUND THEN
       PERFORM dovetail.raise_lost(consumer, release.id);

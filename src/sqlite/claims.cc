@@ -1,5 +1,8 @@
 #include "sqlite/claims.h"
 
+#include "core/forgotten.h"
+#include "sqlite/consumer_row.h"
+
 namespace dovetail::sqlite {
 
 namespace {
@@ -64,16 +67,10 @@ Status SqliteClaimStore::prepare() {
 Status SqliteClaimStore::find_consumer() {
   Result<Transaction> transaction = begin("opening the claims");
   if (!transaction) return fail(transaction.error());
-  Result<Statement> add = database_.prepare(
-      "INSERT INTO dovetail_consumer (name) VALUES (?1) ON CONFLICT (name) DO NOTHING");
-  if (!add) return fail(add.error());
-  DOVETAIL_TRY(add->bind_text(1, consumer_).run());
-  Result<Statement> select = database_.prepare("SELECT id FROM dovetail_consumer WHERE name = ?1");
-  if (!select) return fail(select.error());
-  const Result<bool> row = select->bind_text(1, consumer_).step();
+  const Result<ConsumerRow> row = sqlite::find_consumer(database_.get(), consumer_, clock_.wall());
   if (!row) return fail(row.error());
-  consumer_id_ = select->integer(0);
-  select->reset();
+  consumer_id_ = row->id;
+  consumer_since_ = row->since;
   return commit(*transaction, "opening the claims");
 }
 
@@ -91,10 +88,12 @@ Status SqliteClaimStore::commit(Transaction& transaction, std::string_view doing
 Result<std::vector<Claim>> SqliteClaimStore::claim(Events events, Duration lease) {
   Result<Transaction> transaction = begin("claiming events");
   if (!transaction) return fail(transaction.error());
+  const Result<WallTime> before = forgotten_before(database_.get());
+  if (!before) return fail(before.error());
   std::vector<Claim> claims;
   std::uint64_t duplicates = 0;
   for (const Event* event : events) {
-    const Result<Claim> claim = claim_one(event->id, lease);
+    const Result<Claim> claim = claim_one(*event, lease, *before);
     if (!claim) return fail(claim.error());
     if (claim->state == Claim::State::duplicate) ++duplicates;
     claims.push_back(*claim);
@@ -104,7 +103,9 @@ Result<std::vector<Claim>> SqliteClaimStore::claim(Events events, Duration lease
   return claims;
 }
 
-Result<Claim> SqliteClaimStore::claim_one(const EventId& id, Duration lease) {
+Result<Claim> SqliteClaimStore::claim_one(const Event& event, Duration lease,
+                                          WallTime forgotten_before) {
+  const EventId& id = event.id;
   const TimePoint now = clock_.now();
   {
     const Reading reading(find_);
@@ -113,6 +114,8 @@ Result<Claim> SqliteClaimStore::claim_one(const EventId& id, Duration lease) {
     if (find_.integer(0) != 0) return Claim{Claim::State::duplicate, 0, 0};
     const TimePoint expires{Duration{find_.integer(2)}};
     if (find_.bytes(3) == boot_ && expires > now) return Claim{Claim::State::in_progress, 0, 0};
+    if (is_forgotten(event, forgotten_before, consumer_since_))
+      return Claim{Claim::State::forgotten, 0, 0};
   }
   const Reading numbering(next_epoch_);
   const Result<bool> numbered = next_epoch_.step();

@@ -170,6 +170,16 @@ Result<PruneReport> prune(const std::string& path, const PruneOptions& options, 
       [&](Statement& statement) { statement.bind(2, before(options.inbox_older_than)); },
       report.attempts));
   const std::string boot = boot_id();
+  DOVETAIL_TRY(pruner.repeat(
+      "DELETE FROM dovetail_claim WHERE (consumer_id, event_id) IN (SELECT consumer_id, event_id "
+      "FROM dovetail_claim WHERE updated_at < ?2 AND NOT (lease_boot = ?3 AND lease_expires > ?4) "
+      "LIMIT ?1)",
+      [&](Statement& statement) {
+        statement.bind(2, before(options.inbox_older_than))
+            .bind_text(3, boot)
+            .bind(4, clock.now().time_since_epoch().count());
+      },
+      report.claims));
   DOVETAIL_TRY(pruner.repeat(report.requests, [&](std::size_t limit) {
     return prune_requests(database->get(), limit, clock, boot);
   }));

@@ -1,6 +1,7 @@
 // What becomes of an event that comes again after its inbox row was deleted.
 #include "core/test_ids.h"
 #include "dovetail/sqlite.h"
+#include "sqlite/claims.h"
 #include "sqlite/consumer_row.h"
 #include "sqlite/inbox_store.h"
 #include "sqlite/requests.h"
@@ -117,6 +118,39 @@ TEST_F(PrunedInbox, AClaimOfAForgottenEventIsRefusedAndLeavesNoRow) {
   EXPECT_TRUE(failed_with(again, Errc::rejected)) << text_of(again);
   application.run("COMMIT");
   EXPECT_EQ(rows(), 0);
+}
+
+TEST_F(PrunedInbox, ALeasedClaimOfAForgottenEventSaysSo) {
+  const Event event = event_of(60);
+  apply(store, event);
+  age(60);
+  prune_all();
+  SqliteClaimStore claims(file.path, "billing", clock, boot_id());
+  ASSERT_TRUE(claims.open());
+  const Event* const one[] = {&event};
+  EXPECT_EQ(claims.claim(one, 1min)->at(0).state, Claim::State::forgotten);
+  SqliteClaimStore later(file.path, "reports", clock, boot_id());
+  ASSERT_TRUE(later.open());
+  EXPECT_EQ(later.claim(one, 1min)->at(0).state, Claim::State::first);
+}
+
+TEST_F(PrunedInbox, ClaimsThatNobodyWantsGoAndThoseThatAreHeldStay) {
+  SqliteClaimStore claims(file.path, "billing", clock, boot_id());
+  ASSERT_TRUE(claims.open());
+  const Event of_the_dead = make_event("a", 1);
+  const Event held = make_event("b", 2);
+  const Event failed = make_event("c", 3);
+  const Event* const ended[] = {&of_the_dead};
+  const Event* const going_on[] = {&held};
+  const Event* const given_back[] = {&failed};
+  ASSERT_TRUE(claims.claim(ended, 1us));
+  ASSERT_TRUE(claims.claim(going_on, 24h));
+  const std::int64_t epoch = claims.claim(given_back, 24h)->at(0).epoch;
+  ASSERT_TRUE(claims.release({&failed.id, 1}, {&epoch, 1}, LetGo::failed));
+  EXPECT_EQ(prune_all().claims, 0u) << "not long ago";
+  application.run("UPDATE dovetail_claim SET updated_at = 1");
+  EXPECT_EQ(prune_all().claims, 2u);
+  EXPECT_EQ(claims.claim(going_on, 24h)->at(0).state, Claim::State::in_progress);
 }
 
 TEST_F(PrunedInbox, EachTableHasItsOwnLimit) {
