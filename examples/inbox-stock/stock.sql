@@ -1,0 +1,7 @@
+-- The tables of the stock services. After `dovetail init --roles`, by whoever may create roles:
+--   psql -v login=stock -f stock.sql
+CREATE TABLE stock (product text PRIMARY KEY, on_hand bigint NOT NULL);
+CREATE TABLE movement (order_id uuid NOT NULL, product text NOT NULL, quantity int NOT NULL, by text NOT NULL);
+CREATE ROLE :"login" LOGIN;
+GRANT dovetail_app TO :"login";
+GRANT SELECT, INSERT, UPDATE ON stock, movement TO :"login";
