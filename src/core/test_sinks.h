@@ -13,6 +13,7 @@
 
 #include "core/batch.h"
 #include "core/sink.h"
+#include "core/test_clock.h"
 #include "memory/sink.h"
 
 namespace dovetail {
@@ -59,6 +60,7 @@ class HeldSink final : public Sink {
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
     if (may_collect == 0) {
       waited += timeout;
+      if (clock != nullptr) clock->advance(timeout);
       return false;
     }
     if (may_collect != kAll) --may_collect;
@@ -77,6 +79,7 @@ class HeldSink final : public Sink {
   std::size_t opens = 0;
   std::size_t submitted = 0;  // batches since open()
   Duration waited{0};
+  TestClock* clock = nullptr;  // moves on while it waits
 };
 
 inline bool is_safe(const Outcome& outcome) {
@@ -100,6 +103,117 @@ inline std::vector<Outcome> collect_from(Sink& sink, std::size_t count,
   }
   ADD_FAILURE() << "the batch was not handed out";
   return outcomes;
+}
+
+// A relay as a sink sees it, that does everything a relay may, at random: many events of a key in
+// flight, batches of any size, late collection. Behind an event that came back it holds the key
+// until everything submitted by then is collected.
+class RandomRelay {
+ public:
+  RandomRelay(std::vector<const Event*> events, std::uint64_t seed)
+      : random_(seed), slots_(events.begin(), events.end()) {}
+
+  // One step; false when everything is settled. `open` is called after an error.
+  template <class Open>
+  bool step(Sink& sink, Open open) {
+    if (settled_ == slots_.size()) return false;
+    if (!is_open_) {
+      is_open_ = open();
+      return true;
+    }
+    const bool submits = in_flight_.size() < 4 && random_.chance(0.5);
+    if (submits && submit(sink)) return true;
+    if (!in_flight_.empty()) collect(sink);
+    return true;
+  }
+  // What is in memory is lost, as when the process dies.
+  void forget() {
+    is_open_ = false;
+    in_flight_.clear();
+    held_.clear();
+    for (Slot& slot : slots_) slot.is_in_flight = false;
+    collected_ = submitted_;
+  }
+  std::uint64_t errors() const { return errors_; }
+  std::uint64_t below(std::uint64_t bound) { return random_.below(bound); }
+  bool chance(double probability) { return random_.chance(probability); }
+
+ private:
+  struct Slot {
+    Slot(const Event* given) : event(given) {}
+    const Event* event;
+    bool is_in_flight = false;
+    bool is_settled = false;
+  };
+
+  bool submit(Sink& sink) {
+    std::vector<const Event*> events;
+    std::vector<std::size_t> batch;
+    const std::size_t most = 1 + random_.below(8);
+    for (std::size_t i = 0; i < slots_.size() && batch.size() < most; ++i) {
+      Slot& slot = slots_[i];
+      if (slot.is_settled || slot.is_in_flight) continue;
+      const auto held = held_.find(slot.event->key_hash);
+      if (slot.event->has_key() && held != held_.end()) {
+        if (held->second > collected_) continue;
+        held_.erase(held);
+      }
+      slot.is_in_flight = true;
+      events.push_back(slot.event);
+      batch.push_back(i);
+    }
+    if (batch.empty()) return false;
+    ++submitted_;
+    in_flight_.push_back(std::move(batch));
+    if (!sink.submit(events)) lose();
+    return true;
+  }
+  void collect(Sink& sink) {
+    std::vector<Outcome> outcomes(in_flight_.front().size());
+    const Result<bool> known = sink.collect(outcomes, Duration{random_.chance(0.5) ? 0 : 200});
+    if (!known) return lose();
+    if (!*known) return;
+    ++collected_;
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      Slot& slot = slots_[in_flight_.front()[i]];
+      slot.is_in_flight = false;
+      if (is_safe(outcomes[i])) {
+        slot.is_settled = true;
+        ++settled_;
+      } else {
+        held_[slot.event->key_hash] = submitted_;
+      }
+    }
+    in_flight_.pop_front();
+  }
+  void lose() {
+    ++errors_;
+    forget();
+  }
+
+  Random random_;
+  std::vector<Slot> slots_;
+  std::deque<std::vector<std::size_t>> in_flight_;
+  std::map<std::uint64_t, std::uint64_t> held_;  // by key: until so many batches are collected
+  std::uint64_t submitted_ = 0;
+  std::uint64_t collected_ = 0;
+  std::size_t settled_ = 0;
+  std::uint64_t errors_ = 0;
+  bool is_open_ = false;
+};
+
+// First arrivals of each key are in the order of their positions, and nothing is missing.
+inline void expect_all_in_order(const std::vector<StoredEvent>& received,
+                                const std::vector<const Event*>& events) {
+  std::map<EventId, int> times;
+  std::map<std::string, EventId> last;
+  for (const StoredEvent& one : received) {
+    if (++times[one.id] > 1 || one.aggregate_id.empty()) continue;
+    EventId& before = last[one.aggregate_id];
+    EXPECT_LT(before, one.id) << "key " << one.aggregate_id;
+    before = one.id;
+  }
+  for (const Event* event : events) EXPECT_TRUE(times.contains(event->id)) << event->payload;
 }
 
 }  // namespace dovetail
