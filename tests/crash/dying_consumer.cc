@@ -2,11 +2,12 @@
 // at a point of its own, or to work by a scheme that is wrong:
 //
 //   dovetail_dying_consumer FROM TO [--die POINT | --stop POINT] [--times N] [--lease MS]
-//                           [--fix FILE] [--batch N] [--scheme NAME]
+//                           [--fix FILE] [--batch N] [--scheme NAME] [--attempts N]
 //
 // TO is the connection string of the stock, FROM that of the orders' outbox, or a broker as feed.h
 // names it, which then says itself who reads what. POINT is one of dying.h, reached for the N-th
-// time. NAME: ours, row-first, effect-first, settles-first.
+// time. --attempts says how often an event may end the process before it is parked; whoever kills
+// it at random needs many. NAME: ours, row-first, effect-first, settles-first.
 #include <signal.h>
 #include <unistd.h>
 
@@ -96,7 +97,9 @@ int main_of(int argc, char** argv) {
   const auto store = make_store(
       to + " host=127.0.0.1 port=" + std::to_string(link.port()) + " sslmode=disable", words, doom);
   DyingStore dying_store(doom, *store, link);
-  Inbox inbox(dying_store, {});
+  Inbox inbox(
+      dying_store,
+      {.attempts_max = static_cast<std::uint32_t>(std::stoul(word(words, "--attempts", "5")))});
 
   std::unique_ptr<Source> source = broker_source(argv[1], doom);
   const bool is_broker = source != nullptr;

@@ -61,7 +61,7 @@ class Siege {
 };
 
 Process Siege::start(const std::string& point) {
-  std::vector<std::string> words = {"--scheme", scheme_, "--lease", "300"};
+  std::vector<std::string> words = {"--scheme", scheme_, "--attempts", "1000", "--lease", "10000"};
   if (!point.empty()) {
     const auto times = static_cast<std::uint64_t>(point_.times_min) + random_() % 6;
     words.insert(words.end(), {"--die", point, "--times", std::to_string(times)});
@@ -72,8 +72,9 @@ Process Siege::start(const std::string& point) {
 void Siege::die_again_and_again() {
   for (int killed = 0; killed < kills_; ++killed) {
     Process process = start(point_.name);
-    ASSERT_EQ(process.wait(InboxStage::kPatience), Doom::kExitCode)
+    ASSERT_EQ(process.wait(InboxStage::patience()), Doom::kExitCode)
         << "it was to die at " << point_.name << "; see " << stage_.file("consumer.log");
+    stage_.end_lease();
   }
 }
 
@@ -83,7 +84,7 @@ void Siege::lose_answers() {
   stage_.wait_until("answers were lost",
                     [this] { return stage_.lines("lost at") >= static_cast<std::size_t>(kills_); });
   process.send(SIGTERM);
-  EXPECT_EQ(process.wait(InboxStage::kPatience), 0);
+  EXPECT_EQ(process.wait(InboxStage::patience()), 0);
 }
 
 // Everything behind the first order of one product is parked with it.
@@ -93,6 +94,8 @@ void Siege::hold_up_a_product() {
     postgres::Connection connection = orders_.connect();
     return number(connection, "SELECT count(*) FROM dovetail.parked") >= 30L * kills_;
   });
+  process.kill();
+  stage_.end_lease();
 }
 
 Outcome Siege::run() {
@@ -118,13 +121,13 @@ Outcome Siege::run() {
   }
   stage_.wait_until("all is applied", [this] { return stage_.drained(); });
   last.send(SIGTERM);
-  EXPECT_EQ(last.wait(InboxStage::kPatience), 0);
+  EXPECT_EQ(last.wait(InboxStage::patience()), 0);
   return stage_.judge();
 }
 
 // Some at once: they mostly wait.
 TEST(InboxKill, AtEveryPointNothingIsLostDoubledOrReordered) {
-  constexpr std::size_t kAtOnce = 7;
+  constexpr std::size_t kAtOnce = 5;
   const int kills = is_long() ? 50 : 2;
   for (std::size_t first = 0; first < std::size(kPoints); first += kAtOnce) {
     std::vector<std::jthread> sieges;

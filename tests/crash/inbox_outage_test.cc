@@ -39,7 +39,7 @@ OrderServiceOptions without_end() {
 void finish(InboxStage& stage, std::vector<Process>& consumers) {
   stage.wait_until("all is applied", [&] { return stage.drained(); });
   for (Process& consumer : consumers) consumer.send(SIGTERM);
-  for (Process& consumer : consumers) EXPECT_EQ(consumer.wait(InboxStage::kPatience), 0);
+  for (Process& consumer : consumers) EXPECT_EQ(consumer.wait(InboxStage::patience()), 0);
 }
 
 class InboxOutage : public testing::Test {
@@ -75,8 +75,9 @@ TEST_F(InboxOutage, AHandlerThatSegfaultsOnOneEventIsParkedAndItsNeighboursArePr
     if (consumers[0].valid()) {
       EXPECT_EQ(consumers[0].wait(0ms), 128 + SIGSEGV);
       ++deaths;
+      stage_.end_lease();
     }
-    consumers[0] = stage_.start({"--lease", "300", "--batch", "50"});
+    consumers[0] = stage_.start({"--lease", "10000", "--batch", "50"});
   };
   {
     std::jthread customers = stage_.place_orders(service);
@@ -112,7 +113,7 @@ TEST_F(InboxOutage, AHandlerThatSegfaultsOnOneEventIsParkedAndItsNeighboursArePr
 TEST(InboxPause, BeyondTheLeaseAtEveryPointDoesNoHarm) {
   constexpr const char* kPoints[] = {"received",  "inserted", "applied",
                                      "committed", "settled",  "flushed"};
-  constexpr auto kLease = 400ms;
+  constexpr auto kLease = 1000ms;
   std::vector<std::jthread> plays;
   for (const char* const point : kPoints) {
     plays.emplace_back([point, kLease] {

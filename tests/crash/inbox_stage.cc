@@ -69,7 +69,7 @@ Process InboxStage::start_from(const std::string& from, std::vector<std::string>
 }
 
 bool InboxStage::wait_until(const std::string& what, const std::function<bool()>& condition) const {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + patience();
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) {
       ADD_FAILURE() << "gave up waiting until " << what << "; see " << folder_;
@@ -85,6 +85,18 @@ bool InboxStage::drained(bool with_parked) const {
   if (!status || status->lanes.empty()) return false;
   const postgres::LaneStatus& lane = status->lanes.front();
   return lane.pending == 0 && (!with_parked || lane.parked + lane.waiting == 0);
+}
+
+std::chrono::seconds InboxStage::patience() {
+  return std::chrono::seconds(live::is_long() ? 900 : 120);
+}
+
+void InboxStage::end_lease() const {
+  auto connection = postgres::Connection::open(orders);
+  ASSERT_TRUE(connection) << text_of(connection);
+  const Status ended =
+      connection->execute("UPDATE dovetail.reader SET expires = clock_timestamp()");
+  ASSERT_TRUE(ended) << text_of(ended);
 }
 
 void InboxStage::mend_the_handler() const {

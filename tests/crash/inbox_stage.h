@@ -54,6 +54,8 @@ class InboxStage {
   bool wait_until(const std::string& what, const std::function<bool()>& condition) const;
   // Nothing is left to be read, and, if so wanted, nothing parked.
   bool drained(bool with_parked = true) const;
+  // The lease of a consumer that is dead ends now: nobody has to wait for it.
+  void end_lease() const;
   // The handler reads what puzzled it, and what is parked is tried again.
   void mend_the_handler() const;
   Outcome judge() const;
@@ -68,7 +70,8 @@ class InboxStage {
     return same;
   };
 
-  static constexpr std::chrono::seconds kPatience{120};
+  // For broken code, not for slow machines.
+  static std::chrono::seconds patience();
 
  private:
   std::filesystem::path folder_;
