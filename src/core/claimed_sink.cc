@@ -50,6 +50,14 @@ Status ClaimedSink::open() {
   return opened;
 }
 
+Status ClaimedSink::close() {
+  if (held_.empty()) return {};
+  const Status opened = open();
+  // An endpoint that is away has no call of ours any more.
+  if (held_.empty()) return {};
+  return opened;
+}
+
 Status ClaimedSink::complete_finished() {
   if (finished_.empty()) return {};
   Claims claims;
@@ -81,12 +89,7 @@ Result<bool> ClaimedSink::collect(std::span<Outcome> outcomes, Duration timeout)
   for (;;) {
     if (submitted_.empty()) return false;
     const TimePoint now = clock_.now();
-    if (!waves_.empty() && now >= waves_.front().claimed_at + options_.lease) {
-      ahead_ = 0;
-      return fail(Errc::in_doubt,
-                  "a claim ran out before its call had ended, so another consumer may take the "
-                  "event; check that `claim` is longer than a call takes");
-    }
+    if (!waves_.empty() && now >= waves_.front().claimed_at + options_.lease) return ran_out();
     const Result<bool> started = start();
     if (!started) return started;
     if (hand_out(outcomes)) return true;
@@ -101,6 +104,13 @@ Result<bool> ClaimedSink::collect(std::span<Outcome> outcomes, Duration timeout)
     }
     if (now >= until) return false;
   }
+}
+
+tl::unexpected<Error> ClaimedSink::ran_out() {
+  ahead_ = 0;
+  return fail(Errc::in_doubt,
+              "a claim ran out before its call had ended, so another consumer may take the event; "
+              "check that `claim` is longer than a call takes, and for pauses of this process");
 }
 
 // Claims what there is room for, in one transaction. Not one by one while others are in flight.
@@ -170,6 +180,8 @@ Status ClaimedSink::claim_chosen() {
       held_.erase(chosen_[i]->event->id);
     }
   }
+  // The database may have kept us waiting: then nothing is started.
+  if (clock_.now() >= wave.claimed_at + options_.lease) return ran_out();
   in_flight_ += chosen_.size();
   for (std::size_t i = 0; i < chosen_.size(); ++i) sort_claim(*chosen_[i], (*claims)[i], wave);
   DOVETAIL_TRY(let_go_all());

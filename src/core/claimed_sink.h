@@ -50,6 +50,10 @@ class ClaimedSink final : public Sink {
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return true; }
 
+  // Call when the relay has stopped: gives up what is still on its way and lets go of it, so that
+  // the next process need not wait for the lease to end. Without it nothing is lost either.
+  Status close();
+
  private:
   struct Submission;
   struct Item {
@@ -80,6 +84,7 @@ class ClaimedSink final : public Sink {
   };
 
   Result<bool> start();
+  tl::unexpected<Error> ran_out();
   bool choose(std::size_t room);
   bool must_wait(const Item& item) const;
   Status claim_chosen();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "core/test_clock.h"
 #include "core/test_sinks.h"
 #include "memory/claim_store.h"
@@ -28,6 +30,7 @@ class FaultyStore final : public ClaimStore {
       claims = store_.claim(events, lease);
       return {};
     }));
+    if (after_claim) after_claim();
     return claims;
   }
   Status complete(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
@@ -44,6 +47,7 @@ class FaultyStore final : public ClaimStore {
   int fails_at = 0;  // the call with this number; 0: none
   bool fails_after = false;
   bool is_away = false;
+  std::function<void()> after_claim{};
   int completions = 0;
   std::vector<std::size_t> claimed{};  // how many at a time
 
@@ -265,6 +269,33 @@ TEST_F(ClaimedSinkTest, ACallThatOutlastsItsClaimIsGivenUp) {
   ASSERT_FALSE(known);
   EXPECT_EQ(known.error().code, Errc::in_doubt);
   EXPECT_EQ(inner_.payloads(), Payloads{}) << "nothing goes on under a claim that may be another's";
+}
+
+TEST_F(ClaimedSinkTest, NothingIsStartedUnderAClaimThatRanOutWhileItWasMade) {
+  faulty_.after_claim = [this] { clock_.advance(options_.lease); };
+  const Event* one = events_.make("a", "1");
+  submit({one});
+  const Result<bool> known = poll(1);
+  ASSERT_FALSE(known);
+  EXPECT_EQ(known.error().code, Errc::in_doubt);
+  EXPECT_EQ(inner_.submitted, 0U);
+  faulty_.after_claim = {};
+  ASSERT_TRUE(sink_->open());
+  EXPECT_EQ(fates_of(deliver({one})), (Fates{Fate::confirmed}));
+}
+
+TEST_F(ClaimedSinkTest, ClosingLetsGoOfWhatIsOnItsWaySoThatTheNextNeedNotWait) {
+  const Event* one = events_.make("a", "1");
+  inner_.may_collect = 0;
+  submit({one});
+  EXPECT_TRUE(poll(1));
+  EXPECT_EQ(database_.held("mail"), 1U);
+  inner_.memory.set_available(false);
+  EXPECT_TRUE(sink_->close());
+  EXPECT_EQ(database_.held("mail"), 0U);
+  const std::size_t opens = inner_.opens;
+  EXPECT_TRUE(sink_->close());
+  EXPECT_EQ(inner_.opens, opens) << "with nothing held there is nothing to do";
 }
 
 TEST_F(ClaimedSinkTest, BeforeItsPaceIsKnownNoMoreIsClaimedThanCanStart) {
