@@ -202,6 +202,41 @@ TEST_F(PostgresQueue, ManyAreCompletedInOneCallOrNone) {
   EXPECT_EQ(left(), 0);
 }
 
+// As drivers do that leave the types of parameters to the server.
+TEST_F(PostgresQueue, EveryFunctionTakesParametersWithoutTypes) {
+  fill(owner_, "stock", {{"1", "a"}});
+  const auto ask = [&](const std::string& sql, const std::vector<std::string>& values) {
+    Params params;
+    for (const std::string& value : values) params.unknown(value);
+    const Result<Rows> rows = owner_.query(sql, params);
+    EXPECT_TRUE(rows) << sql << ": " << text_of(rows);
+    return rows && !rows->empty() && !rows->is_null(0, 0) ? std::string(rows->text(0, 0)) : "";
+  };
+  const std::string id = new_event_id().to_string();
+  EXPECT_EQ(ask("SELECT dovetail.claim($1, $2)", {"mail", id}), "first");
+  EXPECT_EQ(ask("SELECT epoch::text FROM dovetail.claim($1, $2, $3)", {"mail", id, "30 s"}), "");
+  const std::string held = new_event_id().to_string();
+  const std::string epoch =
+      ask("SELECT epoch::text FROM dovetail.claim($1, $2, $3)", {"web", held, "30 s"});
+  ask("SELECT dovetail.extend($1, $2, $3, $4)::text", {"web", held, epoch, "1 min"});
+  ask("SELECT dovetail.complete($1, $2, $3)::text", {"web", held, epoch});
+  const auto one = [&] {
+    return ask("SELECT id || ' ' || epoch FROM dovetail.receive($1, $2, $3)",
+               {"stock", "5", "1 min"});
+  };
+  std::string got = one();
+  ASSERT_EQ(got.size() > 37, true) << got;
+  ask("SELECT dovetail.release($1, $2, $3)::text", {"stock", got.substr(0, 36), got.substr(37)});
+  got = one();
+  EXPECT_EQ(ask("SELECT dovetail.fail($1, $2, $3, $4, $5)",
+                {"stock", got.substr(0, 36), got.substr(37), "no", "0 s"}),
+            "retry");
+  got = one();
+  ask("SELECT dovetail.complete_many($1, $2, $3)::text",
+      {"stock", "{" + got.substr(0, 36) + "}", "{" + got.substr(37) + "}"});
+  EXPECT_EQ(left(), 0);
+}
+
 TEST_F(PostgresQueue, AWrongNameIsToldAndNotTakenForAnEmptyQueue) {
   fill(owner_, "stock", {{"1", "a"}});
   const auto wrong = receive(owner_, "stokc");
