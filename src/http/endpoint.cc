@@ -30,12 +30,24 @@ struct FreeAddresses {
   void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
 };
 
-MHD_Result send(MHD_Connection* connection, const Reply& reply) {
+// Never asked for a byte: the answer to HEAD has a length and no body.
+ssize_t no_bytes(void*, std::uint64_t, char*, std::size_t) {
+  return MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+MHD_Response* make_response(const Reply& reply) {
+  if (reply.head_bytes)
+    return MHD_create_response_from_callback(*reply.head_bytes, 1, &no_bytes, nullptr, nullptr);
   const std::string text = reply.text.empty() ? "" : reply.text + "\n";
-  const std::unique_ptr<MHD_Response, FreeResponse> response(MHD_create_response_from_buffer(
-      text.size(), const_cast<char*>(text.data()), MHD_RESPMEM_MUST_COPY));
+  const std::string& bytes = text.empty() ? reply.body : text;
+  return MHD_create_response_from_buffer(bytes.size(), const_cast<char*>(bytes.data()),
+                                         MHD_RESPMEM_MUST_COPY);
+}
+
+MHD_Result send(MHD_Connection* connection, const Reply& reply) {
+  const std::unique_ptr<MHD_Response, FreeResponse> response(make_response(reply));
   if (response == nullptr) return MHD_NO;
-  if (!text.empty())
+  if (!reply.text.empty())
     MHD_add_response_header(response.get(), "Content-Type", "text/plain; charset=utf-8");
   if (reply.retry_after_s > 0)
     MHD_add_response_header(response.get(), "Retry-After",
@@ -43,6 +55,8 @@ MHD_Result send(MHD_Connection* connection, const Reply& reply) {
   if (!reply.header.empty())
     MHD_add_response_header(response.get(), std::string(reply.header).c_str(),
                             std::string(reply.header_value).c_str());
+  for (const Header& one : reply.headers)
+    MHD_add_response_header(response.get(), one.name.c_str(), one.value.c_str());
   return MHD_queue_response(connection, reply.status, response.get());
 }
 
@@ -78,8 +92,8 @@ struct EndpointCallbacks {
                            const char* method, const char*, const char* upload,
                            std::size_t* upload_bytes, void** state) {
     auto& endpoint = *static_cast<Endpoint*>(data);
-    if (*state == nullptr) return begin(endpoint, connection, url, method, state);
     auto& request = *static_cast<Request*>(*state);
+    if (!request.is_begun) return begin(endpoint, connection, url, method, request);
     if (*upload_bytes > 0) {
       if (endpoint.clock_.now() - request.came_at > endpoint.options_.receive_timeout)
         return MHD_NO;
@@ -101,20 +115,28 @@ struct EndpointCallbacks {
     return send(connection, *request.reply);
   }
 
-  static MHD_Result begin(Endpoint& endpoint, MHD_Connection* connection, const char* url,
-                          const char* method, void** state) {
+  // Before anything of the request line is taken apart.
+  static void* arrive(void* data, const char* uri, MHD_Connection* connection) {
+    auto& endpoint = *static_cast<Endpoint*>(data);
     auto request = std::make_unique<Request>();
     request->connection = connection;
-    request->method = method;
-    request->target = url;
+    request->uri = uri;
     request->came_at = endpoint.clock_.now();
-    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, &add_header, request.get());
-    const std::optional<Reply> reply = endpoint.handler_.begin(*request);
-    *state = request.release();
-    {
-      const std::lock_guard lock(endpoint.mutex_);
-      ++endpoint.requests_;
-    }
+    const std::lock_guard lock(endpoint.mutex_);
+    ++endpoint.requests_;
+    return request.release();
+  }
+
+  static MHD_Result begin(Endpoint& endpoint, MHD_Connection* connection, const char* url,
+                          const char* method, Request& request) {
+    request.is_begun = true;
+    request.method = method;
+    request.target = url;
+    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, &add_header, &request);
+    const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (info != nullptr && info->client_addr != nullptr)
+      request.peer = address_text(info->client_addr);
+    const std::optional<Reply> reply = endpoint.handler_.begin(request);
     return reply ? send(connection, *reply) : MHD_YES;
   }
 
@@ -130,17 +152,22 @@ struct EndpointCallbacks {
 
 void Endpoint::Stop::operator()(MHD_Daemon* daemon) const { MHD_stop_daemon(daemon); }
 
-Endpoint::Endpoint(const SourceOptions& options, Clock& clock, RequestHandler& handler)
-    : options_(options), clock_(clock), handler_(handler) {}
+Endpoint::Endpoint(EndpointOptions options, Clock& clock, RequestHandler& handler)
+    : options_(std::move(options)), clock_(clock), handler_(handler) {}
 
 Endpoint::~Endpoint() {
   if (!daemon_) return;
-  const MHD_socket listening = MHD_quiesce_daemon(daemon_.get());
-  if (listening != MHD_INVALID_SOCKET) close(listening);
+  stop_listening();
   std::unique_lock lock(mutex_);
   all_gone_.wait_for(lock, kGoodbyeMax, [this] { return requests_ == 0; });
   lock.unlock();
   daemon_.reset();
+}
+
+void Endpoint::stop_listening() {
+  if (!daemon_) return;
+  const MHD_socket listening = MHD_quiesce_daemon(daemon_.get());
+  if (listening != MHD_INVALID_SOCKET) close(listening);
 }
 
 Status Endpoint::listen() {
@@ -154,11 +181,8 @@ Status Endpoint::listen() {
     return fail(Errc::rejected, "cannot listen at \"" + options_.address +
                                     "\"; check that it is an address of this machine");
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
-  const bool guarded = !options_.token.empty() || !options_.secrets.empty();
-  if (!guarded && why_not_public(addresses->ai_addr) != "loopback")
-    return fail(Errc::rejected, "others could post events to \"" + options_.address +
-                                    "\"; set a token or a secret for signatures, or listen at "
-                                    "127.0.0.1");
+  if (!options_.allow_remote && why_not_public(addresses->ai_addr) != "loopback")
+    return fail(Errc::rejected, options_.remote_hint);
   unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
   if (addresses->ai_family == AF_INET6) flags |= MHD_USE_IPv6;
   std::vector<MHD_OptionItem> more;
@@ -181,6 +205,7 @@ Status Endpoint::listen() {
   daemon_.reset(MHD_start_daemon(
       flags, 0, nullptr, nullptr, &EndpointCallbacks::access, this,      //
       MHD_OPTION_SOCK_ADDR, addresses->ai_addr,                          //
+      MHD_OPTION_URI_LOG_CALLBACK, &EndpointCallbacks::arrive, this,     //
       MHD_OPTION_NOTIFY_COMPLETED, &EndpointCallbacks::completed, this,  //
       MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(options_.waiting_max + kMoreConnections),
       MHD_OPTION_CONNECTION_MEMORY_LIMIT, std::size_t{2 * options_.header_bytes_max},  //
@@ -198,8 +223,7 @@ Status Endpoint::listen() {
 
 // Reads on when the body is more than we keep: an answer can be given only behind it.
 void Endpoint::receive(Request& request, std::string_view bytes) {
-  if (request.body.size() + bytes.size() > options_.payload_bytes_max)
-    request.body_too_large = true;
+  if (request.body.size() + bytes.size() > options_.body_bytes_max) request.body_too_large = true;
   if (receiving_bytes_ + bytes.size() > options_.waiting_bytes_max) request.no_room = true;
   if (request.body_too_large || request.no_room) {
     receiving_bytes_ -= request.body.size();

@@ -15,13 +15,15 @@
 
 #include "core/clock.h"
 #include "core/message.h"
+#include "dovetail/event.h"
 #include "dovetail/result.h"
-#include "http/options.h"
 
 struct MHD_Connection;
 struct MHD_Daemon;
 
 namespace dovetail::http {
+
+inline constexpr std::uint64_t kUnknownLength = static_cast<std::uint64_t>(-1);
 
 struct Reply {
   unsigned status = 202;
@@ -29,12 +31,32 @@ struct Reply {
   unsigned retry_after_s = 0;
   std::string_view header{};  // one more, such as Allow
   std::string_view header_value{};
+  std::vector<Header> headers{};  // more of them, not about the connection or the length
+  std::string body{};             // instead of `text`, as it is
+  std::optional<std::uint64_t> head_bytes{};  // what HEAD says of a body that is not sent
+};
+
+struct EndpointOptions {
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: any that is free
+  // Why others may reach it, or what to set so that they may.
+  bool allow_remote = false;
+  std::string remote_hint{};
+  std::string cert_file{};  // with key_file: HTTPS
+  std::string key_file{};
+  std::size_t body_bytes_max = 1 << 20;
+  Duration receive_timeout = std::chrono::seconds(30);  // for all of a request
+  std::size_t waiting_max = 500;
+  std::size_t waiting_bytes_max = 64 << 20;  // of bodies that are not whole
+  std::size_t header_bytes_max = 32 << 10;   // of one request
 };
 
 // One request. The views end with it.
 struct Request {
   std::string_view method{};
   std::string_view target{};  // path as it was sent, without the query
+  std::string uri{};          // with it
+  std::string peer{};         // the address of the other side
   std::vector<MessageHeader> headers{};
   std::string body{};
   bool body_too_large = false;  // the body was not kept
@@ -47,6 +69,7 @@ struct Request {
   friend class Endpoint;
   friend struct EndpointCallbacks;
   MHD_Connection* connection = nullptr;
+  bool is_begun = false;
   bool is_whole = false;
   std::optional<Reply> reply{};
 };
@@ -64,7 +87,7 @@ class RequestHandler {
 // Threads: everything but answer() by the one that owns it; answer() by any.
 class Endpoint {
  public:
-  Endpoint(const SourceOptions& options, Clock& clock, RequestHandler& handler);
+  Endpoint(EndpointOptions options, Clock& clock, RequestHandler& handler);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
   ~Endpoint();  // REQUIRES: what take() left open is answered. Waits 2 s at most for them to go
@@ -74,6 +97,8 @@ class Endpoint {
   Status listen();
   bool is_listening() const { return daemon_ != nullptr; }
   std::uint16_t port() const { return port_; }
+  // Takes no more connections; those that are there go on.
+  void stop_listening();
 
   void answer(Request& request, Reply reply);
 
@@ -85,7 +110,7 @@ class Endpoint {
 
   void receive(Request& request, std::string_view bytes);
 
-  const SourceOptions& options_;
+  EndpointOptions options_;
   Clock& clock_;
   RequestHandler& handler_;
   std::uint16_t port_ = 0;

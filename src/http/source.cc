@@ -64,10 +64,29 @@ bool is_about_http(std::string_view lower_name) {
          lower_name == "x-real-ip" || lower_name == "content-length";
 }
 
+EndpointOptions endpoint_options(const SourceOptions& options) {
+  EndpointOptions endpoint;
+  endpoint.address = options.address;
+  endpoint.port = options.port;
+  endpoint.allow_remote = !options.token.empty() || !options.secrets.empty();
+  endpoint.remote_hint = "others could post events to \"" + options.address +
+                         "\"; set a token or a secret for signatures, or listen at 127.0.0.1";
+  endpoint.cert_file = options.cert_file;
+  endpoint.key_file = options.key_file;
+  endpoint.body_bytes_max = options.payload_bytes_max;
+  endpoint.receive_timeout = options.receive_timeout;
+  endpoint.waiting_max = options.waiting_max;
+  endpoint.waiting_bytes_max = options.waiting_bytes_max;
+  endpoint.header_bytes_max = options.header_bytes_max;
+  return endpoint;
+}
+
 }  // namespace
 
 HttpSource::HttpSource(SourceOptions options, Clock& clock)
-    : options_(std::move(options)), clock_(clock), endpoint_(options_, clock_, *this) {}
+    : options_(std::move(options)),
+      clock_(clock),
+      endpoint_(endpoint_options(options_), clock_, *this) {}
 
 HttpSource::~HttpSource() {
   const std::lock_guard lock(mutex_);

@@ -1,0 +1,535 @@
+#include "http/gateway.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "core/check.h"
+#include "host/host.h"
+#include "http/posting.h"
+
+namespace dovetail::http {
+
+namespace {
+
+using Level = GatewayNotice::Level;
+
+constexpr std::string_view kTypes = "urn:dovetail:gateway:";
+constexpr auto kRetryPause = std::chrono::milliseconds(100);
+// What a request may take besides waiting for a place and for the service.
+constexpr auto kLeaseMargin = std::chrono::seconds(30);
+constexpr Duration kAbortMax = std::chrono::seconds(5);
+
+Problem problem(int status, std::string_view type, std::string title, std::string detail,
+                int retry_after_s = 0) {
+  return {status, std::string(kTypes) + std::string(type), std::move(title), std::move(detail),
+          retry_after_s};
+}
+
+Problem stopping() {
+  return problem(503, "stopping", "The gateway is stopping",
+                 "Nothing was done. Send the same request again in a moment.", 1);
+}
+
+Reply reply_of(const Problem& problem) {
+  Reply reply;
+  reply.status = static_cast<unsigned>(problem.status);
+  reply.retry_after_s = static_cast<unsigned>(problem.retry_after_s);
+  reply.headers.push_back({"Content-Type", "application/problem+json"});
+  reply.body = problem.to_json();
+  return reply;
+}
+
+StoredResponse stored(const Problem& problem) {
+  return {problem.status, to_lines({{"Content-Type", "application/problem+json"}}),
+          problem.to_json()};
+}
+
+Reply reply_of(StoredResponse response, bool is_replay) {
+  Reply reply;
+  reply.status = static_cast<unsigned>(response.status);
+  reply.headers = from_lines(response.headers);
+  if (is_replay) reply.headers.push_back({"Idempotency-Replayed", "true"});
+  reply.body = std::move(response.body);
+  return reply;
+}
+
+std::chrono::milliseconds to_milliseconds(Duration duration) {
+  return std::chrono::ceil<std::chrono::milliseconds>(duration);
+}
+
+}  // namespace
+
+// One request on its way. It stays in one queue, or with one thread, at a time.
+struct Gateway::Job {
+  enum class Settle : std::uint8_t { finish, release, abandon };
+
+  Request* request = nullptr;  // null: answered
+  TimePoint came_at{};
+  bool has_key = false;
+  std::string scope{};
+  std::string key{};
+  std::string fingerprint{};
+  EventId token{};
+  TimePoint lease_ends{};     // or before
+  bool may_be_taken = false;  // the store was asked to
+  Settle settle = Settle::finish;
+  StoredResponse response{};
+  TimePoint settle_since{};
+
+  RequestKey id() const { return {scope, key, fingerprint}; }
+};
+
+// The store is opened before it is used again after an error.
+struct Gateway::Lane {
+  std::unique_ptr<RequestStore> store;
+  bool is_open = false;
+};
+
+Duration longest(const GatewayOptions& options) {
+  return options.place_patience + options.service.connect_timeout + options.service.timeout +
+         options.store_patience;
+}
+
+Status check(const GatewayOptions& options) {
+  DOVETAIL_TRY(check(options.service));
+  if (options.requests_max == 0 || options.connections == 0 || options.endpoint.waiting_max == 0)
+    return fail(
+        Errc::rejected,
+        "a limit is 0; check that requests_max, waiting_max and connections are at least 1");
+  if (options.endpoint.cert_file.empty() != options.endpoint.key_file.empty())
+    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+  if (options.lease.count() != 0 && options.lease <= longest(options))
+    return fail(Errc::rejected,
+                "the lease ends before a request can be given up; check that it is longer than "
+                "wait_max, connect_timeout, timeout and store_timeout together");
+  for (const std::string& method : options.methods)
+    if (is_safe_method(method))
+      return fail(Errc::rejected,
+                  "the method " + method + " changes nothing and needs no key; check methods");
+  return {};
+}
+
+Gateway::Gateway(GatewayOptions options, MakeStore make_store, Clock& clock, Notify notify)
+    : options_(std::move(options)),
+      make_store_(std::move(make_store)),
+      clock_(clock),
+      notify_(std::move(notify)),
+      endpoint_(options_.endpoint, clock, *this) {}
+
+Gateway::~Gateway() { stop(Duration{0}); }
+
+Status Gateway::start() {
+  DOVETAIL_TRY(check(options_));
+  for (std::size_t i = 0; i < options_.connections; ++i)
+    threads_.emplace_back([this] { run_store(); });
+  for (std::size_t i = 0; i < options_.requests_max; ++i)
+    threads_.emplace_back([this] { run_service(); });
+  return endpoint_.listen();
+}
+
+bool Gateway::stop(Duration drain) {
+  ending_ = true;
+  endpoint_.stop_listening();
+  std::unique_lock lock(mutex_);
+  const auto is_done = [this] { return jobs_ == 0; };
+  bool whole = all_done_.wait_for(lock, drain, is_done);
+  if (!whole) {
+    aborted_ = true;
+    for_service_.notify_all();
+    all_done_.wait_for(lock, kAbortMax, is_done);
+  }
+  leaving_ = true;
+  for_store_.notify_all();
+  for_service_.notify_all();
+  lock.unlock();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  // What could not be settled any more: its lease ends by itself.
+  for (const JobPointer& job : settling_) reply_to(*job, reply_of(std::move(job->response), false));
+  for (auto* queue : {&beginning_, &waiting_})
+    for (const JobPointer& job : *queue) reply_to(*job, refuse(stopping()));
+  for (auto* queue : {&beginning_, &settling_, &waiting_}) queue->clear();
+  return whole;
+}
+
+GatewayCounts Gateway::counts() const {
+  return {count_.executed.load(), count_.replayed.load(),   count_.running.load(),
+          count_.unknown.load(),  count_.mismatched.load(), count_.lost.load(),
+          count_.passed.load(),   count_.refused.load()};
+}
+
+void Gateway::note(Level level, std::string text, const Job* job) const {
+  notify_({level, std::move(text),
+           job != nullptr && job->has_key ? shown_key(job->key) : std::string()});
+}
+
+Reply Gateway::refuse(const Problem& problem) {
+  ++count_.refused;
+  return reply_of(problem);
+}
+
+// --- In the endpoint's thread.
+
+bool Gateway::has_key(const Request& request) const {
+  if (std::find(options_.methods.begin(), options_.methods.end(), request.method) ==
+      options_.methods.end())
+    return false;
+  return options_.key_required ||
+         std::any_of(request.headers.begin(), request.headers.end(),
+                     [](const auto& header) { return to_lower(header.name) == "idempotency-key"; });
+}
+
+Result<std::string> Gateway::key_of(const Request& request) const {
+  const MessageHeader* found = nullptr;
+  for (const MessageHeader& header : request.headers) {
+    if (to_lower(header.name) != "idempotency-key") continue;
+    if (found != nullptr)
+      return fail(Errc::rejected, "the header is there more than once; send one key");
+    found = &header;
+  }
+  if (found == nullptr) return fail(Errc::rejected, "");
+  return parse_idempotency_key(found->value, options_.quoted_only);
+}
+
+// The lengths keep values from running together.
+std::string Gateway::identity_of(const Request& request) const {
+  std::string identity;
+  bool any = false;
+  for (const std::string& name : options_.client_headers) {
+    const std::string_view value = request.header(name);
+    any |= !value.empty();
+    identity += std::to_string(value.size()) + ":" + std::string(value);
+  }
+  return any ? identity : "";
+}
+
+std::optional<Reply> Gateway::begin(const Request& request) {
+  if (ending_) return refuse(stopping());
+  if (!request.uri.starts_with('/') || request.method == "CONNECT" || request.method == "TRACE")
+    return refuse(problem(501, "not-passed", "Such requests are not passed on",
+                          "Send a method other than CONNECT and TRACE, and a target that begins "
+                          "with a slash."));
+  if (has_key(request)) {
+    if (const Result<std::string> key = key_of(request); !key)
+      return refuse(key_problem(key.error().text));
+  }
+  const std::lock_guard lock(mutex_);
+  if (jobs_ < options_.endpoint.waiting_max) return std::nullopt;
+  return refuse(problem(503, "busy", "Too many requests are being processed",
+                        "Nothing was done. Send the same request again in a moment.", 1));
+}
+
+std::optional<Reply> Gateway::take(Request& request) {
+  if (request.body_too_large)
+    return refuse(problem(413, "body-too-large", "The body of the request is too large",
+                          "At most " + std::to_string(options_.endpoint.body_bytes_max) +
+                              " bytes are taken. Nothing was done."));
+  if (request.no_room)
+    return refuse(problem(503, "busy", "Too many requests are being received",
+                          "Nothing was done. Send the same request again in a moment.", 1));
+  auto job = std::make_unique<Job>();
+  job->request = &request;
+  job->came_at = clock_.now();
+  job->has_key = has_key(request);
+  if (job->has_key) {
+    job->key = key_of(request).value_or("");
+    job->scope = request_scope(options_.name, identity_of(request));
+    job->token = new_event_id();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++jobs_;
+  }
+  job->has_key ? to_store(std::move(job)) : to_service(std::move(job));
+  return std::nullopt;
+}
+
+// --- Queues.
+
+void Gateway::to_store(JobPointer job) {
+  const std::lock_guard lock(mutex_);
+  beginning_.push_back(std::move(job));
+  for_store_.notify_one();
+}
+
+void Gateway::to_settle(JobPointer job) {
+  const std::lock_guard lock(mutex_);
+  settling_.push_back(std::move(job));
+  for_store_.notify_one();
+}
+
+void Gateway::to_service(JobPointer job) {
+  const std::lock_guard lock(mutex_);
+  waiting_.push_back(std::move(job));
+  for_service_.notify_one();
+}
+
+void Gateway::reply_to(Job& job, Reply reply) {
+  if (job.request == nullptr) return;
+  endpoint_.answer(*std::exchange(job.request, nullptr), std::move(reply));
+}
+
+// --- With the store.
+
+void Gateway::run_store() {
+  Lane lane{make_store_()};
+  while (JobPointer job = next_for_store()) {
+    if (job->settle_since != TimePoint{})
+      settle_at(lane, std::move(job));
+    else
+      begin_at(lane, std::move(job));
+    const std::lock_guard lock(mutex_);
+    if (jobs_ == 0) all_done_.notify_all();
+  }
+}
+
+// What is to be kept comes before what is new, but for requests that have waited too long for a
+// store that is away.
+Gateway::JobPointer Gateway::next_for_store() {
+  std::unique_lock lock(mutex_);
+  for_store_.wait(lock, [this] { return leaving_ || !beginning_.empty() || !settling_.empty(); });
+  if (leaving_) return nullptr;
+  const bool is_late =
+      !beginning_.empty() && clock_.now() - beginning_.front()->came_at > options_.store_patience;
+  auto& queue = settling_.empty() || is_late ? beginning_ : settling_;
+  JobPointer job = std::move(queue.front());
+  queue.pop_front();
+  return job;
+}
+
+RequestTerms Gateway::terms() const {
+  RequestTerms terms;
+  terms.lease = to_milliseconds(options_.lease.count() != 0 ? options_.lease
+                                                            : longest(options_) + kLeaseMargin);
+  terms.keep = std::max(options_.keep, terms.lease);
+  terms.retry_unknown = options_.retry_unknown;
+  return terms;
+}
+
+Status Gateway::open(Lane& lane) {
+  if (lane.is_open) return {};
+  DOVETAIL_TRY(lane.store->open());
+  lane.is_open = true;
+  return {};
+}
+
+void Gateway::begin_at(Lane& lane, JobPointer job) {
+  if (job->fingerprint.empty())
+    job->fingerprint =
+        request_fingerprint(job->request->method, job->request->uri, job->request->body);
+  if (const Status opened = open(lane); !opened) return not_begun(std::move(job), opened.error());
+  const RequestTerms wanted = terms();
+  job->lease_ends = clock_.now() + wanted.lease;
+  job->may_be_taken = true;
+  const Result<RequestTicket> ticket = lane.store->begin(job->id(), wanted, job->token);
+  if (!ticket) {
+    lane.is_open = false;
+    return not_begun(std::move(job), ticket.error());
+  }
+  store_works();
+  begun(std::move(job), *ticket);
+}
+
+void Gateway::not_begun(JobPointer job, const Error& error) {
+  const bool may_come_back = error.code == Errc::unavailable || error.code == Errc::in_doubt;
+  if (may_come_back) store_lost(error);
+  if (!may_come_back) note(Level::error, "a key cannot be taken: " + error.text, job.get());
+  if (may_come_back && !ending_ && clock_.now() - job->came_at < options_.store_patience) {
+    clock_.sleep(kRetryPause, {});
+    return to_store(std::move(job));
+  }
+  reply_to(*job, refuse(problem(503, "store-unavailable", "Keys cannot be looked up",
+                                "The request was not passed on, and nothing was done. Send the "
+                                "same request with the same key again in a moment.",
+                                1)));
+  if (!job->may_be_taken) {
+    const std::lock_guard lock(mutex_);
+    --jobs_;
+    return;
+  }
+  // The key may have been taken by a call whose answer was lost, and nobody runs it.
+  job->settle = Job::Settle::release;
+  job->settle_since = clock_.now();
+  to_settle(std::move(job));
+}
+
+void Gateway::begun(JobPointer job, const RequestTicket& ticket) {
+  switch (ticket.state) {
+    case RequestState::first:
+      if (ticket.attempts > 1)
+        note(Level::warn,
+             "a request whose outcome is unknown is sent again: attempt " +
+                 std::to_string(ticket.attempts),
+             job.get());
+      return to_service(std::move(job));
+    case RequestState::finished:
+      ++count_.replayed;
+      reply_to(*job, reply_of(ticket.response, true));
+      break;
+    case RequestState::running:
+      ++count_.running;
+      break;
+    case RequestState::unknown:
+      ++count_.unknown;
+      break;
+    case RequestState::mismatch:
+      ++count_.mismatched;
+      break;
+  }
+  if (const auto refused = problem_of(ticket)) reply_to(*job, reply_of(*refused));
+  const std::lock_guard lock(mutex_);
+  --jobs_;
+}
+
+void Gateway::settle_at(Lane& lane, JobPointer job) {
+  if (const Status opened = open(lane); !opened) return not_settled(std::move(job), opened.error());
+  Result<bool> done = false;
+  switch (job->settle) {
+    case Job::Settle::finish:
+      done = lane.store->finish(job->id(), job->token, job->response);
+      break;
+    case Job::Settle::release:
+      done = lane.store->release(job->id(), job->token);
+      break;
+    case Job::Settle::abandon:
+      done = lane.store->abandon(job->id(), job->token);
+      break;
+  }
+  if (!done) {
+    lane.is_open = false;
+    return not_settled(std::move(job), done.error());
+  }
+  store_works();
+  if (!*done && job->settle == Job::Settle::finish)
+    note(Level::warn,
+         "the answer came after its lease, and another has taken the request over; check that the "
+         "service's time limit holds",
+         job.get());
+  reply_to(*job, reply_of(std::move(job->response), false));
+  const std::lock_guard lock(mutex_);
+  --jobs_;
+}
+
+void Gateway::not_settled(JobPointer job, const Error& error) {
+  const bool may_come_back = error.code == Errc::unavailable || error.code == Errc::in_doubt;
+  if (may_come_back) store_lost(error);
+  const TimePoint now = clock_.now();
+  // The client has waited long enough, and what it gets is true, whether it is kept or not.
+  if (now - job->settle_since > options_.store_patience || !may_come_back)
+    reply_to(*job, reply_of(StoredResponse(job->response), false));
+  if (may_come_back && now < job->lease_ends && !aborted_) {
+    clock_.sleep(kRetryPause, {});
+    return to_settle(std::move(job));
+  }
+  note(Level::error,
+       "what became of a request cannot be kept, so that repeats are told that it is unknown: " +
+           error.text,
+       job.get());
+  reply_to(*job, reply_of(std::move(job->response), false));
+  const std::lock_guard lock(mutex_);
+  --jobs_;
+}
+
+void Gateway::store_lost(const Error& error) {
+  if (!store_is_lost_.exchange(true)) note(Level::warn, "the store is away: " + error.text);
+}
+
+void Gateway::store_works() {
+  if (store_is_lost_.exchange(false)) note(Level::info, "the store is back");
+}
+
+// --- With the service.
+
+void Gateway::run_service() {
+  Forwarder forwarder(options_.service, aborted_);
+  while (JobPointer job = next_for_service()) {
+    pass_on(forwarder, std::move(job));
+    const std::lock_guard lock(mutex_);
+    if (jobs_ == 0) all_done_.notify_all();
+  }
+}
+
+Gateway::JobPointer Gateway::next_for_service() {
+  std::unique_lock lock(mutex_);
+  for_service_.wait(lock, [this] { return leaving_ || !waiting_.empty(); });
+  if (waiting_.empty()) return nullptr;
+  JobPointer job = std::move(waiting_.front());
+  waiting_.pop_front();
+  return job;
+}
+
+void Gateway::pass_on(Forwarder& forwarder, JobPointer job) {
+  ForwardAnswer answer;
+  const bool is_late =
+      clock_.now() - job->came_at > options_.place_patience + options_.store_patience;
+  if (is_late || aborted_) {
+    answer.fate = ForwardAnswer::Fate::not_sent;
+    answer.why = "there was no place at the service in time; check requests_max and the service";
+  } else {
+    const Request& request = *job->request;
+    answer = forwarder.forward(
+        {request.method, request.uri, &request.headers, request.body, request.peer});
+  }
+  answered(std::move(job), std::move(answer));
+}
+
+void Gateway::answered(JobPointer job, ForwardAnswer answer) {
+  using Fate = ForwardAnswer::Fate;
+  using Settle = Job::Settle;
+  const bool is_head = job->request->method == "HEAD";
+  switch (answer.fate) {
+    case Fate::answered: {
+      const auto& released = options_.released_statuses;
+      const bool nothing_done =
+          std::find(released.begin(), released.end(), answer.status) != released.end();
+      job->settle = nothing_done ? Settle::release : Settle::finish;
+      job->response = {answer.status, to_lines(answer.headers), std::move(answer.body)};
+      ++(job->has_key ? count_.executed : count_.passed);
+      break;
+    }
+    case Fate::not_sent:
+      note(Level::warn, "the service cannot be reached: " + answer.why);
+      ++count_.refused;
+      job->settle = Settle::release;
+      job->response = stored(problem(503, "service-unreachable", "The service cannot be reached",
+                                     "The request was not passed on, and nothing was done. Send "
+                                     "the same request again in a moment."));
+      job->response.headers += "Retry-After: 1\n";
+      break;
+    case Fate::lost:
+      note(Level::warn, "the outcome of a request is unknown: " + answer.why, job.get());
+      ++count_.lost;
+      job->settle = Settle::abandon;
+      job->response = stored(problem(
+          answer.timed_out ? 504 : 502, "outcome-unknown",
+          "The service did not answer, and nobody knows what it did",
+          !job->has_key            ? "Check the effect before the request is sent again."
+          : options_.retry_unknown ? "Send the same request with the same key again."
+                                   : "The request may or may not have taken effect, and is not run "
+                                     "again under this key. Check the effect; if there is none, "
+                                     "send the request with a new key."));
+      break;
+    case Fate::too_large:
+      note(Level::warn, answer.why, job.get());
+      ++count_.refused;
+      job->settle = Settle::finish;
+      job->response =
+          stored(problem(502, "answer-too-large", "The answer of the service is too large",
+                         "The service has answered with the status " +
+                             std::to_string(answer.status) + " and more than is passed on."));
+      break;
+  }
+  if (job->has_key) {
+    job->settle_since = clock_.now();
+    return to_settle(std::move(job));
+  }
+  Reply reply = reply_of(std::move(job->response), false);
+  if (is_head && answer.fate == Fate::answered)
+    reply.head_bytes = answer.length.value_or(kUnknownLength);
+  reply_to(*job, std::move(reply));
+  const std::lock_guard lock(mutex_);
+  --jobs_;
+}
+
+}  // namespace dovetail::http
