@@ -75,6 +75,20 @@ Answer parked_list(const Surroundings& around, const ParkedOptions& options);
 Answer parked_replay(const Surroundings& around, const ParkedOptions& options);
 Answer parked_discard(const Surroundings& around, const ParkedOptions& options);
 
+// Until SIGTERM or SIGINT.
+Answer gateway(const Surroundings& around);
+
+struct RequestsOptions {
+  std::string store;
+  std::string state;  // running, unknown, finished; empty: all
+  std::string scope;
+  std::string key;
+  std::string reason;
+  std::size_t limit = 50;
+};
+Answer requests_list(const Surroundings& around, const RequestsOptions& options);
+Answer requests_forget(const Surroundings& around, const RequestsOptions& options);
+
 struct PruneOptions {
   std::string sent;  // durations as in the file; empty: what the file says
   std::string inbox;

@@ -42,6 +42,7 @@ struct CommandLine {
   StatusOptions status;
   EventsOptions events;
   ParkedOptions parked;
+  RequestsOptions requests;
   PruneOptions prune;
   DemoOptions demo;
   std::string doctor_store;
@@ -231,6 +232,49 @@ void add_parked(CLI::App& app, CommandLine& line) {
   discard->add_option("--reason", options.reason, "Why; it is kept with the event")->required();
 }
 
+void add_gateway(CLI::App& app, CommandLine& line) {
+  command(app, "gateway",
+          "Stand before an HTTP service, so that requests with an Idempotency-Key run once",
+          "It runs what [gateway] of the config file says, until SIGTERM or SIGINT; requests that "
+          "are there\n"
+          "may finish, and a second signal exits at once, which is safe too. The first request "
+          "with a key\n"
+          "reaches the service and its answer is kept; a repeat gets that answer. See "
+          "docs/IDEMPOTENCY.md.",
+          [&line] { line.chosen = [&line] { return gateway(line.around); }; });
+}
+
+void add_requests(CLI::App& app, CommandLine& line) {
+  RequestsOptions& options = line.requests;
+  CLI::App* sub = command(
+      app, "requests", "List, and forget, HTTP requests that are kept by their idempotency key",
+      "  dovetail requests --state unknown    those of which nobody knows what became\n"
+      "  dovetail requests forget KEY --scope gateway --reason 'the order is not there'",
+      [] {});
+  sub->add_option("--store", options.store, "Name of the store in the config file");
+  sub->add_option("--state", options.state, "Only those that are in this state")
+      ->check(CLI::IsMember({"running", "unknown", "finished"}));
+  sub->add_option("--limit", options.limit, "At most so many, from the oldest")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  sub->require_subcommand(0, 1);
+  command(*sub, "list", "List them", "",
+          [&line] { line.chosen = [&line] { return requests_list(line.around, line.requests); }; });
+  CLI::App* forget = command(
+      *sub, "forget", "Let the next request with this key run",
+      "For one that is unknown, when somebody has looked at its effect, or for one that is "
+      "finished.\n"
+      "Not while it runs.",
+      [&line] { line.chosen = [&line] { return requests_forget(line.around, line.requests); }; });
+  forget->add_option("key", options.key, "The key")->required();
+  forget->add_option("--scope", options.scope, "Whose key it is, as the list shows it")->required();
+  forget->add_option("--reason", options.reason, "Why; PostgreSQL keeps it in dovetail.audit")
+      ->required();
+  sub->final_callback([&line] {
+    if (!line.chosen) line.chosen = [&line] { return requests_list(line.around, line.requests); };
+  });
+}
+
 void add_prune(CLI::App& app, CommandLine& line) {
   CLI::App* sub =
       command(app, "prune", "Delete old events that every reader has settled, and old inbox rows",
@@ -289,6 +333,8 @@ void build(CLI::App& app, CommandLine& line) {
   add_status(app, line);
   add_events(app, line);
   add_parked(app, line);
+  add_gateway(app, line);
+  add_requests(app, line);
   add_prune(app, line);
   add_doctor(app, line);
   add_demo(app, line);

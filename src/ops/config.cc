@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ops/config_brokers.h"
+#include "ops/config_gateway.h"
 #include "ops/config_section.h"
 
 namespace dovetail::ops {
@@ -273,6 +274,7 @@ Result<Config> parse_config(std::string_view text, const fs::path& file) {
   Section::read_document(text, file.string(), problems, [&config](Section& root) {
     read_stores(root, config);
     read_relays(root, config);
+    root.table("gateway", [&config](Section& section) { read_gateway(section, config); });
     root.table("retention",
                [&config](Section& section) { read_retention(section, config.retention); });
     root.table("log", [&config](Section& section) { read_log(section, config.log); });

@@ -121,6 +121,42 @@ struct ConsumerConfig {
   std::vector<HandlerConfig> handlers{};
 };
 
+// [gateway]: stands before an HTTP service and applies requests with an idempotency key once.
+struct GatewayConfig {
+  std::string name = "gateway";  // whose keys they are; gateways of one service share it
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0;
+  bool allow_remote = false;  // to listen at another address than loopback
+  std::string service{};      // its url
+  std::string store{};        // the database that keeps the answers
+  std::vector<std::string> methods{"POST", "PATCH"};
+  bool key_required = true;
+  bool quoted_only = false;
+  std::vector<std::string> client_headers{"authorization"};  // in lower case
+  Duration keep = std::chrono::hours(24);
+  bool retry_unknown = false;
+  std::vector<int> released_statuses{401, 407, 408, 421, 425, 429, 503};
+  Duration connect_timeout = std::chrono::seconds(5);
+  Duration timeout = std::chrono::seconds(30);  // of the service
+  Duration wait_max = std::chrono::seconds(10);
+  Duration store_timeout = std::chrono::seconds(5);
+  Duration receive_timeout = std::chrono::seconds(30);
+  Duration drain_timeout = std::chrono::seconds(30);
+  Duration lease{0};  // 0: what a request can take, and half a minute
+  std::size_t request_bytes_max = 1 << 20;
+  std::size_t response_bytes_max = 1 << 20;
+  std::size_t requests_max = 64;
+  std::size_t waiting_max = 1024;
+  std::size_t waiting_bytes_max = 64 << 20;
+  std::size_t connections = 4;
+  // Relative to the configuration file.
+  std::filesystem::path cert_file{};  // with key_file: HTTPS
+  std::filesystem::path key_file{};
+  std::filesystem::path service_ca_file{};
+  std::filesystem::path service_cert_file{};
+  std::filesystem::path service_key_file{};
+};
+
 struct RetentionConfig {
   std::optional<Duration> sent;   // events in an outbox or a mailbox that every reader has settled
   std::optional<Duration> inbox;  // what consumers remember to recognise duplicates
@@ -142,6 +178,7 @@ struct Config {
   std::vector<StoreConfig> stores;
   std::vector<RelayConfig> relays;
   std::vector<ConsumerConfig> consumers;
+  std::optional<GatewayConfig> gateway;
   RetentionConfig retention;
   LogConfig log;
 

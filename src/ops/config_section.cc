@@ -126,6 +126,23 @@ void Section::texts(std::string_view key, std::vector<std::string>& out, bool on
   }
 }
 
+void Section::numbers(std::string_view key, std::vector<int>& out, int least, int most) {
+  if (!has(key)) return;
+  const std::string form = "must be a list of whole numbers from " + std::to_string(least) +
+                           " to " + std::to_string(most);
+  const toml::array* array = table_->find(key)->as_array();
+  if (array == nullptr) return wrong(key, form);
+  out.clear();
+  for (const toml::node& item : *array) {
+    const auto value = item.value_exact<std::int64_t>();
+    if (!value || *value < least || *value > most) {
+      problems_.add(place_in(item.source()), full(key), form);
+    } else {
+      out.push_back(static_cast<int>(*value));
+    }
+  }
+}
+
 void Section::duration(std::string_view key, Duration& out, Duration least) {
   if (!has(key)) return;
   const auto written = table_->find(key)->value_exact<std::string>();

@@ -60,6 +60,8 @@ class Section {
   void plain(std::string_view key, std::string& out);
   void flag(std::string_view key, std::optional<bool>& out);
   void texts(std::string_view key, std::vector<std::string>& out, bool one_is_enough = false);
+  // Replaces what is in `out`.
+  void numbers(std::string_view key, std::vector<int>& out, int least, int most);
   void duration(std::string_view key, Duration& out, Duration least);
   void size(std::string_view key, std::size_t& out, std::size_t least);
 

@@ -1,0 +1,22 @@
+// Stores of HTTP requests, whatever database they are in.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/request.h"
+#include "dovetail/result.h"
+#include "ops/config.h"
+
+namespace dovetail::app {
+
+// REQUIRES: the store is a database, and was prepared.
+std::unique_ptr<RequestStore> make_request_store(const ops::StoreConfig& store);
+Result<std::vector<RequestInfo>> list_requests(const ops::StoreConfig& store,
+                                               const RequestFilter& filter);
+// False: there is none, or it runs.
+Result<bool> forget_request(const ops::StoreConfig& store, const RequestKey& request,
+                            std::string_view reason);
+
+}  // namespace dovetail::app
