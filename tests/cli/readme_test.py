@@ -5,10 +5,13 @@ folder, with the built programs on the PATH. A block that fails, fails the test.
 the server of the tests as libpq does; the databases and the logins that it makes are called shop and shop_*, and are dropped.
 """
 
+import contextlib
 import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +42,11 @@ class Server:
                 subprocess.run(["psql", "-Xqc", sql], env=os.environ | self.environment, check=True, capture_output=True)
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
 def main():
     sample = "<!-- tested -->\n```sh\none\n```\ntext\n```sql\nno\n```\n```sh\ntwo\n```\n<!-- /tested -->\n```sh\nno\n```\n"
     assert list(tested_blocks(sample)) == ["one\n", "two\n"]
@@ -51,16 +59,26 @@ def main():
     folder = tempfile.mkdtemp(prefix="dovetail-readme-")
     path = os.pathsep.join([str(pathlib.Path(harness.DOVETAIL).resolve().parent), str(harness.EXAMPLES), os.environ["PATH"]])
     environment = {k: v for k, v in os.environ.items() if k != "DOVETAIL_CONFIG"} | {"PATH": path} | server.environment
+    environment |= {name: str(free_port()) for name in ("GATEWAY_PORT", "SERVICE_PORT")}
     # One shell for all blocks, as one person types them; it stops at the first command that fails.
     # psql counts as failed when a statement fails.
     script = "set -eu -o pipefail\npsql() { command psql -X -v ON_ERROR_STOP=1 \"$@\"; }\n" + "\n".join(blocks)
     server.clean()
-    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=100,
-                          stdin=subprocess.DEVNULL)
+    with open(os.path.join(folder, "output"), "w+", encoding="utf-8") as output:
+        session = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, stdout=output, stderr=output,
+                                   stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            session.wait(timeout=100)
+        finally:
+            # Whatever a block has left running in the background.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(session.pid, signal.SIGKILL)
+        output.seek(0)
+        said = output.read()
     shutil.rmtree(folder, ignore_errors=True)
     server.clean()
-    if done.returncode != 0:
-        print(f"{document}: the session failed with {done.returncode}\n{script}\n{done.stdout}\n{done.stderr}")
+    if session.returncode != 0:
+        print(f"{document}: the session failed with {session.returncode}\n{script}\n{said}")
         return 1
     print(f"{document}: {len(blocks)} blocks ran")
     return 0 if blocks else 1
