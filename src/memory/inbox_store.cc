@@ -1,6 +1,7 @@
 #include "memory/inbox_store.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace dovetail {
 
@@ -50,14 +51,23 @@ Status MemoryInboxStore::insert(Events events, std::span<Arrival> arrivals) {
 }
 
 Status MemoryInboxStore::apply(Events events) {
-  for (const Event* event : events) DOVETAIL_TRY(handler_(*event, transaction_));
-  return {};
+  try {
+    for (const Event* event : events) DOVETAIL_TRY(handler_(*event, transaction_));
+    return {};
+  } catch (const std::exception& thrown) {
+    return fail(Errc::in_doubt,
+                std::string("the handler threw: ") + thrown.what() + "; check the handler");
+  } catch (...) {
+    return fail(Errc::in_doubt,
+                "the handler threw something that is no std::exception; check the handler");
+  }
 }
 
 Status MemoryInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates) {
   {
     std::lock_guard lock(database_.mutex_);
     auto& consumer = database_.consumers_[consumer_];
+    for (const EventId& id : staged_) consumer.attempts.erase(id);
     consumer.seen.merge(staged_);
     consumer.applied += applied;
     consumer.duplicates += duplicates;

@@ -104,7 +104,8 @@ Status SqliteInboxStore::look_for_attempts() {
 }
 
 Status SqliteInboxStore::begin() {
-  if (!database_) return fail(Errc::unavailable, "the inbox is closed; call open() first");
+  if (!database_ || !session_open_)
+    return fail(Errc::unavailable, "the inbox is closed; call open() first");
   return begin_immediate(database_.get(), "opening an inbox transaction");
 }
 

@@ -1,7 +1,11 @@
 // The memory adapters pass the suites that every adapter passes.
+#include <mutex>
+
+#include "conformance/inbox_suite.h"
 #include "conformance/lane_suite.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
+#include "memory/inbox_store.h"
 #include "memory/log.h"
 #include "memory/reader.h"
 #include "memory/sink.h"
@@ -78,6 +82,35 @@ std::unique_ptr<Base> make() {
   return std::make_unique<Made>();
 }
 
+class MemoryInboxes final : public InboxUnderTest {
+ public:
+  std::unique_ptr<InboxStore> make(const std::string& consumer, std::uint32_t,
+                                   InboxHandler handler) override {
+    return std::make_unique<MemoryInboxStore>(
+        database_, consumer,
+        [this, handler](const Event& event, MemoryTransaction& open) -> Status {
+          InboxTransaction transaction;
+          transaction.effect = [this, &open](const Event& of) -> Status {
+            open.on_commit([this, id = of.id] {
+              const std::lock_guard lock(mutex_);
+              effects_.push_back(id);
+            });
+            return {};
+          };
+          return handler(transaction, event);
+        });
+  }
+  std::vector<EventId> effects() override {
+    const std::lock_guard lock(mutex_);
+    return effects_;
+  }
+
+ private:
+  MemoryInboxDatabase database_;
+  std::mutex mutex_;
+  std::vector<EventId> effects_;
+};
+
 INSTANTIATE_TEST_SUITE_P(Memory, SourceSuite,
                          testing::Values(SourceCase{"log", make<SourceUnderTest, MemoryStore>}),
                          case_name<SourceCase>);
@@ -92,6 +125,13 @@ INSTANTIATE_TEST_SUITE_P(Memory, LeaseSuite,
 INSTANTIATE_TEST_SUITE_P(Memory, ParkingSuite,
                          testing::Values(LaneCase{"lane", make<LaneUnderTest, MemoryLane>}),
                          case_name<LaneCase>);
+
+INSTANTIATE_TEST_SUITE_P(Memory, InboxSuite,
+                         testing::Values(InboxCase{"memory",
+                                                   []() -> std::unique_ptr<InboxUnderTest> {
+                                                     return std::make_unique<MemoryInboxes>();
+                                                   }}),
+                         case_name<InboxCase>);
 
 }  // namespace
 }  // namespace dovetail::conformance

@@ -1,11 +1,13 @@
 // The SQLite adapter passes the suites that every adapter passes.
 #include "conformance/claim_suite.h"
+#include "conformance/inbox_suite.h"
 #include "conformance/lane_suite.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
 #include "core/test_clock.h"
 #include "host/host.h"
 #include "sqlite/claims.h"
+#include "sqlite/inbox_store.h"
 #include "sqlite/lease.h"
 #include "sqlite/mailbox.h"
 #include "sqlite/parking.h"
@@ -137,6 +139,48 @@ std::unique_ptr<Base> make() {
   return std::make_unique<Made>();
 }
 
+class SqliteInboxes final : public InboxUnderTest {
+ public:
+  SqliteInboxes() { application_.run("CREATE TABLE effect (n INTEGER PRIMARY KEY, id BLOB)"); }
+  std::unique_ptr<InboxStore> make(const std::string& consumer, std::uint32_t,
+                                   InboxHandler handler) override {
+    return std::make_unique<sqlite::SqliteInboxStore>(
+        file_.path, consumer,
+        [handler](sqlite3* open, const Event& event) {
+          const auto run = [open](const char* sql) {
+            sqlite3_exec(open, sql, nullptr, nullptr, nullptr);
+          };
+          InboxTransaction transaction;
+          transaction.effect = [open](const Event& of) -> Status {
+            auto insert = sqlite::Statement::prepare(open, "INSERT INTO effect (id) VALUES (?1)");
+            if (!insert) return fail(insert.error());
+            return insert->bind_id(1, of.id).run();
+          };
+          transaction.commit = [run] { run("COMMIT; BEGIN"); };
+          transaction.roll_back = [run] { run("ROLLBACK; BEGIN"); };
+          return handler(transaction, event);
+        },
+        system_clock());
+  }
+  std::vector<EventId> effects() override {
+    std::vector<EventId> ids;
+    auto select =
+        sqlite::Statement::prepare(application_.connection, "SELECT id FROM effect ORDER BY n");
+    EXPECT_TRUE(select);
+    while (select && select->step().value_or(false)) ids.push_back(select->id(0));
+    return ids;
+  }
+  bool forget_before(WallTime time) override {
+    application_.run("UPDATE dovetail_inbox_state SET forgotten_before = " +
+                     std::to_string(sqlite::to_stored(time)));
+    return true;
+  }
+
+ private:
+  sqlite::TestFile file_;
+  sqlite::Application application_{file_.path};
+};
+
 INSTANTIATE_TEST_SUITE_P(Sqlite, SourceSuite,
                          testing::Values(SourceCase{"outbox", make<SourceUnderTest, OutboxStore>},
                                          SourceCase{"mailbox",
@@ -155,6 +199,13 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, ParkingSuite,
 INSTANTIATE_TEST_SUITE_P(Sqlite, ClaimSuite,
                          testing::Values(ClaimCase{"claims", make<ClaimsUnderTest, SqliteClaims>}),
                          case_name<ClaimCase>);
+
+INSTANTIATE_TEST_SUITE_P(Sqlite, InboxSuite,
+                         testing::Values(InboxCase{"sqlite",
+                                                   []() -> std::unique_ptr<InboxUnderTest> {
+                                                     return std::make_unique<SqliteInboxes>();
+                                                   }}),
+                         case_name<InboxCase>);
 
 }  // namespace
 }  // namespace dovetail::conformance

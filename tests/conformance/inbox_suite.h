@@ -1,0 +1,360 @@
+// What every store of an inbox must do, by itself and under the inbox of the core. An adapter gives
+// an InboxUnderTest and instantiates the suite.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/cases.h"
+#include "core/batch.h"
+#include "core/inbox.h"
+#include "host/host.h"
+
+namespace dovetail::conformance {
+
+// The open transaction, as a handler of a test gets it.
+struct InboxTransaction {
+  std::function<Status(const Event&)> effect{};  // one that commits with the transaction
+  std::function<void()> commit{};                // tries to end it; empty: cannot be tried
+  std::function<void()> roll_back{};
+};
+using InboxHandler = std::function<Status(InboxTransaction&, const Event&)>;
+
+// One database with inboxes.
+class InboxUnderTest {
+ public:
+  virtual ~InboxUnderTest() = default;
+  // A new store over the same database, as of another process. Not opened. Destroying it is the
+  // death of that process.
+  virtual std::unique_ptr<InboxStore> make(const std::string& consumer, std::uint32_t lane,
+                                           InboxHandler handler) = 0;
+  // Of all that have committed, in order.
+  virtual std::vector<EventId> effects() = 0;
+  // Forgets what is older. False: this database remembers everything.
+  virtual bool forget_before(WallTime) { return false; }
+};
+
+struct InboxCase {
+  std::string name;
+  std::unique_ptr<InboxUnderTest> (*make)();
+};
+
+class InboxSuite : public testing::TestWithParam<InboxCase> {
+ protected:
+  void SetUp() override { database_ = GetParam().make(); }
+
+  static Status take(InboxTransaction& transaction, const Event& event) {
+    return transaction.effect(event);
+  }
+  std::unique_ptr<InboxStore> open(InboxHandler handler = take,
+                                   const std::string& consumer = "stock", bool clean = true) {
+    auto store = database_->make(consumer, 0, std::move(handler));
+    const Result<bool> opened = store->open();
+    EXPECT_TRUE(opened) << (opened ? "" : opened.error().text);
+    EXPECT_EQ(opened.value_or(!clean), clean);
+    return store;
+  }
+  const Event* event(std::string_view key = "17") {
+    Event one;
+    one.id = new_event_id();
+    one.topic = "orders";
+    one.aggregate_type = "order";
+    one.aggregate_id = key;
+    one.type = "placed";
+    one.content_type = "application/json";
+    one.payload = "{}";
+    one.created_at = system_clock().wall();
+    return &batches_.emplace_back().append(one);
+  }
+  std::vector<const Event*> list(std::size_t count) {
+    std::vector<const Event*> all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back(event());
+    return all;
+  }
+  static std::vector<EventId> ids(const std::vector<const Event*>& of) {
+    std::vector<EventId> all;
+    for (const Event* one : of) all.push_back(one->id);
+    return all;
+  }
+  static std::vector<Arrival> insert(InboxStore& store, const std::vector<const Event*>& of) {
+    std::vector<Arrival> arrivals(of.size());
+    const Status begun = store.begin();
+    EXPECT_TRUE(begun) << (begun ? "" : begun.error().text);
+    const Status inserted = store.insert(of, arrivals);
+    EXPECT_TRUE(inserted) << (inserted ? "" : inserted.error().text);
+    return arrivals;
+  }
+  static std::vector<const Event*> firsts_of(const std::vector<const Event*>& of,
+                                             const std::vector<Arrival>& arrivals) {
+    std::vector<const Event*> firsts;
+    for (std::size_t i = 0; i < of.size(); ++i)
+      if (arrivals[i] == Arrival::first) firsts.push_back(of[i]);
+    return firsts;
+  }
+  // The whole way. False: it failed, and was rolled back.
+  static bool consume(InboxStore& store, const std::vector<const Event*>& of) {
+    const std::vector<const Event*> firsts = firsts_of(of, insert(store, of));
+    const bool applied = (firsts.empty() || store.apply(firsts)) &&
+                         store.commit(firsts.size(), of.size() - firsts.size());
+    if (!applied) store.rollback();
+    return applied;
+  }
+  static std::vector<Outcome> deliver(Inbox& inbox, const std::vector<const Event*>& of) {
+    std::vector<Outcome> outcomes(of.size());
+    EXPECT_TRUE(inbox.submit(of));
+    const Result<bool> collected = inbox.collect(outcomes, Duration{0});
+    EXPECT_TRUE(collected && *collected) << (collected ? "" : collected.error().text);
+    return outcomes;
+  }
+
+  std::unique_ptr<InboxUnderTest> database_;
+  std::deque<Batch> batches_;
+};
+
+TEST_P(InboxSuite, RowAndEffectCommitTogetherOrNotAtAll) {
+  auto store = open();
+  const auto batch = list(3);
+  insert(*store, batch);
+  ASSERT_TRUE(store->apply(batch));
+  store->rollback();
+  EXPECT_TRUE(database_->effects().empty());
+  EXPECT_EQ(insert(*store, batch), std::vector<Arrival>(3, Arrival::first)) << "no row either";
+  ASSERT_TRUE(store->apply(batch));
+  ASSERT_TRUE(store->commit(3, 0));
+  EXPECT_EQ(database_->effects(), ids(batch)) << "in the order of the batch";
+}
+
+TEST_P(InboxSuite, AProcessThatDiesInTheMiddleLeavesNothingBehind) {
+  auto store = open();
+  const auto batch = list(2);
+  insert(*store, batch);
+  ASSERT_TRUE(store->apply(batch));
+  store.reset();
+  EXPECT_TRUE(database_->effects().empty());
+  store = open(take, "stock", false);
+  ASSERT_TRUE(consume(*store, batch));
+  EXPECT_EQ(database_->effects(), ids(batch));
+}
+
+TEST_P(InboxSuite, AnEventIsADuplicateFromItsSecondArrivalOn) {
+  auto store = open();
+  const Event* const twice = event();
+  const std::vector<const Event*> batch = {event(), twice, twice};
+  EXPECT_EQ(insert(*store, batch),
+            (std::vector<Arrival>{Arrival::first, Arrival::first, Arrival::duplicate}));
+  ASSERT_TRUE(store->apply(std::vector<const Event*>{batch[0], batch[1]}));
+  ASSERT_TRUE(store->commit(2, 1));
+  EXPECT_EQ(insert(*store, batch), std::vector<Arrival>(3, Arrival::duplicate));
+  ASSERT_TRUE(store->commit(0, 3));
+  EXPECT_EQ(database_->effects().size(), 2U);
+}
+
+TEST_P(InboxSuite, ConsumersDoNotShareRows) {
+  const auto batch = list(1);
+  auto stock = open(take, "stock");
+  ASSERT_TRUE(consume(*stock, batch));
+  auto billing = open(take, "billing");
+  ASSERT_TRUE(consume(*billing, batch));
+  EXPECT_EQ(database_->effects().size(), 2U);
+}
+
+TEST_P(InboxSuite, WhatManyProcessesGetAtOnceIsAppliedOnce) {
+  constexpr std::uint32_t kProcesses = 8;
+  std::vector<std::vector<const Event*>> rounds;
+  for (int round = 0; round < 10; ++round) rounds.push_back(list(3));
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t i = 0; i < kProcesses; ++i)
+      threads.emplace_back([&, i] {
+        auto store = database_->make("stock", i, take);
+        ASSERT_TRUE(store->open());
+        for (auto batch : rounds) {
+          if (i % 2 == 1) std::reverse(batch.begin(), batch.end());
+          EXPECT_TRUE(consume(*store, batch));
+        }
+      });
+  }
+  std::vector<EventId> expected;
+  for (const auto& round : rounds)
+    for (const EventId& id : ids(round)) expected.push_back(id);
+  std::vector<EventId> found = database_->effects();
+  std::sort(expected.begin(), expected.end());
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, expected);
+}
+
+TEST_P(InboxSuite, AttemptsOutliveTheProcessAndEndWithTheEvent) {
+  auto store = open();
+  const auto batch = list(1);
+  const EventId id = batch[0]->id;
+  EXPECT_EQ(store->count_attempt(id, +1).value(), 1U);
+  EXPECT_EQ(store->count_attempt(id, +1).value(), 2U);
+  store.reset();
+  store = open(take, "stock", false);
+  EXPECT_EQ(store->count_attempt(id, +1).value(), 3U);
+  EXPECT_EQ(store->count_attempt(id, -1).value(), 2U);
+  insert(*store, batch);
+  store->rollback();
+  EXPECT_EQ(store->count_attempt(id, 0).value(), 2U)
+      << "rows that were rolled back count for nothing";
+  ASSERT_TRUE(consume(*store, batch));
+  EXPECT_EQ(store->count_attempt(id, 0).value(), 0U);
+  EXPECT_EQ(store->count_attempt(id, -5).value(), 0U) << "never below 0";
+}
+
+TEST_P(InboxSuite, ASessionThatWasNotClosedIsNoticed) {
+  auto store = open();
+  store.reset();
+  store = open(take, "stock", false);
+  EXPECT_TRUE(store->open().value()) << "a reconnect of a living session is no death";
+  ASSERT_TRUE(store->close());
+  open(take, "stock", true);
+}
+
+TEST_P(InboxSuite, AClosedStoreIsUnavailable) {
+  auto store = open();
+  ASSERT_TRUE(store->close());
+  const Status begun = store->begin();
+  ASSERT_FALSE(begun);
+  EXPECT_EQ(begun.error().code, Errc::unavailable);
+  EXPECT_TRUE(store->close()) << "and closing it again is harmless";
+}
+
+TEST_P(InboxSuite, AReconnectRollsBackWhatWasOpen) {
+  auto store = open();
+  const auto batch = list(1);
+  insert(*store, batch);
+  ASSERT_TRUE(store->apply(batch));
+  ASSERT_TRUE(store->open());
+  EXPECT_TRUE(database_->effects().empty());
+  EXPECT_TRUE(consume(*store, batch));
+}
+
+TEST_P(InboxSuite, AnExceptionOfTheHandlerIsAFailedAttempt) {
+  auto store = open([](InboxTransaction&, const Event&) -> Status {
+    throw std::runtime_error("no such product");
+  });
+  const auto batch = list(1);
+  insert(*store, batch);
+  const Status applied = store->apply(batch);
+  ASSERT_FALSE(applied);
+  EXPECT_NE(applied.error().code, Errc::unavailable);
+  EXPECT_NE(applied.error().text.find("no such product"), std::string::npos);
+  store->rollback();
+  EXPECT_TRUE(store->begin()) << "the store is of use again";
+}
+
+// Were the commit let through, the rows of the events behind would stand there without their
+// effects: lost events.
+TEST_P(InboxSuite, AHandlerThatEndsTheTransactionFailsAndCommitsNothing) {
+  for (const bool commits : {true, false}) {
+    bool can_be_tried = true;
+    auto store = database_->make(commits ? "commits" : "rolls_back", 0,
+                                 [&](InboxTransaction& transaction, const Event& one) -> Status {
+                                   const auto& end =
+                                       commits ? transaction.commit : transaction.roll_back;
+                                   can_be_tried = static_cast<bool>(end);
+                                   DOVETAIL_TRY(transaction.effect(one));
+                                   if (can_be_tried) end();
+                                   return {};
+                                 });
+    ASSERT_TRUE(store->open());
+    const auto batch = list(3);
+    insert(*store, batch);
+    const Status applied = store->apply(batch);
+    store->rollback();
+    EXPECT_EQ(static_cast<bool>(applied), !can_be_tried);
+    EXPECT_TRUE(database_->effects().empty());
+    EXPECT_EQ(insert(*store, batch), std::vector<Arrival>(3, Arrival::first));
+    store->rollback();
+  }
+}
+
+TEST_P(InboxSuite, APoisonEventIsFoundOutAndItsNeighboursAreApplied) {
+  const Event* const poison = event("bad");
+  const std::vector<const Event*> batch = {event("a"), poison, event("b"), event("bad")};
+  auto store = open([&](InboxTransaction& transaction, const Event& one) -> Status {
+    DOVETAIL_TRY(transaction.effect(one));
+    if (one.id == poison->id) return fail(Errc::in_doubt, "no such product; check it");
+    return {};
+  });
+  Inbox inbox(*store, InboxOptions{.attempts_max = 3});
+  ASSERT_TRUE(inbox.open());
+  std::vector<Outcome> outcomes = deliver(inbox, batch);
+  EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
+  EXPECT_EQ(outcomes[1].fate, Fate::failed);
+  EXPECT_EQ(outcomes[1].attempts, 1U);
+  EXPECT_EQ(outcomes[2].fate, Fate::confirmed);
+  EXPECT_EQ(outcomes[3].fate, Fate::again) << "it stands behind the poison on its key";
+  EXPECT_EQ(database_->effects(), (std::vector<EventId>{batch[0]->id, batch[2]->id}));
+  outcomes = deliver(inbox, batch);
+  EXPECT_EQ(outcomes[0].fate, Fate::duplicate);
+  EXPECT_EQ(outcomes[1].attempts, 2U);
+  EXPECT_EQ(deliver(inbox, batch)[1].attempts, 3U);
+  EXPECT_EQ(store->count_attempt(poison->id, 0).value(), 0U) << "a replay starts from 0";
+}
+
+TEST_P(InboxSuite, AnOutageCostsNoAttempt) {
+  auto store = open([](InboxTransaction&, const Event&) -> Status {
+    return fail(Errc::unavailable, "the warehouse is closed; check it");
+  });
+  Inbox inbox(*store, InboxOptions{.attempts_max = 2});
+  ASSERT_TRUE(inbox.open());
+  const auto batch = list(1);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(deliver(inbox, batch)[0].fate, Fate::again);
+  EXPECT_EQ(store->count_attempt(batch[0]->id, 0).value(), 0U);
+}
+
+TEST_P(InboxSuite, AHandlerThatEndsTheProcessIsFoundOut) {
+  const Event* const deadly = event("bad");
+  const std::vector<const Event*> batch = {event("a"), deadly, event("b")};
+  const auto dies = [&](InboxTransaction& transaction, const Event& one) -> Status {
+    if (one.id == deadly->id) throw 17;  // as far as the inbox knows, it never comes back
+    return transaction.effect(one);
+  };
+  // A process that dies in the handler: its attempt was counted, and nothing else happened.
+  for (int death = 0; death < 2; ++death) {
+    auto store = open(dies, "stock", death == 0);
+    ASSERT_TRUE(store->count_attempt(deadly->id, +1));
+  }
+  auto store = database_->make("stock", 0, dies);
+  Inbox inbox(*store, InboxOptions{.attempts_max = 2});
+  ASSERT_TRUE(inbox.open());
+  std::vector<Outcome> outcomes = deliver(inbox, batch);
+  EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
+  EXPECT_EQ(outcomes[1].fate, Fate::again) << "another may be at it just now";
+  EXPECT_EQ(outcomes[2].fate, Fate::confirmed);
+  outcomes = deliver(inbox, batch);
+  EXPECT_EQ(outcomes[1].fate, Fate::rejected);
+  EXPECT_EQ(outcomes[1].attempts, 2U);
+}
+
+TEST_P(InboxSuite, WhatMayHaveBeenForgottenIsNotAppliedAgain) {
+  auto store = open();
+  const auto known = list(1);
+  ASSERT_TRUE(consume(*store, known));
+  if (!database_->forget_before(system_clock().wall() + std::chrono::hours(1))) return;
+  store = open(take, "stock", false);
+  Event old = *event();
+  const std::vector<const Event*> batch = {known[0], &old};
+  EXPECT_EQ(insert(*store, batch), (std::vector<Arrival>{Arrival::duplicate, Arrival::forgotten}));
+  store->rollback();
+  Inbox inbox(*store, InboxOptions{});
+  ASSERT_TRUE(inbox.open());
+  const std::vector<Outcome> outcomes = deliver(inbox, batch);
+  EXPECT_EQ(outcomes[0].fate, Fate::duplicate);
+  EXPECT_EQ(outcomes[1].fate, Fate::rejected);
+  EXPECT_EQ(database_->effects(), ids(known));
+}
+
+}  // namespace dovetail::conformance
