@@ -32,6 +32,9 @@ Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions
   if (schema && *schema)
     DOVETAIL_TRY(soften(examine_backlog(*connection, options, findings), *connection, "the backlog",
                         findings));
+  if (schema && *schema)
+    DOVETAIL_TRY(soften(examine_queues(*connection, options, findings), *connection, "the queues",
+                        findings));
   for (const auto& [relay, mapping] : options.mapped)
     DOVETAIL_TRY(
         soften(examine_mapping(*connection, relay, mapping, schema && *schema, options, findings),

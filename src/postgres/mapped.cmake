@@ -5,6 +5,7 @@ target_sources(
           admin_parked.cc
           doctor.cc
           doctor_mapping.cc
+          doctor_queue.cc
           doctor_schema.cc
           doctor_server.cc
           function_check.cc

@@ -1,5 +1,6 @@
 // What an operator sees of queues and decides about their parked events, as `dovetail parked` does.
 #include "postgres/admin.h"
+#include "postgres/doctor.h"
 #include "postgres/test_queue.h"
 
 namespace dovetail::postgres {
@@ -101,6 +102,27 @@ TEST_F(PostgresQueueOperator, AWorkerWhoFinishesLateAfterAllIsTaken) {
   EXPECT_TRUE(settle(owner_, "complete", "stock", slow));
   EXPECT_TRUE(parked().empty());
   EXPECT_EQ(types(receive(owner_, "stock", 10)), "b");
+}
+
+TEST_F(PostgresQueueOperator, IsToldByTheDoctorWhatNeedsAHand) {
+  const auto findings = [&] {
+    std::string codes;
+    const auto found = examine(database_.conninfo, {}, system_clock());
+    EXPECT_TRUE(found) << text_of(found);
+    for (const Finding& finding : *found)
+      if (finding.code.starts_with("queue")) codes += finding.code + " ";
+    return codes;
+  };
+  fill(owner_, "stock", {{"1", "a"}, {"1", "b"}, {"2", "c"}});
+  EXPECT_EQ(findings(), "");
+  must(owner_, "UPDATE dovetail.queue SET due = now() - interval '1 h' WHERE type = 'c'");
+  EXPECT_EQ(findings(), "queue-backlog ");
+  park("no");
+  EXPECT_EQ(findings(), "queue-parked ");
+  must(owner_, "DELETE FROM dovetail.queue WHERE type <> 'b'");
+  EXPECT_EQ(findings(), "queue-stuck ");
+  must(owner_, "UPDATE dovetail.queue SET waiting = false WHERE waiting");
+  EXPECT_EQ(types(receive(owner_, "stock")), "b");
 }
 
 }  // namespace
