@@ -98,8 +98,7 @@ Result<bool> ClaimedSink::collect(std::span<Outcome> outcomes, Duration timeout)
     const Result<bool> any = collect_waves(wait);
     if (!any) return any;
     if (*any) {
-      DOVETAIL_TRY(settle_done());
-      DOVETAIL_TRY(let_go_all());
+      DOVETAIL_TRY(settle());
       if (hand_out(outcomes)) return true;
     }
     if (now >= until) return false;
@@ -237,7 +236,7 @@ Result<bool> ClaimedSink::collect_waves(Duration timeout) {
     const Result<bool> known = inner_.collect(wave.outcomes, any ? Duration{0} : timeout);
     if (!known) {
       // What is known by now is not thrown away with the rest.
-      if (any) DOVETAIL_TRY(settle_done());
+      if (any) DOVETAIL_TRY(settle());
       return known;
     }
     if (!*known) break;
@@ -283,7 +282,12 @@ void ClaimedSink::sort_outcome(Item& item, Outcome outcome) {
   resolve(item, std::move(outcome));
 }
 
-Status ClaimedSink::settle_done() {
+Status ClaimedSink::settle() {
+  DOVETAIL_TRY(complete_done());
+  return let_go_all();
+}
+
+Status ClaimedSink::complete_done() {
   if (done_.empty()) return {};
   Claims claims;
   for (const Item* item : done_) claims.add(item->event->id, item->epoch);

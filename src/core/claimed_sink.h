@@ -93,7 +93,8 @@ class ClaimedSink final : public Sink {
   Result<bool> collect_waves(Duration timeout);
   void sort_outcome(Item& item, Outcome outcome);
   Status complete_finished();
-  Status settle_done();
+  Status settle();
+  Status complete_done();
   Status let_go(Claims& claims, LetGo how);
   Status let_go_all();
   void learn_pace(Duration took);

@@ -166,6 +166,27 @@ TEST_F(ClaimedSinkTest, WhatIsRejectedIsForgottenSoThatAReplayStartsFromZero) {
   EXPECT_EQ(deliver({one})[0].attempts, 1U);
 }
 
+TEST_F(ClaimedSinkTest, WhatIsKnownWhenTheInnerSinkBreaksIsKept) {
+  const Event* done = events_.make("a", "1");
+  const Event* bad = events_.make("b", "2");
+  const Event* lost = events_.make("c", "3");
+  refuse("2", Fate::failed);
+  inner_.may_collect = 0;
+  submit({done, bad});
+  EXPECT_TRUE(poll(2));
+  submit({lost});
+  EXPECT_TRUE(poll(2));
+  inner_.may_collect = HeldSink::kAll;
+  inner_.after_collect = [this] { inner_.memory.set_available(false); };
+  EXPECT_FALSE(poll(2)) << "after the first wave";
+  inner_.after_collect = {};
+  inner_.memory.set_available(true);
+  ASSERT_TRUE(sink_->open());
+  const auto outcomes = deliver({done, bad, lost});
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::duplicate, Fate::failed, Fate::confirmed}));
+  EXPECT_EQ(outcomes[1].attempts, 2U) << "the first one counts";
+}
+
 TEST_F(ClaimedSinkTest, WhatComesBackUntriedDoesNotCount) {
   const Event* one = events_.make("a", "1");
   refuse("1", Fate::again);

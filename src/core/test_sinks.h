@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -64,7 +65,9 @@ class HeldSink final : public Sink {
       return false;
     }
     if (may_collect != kAll) --may_collect;
-    return memory.collect(outcomes, timeout);
+    auto known = memory.collect(outcomes, timeout);
+    if (after_collect) after_collect();
+    return known;
   }
   bool keeps_order_on_failure() const override { return memory.keeps_order_on_failure(); }
 
@@ -79,6 +82,7 @@ class HeldSink final : public Sink {
   std::size_t opens = 0;
   std::size_t submitted = 0;  // batches since open()
   Duration waited{0};
+  std::function<void()> after_collect{};
   TestClock* clock = nullptr;  // moves on while it waits
 };
 
