@@ -165,7 +165,8 @@ Endpoint::~Endpoint() {
 }
 
 void Endpoint::stop_listening() {
-  if (!daemon_) return;
+  // Asked again, the library would name a descriptor that may be somebody else's by now.
+  if (!daemon_ || std::exchange(is_deaf_, true)) return;
   const MHD_socket listening = MHD_quiesce_daemon(daemon_.get());
   if (listening != MHD_INVALID_SOCKET) close(listening);
 }

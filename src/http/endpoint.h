@@ -114,6 +114,7 @@ class Endpoint {
   Clock& clock_;
   RequestHandler& handler_;
   std::uint16_t port_ = 0;
+  bool is_deaf_ = false;  // takes no more connections
   std::string certificate_;
   std::string key_;
   std::size_t receiving_bytes_ = 0;  // of bodies that are not whole; of the endpoint's thread

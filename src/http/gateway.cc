@@ -237,11 +237,13 @@ std::optional<Reply> Gateway::take(Request& request) {
     job->scope = request_scope(options_.name, identity_of(request));
     job->token = new_event_id();
   }
-  {
-    const std::lock_guard lock(mutex_);
-    ++jobs_;
-  }
-  job->has_key ? to_store(std::move(job)) : to_service(std::move(job));
+  // Threads that are gone answer nobody.
+  const std::lock_guard lock(mutex_);
+  if (leaving_) return refuse(stopping());
+  ++jobs_;
+  auto& queue = job->has_key ? beginning_ : waiting_;
+  (job->has_key ? for_store_ : for_service_).notify_one();
+  queue.push_back(std::move(job));
   return std::nullopt;
 }
 

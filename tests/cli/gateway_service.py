@@ -3,7 +3,7 @@
     gateway_service.py RECORD [PORT]     prints its port
 
 /orders answers 201 with a number; /wait does so when the file RECORD.go is there; /die ends the process in the middle;
-/status/N answers N; /big answers a lot; /echo answers what it got; /cut sends half an answer; /early/MS answers late.
+/status/N answers N; /big answers a lot; /echo answers what it got; /cut sends half an answer; /drop none; /late/MS answers late.
 """
 
 import http.server
@@ -39,6 +39,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = self.path.split("?")[0]
         if path == "/die":
             os._exit(9)
+        if path == "/drop":
+            self.close_connection = True
+            return
         if path == "/wait":
             while not pathlib.Path(f"{RECORD}.go").exists():
                 time.sleep(0.01)

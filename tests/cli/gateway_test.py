@@ -1,7 +1,5 @@
 """`dovetail gateway` before a real service: what clients see, and how often the service was reached."""
 
-import asyncio
-import collections
 import http.client
 import itertools
 import json
@@ -13,14 +11,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-import unittest
 
 import harness
 
 STATE = pathlib.Path(os.environ.get("DOVETAIL_SERVERS", "servers"))
 SERVICE = pathlib.Path(__file__).with_name("gateway_service.py")
-CHAOS = os.environ.get("DOVETAIL_CHAOS") == "1"
+CHAOS = bool(os.environ.get("DOVETAIL_CHAOS"))
 COUNT = itertools.count()
 
 CONFIG = """\
