@@ -43,7 +43,7 @@ Result<std::vector<RequestInfo>> list_requests(const ops::StoreConfig& store,
 }
 
 Result<bool> forget_request(const ops::StoreConfig& store, const RequestKey& request,
-                            std::string_view reason) {
+                            [[maybe_unused]] std::string_view reason) {
 #ifdef DOVETAIL_HAS_POSTGRES
   if (is_postgres(store)) return postgres::forget_request(store.conninfo, request, reason);
 #endif
