@@ -19,7 +19,7 @@ class Queues(postgres_test.PostgresCase):
         super().setUp()
         self.dovetail("init")
         self.sql(ENQUEUE % "('1', 'bad'), ('1', 'behind'), ('2', 'good'), ('3', 'ugly')")
-        self.sql("SELECT dovetail.fail('stock', id, epoch, 'no such article', park => type IN ('bad', 'ugly')) "
+        self.sql("SELECT dovetail.fail('stock', id, epoch, 'no such article', '1 hour', type IN ('bad', 'ugly')) "
                  "FROM dovetail.receive('stock', 10)")
 
     def parked(self):

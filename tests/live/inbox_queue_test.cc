@@ -212,7 +212,8 @@ TEST(InboxQueueCost, ABlockedKeyWithALongLineCostsTheOthersNothing) {
   };
   const auto cost = [&] {
     std::vector<double> pages;
-    for (int i = 0; i < 20; ++i) pages.push_back(pages_of(owner, "dovetail.receive('stock')"));
+    for (int i = 0; i < 20; ++i)
+      pages.push_back(pages_of(owner, "dovetail.receive('stock', 1, '1 h')"));
     return live::quantile(pages, 0.5);
   };
   others(100);
@@ -227,7 +228,7 @@ TEST(InboxQueueCost, ABlockedKeyWithALongLineCostsTheOthersNothing) {
     fill(owner, "stock", lines);
   }
   others(100);
-  const int first = pages_of(owner, "dovetail.receive('stock')");
+  const int first = pages_of(owner, "dovetail.receive('stock', 1, '1 h')");
   const double after = cost();
   live::claim(after <= before + 20,
               "receive() looks at %.0f pages without and %.0f with %d events behind a blocked key "
