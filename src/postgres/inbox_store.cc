@@ -23,6 +23,12 @@ using Answer = Pipeline::Answer;
 // READ COMMITTED, because what the janitor says about forgotten events must be read after waiting
 // for its locks.
 constexpr std::string_view kBegin = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
+// A consumer that stands still, or whose machine is gone without a word, would keep the rows that
+// it has inserted from others until the server finds out, which takes hours by default. Whoever has
+// set a limit of their own keeps it.
+constexpr std::string_view kLimitIdle =
+    "SELECT set_config('idle_in_transaction_session_timeout', $1, true) "
+    "WHERE current_setting('idle_in_transaction_session_timeout') = '0'";
 constexpr std::string_view kInsert =
     "INSERT INTO dovetail.inbox (event_id, consumer_id) SELECT arrived.id, arrived.consumer "
     "FROM unnest($1::uuid[], $2::int[]) AS arrived (id, consumer) ON CONFLICT DO NOTHING "
@@ -221,7 +227,10 @@ Status PostgresInboxStore::begin() {
 Status PostgresInboxStore::State::begin_if_needed() {
   if (is_begun) return {};
   is_begun = true;
-  return pipeline.send(kBegin);
+  DOVETAIL_TRY(pipeline.send(kBegin));
+  const auto limit = std::chrono::floor<std::chrono::milliseconds>(options.handlers_timeout);
+  const std::string text = std::to_string(limit.count());
+  return pipeline.send(kLimitIdle, Params().text(text));
 }
 
 void PostgresInboxStore::State::list_rows(Events batch) {

@@ -35,7 +35,8 @@ struct InboxStoreOptions {
   std::uint32_t lane = 0;  // of the consumer; each has one connection
   bool version_guard = false;
   std::vector<TransactionHandler> handlers;
-  // How long the statements of one batch of handlers may take before the server counts as away.
+  // How long the statements of one batch of handlers may take before the server counts as away, and
+  // how long a handler may let the server wait for the next one before it ends the transaction.
   Duration handlers_timeout = std::chrono::minutes(2);
 };
 

@@ -2,12 +2,16 @@
 // at a point of its own, or to work by a scheme that is wrong:
 //
 //   dovetail_dying_consumer FROM TO [--die POINT | --stop POINT] [--times N] [--lease MS]
-//                           [--fix FILE] [--batch N] [--scheme NAME] [--attempts N]
+//                           [--fix FILE] [--batch N] [--scheme NAME] [--attempts N] [--idle MS]
+//                           [--as consumer]
 //
 // TO is the connection string of the stock, FROM that of the orders' outbox, or a broker as feed.h
 // names it, which then says itself who reads what. POINT is one of dying.h, reached for the N-th
 // time. --attempts says how often an event may end the process before it is parked; whoever kills
 // it at random needs many. NAME: ours, row-first, effect-first, settles-first.
+//
+// --as consumer: as applications do it, through dovetail/postgres_consumer.h, and nothing is put in
+// between; it dies when it is killed.
 #include <signal.h>
 #include <unistd.h>
 
@@ -62,6 +66,7 @@ std::unique_ptr<InboxStore> make_store(const std::string& conninfo, const Words&
   postgres::InboxStoreOptions options{
       .conninfo = conninfo, .consumer = "inventory", .handlers = {}};
   options.handlers.push_back(postgres::cpp_handler("inventory", {}, each));
+  options.handlers_timeout = std::chrono::milliseconds(std::stoi(word(words, "--idle", "120000")));
   return std::make_unique<postgres::PostgresInboxStore>(std::move(options));
 }
 
@@ -76,6 +81,59 @@ RelayOptions relay_options(const Words& words) {
   options.connect_retry.base = std::chrono::milliseconds(10);
   options.connect_retry.cap = std::chrono::milliseconds(200);
   return options;
+}
+
+// Until SIGTERM. The exit code.
+int run_until_told(const std::function<Status(std::stop_token)>& run) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  Status ended;
+  std::jthread thread([&](std::stop_token stop) { ended = run(stop); });
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  thread.request_stop();
+  thread.join();
+  if (!ended) std::printf("ended: %s\n", ended.error().text.c_str());
+  return ended ? 0 : 1;
+}
+
+int run_consumer(const std::string& from, const std::string& to, const Words& words, Doom& doom) {
+  postgres::ConsumerOptions options;
+  options.database = to;
+  options.name = "inventory";
+  options.parallel = 4;
+  options.batch_events_max = static_cast<std::size_t>(std::stoi(word(words, "--batch", "50")));
+  options.window_events_max = 500;
+  options.lease_term = std::chrono::milliseconds(std::stoi(word(words, "--lease", "2000")));
+  options.retry_cap = std::chrono::milliseconds(200);
+  options.log = [](std::string_view line) {
+    std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+    std::fflush(stdout);
+  };
+  if (broker_source(from, doom) == nullptr) {
+    options.from = from;
+  } else {
+    options.origin = Origin{"a broker", [from, &doom](Clock&) -> Result<std::unique_ptr<Source>> {
+                              return broker_source(from, doom);
+                            }};
+  }
+  const std::string fix_file = word(words, "--fix", "");
+  postgres::NamedHandler handler;
+  handler.each = [fix_file](postgres::Handling& handling, const Event& event) {
+    return move_stock(handling, event, fix_file);
+  };
+  // As a service does that is started before its database answers.
+  for (;;) {
+    auto consumer = postgres::Consumer::open(options, {handler});
+    if (consumer)
+      return run_until_told([&](std::stop_token stop) { return (*consumer)->run(stop); });
+    if (consumer.error().code != Errc::unavailable) {
+      std::printf("open: %s\n", consumer.error().text.c_str());
+      return 1;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
 int main_of(int argc, char** argv) {
@@ -93,6 +151,7 @@ int main_of(int argc, char** argv) {
   Doom doom(word(words, "--die", word(words, "--stop", "")),
             std::stoll(word(words, "--times", "1")), words.contains("--stop"));
   const std::string to = argv[2];
+  if (words.contains("--as")) return run_consumer(argv[1], to, words, doom);
   servers::TcpProxy link(port_of(to));
   const auto store = make_store(
       to + " host=127.0.0.1 port=" + std::to_string(link.port()) + " sslmode=disable", words, doom);
@@ -121,17 +180,12 @@ int main_of(int argc, char** argv) {
   };
   Relay relay(RelayPorts{dying_source, inbox, dying_parking, *lease, system_clock(), metrics, tell},
               relay_options(words));
-  Status ended;
-  std::jthread thread([&](std::stop_token stop) { ended = relay.run(stop); });
-  int signal = 0;
-  ::sigwait(&signals, &signal);
-  thread.request_stop();
-  thread.join();
+  const int code = run_until_told([&](std::stop_token stop) { return relay.run(stop); });
   // A session that cannot say farewell is only distrusted by the next.
   if (const Status closed = inbox.close(); !closed)
     std::printf("close: %s\n", closed.error().text.c_str());
   (void)lease->release();
-  return ended ? 0 : 1;
+  return code;
 }
 
 }  // namespace

@@ -144,6 +144,25 @@ TEST(InboxPause, BeyondTheLeaseAtEveryPointDoesNoHarm) {
   }
 }
 
+// It stands still with rows that another wants, and the server cannot see that it is gone.
+TEST_F(InboxOutage, AConsumerThatStandsStillInATransactionHoldsAnotherUpForALimitedTime) {
+  std::vector<Process> consumers;
+  const std::vector<std::string> words = {"--lease", "1000", "--idle", "4000"};
+  {
+    const std::jthread customers = stage_.place_orders(without_end());
+    std::vector<std::string> stopped = words;
+    stopped.insert(stopped.end(), {"--stop", "applied", "--times", "4"});
+    const Process gone = stage_.start(stopped, "a.log");
+    stage_.wait_until("it stands still", [&] { return stage_.lines("stopping", "a.log") > 0; });
+    consumers.push_back(stage_.start(words, "b.log"));
+    const std::int64_t before = count_postgres_movements(stock_.conninfo);
+    stage_.wait_until("the other goes on",
+                      [&] { return count_postgres_movements(stock_.conninfo) > before + 20; });
+  }
+  finish(stage_, consumers);
+  claim_once(stage_.judge(), "stopped for ever in the middle of a transaction");
+}
+
 TEST_F(InboxOutage, LinksThatAreCutOrLoseAnswersDoNoHarm) {
   servers::TcpProxy link(servers::find("postgres").port());
   stage_.seen_as = [&link](const std::string& conninfo) {
@@ -172,6 +191,39 @@ TEST_F(InboxOutage, LinksThatAreCutOrLoseAnswersDoNoHarm) {
   finish(stage_, consumers);
   claim_once(stage_.judge(),
              "links cut, stalled or without answers, " + std::to_string(faults) + " times");
+}
+
+// As applications use it: three processes, which share the keys.
+TEST_F(InboxOutage, ConsumersThatShareTheKeysAreKilledAndStoppedAndDoNoHarm) {
+  const int kills = is_long() ? 100 : 5;
+  const std::vector<std::string> words = {"--as", "consumer", "--lease", "1500"};
+  const auto log_of = [](std::size_t number) { return std::to_string(number) + ".log"; };
+  std::vector<Process> consumers;
+  {
+    OrderServiceOptions service = without_end();
+    service.products = 24;
+    const std::jthread customers = stage_.place_orders(service);
+    for (std::size_t i = 0; i < 3; ++i) consumers.push_back(stage_.start(words, log_of(i)));
+    for (int kill = 0; kill < kills; ++kill) {
+      const std::int64_t before = count_postgres_movements(stock_.conninfo);
+      stage_.wait_until("they work",
+                        [&] { return count_postgres_movements(stock_.conninfo) > before + 10; });
+      const std::size_t victim = random_() % consumers.size();
+      if (kill % 3 == 2) {
+        consumers[victim].send(SIGSTOP);
+        std::this_thread::sleep_for(3s);
+        consumers[victim].send(SIGCONT);
+      } else {
+        EXPECT_TRUE(consumers[victim].running()) << "ended by itself";
+        consumers[victim].kill();
+        consumers[victim] = stage_.start(words, log_of(victim));
+      }
+    }
+  }
+  finish(stage_, consumers);
+  claim_once(stage_.judge(),
+             "three consumers of four lanes killed or stopped beyond their leases, " +
+                 std::to_string(kills) + " times");
 }
 
 TEST(InboxServer, ThatCrashesAndRecoversUnderLoadDoesNoHarm) {

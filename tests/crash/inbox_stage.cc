@@ -1,5 +1,6 @@
 #include "crash/inbox_stage.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "crash/postgres_stock.h"
@@ -83,8 +84,9 @@ bool InboxStage::wait_until(const std::string& what, const std::function<bool()>
 bool InboxStage::drained(bool with_parked) const {
   const auto status = postgres::status(orders);
   if (!status || status->lanes.empty()) return false;
-  const postgres::LaneStatus& lane = status->lanes.front();
-  return lane.pending == 0 && (!with_parked || lane.parked + lane.waiting == 0);
+  return std::all_of(status->lanes.begin(), status->lanes.end(), [&](const auto& lane) {
+    return lane.pending == 0 && (!with_parked || lane.parked + lane.waiting == 0);
+  });
 }
 
 std::chrono::seconds InboxStage::patience() {

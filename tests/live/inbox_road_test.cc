@@ -128,21 +128,32 @@ class InboxRoad : public testing::TestWithParam<RoadBroker> {
         {DOVETAIL_PROGRAM, "run", "orders-to-bus", "--config", stage_->file("dovetail.toml")},
         stage_->file("relay" + std::to_string(number) + ".log"));
   }
-  Process start_consumer(std::size_t number, std::vector<std::string> words = {},
-                         int port = 0) const {
+  // As applications use it; one process reads, and others stand by.
+  Process start_consumer(std::size_t number, int port = 0) const {
+    return stage_->start_from(from(port), {"--as", "consumer"}, log_of(number));
+  }
+  // Put together from its ports, so that the broker shares its topic out among all of them.
+  Process start_member(std::size_t number, std::vector<std::string> words = {}) const {
     words.insert(words.begin(), {"--batch", "50"});
-    return stage_->start_from(from(port), words, log_of(number));
+    return stage_->start_from(from(), words, log_of(number));
   }
   static std::string log_of(std::size_t number) {
     return "consumer" + std::to_string(number) + ".log";
   }
-  std::jthread open(std::size_t consumers, std::chrono::microseconds pause = 2ms, int port = 0) {
-    for (std::size_t i = 0; i < 2; ++i) relays_.push_back(start_relay(i));
-    for (std::size_t i = 0; i < consumers; ++i) consumers_.push_back(start_consumer(i, {}, port));
+  std::jthread open(int port = 0) {
+    for (std::size_t i = 0; i < 2; ++i) consumers_.push_back(start_consumer(i, port));
+    return place_orders();
+  }
+  std::jthread open_for_members(std::size_t members) {
+    for (std::size_t i = 0; i < members; ++i) consumers_.push_back(start_member(i));
+    return place_orders();
+  }
+  std::jthread place_orders() {
+    while (relays_.size() < 2) relays_.push_back(start_relay(relays_.size()));
     shop::OrderServiceOptions service;
     service.orders = 1'000'000'000;
     service.products = 24;
-    service.pause = pause;
+    service.pause = 2ms;
     std::jthread customers = stage_->place_orders(service);
     stage_->wait_until("the road is open", [&] { return applied() > 0; });
     return customers;
@@ -175,7 +186,7 @@ TEST_P(InboxRoad, EveryOrderMovesTheStockOnceAndInOrderThroughKills) {
   const int kills = is_long() ? 60 : 4;
   const int crashes = is_long() ? 4 : 1;
   {
-    const std::jthread customers = open(2);
+    const std::jthread customers = open();
     for (int turn = 0; turn < kills; ++turn) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200 + random_() % 1000));
       const auto number = static_cast<std::size_t>(turn / 2 % 2);
@@ -206,7 +217,7 @@ class InboxRoadLong : public InboxRoad {};
 TEST_P(InboxRoadLong, AConsumerThatLosesItsMachineForAWhileDoesNoHarm) {
   const int pauses = is_long() ? 10 : 1;
   {
-    const std::jthread customers = open(2);
+    const std::jthread customers = open();
     for (int pause = 0; pause < pauses; ++pause) {
       const auto number = static_cast<std::size_t>(pause % 2);
       consumers_[number].send(SIGSTOP);
@@ -225,7 +236,7 @@ TEST_P(InboxRoad, ALinkThatIsCutEveryTwoSecondsDoesNoHarm) {
   servers::TcpProxy link(std::stoi(bus().field(is_rabbitmq() ? "port" : "behind_port")),
                          is_rabbitmq() ? 0 : std::stoi(bus().field("proxy_port")));
   {
-    const std::jthread customers = open(2, 2ms, link.port());
+    const std::jthread customers = open(link.port());
     for (int cut = 0; cut < cuts; ++cut) {
       std::this_thread::sleep_for(2s);
       link.cut();
@@ -243,11 +254,11 @@ class InboxRebalanceLong : public InboxRoad {};
 TEST_P(InboxRebalanceLong, MembersThatComeAndGoDoNoHarm) {
   const int changes = is_long() ? 40 : 3;
   {
-    const std::jthread customers = open(2);
+    const std::jthread customers = open_for_members(2);
     for (int change = 0; change < changes; ++change) {
       std::this_thread::sleep_for(3s);
       if (change % 2 == 0) {
-        consumers_.push_back(start_consumer(2));
+        consumers_.push_back(start_member(2));
         continue;
       }
       // Now with a farewell, now without.
@@ -264,22 +275,24 @@ TEST_P(InboxRebalanceLong, MembersThatComeAndGoDoNoHarm) {
 }
 
 TEST_P(InboxRebalance, KilledWhilePartitionsAreTakenAwayNothingIsLostOrDoubled) {
-  for (const char* const point : {"revoking", "revoked"}) {
-    const int kills = is_long() ? 25 : 1;
-    const std::jthread customers = open(1);
+  const int kills = is_long() ? 50 : 2;
+  {
+    const std::jthread customers = open_for_members(1);
     for (int kill = 0; kill < kills; ++kill) {
       // The one that is to die gets a part, and loses it again to the next that comes.
-      Process doomed = start_consumer(1, {"--die", point});
+      const std::size_t before = stage_->lines("started", log_of(1));
+      Process doomed = start_member(1, {"--die", kill % 2 == 0 ? "revoking" : "revoked"});
       Process third;
       stage_->wait_until("it dies", [&] {
-        if (!third.valid() && stage_->lines("started", log_of(1)) > 0) third = start_consumer(2);
+        if (!third.valid() && stage_->lines("started", log_of(1)) > before) third = start_member(2);
         return !doomed.running();
       });
       EXPECT_EQ(doomed.wait(0ms), Doom::kExitCode);
     }
   }
   finish();
-  claim_once(stage_->judge(), "I8, killed while partitions were taken away");
+  claim_once(stage_->judge(),
+             "I8, killed " + std::to_string(kills) + " times while partitions were taken away");
 }
 
 std::vector<RoadBroker> chosen(const std::vector<std::string>& names) {
