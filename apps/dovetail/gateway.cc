@@ -128,7 +128,7 @@ Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& sto
   int signal = 0;
   ::sigwait(&signals, &signal);
   ops::log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
-  std::thread hurry([&signals] {
+  std::thread hurry([signals] {
     int again = 0;
     ::sigwait(&signals, &again);
     ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
