@@ -2,8 +2,8 @@
 
     examples_inbox_test.py Kafka | Rabbitmq | Python | Node
 
-Kafka and Rabbitmq: C++ on both sides of a broker. Python and Node: a loop of their own, with
-nothing of dovetail but its SQL functions. A language whose interpreter or driver is not there is skipped with 77.
+Kafka and Rabbitmq: C++ on both sides of a broker. Python and Node: nothing of dovetail but its SQL functions, once as a
+queue and once in a loop of their own. A language whose interpreter or driver is not there is skipped with 77.
 """
 
 import json
@@ -168,6 +168,43 @@ class Language(Stock):
         self.assertEqual(process.returncode, 0, complaints)
         return said
 
+    def fill_queue(self):
+        self.write("dovetail.toml", self.config() + '\n[[consumer]]\nname = "stock"\nfrom = "orders"\nto = "stock"\n\n'
+                   '[[consumer.handler]]\nkind = "queue"\ntypes = ["OrderPlaced"]\n')
+        self.place_order("mug", 2)
+        self.place_order(TEAPOT, 3)
+        self.place_orders(self.orders)
+        self.dovetail("run", "--until-idle")
+
+    def queue(self, column):
+        return self.in_stock(f"SELECT coalesce(sum({column}), 0) FROM dovetail.queues WHERE consumer = 'stock'")
+
+    def test_workers_share_the_queue_and_stock_moves_once_for_each_order(self):
+        self.fill_queue()
+        self.sql("DELETE FROM dovetail.reader WHERE relay = 'stock'")  # so that everything is delivered again
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.queue("events"), self.orders + 2)
+
+        killed = self.start_service("work_queue", "stock")
+        self.wait_for("some stock has moved", lambda: self.movements() > 0)
+        killed.kill()
+        killed.wait()
+        # What the dead one held is free again when its lease has ended.
+        postgres_test.psql("UPDATE dovetail.queue SET due = clock_timestamp() WHERE held", self.stock)
+        for worker in [self.start_service("work_queue", "stock", "--until-empty") for _ in range(2)]:
+            self.assertIn("events handled", self.ended_well(worker))
+        # One of them may have held the last event while the other found nothing.
+        self.assertEqual(self.queue("events"), 0)
+        self.check_books()
+
+    def test_an_event_that_cannot_be_handled_waits_with_its_reason_and_others_go_on(self):
+        self.sql("SELECT dovetail.publish('orders', '0', 'OrderPlaced', 'this is no JSON'::text)")
+        self.fill_queue()
+        self.ended_well(self.start_service("work_queue", "stock", "--until-empty"))
+        self.check_books()
+        self.assertEqual(self.queue("events"), 1)
+        self.assertEqual(postgres_test.psql("SELECT reason FROM dovetail.queue", self.stock), self.no_json)
+
     def test_a_loop_of_its_own_moves_stock_once_however_often_a_message_comes(self):
         self.place_order("mug", 2)
         self.place_order(TEAPOT, 3)
@@ -184,7 +221,7 @@ class Language(Stock):
 
 class Python(Language):
     # The interpreter for which Debian's drivers are made; another one may come first on the PATH.
-    program, modules = "/usr/bin/python3", "usr/lib/python3/dist-packages/psycopg"
+    program, modules, no_json = "/usr/bin/python3", "usr/lib/python3/dist-packages/psycopg", "JSONDecodeError"
 
     @classmethod
     def missing(cls):
@@ -195,7 +232,7 @@ class Python(Language):
 
 
 class Node(Language):
-    module = "usr/share/nodejs/pg"
+    module, no_json = "usr/share/nodejs/pg", "SyntaxError"
 
     @classmethod
     def missing(cls):
