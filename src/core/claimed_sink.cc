@@ -25,7 +25,7 @@ void ClaimedSink::Claims::clear() {
 }
 
 ClaimedSink::ClaimedSink(ClaimStore& store, Sink& inner, Clock& clock, ClaimedSinkOptions options)
-    : store_(store), inner_(inner), clock_(clock), options_(options) {
+    : store_(store), inner_(inner), clock_(clock), options_(options), calls_(options.calls_max) {
   DOVETAIL_CHECK(options_.calls_max > 0);
 }
 
@@ -106,7 +106,10 @@ Result<bool> ClaimedSink::collect(std::span<Outcome> outcomes, Duration timeout)
 }
 
 tl::unexpected<Error> ClaimedSink::ran_out() {
+  // One at a time then, until it is known that more of them end in time: else calls that slow each
+  // other down would be given up and repeated for ever.
   ahead_ = 0;
+  calls_ = 1;
   return fail(Errc::in_doubt,
               "a claim ran out before its call had ended, so another consumer may take the event; "
               "check that `claim` is longer than a call takes, and for pauses of this process");
@@ -115,7 +118,7 @@ tl::unexpected<Error> ClaimedSink::ran_out() {
 // Claims what there is room for, in one transaction. Not one by one while others are in flight.
 // True: something was claimed.
 Result<bool> ClaimedSink::start() {
-  const std::size_t limit = options_.calls_max + ahead_;
+  const std::size_t limit = calls_ + ahead_;
   const std::size_t room = limit - std::min(in_flight_, limit);
   if (room == 0 || (in_flight_ > 0 && room < limit / 4)) return false;
   if (!choose(room)) return false;
@@ -251,6 +254,7 @@ Result<bool> ClaimedSink::collect_waves(Duration timeout) {
 }
 
 void ClaimedSink::learn_pace(Duration took) {
+  if (took < options_.lease / 2) calls_ = std::min(options_.calls_max, calls_ * 2);
   if (took > options_.lease / 4) {
     ahead_ = ahead_ / 2 >= kAheadStep ? ahead_ / 2 : 0;
   } else if (took < options_.lease / 16) {

@@ -112,6 +112,7 @@ class ClaimedSink final : public Sink {
   std::size_t in_flight_ = 0;
   std::unordered_map<std::uint64_t, std::size_t> keys_in_flight_;
   FailedKeys failed_;
+  std::size_t calls_;      // how many are claimed to be started at once
   std::size_t ahead_ = 0;  // how many may be claimed before their calls can start
 
   // Outlive open(): what the store still has of us.

@@ -292,6 +292,23 @@ TEST_F(ClaimedSinkTest, ACallThatOutlastsItsClaimIsGivenUp) {
   EXPECT_EQ(inner_.payloads(), Payloads{}) << "nothing goes on under a claim that may be another's";
 }
 
+TEST_F(ClaimedSinkTest, AfterClaimsRanOutOneIsClaimedAtATimeUntilCallsEndInTime) {
+  std::vector<const Event*> events;
+  for (int i = 0; i < 20; ++i) events.push_back(events_.make("key" + std::to_string(i), "x"));
+  inner_.may_collect = 0;
+  submit(events);
+  EXPECT_TRUE(poll(20));
+  clock_.advance(options_.lease);
+  EXPECT_FALSE(poll(20));
+  inner_.may_collect = HeldSink::kAll;
+  ASSERT_TRUE(sink_->open());
+  faulty_.claimed.clear();
+  for (const Outcome& outcome : deliver(events)) EXPECT_EQ(outcome.fate, Fate::confirmed);
+  ASSERT_GE(faulty_.claimed.size(), 2U);
+  EXPECT_EQ(faulty_.claimed[0], 1U);
+  EXPECT_GT(faulty_.claimed[1], 1U);
+}
+
 TEST_F(ClaimedSinkTest, NothingIsStartedUnderAClaimThatRanOutWhileItWasMade) {
   faulty_.after_claim = [this] { clock_.advance(options_.lease); };
   const Event* one = events_.make("a", "1");

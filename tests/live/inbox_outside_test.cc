@@ -32,7 +32,7 @@ namespace {
 using namespace std::chrono_literals;
 using live::claim;
 
-constexpr Duration kClaim = 2s;
+constexpr Duration kClaim = 4s;
 constexpr Duration kLease = 1s;
 
 Status count_effect(sqlite3* transaction, const Event& event) {
