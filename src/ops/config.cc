@@ -9,22 +9,15 @@
 #include <utility>
 
 #include "ops/config_brokers.h"
+#include "ops/config_consumer.h"
 #include "ops/config_gateway.h"
+#include "ops/config_relay.h"
 #include "ops/config_section.h"
 
 namespace dovetail::ops {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  });
-}
-
-constexpr std::string_view kNameForm = "a name is made of letters, digits, '-', '_' and '.'";
 
 // What libpq takes, out of "postgres:KEY=VALUE ..." or "postgres://..." or "postgresql://...".
 std::optional<std::string> conninfo_of(const std::string& url) {
@@ -81,143 +74,6 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
   store.shown = store.path.string();
 }
 
-void read_relay_options(Section& section, RelayConfig& relay) {
-  using namespace std::chrono_literals;
-  RelayOptions& options = relay.options;
-  section.choice<bool>("order", options.order_relaxed, {{"strict", false}, {"relaxed", true}});
-  section.number("attempts_max", options.attempts_max, 1, 1'000'000);
-  section.duration("lease", relay.lease, 100ms);
-  section.duration("confirm_timeout", options.confirm_timeout, 10ms);
-  section.duration("drain_timeout", options.drain_timeout, 0ms);
-  section.duration("replay_poll", options.replay_poll, 1ms);
-  section.duration("idle_wait", options.idle_wait, 1ms);
-  section.duration("retry_base", options.key_retry.base, 1ms);
-  section.duration("retry_cap", options.key_retry.cap, 1ms);
-  section.duration("reconnect_base", options.connect_retry.base, 1ms);
-  section.duration("reconnect_cap", options.connect_retry.cap, 1ms);
-  section.number("batch_events", options.batch_events_max, 1, 100'000);
-  section.size("batch_bytes", options.batch_bytes_max, 1 << 10);
-  section.number("batches_in_flight", options.batches_in_flight_max, 1, 1000);
-  section.number("window_events", options.window_events_max, 1, 10'000'000);
-  section.size("window_bytes", options.window_bytes_max, 1 << 10);
-  section.number("blocked_keys_max", options.blocked_keys_max, 1, 100'000'000);
-  if (options.key_retry.cap < options.key_retry.base) {
-    section.wrong("retry_cap", "must not be less than retry_base");
-  }
-  if (options.connect_retry.cap < options.connect_retry.base) {
-    section.wrong("reconnect_cap", "must not be less than reconnect_base");
-  }
-  if (options.window_events_max < options.batch_events_max) {
-    section.wrong("window_events", "must not be less than batch_events (" +
-                                       std::to_string(options.batch_events_max) + ")");
-  }
-}
-
-void check_store_name(Section& section, std::string_view key, const std::string& name,
-                      const Config& config) {
-  if (name.empty() || config.find_store(name) != nullptr) return;
-  std::vector<std::string_view> known;
-  for (const StoreConfig& store : config.stores) known.push_back(store.name);
-  const std::string_view near = nearest_name(name, known);
-  std::string what = "no store is called " + in_quotes(name) + "; ";
-  if (!near.empty()) what += "did you mean " + in_quotes(near) + "? ";
-  section.wrong(key, what + "Stores: " + (known.empty() ? "none" : join(known)));
-}
-
-void check_schemes(Section& section, const RelayConfig& relay, const Config& config) {
-  const StoreConfig* from = config.find_store(relay.from);
-  const StoreConfig* to = config.find_store(relay.to);
-  if (to != nullptr && to->scheme == StoreScheme::postgres) {
-    section.wrong("to", "the store " + in_quotes(relay.to) +
-                            " is PostgreSQL, and a relay fills the mailbox of a SQLite store, or a "
-                            "broker; name one of those");
-  }
-  if (from == nullptr || from->scheme != StoreScheme::sqlite) return;
-  if (section.has("lanes")) {
-    section.wrong("lanes", "the store " + in_quotes(relay.from) +
-                               " is SQLite, which is read in one lane; remove it");
-  }
-  if (section.has("table")) {
-    section.wrong("table", "the store " + in_quotes(relay.from) +
-                               " is SQLite; only a table of PostgreSQL is served as it is: remove "
-                               "it");
-  }
-}
-
-constexpr std::string_view kTableTexts[] = {"id",
-                                            "topic",
-                                            "aggregate_type",
-                                            "aggregate_id",
-                                            "type",
-                                            "payload",
-                                            "content_type",
-                                            "aggregate_version",
-                                            "headers",
-                                            "created_at",
-                                            "order_by",
-                                            "default_aggregate_type",
-                                            "default_type",
-                                            "default_content_type"};
-constexpr std::string_view kTableLists[] = {"pending", "when_sent", "when_parked",
-                                            "when_discarded"};
-
-TableConfig read_mapped_table(Section& section, std::string where) {
-  TableConfig table;
-  table.where = std::move(where);
-  section.text("preset", table.preset);
-  section.text("name", table.name);
-  for (const std::string_view key : kTableTexts) section.text_or_none(key, table.texts);
-  section.flag("delete_when_done", table.delete_when_done);
-  for (const std::string_view key : kTableLists) {
-    if (section.has(key)) section.texts(key, table.lists[std::string(key)], true);
-  }
-  section.table("header_columns", [&](Section& headers) {
-    headers.each_key([&](std::string_view header) {
-      headers.text(header, table.header_columns[std::string(header)]);
-    });
-  });
-  section.close();
-  if (table.preset.empty() && table.name.empty()) {
-    section.wrong_here("needs \"preset\", or the \"name\" of a table that is mapped by hand");
-  }
-  return table;
-}
-
-void read_relay(Section& section, RelayConfig& relay, Config& config) {
-  section.require("name");
-  section.require("from");
-  section.require("to");
-  section.text("name", relay.name);
-  section.text("from", relay.from);
-  section.text("to", relay.to);
-  section.text("topic", relay.topic);
-  section.number("lanes", relay.lanes, 1, 256);
-  std::optional<TableConfig> table;
-  section.table(
-      "table", [&](Section& mapped) { table = read_mapped_table(mapped, section.place("table")); });
-  read_relay_options(section, relay);
-  section.close();
-
-  if (!relay.name.empty() && !is_plain_name(relay.name)) section.wrong("name", kNameForm);
-  check_store_name(section, "from", relay.from, config);
-  check_store_name(section, "to", relay.to, config);
-  check_schemes(section, relay, config);
-  read_broker_relay(section, relay, config);
-  for (const RelayConfig& other : config.relays) {
-    if (other.name == relay.name) {
-      section.wrong("name",
-                    "two relays are called " + in_quotes(relay.name) +
-                        "; each needs a name of its own, because it keeps its progress by it");
-    }
-  }
-  if (const auto topic = TopicTemplate::parse(relay.topic); !topic && !relay.topic.empty()) {
-    section.wrong("topic", topic.error().text);
-  }
-  for (StoreConfig& store : config.stores) {
-    if (table && store.name == relay.from) store.tables.emplace(relay.name, std::move(*table));
-  }
-}
-
 void read_stores(Section& root, Config& config) {
   if (!root.has("store")) return root.wrong_here("needs at least one [store.NAME]");
   root.named_tables("store", "[store.NAME]", [&](std::string_view name, Section& section) {
@@ -225,14 +81,6 @@ void read_stores(Section& root, Config& config) {
     store.name = name;
     read_store(section, store, config.file.parent_path());
     config.stores.push_back(std::move(store));
-  });
-}
-
-void read_relays(Section& root, Config& config) {
-  root.repeated_table("relay", [&](Section& section) {
-    RelayConfig relay;
-    read_relay(section, relay, config);
-    config.relays.push_back(std::move(relay));
   });
 }
 
@@ -267,6 +115,13 @@ const StoreConfig* Config::find_store(std::string_view name) const {
   return found == stores.end() ? nullptr : &*found;
 }
 
+std::vector<const RelayConfig*> Config::readers() const {
+  std::vector<const RelayConfig*> all;
+  for (const RelayConfig& relay : relays) all.push_back(&relay);
+  for (const ConsumerConfig& consumer : consumers) all.push_back(&consumer.relay);
+  return all;
+}
+
 Result<Config> parse_config(std::string_view text, const fs::path& file) {
   Config config;
   config.file = file;
@@ -274,6 +129,7 @@ Result<Config> parse_config(std::string_view text, const fs::path& file) {
   Section::read_document(text, file.string(), problems, [&config](Section& root) {
     read_stores(root, config);
     read_relays(root, config);
+    read_consumers(root, config);
     root.table("gateway", [&config](Section& section) { read_gateway(section, config); });
     root.table("retention",
                [&config](Section& section) { read_retention(section, config.retention); });

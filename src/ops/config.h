@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/message.h"
+#include "core/operations.h"
 #include "core/relay.h"
 #include "dovetail/result.h"
 
@@ -108,13 +109,17 @@ struct HandlerConfig {
   bool batch = false;                           // sql: it takes dovetail.event[]
   std::string store{};                          // http: a store with an http url
   std::vector<std::string> command{};           // the program and its arguments
-  Duration timeout = std::chrono::seconds(30);  // of one call outside the transaction
+  Duration timeout = std::chrono::seconds(30);  // of one run of the command
+
+  // Its effect is not in the consumer's transaction.
+  bool is_outside() const { return kind == Kind::http || kind == Kind::command; }
 };
 
 struct ConsumerConfig {
   // `to` is the database that holds the inbox; `from` the store that is read. `relay.lanes` is how
   // many connections share the work along keys.
   RelayConfig relay;
+  Stream stream = Stream::outbox;     // that is read
   std::vector<std::string> topics{};  // only these; empty: all
   bool version_guard = false;
   Duration claim = std::chrono::seconds(60);  // how long a call outside may take before another may
@@ -183,6 +188,8 @@ struct Config {
   LogConfig log;
 
   const StoreConfig* find_store(std::string_view name) const;
+  // All relays, those of consumers too.
+  std::vector<const RelayConfig*> readers() const;
 };
 
 // As people say it: "Kafka".

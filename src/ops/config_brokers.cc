@@ -168,21 +168,12 @@ void read_settings(Section& section, BrokerConfig& broker) {
 void check_source(Section& section, const RelayConfig& relay, const StoreConfig& from,
                   const Config& config) {
   const std::string the_store = "the store " + in_quotes(relay.from);
-  const StoreConfig* to = config.find_store(relay.to);
-  if (to != nullptr && to->scheme != StoreScheme::sqlite) {
-    section.wrong("to", the_store +
-                            " is a broker, and what comes from one goes into the mailbox of a "
-                            "SQLite store, where its parked events live too; name one of those");
-  }
-  for (const std::string_view key : {"lanes", "table"}) {
-    if (section.has(key)) section.wrong(key, the_store + " is a broker; remove it");
-  }
   if (from.broker.read.empty() && from.scheme != StoreScheme::http) {
     section.wrong("from", the_store + " needs \"read\", a list of what is read there");
   }
-  for (const RelayConfig& other : config.relays) {
-    if (other.from != relay.from) continue;
-    section.wrong("from", "the relay " + in_quotes(other.name) + " reads " + the_store +
+  for (const RelayConfig* other : config.readers()) {
+    if (other->from != relay.from) continue;
+    section.wrong("from", in_quotes(other->name) + " reads " + the_store +
                               " too, and each would take messages away from the other; give each a "
                               "store of its own, with a group of its own");
   }
@@ -212,17 +203,32 @@ void read_broker(Section& section, StoreConfig& store, const std::string& url,
 }
 
 void read_broker_relay(Section& section, RelayConfig& relay, Config& config) {
-  const bool has_topic = section.has("topic");
   const StoreConfig* to = config.find_store(relay.to);
-  if (to != nullptr && to->is_broker() && !has_topic &&
+  if (to != nullptr && to->is_broker() && !section.has("topic") &&
       to->broker.message.format == MessageFormat::debezium) {
     relay.topic = "outbox.event.{aggregate_type}";
   }
+  const StoreConfig* from = config.find_store(relay.from);
+  if (from == nullptr || !from->is_broker()) return;
+  const std::string the_store = "the store " + in_quotes(relay.from);
+  if (to != nullptr && to->scheme != StoreScheme::sqlite) {
+    section.wrong("to", the_store +
+                            " is a broker, and what a relay takes from one goes into the mailbox "
+                            "of a SQLite store, where its parked events live too; name one of "
+                            "those, or write a [[consumer]]");
+  }
+  for (const std::string_view key : {"lanes", "table"}) {
+    if (section.has(key)) section.wrong(key, the_store + " is a broker; remove it");
+  }
+  read_broker_source(section, relay, config);
+}
+
+void read_broker_source(Section& section, RelayConfig& relay, Config& config) {
   for (StoreConfig& from : config.stores) {
     if (from.name != relay.from || !from.is_broker()) continue;
     check_source(section, relay, from, config);
     if (from.broker.group.empty()) from.broker.group = relay.name;
-    if (!has_topic) relay.topic.clear();
+    if (!section.has("topic")) relay.topic.clear();
   }
 }
 

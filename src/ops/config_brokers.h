@@ -21,4 +21,7 @@ void read_broker(Section& section, StoreConfig& store, const std::string& url,
 // written. Before this relay is added to `config`.
 void read_broker_relay(Section& section, RelayConfig& relay, Config& config);
 
+// The same for the end that is read, where that is a broker.
+void read_broker_source(Section& section, RelayConfig& relay, Config& config);
+
 }  // namespace dovetail::ops
