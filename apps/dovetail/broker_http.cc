@@ -128,12 +128,18 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   Duration confirm_timeout{0};
   bool is_sink = false;
   bool is_source = false;
-  for (const ops::RelayConfig& relay : config.relays) {
-    is_source = is_source || relay.from == store.name;
-    if (relay.to != store.name) continue;
-    const Duration timeout = relay.options.confirm_timeout;
+  const auto answers_within = [&](Duration timeout) {
     confirm_timeout = is_sink ? std::min(confirm_timeout, timeout) : timeout;
     is_sink = true;
+  };
+  for (const ops::RelayConfig* const relay : config.readers()) {
+    is_source = is_source || relay->from == store.name;
+    if (relay->to == store.name) answers_within(relay->options.confirm_timeout);
+  }
+  for (const ops::ConsumerConfig& consumer : config.consumers) {
+    for (const ops::HandlerConfig& handler : consumer.handlers) {
+      if (handler.store == store.name) answers_within(consumer.claim);
+    }
   }
   if (is_source) {
     DOVETAIL_TRY(check_source(store, options->source));

@@ -118,9 +118,9 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   if (!options) return fail(options.error());
   kafka::Examined what{std::move(*options)};
   what.inbox_retention = config.retention.inbox;
-  for (const ops::RelayConfig& relay : config.relays) {
-    if (relay.to == store.name) what.written.push_back(pattern_of(relay.topic));
-    if (relay.from == store.name) what.is_read = true;
+  for (const ops::RelayConfig* const relay : config.readers()) {
+    if (relay->to == store.name) what.written.push_back(pattern_of(relay->topic));
+    if (relay->from == store.name) what.is_read = true;
   }
   return kafka::examine(what);
 }

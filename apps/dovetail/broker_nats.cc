@@ -139,7 +139,8 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   what.jetstream = options->sink.jetstream;
   what.stream = options->sink.expected_stream;
   what.inbox_retention = config.retention.inbox;
-  for (const ops::RelayConfig& relay : config.relays) {
+  for (const ops::RelayConfig* const reader : config.readers()) {
+    const ops::RelayConfig& relay = *reader;
     if (relay.to == store.name) {
       what.payload_bytes_max = store.payload_bytes_max;
       std::string subject = pattern_of(relay.topic);

@@ -2,16 +2,33 @@
 #include <string>
 
 #include "commands.h"
+#include "consumer_lane.h"
+#include "host/host.h"
 #include "output.h"
 #include "stores.h"
 
 namespace dovetail::app {
 namespace {
 
+// What the handlers of a consumer lack is found with the store that has its inbox.
+void add_handlers(const ops::Config& config, const ops::ConsumerConfig& consumer,
+                  std::vector<Finding>& findings) {
+  const Status usable = check_handlers(config, consumer, system_clock());
+  if (usable) return;
+  findings.push_back({Severity::error, "handler",
+                      "the consumer " + consumer.relay.name + " cannot handle events",
+                      usable.error().text});
+}
+
 // A store that cannot be asked at all is what the doctor is there to say, too.
 std::vector<Finding> examine(const ops::StoreConfig& store, const ops::Config& config) {
   auto findings = kind_of(store).examine(store, config);
-  if (findings) return std::move(*findings);
+  if (findings) {
+    for (const ops::ConsumerConfig& consumer : config.consumers) {
+      if (consumer.relay.to == store.name) add_handlers(config, consumer, *findings);
+    }
+    return std::move(*findings);
+  }
   const Failure failure = refuse_in(store, findings.error()).value();
   return {{Severity::error, std::string(to_string(failure.exit)), "it cannot be examined",
            findings.error().text}};

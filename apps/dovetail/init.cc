@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFirstConfig =
-    R"(# Dovetail: which databases there are, and which relays run between them.
+    R"(# Dovetail: which databases there are, which relays run between them, and who handles events.
 
 [store.orders]
 url = "sqlite:orders.db"         # a path, relative to this file
@@ -44,6 +44,19 @@ topic = "{aggregate_type}.events"  # also {type}, {aggregate_id}, {content_type}
 # window_events = 8000           # read and not settled; also the most duplicates after a crash
 # [relay.table]                  # PostgreSQL: serve a table that exists already, not the outbox
 # preset = "status"              # or sent_at, message, processed_at, debezium, or by hand
+
+# [[consumer]]                     # handles what was delivered, each event once
+# name = "stock"                 # also the name of its progress and its inbox rows: keep it
+# from = "orders"                # an outbox, a broker; the own SQLite file: its mailbox
+# to = "inventory"               # the database that has its inbox
+# [[consumer.handler]]
+# kind = "sql"                   # PostgreSQL: a function, in the transaction of the inbox
+# function = "shop.move_stock"   #   CREATE FUNCTION shop.move_stock(event dovetail.event) ...
+# # kind = "queue"               # PostgreSQL: a service takes it from there, with receive()
+# # kind = "http"                # outside the transaction, so at least once: a request to
+# # store = "mailer"             #   a store with an http url
+# # kind = "command"             # likewise: a program gets the event on stdin
+# # command = ["bin/mail-it"]
 
 [retention]
 sent = "7d"                      # delivered events are deleted after this

@@ -77,17 +77,19 @@ void add_init(CLI::App& app, CommandLine& line) {
 
 void add_run(CLI::App& app, CommandLine& line) {
   CLI::App* sub = command(
-      app, "run", "Run the relays of the config file, until SIGTERM or SIGINT",
-      "Each [[relay]] runs in a thread of its own. The first SIGTERM or SIGINT lets what is in "
-      "flight\n"
+      app, "run", "Run the relays and consumers of the config file, until SIGTERM or SIGINT",
+      "Each [[relay]] and each [[consumer]] runs in threads of its own. The first SIGTERM or "
+      "SIGINT "
+      "lets\nwhat is in flight "
       "finish; a second one exits at once, which is safe too. A second 'dovetail run' on the same "
       "stores\n"
       "stands by and takes over when the first one dies.\n\n"
       "  dovetail run                       the daemon\n"
       "  dovetail run --until-idle          deliver what is there, then stop (for scripts)\n"
-      "  dovetail run orders-to-inventory   only this relay",
+      "  dovetail run orders-to-inventory   only this relay, or this consumer",
       [&line] { line.chosen = [&line] { return run(line.around, line.run); }; });
-  sub->add_option("relay", line.run.relays, "Names of relays; without any, all of them run");
+  sub->add_option("relay", line.run.relays,
+                  "Names of relays and consumers; without any, all of them run");
   sub->add_flag("--until-idle,--once", line.run.until_idle,
                 "Stop when nothing is left to deliver; exit 1 when something is parked");
   sub->add_option("--idle-after", line.run.idle_after,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "consumer_lane.h"
 #include "host/host.h"
 #include "ops/log.h"
 #include "ops/units.h"
@@ -75,8 +76,17 @@ LogLevel level_of(RelayNotice::Kind kind) {
   return LogLevel::error;
 }
 
-// One relay in its thread.
+// A relay, or a consumer, which is one too.
+struct Job {
+  const ops::RelayConfig* relay;
+  const ops::ConsumerConfig* consumer = nullptr;
+
+  const char* noun() const { return consumer == nullptr ? "relay" : "consumer"; }
+};
+
+// One of them in its thread.
 struct Running {
+  Job job;
   const ops::RelayConfig* config;
   std::unique_ptr<Lane> lane;
   std::uint64_t duplicates_logged = 0;
@@ -104,7 +114,8 @@ class Daemon {
   Answer run(bool json);
 
  private:
-  Expected<std::vector<const ops::RelayConfig*>> chosen() const;
+  std::vector<Job> jobs() const;
+  Expected<std::vector<Job>> chosen() const;
   Expected<bool> start();
   void main_loop();
   void log_duplicates();
@@ -113,9 +124,12 @@ class Daemon {
   bool idle_now();
   bool idle() const;
   bool is_quiet(const Running& relay) const;
-  Expected<bool> check_brokers(const std::vector<const ops::RelayConfig*>& relays) const;
+  Expected<bool> check_brokers(const std::vector<Job>& jobs) const;
+  Expected<bool> check_consumers(const std::vector<Job>& jobs) const;
+  Expected<std::unique_ptr<Running>> make(const Job& job) const;
   std::uint64_t parked() const;
-  Json report() const;
+  Json report(bool of_consumers) const;
+  std::string summary(std::uint64_t parked_now) const;
 
   const ops::Config& config_;
   const RunOptions& options_;
@@ -131,41 +145,50 @@ class Daemon {
   TimePoint prune_at_ = system_clock().now() + std::min<Duration>(1min, config_.retention.every);
 };
 
-Expected<std::vector<const ops::RelayConfig*>> Daemon::chosen() const {
-  std::vector<const ops::RelayConfig*> relays;
-  std::string known;
-  for (const ops::RelayConfig& relay : config_.relays) {
-    known += (known.empty() ? "" : ", ") + relay.name;
-    const auto& names = options_.relays;
-    if (names.empty() || std::find(names.begin(), names.end(), relay.name) != names.end()) {
-      relays.push_back(&relay);
-    }
+std::vector<Job> Daemon::jobs() const {
+  std::vector<Job> all;
+  for (const ops::RelayConfig& relay : config_.relays) all.push_back({&relay});
+  for (const ops::ConsumerConfig& consumer : config_.consumers)
+    all.push_back({&consumer.relay, &consumer});
+  return all;
+}
+
+Expected<std::vector<Job>> Daemon::chosen() const {
+  const std::vector<Job> all = jobs();
+  if (all.empty()) {
+    return refuse(Exit::config,
+                  config_.file.string() + ": there is no [[relay]] and no [[consumer]] to run");
   }
-  if (config_.relays.empty()) {
-    return refuse(Exit::config, config_.file.string() + ": there is no [[relay]] to run");
+  if (options_.relays.empty()) return all;
+  std::vector<Job> some;
+  std::string known;
+  for (const Job& job : all) {
+    known += (known.empty() ? "" : ", ") + job.relay->name;
+    const auto& names = options_.relays;
+    if (std::find(names.begin(), names.end(), job.relay->name) != names.end()) some.push_back(job);
   }
   for (const std::string& name : options_.relays) {
-    if (std::any_of(relays.begin(), relays.end(),
-                    [&](auto* relay) { return relay->name == name; })) {
+    if (std::any_of(some.begin(), some.end(),
+                    [&](const Job& job) { return job.relay->name == name; })) {
       continue;
     }
-    std::string text = "no relay is called \"";
+    std::string text = "no relay or consumer is called \"";
     text += name;
-    text += "\"; relays: ";
+    text += "\"; there are: ";
     return refuse(Exit::rejected, text + known);
   }
-  return relays;
+  return some;
 }
 
 // Connects once to every broker that is filled, so that what will never work is said at once.
 // Whether a broker that is read answers, the relay says; a script wants to know before.
-Expected<bool> Daemon::check_brokers(const std::vector<const ops::RelayConfig*>& relays) const {
-  for (const ops::RelayConfig* relay : relays) {
-    for (const std::string& name : {relay->from, relay->to}) {
+Expected<bool> Daemon::check_brokers(const std::vector<Job>& jobs) const {
+  for (const Job& job : jobs) {
+    for (const std::string& name : {job.relay->from, job.relay->to}) {
       const ops::StoreConfig& store = *config_.find_store(name);
       if (!store.is_broker()) continue;
       Status usable;
-      if (name == relay->to) {
+      if (name == job.relay->to) {
         usable = make_sink(store, system_clock())->open();
       } else if (options_.until_idle && store.scheme != ops::StoreScheme::http) {
         const auto examined = kind_of(store).examine(store, config_);
@@ -176,15 +199,46 @@ Expected<bool> Daemon::check_brokers(const std::vector<const ops::RelayConfig*>&
       const auto failure = refuse_in(store, usable.error());
       const bool waits = failure.value().exit == Exit::unavailable;
       if (!waits || options_.until_idle) return failure;
-      ops::log_line(LogLevel::warn, relay->name, failure.value().text);
+      ops::log_line(LogLevel::warn, job.relay->name, failure.value().text);
     }
   }
   return true;
 }
 
+// The same for handlers. What is away now may come back; a function that is missing will not.
+Expected<bool> Daemon::check_consumers(const std::vector<Job>& jobs) const {
+  for (const Job& job : jobs) {
+    if (job.consumer == nullptr) continue;
+    const Status usable = check_handlers(config_, *job.consumer, system_clock());
+    if (usable) continue;
+    Failure failure = refuse(usable.error()).value();
+    if (failure.exit == Exit::rejected) failure.exit = Exit::config;
+    if (failure.exit != Exit::unavailable || options_.until_idle)
+      return tl::unexpected(std::move(failure));
+    ops::log_line(LogLevel::warn, job.relay->name, failure.text);
+  }
+  return true;
+}
+
+Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
+  auto running = std::make_unique<Running>();
+  running->job = job;
+  running->config = job.relay;
+  auto notify = [relay = job.relay](const RelayNotice& notice) {
+    ops::log_line(level_of(notice.kind), relay->name, notice.text,
+                  {{"event", dovetail::to_string(notice.kind)}});
+  };
+  auto lane = job.consumer == nullptr
+                  ? make_lane(config_, *job.relay, system_clock(), std::move(notify))
+                  : make_consumer_lane(config_, *job.consumer, system_clock(), std::move(notify));
+  if (!lane) return refuse(lane.error());
+  running->lane = std::move(*lane);
+  return running;
+}
+
 Expected<bool> Daemon::start() {
-  const auto relays = chosen();
-  if (!relays) return tl::unexpected(relays.error());
+  const auto jobs = chosen();
+  if (!jobs) return tl::unexpected(jobs.error());
   for (const ops::StoreConfig& store : config_.stores) {
     const Status usable = check_usable(store);
     if (usable) continue;
@@ -197,21 +251,19 @@ Expected<bool> Daemon::start() {
   }
   // Before anything starts a thread, which a broker's library may do.
   ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  if (const auto checked = check_brokers(*relays); !checked) {
-    return tl::unexpected(checked.error());
+  if (const auto checked = check_brokers(*jobs); !checked) return checked;
+  if (const auto checked = check_consumers(*jobs); !checked) return checked;
+  for (const Job& job : *jobs) {
+    auto running = make(job);
+    if (!running) return tl::unexpected(running.error());
+    relays_.push_back(std::move(*running));
   }
-  for (const ops::RelayConfig* relay : *relays) {
-    auto running = std::make_unique<Running>();
-    running->config = relay;
-    auto lane = make_lane(config_, *relay, system_clock(), [relay](const RelayNotice& notice) {
-      ops::log_line(level_of(notice.kind), relay->name, notice.text,
-                    {{"event", dovetail::to_string(notice.kind)}});
-    });
-    if (!lane) return refuse(lane.error());
-    running->lane = std::move(*lane);
-    relays_.push_back(std::move(running));
+  for (const auto& relay : relays_) {
+    if (relay->job.consumer != nullptr)
+      ops::log_line(LogLevel::info, relay->config->name, describe(config_, *relay->job.consumer),
+                    {{"event", "consumer"}});
+    relay->start();
   }
-  for (const auto& relay : relays_) relay->start();
   return true;
 }
 
@@ -297,9 +349,9 @@ void Daemon::log_duplicates() {
     const std::uint64_t now = relay->lane->metrics().duplicates.load();
     if (now == relay->duplicates_logged) continue;
     const bool is_broker = config_.find_store(relay->config->to)->is_broker();
+    const char* where = relay->job.consumer != nullptr ? "inbox" : is_broker ? "broker" : "mailbox";
     ops::log_line(
-        LogLevel::info, relay->config->name,
-        is_broker ? "duplicates suppressed by the broker" : "duplicates suppressed by the mailbox",
+        LogLevel::info, relay->config->name, std::string("duplicates suppressed by the ") + where,
         {{"event", "duplicates"}, {"count", std::to_string(now - relay->duplicates_logged)}});
     relay->duplicates_logged = now;
   }
@@ -348,9 +400,10 @@ void Daemon::main_loop() {
   log_duplicates();
 }
 
-Json Daemon::report() const {
+Json Daemon::report(bool of_consumers) const {
   Json list = Json::array();
   for (const auto& relay : relays_) {
+    if ((relay->job.consumer != nullptr) != of_consumers) continue;
     const RelayMetrics& metrics = relay->lane->metrics();
     list.push_back(
         {{"name", relay->config->name},
@@ -365,28 +418,49 @@ Json Daemon::report() const {
   return list;
 }
 
+// "delivered 7; handled 5; 1 parked, see ..."
+std::string Daemon::summary(std::uint64_t parked_now) const {
+  std::uint64_t delivered = 0;
+  std::uint64_t handled = 0;
+  bool any_relay = false;
+  bool any_consumer = false;
+  for (const auto& relay : relays_) {
+    const RelayMetrics& metrics = relay->lane->metrics();
+    if (relay->job.consumer == nullptr) {
+      any_relay = true;
+      delivered += metrics.confirmed.load();
+    } else {
+      any_consumer = true;
+      // A duplicate counts as confirmed too.
+      handled += metrics.confirmed.load() - metrics.duplicates.load();
+    }
+  }
+  std::string text;
+  if (any_relay) text += "delivered " + ops::human_count(delivered);
+  if (any_consumer) text += (any_relay ? "; handled " : "handled ") + ops::human_count(handled);
+  if (parked_now != 0)
+    text += "; " + ops::human_count(parked_now) + " parked, see 'dovetail parked list'";
+  return text + "\n";
+}
+
 Answer Daemon::run(bool json) {
   const auto started = start();
   if (!started) return tl::unexpected(started.error());
   main_loop();
   for (const auto& relay : relays_) {
     if (!relay->result) {
-      return refuse({relay->result.error().code,
-                     "relay " + relay->config->name + ": " + relay->result.error().text});
+      return refuse({relay->result.error().code, std::string(relay->job.noun()) + " " +
+                                                     relay->config->name + ": " +
+                                                     relay->result.error().text});
     }
   }
   const std::uint64_t parked_now = options_.until_idle ? parked() : 0;
   if (json) {
-    Json document{{"relays", report()}};
+    Json document{{"relays", report(false)}, {"consumers", report(true)}};
     if (options_.until_idle) document["parked"] = parked_now;
     print_json(document);
   } else if (options_.until_idle) {
-    std::uint64_t delivered = 0;
-    for (const auto& relay : relays_) delivered += relay->lane->metrics().confirmed.load();
-    print("delivered " + ops::human_count(delivered) +
-          (parked_now == 0
-               ? "\n"
-               : "; " + ops::human_count(parked_now) + " parked, see 'dovetail parked list'\n"));
+    print(summary(parked_now));
   }
   return parked_now == 0 ? Exit::ok : Exit::negative;
 }

@@ -34,8 +34,8 @@ std::string owner_of(const ReaderStatus& reader) {
 
 // The broker that a reader of an outside stream reads; null when no relay has its name any more.
 const ops::RelayConfig* relay_of(const ReaderStatus& reader, const ops::Config& config) {
-  for (const ops::RelayConfig& relay : config.relays) {
-    if (reader.stream == Stream::outside && relay.name == reader.name) return &relay;
+  for (const ops::RelayConfig* relay : config.readers()) {
+    if (reader.stream == Stream::outside && relay->name == reader.name) return relay;
   }
   return nullptr;
 }

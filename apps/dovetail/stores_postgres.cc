@@ -10,7 +10,10 @@
 #include "postgres/conninfo.h"
 #include "postgres/doctor.h"
 #include "postgres/lanes.h"
+#include "postgres/lease.h"
 #include "postgres/maintenance.h"
+#include "postgres/outside.h"
+#include "postgres/parking.h"
 #include "postgres/schema.h"
 #include "secrets.h"
 #include "stores.h"
@@ -59,6 +62,7 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
   if (readers.empty() || readers.back().name != lane.relay) {
     readers.emplace_back();
     readers.back().name = lane.relay;
+    if (lane.outside) readers.back().stream = Stream::outside;
   }
   ReaderStatus& reader = readers.back();
   reader.pending += lane.pending;
@@ -234,6 +238,32 @@ std::unique_ptr<Lane> make_postgres_lane(LanePlan plan, Clock& clock) {
   return std::make_unique<PostgresLane>(std::move(plan), clock);
 }
 
+class PostgresHome final : public OutsideHome {
+ public:
+  PostgresHome(const StoreConfig& store, const ops::RelayConfig& relay, Clock& clock)
+      : reader_(postgres::outside_reader(store.conninfo, relay.name)),
+        progress_(reader_),
+        parking_(reader_),
+        lease_(reader_, clock, process_label(), relay.lease) {}
+
+  Lease& lease() override { return lease_; }
+  Parking& parking() override { return parking_; }
+  Status open() override { return progress_.open(); }
+  void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
+  Status write() override { return progress_.write(); }
+
+ private:
+  postgres::Reader reader_;
+  postgres::OutsideProgress progress_;
+  postgres::PostgresParking parking_;
+  postgres::PostgresLease lease_;
+};
+
+std::unique_ptr<OutsideHome> make_postgres_home(const StoreConfig& store,
+                                                const ops::RelayConfig& relay, Clock& clock) {
+  return std::make_unique<PostgresHome>(store, relay, clock);
+}
+
 }  // namespace
 
 const StoreKind kPostgresStores = {.has_mailbox = false,
@@ -251,7 +281,7 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .publish = publish,
                                    .examine = examine,
                                    .make_lane = make_postgres_lane,
-                                   .make_home = nullptr};
+                                   .make_home = make_postgres_home};
 
 Result<std::string> migration_sql(bool with_roles) {
   return postgres::schema_sql() + (with_roles ? "\n" + postgres::roles_sql() : "");

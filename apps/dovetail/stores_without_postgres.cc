@@ -1,5 +1,6 @@
 // Stands in for stores_postgres.cc in a build without PostgreSQL: such a store is refused when the
 // config file is read, and so nothing else is ever asked of it.
+#include "consumer_lane.h"
 #include "stores.h"
 
 namespace dovetail::app {
@@ -30,6 +31,9 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .examine = nullptr,
                                    .make_lane = nullptr,
                                    .make_home = nullptr};
+
+const InboxKind kPostgresInboxes = {
+    .make_inbox = nullptr, .make_claims = nullptr, .check = nullptr};
 
 Result<std::string> migration_sql(bool) { return fail(Errc::rejected, kAbsent); }
 

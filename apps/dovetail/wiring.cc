@@ -45,10 +45,14 @@ RelayOptions options_of(const ops::RelayConfig& relay) {
   return options;
 }
 
+std::unique_ptr<Sink> refused_sink(Error why) {
+  return std::make_unique<RefusedSink>(std::move(why));
+}
+
 std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock) {
   if (to.is_broker()) {
     auto sink = broker_of(to)->make_sink(to, clock);
-    if (!sink) return std::make_unique<RefusedSink>(sink.error());
+    if (!sink) return refused_sink(sink.error());
     return std::move(*sink);
   }
   return std::make_unique<sqlite::MailboxSink>(

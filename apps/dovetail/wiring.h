@@ -71,6 +71,8 @@ std::unique_ptr<Lane> make_lane(LanePlan plan, const ops::StoreConfig& home, Clo
 RelayOptions options_of(const ops::RelayConfig& relay);
 // Into the mailbox of a store, or a broker. One that cannot be made says why when it is opened.
 std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock);
+// One that could not be made: it says why when it is opened.
+std::unique_ptr<Sink> refused_sink(Error why);
 
 // How this process is called in a lease: "host:pid".
 std::string process_label();
