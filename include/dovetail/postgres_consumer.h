@@ -40,15 +40,16 @@ struct Param {
   bool is_bytes = false;
 };
 
-// The open transaction, as a handler gets it. Valid during the call. The handler must not end the
-// transaction: a COMMIT or ROLLBACK inside it undoes the batch and counts as a failure.
+// The open transaction, READ COMMITTED, as a handler gets it. Valid during the call. The handler
+// must not end the transaction: a COMMIT or ROLLBACK inside it undoes the batch and counts as a
+// failure. Savepoints are its own.
 class Handling {
  public:
   virtual ~Handling() = default;
 
   // Sends a statement without waiting for its answer: the fast way, since a batch of events then
   // costs few round trips. If it fails, the event's handler has failed; rows that it returns are
-  // dropped.
+  // dropped. What passes by itself, such as a deadlock, costs no attempt.
   virtual Status queue(std::string_view sql, std::initializer_list<Param> params = {}) = 0;
   // Adds a follow-up event to the transaction, also without waiting. The event exists if and only
   // if the effect does.

@@ -65,14 +65,30 @@ TEST(PostgresPipeline, CopyIsRefused) {
   EXPECT_TRUE(contains(text_of(done), "COPY cannot be queued")) << text_of(done);
 }
 
-TEST(PostgresPipeline, WhatIsTheSameIsParsedOnce) {
+TEST(PostgresPipeline, NoNameIsLeftBehindInTheSession) {
   TestDatabase database;
   Pipeline pipeline(database.connect());
-  // Of the statement without a name the server keeps the time at which it was parsed.
   for (int i = 0; i < 3; ++i)
     ASSERT_TRUE(pipeline.send("SELECT count(*) FROM pg_prepared_statements", {}, Answer::kept));
   ASSERT_TRUE(pipeline.finish());
-  EXPECT_EQ(pipeline.take_rows().at(2).int8(0, 0), 0) << "and no name is left behind";
+  EXPECT_EQ(pipeline.take_rows().at(2).int8(0, 0), 0);
+}
+
+// The server decides about the types of parameters when it parses, and here never again.
+TEST(PostgresPipeline, WhatIsTheSameAsBeforeIsParsedOnce) {
+  TestDatabase database;
+  Pipeline pipeline(database.connect());
+  constexpr std::string_view kType = "SELECT pg_typeof($1)::text";
+  ASSERT_TRUE(pipeline.send(kType, Params().int4(1), Answer::kept));
+  ASSERT_TRUE(pipeline.send(kType, Params().text("four"), Answer::kept));
+  ASSERT_TRUE(pipeline.send("SELECT 1"));
+  ASSERT_TRUE(pipeline.send(kType, Params().text("four"), Answer::kept));
+  const Status done = pipeline.finish();
+  ASSERT_TRUE(done) << text_of(done);
+  const std::vector<Rows> rows = pipeline.take_rows();
+  EXPECT_EQ(rows.at(0).text(0, 0), "integer");
+  EXPECT_EQ(rows.at(1).text(0, 0), "integer");
+  EXPECT_EQ(rows.at(2).text(0, 0), "text");
 }
 
 }  // namespace
