@@ -74,6 +74,9 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops
     consumers.push_back({{"name", consumer.name},
                          {"applied", consumer.applied},
                          {"duplicates_suppressed", consumer.duplicates},
+                         {"superseded", consumer.superseded},
+                         {"trying", consumer.trying},
+                         {"claims_held", consumer.claims},
                          {"clean", consumer.clean}});
   }
   Json queues = Json::array();
@@ -127,7 +130,8 @@ void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
   }
   for (const auto& consumer : status.consumers) {
     consumers.add({store.name, printable(consumer.name, 40), ops::human_count(consumer.applied),
-                   ops::human_count(consumer.duplicates)});
+                   ops::human_count(consumer.duplicates), ops::human_count(consumer.superseded),
+                   ops::human_count(consumer.trying), ops::human_count(consumer.claims)});
   }
 }
 
@@ -160,7 +164,8 @@ Look look(const ops::Config& config) {
   Look result;
   Table readers({"STREAM", "READER", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
                  ">DELIVERED", "OWNER"});
-  Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED"});
+  Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED", ">SUPERSEDED",
+                   ">TRYING", ">CLAIMS HELD"});
   Table queues({"STORE", "QUEUE OF", ">EVENTS", ">OLDEST", ">READY", ">HELD", ">LATER", ">WAITING",
                 ">PARKED"});
   std::string notes;

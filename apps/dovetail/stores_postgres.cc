@@ -92,7 +92,9 @@ Result<StoreStatus> status(const StoreConfig& store) {
     if (const auto one = mapped->find(reader.name); one != mapped->end())
       reader.table = one->second.table;
   }
+  result.consumers = std::move(found->consumers);
   result.queues = std::move(found->queues);
+  result.inbox_rows = found->inbox_rows;
   result.outbox_rows = found->outbox_rows;
   result.file_bytes = found->outbox_bytes;
   result.partitions = found->partitions;

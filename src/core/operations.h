@@ -44,6 +44,9 @@ struct ConsumerStatus {
   std::string name;
   std::uint64_t applied = 0;
   std::uint64_t duplicates = 0;  // suppressed
+  std::uint64_t superseded = 0;  // left alone, because a later version was applied
+  std::uint64_t trying = 0;      // events that have failed and are not parked
+  std::uint64_t claims = 0;      // that are held now
   bool clean = true;             // false: running, or its last session died
 };
 
@@ -140,6 +143,13 @@ struct PruneReport {
   std::uint64_t rows() const {
     return outbox + mailbox + inbox + attempts + claims + requests + parked + audit;
   }
+};
+
+// What a broker keeps, and for how long: an inbox must remember for longer what can come again.
+struct Kept {
+  std::string what;               // "topic orders"
+  std::optional<Duration> age{};  // none: for ever
+  bool comes_again = true;        // false: it is gone once it is acknowledged
 };
 
 enum class Severity : std::uint8_t {

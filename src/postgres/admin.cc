@@ -102,6 +102,34 @@ Status read_queues(Connection& connection, std::vector<QueueStatus>& queues) {
   return {};
 }
 
+Status read_consumers(Connection& connection, StoreStatus& status) {
+  const Result<Rows> rows = connection.query(
+      "SELECT c.name, coalesce(sum(l.applied), 0)::int8, coalesce(sum(l.duplicates), 0)::int8, "
+      "coalesce(sum(l.superseded), 0)::int8, coalesce(bool_and(l.clean), true), (SELECT count(*) "
+      "FROM dovetail.attempt a WHERE a.consumer_id = c.id), (SELECT count(*) FROM dovetail.claim k "
+      "WHERE k.consumer_id = c.id AND k.expires > pg_catalog.clock_timestamp()) FROM "
+      "dovetail.consumer c LEFT JOIN dovetail.consumer_lane l ON l.consumer_id = c.id GROUP BY "
+      "c.id ORDER BY c.name");
+  if (!rows) return fail(rows.error());
+  for (std::size_t i = 0; i < rows->size(); ++i) {
+    ConsumerStatus& consumer = status.consumers.emplace_back();
+    consumer.name = std::string(rows->text(i, 0));
+    consumer.applied = static_cast<std::uint64_t>(rows->int8(i, 1));
+    consumer.duplicates = static_cast<std::uint64_t>(rows->int8(i, 2));
+    consumer.superseded = static_cast<std::uint64_t>(rows->int8(i, 3));
+    consumer.clean = rows->boolean(i, 4);
+    consumer.trying = static_cast<std::uint64_t>(rows->int8(i, 5));
+    consumer.claims = static_cast<std::uint64_t>(rows->int8(i, 6));
+  }
+  const Result<Rows> inbox = connection.query(
+      "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8 FROM pg_catalog.pg_inherits i JOIN "
+      "pg_catalog.pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
+      "'dovetail.inbox'::pg_catalog.regclass");
+  if (!inbox) return fail(inbox.error());
+  status.inbox_rows = static_cast<std::uint64_t>(inbox->int8(0, 0));
+  return {};
+}
+
 }  // namespace
 
 Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
@@ -131,6 +159,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
     if (const auto found = mapped.find(lane.relay); found != mapped.end())
       DOVETAIL_TRY(read_mapped(*connection, found->second, lane));
   }
+  DOVETAIL_TRY(read_consumers(*connection, result));
   DOVETAIL_TRY(read_queues(*connection, result.queues));
   for (const auto& [relay, mapping] : mapped) {
     if (std::any_of(result.lanes.begin(), result.lanes.end(),

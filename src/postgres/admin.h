@@ -34,9 +34,11 @@ struct LaneStatus {
 
 struct StoreStatus {
   std::vector<LaneStatus> lanes;
+  std::vector<ConsumerStatus> consumers;
   std::vector<QueueStatus> queues;  // those with events in them
   std::uint64_t outbox_rows = 0;    // estimated from the statistics
   std::uint64_t outbox_bytes = 0;
+  std::uint64_t inbox_rows = 0;  // estimated likewise
   std::uint64_t partitions = 0;
   std::int64_t schema_version = 0;
   std::string server_version;

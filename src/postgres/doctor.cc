@@ -35,6 +35,9 @@ Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions
   if (schema && *schema)
     DOVETAIL_TRY(soften(examine_queues(*connection, options, findings), *connection, "the queues",
                         findings));
+  if (schema && *schema)
+    DOVETAIL_TRY(
+        soften(examine_inbox(*connection, options, findings), *connection, "the inbox", findings));
   for (const auto& [relay, mapping] : options.mapped)
     DOVETAIL_TRY(
         soften(examine_mapping(*connection, relay, mapping, schema && *schema, options, findings),

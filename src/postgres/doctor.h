@@ -18,7 +18,8 @@ struct DoctorOptions {
   std::uint64_t pending_max = 1000;
   Duration clock_skew_max = std::chrono::seconds(2);
   Duration ahead_min = std::chrono::hours(24);
-  std::uint64_t dead_rows_max = 10'000;  // together with a fifth of the live ones
+  std::uint64_t dead_rows_max = 10'000;        // together with a fifth of the live ones
+  std::uint64_t default_rows_max = 1'000'000;  // of the inbox
 };
 
 // Changes nothing. An error only when the database cannot be asked at all; whatever can be asked

@@ -32,6 +32,8 @@ Result<bool> examine_schema(Connection& connection, const DoctorOptions& options
 Status examine_backlog(Connection& connection, const DoctorOptions& options, Findings& findings);
 // Queues with parked events, and those that nobody works on.
 Status examine_queues(Connection& connection, const DoctorOptions& options, Findings& findings);
+// Consumers that died, and an inbox that cannot be kept small.
+Status examine_inbox(Connection& connection, const DoctorOptions& options, Findings& findings);
 // A table that a relay serves as it is, and that relay if the schema is whole.
 Status examine_mapping(Connection& connection, const std::string& relay,
                        const TableMapping& mapping, bool schema_is_whole,

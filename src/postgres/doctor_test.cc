@@ -146,6 +146,33 @@ TEST_F(Doctor, FindsMissingPartitions) {
   expect("partitions-ahead", Severity::warning, "only");
 }
 
+TEST_F(Doctor, FindsAConsumerThatDied) {
+  must(application,
+       "INSERT INTO dovetail.consumer (name) VALUES ('stock'); INSERT INTO dovetail.consumer_lane "
+       "(consumer_id, lane, clean) VALUES (1, 0, false); INSERT INTO dovetail.reader (relay, lane, "
+       "lanes, owner, expires) VALUES ('stock', 0, 1, 'me', now() + interval '1 hour')");
+  EXPECT_EQ(find(look(), "consumer-died"), nullptr) << "it runs";
+  must(application, "UPDATE dovetail.reader SET expires = now()");
+  expect("consumer-died", Severity::warning, "stock");
+  must(application, "UPDATE dovetail.consumer_lane SET clean = true");
+  EXPECT_EQ(find(look(), "consumer-died"), nullptr);
+}
+
+TEST_F(Doctor, FindsAnInboxThatCannotBeKeptSmall) {
+  EXPECT_EQ(find(look(), "inbox-partitions"), nullptr) << "nobody has an inbox yet";
+  must(application, "INSERT INTO dovetail.consumer (name) VALUES ('stock')");
+  expect("inbox-partitions", Severity::warning, "dovetail prune");
+  ASSERT_TRUE(maintain(database.conninfo, {}));
+  EXPECT_EQ(find(look(), "inbox-partitions"), nullptr);
+  must(application,
+       "INSERT INTO dovetail.inbox (event_id, consumer_id) SELECT gen_random_uuid(), 1 FROM "
+       "generate_series(1, 100); ANALYZE dovetail.inbox_default");
+  DoctorOptions options;
+  EXPECT_EQ(find(look(options), "inbox-default"), nullptr);
+  options.default_rows_max = 50;
+  expect("inbox-default", Severity::warning, "version 7", options);
+}
+
 TEST_F(Doctor, FindsMissingRights) {
   must(application,
        "DO $$ BEGIN CREATE ROLE doctor_nobody LOGIN; EXCEPTION WHEN duplicate_object THEN END $$; "

@@ -7,6 +7,7 @@
 #include "dovetail/postgres.h"
 #include "dovetail/postgres_consumer.h"
 #include "host/host.h"
+#include "postgres/admin.h"
 #include "postgres/maintenance.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
@@ -249,6 +250,25 @@ TEST_F(InboxMaintenance, ClaimsThatNobodyWantsGoAndThoseThatAreHeldStay) {
        "UPDATE dovetail.claim SET expires = expires - interval '40 days' WHERE expires < now()");
   EXPECT_EQ(run().claims, 2u);
   EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.claim WHERE expires > now()"), 1);
+}
+
+TEST_F(InboxMaintenance, StatusTellsWhatConsumersDid) {
+  must(application,
+       "INSERT INTO dovetail.consumer_lane (consumer_id, lane, clean, applied, duplicates, "
+       "superseded) VALUES (1, 0, true, 5, 2, 1), (1, 1, false, 6, 0, 0); INSERT INTO "
+       "dovetail.attempt (event_id, consumer_id, attempts) VALUES (gen_random_uuid(), 1, 3)");
+  must(application, "SELECT dovetail.claim('stock', gen_random_uuid(), '1 hour'::interval)");
+  const Result<StoreStatus> found = status(database.conninfo);
+  ASSERT_TRUE(found) << text_of(found);
+  ASSERT_EQ(found->consumers.size(), 1u);
+  const ConsumerStatus& stock = found->consumers[0];
+  EXPECT_EQ(stock.name, "stock");
+  EXPECT_EQ(stock.applied, 11u);
+  EXPECT_EQ(stock.duplicates, 2u);
+  EXPECT_EQ(stock.superseded, 1u);
+  EXPECT_EQ(stock.trying, 1u);
+  EXPECT_EQ(stock.claims, 1u);
+  EXPECT_FALSE(stock.clean);
 }
 
 TEST_F(InboxMaintenance, RequestsGoWhenTheyExpire) {

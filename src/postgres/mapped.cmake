@@ -4,6 +4,7 @@ target_sources(
   PRIVATE admin.cc
           admin_parked.cc
           doctor.cc
+          doctor_inbox.cc
           doctor_mapping.cc
           doctor_queue.cc
           doctor_schema.cc

@@ -136,17 +136,24 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
   }
 }
 
-Status read_consumers(Database& database, StoreStatus& status) {
+Status read_consumers(Database& database, StoreStatus& status, Clock& clock) {
   Result<Statement> select = database.prepare(
-      "SELECT name, applied, duplicates, clean FROM dovetail_consumer ORDER BY name");
+      "SELECT name, applied, duplicates, clean, (SELECT count(*) FROM dovetail_attempt AS a WHERE "
+      "a.consumer_id = c.id), (SELECT count(*) FROM dovetail_claim AS k WHERE k.consumer_id = c.id "
+      "AND k.lease_boot = ?1 AND k.lease_expires > ?2) FROM dovetail_consumer AS c ORDER BY name");
   if (!select) return fail(select.error());
+  select->bind_text(1, boot_id()).bind(2, clock.now().time_since_epoch().count());
   while (true) {
     const Result<bool> row = select->step();
     if (!row) return fail(row.error());
     if (!*row) return {};
-    status.consumers.push_back(ConsumerStatus{
-        std::string(select->bytes(0)), static_cast<std::uint64_t>(select->integer(1)),
-        static_cast<std::uint64_t>(select->integer(2)), select->integer(3) != 0});
+    ConsumerStatus& consumer = status.consumers.emplace_back();
+    consumer.name = std::string(select->bytes(0));
+    consumer.applied = static_cast<std::uint64_t>(select->integer(1));
+    consumer.duplicates = static_cast<std::uint64_t>(select->integer(2));
+    consumer.clean = select->integer(3) != 0;
+    consumer.trying = static_cast<std::uint64_t>(select->integer(4));
+    consumer.claims = static_cast<std::uint64_t>(select->integer(5));
   }
 }
 
@@ -233,7 +240,7 @@ Result<StoreStatus> status(const std::string& path, Clock& clock) {
     *count = static_cast<std::uint64_t>(*value);
   }
   DOVETAIL_TRY(read_readers(*database, result, clock));
-  DOVETAIL_TRY(read_consumers(*database, result));
+  DOVETAIL_TRY(read_consumers(*database, result, clock));
   return result;
 }
 
