@@ -119,11 +119,12 @@ BEGIN; SELECT dovetail.claim(''stock'', $1); -- ''first'': do the work, ''duplic
 COMMIT; and acknowledge the event afterwards, in both cases. Never call it in a transaction of its own: after a crash the
 event would count as applied.';
 
--- One claim with a lease; `created_at` may be null.
+-- One claim with a lease; `created_at` may be null. Where a kind of plan is switched off, one that is needed all the same
+-- looks so costly that the server would compile it first: hence jit = off, here and below.
 CREATE FUNCTION dovetail.claim_event(
   of_consumer int, id uuid, created_at timestamptz, lease interval,
   OUT state text, OUT epoch bigint, OUT attempts int)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
   IF EXISTS (SELECT FROM dovetail.inbox AS i WHERE i.event_id = id AND i.consumer_id = of_consumer) THEN
@@ -198,7 +199,7 @@ $$;
 
 -- For programs of dovetail: completes what is still held, and returns which that was.
 CREATE FUNCTION dovetail.complete_claims(consumer text, ids uuid[], epochs bigint[]) RETURNS SETOF uuid
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   of_consumer int := dovetail.consumer_id(consumer);
   one         record;
@@ -217,7 +218,7 @@ $$;
 -- For programs of dovetail: gives claims back that are still held. `how`: untried, the attempt does not count; failed, it
 -- does; parked, none counts any more.
 CREATE FUNCTION dovetail.release_claims(consumer text, ids uuid[], epochs bigint[], how text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   of_consumer int := dovetail.consumer_id(consumer);
   one         record;
@@ -327,7 +328,7 @@ $$;
 -- Sets the next event of a key going, after one of it left the queue.
 CREATE FUNCTION dovetail.queue_next(of_consumer int, of_key bigint, after bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_sort = off AS $$
+SET enable_sort = off SET jit = off AS $$
 BEGIN
   UPDATE dovetail.queue AS q SET waiting = false, due = clock_timestamp()
   WHERE q.waiting AND q.consumer_id = of_consumer AND q.event_id = (
@@ -343,7 +344,7 @@ $$;
 -- this one stays as it is, and is looked at again.
 CREATE FUNCTION dovetail.queue_behind(of_consumer int, ids uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_sort = off AS $$
+SET enable_sort = off SET jit = off AS $$
 DECLARE
   behind uuid[];
   before uuid[];
@@ -461,7 +462,7 @@ dovetail.discard().';
 -- Part 3: what becomes of an event that a worker has, by claim or by queue.
 
 CREATE FUNCTION dovetail.complete(consumer text, id uuid, epoch bigint) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   of_consumer int := dovetail.known_consumer(consumer);
   place       record;
@@ -507,7 +508,7 @@ COMMENT ON FUNCTION dovetail.complete_many(text, uuid[], bigint[]) IS
 CREATE FUNCTION dovetail.fail(
   consumer text, id uuid, epoch bigint, reason text DEFAULT '', retry_after interval DEFAULT NULL,
   park boolean DEFAULT false) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   of_consumer int := dovetail.known_consumer(consumer);
   place       record;
@@ -542,7 +543,7 @@ had all its attempts, or park => true said that it will never work; its key wait
 shown: put no secrets into it. Fails with SQLSTATE DT001 when another has taken the event.';
 
 CREATE FUNCTION dovetail.release(consumer text, id uuid, epoch bigint) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   of_consumer int := dovetail.known_consumer(consumer);
 BEGIN
@@ -563,7 +564,7 @@ COMMENT ON FUNCTION dovetail.release(text, uuid, bigint) IS
 reach something it needs. Fails with SQLSTATE DT001 when another has taken the event.';
 
 CREATE FUNCTION dovetail.extend(consumer text, id uuid, epoch bigint, lease interval) RETURNS timestamptz
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   of_consumer int := dovetail.known_consumer(consumer);
   until       timestamptz;
