@@ -20,9 +20,6 @@ import postgres_test
 from examples_postgres_test import TEAPOT, driver, lacks
 
 STOCK = harness.ROOT / "examples" / "inbox-stock"
-# The queue is filled by `dovetail run`.
-RUNS_CONSUMERS = (harness.ROOT / "apps" / "dovetail" / "consumer_lane.cc").exists()
-needs_consumers = unittest.skipUnless(RUNS_CONSUMERS, "this dovetail runs no consumers")
 
 
 class Stock(examples_postgres_test.Shop):
@@ -182,7 +179,6 @@ class Language(Stock):
     def queue(self, column):
         return self.in_stock(f"SELECT coalesce(sum({column}), 0) FROM dovetail.queues WHERE consumer = 'stock'")
 
-    @needs_consumers
     def test_workers_share_the_queue_and_stock_moves_once_for_each_order(self):
         self.fill_queue()
         self.sql("DELETE FROM dovetail.reader WHERE relay = 'stock'")  # so that everything is delivered again
@@ -201,7 +197,6 @@ class Language(Stock):
         self.assertEqual(self.queue("events"), 0)
         self.check_books()
 
-    @needs_consumers
     def test_an_event_that_cannot_be_handled_waits_with_its_reason_and_others_go_on(self):
         self.sql("SELECT dovetail.publish('orders', '0', 'OrderPlaced', 'this is no JSON'::text)")
         self.fill_queue()
