@@ -98,6 +98,11 @@ class ConsumerSink final : public Sink {
     chain_.emplace(std::move(stages));
   }
 
+  // The relay has stopped: the next process need not wait until our claims run out.
+  ~ConsumerSink() override {
+    for (const Outside& outside : outside_) (void)outside.sink->close();
+  }
+
   Status open() override { return chain_->open(); }
   Status submit(Events events) override { return chain_->submit(events); }
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
