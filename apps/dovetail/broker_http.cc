@@ -155,8 +155,11 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   return findings;
 }
 
+// An endpoint keeps nothing: what it is not given again is gone.
+Result<std::vector<Kept>> retention(const StoreConfig&) { return std::vector<Kept>{}; }
+
 }  // namespace
 
-const BrokerKind kHttp = {prepare, make_sink, make_source, examine};
+const BrokerKind kHttp = {prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::app

@@ -125,8 +125,14 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   return kafka::examine(what);
 }
 
+Result<std::vector<Kept>> retention(const StoreConfig& store) {
+  const Result<kafka::Options> options = options_of(store);
+  if (!options) return fail(options.error());
+  return kafka::retention(*options);
+}
+
 }  // namespace
 
-const BrokerKind kKafka = {prepare, make_sink, make_source, examine};
+const BrokerKind kKafka = {prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::app

@@ -155,8 +155,20 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   return nats::examine(what);
 }
 
+Result<std::vector<Kept>> retention(const StoreConfig& store) {
+  const Result<NatsOptions> options = options_of(store);
+  if (!options) return fail(options.error());
+  nats::Examined what;
+  what.connection = options->sink.connection;
+  what.domain = options->sink.domain;
+  what.jetstream = options->sink.jetstream;
+  what.stream = options->source.stream;
+  what.subjects = options->source.subjects;
+  return nats::retention(what);
+}
+
 }  // namespace
 
-const BrokerKind kNats = {prepare, make_sink, make_source, examine};
+const BrokerKind kNats = {prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::app

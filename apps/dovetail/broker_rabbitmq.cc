@@ -117,8 +117,14 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   return rabbitmq::examine(*options, system_clock());
 }
 
+Result<std::vector<Kept>> retention(const StoreConfig& store) {
+  const Result<rabbitmq::Options> options = options_of(store);
+  if (!options) return fail(options.error());
+  return rabbitmq::retention(*options);
+}
+
 }  // namespace
 
-const BrokerKind kRabbitmq = {prepare, make_sink, make_source, examine};
+const BrokerKind kRabbitmq = {prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::app

@@ -89,8 +89,14 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   return redis::examine(*options, system_clock());
 }
 
+Result<std::vector<Kept>> retention(const StoreConfig& store) {
+  const Result<redis::Options> options = options_of(store);
+  if (!options) return fail(options.error());
+  return redis::retention(*options);
+}
+
 }  // namespace
 
-const BrokerKind kRedis = {prepare, make_sink, make_source, examine};
+const BrokerKind kRedis = {prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::app

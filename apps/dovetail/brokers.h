@@ -23,6 +23,8 @@ struct BrokerKind {
   Result<std::unique_ptr<Source>> (*make_source)(const ops::StoreConfig& from, Clock& clock);
   // What is unsafe there, with what to change. unavailable: it does not answer.
   Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store, const ops::Config& config);
+  // How long it keeps what it is read for.
+  Result<std::vector<Kept>> (*retention)(const ops::StoreConfig& store);
 };
 
 // REQUIRES: store.is_broker(). Null: this dovetail was built without it.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "brokers.h"
+#include "inbox_retention.h"
 #include "secrets.h"
 #include "stores.h"
 
@@ -56,7 +57,10 @@ Result<EventId> publish(const StoreConfig&, const NewEvent&, const EventLimits&)
   return no_database();
 }
 Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
-  return broker_of(store)->examine(store, config);
+  auto findings = broker_of(store)->examine(store, config);
+  if (!findings) return findings;
+  for (Finding& one : examine_retention(store, config)) findings->push_back(std::move(one));
+  return findings;
 }
 
 }  // namespace

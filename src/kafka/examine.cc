@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
+#include <optional>
+#include <regex>
 #include <string_view>
 
 #include "kafka/admin.h"
@@ -29,20 +32,48 @@ bool is_on(const Settings& settings, std::string_view name) {
   return found != settings.end() && found->second == "true";
 }
 
+Result<Handle<rd_kafka_s>> connect(const Options& options) {
+  auto properties = properties_of(options, Role::admin);
+  if (!properties) return fail(properties.error());
+  auto configuration = make_configuration(*properties);
+  if (!configuration) return fail(configuration.error());
+  auto client = make_client(Role::admin, std::move(*configuration));
+  if (!client) return fail(client.error());
+  Trouble trouble;
+  DOVETAIL_TRY(wait_for_broker(client->get(), options, trouble, [] {}));
+  return client;
+}
+
+// None: for ever. What is compacted keeps the last event of each key.
+std::optional<Duration> kept_for(const Settings& settings) {
+  const auto policy = settings.find("cleanup.policy");
+  if (policy != settings.end() && policy->second.find("delete") == std::string::npos)
+    return std::nullopt;
+  const std::int64_t ms = number_of(settings, "retention.ms", -1);
+  if (ms < 0) return std::nullopt;
+  return std::chrono::milliseconds(std::min(ms, std::numeric_limits<std::int64_t>::max() / 1000));
+}
+
+// A name, or a pattern of them that begins with '^'.
+bool is_named(const std::string& topic, const Options& options, std::string_view name) {
+  if (!topic.starts_with('^')) return name == options.topic_prefix + topic;
+  try {
+    const std::regex pattern("^" + options.topic_prefix + topic.substr(1),
+                             std::regex::extended | std::regex::nosubs);
+    return std::regex_search(name.begin(), name.end(), pattern);
+  } catch (const std::regex_error&) {
+    return false;  // librdkafka refuses it, too
+  }
+}
+
 class Examination {
  public:
   explicit Examination(const Examined& what) : what_(what) {}
 
   Result<std::vector<Finding>> run() {
-    auto properties = properties_of(what_.options, Role::admin);
-    if (!properties) return fail(properties.error());
-    auto configuration = make_configuration(*properties);
-    if (!configuration) return fail(configuration.error());
-    auto client = make_client(Role::admin, std::move(*configuration));
+    auto client = connect(what_.options);
     if (!client) return fail(client.error());
     client_ = std::move(*client);
-    Trouble trouble;
-    DOVETAIL_TRY(wait_for_broker(client_.get(), what_.options, trouble, [] {}));
     auto shape = cluster_shape(client_.get(), what_.options.connect_timeout);
     if (!shape) return fail(shape.error());
     look_at_options();
@@ -169,23 +200,19 @@ class Examination {
     const auto policy = settings.find("cleanup.policy");
     const bool compacts =
         policy != settings.end() && policy->second.find("compact") != std::string::npos;
-    const bool deletes =
-        policy == settings.end() || policy->second.find("delete") != std::string::npos;
     if (compacts)
       add(Severity::warning, "compacted",
           name + " keeps only the last event of each key: who reads late misses the others",
           "set cleanup.policy=delete, unless the events are whole states");
     if (!what_.inbox_retention) return;
-    const std::int64_t kept_ms = deletes ? number_of(settings, "retention.ms", -1) : -1;
-    const auto inbox_ms =
-        std::chrono::duration_cast<std::chrono::milliseconds>(*what_.inbox_retention).count();
-    if (kept_ms >= 0 && kept_ms <= inbox_ms) return;
+    const std::optional<Duration> kept = kept_for(settings);
+    if (kept && *kept <= *what_.inbox_retention) return;
     add(Severity::warning, "retention-over-inbox",
         name + " keeps events " +
-            (kept_ms < 0 ? std::string("for ever")
-                         : std::to_string(kept_ms / 3'600'000) + " hours") +
-            ", longer than inboxes remember them: read again from the start, they take effect "
-            "again",
+            (kept ? std::to_string(std::chrono::floor<std::chrono::hours>(*kept).count()) + " hours"
+                  : std::string("for ever")) +
+            ", longer than inboxes remember them: read again from the start, they are refused and "
+            "parked",
         "let retention.inbox be longer than retention.ms of the topic");
   }
 
@@ -205,6 +232,24 @@ bool matches(std::string_view pattern, std::string_view name) {
   for (std::size_t i = 0; i <= name.size(); ++i)
     if (matches(pattern, name.substr(i))) return true;
   return false;
+}
+
+Result<std::vector<Kept>> retention(const Options& options) {
+  const auto client = connect(options);
+  if (!client) return fail(client.error());
+  const auto shape = cluster_shape(client->get(), options.connect_timeout);
+  if (!shape) return fail(shape.error());
+  std::vector<Kept> kept;
+  for (const TopicShape& topic : shape->topics) {
+    if (std::none_of(options.topics.begin(), options.topics.end(), [&](const std::string& named) {
+          return is_named(named, options, topic.name);
+        }))
+      continue;
+    const auto settings = topic_settings(client->get(), topic.name, options.connect_timeout);
+    if (!settings) return fail(settings.error());
+    kept.push_back({"topic " + topic.name, kept_for(*settings)});
+  }
+  return kept;
 }
 
 Result<std::vector<Finding>> examine(const Examined& what) { return Examination(what).run(); }

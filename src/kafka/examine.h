@@ -24,6 +24,10 @@ struct Examined {
 // Asks and changes nothing. unavailable: no broker answers.
 Result<std::vector<Finding>> examine(const Examined& what);
 
+// How long each of `options.topics` keeps events; without those that are not there. rejected: this
+// user may not ask.
+Result<std::vector<Kept>> retention(const Options& options);
+
 // Whether `name` is one that `pattern` stands for.
 bool matches(std::string_view pattern, std::string_view name);
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +72,31 @@ TEST_F(KafkaExamineTest, EachUnsafeSettingOfATopicIsNamed) {
   Codes found = codes(what);
   std::sort(found.begin(), found.end());
   EXPECT_EQ(found, (Codes{"compacted", "retention-over-inbox", "topic-bytes", "unclean-election"}));
+}
+
+TEST_F(KafkaExamineTest, TopicsSayForHowLongTheyKeepWhatCanComeAgain) {
+  cluster_.create_topic("day", 1, {{"retention.ms", "86400000"}});
+  cluster_.create_topic("ever", 1, {{"retention.ms", "-1"}});
+  cluster_.create_topic("last", 1, {{"cleanup.policy", "compact"}});
+  cluster_.create_topic("others");
+  Options options = cluster_.options();
+  const auto ages = [&](std::vector<std::string> topics) {
+    options.topics = std::move(topics);
+    std::map<std::string, std::optional<Duration>> found;
+    const auto kept = retention(options);
+    EXPECT_TRUE(kept) << kept.error().text;
+    for (const Kept& one : kept.value_or(std::vector<Kept>{})) {
+      EXPECT_TRUE(one.comes_again);
+      found[one.what] = one.age;
+    }
+    return found;
+  };
+  const std::map<std::string, std::optional<Duration>> all = {
+      {"topic " + cluster_.prefix() + "day", std::chrono::hours(24)},
+      {"topic " + cluster_.prefix() + "ever", {}},
+      {"topic " + cluster_.prefix() + "last", {}}};
+  EXPECT_EQ(ages({"day", "ever", "last"}), all);
+  EXPECT_EQ(ages({"^(day|ever|last)$"}), all);
 }
 
 TEST_F(KafkaExamineTest, OnlyTopicsThatAreUsedAreLookedAt) {

@@ -95,7 +95,7 @@ void check_times(const std::string& name, const Json& config, const Examined& wh
         {Severity::warning, "nats-inbox-forgets",
          "the stream " + name + " keeps messages for longer than the inbox remembers (" +
              seconds_text(*what.inbox_retention) +
-             "): a consumer that starts over would apply old events twice",
+             "): when a consumer starts over, old events are refused and parked",
          "set max_age of the stream to no more than the inbox's retention, or raise that"});
   const Duration window = duration_of(config.get("duplicate_window"));
   if (window <= kWindowUsual)
@@ -158,6 +158,29 @@ Result<std::set<std::string>> find_streams(JetStream& jetstream, const Examined&
 }
 
 }  // namespace
+
+Result<std::vector<Kept>> retention(const Examined& what) {
+  if (!what.jetstream) return std::vector<Kept>{};
+  Result<Connection> connection = Connection::open(what.connection);
+  if (!connection) return fail(connection.error());
+  JetStream jetstream(*connection, what.domain, what.connection.request_timeout);
+  Findings ignored;
+  const Result<std::set<std::string>> streams = find_streams(jetstream, what, ignored);
+  if (!streams) return fail(streams.error());
+  std::vector<Kept> kept;
+  for (const std::string& name : *streams) {
+    const Result<Answer> info = jetstream.ask("STREAM.INFO." + name);
+    if (!info) return fail(info.error());
+    if (info->error_number() != 0) continue;  // which examine() says
+    const Json json = info->json();
+    const Json config = json.get("config");
+    Kept& one = kept.emplace_back(Kept{"stream " + name});
+    const Duration age = duration_of(config.get("max_age"));
+    if (age > Duration{0}) one.age = age;
+    one.comes_again = config.get("retention").text() != "workqueue";
+  }
+  return kept;
+}
 
 Result<std::vector<Finding>> examine(const Examined& what) {
   Result<Connection> connection = Connection::open(what.connection);

@@ -29,4 +29,8 @@ struct Examined {
 // syncs to the disk, cannot be seen by a client. unavailable: the server does not answer.
 Result<std::vector<Finding>> examine(const Examined& what);
 
+// How long the streams keep messages that `what` names. Those that a stream deletes when they are
+// acknowledged do not come again.
+Result<std::vector<Kept>> retention(const Examined& what);
+
 }  // namespace dovetail::nats

@@ -80,6 +80,22 @@ TEST_F(NatsExamine, AnInboxThatForgetsBeforeTheStreamDoesIsNamed) {
   EXPECT_EQ(codes(what), (std::set<std::string>{"nats-inbox-forgets", "nats-replicas"}));
 }
 
+TEST_F(NatsExamine, AStreamSaysForHowLongItKeepsWhatCanComeAgain) {
+  const auto kept = [&](const std::string& settings) {
+    admin_.make_stream(name_, name_ + ".>", settings);
+    const auto found = retention(stream());
+    EXPECT_TRUE(found && found->size() == 1);
+    admin_.ask("STREAM.DELETE." + name_);
+    return found && !found->empty() ? found->front() : Kept{};
+  };
+  EXPECT_FALSE(kept("").age);
+  const Kept hour = kept(",\"max_age\":3600000000000");
+  EXPECT_EQ(hour.what, "stream " + name_);
+  EXPECT_EQ(hour.age, hours(1));
+  EXPECT_TRUE(hour.comes_again);
+  EXPECT_FALSE(kept(",\"retention\":\"workqueue\"").comes_again);
+}
+
 TEST_F(NatsExamine, ALimitOfASubjectThatDropsUnreadMessagesIsNamed) {
   admin_.make_stream(name_, name_ + ".>",
                      ",\"max_msgs_per_subject\":1,\"duplicate_window\":600000000000");

@@ -19,6 +19,12 @@ namespace {
 
 constexpr std::uint16_t kChannel = 1;
 
+// A setting of the queue, by its argument, else by the policies in effect.
+const Json& setting(const Json& queue, const std::string& name) {
+  const Json& argument = queue["arguments"]["x-" + name];
+  return argument.is_null() ? queue["effective_policy_definition"][name] : argument;
+}
+
 class Examination {
  public:
   Examination(const Options& options, Clock& clock) : options_(options), clock_(clock) {}
@@ -150,12 +156,6 @@ class Examination {
     return {};
   }
 
-  // A setting of the queue, by its argument, else by the policies in effect.
-  static const Json& setting(const Json& queue, const std::string& name) {
-    const Json& argument = queue["arguments"]["x-" + name];
-    return argument.is_null() ? queue["effective_policy_definition"][name] : argument;
-  }
-
   void look_at_queue(const Json& queue, bool is_read) {
     const std::string what = "queue \"" + queue["name"].text() + "\"";
     const bool quorum = queue["type"].text() == "quorum";
@@ -226,6 +226,22 @@ class Examination {
 };
 
 }  // namespace
+
+Result<std::vector<Kept>> retention(const Options& options) {
+  std::vector<Kept> kept;
+  for (const std::string& queue : options.queues) {
+    Kept& one = kept.emplace_back(Kept{"queue " + queue, {}, false});
+    if (options.management_url.empty()) continue;
+    const Result<Json> found = look_up(
+        options, "queues/" + percent_encoded(options.virtual_host) + "/" + percent_encoded(queue));
+    if (!found) return fail(found.error());
+    const std::string& ttl = setting(*found, "message-ttl").text();
+    std::int64_t ms = 0;
+    const auto end = std::from_chars(ttl.data(), ttl.data() + ttl.size(), ms).ptr;
+    if (!ttl.empty() && end == ttl.data() + ttl.size()) one.age = std::chrono::milliseconds(ms);
+  }
+  return kept;
+}
 
 Result<std::vector<Finding>> examine(const Options& options, Clock& clock) {
   return Examination(options, clock).run();

@@ -16,4 +16,8 @@ namespace dovetail::rabbitmq {
 // unavailable: the server does not answer.
 Result<std::vector<Finding>> examine(const Options& options, Clock& clock);
 
+// How long `options.queues` keep messages, by their arguments and policies. Without management_url
+// nothing is known of that, and they count as kept for ever. None comes again once acknowledged.
+Result<std::vector<Kept>> retention(const Options& options);
+
 }  // namespace dovetail::rabbitmq

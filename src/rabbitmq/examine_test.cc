@@ -68,6 +68,19 @@ TEST_F(RabbitmqExamineTest, ATimeToLiveIsNamed) {
   EXPECT_EQ(found_in(R"({"x-message-ttl":60000})"), Codes{"rabbitmq-message-ttl"});
 }
 
+TEST_F(RabbitmqExamineTest, QueuesSayForHowLongTheyKeepWhatNeverComesAgain) {
+  broker_.make_queue("minute", R"({"x-message-ttl":60000})");
+  broker_.make_queue("ever");
+  Options options = broker_.options();
+  options.queues = {"minute", "ever"};
+  const auto kept = retention(options);
+  ASSERT_TRUE(kept) << kept.error().text;
+  ASSERT_EQ(kept->size(), 2U);
+  EXPECT_EQ(kept->at(0).age, std::chrono::minutes(1));
+  EXPECT_FALSE(kept->at(1).age);
+  EXPECT_FALSE(kept->at(0).comes_again);
+}
+
 TEST_F(RabbitmqExamineTest, ADeliveryLimitWithoutADeadLetterExchangeIsNamed) {
   EXPECT_EQ(
       found_in(R"({"x-queue-type":"quorum","x-single-active-consumer":true,"x-delivery-limit":5})"),

@@ -260,6 +260,13 @@ class Examination {
 
 }  // namespace
 
+std::vector<Kept> retention(const Options& options) {
+  std::vector<Kept> kept;
+  for (const std::string& stream : options.streams)
+    kept.push_back({"stream " + stream, {}, !options.delete_settled});
+  return kept;
+}
+
 Result<std::vector<Finding>> examine(const Options& options, Clock& clock) {
   Result<Connection> connection = Connection::open(options, clock);
   if (!connection) return fail(connection.error());

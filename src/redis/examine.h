@@ -14,4 +14,8 @@ namespace dovetail::redis {
 // that they did so before the group has read, can.
 Result<std::vector<Finding>> examine(const Options& options, Clock& clock);
 
+// A stream keeps what nobody deletes: unless settled entries are deleted, they come again whenever
+// a group begins anew. Asks nobody.
+std::vector<Kept> retention(const Options& options);
+
 }  // namespace dovetail::redis

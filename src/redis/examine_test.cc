@@ -37,6 +37,16 @@ TEST_F(RedisExamineTest, ASafeServerHasNothingFound) {
     ADD_FAILURE() << one.code << ": " << one.what;
 }
 
+TEST_F(RedisExamineTest, AStreamKeepsEverythingUnlessWhatIsSettledIsDeleted) {
+  Options options = database_.options();
+  options.streams = {"orders"};
+  ASSERT_EQ(retention(options).size(), 1U);
+  EXPECT_FALSE(retention(options)[0].age);
+  EXPECT_TRUE(retention(options)[0].comes_again);
+  options.delete_settled = true;
+  EXPECT_FALSE(retention(options)[0].comes_again);
+}
+
 TEST_F(RedisExamineTest, WithoutAppendOnlyFileARestartLosesEvents) {
   const Setting off(database_, "appendonly", "no");
   const Finding* const finding = find("redis-not-persistent");
