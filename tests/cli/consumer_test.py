@@ -315,7 +315,7 @@ class Outside(ConsumerCase):
 
     PROGRAM = """#!/bin/sh
 body=$(cat)
-case "$body" in *666*) echo "not this one" >&2; exit %d;; esac
+case "$body" in *' 666}'*) echo "not this one" >&2; exit %d;; esac
 echo "$DOVETAIL_EVENT_ID $DOVETAIL_EVENT_TYPE $body" >> %s/handled
 """
 
