@@ -112,8 +112,10 @@ class InboxOutside : public testing::Test {
     ASSERT_TRUE(sqlite::prepare_connection(application.connection));
     ASSERT_EQ(application.run("BEGIN IMMEDIATE"), SQLITE_OK);
     for (int i = 0; i < count; ++i) {
-      const std::string key = "key" + std::to_string(i % 25);
-      const std::string payload = std::to_string(i);
+      const std::size_t number =
+          events_.size();  // goes on over all calls, as order along keys does
+      const std::string key = "key" + std::to_string(number % 25);
+      const std::string payload = std::to_string(number);
       NewEvent event;
       event.aggregate_type = "order";
       event.aggregate_id = key;
