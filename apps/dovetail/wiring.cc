@@ -1,7 +1,5 @@
 #include "wiring.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <optional>
 #include <utility>
@@ -87,12 +85,6 @@ std::unique_ptr<Lane> make_lane(LanePlan plan, const ops::StoreConfig& home, Clo
   if (!plan.from.is_broker()) return kind_of(plan.from).make_lane(std::move(plan), clock);
   auto kept = kind_of(home).make_home(home, plan.relay, clock);
   return make_broker_lane(*broker_of(plan.from), std::move(plan), std::move(kept), clock);
-}
-
-std::string process_label() {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof host - 1);
-  return std::string(host) + ":" + std::to_string(::getpid());
 }
 
 }  // namespace dovetail::app

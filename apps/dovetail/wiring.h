@@ -74,7 +74,4 @@ std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock);
 // One that could not be made: it says why when it is opened.
 std::unique_ptr<Sink> refused_sink(Error why);
 
-// How this process is called in a lease: "host:pid".
-std::string process_label();
-
 }  // namespace dovetail::app

@@ -102,6 +102,8 @@ Status read_queues(Connection& connection, std::vector<QueueStatus>& queues) {
   return {};
 }
 
+// Whoever counts nothing is left out: handlers of a consumer, which is counted as a whole, and
+// services with a loop of their own while they hold no claim.
 Status read_consumers(Connection& connection, StoreStatus& status) {
   const Result<Rows> rows = connection.query(
       "SELECT c.name, coalesce(sum(l.applied), 0)::int8, coalesce(sum(l.duplicates), 0)::int8, "
@@ -109,7 +111,8 @@ Status read_consumers(Connection& connection, StoreStatus& status) {
       "FROM dovetail.attempt a WHERE a.consumer_id = c.id), (SELECT count(*) FROM dovetail.claim k "
       "WHERE k.consumer_id = c.id AND k.expires > pg_catalog.clock_timestamp()) FROM "
       "dovetail.consumer c LEFT JOIN dovetail.consumer_lane l ON l.consumer_id = c.id GROUP BY "
-      "c.id ORDER BY c.name");
+      "c.id HAVING count(l.lane) > 0 OR EXISTS (SELECT FROM dovetail.claim k WHERE k.consumer_id = "
+      "c.id AND k.expires > pg_catalog.clock_timestamp()) ORDER BY c.name");
   if (!rows) return fail(rows.error());
   for (std::size_t i = 0; i < rows->size(); ++i) {
     ConsumerStatus& consumer = status.consumers.emplace_back();

@@ -25,10 +25,13 @@ using Answer = Pipeline::Answer;
 constexpr std::string_view kBegin = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
 // A consumer that stands still, or whose machine is gone without a word, would keep the rows that
 // it has inserted from others until the server finds out, which takes hours by default. Whoever has
-// set a limit of their own keeps it.
-constexpr std::string_view kLimitIdle =
-    "SELECT set_config('idle_in_transaction_session_timeout', $1, true) "
-    "WHERE current_setting('idle_in_transaction_session_timeout') = '0'";
+// set a limit of their own keeps it. And the source is told after the commit, so a crash of the
+// server must not lose that, whatever the server's default is.
+constexpr std::string_view kSettings =
+    "SELECT CASE WHEN current_setting('idle_in_transaction_session_timeout') = '0' THEN "
+    "set_config('idle_in_transaction_session_timeout', $1, true) END, "
+    "CASE WHEN current_setting('synchronous_commit') = 'off' THEN "
+    "set_config('synchronous_commit', 'on', true) END";
 constexpr std::string_view kInsert =
     "INSERT INTO dovetail.inbox (event_id, consumer_id) SELECT arrived.id, arrived.consumer "
     "FROM unnest($1::uuid[], $2::int[]) AS arrived (id, consumer) ON CONFLICT DO NOTHING "
@@ -230,7 +233,7 @@ Status PostgresInboxStore::State::begin_if_needed() {
   DOVETAIL_TRY(pipeline.send(kBegin));
   const auto limit = std::chrono::floor<std::chrono::milliseconds>(options.handlers_timeout);
   const std::string text = std::to_string(limit.count());
-  return pipeline.send(kLimitIdle, Params().text(text));
+  return pipeline.send(kSettings, Params().text(text));
 }
 
 void PostgresInboxStore::State::list_rows(Events batch) {

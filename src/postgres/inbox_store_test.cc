@@ -125,6 +125,18 @@ TEST_F(PostgresInbox, RowAndEffectCommitTogetherOrNotAtAll) {
             "3,3");
 }
 
+TEST_F(PostgresInbox, WhatTheSourceIsToldIsOnDiskWhateverTheServersDefaultIs) {
+  must(connection, "ALTER DATABASE " + database.name + " SET synchronous_commit = off");
+  auto store = store_with([](Handling& handling, const Event&) {
+    return handling.queue(
+        "INSERT INTO effect (n) VALUES ((current_setting('synchronous_commit') = 'on')::int)");
+  });
+  ASSERT_TRUE(apply(*store, {event()}));
+  ASSERT_TRUE(store->commit(1, 0));
+  EXPECT_EQ(number(connection, "SELECT sum(n) FROM effect"), 1);
+  must(connection, "ALTER DATABASE " + database.name + " RESET synchronous_commit");
+}
+
 TEST_F(PostgresInbox, OneEventTwiceInABatchIsAppliedOnce) {
   auto store = store_with(count_one);
   const Event* const twice = event();
