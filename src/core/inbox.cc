@@ -35,21 +35,26 @@ Status Inbox::close() {
 }
 
 Status Inbox::submit(Events events) {
-  submitted_.push_back(Submitted{++last_submitted_, {events.begin(), events.end()}});
+  submitted_.push_back(Submitted{++last_submitted_, {events.begin(), events.end()}, {}, false});
   return {};
 }
 
 Result<bool> Inbox::collect(std::span<Outcome> outcomes, Duration) {
   if (submitted_.empty()) return false;
-  const Submitted& batch = submitted_.front();
+  Submitted& batch = submitted_.front();
   DOVETAIL_CHECK(outcomes.size() == batch.events.size());
-  bool alone = suspects_left_ > 0;
-  if (!alone) {
+  if (!batch.is_tried_alone && suspects_left_ == 0) {
     const Result<BatchResult> together = apply_together(batch, outcomes);
     if (!together) return fail(together.error());
-    alone = *together == BatchResult::try_alone;
+    batch.is_tried_alone = *together == BatchResult::try_alone;
+  } else {
+    batch.is_tried_alone = true;
   }
-  if (alone) DOVETAIL_TRY(apply_alone(batch, outcomes));
+  if (batch.is_tried_alone) {
+    const Result<bool> done = apply_alone(batch);
+    if (!done || !*done) return done;
+    std::move(batch.alone.begin(), batch.alone.end(), outcomes.begin());
+  }
   submitted_.pop_front();
   return true;
 }
@@ -98,15 +103,21 @@ Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
   return BatchResult::committed;
 }
 
-Status Inbox::apply_alone(const Submitted& batch, std::span<Outcome> outcomes) {
-  for (std::size_t i = 0; i < batch.events.size(); ++i) {
-    const Event& event = *batch.events[i];
-    if (fenced(event, batch.number, outcomes[i])) continue;
-    DOVETAIL_TRY(apply_one(event, outcomes[i]));
-    const bool safe = outcomes[i].fate == Fate::confirmed || outcomes[i].fate == Fate::duplicate;
-    if (!safe) fence_.raise(event.key_hash, last_submitted_);
+// True: all of them were tried.
+Result<bool> Inbox::apply_alone(Submitted& batch) {
+  const std::size_t end =
+      std::min(batch.events.size(), batch.alone.size() + options_.alone_at_a_time);
+  while (batch.alone.size() < end) {
+    const Event& event = *batch.events[batch.alone.size()];
+    Outcome outcome;
+    if (!fenced(event, batch.number, outcome)) {
+      DOVETAIL_TRY(apply_one(event, outcome));
+      const bool safe = outcome.fate == Fate::confirmed || outcome.fate == Fate::duplicate;
+      if (!safe) fence_.raise(event.key_hash, last_submitted_);
+    }
+    batch.alone.push_back(std::move(outcome));
   }
-  return {};
+  return end == batch.events.size();
 }
 
 Status Inbox::apply_one(const Event& event, Outcome& outcome) {

@@ -58,6 +58,9 @@ class InboxStore {
 struct InboxOptions {
   std::uint32_t attempts_max = 5;   // an event that kills the process more often is rejected
   std::size_t suspects_max = 1000;  // events tried one by one after a session that died
+  // Each takes several round trips, so collect() says "not yet" after so many of them: the relay
+  // has a lease to renew.
+  std::size_t alone_at_a_time = 50;
 };
 
 // The sink. Does its work in collect(). Normally a batch is one transaction; when an event of it
@@ -79,11 +82,13 @@ class Inbox final : public Sink {
   struct Submitted {
     std::uint64_t number;
     std::vector<const Event*> events;
+    std::vector<Outcome> alone{};  // of those that were tried one by one so far
+    bool is_tried_alone = false;
   };
   enum class BatchResult : std::uint8_t { committed, try_alone };
 
   Result<BatchResult> apply_together(const Submitted& batch, std::span<Outcome> outcomes);
-  Status apply_alone(const Submitted& batch, std::span<Outcome> outcomes);
+  Result<bool> apply_alone(Submitted& batch);
   Status apply_one(const Event& event, Outcome& outcome);
   bool fenced(const Event& event, std::uint64_t batch, Outcome& outcome);
 

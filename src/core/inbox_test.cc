@@ -210,6 +210,25 @@ TEST_F(InboxTest, AfterADeadSessionEventsAreTriedAloneAndCountedFirst) {
   EXPECT_EQ(*store_->count_attempt(batches_[0].events()[0].id, 0), 0U) << "applied, so forgotten";
 }
 
+TEST_F(InboxTest, TryingManyAloneLeavesTheRelayTimeForItsLease) {
+  std::vector<const Event*> events;
+  for (std::uint8_t i = 1; i <= 120; ++i) events.push_back(event(i, "k", i == 7 ? "bad" : "a"));
+  trouble_["bad"] = Errc::in_doubt;
+  ASSERT_TRUE(inbox_->submit(events).has_value());
+  std::vector<Outcome> outcomes(events.size());
+  int calls = 1;
+  for (; calls < 10; ++calls) {
+    const auto known = inbox_->collect(outcomes, Duration{0});
+    ASSERT_TRUE(known.has_value());
+    if (*known) break;
+  }
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(outcomes[5].fate, Fate::confirmed);
+  EXPECT_EQ(outcomes[6].fate, Fate::failed);
+  EXPECT_EQ(outcomes[119].fate, Fate::again) << "behind the failure, also two calls later";
+  EXPECT_EQ(effects_.size(), 6U);
+}
+
 TEST_F(InboxTest, AfterAClosedSessionNothingIsSuspected) {
   ASSERT_TRUE(inbox_->close().has_value());
   reopen();

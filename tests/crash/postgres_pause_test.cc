@@ -121,11 +121,12 @@ void Stage::play() {
   ASSERT_TRUE(says("a.log", "stopping"));
   std::this_thread::sleep_for(3 * kLease);
   ASSERT_TRUE(says("b.log", "written", 10));
+  const std::size_t before = count_of(lines("a.log"), "acquired");
   a.send(SIGCONT);
   ASSERT_TRUE(says("a.log", "session_lost"));
   customers.join();
-  // The lane comes back to the one that was stopped.
-  const std::size_t before = count_of(lines("a.log"), "acquired");
+  // The lane comes back to the one that was stopped, if the other has not lost it on a slow
+  // machine.
   b.send(SIGTERM);
   EXPECT_EQ(b.wait(30s), 0);
   ASSERT_TRUE(says("a.log", "acquired", before + 1));

@@ -230,7 +230,9 @@ TEST(InboxQueueCost, ABlockedKeyWithALongLineCostsTheOthersNothing) {
   others(100);
   const int first = pages_of(owner, "dovetail.receive('stock', 1, '1 h')");
   const double after = cost();
-  live::claim(after <= before + 20,
+  // A walk along the line would be thousands. Index entries of rows that are gone stay, and are
+  // looked at, while somebody on this server has an old snapshot.
+  live::claim(after <= before + 200,
               "receive() looks at %.0f pages without and %.0f with %d events behind a blocked key "
               "(the first time %d, to put aside what came)",
               before, after, kLine, first);
