@@ -8,9 +8,13 @@
 
 #include "servers/servers.h"
 
+namespace dovetail::servers {
+extern const char* const needed;  // of this test; see servers.cmake
+}
+
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  std::istringstream names(DOVETAIL_SERVERS_NEEDED);
+  std::istringstream names(dovetail::servers::needed);
   for (std::string name; names >> name;) {
     const dovetail::servers::Server server = dovetail::servers::find(name);
     if (!server.conninfo.empty()) continue;

@@ -1,3 +1,27 @@
+# What such tests share, compiled once: their main function, the way to the servers, and the proxy.
+if(DOVETAIL_TESTS AND NOT TARGET dovetail_test_servers)
+  find_package(Threads REQUIRED)
+  set(folder ${PROJECT_SOURCE_DIR}/tests/servers)
+  add_library(dovetail_test_servers STATIC EXCLUDE_FROM_ALL ${folder}/main.cc ${folder}/servers.cc
+                                                            ${folder}/tcp_proxy.cc)
+  target_include_directories(dovetail_test_servers PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(dovetail_test_servers PRIVATE DOVETAIL_SERVERS="${CMAKE_BINARY_DIR}/servers"
+                                                           DOVETAIL_SERVERS_SCRIPT="${folder}/servers.py")
+  target_compile_options(dovetail_test_servers PRIVATE $<$<CONFIG:Release>:-O0>)
+  target_link_libraries(dovetail_test_servers PUBLIC GTest::gtest Threads::Threads PRIVATE dovetail_flags)
+endif()
+
+# dovetail_needed_servers(out target servers...): a source file that tells their main function which they are.
+function(dovetail_needed_servers out target)
+  list(JOIN ARGN " " needed)
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${target}_servers.cc)
+  file(
+    CONFIGURE
+    OUTPUT ${file}
+    CONTENT "namespace dovetail::servers {\nextern const char* const needed;\nconst char* const needed = \"${needed}\";\n}\n")
+  set(${out} ${file} PARENT_SCOPE)
+endfunction()
+
 # dovetail_server_test(name SERVERS postgres [pgbouncer] ARGUMENTS_OF_dovetail_test...): a test against real servers.
 # CTest starts each server once, before the first test that needs it, and stops it after the last. By hand:
 #   tests/servers/servers.py --state build/release/servers start postgres && build/release/.../name
@@ -9,18 +33,13 @@ function(dovetail_server_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  dovetail_needed_servers(needed ${name} ${ARG_SERVERS})
   dovetail_test(
     ${name}
-    SOURCES ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/servers/main.cc ${PROJECT_SOURCE_DIR}/tests/servers/servers.cc
-            ${PROJECT_SOURCE_DIR}/tests/servers/tcp_proxy.cc
-    LIBS ${ARG_LIBS} Threads::Threads
+    SOURCES ${ARG_SOURCES} ${needed}
+    LIBS ${ARG_LIBS} dovetail_test_servers
     LABELS ${ARG_LABELS} server
     TIMEOUT ${ARG_TIMEOUT})
-  list(JOIN ARG_SERVERS " " needed)
-  target_compile_definitions(
-    ${name} PRIVATE DOVETAIL_SERVERS_NEEDED="${needed}"
-                    DOVETAIL_SERVERS="${CMAKE_BINARY_DIR}/servers"
-                    DOVETAIL_SERVERS_SCRIPT="${PROJECT_SOURCE_DIR}/tests/servers/servers.py")
   list(TRANSFORM ARG_SERVERS PREPEND server_ OUTPUT_VARIABLE fixtures)
   set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED "${fixtures}")
 endfunction()
