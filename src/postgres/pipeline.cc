@@ -125,6 +125,9 @@ Status Pipeline::finish(bool during_commit) {
   }
   const bool failed = std::exchange(has_failed_, false);
   if (lost != nullptr) close();
+  // Behind a failure nobody knows what was parsed, and a pooler may give the next transaction a
+  // session in which the statement without a name is somebody else's.
+  if (failed || !in_transaction()) parsed_.clear();
   if (failed) {
     Error error = std::move(error_);
     if (!sqlstate_.empty()) error.code = errc_of(sqlstate_, during_commit);

@@ -43,6 +43,29 @@ TEST(PostgresPipeline, TheFirstErrorIsToldAndNothingBehindItIsDone) {
   EXPECT_EQ(number(other, "SELECT sum(n) FROM t"), 3);
 }
 
+// A pooler may give the next transaction another session, or this one to somebody else in between.
+TEST(PostgresPipeline, NoStatementIsTakenForParsedInTheNextTransaction) {
+  TestDatabase database;
+  const std::string pooled =
+      servers::with_database(servers::find("pgbouncer").conninfo, database.name);
+  std::vector<Pipeline> clients;
+  for (int i = 0; i < 2; ++i) {
+    Result<Connection> connection = Connection::open(pooled);
+    ASSERT_TRUE(connection) << text_of(connection);
+    clients.emplace_back(std::move(*connection));
+  }
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 2; ++i) {
+      const std::string sql = "SELECT " + std::to_string(i);
+      ASSERT_TRUE(clients[static_cast<std::size_t>(i)].send(sql, {}, Answer::kept));
+      const Status done = clients[static_cast<std::size_t>(i)].finish();
+      ASSERT_TRUE(done) << text_of(done);
+      ASSERT_EQ(clients[static_cast<std::size_t>(i)].take_rows().at(0).int4(0, 0), i)
+          << "the other's statement";
+    }
+  }
+}
+
 TEST(PostgresPipeline, AStatementWithoutAnswerInTimeCostsTheConnection) {
   TestDatabase database;
   Pipeline pipeline(database.connect());
