@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,21 @@ class TestCluster {
     return options;
   }
 
+  // The controller knows a new topic before the broker tells of it.
+  void wait_for(const std::string& full) {
+    const Handle<rd_kafka_topic_s> topic(rd_kafka_topic_new(admin_.get(), full.c_str(), nullptr));
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    bool is_known = false;
+    while (!is_known && std::chrono::steady_clock::now() < end) {
+      const rd_kafka_metadata_t* told = nullptr;
+      if (rd_kafka_metadata(admin_.get(), 0, topic.get(), &told, 10'000) != 0) continue;
+      is_known = told->topic_cnt == 1 && told->topics[0].err == 0;
+      rd_kafka_metadata_destroy(told);
+      if (!is_known) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ASSERT_TRUE(is_known) << full;
+  }
+
   void create_topic(const std::string& name, int partitions = 1,
                     const std::map<std::string, std::string>& settings = {}) {
     const std::string full = prefix_ + name;
@@ -81,6 +97,7 @@ class TestCluster {
           return rd_kafka_topic_result_error(results[0]);
         });
     rd_kafka_NewTopic_destroy(topic);
+    wait_for(full);
   }
 
   // Deletes all records of partition 0 before `offset`, as retention does.
