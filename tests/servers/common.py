@@ -5,6 +5,7 @@ import glob
 import os
 import pathlib
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -51,9 +52,16 @@ def program(name):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Outside of the range from which connections get theirs: a server may take seconds until it listens, and what is
+    free now must still be free then."""
+    while True:
+        port = random.SystemRandom().randrange(11000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def give_away(path):

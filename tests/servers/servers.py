@@ -55,10 +55,18 @@ def start(state, name):
         (state / f"{name}.missing").write_text(reason + "\n", encoding="utf-8")
         print(f"servers.py: {name}: {reason}; its tests will be skipped", file=sys.stderr)
         return
-    home, process, conninfo = server.start(state, name)
-    (state / f"{name}.pid").write_text(str(process.pid), encoding="utf-8")
-    (state / f"{name}.home").write_text(str(home), encoding="utf-8")
-    wait_until_ready(server, conninfo, process, home)
+    for attempts_left in (2, 1, 0):
+        home, process, conninfo = server.start(state, name)
+        (state / f"{name}.pid").write_text(str(process.pid), encoding="utf-8")
+        (state / f"{name}.home").write_text(str(home), encoding="utf-8")
+        try:
+            wait_until_ready(server, conninfo, process, home)
+            break
+        except SystemExit as failure:  # such as another's server that took the port
+            if attempts_left == 0:
+                raise
+            print(failure, file=sys.stderr)
+            stop(state, name)
     (state / f"{name}.conninfo").write_text(conninfo + "\n", encoding="utf-8")
     print(conninfo)
 
