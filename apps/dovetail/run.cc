@@ -63,6 +63,7 @@ LogLevel level_of(RelayNotice::Kind kind) {
     case RelayNotice::Kind::started:
     case RelayNotice::Kind::sink_restored:
     case RelayNotice::Kind::key_released:
+    case RelayNotice::Kind::source_changed:
     case RelayNotice::Kind::drained:
       return LogLevel::info;
     case RelayNotice::Kind::sink_lost:

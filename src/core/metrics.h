@@ -42,6 +42,11 @@ struct RelayMetrics {
   std::atomic<std::uint64_t> window_events{0};  // read and not settled
   std::atomic<std::uint64_t> window_bytes{0};
   std::atomic<std::uint64_t> blocked_keys{0};
+  // Of a source that reads its database's log where it can.
+  Counter stream_starts{0};                          // changes to the log
+  Counter stream_ends{0};                            // and away from it
+  std::atomic<std::uint64_t> streams{0};             // 1: the log is read now
+  std::atomic<std::uint64_t> retained_wal_bytes{0};  // kept for us by the server
   std::atomic<std::int64_t> progress_at_us{0};  // boot time of the last confirmation or idle read
   LatencyHistogram commit_to_confirm;
 };

@@ -31,6 +31,8 @@ std::string_view to_string(Kind kind) {
       return "key_released";
     case Kind::stalled:
       return "stalled";
+    case Kind::source_changed:
+      return "source_changed";
     case Kind::halted:
       return "halted";
     case Kind::drained:
@@ -95,6 +97,7 @@ Status Relay::session(std::stop_token stop) {
 
 Status Relay::step(std::stop_token stop) {
   DOVETAIL_TRY(hold_lease());
+  DOVETAIL_TRY(ports_.source.tend());
   DOVETAIL_TRY(take_replays());
   DOVETAIL_TRY(read_source(stop));
   release_due_lines();

@@ -72,8 +72,9 @@ struct RelayNotice {
     parked,
     key_released,  // everything parked of a key was delivered or discarded
     stalled,
-    halted,   // will not go on by itself
-    drained,  // stopped in good order
+    source_changed,  // reads the database's log from here on, or no longer
+    halted,          // will not go on by itself
+    drained,         // stopped in good order
   };
   Kind kind;
   std::string text;

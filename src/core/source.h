@@ -41,6 +41,10 @@ class Source {
 
   // Makes durable what was settled.
   virtual Status flush() = 0;
+
+  // Called in every round of the relay, also while nothing can be read because the sink stands
+  // still. Must be quick.
+  virtual Status tend() { return {}; }
 };
 
 }  // namespace dovetail

@@ -71,6 +71,8 @@ struct StoreConfig {
   // Of a "postgres:" url, as libpq takes it. Never shown to anybody: what was written may hold a
   // secret by mistake, and a password may have been added.
   std::string conninfo{};
+  // The same past a pooler, to stream the log; empty: as above.
+  std::string replication_conninfo{};
   std::string password_env{};             // the variable that holds the password
   std::filesystem::path password_file{};  // or the file, relative to the configuration file
   std::string shown{};                    // the place as people and logs may see it
@@ -82,6 +84,9 @@ struct StoreConfig {
   bool is_broker() const { return scheme > StoreScheme::postgres; }
 };
 
+// How a PostgreSQL outbox is read.
+enum class ReadMode : std::uint8_t { automatic, wal, poll };
+
 struct RelayConfig {
   std::string name;  // also the name of its progress and its lease
   std::string
@@ -90,6 +95,11 @@ struct RelayConfig {
   std::uint32_t lanes = 1;  // of a PostgreSQL store; at the first start, then what was chosen holds
   std::string topic = "{aggregate_type}.events";  // empty: as the source gave it
   Duration lease = std::chrono::seconds(10);
+  // Of a PostgreSQL store: through the server's log where it can and where that is quicker (auto),
+  // through a slot of the log that stays (wal), or by looking at the table (poll).
+  ReadMode mode = ReadMode::automatic;
+  bool emitted = false;  // carries what dovetail.emit() puts into the log alone; only with wal
+  std::size_t retained_wal_max = std::size_t{1} << 30;  // the slot is given up beyond it
   RelayOptions options;
 };
 

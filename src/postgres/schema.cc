@@ -12,15 +12,17 @@
 #include "postgres_schema_v2.h"
 #include "postgres_schema_v3.h"
 #include "postgres_schema_v4.h"
+#include "postgres_schema_v5.h"
 
 namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::array<Migration, 4> kMigrations = {{{1, kPostgresSchemaV1},
+constexpr std::array<Migration, 5> kMigrations = {{{1, kPostgresSchemaV1},
                                                    {2, kPostgresSchemaV2},
                                                    {3, kPostgresSchemaV3},
-                                                   {4, kPostgresSchemaV4}}};
+                                                   {4, kPostgresSchemaV4},
+                                                   {5, kPostgresSchemaV5}}};
 
 struct Stored {
   std::int64_t version = 0;  // 0: there are no tables of dovetail

@@ -14,6 +14,8 @@ SETTINGS = {
     "wal_level": "logical",
     "max_wal_size": "2GB",
     "max_prepared_transactions": "10",
+    "max_wal_senders": "60",
+    "max_replication_slots": "60",
     "hot_standby": "on",
     "timezone": "UTC",
     "log_min_messages": "warning",

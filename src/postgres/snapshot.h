@@ -1,0 +1,32 @@
+// Which transactions a snapshot of the server shows.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "dovetail/result.h"
+
+namespace dovetail::postgres {
+
+// A pg_snapshot: "xmin:xmax:xip,xip".
+class Snapshot {
+ public:
+  static Result<Snapshot> parse(std::string_view text);
+
+  // Whether a transaction that has committed is visible in it.
+  bool shows(std::uint64_t xid) const;
+  // The same for the lower half of its number, as the log has it. Right as long as fewer than two
+  // thousand million transactions lie between the two.
+  bool shows_short(std::uint32_t xid) const;
+
+  std::uint64_t xmin() const { return xmin_; }
+  std::uint64_t xmax() const { return xmax_; }
+
+ private:
+  std::uint64_t xmin_ = 1;
+  std::uint64_t xmax_ = 1;
+  std::vector<std::uint64_t> in_progress_{};  // in order
+};
+
+}  // namespace dovetail::postgres

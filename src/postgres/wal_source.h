@@ -1,0 +1,71 @@
+// Reads a table through the server's log where it can, and by windows over the table where it
+// cannot or where that is quicker.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/metrics.h"
+#include "postgres/reader.h"
+#include "postgres/wal_rows.h"
+#include "postgres/wal_slot.h"
+#include "postgres/windows.h"
+
+namespace dovetail::postgres {
+
+enum class ReadMode : std::uint8_t {
+  automatic,  // the log while level, through a temporary slot; windows to catch up, and elsewhere
+  wal,        // the log, through a slot that stays; windows only to close a gap
+  poll,       // windows alone
+};
+
+struct WalSourceOptions {
+  ReadMode mode = ReadMode::automatic;
+  // Past a pooler, which knows nothing of replication; empty: that of the reader.
+  std::string replication_conninfo{};
+  std::string publication{kOutboxPublication};
+  bool messages = false;  // the log has some that no table has
+  std::function<std::unique_ptr<WalRows>()> make_rows = [] { return outbox_rows(false); };
+  // So much of the log may be kept for us before the slot is given up.
+  std::int64_t retained_wal_max = std::int64_t{1} << 30;
+  // `streams`: from here on the log is read; else the table. For people: one line for each change.
+  std::function<void(bool streams, std::string_view why)> changed = [](bool, std::string_view) {};
+  // Performance
+  std::int64_t catch_up_events = 50'000;  // so far behind windows are quicker
+  Duration safe_point_every = std::chrono::milliseconds(250);
+  Duration retry_every = std::chrono::seconds(30);  // after the server could not stream
+  // Called at each step between which a crash could fall, for tests that die there.
+  std::function<void(std::string_view step)> passing = [](std::string_view) {};
+};
+
+// The table stays the truth. While the log is read, now and then a snapshot is taken and then a
+// position of the log: once everything up to the position is settled, everything in the snapshot
+// is, and the progress of the lane may say so. Whatever happens to the slot, reading goes on from
+// there.
+//
+// Back to the log: a new slot is made, which shows a snapshot of its start. Windows are read up to
+// that snapshot, and then the stream begins: nothing is left out, and nothing comes twice. Away
+// from the log, to catch up: the stream is read up to the position of a safe point, and windows
+// begin at its snapshot. After a failure the session starts over from the last progress.
+class WalSource final : public Source {
+ public:
+  // `windows` reads the same table, through the same reader.
+  WalSource(Reader& reader, Windows& windows, Clock& clock, RelayMetrics& metrics,
+            WalSourceOptions options);
+  ~WalSource() override;
+
+  Status open() override;
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
+  Status settle(const Batch& batch, std::span<const Settled> fates) override;
+  Status flush() override;
+  // unavailable: the log that is kept for us has grown beyond the limit, or the stream has ended.
+  Status tend() override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,37 @@
+// A source that reads a table by snapshot windows, and that can be told what was read by other
+// means.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/source.h"
+
+namespace dovetail::postgres {
+
+class Windows : public Source {
+ public:
+  // Everything that this snapshot shows was handed out, here or elsewhere.
+  virtual const std::string& handed_out() const = 0;
+  // False while a window is open that is too large to come at once.
+  virtual bool is_between_windows() const = 0;
+  // Reads on until exactly what `snapshot` shows was handed out; then handed_out() shows all of it.
+  // Comes between windows. Until then read() opens no window of its own.
+  virtual Status end_at(const std::string& snapshot) = 0;
+  virtual bool has_ended() const = 0;
+  // Leaves that end behind: read() goes on as ever.
+  virtual void go_on() = 0;
+
+  // So many events were handed out by other means, behind all that was read before. settle() counts
+  // them, too.
+  virtual void handed_out_elsewhere(std::uint64_t events) = 0;
+  // Everything that `snapshot` shows is among what was handed out up to now: when all of that is
+  // settled, the progress says so. `passed`: about which number of the sequence that is.
+  virtual void covers(const std::string& snapshot, std::int64_t passed) = 0;
+
+  // What the windows do beside reading, such as letting go delayed events that are due. To be
+  // called now and then while something else reads.
+  virtual Status do_chores() = 0;
+};
+
+}  // namespace dovetail::postgres
