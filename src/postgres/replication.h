@@ -27,6 +27,7 @@ struct StreamRequest {
   std::string slot;
   std::string publication;
   bool messages = false;  // those of pg_logical_emit_message(), too
+  bool binary = true;     // values in binary form, where the server can (14)
 };
 
 // A message as libpq hands it over.
@@ -57,7 +58,7 @@ class Replication {
   // nullopt: not yet. rejected: the server cannot, and its text says why (wal_level, no slot free).
   Result<std::optional<CreatedSlot>> slot_made();
 
-  // From where the slot stands. Values come in binary form where the server can (14).
+  // From where the slot stands.
   Status start(const StreamRequest& request);
   // The next message; empty: none has arrived. unavailable: the server has ended the stream, or the
   // slot is lost.

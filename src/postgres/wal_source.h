@@ -27,6 +27,11 @@ struct WalSourceOptions {
   std::string replication_conninfo{};
   std::string publication{kOutboxPublication};
   bool messages = false;  // the log has some that no table has
+  bool binary = true;     // values come in binary form where the server can
+  // Only in mode wal: a slot that is there at the first start, of somebody who stood in our place.
+  // It is taken over where it stands, and what the table holds counts as sent. rejected: there is
+  // none. From then on it is ours, and made again when it is lost. Empty: one of our own.
+  std::string slot{};
   std::function<std::unique_ptr<WalRows>()> make_rows = [] { return outbox_rows(false); };
   // So much of the log may be kept for us before the slot is given up.
   std::int64_t retained_wal_max = std::int64_t{1} << 30;

@@ -18,6 +18,13 @@ class Windows : public Source {
   // Reads on until exactly what `snapshot` shows was handed out; then handed_out() shows all of it.
   // Comes between windows. Until then read() opens no window of its own.
   virtual Status end_at(const std::string& snapshot) = 0;
+  // The same for one that a connection has exported under `name`, which shows what `snapshot` says
+  // and can be used during this call. Where rows do not say of which transaction they are, only so
+  // is the end exact: whoever has the name calls this one.
+  virtual Status end_at_exported(const std::string& name, const std::string& snapshot) {
+    (void)name;
+    return end_at(snapshot);
+  }
   virtual bool has_ended() const = 0;
   // Leaves that end behind: read() goes on as ever.
   virtual void go_on() = 0;
