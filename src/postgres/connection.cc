@@ -8,9 +8,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include "core/check.h"
+#include "postgres/byte_order.h"
 
 namespace dovetail::postgres {
 
@@ -33,32 +33,6 @@ enum Type : std::uint32_t {
   kUuid = 2950,
   kUuidArray = 2951,
 };
-
-// PostgreSQL counts microseconds from 2000-01-01.
-constexpr std::int64_t kEpochOffset = 946'684'800'000'000;
-
-template <class Integer>
-void append_big_endian(std::string& out, Integer value) {
-  using Unsigned = std::make_unsigned_t<Integer>;
-  for (int shift = static_cast<int>(sizeof(Integer) - 1) * 8; shift >= 0; shift -= 8)
-    out += static_cast<char>(static_cast<Unsigned>(value) >> shift & 0xff);
-}
-
-template <class Integer>
-Integer read_big_endian(const char* bytes) {
-  std::make_unsigned_t<Integer> value = 0;
-  for (std::size_t i = 0; i < sizeof(Integer); ++i)
-    value = static_cast<std::make_unsigned_t<Integer>>(value << 8 |
-                                                       static_cast<unsigned char>(bytes[i]));
-  return static_cast<Integer>(value);
-}
-
-template <class Integer>
-std::string big_endian(Integer value) {
-  std::string out;
-  append_big_endian(out, value);
-  return out;
-}
 
 std::int64_t to_stored(WallTime time) { return time.time_since_epoch().count() - kEpochOffset; }
 
@@ -324,10 +298,7 @@ EventId Rows::uuid(std::size_t row, int column) const {
   return id;
 }
 WallTime Rows::timestamptz(std::size_t row, int column) const {
-  const std::int64_t stored = int8(row, column);
-  if (stored > std::numeric_limits<std::int64_t>::max() - kEpochOffset) return WallTime::max();
-  if (stored == std::numeric_limits<std::int64_t>::min()) return WallTime::min();
-  return WallTime{Duration{stored + kEpochOffset}};
+  return wall_time_of(int8(row, column));
 }
 
 Errc errc_of(std::string_view sqlstate, bool during_commit) {

@@ -1,0 +1,60 @@
+#include "postgres/snapshot.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+namespace dovetail::postgres {
+
+namespace {
+
+// Takes a number from the front, as the server writes it: digits alone.
+bool take_number(std::string_view& text, std::uint64_t& value) {
+  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(stopped - text.data()));
+  return true;
+}
+
+bool take(std::string_view& text, char wanted) {
+  if (text.empty() || text[0] != wanted) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+}  // namespace
+
+Result<Snapshot> Snapshot::parse(std::string_view text) {
+  Snapshot out;
+  std::string_view rest = text;
+  bool fits = take_number(rest, out.xmin_) && take(rest, ':') && take_number(rest, out.xmax_) &&
+              take(rest, ':') && out.xmin_ > 0 && out.xmax_ >= out.xmin_;
+  std::uint64_t last = out.xmin_;
+  while (fits && !rest.empty()) {
+    std::uint64_t xid = 0;
+    fits = (out.in_progress_.empty() || take(rest, ',')) && take_number(rest, xid) && xid >= last &&
+           xid < out.xmax_;
+    out.in_progress_.push_back(xid);
+    last = xid;
+  }
+  if (!fits)
+    return fail(Errc::corrupt, "\"" + std::string(text.substr(0, 80)) +
+                                   "\" is no snapshot of PostgreSQL; check dovetail.reader");
+  return out;
+}
+
+bool Snapshot::shows(std::uint64_t xid) const {
+  if (xid < xmin_) return true;
+  if (xid >= xmax_) return false;
+  return !std::binary_search(in_progress_.begin(), in_progress_.end(), xid);
+}
+
+bool Snapshot::shows_short(std::uint32_t xid) const {
+  // The number nearest to xmax that has these lower bits.
+  const auto distance = static_cast<std::int32_t>(xid - static_cast<std::uint32_t>(xmax_));
+  const std::uint64_t full = xmax_ + static_cast<std::uint64_t>(std::int64_t{distance});
+  const bool is_before_the_first = distance < 0 && full > xmax_;
+  return !is_before_the_first && shows(full);
+}
+
+}  // namespace dovetail::postgres
