@@ -1,23 +1,17 @@
 """Apache Kafka: one node that is broker and controller (KRaft), from its jars, which Maven fetches once."""
 
 import base64
-import fcntl
-import hashlib
-import os
 import pathlib
 import random
-import re
-import shutil
 import socket
 import subprocess
-import tempfile
 import uuid
 
 import certificates
+import maven
 from common import Server, call, fields_of, give_away, make_home, program, spawn
 
 POM = pathlib.Path(__file__).with_name("kafka") / "pom.xml"
-FETCH_MAX_S = 240
 # A small heap and only the quick compiler: the server serves few and small messages, and has to be there soon.
 JAVA = ("-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
@@ -66,44 +60,12 @@ SETTINGS = {
 
 
 def jars_folder():
-    """Of this pom and this user, where the unprivileged user of the server can read it."""
-    mark = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    return pathlib.Path(tempfile.gettempdir()) / f"dovetail_kafka_jars_{os.geteuid()}_{mark}"
+    return maven.folder_of(POM, "kafka_jars")
 
 
 def fetch():
     """None when the jars are there, or why not."""
-    folder = jars_folder()
-    with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.exists():
-            return None if folder.stat().st_uid == os.geteuid() else f"{folder} belongs to somebody else; remove it"
-        if os.environ.get("DOVETAIL_NO_INSTALL"):
-            return "Kafka's jars are not there, and DOVETAIL_NO_INSTALL forbids to fetch them"
-        partial = pathlib.Path(tempfile.mkdtemp(prefix="dovetail_kafka_partial_"))
-        try:
-            return fetch_into(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def fetch_into(partial, folder):
-    # Maven writes beside its pom, which may lie where nobody may write.
-    shutil.copy(POM, partial / "pom.xml")
-    try:
-        done = subprocess.run(
-            [program("mvn"), "-q", "-B", "-f", str(partial / "pom.xml"), "dependency:copy-dependencies",
-             f"-DoutputDirectory={partial / 'jars'}", "-DincludeScope=runtime"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=FETCH_MAX_S, check=False)
-    except subprocess.TimeoutExpired:
-        return f"Maven did not fetch Kafka's jars within {FETCH_MAX_S} s; check the network"
-    if done.returncode != 0:
-        errors = re.findall(r"\[ERROR\] (.*)", done.stdout.decode(errors="replace"))
-        return f"Maven could not fetch Kafka's jars; check the network: {(errors or ['it said nothing'])[0][:300]}"
-    (partial / "jars").chmod(0o755)
-    shutil.copytree(partial / "jars", f"{folder}.new", dirs_exist_ok=True)
-    os.rename(f"{folder}.new", folder)
-    return None
+    return maven.fetch(POM, "kafka_jars")
 
 
 def java(home, *arguments):

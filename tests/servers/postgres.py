@@ -31,28 +31,31 @@ def again(home):
     return spawn([program("postgres"), "-D", str(home / "data")], home)
 
 
-def start_cluster(home, port):
-    settings = {**SETTINGS, "port": str(port), "unix_socket_directories": str(home)}
+def initialize(initdb, home):
+    call([initdb, "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8",
+          "--no-sync"])
+
+
+def write_settings(home, port, more=None):
+    settings = {**SETTINGS, "port": str(port), "unix_socket_directories": str(home), **(more or {})}
     with open(home / "data" / "postgresql.auto.conf", "a", encoding="utf-8") as file:
         file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
-    return again(home)
 
 
 def start_postgres(state, name):
     del state
     home, port = make_home(name), free_port()
-    call([program("initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8",
-          "--no-sync"])
-    process = start_cluster(home, port)
-    return home, process, f"host={home} port={port} user=postgres dbname=postgres"
+    initialize(program("initdb"), home)
+    write_settings(home, port)
+    return home, again(home), f"host={home} port={port} user=postgres dbname=postgres"
 
 
 def start_standby(state, name):
     home, port = make_home(name), free_port()
     call([program("pg_basebackup"), "-D", str(home / "data"), "-d", conninfo_of(state, "postgres"), "-R", "-c", "fast",
           "--no-sync"])
-    process = start_cluster(home, port)
-    return home, process, f"host={home} port={port} user=postgres dbname=postgres"
+    write_settings(home, port)
+    return home, again(home), f"host={home} port={port} user=postgres dbname=postgres"
 
 
 def start_pgbouncer(state, name):

@@ -16,6 +16,13 @@ std::string state_folder() {
   return other != nullptr ? other : DOVETAIL_SERVERS;
 }
 
+// Of the version that DOVETAIL_POSTGRES in the environment asks for: "new".
+std::string of_version(const std::string& name) {
+  const char* version = std::getenv("DOVETAIL_POSTGRES");
+  const bool has_versions = name == "postgres" || name == "standby";
+  return has_versions && version != nullptr ? name + "_" + version : name;
+}
+
 std::string first_line(const std::string& state, const std::string& file) {
   std::ifstream in(state + "/" + file);
   std::string line;
@@ -51,7 +58,7 @@ std::string Server::field(const std::string& key) const {
   return {};
 }
 
-Server find(const std::string& name) { return find_in(state_folder(), name); }
+Server find(const std::string& name) { return find_in(state_folder(), of_version(name)); }
 
 namespace {
 
@@ -69,8 +76,8 @@ std::string own_folder() {
 
 }  // namespace
 
-Started::Started(std::string name, std::string state)
-    : name_(std::move(name)), state_(state.empty() ? own_folder() : std::move(state)) {
+Started::Started(const std::string& name, std::string state)
+    : name_(of_version(name)), state_(state.empty() ? own_folder() : std::move(state)) {
   const int code = run_script(state_, "start", name_);
   server_ = find_in(state_, name_);
   if (code != 0) server_ = Server{{}, "servers.py could not start " + name_};

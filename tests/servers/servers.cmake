@@ -43,3 +43,22 @@ function(dovetail_server_test name)
   list(TRANSFORM ARG_SERVERS PREPEND server_ OUTPUT_VARIABLE fixtures)
   set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED "${fixtures}")
 endfunction()
+
+# dovetail_also_on_new_postgres(name filter): those cases of the test on the newer version of PostgreSQL, too.
+function(dovetail_also_on_new_postgres name filter)
+  if(NOT TARGET ${name})
+    return()
+  endif()
+  add_test(NAME ${name}_new COMMAND ${name} --gtest_filter=${filter})
+  get_test_property(${name} TIMEOUT timeout)
+  get_test_property(${name} LABELS labels)
+  get_test_property(${name} FIXTURES_REQUIRED fixtures)
+  list(TRANSFORM fixtures REPLACE "^server_postgres$" server_postgres_new)
+  set_tests_properties(
+    ${name}_new
+    PROPERTIES TIMEOUT "${timeout}"
+               LABELS "${labels}"
+               FIXTURES_REQUIRED "${fixtures}"
+               SKIP_RETURN_CODE 77
+               ENVIRONMENT DOVETAIL_POSTGRES=new)
+endfunction()

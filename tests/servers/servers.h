@@ -1,5 +1,6 @@
 // How tests find the real servers that servers.py has started. Their folder is that of the build,
-// unless DOVETAIL_SERVERS in the environment names another.
+// unless DOVETAIL_SERVERS in the environment names another. With DOVETAIL_POSTGRES=new there,
+// "postgres" and "standby" are those of the newer version.
 #pragma once
 
 #include <optional>
@@ -22,7 +23,7 @@ Server find(const std::string& name);
 // `state` of their own servers are of no concern to other tests, and may be broken.
 class Started {
  public:
-  explicit Started(std::string name, std::string state = "");
+  explicit Started(const std::string& name, std::string state = "");
   Started(const Started&) = delete;
   Started& operator=(const Started&) = delete;
   ~Started();

@@ -3,6 +3,7 @@
 
     servers.py --state FOLDER start NAME     NAME: postgres, other (a second, empty PostgreSQL cluster),
                                              standby (a hot standby of postgres), pgbouncer (before postgres),
+                                             postgres_new and standby_new (the same of a newer version),
                                              proxy (before postgres, loses what it is told to: fault_proxy.py),
                                              and what the modules of the brokers name
     servers.py --state FOLDER crash NAME     ends at once, as by a loss of power, and starts again as it was
@@ -26,7 +27,7 @@ import time
 from common import WAIT_MAX_S, conninfo_of, program, wait_until_ready
 
 # Each has SERVERS, a table of names. One that stands before another comes after it there.
-MODULES = ("postgres", "kafka_server", "rabbitmq_server", "nats_server", "redis_server", "http_server")
+MODULES = ("postgres", "postgres_new", "kafka_server", "rabbitmq_server", "nats_server", "redis_server", "http_server")
 
 
 def all_servers():
