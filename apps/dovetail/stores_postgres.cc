@@ -31,6 +31,12 @@ Status prepare(StoreConfig& store) {
   store.shown = conninfo->shown;
   store.conninfo =
       password->empty() ? conninfo->keywords : postgres::with_password(*conninfo, *password);
+  if (!store.replication_conninfo.empty()) {
+    const auto past = postgres::parse_conninfo(store.replication_conninfo);
+    if (!past) return fail(past.error().code, store.replication_where + ": " + past.error().text);
+    store.replication_conninfo =
+        password->empty() ? past->keywords : postgres::with_password(*past, *password);
+  }
   const auto mapped = mapped_relays(store);
   if (!mapped) return fail(mapped.error());
   return {};

@@ -28,10 +28,34 @@ std::optional<std::string> conninfo_of(const std::string& url) {
   return std::nullopt;
 }
 
+void read_postgres(Section& section, StoreConfig& store, const std::string& password_file,
+                   const std::string& replication_url, const fs::path& folder) {
+  store.scheme = StoreScheme::postgres;
+  if (!password_file.empty()) store.password_file = (folder / password_file).lexically_normal();
+  if (!password_file.empty() && !store.password_env.empty()) {
+    section.wrong("password_file", "there is password_env too; keep one of them");
+  }
+  if (section.has("topics")) {
+    section.wrong("topics",
+                  "a PostgreSQL store has no mailbox that could refuse topics; remove it");
+  }
+  if (replication_url.empty()) return;
+  const auto conninfo = conninfo_of(replication_url);
+  // What was written may hold a secret by mistake, and is not repeated.
+  if (!conninfo) {
+    return section.wrong("replication_url",
+                         "must be \"postgres:KEY=VALUE ...\" or \"postgres://...\", and lead to "
+                         "the same database as url, past any pooler");
+  }
+  store.replication_conninfo = *conninfo;
+  store.replication_where = section.place("replication_url");
+}
+
 void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
   if (!is_plain_name(store.name)) section.wrong_here(kNameForm);
   std::string url;
   std::string password_file;
+  std::string replication_url;
   section.require("url");
   section.text("url", url);
   if (is_broker_url(url)) return read_broker(section, store, url, folder);
@@ -50,25 +74,20 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
   section.texts("topics", store.topics);
   section.text("password_env", store.password_env);
   section.text("password_file", password_file);
+  section.text("replication_url", replication_url);
   section.close();
 
   if (url.empty()) return;
   store.where = section.place("url");
   if (conninfo) {
-    store.scheme = StoreScheme::postgres;
     store.conninfo = *conninfo;
-    if (!password_file.empty()) store.password_file = (folder / password_file).lexically_normal();
-    if (!password_file.empty() && !store.password_env.empty()) {
-      section.wrong("password_file", "there is password_env too; keep one of them");
-    }
-    if (section.has("topics")) {
-      section.wrong("topics",
-                    "a PostgreSQL store has no mailbox that could refuse topics; remove it");
-    }
-    return;
+    return read_postgres(section, store, password_file, replication_url, folder);
   }
   for (const std::string_view key : {"password_env", "password_file"}) {
     if (section.has(key)) section.wrong(key, "a SQLite store has no password; remove it");
+  }
+  if (section.has("replication_url")) {
+    section.wrong("replication_url", "a SQLite store has no replication; remove it");
   }
   store.path = (folder / url.substr(kScheme.size())).lexically_normal();
   store.shown = store.path.string();

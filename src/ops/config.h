@@ -71,8 +71,9 @@ struct StoreConfig {
   // Of a "postgres:" url, as libpq takes it. Never shown to anybody: what was written may hold a
   // secret by mistake, and a password may have been added.
   std::string conninfo{};
-  // The same past a pooler, to stream the log; empty: as above.
+  // Of "replication_url": the same past a pooler, to stream the log; empty: as above.
   std::string replication_conninfo{};
+  std::string replication_where{};        // file:line:column and key
   std::string password_env{};             // the variable that holds the password
   std::filesystem::path password_file{};  // or the file, relative to the configuration file
   std::string shown{};                    // the place as people and logs may see it
@@ -100,6 +101,7 @@ struct RelayConfig {
   ReadMode mode = ReadMode::automatic;
   bool emitted = false;  // carries what dovetail.emit() puts into the log alone; only with wal
   std::size_t retained_wal_max = std::size_t{1} << 30;  // the slot is given up beyond it
+  std::string slot{};  // one that exists, for a table of its own; empty: one that dovetail makes
   RelayOptions options;
 };
 
@@ -204,6 +206,8 @@ struct Config {
 
 // As people say it: "Kafka".
 std::string_view to_string(StoreScheme scheme);
+// As the file says it: "auto".
+std::string_view to_string(ReadMode mode);
 
 // Every error is one line, "file:line:column: key: what is wrong, and what is allowed".
 // Errc::unavailable when the file cannot be read, Errc::rejected when it is wrong.

@@ -170,6 +170,7 @@ void check_consumer(Section& section, ConsumerConfig& consumer, Config& config) 
   check_store_name(section, "to", relay.to, config);
   check_reader_name(section, relay.name, config);
   check_table(section, relay, config);
+  check_log_options(section, relay, "parallel", config);
   const StoreConfig* to = config.find_store(relay.to);
   if (to != nullptr && to->is_broker()) {
     section.wrong("to", "the store " + in_quotes(relay.to) +
@@ -218,6 +219,7 @@ ConsumerConfig read_consumer(Section& section, Config& config) {
   section.duration("claim", consumer.claim, 1s);
   std::optional<TableConfig> table = read_mapped_table(section);
   read_stream(section, consumer, config);
+  read_log_options(section, relay);
   read_relay_options(section, relay);
   section.has("handler");
   section.close();

@@ -26,6 +26,16 @@ constexpr std::string_view kTableTexts[] = {"id",
 constexpr std::string_view kTableLists[] = {"pending", "when_sent", "when_parked",
                                             "when_discarded"};
 
+// What is about the log of PostgreSQL.
+constexpr std::string_view kLogKeys[] = {"mode", "emitted", "retained_wal_max", "slot"};
+
+// As the server allows it.
+bool is_slot_name(std::string_view name) {
+  return !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
 TableConfig table_of(Section& section, std::string where) {
   TableConfig table;
   table.where = std::move(where);
@@ -75,6 +85,7 @@ void read_relay(Section& section, RelayConfig& relay, Config& config) {
   std::optional<TableConfig> table = read_mapped_table(section);
   section.choice<bool>("order", relay.options.order_relaxed,
                        {{"strict", false}, {"relaxed", true}});
+  read_log_options(section, relay);
   read_relay_options(section, relay);
   section.close();
 
@@ -82,6 +93,7 @@ void read_relay(Section& section, RelayConfig& relay, Config& config) {
   check_store_name(section, "from", relay.from, config);
   check_store_name(section, "to", relay.to, config);
   check_schemes(section, relay, config);
+  check_log_options(section, relay, "lanes", config);
   read_broker_relay(section, relay, config);
   check_reader_name(section, relay.name, config);
   if (const auto topic = TopicTemplate::parse(relay.topic); !topic && !relay.topic.empty()) {
@@ -130,6 +142,59 @@ void read_relay_options(Section& section, RelayConfig& relay) {
   }
 }
 
+void read_log_options(Section& section, RelayConfig& relay) {
+  section.choice<ReadMode>(
+      "mode", relay.mode,
+      {{"auto", ReadMode::automatic}, {"wal", ReadMode::wal}, {"poll", ReadMode::poll}});
+  std::optional<bool> emitted;
+  section.flag("emitted", emitted);
+  relay.emitted = emitted.value_or(false);
+  section.size("retained_wal_max", relay.retained_wal_max, std::size_t{1} << 20);
+  section.text("slot", relay.slot);
+}
+
+void check_log_options(Section& section, const RelayConfig& relay, std::string_view lanes_key,
+                       const Config& config) {
+  const StoreConfig* from = config.find_store(relay.from);
+  if (from == nullptr) return;
+  if (from->scheme != StoreScheme::postgres) {
+    const std::string what = "the store " + in_quotes(relay.from) + " is " +
+                             std::string(to_string(from->scheme)) +
+                             ", and only PostgreSQL has a log to read; remove it";
+    for (const std::string_view key : kLogKeys) {
+      if (section.has(key)) section.wrong(key, what);
+    }
+    return;
+  }
+  const bool is_wal = relay.mode == ReadMode::wal;
+  if (is_wal && relay.lanes > 1) {
+    section.wrong(lanes_key, "the log comes as one stream, so mode = \"wal\" needs " +
+                                 in_quotes(std::string(lanes_key) + " = 1") +
+                                 "; with more, mode = \"poll\" reads the table");
+  }
+  if (relay.emitted && !is_wal) {
+    section.wrong("emitted",
+                  "what dovetail.emit() writes is in the log alone, and is lost where nobody keeps "
+                  "the log; it needs mode = \"wal\", whose slot stays");
+  }
+  if (relay.emitted && section.has("table")) {
+    section.wrong("emitted",
+                  "goes with dovetail's own outbox, and this relay serves another "
+                  "table; give it a relay of its own");
+  }
+  if (section.has("retained_wal_max") && relay.mode == ReadMode::poll) {
+    section.wrong("retained_wal_max", "mode = \"poll\" makes the server keep nothing; remove it");
+  }
+  if (!section.has("slot")) return;
+  if (!is_wal || !section.has("table")) {
+    section.wrong("slot",
+                  "is for a relay with mode = \"wal\" and a [table] of its own, which takes "
+                  "over the slot of another program; remove it");
+  } else if (!is_slot_name(relay.slot)) {
+    section.wrong("slot", "a slot's name is made of at most 63 small letters, digits and '_'");
+  }
+}
+
 void check_store_name(Section& section, std::string_view key, const std::string& name,
                       const Config& config) {
   if (name.empty() || config.find_store(name) != nullptr) return;
@@ -171,6 +236,18 @@ void check_table(Section& section, const RelayConfig& relay, const Config& confi
                              (is_file ? "SQLite; only a table of PostgreSQL is served as it is: "
                                         "remove it"
                                       : "a broker; remove it"));
+}
+
+std::string_view to_string(ReadMode mode) {
+  switch (mode) {
+    case ReadMode::automatic:
+      return "auto";
+    case ReadMode::wal:
+      return "wal";
+    case ReadMode::poll:
+      return "poll";
+  }
+  return "unknown";
 }
 
 void read_relays(Section& root, Config& config) {

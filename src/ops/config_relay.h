@@ -19,6 +19,11 @@ void read_relays(Section& root, Config& config);
 
 // What every relay can be told about attempts, times, batches and windows.
 void read_relay_options(Section& section, RelayConfig& relay);
+// How the outbox of a PostgreSQL store is read: "mode", and what goes with the log only.
+void read_log_options(Section& section, RelayConfig& relay);
+// Wrong, where that cannot be; `lanes_key` is what the lanes are called here.
+void check_log_options(Section& section, const RelayConfig& relay, std::string_view lanes_key,
+                       const Config& config);
 // Wrong, unless there is a store of that name.
 void check_store_name(Section& section, std::string_view key, const std::string& name,
                       const Config& config);

@@ -1,0 +1,134 @@
+// How the outbox of a PostgreSQL store is read: through its log, or as a table.
+#include <gtest/gtest.h>
+
+#include "ops/config.h"
+
+namespace dovetail::ops {
+namespace {
+
+// Lines 1 to 7; what a test writes begins in line 12.
+constexpr const char* kStores =
+    "[store.shop]\nurl = \"postgres:dbname=shop\"\n"
+    "[store.file]\nurl = \"sqlite:file.db\"\n"
+    "[store.bus]\nurl = \"kafka://h:9092\"\nread = [\"orders\"]\n";
+
+std::string relay(const std::string& from, const std::string& to, const std::string& lines) {
+  return std::string(kStores) + "[[relay]]\nname = \"r\"\nfrom = \"" + from + "\"\nto = \"" + to +
+         "\"\n" + lines;
+}
+
+std::string consumer(const std::string& from, const std::string& lines) {
+  return std::string(kStores) + "[[consumer]]\nname = \"c\"\nfrom = \"" + from +
+         "\"\nto = \"shop\"\n" + lines + "[[consumer.handler]]\nkind = \"queue\"\n";
+}
+
+Config parse(const std::string& text) {
+  auto config = parse_config(text, "conf/dovetail.toml");
+  EXPECT_TRUE(config) << (config ? "" : config.error().text);
+  return config ? std::move(*config) : Config{};
+}
+
+void expect_error(const std::string& text, std::initializer_list<std::string_view> parts) {
+  const auto config = parse_config(text, "conf/dovetail.toml");
+  ASSERT_FALSE(config) << text;
+  EXPECT_EQ(config.error().code, Errc::rejected);
+  for (const std::string_view part : parts) {
+    EXPECT_NE(config.error().text.find(part), std::string::npos)
+        << "expected " << part << " in: " << config.error().text;
+  }
+}
+
+TEST(ConfigOfTheLog, ARelayReadsTheLogByItselfUnlessItIsToldOtherwise) {
+  const Config config = parse(relay("shop", "bus", ""));
+  ASSERT_EQ(config.relays.size(), 1U);
+  EXPECT_EQ(config.relays[0].mode, ReadMode::automatic);
+  EXPECT_FALSE(config.relays[0].emitted);
+  EXPECT_EQ(config.relays[0].retained_wal_max, std::size_t{1} << 30);
+  EXPECT_EQ(config.relays[0].slot, "");
+}
+
+TEST(ConfigOfTheLog, ARelayAndAConsumerSayHowTheyReadIt) {
+  const Config relays =
+      parse(relay("shop", "bus", "mode = \"wal\"\nemitted = true\nretained_wal_max = \"64MiB\"\n"));
+  ASSERT_EQ(relays.relays.size(), 1U);
+  EXPECT_EQ(relays.relays[0].mode, ReadMode::wal);
+  EXPECT_TRUE(relays.relays[0].emitted);
+  EXPECT_EQ(relays.relays[0].retained_wal_max, std::size_t{64} << 20);
+
+  const Config consumers = parse(consumer("shop", "mode = \"poll\"\nparallel = 4\n"));
+  ASSERT_EQ(consumers.consumers.size(), 1U);
+  EXPECT_EQ(consumers.consumers[0].relay.mode, ReadMode::poll);
+}
+
+TEST(ConfigOfTheLog, AnUnknownModeIsRefusedWithThoseThatThereAre) {
+  expect_error(relay("shop", "bus", "mode = \"log\"\n"),
+               {"conf/dovetail.toml:12:", "mode", "auto", "wal", "poll"});
+}
+
+TEST(ConfigOfTheLog, WhatHasNoLogIsToldSo) {
+  expect_error(relay("file", "bus", "mode = \"wal\"\n"),
+               {"conf/dovetail.toml:12:", "\"file\" is SQLite", "remove it"});
+  expect_error(relay("bus", "file", "retained_wal_max = \"1GiB\"\n"),
+               {"conf/dovetail.toml:12:", "\"bus\" is Kafka", "remove it"});
+  expect_error(consumer("bus", "mode = \"auto\"\n"), {"conf/dovetail.toml:12:", "is Kafka"});
+  expect_error(consumer("file", "emitted = true\n"), {"conf/dovetail.toml:12:", "is SQLite"});
+}
+
+TEST(ConfigOfTheLog, OneStreamIsNotSharedByLanes) {
+  expect_error(relay("shop", "bus", "mode = \"wal\"\nlanes = 4\n"),
+               {"conf/dovetail.toml:13:", "lanes", "lanes = 1"});
+  expect_error(consumer("shop", "mode = \"wal\"\nparallel = 2\n"),
+               {"conf/dovetail.toml:13:", "parallel", "parallel = 1"});
+  parse(relay("shop", "bus", "mode = \"auto\"\nlanes = 4\n"));
+}
+
+TEST(ConfigOfTheLog, EmittedEventsNeedASlotThatStays) {
+  expect_error(relay("shop", "bus", "emitted = true\n"),
+               {"conf/dovetail.toml:12:", "emitted", "mode = \"wal\""});
+  expect_error(relay("shop", "bus", "mode = \"poll\"\nemitted = true\n"),
+               {"conf/dovetail.toml:13:", "emitted"});
+  expect_error(relay("shop", "bus",
+                     "mode = \"wal\"\nemitted = true\n[relay.table]\npreset = \"debezium\"\n"),
+               {"conf/dovetail.toml:13:", "emitted", "another table"});
+}
+
+TEST(ConfigOfTheLog, PollingKeepsNoLogThatCouldBeLimited) {
+  expect_error(relay("shop", "bus", "mode = \"poll\"\nretained_wal_max = \"1GiB\"\n"),
+               {"conf/dovetail.toml:13:", "retained_wal_max", "remove it"});
+  expect_error(relay("shop", "bus", "retained_wal_max = \"1KiB\"\n"),
+               {"conf/dovetail.toml:12:", "retained_wal_max", "must be at least 1048576B"});
+}
+
+TEST(ConfigOfTheLog, ASlotIsTakenOverForATableOnly) {
+  const std::string table = "[relay.table]\npreset = \"debezium\"\n";
+  const Config config =
+      parse(relay("shop", "bus", "mode = \"wal\"\nslot = \"debezium_shop\"\n" + table));
+  ASSERT_EQ(config.relays.size(), 1U);
+  EXPECT_EQ(config.relays[0].slot, "debezium_shop");
+  expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"debezium\"\n"),
+               {"conf/dovetail.toml:13:", "slot"});
+  expect_error(relay("shop", "bus", "slot = \"debezium\"\n" + table),
+               {"conf/dovetail.toml:12:", "slot", "mode = \"wal\""});
+  expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"My-Slot\"\n" + table),
+               {"conf/dovetail.toml:13:", "small letters"});
+}
+
+TEST(ConfigOfTheLog, ReplicationMayGoPastAPooler) {
+  const auto store = [](const std::string& line) {
+    return "[store.shop]\nurl = \"postgres://shop@pooler:6432/shop\"\n" + line + "\n";
+  };
+  const Config config = parse(store("replication_url = \"postgres://shop@db:5432/shop\""));
+  ASSERT_EQ(config.stores.size(), 1U);
+  EXPECT_EQ(config.stores[0].replication_conninfo, "postgres://shop@db:5432/shop");
+  EXPECT_NE(config.stores[0].replication_where.find("conf/dovetail.toml:3:"), std::string::npos);
+
+  expect_error(store("replication_url = \"http://secret@db\""),
+               {"conf/dovetail.toml:3:", "replication_url", "postgres://"});
+  const auto refused = parse_config(store("replication_url = \"http://secret@db\""), "f");
+  EXPECT_EQ(refused.error().text.find("secret"), std::string::npos) << refused.error().text;
+  expect_error("[store.file]\nurl = \"sqlite:file.db\"\nreplication_url = \"postgres:\"\n",
+               {"conf/dovetail.toml:3:", "SQLite", "remove it"});
+}
+
+}  // namespace
+}  // namespace dovetail::ops
