@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -137,14 +138,20 @@ class DyingStore final : public InboxStore {
 class DyingSource final : public Source {
  public:
   // `settles_first`: what auto-commit does; the source is told before anything has happened.
-  DyingSource(Doom& doom, Source& source, bool settles_first)
-      : doom_(doom), source_(source), settles_first_(settles_first) {}
+  // `is_watched`: whether one may die now.
+  DyingSource(
+      Doom& doom, Source& source, bool settles_first,
+      std::function<bool()> is_watched = [] { return true; })
+      : doom_(doom),
+        source_(source),
+        settles_first_(settles_first),
+        is_watched_(std::move(is_watched)) {}
 
   Status open() override { return source_.open(); }
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
     DOVETAIL_TRY(source_.read(out, limits, stop));
     if (out.empty()) return {};
-    doom_.reach("received");
+    reach("received");
     if (!settles_first_) return {};
     DOVETAIL_TRY(source_.settle(out, std::vector(out.size(), Settled::delivered)));
     return source_.flush();
@@ -153,20 +160,26 @@ class DyingSource final : public Source {
     if (settles_first_) return {};
     Status done = source_.settle(batch, fates);
     has_settled_ = true;
-    doom_.reach("settled");
+    reach("settled");
     return done;
   }
   Status flush() override {
     Status done = source_.flush();
-    if (has_settled_) doom_.reach("flushed");
+    if (has_settled_) reach("flushed");
     has_settled_ = false;
     return done;
   }
+  Status tend() override { return source_.tend(); }
 
  private:
+  void reach(std::string_view here) {
+    if (is_watched_()) doom_.reach(here);
+  }
+
   Doom& doom_;
   Source& source_;
   bool settles_first_;
+  std::function<bool()> is_watched_;
   bool has_settled_ = false;
 };
 

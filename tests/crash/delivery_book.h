@@ -1,0 +1,75 @@
+// A file that tells what a relay has delivered, in order, and that outlives every process that
+// writes into it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "core/sink.h"
+#include "crash/dying.h"
+
+namespace dovetail::shop {
+
+// What writers put into an event of this key and version, so that each can be checked by itself.
+std::string payload_of(std::string_view key, std::int64_t version);
+
+// Confirms what is in the file. One process dies in the middle of it: what it had not written to
+// the end counts as not delivered.
+//
+//   row        C4  so many events are in the file, and the rest of their batch is not
+//   written    C4  a batch is in the file, and not confirmed
+//   confirmed  C2  the relay knows that, and nobody else does
+class BookSink final : public Sink {
+ public:
+  // `is_watched`: whether one may die now.
+  BookSink(std::string path, Doom& doom, std::function<bool()> is_watched)
+      : path_(std::move(path)), doom_(doom), is_watched_(std::move(is_watched)) {}
+  ~BookSink() override;
+
+  Status open() override;
+  Status submit(Events events) override;
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
+  bool keeps_order_on_failure() const override { return true; }
+
+ private:
+  const std::string path_;
+  Doom& doom_;
+  const std::function<bool()> is_watched_;
+  int file_ = -1;
+  std::uint64_t submitted_ = 0;
+};
+
+struct Delivery {
+  EventId id;
+  std::string key;
+  std::int64_t version = 0;
+  bool intact = false;  // the payload is what was published
+
+  friend bool operator==(const Delivery&, const Delivery&) = default;
+};
+
+// Reads such a file while it grows. One thread.
+class DeliveryBook {
+ public:
+  explicit DeliveryBook(std::string path) : path_(std::move(path)) {}
+
+  void read_on();
+  // The first delivery of each event, in order.
+  const std::vector<Delivery>& first() const { return first_; }
+  std::uint64_t repeated() const { return repeated_; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const EventId& id) const;
+  };
+  std::string path_;
+  std::uint64_t offset_ = 0;
+  std::vector<Delivery> first_{};
+  std::unordered_set<EventId, Hash> seen_{};
+  std::uint64_t repeated_ = 0;
+};
+
+}  // namespace dovetail::shop

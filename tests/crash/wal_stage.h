@@ -1,0 +1,73 @@
+// What proofs about relays that die share: a server of their own, writers of every form, a relay
+// that is a process and may die, and the comparison of what was committed with what was delivered.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "crash/delivery_book.h"
+#include "crash/wal_writers.h"
+#include "demo/process.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::shop {
+
+// What is left in the end.
+struct WalOutcome {
+  std::size_t committed = 0;
+  std::size_t lost = 0;
+  std::size_t phantom = 0;   // delivered, and never committed
+  std::size_t inverted = 0;  // first deliveries that are not the next of their key
+  std::size_t damaged = 0;   // with another content than was published
+  std::uint64_t repeated = 0;
+
+  bool ok() const { return lost + phantom + inverted + damaged == 0; }
+};
+
+// A claim with these figures; `what` begins it.
+void claim_whole(const WalOutcome& outcome, const std::string& what);
+
+// On a server that is started for this program alone: slots wait for every transaction of a server.
+// One thread, besides those of the writers.
+class WalStage {
+ public:
+  WalStage();
+  WalStage(const WalStage&) = delete;
+  WalStage& operator=(const WalStage&) = delete;
+  ~WalStage();
+
+  // A relay with these words on its command line.
+  Process start(std::vector<std::string> words, const std::string& log = "relay.log") const;
+  WalWritersOptions writers(std::uint64_t seed = 1) const;
+
+  // Fails the test when that takes longer than any machine should need.
+  bool wait_until(const std::string& what, const std::function<bool()>& condition) const;
+  // The lease of a relay that is dead ends now: nobody has to wait for it.
+  void end_lease();
+  // Lets a relay deliver the rest, and stops it.
+  void finish(const std::vector<std::string>& words);
+  // Everything that was committed is in the book, or will never be.
+  WalOutcome judge();
+
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+  std::size_t lines(const std::string& begin, const std::string& log = "relay.log") const;
+  postgres::Connection& connection() { return connection_; }
+  const std::string& conninfo() const { return database_.conninfo; }
+  DeliveryBook& book() { return book_; }
+
+  // For broken code, not for slow machines.
+  static std::chrono::seconds patience();
+  static constexpr std::int64_t kKeys = 40;
+
+ private:
+  std::filesystem::path folder_;
+  postgres::TestDatabase database_;
+  postgres::Connection connection_;
+  DeliveryBook book_{""};
+};
+
+}  // namespace dovetail::shop
