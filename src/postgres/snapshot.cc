@@ -50,11 +50,10 @@ bool Snapshot::shows(std::uint64_t xid) const {
 }
 
 bool Snapshot::shows_short(std::uint32_t xid) const {
-  // The number nearest to xmax that has these lower bits.
+  // The number nearest to xmax that has these lower bits. One that would lie before the first of
+  // all turns into a very large one, which is not shown.
   const auto distance = static_cast<std::int32_t>(xid - static_cast<std::uint32_t>(xmax_));
-  const std::uint64_t full = xmax_ + static_cast<std::uint64_t>(std::int64_t{distance});
-  const bool is_before_the_first = distance < 0 && full > xmax_;
-  return !is_before_the_first && shows(full);
+  return shows(xmax_ + static_cast<std::uint64_t>(std::int64_t{distance}));
 }
 
 }  // namespace dovetail::postgres
