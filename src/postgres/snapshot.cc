@@ -49,11 +49,45 @@ bool Snapshot::shows(std::uint64_t xid) const {
   return !std::binary_search(in_progress_.begin(), in_progress_.end(), xid);
 }
 
-bool Snapshot::shows_short(std::uint32_t xid) const {
-  // The number nearest to xmax that has these lower bits. One that would lie before the first of
-  // all turns into a very large one, which is not shown.
+std::uint64_t Snapshot::widen(std::uint32_t xid) const {
   const auto distance = static_cast<std::int32_t>(xid - static_cast<std::uint32_t>(xmax_));
-  return shows(xmax_ + static_cast<std::uint64_t>(std::int64_t{distance}));
+  const std::uint64_t full = xmax_ + static_cast<std::uint64_t>(std::int64_t{distance});
+  return distance < 0 && full > xmax_ ? 0 : full;
+}
+
+bool Snapshot::shows_short(std::uint32_t xid) const {
+  const std::uint64_t full = widen(xid);
+  return full != 0 && shows(full);
+}
+
+Snapshot Snapshot::with(std::span<const std::uint64_t> xids) const {
+  Snapshot out = *this;
+  for (const std::uint64_t xid : xids) {
+    // What lies between has a number, and is not shown.
+    for (; out.xmax_ <= xid; ++out.xmax_) out.in_progress_.push_back(out.xmax_);
+  }
+  std::vector<std::uint64_t> shown(xids.begin(), xids.end());
+  std::sort(shown.begin(), shown.end());
+  std::erase_if(out.in_progress_, [&](std::uint64_t xid) {
+    return std::binary_search(shown.begin(), shown.end(), xid);
+  });
+  out.xmin_ = out.in_progress_.empty() ? out.xmax_ : out.in_progress_.front();
+  return out;
+}
+
+Snapshot Snapshot::either(const Snapshot& one, const Snapshot& other) {
+  Snapshot out = one.xmax_ >= other.xmax_ ? one : other;
+  const Snapshot& older = one.xmax_ >= other.xmax_ ? other : one;
+  std::erase_if(out.in_progress_, [&](std::uint64_t xid) { return older.shows(xid); });
+  out.xmin_ = out.in_progress_.empty() ? out.xmax_ : out.in_progress_.front();
+  return out;
+}
+
+std::string Snapshot::text() const {
+  std::string out = std::to_string(xmin_) + ":" + std::to_string(xmax_) + ":";
+  for (std::size_t i = 0; i < in_progress_.size(); ++i)
+    out += (i == 0 ? "" : ",") + std::to_string(in_progress_[i]);
+  return out;
 }
 
 }  // namespace dovetail::postgres

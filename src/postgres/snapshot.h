@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +21,16 @@ class Snapshot {
   // The same for the lower half of its number, as the log has it. Right as long as fewer than two
   // thousand million transactions lie between the two.
   bool shows_short(std::uint32_t xid) const;
+
+  // The number nearest to xmax that has these lower bits; 0: it would be before the first.
+  std::uint64_t widen(std::uint32_t xid) const;
+
+  // What this one shows, and these transactions.
+  Snapshot with(std::span<const std::uint64_t> xids) const;
+  // What at least one of the two shows.
+  static Snapshot either(const Snapshot& one, const Snapshot& other);
+  // As the server takes it.
+  std::string text() const;
 
   std::uint64_t xmin() const { return xmin_; }
   std::uint64_t xmax() const { return xmax_; }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "postgres/snapshot.h"
 
 namespace dovetail::postgres {
 
@@ -16,6 +17,8 @@ using namespace std::chrono_literals;
 constexpr Duration kIdleWriteInterval = 5s;
 constexpr std::int32_t kAdoptedAtOnce = 10'000;
 constexpr std::int32_t kReleasedAtOnce = 1000;
+// Of delayed events, where nothing else is asked of the server.
+constexpr Duration kLookForDelayed = 250ms;
 // Where a window has nothing for this lane, ever more numbers are looked through at once.
 constexpr std::int64_t kSpanMax = 1'000'000;
 
@@ -47,6 +50,13 @@ const std::string kPage =
 constexpr std::string_view kProbe =
     "SELECT pg_current_snapshot()::text, $1 AND coalesce((SELECT deliver_at <= clock_timestamp() "
     "FROM dovetail.delayed ORDER BY deliver_at, number LIMIT 1), false)";
+
+// In how many microseconds the first delayed event is due.
+constexpr std::string_view kFirstDelayed =
+    "SELECT (extract(epoch FROM least(deliver_at - clock_timestamp(), interval '1 s')) * "
+    "1000000)::bigint FROM dovetail.delayed ORDER BY deliver_at, number LIMIT 1";
+
+constexpr std::string_view kRelease = "SELECT dovetail.release_delayed($1)";
 
 // The last condition: the snapshots still belong to this server.
 const std::string kWriteProgress =
@@ -107,6 +117,7 @@ Status PostgresSource::open() {
   exhausted_.clear();
   asked_.reset();
   delayed_are_due_ = false;
+  ends_ = false;
   pause_ = options_.poll_min;
   look_again_at_ = {};
   write_idle_at_ = clock_.now() + kIdleWriteInterval;
@@ -186,6 +197,7 @@ Status PostgresSource::read(Batch& out, const Limits& limits, std::stop_token st
         look_again_at_ = {};
         return {};
       }
+      if (has_ended()) return {};
       look_again_at_ = clock_.now() + pause_;
       pause_ = std::min(pause_ + pause_ / 4 + Duration{1}, options_.poll_max);
     }
@@ -197,11 +209,11 @@ Status PostgresSource::read(Batch& out, const Limits& limits, std::stop_token st
 
 Status PostgresSource::read_now(Batch& out, const Limits& limits) {
   const std::size_t before = out.size();
-  while (true) {
+  while (!has_ended()) {
     if (delayed_are_due_) {
       delayed_are_due_ = false;
-      const Result<Rows> released = reader_.connection.query("SELECT dovetail.release_delayed($1)",
-                                                             Params().int4(kReleasedAtOnce));
+      const Result<Rows> released =
+          reader_.connection.query(kRelease, Params().int4(kReleasedAtOnce));
       if (!released) return fail(released.error());
     }
     if (read_.now.empty()) {
@@ -215,6 +227,7 @@ Status PostgresSource::read_now(Batch& out, const Limits& limits) {
     // A page may hold nothing of this lane; more is there all the same.
     if (out.size() > before || read_.prev == exhausted_) return {};
   }
+  return {};
 }
 
 // While the snapshot stays the same, no transaction that writes has begun or ended, so there is
@@ -278,6 +291,25 @@ Status PostgresSource::open_window(const std::string& now) {
   return {};
 }
 
+// An end is a window like any other, whose upper snapshot somebody else has taken.
+Status PostgresSource::end_at(const std::string& snapshot) {
+  DOVETAIL_CHECK(is_between_windows());
+  DOVETAIL_TRY(check_history(history_));
+  look_again_at_ = {};
+  ends_ = true;
+  return open_window(snapshot);
+}
+
+// What was handed out when the open window is read. An upper snapshot that somebody else has taken
+// may lack what ours showed before.
+Result<Progress> PostgresSource::behind_window(std::int64_t passed) const {
+  const Result<Snapshot> before = Snapshot::parse(read_.prev);
+  if (!before) return fail(before.error());
+  const Result<Snapshot> now = Snapshot::parse(read_.now);
+  if (!now) return fail(now.error());
+  return Progress{Snapshot::either(*before, *now).text(), {}, 0, passed};
+}
+
 Status PostgresSource::ask_for_page(const Limits& limits) {
   const auto events = static_cast<std::int64_t>(
       std::clamp<std::size_t>(page_events_, 1, std::max<std::size_t>(limits.events_max, 1)));
@@ -316,8 +348,11 @@ Status PostgresSource::read_page(Batch& out, const Limits& limits) {
   Progress next = read_;
   next.seq = next.passed =
       is_whole && got < asked.events ? asked.upto : rows->int8(rows->size() - 1, 0);
-  if (next.seq >= window_end_)
-    next = Progress{read_.now, {}, 0, std::max(window_end_, next.passed)};
+  if (next.seq >= window_end_) {
+    Result<Progress> behind = behind_window(std::max(window_end_, next.passed));
+    if (!behind) return fail(behind.error());
+    next = std::move(*behind);
+  }
   move_to(std::move(next), rows->size());
   if (!read_.now.empty()) DOVETAIL_TRY(ask_for_page(limits));
   for (std::size_t row = 0; row < rows->size(); ++row) out.append(read_event(*rows, row));
@@ -327,13 +362,32 @@ Status PostgresSource::read_page(Batch& out, const Limits& limits) {
 void PostgresSource::move_to(Progress to, std::size_t handed_out) {
   read_ = std::move(to);
   handed_count_ += handed_out;
-  if (handed_out > 0) {
-    handed_out_.push_back(HandedOut{handed_count_, read_});
-  } else if (handed_out_.empty()) {
+  if (settled_count_ == handed_count_) {
     settled_ = read_;
-  } else {
+  } else if (!handed_out_.empty() && handed_out_.back().count == handed_count_) {
     handed_out_.back().after = read_;  // nothing lies between
+  } else {
+    handed_out_.push_back(HandedOut{handed_count_, read_});
   }
+}
+
+void PostgresSource::covers(const std::string& snapshot, std::int64_t passed) {
+  asked_.reset();
+  move_to(Progress{snapshot, {}, 0, std::max(read_.passed, passed)}, 0);
+}
+
+// New ones may be due at any time, but the first of those that are there is never late.
+Status PostgresSource::do_chores() {
+  DOVETAIL_TRY(check_history(history_));
+  if (reader_.lane != 0 || clock_.now() < look_for_delayed_at_) return {};
+  const Result<Rows> first = reader_.connection.query(kFirstDelayed);
+  if (!first) return fail(first.error());
+  const Duration due_in = first->empty() ? kLookForDelayed : Duration{first->int8(0, 0)};
+  look_for_delayed_at_ = clock_.now() + std::min(due_in, kLookForDelayed);
+  if (due_in > Duration::zero()) return {};
+  const Result<Rows> released = reader_.connection.query(kRelease, Params().int4(kReleasedAtOnce));
+  if (!released) return fail(released.error());
+  return {};
 }
 
 Status PostgresSource::settle(const Batch& batch, std::span<const Settled> fates) {

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/source.h"
 #include "postgres/reader.h"
+#include "postgres/windows.h"
 
 namespace dovetail::postgres {
 
@@ -37,7 +37,7 @@ struct SourceOptions {
 // commit is never skipped, and a long transaction holds nobody up. Nothing is written to the
 // outbox; progress is one small row, written without waiting for the disk: a crash of the server
 // repeats events, and loses none.
-class PostgresSource final : public Source {
+class PostgresSource final : public Windows {
  public:
   PostgresSource(Reader& reader, Clock& clock, SourceOptions options = {});
 
@@ -46,6 +46,16 @@ class PostgresSource final : public Source {
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   // stopped: another relay has taken the lane over.
   Status flush() override;
+
+  const std::string& handed_out() const override { return read_.prev; }
+  bool is_between_windows() const override { return read_.now.empty(); }
+  Status end_at(const std::string& snapshot) override;
+  bool has_ended() const override { return ends_ && read_.now.empty(); }
+  void go_on() override { ends_ = false; }
+  void handed_out_elsewhere(std::uint64_t events) override { handed_count_ += events; }
+  void covers(const std::string& snapshot, std::int64_t passed) override;
+  // Lets go delayed events that are due.
+  Status do_chores() override;
 
  private:
   struct HandedOut {
@@ -61,6 +71,7 @@ class PostgresSource final : public Source {
   Status open_window(const std::string& now);
   Status read_page(Batch& out, const Limits& limits);
   Status ask_for_page(const Limits& limits);
+  Result<Progress> behind_window(std::int64_t passed) const;
   Status check_history(std::string_view history) const;
   void move_to(Progress to, std::size_t handed_out);
   Status write_progress();
@@ -81,6 +92,7 @@ class PostgresSource final : public Source {
   std::string history_{};         // of the server then
   std::string exhausted_{};       // the snapshot in which nothing was left to read
   bool delayed_are_due_ = false;
+  bool ends_ = false;  // with the window that is open, or was last
   Duration pause_{0};
   TimePoint look_again_at_{};
   TimePoint look_for_delayed_at_{};

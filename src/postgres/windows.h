@@ -16,7 +16,8 @@ class Windows : public Source {
   // False while a window is open that is too large to come at once.
   virtual bool is_between_windows() const = 0;
   // Reads on until exactly what `snapshot` shows was handed out; then handed_out() shows all of it.
-  // Comes between windows. Until then read() opens no window of its own.
+  // Comes between windows, and when everything that it shows is visible to new statements. Until
+  // then read() opens no window of its own, and returns at once when it has come to the end.
   virtual Status end_at(const std::string& snapshot) = 0;
   // The same for one that a connection has exported under `name`, which shows what `snapshot` says
   // and can be used during this call. Where rows do not say of which transaction they are, only so
