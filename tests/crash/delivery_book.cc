@@ -19,7 +19,8 @@ std::string line_of(const Event& event) {
   const bool intact = event.payload == payload_of(event.aggregate_id, event.aggregate_version) &&
                       event.type == "changed" && event.aggregate_type == "account";
   return "\n" + event.id.to_string() + " " + std::string(event.aggregate_id) + " " +
-         std::to_string(event.aggregate_version) + (intact ? " 1" : " 0") + std::string(kEnd);
+         std::to_string(event.aggregate_version) + (intact ? " 1 " : " 0 ") +
+         std::to_string(::getpid()) + std::string(kEnd);
 }
 
 // Nothing, unless it is a whole one.
@@ -28,7 +29,8 @@ std::optional<Delivery> delivery_of(const std::string& line) {
   std::istringstream words(line);
   std::string id;
   Delivery delivery;
-  if (!(words >> id >> delivery.key >> delivery.version >> delivery.intact)) return std::nullopt;
+  if (!(words >> id >> delivery.key >> delivery.version >> delivery.intact >> delivery.by))
+    return std::nullopt;
   const auto parsed = EventId::parse(id);
   if (!parsed) return std::nullopt;
   delivery.id = *parsed;
@@ -87,6 +89,11 @@ std::size_t DeliveryBook::Hash::operator()(const EventId& id) const {
   return half;
 }
 
+std::uint64_t DeliveryBook::count_of(int process) const {
+  const auto found = counts_.find(process);
+  return found == counts_.end() ? 0 : found->second;
+}
+
 void DeliveryBook::read_on() {
   std::ifstream in(path_, std::ios::binary);
   if (!in) return;
@@ -96,6 +103,7 @@ void DeliveryBook::read_on() {
     offset_ += line.size() + 1;
     std::optional<Delivery> delivery = delivery_of(line);
     if (!delivery) continue;
+    ++counts_[delivery->by];
     if (seen_.insert(delivery->id).second) {
       first_.push_back(std::move(*delivery));
     } else {

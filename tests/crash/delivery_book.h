@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -44,9 +46,10 @@ class BookSink final : public Sink {
 
 struct Delivery {
   EventId id;
-  std::string key;
+  std::string key{};
   std::int64_t version = 0;
   bool intact = false;  // the payload is what was published
+  int by = 0;           // the process
 
   friend bool operator==(const Delivery&, const Delivery&) = default;
 };
@@ -60,6 +63,8 @@ class DeliveryBook {
   // The first delivery of each event, in order.
   const std::vector<Delivery>& first() const { return first_; }
   std::uint64_t repeated() const { return repeated_; }
+  // How much this process has delivered, repeated or not.
+  std::uint64_t count_of(int process) const;
 
  private:
   struct Hash {
@@ -70,6 +75,7 @@ class DeliveryBook {
   std::vector<Delivery> first_{};
   std::unordered_set<EventId, Hash> seen_{};
   std::uint64_t repeated_ = 0;
+  std::map<int, std::uint64_t> counts_{};
 };
 
 }  // namespace dovetail::shop

@@ -2,7 +2,7 @@
 // be made to die or to stop at a point of its own:
 //
 //   dovetail_dying_relay CONNINFO BOOK [--mode auto|wal|poll] [--die POINT | --stop POINT]
-//                        [--times N] [--cut N] [--lease MS] [--batch N]
+//                        [--times N] [--cut N] [--lease MS] [--batch N] [--settles-first yes]
 //
 // POINT, reached for the N-th time, is one of those of BookSink and DyingSource, where only those
 // count that are reached while the log is read (in mode poll, all), or
@@ -41,7 +41,7 @@ std::string word(const Words& words, const std::string& name, const std::string&
 RelayOptions relay_options(const Words& words) {
   RelayOptions options;
   options.batch_events_max = static_cast<std::size_t>(std::stoi(word(words, "--batch", "50")));
-  options.window_events_max = 500;
+  options.window_events_max = options.batch_events_max * 8;
   options.idle_wait = std::chrono::milliseconds(20);
   options.progress_interval = std::chrono::milliseconds(20);
   options.connect_retry.base = std::chrono::milliseconds(10);
@@ -68,7 +68,7 @@ int main_of(int argc, char** argv) {
   const auto is_watched = [&metrics, polls] { return polls || metrics.streams.load() != 0; };
   postgres::Reader reader{.conninfo = argv[1], .relay = "dying"};
   postgres::PostgresSource source(reader, system_clock());
-  DyingSource dying_source(doom, source, false, is_watched);
+  DyingSource dying_source(doom, source, words.contains("--settles-first"), is_watched);
   BookSink sink(argv[2], doom, is_watched);
   postgres::PostgresParking parking(reader);
   postgres::PostgresLease lease(

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 
 #include "live/claims.h"
+#include "postgres/admin.h"
 
 namespace dovetail::shop {
 
@@ -94,14 +96,22 @@ void WalStage::end_lease() {
   postgres::must(connection_, "UPDATE dovetail.reader SET expires = clock_timestamp()");
 }
 
+bool WalStage::is_delivered() {
+  book_.read_on();
+  return static_cast<std::int64_t>(book_.first().size()) >=
+         number(connection_, "SELECT count(*) FROM dovetail.outbox");
+}
+
+bool WalStage::is_drained() const {
+  const auto status = postgres::status(database_.conninfo);
+  if (!status || status->lanes.empty()) return false;
+  return std::all_of(status->lanes.begin(), status->lanes.end(),
+                     [](const auto& lane) { return lane.pending == 0; });
+}
+
 void WalStage::finish(const std::vector<std::string>& words) {
   Process last = start(words);
-  const auto committed =
-      static_cast<std::size_t>(number(connection_, "SELECT count(*) FROM dovetail.outbox"));
-  wait_until("all is delivered", [&] {
-    book_.read_on();
-    return book_.first().size() >= committed;
-  });
+  wait_until("nothing is left", [this] { return is_drained(); });
   last.send(SIGTERM);
   EXPECT_EQ(last.wait(patience()), 0) << "see " << file("relay.log");
 }

@@ -48,6 +48,10 @@ class WalStage {
   bool wait_until(const std::string& what, const std::function<bool()>& condition) const;
   // The lease of a relay that is dead ends now: nobody has to wait for it.
   void end_lease();
+  // Everything that is committed now is in the book.
+  bool is_delivered();
+  // By the relay's own account nothing is left to be read.
+  bool is_drained() const;
   // Lets a relay deliver the rest, and stops it.
   void finish(const std::vector<std::string>& words);
   // Everything that was committed is in the book, or will never be.

@@ -194,8 +194,10 @@ class Writer {
   }
 
   Status prepare(bool commits) {
-    const std::string name = "'crash_" + std::to_string(::getpid()) + "_" +
-                             std::to_string(number_) + "_" + std::to_string(++prepared_) + "'";
+    // Names are those of the server, not of one database.
+    static std::atomic<std::uint64_t> prepared{0};
+    const std::string name =
+        "'crash_" + std::to_string(::getpid()) + "_" + std::to_string(++prepared) + "'";
     DOVETAIL_TRY(connection_.execute("PREPARE TRANSACTION " + name));
     pause(options_.hold);
     return connection_.execute((commits ? "COMMIT PREPARED " : "ROLLBACK PREPARED ") + name);
@@ -215,7 +217,6 @@ class Writer {
   const WalWritersOptions& options_;
   const std::uint64_t number_;
   Random random_;
-  std::uint64_t prepared_ = 0;
   bool has_column_ = false;
 };
 

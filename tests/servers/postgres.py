@@ -13,7 +13,7 @@ SETTINGS = {
     "shared_buffers": "256MB",
     "wal_level": "logical",
     "max_wal_size": "2GB",
-    "max_prepared_transactions": "10",
+    "max_prepared_transactions": "60",
     "max_wal_senders": "60",
     "max_replication_slots": "60",
     "hot_standby": "on",
