@@ -1,10 +1,12 @@
 // Kills real relays and consumers at random moments, and counts what was lost, doubled, reordered
 // or made up.
 //
-//   dovetail_crash [sqlite | postgres] [--kills N] [--seed S] [--dir FOLDER]
+//   dovetail_crash [sqlite | postgres | postgres-auto | postgres-wal] [--kills N] [--seed S]
+//                  [--dir FOLDER]
 //
 // Two writers place orders all the time. Out of SQLite, two relays share one reader name, so that
-// one stands by; out of PostgreSQL, three relays share four lanes. Two consumers share one name.
+// one stands by; out of PostgreSQL, three relays share four lanes, or two of them read its log, in
+// the mode that the name says. Two consumers share one name.
 // Now one of them is killed, now one is stopped for longer than its lease and then goes on, as a
 // process does that lost its machine for a while; now the PostgreSQL server ends without a
 // checkpoint and comes back. One order's handler aborts the process and one order's handler fails:
@@ -63,16 +65,19 @@ struct Options {
 
 std::unique_ptr<Road> road_of(const Options& options, bool is_host) {
   if (options.road == "sqlite") return sqlite_road(options.folder);
-  return postgres_road(options.folder, is_host);
+  const std::size_t dash = options.road.find('-');
+  return postgres_road(options.folder, is_host,
+                       dash == std::string::npos ? "poll" : options.road.substr(dash + 1));
 }
 
 std::string config_text(const Road& road) {
   const std::string lanes =
       road.lanes() == 1 ? "" : "lanes = " + std::to_string(road.lanes()) + "\n";
+  const std::string mode = road.mode().empty() ? "" : "mode = \"" + road.mode() + "\"\n";
   return "[store.orders]\nurl = \"" + road.url() +
          "\"\n[store.inventory]\nurl = \"sqlite:inventory.db\"\ntopics = [\"orders.events\"]\n"
          "[[relay]]\nname = \"orders-to-inventory\"\nfrom = \"orders\"\nto = \"inventory\"\n" +
-         lanes + "lease = \"" + std::to_string(kLease.count()) +
+         lanes + mode + "lease = \"" + std::to_string(kLease.count()) +
          "ms\"\nbatch_events = 50\nretry_base = \"10ms\"\nreconnect_cap = \"200ms\"\nwindow_events "
          "= " +
          std::to_string(kWindow) + "\n[log]\nformat = \"json\"\n";

@@ -10,10 +10,11 @@
 namespace dovetail::shop {
 namespace {
 
-// Relays share the lanes. The server is one of our own, because it is made to crash, too.
+// Relays share the lanes; the log is one of them, beside which the others stand by. The server is
+// one of our own, because it is made to crash, too.
 class PostgresRoad final : public Road {
  public:
-  PostgresRoad(const std::string& folder, bool is_host) {
+  PostgresRoad(const std::string& folder, bool is_host, std::string mode) : mode_(std::move(mode)) {
     ::setenv("DOVETAIL_SERVERS", (folder + "/servers").c_str(), 1);
     if (is_host) server_.emplace("postgres", folder + "/servers");
     conninfo_ = servers::find("postgres").conninfo;
@@ -47,22 +48,24 @@ class PostgresRoad final : public Road {
     return outbox;
   }
   std::string url() const override { return "postgres:" + conninfo_; }
-  std::uint32_t lanes() const override { return 4; }
-  std::size_t relays() const override { return 3; }
+  std::uint32_t lanes() const override { return mode_ == "poll" ? 4 : 1; }
+  std::size_t relays() const override { return mode_ == "poll" ? 3 : 2; }
+  std::string mode() const override { return mode_; }
   Status crash_server() override {
     if (server_->crash()) return {};
     return fail(Errc::unavailable, "the server did not come back; check its log");
   }
 
  private:
+  const std::string mode_;
   std::optional<servers::Started> server_;
   std::string conninfo_;
 };
 
 }  // namespace
 
-std::unique_ptr<Road> postgres_road(const std::string& folder, bool is_host) {
-  return std::make_unique<PostgresRoad>(folder, is_host);
+std::unique_ptr<Road> postgres_road(const std::string& folder, bool is_host, std::string mode) {
+  return std::make_unique<PostgresRoad>(folder, is_host, std::move(mode));
 }
 
 }  // namespace dovetail::shop

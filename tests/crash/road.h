@@ -29,12 +29,14 @@ class Road {
   virtual std::string url() const = 0;  // as the config of dovetail names it
   virtual std::uint32_t lanes() const = 0;
   virtual std::size_t relays() const = 0;
+  virtual std::string mode() const { return {}; }  // of reading, where there are several
   // Ends the database's server, if there is one, and starts it again. rejected: there is none.
   virtual Status crash_server() = 0;
 };
 
 std::unique_ptr<Road> sqlite_road(const std::string& folder);
-// `is_host`: starts a server that lives as long as the road; otherwise it is there already.
-std::unique_ptr<Road> postgres_road(const std::string& folder, bool is_host);
+// `is_host`: starts a server that lives as long as the road; otherwise it is there already. `mode`:
+// in which it is read.
+std::unique_ptr<Road> postgres_road(const std::string& folder, bool is_host, std::string mode);
 
 }  // namespace dovetail::shop

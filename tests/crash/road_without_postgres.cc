@@ -2,6 +2,6 @@
 
 namespace dovetail::shop {
 
-std::unique_ptr<Road> postgres_road(const std::string&, bool) { return nullptr; }
+std::unique_ptr<Road> postgres_road(const std::string&, bool, std::string) { return nullptr; }
 
 }  // namespace dovetail::shop
