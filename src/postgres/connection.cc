@@ -89,8 +89,9 @@ std::string_view hint_of(std::string_view sqlstate) {
   return "; check the server's log";
 }
 
-// One line, whatever the server or libpq wrote.
-std::string trimmed(const char* text) {
+}  // namespace
+
+std::string one_line(const char* text) {
   std::string out;
   for (std::string_view left = text == nullptr ? "" : text; !left.empty(); left.remove_prefix(1)) {
     const bool is_space = left[0] == '\n' || left[0] == '\t' || left[0] == ' ';
@@ -101,23 +102,21 @@ std::string trimmed(const char* text) {
   return out;
 }
 
-}  // namespace
-
 Error server_error(pg_conn* connection, const pg_result* result, bool during_commit,
                    std::string_view rights_hint) {
   const char* field = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_SQLSTATE);
   const std::string sqlstate = field == nullptr ? "" : field;
   if (sqlstate.empty()) {
-    const std::string text = trimmed(PQerrorMessage(connection));
+    const std::string text = one_line(PQerrorMessage(connection));
     return Error{during_commit ? Errc::in_doubt : Errc::unavailable,
                  (during_commit ? "the connection was lost during COMMIT: "
                                 : "the connection to the server is lost: ") +
                      text + "; check that the server runs"};
   }
-  const std::string primary = trimmed(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+  const std::string primary = one_line(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
   const char* given = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
   std::string hint(hint_of(sqlstate));
-  if (given != nullptr && sqlstate != "42883") hint = "; " + trimmed(given);
+  if (given != nullptr && sqlstate != "42883") hint = "; " + one_line(given);
   if (sqlstate == "42501") hint = rights_hint.empty() ? kRolesHint : rights_hint;
   return Error{errc_of(sqlstate, during_commit), primary + " (" + sqlstate + ")" + hint};
 }
@@ -396,27 +395,35 @@ Status run_prepared_and_commit(pg_conn* connection, const std::string& name, con
                          [&] { return Statement(name, params).send_prepared(connection); });
 }
 
-void Connection::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
+void CloseConnection::operator()(pg_conn* connection) const { PQfinish(connection); }
 
-Result<Connection> Connection::open(const std::string& conninfo) {
+Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication) {
   // A later keyword replaces an earlier one, so the caller's word comes last.
-  const std::array<const char*, 9> keywords = {
+  const std::array<const char*, 10> keywords = {
       "connect_timeout",  "keepalives_idle",  "keepalives_interval",
       "keepalives_count", "tcp_user_timeout", "fallback_application_name",
-      "client_encoding",  "dbname",           nullptr};
-  const std::array<const char*, 9> values = {
-      "10", "10", "5", "3", "30000", "dovetail", "UTF8", conninfo.c_str(), nullptr};
-  Connection connection;
-  connection.connection_.reset(PQconnectdbParams(keywords.data(), values.data(), 1));
+      "client_encoding",  "dbname",           "replication",
+      nullptr};
+  const std::array<const char*, 10> values = {
+      "10", "10", "5", "3", "30000", "dovetail", "UTF8", conninfo.c_str(), replication, nullptr};
+  OwnedConnection connection(PQconnectdbParams(keywords.data(), values.data(), 1));
   pg_conn* const raw = connection.get();
   if (raw == nullptr) return fail(Errc::unavailable, "out of memory while connecting; check it");
   if (PQstatus(raw) != CONNECTION_OK)
-    return fail(Errc::unavailable, "cannot connect: " + trimmed(PQerrorMessage(raw)) +
+    return fail(Errc::unavailable, "cannot connect: " + one_line(PQerrorMessage(raw)) +
                                        "; check the connection settings and that the server runs");
   DOVETAIL_TRY(check_server_version(raw));
   PQsetNoticeProcessor(raw, ignore_notice, nullptr);
   if (PQsetnonblocking(raw, 1) != 0)
     return fail(Errc::unavailable, "cannot set up the connection; check the server");
+  return connection;
+}
+
+Result<Connection> Connection::open(const std::string& conninfo) {
+  Result<OwnedConnection> opened = connect_to(conninfo);
+  if (!opened) return fail(opened.error());
+  Connection connection;
+  connection.connection_ = std::move(*opened);
   return connection;
 }
 

@@ -124,6 +124,18 @@ bool send_prepared(pg_conn* connection, const Params& params, bool binary_rows);
 bool wait_for_socket(pg_conn* connection, bool also_write,
                      std::chrono::steady_clock::time_point end);
 
+// What the server or libpq wrote, in one line.
+std::string one_line(const char* text);
+
+struct CloseConnection {
+  void operator()(pg_conn* connection) const;
+};
+using OwnedConnection = std::unique_ptr<pg_conn, CloseConnection>;
+
+// Connects within 10 s; then no call of libpq waits for the server. `replication`: as libpq's
+// setting of that name; null: none.
+Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication = nullptr);
+
 // One thread at a time. Connects within 10 s. A statement that gets no answer within the time limit
 // costs the connection: it is closed, never repaired.
 class Connection {
@@ -151,14 +163,11 @@ class Connection {
 
  private:
   friend class Transaction;
-  struct Close {
-    void operator()(pg_conn* connection) const;
-  };
   Result<Rows> finish(bool sent, bool during_commit);
   Status commit();
   Status settle_ahead();
 
-  std::unique_ptr<pg_conn, Close> connection_;
+  OwnedConnection connection_;
   bool is_asked_ahead_ = false;  // its answer is still to be read
   Rows ahead_{};                 // its answer, read because something else was in a hurry
   Duration timeout_ = std::chrono::seconds(30);

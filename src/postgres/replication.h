@@ -45,12 +45,17 @@ class Replication {
  public:
   Replication() = default;
   // rejected: the role has no right to replicate, or something between us and the server does not
-  // know how (a pooler). unavailable: the server is not there.
+  // know how (a pooler). unavailable: the server is not there, or has no sender left.
   static Result<Replication> open(const std::string& conninfo);
 
   explicit operator bool() const { return connection_ != nullptr; }
+  // A slot that was asked for and not made yet is given up.
   void close();
-  int server_version() const;  // 150004
+  int server_version() const;        // 150004
+  std::int32_t backend_pid() const;  // of the process that serves us
+  // Asks the very server that we reached, through a connection of its own and for 2 s at most,
+  // whether it turns clients away because it stops.
+  bool is_server_stopping(const std::string& conninfo) const;
 
   // Asks for a slot, which the server makes when the transactions of now have ended. A temporary
   // one ends with this connection. `failover`: standbys keep it, too, where the server can (17).
@@ -58,20 +63,23 @@ class Replication {
   // nullopt: not yet. rejected: the server cannot, and its text says why (wal_level, no slot free).
   Result<std::optional<CreatedSlot>> slot_made();
 
-  // From where the slot stands.
+  // From where the slot stands. unavailable: somebody else uses the slot, or it is lost or gone.
+  // rejected: this role may not.
   Status start(const StreamRequest& request);
   // The next message; empty: none has arrived. unavailable: the server has ended the stream, or the
   // slot is lost.
   Result<CopyBytes> receive();
   Status send_status(WalPosition written, WalPosition flushed, WallTime now);
   int socket() const;
-  // Bytes that wait for the socket to take them.
-  Status send_rest();
+  // Bytes that wait for the socket to take them. False: some are left.
+  Result<bool> send_rest();
 
  private:
   struct Close {
     void operator()(pg_conn* connection) const;
   };
+  Status set_up();
+  Error lost(const char* what);
   std::unique_ptr<pg_conn, Close> connection_;
 };
 
