@@ -88,8 +88,9 @@ Error why_refused(const std::string& conninfo, Error refused) {
     return Error{Errc::rejected, "the role \"" + std::string(may->text(0, 0)) +
                                      "\" may not replicate (" + refused.text + ")" +
                                      std::string(kRightsHint)};
-  refused.text += "; plain connections work, so check max_wal_senders, pg_hba.conf, and whether a "
-                  "pooler stands before the server";
+  refused.text +=
+      "; plain connections work, so check max_wal_senders, pg_hba.conf, and whether a "
+      "pooler stands before the server";
   return refused;
 }
 
@@ -105,8 +106,8 @@ void CopyBytes::Free::operator()(char* bytes) const { PQfreemem(bytes); }
 void Replication::Close::operator()(pg_conn* connection) const {
   // A server that waits for other transactions does not notice that we leave, and would keep the
   // slot until they end.
-  if (PQstatus(connection) == CONNECTION_OK &&
-      PQtransactionStatus(connection) == PQTRANS_ACTIVE && PQisBusy(connection) == 1) {
+  if (PQstatus(connection) == CONNECTION_OK && PQtransactionStatus(connection) == PQTRANS_ACTIVE &&
+      PQisBusy(connection) == 1) {
     if (PGcancel* const cancel = PQgetCancel(connection); cancel != nullptr) {
       std::array<char, 256> text{};
       (void)PQcancel(cancel, text.data(), static_cast<int>(text.size()));
@@ -131,8 +132,7 @@ Result<Replication> Replication::open(const std::string& conninfo) {
 Status Replication::set_up() {
   // A pooler may have dropped the wish for replication, and then SQL is all that is understood.
   const Rows identity = ask(connection_.get(), "IDENTIFY_SYSTEM");
-  if (sqlstate_of(identity) == "42601")
-    return fail(Errc::rejected, std::string(kPoolerText));
+  if (sqlstate_of(identity) == "42601") return fail(Errc::rejected, std::string(kPoolerText));
   if (PQresultStatus(identity.get()) != PGRES_TUPLES_OK)
     return fail(server_error(connection_.get(), identity.get(), false, kRightsHint));
   std::string settings(kSettings);
@@ -163,8 +163,8 @@ bool Replication::is_server_stopping(const std::string& conninfo) const {
 }
 
 Error Replication::lost(const char* what) {
-  Error error{Errc::unavailable, what + one_line(PQerrorMessage(connection_.get())) +
-                                     "; check that the server runs"};
+  Error error{Errc::unavailable,
+              what + one_line(PQerrorMessage(connection_.get())) + "; check that the server runs"};
   close();
   return error;
 }
@@ -238,12 +238,13 @@ Result<CopyBytes> Replication::receive() {
     }
     if (size == -2) return fail(lost("the stream of the log is lost: "));
     if (size == -1) {
-      const Rows end = next_result(connection_.get(), std::chrono::steady_clock::now() +
-                                                          std::chrono::seconds(1));
+      const Rows end = next_result(connection_.get(),
+                                   std::chrono::steady_clock::now() + std::chrono::seconds(1));
       Error error{Errc::unavailable,
                   "the server has ended the stream of the log; check whether it stops"};
       if (!sqlstate_of(end).empty() || PQstatus(connection_.get()) != CONNECTION_OK)
-        error.text = "the stream of the log ended: " + server_error(connection_.get(), end.get()).text;
+        error.text =
+            "the stream of the log ended: " + server_error(connection_.get(), end.get()).text;
       close();
       return fail(std::move(error));
     }

@@ -42,8 +42,13 @@ Result<std::vector<SlotState>> list_slots(Connection& connection);
 // Ok when there is none. unavailable: somebody uses it; the text names the process.
 Status drop_slot(Connection& connection, std::string_view name);
 
+// Whom the server waits for before it makes the slot that `backend` asked for, Replication's
+// backend_pid(), as text for people: a process or a prepared transaction. nullopt: nobody.
+Result<std::optional<std::string>> who_holds_up(Connection& connection, std::int32_t backend);
+
 // Why this server and this role cannot stream the log of that publication; nullopt: they can, as
-// far as the catalogue tells. The text says what to change.
+// far as the catalogue tells. The text says what to change. `connection` has the role that is to
+// replicate.
 Result<std::optional<std::string>> why_not_streamed(Connection& connection,
                                                     std::string_view publication);
 

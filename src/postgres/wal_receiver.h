@@ -1,0 +1,72 @@
+// The thread that receives a stream of the log and answers the server, whatever else stands still.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/clock.h"
+#include "postgres/replication.h"
+#include "postgres/wal_buffer.h"
+
+namespace dovetail::postgres {
+
+// Its calls are for one thread, that of the reader. Ends with its stream, and then ends the buffer.
+class WalReceiver {
+ public:
+  // `replication` was started; `conninfo`: to ask whether the server is about to stop.
+  WalReceiver(Replication replication, Clock& clock, WalBuffer& buffer, std::string conninfo,
+              Duration status_every);
+  WalReceiver(const WalReceiver&) = delete;
+  WalReceiver& operator=(const WalReceiver&) = delete;
+  // Tells the server what was reported last, and leaves. Waits 2 s at most.
+  ~WalReceiver();
+
+  // The buffer has room again.
+  void go_on() const { ring(); }
+  // Told to the server at once.
+  void report(WalPosition flushed);
+  WalPosition reported() const { return {flushed_.load()}; }
+  // How far the server's log was when it last spoke.
+  WalPosition server_end() const { return {server_end_.load()}; }
+
+ private:
+  using Instant = std::chrono::steady_clock::time_point;
+
+  void run(std::stop_token stop);
+  Status round();
+  Status receive_all();
+  void look_at(std::string_view message);
+  Status answer();
+  Status send_status();
+  Status look_for_end();
+  void wait();
+  void ring() const;
+
+  Replication replication_;
+  Clock& clock_;
+  WalBuffer& buffer_;
+  const std::string conninfo_;
+  const Duration status_every_;
+  const int bell_;  // rung by the reader
+
+  // Of the receiver alone.
+  bool is_full_ = false;
+  bool is_reply_wanted_ = false;
+  bool is_waited_for_ = false;             // the server asks, and we have not confirmed everything
+  std::optional<WallTime> last_commit_{};  // of what is received now
+  bool has_data_come_ = false;             // since the server was last asked
+  WalPosition sent_flush_{};
+  bool is_rest_unsent_ = false;
+  Instant status_at_{};
+  Instant sent_at_{};
+  Instant ask_at_{};
+
+  std::atomic<std::uint64_t> flushed_{0};
+  std::atomic<std::uint64_t> server_end_{0};
+  std::jthread thread_;
+};
+
+}  // namespace dovetail::postgres
