@@ -399,11 +399,11 @@ void CloseConnection::operator()(pg_conn* connection) const { PQfinish(connectio
 
 Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication) {
   // A later keyword replaces an earlier one, so the caller's word comes last.
-  const std::array<const char*, 10> keywords = {
-      "connect_timeout",  "keepalives_idle",  "keepalives_interval",
-      "keepalives_count", "tcp_user_timeout", "fallback_application_name",
-      "client_encoding",  "dbname",           "replication",
-      nullptr};
+  const std::array<const char*, 10> keywords = {"connect_timeout",     "keepalives_idle",
+                                                "keepalives_interval", "keepalives_count",
+                                                "tcp_user_timeout",    "fallback_application_name",
+                                                "client_encoding",     "dbname",
+                                                "replication",         nullptr};
   const std::array<const char*, 10> values = {
       "10", "10", "5", "3", "30000", "dovetail", "UTF8", conninfo.c_str(), replication, nullptr};
   OwnedConnection connection(PQconnectdbParams(keywords.data(), values.data(), 1));

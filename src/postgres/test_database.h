@@ -27,7 +27,10 @@ class TestDatabase {
   }
   TestDatabase(const TestDatabase&) = delete;
   TestDatabase& operator=(const TestDatabase&) = delete;
-  ~TestDatabase() { on_server("DROP DATABASE " + name + " WITH (FORCE)"); }
+  ~TestDatabase() {
+    drop_slots();
+    on_server("DROP DATABASE " + name + " WITH (FORCE)");
+  }
 
   Connection connect(const std::string& user = "") const {
     Result<Connection> connection =
@@ -45,6 +48,22 @@ class TestDatabase {
     ASSERT_TRUE(connection) << connection.error().text;
     const Status done = connection->execute(sql);
     EXPECT_TRUE(done) << done.error().text;
+  }
+  // A slot holds its database, and a temporary one is there until its process has noticed that
+  // nobody listens any more.
+  void drop_slots() const {
+    Result<Connection> connection = Connection::open(admin_);
+    if (!connection) return;
+    const std::string ours = " FROM pg_replication_slots WHERE database = '" + name + "'";
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (std::chrono::steady_clock::now() < end) {
+      const Result<Rows> left = connection->query("SELECT count(*)" + ours);
+      if (!left || left->int8(0, 0) == 0) return;
+      (void)connection->query("SELECT pg_terminate_backend(active_pid)" + ours + " AND active");
+      (void)connection->query("SELECT pg_drop_replication_slot(slot_name)" + ours +
+                              " AND NOT active");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   std::string admin_;
 };
