@@ -95,7 +95,8 @@ Result<std::variant<WalData, Keepalive>> parse_copy_data(std::string_view bytes)
   return no_message("something", bytes);
 }
 
-std::string status_update(WalPosition written, WalPosition flushed, WallTime now) {
+std::string status_update(WalPosition written, WalPosition flushed, WallTime now,
+                          bool wants_reply) {
   std::string out;
   out.reserve(34);
   out += 'r';
@@ -103,7 +104,7 @@ std::string status_update(WalPosition written, WalPosition flushed, WallTime now
   append_big_endian(out, flushed.value);
   append_big_endian(out, flushed.value);  // applied
   append_big_endian(out, std::int64_t{now.time_since_epoch().count() - kEpochOffset});
-  out += '\0';  // no reply is wanted
+  out += wants_reply ? '\1' : '\0';
   return out;
 }
 

@@ -27,8 +27,10 @@ struct Keepalive {
 };
 Result<std::variant<WalData, Keepalive>> parse_copy_data(std::string_view bytes);
 
-// What we answer: received up to `written`, and never needed again up to `flushed`.
-std::string status_update(WalPosition written, WalPosition flushed, WallTime now);
+// What we answer: received up to `written`, and never needed again up to `flushed`. `wants_reply`:
+// the server is to answer with a sign of life.
+std::string status_update(WalPosition written, WalPosition flushed, WallTime now,
+                          bool wants_reply = false);
 
 namespace pgoutput {
 

@@ -254,8 +254,9 @@ Result<CopyBytes> Replication::receive() {
   return CopyBytes{};
 }
 
-Status Replication::send_status(WalPosition written, WalPosition flushed, WallTime now) {
-  const std::string update = status_update(written, flushed, now);
+Status Replication::send_status(WalPosition written, WalPosition flushed, WallTime now,
+                                bool wants_reply) {
+  const std::string update = status_update(written, flushed, now, wants_reply);
   // 0: there is no room for it now. The next one says the same and more.
   if (PQputCopyData(connection_.get(), update.data(), static_cast<int>(update.size())) < 0)
     return fail(lost("the stream of the log is lost: "));

@@ -69,7 +69,8 @@ class Replication {
   // The next message; empty: none has arrived. unavailable: the server has ended the stream, or the
   // slot is lost.
   Result<CopyBytes> receive();
-  Status send_status(WalPosition written, WalPosition flushed, WallTime now);
+  Status send_status(WalPosition written, WalPosition flushed, WallTime now,
+                     bool wants_reply = false);
   int socket() const;
   // Bytes that wait for the socket to take them. False: some are left.
   Result<bool> send_rest();

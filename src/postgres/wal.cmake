@@ -6,6 +6,7 @@ dovetail_server_test(
   pgbouncer
   SOURCES
   wal_buffer_test.cc
+  wal_receiver_test.cc
   wal_stream_test.cc
   LIBS
   PkgConfig::LIBPQ

@@ -34,12 +34,13 @@ bool has_hung_up(int socket) {
 }  // namespace
 
 WalReceiver::WalReceiver(Replication replication, Clock& clock, WalBuffer& buffer,
-                         std::string conninfo, Duration status_every)
+                         std::string conninfo, Duration status_every, Duration silence_max)
     : replication_(std::move(replication)),
       clock_(clock),
       buffer_(buffer),
       conninfo_(std::move(conninfo)),
       status_every_(status_every),
+      silence_max_(silence_max),
       bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   DOVETAIL_CHECK(bell_ >= 0);
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -73,21 +74,26 @@ Status WalReceiver::round() {
   DOVETAIL_TRY(receive_all());
   DOVETAIL_TRY(answer());
   DOVETAIL_TRY(look_for_end());
+  DOVETAIL_TRY(look_for_silence());
   wait();
   return {};
 }
 
 Status WalReceiver::receive_all() {
   is_full_ = !buffer_.has_room();
+  // What we do not read says nothing about the server.
+  bool has_heard = is_full_;
   for (int i = 0; i < kMessagesAtOnce && !is_full_; ++i) {
     Result<CopyBytes> message = replication_.receive();
     if (!message) return fail(std::move(message.error()));
     if (message->size == 0) break;
+    has_heard = true;
     look_at(message->view());
     buffer_.put(std::move(*message));
     if (i % 64 == 63) is_full_ = !buffer_.has_room();
   }
   buffer_.hand_over();
+  if (has_heard) heard_at_ = steady_clock::now();
   return {};
 }
 
@@ -114,7 +120,8 @@ void WalReceiver::look_at(std::string_view message) {
 
 Status WalReceiver::send_status() {
   const WalPosition flushed = reported();
-  DOVETAIL_TRY(replication_.send_status(server_end(), flushed, clock_.wall()));
+  const bool is_silent = steady_clock::now() >= heard_at_ + silence_max_ / 4;
+  DOVETAIL_TRY(replication_.send_status(server_end(), flushed, clock_.wall(), is_silent));
   sent_flush_ = flushed;
   is_reply_wanted_ = false;
   sent_at_ = steady_clock::now();
@@ -153,6 +160,15 @@ Status WalReceiver::look_for_end() {
   ask_at_ = steady_clock::now() + kAskEvery;
   if (!is_stopping) return {};
   return fail(Errc::unavailable, "the server stops; check that it is started again");
+}
+
+// A server that hangs, or a network that swallows everything, ends no connection. Events would wait
+// for ever, although the table could be read.
+Status WalReceiver::look_for_silence() {
+  if (steady_clock::now() < heard_at_ + silence_max_) return {};
+  return fail(Errc::unavailable,
+              "the server says nothing any more on the connection for replication; check the "
+              "network and the state of its walsender");
 }
 
 void WalReceiver::wait() {

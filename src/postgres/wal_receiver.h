@@ -18,7 +18,7 @@ class WalReceiver {
  public:
   // `replication` was started; `conninfo`: to ask whether the server is about to stop.
   WalReceiver(Replication replication, Clock& clock, WalBuffer& buffer, std::string conninfo,
-              Duration status_every);
+              Duration status_every, Duration silence_max);
   WalReceiver(const WalReceiver&) = delete;
   WalReceiver& operator=(const WalReceiver&) = delete;
   // Tells the server what was reported last, and leaves. Waits 2 s at most.
@@ -42,6 +42,7 @@ class WalReceiver {
   Status answer();
   Status send_status();
   Status look_for_end();
+  Status look_for_silence();
   void wait();
   void ring() const;
 
@@ -50,6 +51,7 @@ class WalReceiver {
   WalBuffer& buffer_;
   const std::string conninfo_;
   const Duration status_every_;
+  const Duration silence_max_;
   const int bell_;  // rung by the reader
 
   // Of the receiver alone.
@@ -63,6 +65,7 @@ class WalReceiver {
   Instant status_at_{};
   Instant sent_at_{};
   Instant ask_at_{};
+  Instant heard_at_ = std::chrono::steady_clock::now();
 
   std::atomic<std::uint64_t> flushed_{0};
   std::atomic<std::uint64_t> server_end_{0};

@@ -37,7 +37,7 @@ struct WalStream::State {
         clock(time),
         buffer(options.buffer_bytes_max),
         receiver(std::move(replication), time, buffer, std::move(options.conninfo),
-                 options.status_every) {}
+                 options.status_every, options.silence_max) {}
 
   // Makes events of what has arrived, as far as it fits.
   Status take_arrived(Batch& out, const Limits& limits, const std::stop_token& stop);

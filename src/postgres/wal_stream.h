@@ -17,6 +17,8 @@ namespace dovetail::postgres {
 
 struct WalStreamOptions {
   std::string conninfo;  // to ask whether the server is about to stop
+  // A server that says nothing for so long, although it is asked to, is taken for lost.
+  Duration silence_max = std::chrono::seconds(60);
   // Performance
   std::size_t buffer_bytes_max = 8 << 20;  // received and not yet made events of
   Duration status_every = std::chrono::seconds(1);
