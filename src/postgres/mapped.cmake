@@ -14,9 +14,12 @@ target_sources(
           maintenance_inbox.cc
           mapped_admin.cc
           mapped_catalog.cc
+          mapped_event.cc
+          mapped_rows.cc
           mapped_source.cc
           mapped_sql.cc
           mapped_table.cc
+          mapped_windows.cc
           outside.cc
           partitions.cc)
 dovetail_server_test(
@@ -31,8 +34,10 @@ dovetail_server_test(
   maintenance_test.cc
   mapped_catalog_test.cc
   mapped_relay_test.cc
+  mapped_rows_test.cc
   mapped_source_test.cc
   mapped_table_test.cc
+  mapped_windows_test.cc
   outside_test.cc
   LIBS
   PkgConfig::LIBPQ

@@ -27,7 +27,8 @@ constexpr std::string_view kColumns =
     "UNION ALL SELECT b.attnum, y.typbasetype FROM base b JOIN pg_catalog.pg_type y "
     "ON y.oid = b.typid WHERE y.typtype = 'd') "
     "SELECT a.attname::text, pg_catalog.format_type(a.atttypid, NULL), y.typname::text, "
-    "a.attnotnull FROM pg_catalog.pg_attribute a JOIN base b ON b.attnum = a.attnum "
+    "a.attnotnull, y.typtype = 'e' FROM pg_catalog.pg_attribute a JOIN base b ON b.attnum = "
+    "a.attnum "
     "JOIN pg_catalog.pg_type y ON y.oid = b.typid AND y.typtype <> 'd' "
     "WHERE a.attrelid = $1::int8::oid ORDER BY a.attnum";
 
@@ -36,6 +37,10 @@ constexpr std::string_view kUniqueIndex =
     "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) "
     "WHERE i.indrelid = $1::int8::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL "
     "AND a.attname = $2)";
+
+constexpr std::string_view kPartitions =
+    "SELECT p.relid::oid::pg_catalog.int8 FROM pg_catalog.pg_partition_tree($1::int8::oid) AS p "
+    "WHERE p.relid::oid <> $1::int8::oid";
 
 std::string name_sql(std::string_view name) {
   const Result<std::string> quoted = quoted_name(name);
@@ -107,7 +112,7 @@ Status find_columns(Connection& connection, const TableMapping& mapping, Catalog
   std::string listed;
   for (std::size_t i = 0; i < rows->size(); ++i) {
     CatalogColumn column{std::string(rows->text(i, 0)), std::string(rows->text(i, 1)),
-                         std::string(rows->text(i, 2)), rows->boolean(i, 3)};
+                         std::string(rows->text(i, 2)), rows->boolean(i, 3), rows->boolean(i, 4)};
     listed += (listed.empty() ? "" : ", ") + column.name;
     all.emplace(column.name, std::move(column));
   }
@@ -175,7 +180,7 @@ Status check_types(const CatalogTable& table, const TableMapping& mapping) {
 Status check_rights(const CatalogTable& table, const TableMapping& mapping, Access access) {
   std::string missing;
   if (!table.may_select) missing = "SELECT";
-  const bool marks = access == Access::mark;
+  const bool marks = access == Access::mark && !mapping.from_log;
   if (marks && mapping.delete_when_done && !table.may_delete)
     missing += missing.empty() ? "DELETE" : ", DELETE";
   if (marks && !mapping.delete_when_done && !table.may_update)
@@ -202,11 +207,15 @@ Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping
   DOVETAIL_TRY(find_columns(connection, mapping, *table));
   DOVETAIL_TRY(check_types(*table, mapping));
   DOVETAIL_TRY(check_rights(*table, mapping, access));
+  const Result<Rows> partitions = connection.query(kPartitions, Params().int8(table->oid));
+  if (!partitions) return fail(partitions.error());
+  for (std::size_t i = 0; i < partitions->size(); ++i)
+    table->partitions.insert(partitions->int8(i, 0));
   const std::string& id = table->column(mapping.id).name;
   const Result<Rows> index = connection.query(kUniqueIndex, Params().int8(table->oid).text(id));
   if (!index) return fail(index.error());
   table->id_has_index = index->boolean(0, 0);
-  if (!table->id_has_index)
+  if (!table->id_has_index && !mapping.from_log)
     return fail(Errc::rejected,
                 "the column \"" + id + "\" of " + table->quoted +
                     " has no unique index, so its rows cannot be told apart and marked; run ALTER "
@@ -219,6 +228,16 @@ IdKind id_kind(const CatalogTable& table, const TableMapping& mapping) {
   const std::string& base = table.column(mapping.id).base;
   if (base == "uuid") return IdKind::uuid;
   return is_text(base) ? IdKind::text : IdKind::integer;
+}
+
+std::string default_content_type(const CatalogTable& table, const TableMapping& mapping) {
+  if (!mapping.default_content_type.empty()) return mapping.default_content_type;
+  return table.column(mapping.payload).base == "bytea" ? "application/octet-stream"
+                                                       : "application/json";
+}
+
+std::string default_aggregate_type(const CatalogTable& table, const TableMapping& mapping) {
+  return mapping.default_aggregate_type.empty() ? table.name : mapping.default_aggregate_type;
 }
 
 const std::string& order_column(const TableMapping& mapping) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@ struct CatalogColumn {
   std::string type;  // as SQL writes it
   std::string base;  // its short name, of the type below a domain: "int8", "text", "jsonb"
   bool not_null = false;
+  bool is_enum = false;
 };
 
 struct CatalogTable {
@@ -29,6 +31,7 @@ struct CatalogTable {
   bool may_select = false;
   bool may_update = false;
   bool may_delete = false;
+  std::set<std::int64_t> partitions{};  // their oids
 
   const CatalogColumn& column(std::string_view name_in_mapping) const;
 };
@@ -47,6 +50,10 @@ IdKind id_kind(const CatalogTable& table, const TableMapping& mapping);
 // The column that decides the order: order_by, else created_at, else the id.
 const std::string& order_column(const TableMapping& mapping);
 OrderKind order_kind(const CatalogTable& table, const TableMapping& mapping);
+
+// What stands in for a content type or an aggregate type that a row does not have.
+std::string default_content_type(const CatalogTable& table, const TableMapping& mapping);
+std::string default_aggregate_type(const CatalogTable& table, const TableMapping& mapping);
 
 // SQL over the table as `t`.
 std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
@@ -82,6 +89,14 @@ struct LaneShare {
 
 MappedStatements mapped_statements(const CatalogTable& table, const TableMapping& mapping,
                                    LaneShare share);
+
+// Which rows were written by transactions from a number on, and where they stand: $1 all of them,
+// $2 the lower half of that number, $3 how many numbers count. Columns: place, partition, bytes. In
+// the order of the mapping's column, if it names one; else of the transactions.
+std::string gap_keys_sql(const CatalogTable& table, const TableMapping& mapping);
+// The events of these rows, in this order: $1 places, $2 partitions. Columns as of
+// MappedStatements::read.
+std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping);
 
 // $1 relay. Returns how many rows are pending, counted up to `exact_max` and one more, and the age
 // of the oldest in microseconds.

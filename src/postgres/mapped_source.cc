@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "postgres/mapped_event.h"
 
 namespace dovetail::postgres {
 
@@ -18,23 +19,6 @@ constexpr Duration kDiscardsMargin = 1min;
 constexpr Duration kEver = std::chrono::hours(24 * 365 * 100);
 constexpr std::size_t kParkedKnownMax = 100'000;
 constexpr std::size_t kBacklogPage = 100;
-
-// Columns of MappedStatements::read.
-enum Column : int {
-  kRowId,
-  kEventId,
-  kTopic,
-  kAggregateType,
-  kAggregateId,
-  kVersion,
-  kType,
-  kPayload,
-  kHeaders,
-  kCreatedAt,
-  kOrder,
-  kContentType,
-  kFirstHeader,
-};
 
 }  // namespace
 
@@ -96,7 +80,8 @@ Status MappedSource::read_page(Batch& out, const Limits& limits) {
   if (!rows) return fail(rows.error());
   backlog_ = rows->size() >= kBacklogPage;
   for (std::size_t i = 0; i < rows->size() && out.size() < limits.events_max; ++i) {
-    const std::size_t bytes = rows->text(i, kPayload).size() + rows->text(i, kHeaders).size();
+    const std::size_t bytes =
+        rows->text(i, kMappedPayload).size() + rows->text(i, kMappedHeaders).size();
     if (!out.empty() && out.bytes() + bytes > limits.bytes_max) break;
     append(out, *rows, i);
   }
@@ -118,52 +103,15 @@ Result<Rows> MappedSource::query_page(const Params& params) {
 }
 
 void MappedSource::append(Batch& out, const Rows& rows, std::size_t row) {
-  const std::string headers = headers_of(rows, row);
-  Event event;
-  event.id = rows.uuid(row, kEventId);
   // Positions grow in the order of reading, whatever the column says: a row that committed late
   // stands behind those of its key that were read before it.
   ++last_position_;
-  if (!rows.is_null(row, kOrder)) last_position_ = std::max(last_position_, rows.int8(row, kOrder));
-  event.position = last_position_;
-  event.topic = rows.text(row, kTopic);
-  event.aggregate_type = rows.text(row, kAggregateType);
-  event.aggregate_id = rows.text(row, kAggregateId);
-  event.aggregate_version = rows.int8(row, kVersion);
-  event.type = rows.text(row, kType);
-  event.content_type = rows.text(row, kContentType);
-  event.headers = headers;
-  if (!rows.is_null(row, kPayload)) event.payload = rows.bytea(row, kPayload);
-  event.created_at = rows.timestamptz(row, kCreatedAt);
-  out.append(event);
-  in_flight_.emplace(
-      event.id, id_kind_ == IdKind::uuid ? std::string() : std::string(rows.text(row, kRowId)));
-}
-
-std::string MappedSource::headers_of(const Rows& rows, std::size_t row) const {
-  std::string stored(rows.text(row, kHeaders));
-  if (mapping_.header_columns.empty()) return stored;
-  std::vector<Header> headers;
-  if (!stored.empty()) {
-    Result<std::vector<Header>> decoded = decode_headers(stored);
-    // What is no flat object goes on as it is: the sink refuses it, and the event is parked with
-    // that reason instead of losing its headers.
-    if (!decoded) return stored;
-    headers = std::move(*decoded);
-  }
-  for (std::size_t i = 0; i < mapping_.header_columns.size(); ++i) {
-    const int column = kFirstHeader + static_cast<int>(i);
-    if (rows.is_null(row, column)) continue;
-    Header& header = headers.emplace_back();
-    header.name = mapping_.header_columns[i].header;
-    header.value = std::string(rows.text(row, column));
-    std::replace_if(
-        header.value.begin(), header.value.end(),
-        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
-  }
-  if (headers.empty()) return {};
-  Result<std::string> encoded = encode_headers(headers);
-  return encoded ? std::move(*encoded) : stored;
+  if (!rows.is_null(row, kMappedOrder))
+    last_position_ = std::max(last_position_, rows.int8(row, kMappedOrder));
+  append_mapped_event(rows, row, mapping_, last_position_, out);
+  in_flight_.emplace(out.events().back().id, id_kind_ == IdKind::uuid
+                                                 ? std::string()
+                                                 : std::string(rows.text(row, kMappedRowId)));
 }
 
 Params& MappedSource::add_ids(Params& params, const std::vector<EventId>& events,

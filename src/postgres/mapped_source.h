@@ -46,7 +46,6 @@ class MappedSource final : public Source {
   Status read_page(Batch& out, const Limits& limits);
   Result<Rows> query_page(const Params& params);
   void append(Batch& out, const Rows& rows, std::size_t row);
-  std::string headers_of(const Rows& rows, std::size_t row) const;
   Status mark_discarded(bool all);
   Params& add_ids(Params& params, const std::vector<EventId>& events,
                   const std::vector<std::string_view>& ids) const;

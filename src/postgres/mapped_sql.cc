@@ -175,15 +175,9 @@ std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping)
 
 namespace {
 
-std::string content_type_of(const CatalogTable& table, const TableMapping& mapping) {
-  if (!mapping.default_content_type.empty()) return mapping.default_content_type;
-  return table.column(mapping.payload).base == "bytea" ? "application/octet-stream"
-                                                       : "application/json";
-}
-
 std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& mapping) {
-  const std::string& own = mapping.default_aggregate_type;
-  return Writer(table, mapping).text_or(mapping.aggregate_type, own.empty() ? table.name : own);
+  return Writer(table, mapping)
+      .text_or(mapping.aggregate_type, default_aggregate_type(table, mapping));
 }
 
 // Which rows are this lane's to send: pending, and not parked by this relay ($`relay`). NOT IN is
@@ -216,33 +210,48 @@ std::string which_sql(const CatalogTable& table, const TableMapping& mapping, La
          "minute')";
 }
 
+// What an event is made of, in the order of MappedColumn, each as "c0", "c1" and so on.
+std::vector<std::string> event_columns(const CatalogTable& table, const TableMapping& mapping) {
+  const Writer writer(table, mapping);
+  std::vector<std::string> columns = {
+      writer.text(mapping.id),
+      event_id_sql(table, mapping),
+      writer.text_or_nothing(mapping.topic),
+      aggregate_type_sql(table, mapping),
+      writer.text_or_nothing(mapping.aggregate_id),
+      writer.version(),
+      writer.text_or(mapping.type, mapping.default_type),
+      writer.payload(),
+      writer.headers(),
+      writer.created_at(),
+      writer.order_value(),
+      writer.text_or(mapping.content_type, default_content_type(table, mapping))};
+  for (const HeaderColumn& header : mapping.header_columns)
+    columns.push_back(writer.text(header.column));
+  return columns;
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string result;
+  for (const std::string& part : parts) result += (result.empty() ? "" : ", ") + part;
+  return result;
+}
+
 std::string read_sql(const CatalogTable& table, const TableMapping& mapping, LaneShare share) {
   const Writer writer(table, mapping);
-  const std::string aggregate_type = aggregate_type_sql(table, mapping);
-  const std::string aggregate_id = writer.text_or_nothing(mapping.aggregate_id);
-  const std::string event_id = event_id_sql(table, mapping);
-  std::string columns = writer.text(mapping.id) + " AS c0, " + event_id + " AS c1, " +
-                        writer.text_or_nothing(mapping.topic) + " AS c2, " + aggregate_type +
-                        " AS c3, " + aggregate_id + " AS c4, " + writer.version() + " AS c5, " +
-                        writer.text_or(mapping.type, mapping.default_type) + " AS c6, " +
-                        writer.payload() + " AS c7, " + writer.headers() + " AS c8, " +
-                        writer.created_at() + " AS c9, " + writer.order_value() + " AS c10, " +
-                        writer.text_or(mapping.content_type, content_type_of(table, mapping)) +
-                        " AS c11";
-  std::string outer = "c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11";
-  int number = 12;
-  for (const HeaderColumn& header : mapping.header_columns) {
-    const std::string name = "c" + std::to_string(number++);
-    columns += ", " + writer.text(header.column) + " AS " + name;
-    outer += ", " + name;
+  std::vector<std::string> columns = event_columns(table, mapping);
+  std::vector<std::string> outer;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    outer.push_back("c" + std::to_string(i));
+    columns[i] += " AS " + outer[i];
   }
   // The rows are chosen before anything is computed from them, so that sorting a large backlog,
   // where the planner wants to, needs to keep no more than a page. The size is that of the stored
   // row, which is cheap to ask for; the exact limit is kept by the reader. The first row always
   // comes.
   const std::string size = "pg_catalog.pg_column_size(" + writer.column(mapping.payload) + ")";
-  return "SELECT " + outer + " FROM (SELECT " + columns + ", pg_catalog.sum(" + size +
-         ") OVER (ORDER BY " + writer.order_by() + " ROWS UNBOUNDED PRECEDING) - " + size +
+  return "SELECT " + joined(outer) + " FROM (SELECT " + joined(columns) + ", pg_catalog.sum(" +
+         size + ") OVER (ORDER BY " + writer.order_by() + " ROWS UNBOUNDED PRECEDING) - " + size +
          " AS before, " + writer.column(order_column(mapping)) + " AS order_value, " +
          writer.column(mapping.id) + " AS row_id FROM (SELECT t.* FROM " + table.quoted +
          " AS t WHERE " + which_sql(table, mapping, share, 2) + " AND NOT (" +
@@ -320,6 +329,28 @@ MappedStatements mapped_statements(const CatalogTable& table, const TableMapping
   return statements;
 }
 
+std::string gap_keys_sql(const CatalogTable& table, const TableMapping& mapping) {
+  const Writer writer(table, mapping);
+  const bool has_order = !mapping.order_by.empty() || !mapping.created_at.empty() ||
+                         order_kind(table, mapping) != OrderKind::other;
+  // Numbers of transactions are short ones, which start over: what counts is how far each is behind
+  // the first that is looked for.
+  return "SELECT t.ctid::pg_catalog.text, t.tableoid::pg_catalog.int8, "
+         "coalesce(pg_catalog.pg_column_size(" +
+         writer.column(mapping.payload) + "), 0) FROM " + table.quoted +
+         " AS t WHERE $1 OR (t.xmin::pg_catalog.text::pg_catalog.int8 - $2 + 4294967296) % "
+         "4294967296 < $3 ORDER BY " +
+         (has_order ? writer.order_by() : "pg_catalog.age(t.xmin) DESC, t.tableoid, t.ctid");
+}
+
+std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping) {
+  return "SELECT " + joined(event_columns(table, mapping)) +
+         " FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]::pg_catalog.tid[]), "
+         "pg_catalog.unnest($2::pg_catalog.int8[]::pg_catalog.oid[])) WITH ORDINALITY AS k (at, "
+         "part, place) JOIN " +
+         table.quoted + " AS t ON t.ctid = k.at AND t.tableoid = k.part ORDER BY k.place";
+}
+
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
                                LaneShare share, std::int64_t exact_max) {
   const Writer writer(table, mapping);
@@ -361,7 +392,7 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
       " AS topic, " + aggregate_type_sql(table, mapping) + " AS aggregate_type, " +
       writer.text_or_nothing(mapping.aggregate_id) + " AS aggregate_id, " +
       writer.text_or(mapping.type, mapping.default_type) + " AS type, " +
-      writer.text_or(mapping.content_type, content_type_of(table, mapping)) +
+      writer.text_or(mapping.content_type, default_content_type(table, mapping)) +
       " AS content_type, coalesce(pg_catalog.octet_length(" + writer.payload() +
       "), 0) AS payload_length, " + writer.version() + " AS aggregate_version, " +
       writer.created_at() + " AS created_at, " + writer.headers() + " AS headers FROM " +

@@ -178,8 +178,20 @@ bool ends_pending(const TableMapping& mapping, const std::vector<Assignment>& as
   return false;
 }
 
+Status check_unmarked(const TableMapping& mapping) {
+  if (!mapping.publication.empty()) DOVETAIL_TRY(check_name("publication", mapping.publication));
+  if (mapping.pending.empty() && mapping.when_sent.empty() && mapping.when_parked.empty() &&
+      mapping.when_discarded.empty() && !mapping.delete_when_done)
+    return {};
+  return fail(Errc::rejected,
+              "a table whose inserts are read out of the log is never written to, and every row of "
+              "it is an event; leave out pending, when_sent, when_parked, when_discarded and "
+              "delete_when_done, or read the table itself (mode = \"poll\")");
+}
+
 // Otherwise rows would be sent again and again.
 Status check_progress(const TableMapping& mapping) {
+  if (mapping.from_log) return check_unmarked(mapping);
   if (mapping.delete_when_done) return {};
   if (!ends_pending(mapping, mapping.when_sent))
     return fail(Errc::rejected,

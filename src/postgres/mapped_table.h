@@ -74,6 +74,12 @@ struct TableMapping {
   std::vector<Assignment> when_parked{};
   // Given up by an operator. Empty: as when_sent.
   std::vector<Assignment> when_discarded{};
+
+  // Its inserts are read out of the server's log, in the order of commits, and nothing is ever
+  // written to the table: then all of the marks above must be empty.
+  bool from_log = false;
+  std::string slot{};         // that is taken over at the first start; empty: one of our own
+  std::string publication{};  // that has the table already; empty: one of our own
 };
 
 // The tables that relays serve as they are, by the relay's name.

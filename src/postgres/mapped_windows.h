@@ -1,0 +1,103 @@
+// Closes gaps in the log of a mapped table: reads the rows of the table itself that the log does
+// not have any more, or never had.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "postgres/connection.h"
+#include "postgres/mapped_catalog.h"
+#include "postgres/mapped_table.h"
+#include "postgres/reader.h"
+#include "postgres/windows.h"
+
+namespace dovetail::postgres {
+
+// Rows of a mapped table do not say of which transaction they are, but the server does: a row that
+// the progress of the lane does not show was written by a transaction whose number is at least the
+// lowest that was open then, or by a part of such a transaction, whose number is higher still. All
+// rows from that number on are read: those that were sent already come twice, and none is left out.
+// A row that was deleted meanwhile is gone.
+//
+// Rows are read in the snapshot in which the stream begins, held open on a connection of its own.
+// Without such an end nothing is read. One thread at a time.
+class MappedWindows final : public Windows {
+ public:
+  // `reader` is shared with the lease and the parking of the lane, and outlives this. Make it
+  // first: it says that the lane serves a table of its own.
+  MappedWindows(Reader& reader, TableMapping mapping, Clock& clock);
+
+  // rejected: the mapping does not fit the table; the text says what to change.
+  Status open() override;
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
+  Status settle(const Batch& batch, std::span<const Settled> fates) override;
+  // stopped: another relay has taken the lane over.
+  Status flush() override;
+
+  const std::string& handed_out() const override { return read_; }
+  bool is_between_windows() const override { return !gap_; }
+  // Reads in a snapshot of now: what is newer than `snapshot` comes again out of the log.
+  Status end_at(const std::string& snapshot) override;
+  Status end_at_exported(const std::string& name, const std::string& snapshot) override;
+  bool has_ended() const override { return ended_; }
+  void go_on() override { ended_ = false; }
+  void handed_out_elsewhere(std::uint64_t events) override;
+  void covers(const std::string& snapshot, std::int64_t passed) override;
+  Status do_chores() override;
+
+  // Known after open().
+  const CatalogTable& table() const { return table_; }
+  // Numbers the events of this lane, here and in the log.
+  std::int64_t& last_position() { return last_position_; }
+
+ private:
+  struct Key {
+    std::string at;
+    std::int64_t part;
+    std::size_t bytes;
+  };
+  // The rows that are being read.
+  struct Gap {
+    Connection connection{};
+    std::string end{};  // what was handed out when all of them were
+    std::deque<Key> keys{};
+    bool is_asked = false;
+    bool has_all_keys = false;
+  };
+  struct HandedOut {
+    std::uint64_t count;  // events handed out up to here
+    std::string after;    // what is reached when they are settled
+  };
+
+  Status load_progress();
+  Status begin(const std::string& import, const std::string& snapshot);
+  Result<bool> fetch_keys(Duration wait_max);
+  Status read_page(Batch& out, const Limits& limits);
+  void reach(std::string snapshot);
+  Status check_history() const;
+  Status write_progress();
+
+  Reader& reader_;
+  TableMapping mapping_;
+  Clock& clock_;
+  CatalogTable table_{};
+  std::string read_{};     // handed out up to here
+  std::string settled_{};  // finished up to here
+  std::string written_{};  // the same, as the database has it
+  std::deque<HandedOut> handed_out_{};
+  std::uint64_t handed_count_ = 0;
+  std::uint64_t settled_count_ = 0;
+  std::int64_t settled_since_ = 0;  // events settled since the database was told
+  std::int64_t parked_since_ = 0;
+  std::optional<Gap> gap_{};
+  bool ended_ = false;
+  std::uint64_t generation_ = 0;  // of the connection that the progress was loaded through
+  std::string history_{};         // of the server then
+  std::int64_t last_position_ = 0;
+  TimePoint write_idle_at_{};
+};
+
+}  // namespace dovetail::postgres
