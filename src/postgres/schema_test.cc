@@ -118,6 +118,9 @@ TEST_F(PostgresRoles, TheApplicationPublishesInEveryWay) {
   must(app, "SELECT dovetail.publish('order', '1', 'placed', '{}')");
   must(app, "SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb)");
   must(app, "SELECT dovetail.publish('order', '1', 'placed', '\\x00'::bytea)");
+  must(app, "SELECT dovetail.emit('order', '1', 'placed', '{}')");
+  must(app, "SELECT dovetail.emit('order', '1', 'placed', '{}'::jsonb)");
+  must(app, "SELECT dovetail.emit('order', '1', 'placed', '\\x00'::bytea)");
   must(app,
        "SELECT dovetail.publish('order', '1', 'placed', '{}', deliver_at => now() + interval '1 "
        "h')");
@@ -195,6 +198,7 @@ TEST_F(PostgresRoles, TheRelayReadsAndKeepsItsProgressButPublishesNothing) {
   must(relay, "SELECT payload FROM dovetail.outbox");
   must(relay, "SELECT dovetail.release_delayed(10), dovetail.adopt_foreign_rows(10)");
   EXPECT_TRUE(is_refused(relay, "SELECT dovetail.publish('order', '1', 'placed', '{}')"));
+  EXPECT_TRUE(is_refused(relay, "SELECT dovetail.emit('order', '1', 'placed', '{}')"));
   EXPECT_TRUE(is_refused(relay, "DELETE FROM dovetail.outbox"));
   EXPECT_TRUE(is_refused(relay, "UPDATE dovetail.outbox SET type = 'x'"));
   EXPECT_TRUE(is_refused(relay, "DELETE FROM dovetail.audit"));

@@ -15,4 +15,81 @@ ALTER TABLE dovetail.reader
   ADD COLUMN slot_history  text NOT NULL DEFAULT '',       -- the timeline on which it was used
   ADD COLUMN slot_reported pg_lsn NOT NULL DEFAULT '0/0';
 
+-- Events that leave no row: they stand in the server's log alone, where a relay with `emitted` finds them. Costs less than
+-- publish(), and has its price: once the slot of that relay is lost, what it had not read yet is gone; nothing can be
+-- replayed or looked up; and an id that comes twice goes out twice. The limit of the backlog is not looked at, because
+-- nothing waits in the outbox. Needs PostgreSQL 14, and fails where nobody could ever read the message. Runs as the
+-- owner, so that pg_logical_emit_message(), with which anybody can forge such events, may be taken from PUBLIC.
+CREATE FUNCTION dovetail.emit_event(
+  id uuid, topic text, aggregate_type text, aggregate_id text, type text, content_type text, headers text, payload bytea,
+  aggregate_version bigint) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  -- A cast to these domains checks what the columns of the outbox check.
+  topic_bytes          bytea := convert_to(topic::dovetail.topic, 'UTF8');
+  aggregate_type_bytes bytea := convert_to(aggregate_type::dovetail.aggregate_type, 'UTF8');
+  aggregate_id_bytes   bytea := convert_to(aggregate_id::dovetail.aggregate_id, 'UTF8');
+  type_bytes           bytea := convert_to(type::dovetail.event_type, 'UTF8');
+  content_type_bytes   bytea := convert_to(content_type::dovetail.content_type, 'UTF8');
+  headers_bytes        bytea := convert_to(headers::dovetail.headers, 'UTF8');
+BEGIN
+  IF current_setting('wal_level') <> 'logical' OR current_setting('server_version_num')::int < 140000 THEN
+    RAISE EXCEPTION 'this server cannot hand on what is emitted'
+      USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = 'check that it is PostgreSQL 14 or newer with wal_level = logical, or use dovetail.publish()';
+  END IF;
+  IF aggregate_type IS NULL OR type IS NULL OR content_type IS NULL OR payload IS NULL THEN
+    RAISE EXCEPTION 'aggregate_type, type, content_type or payload is null'
+      USING ERRCODE = 'not_null_violation', HINT = 'check that part of the event';
+  END IF;
+  id := coalesce(id, dovetail.uuid7());
+  PERFORM pg_logical_emit_message(true, 'dovetail',
+    -- The number of this format; then sizes before each text. The payload comes last, so that it is copied once.
+    '\x01'::bytea || uuid_send(id) || int8send(nextval('dovetail.outbox_seq')) || int8send(aggregate_version)
+    || timestamptz_send(clock_timestamp())
+    || int4send(octet_length(topic_bytes)) || topic_bytes
+    || int4send(octet_length(aggregate_type_bytes)) || aggregate_type_bytes
+    || int4send(octet_length(aggregate_id_bytes)) || aggregate_id_bytes
+    || int4send(octet_length(type_bytes)) || type_bytes
+    || int4send(octet_length(content_type_bytes)) || content_type_bytes
+    || int4send(octet_length(headers_bytes)) || headers_bytes
+    || payload::dovetail.payload);
+  RETURN id;
+END
+$$;
+
+-- As publish(), without a time to wait for.
+CREATE FUNCTION dovetail.emit(
+  aggregate_type text, aggregate_id text, type text, payload bytea, headers jsonb DEFAULT NULL, topic text DEFAULT '',
+  id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0,
+  content_type text DEFAULT 'application/octet-stream') RETURNS uuid LANGUAGE sql AS $$
+  SELECT dovetail.emit_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
+                             coalesce(nullif(headers, '{}')::text, ''), payload, coalesce(aggregate_version, 0))
+$$;
+
+CREATE FUNCTION dovetail.emit(
+  aggregate_type text, aggregate_id text, type text, payload jsonb, headers jsonb DEFAULT NULL, topic text DEFAULT '',
+  id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0,
+  content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
+  SELECT dovetail.emit_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
+                             coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload::text, 'UTF8'),
+                             coalesce(aggregate_version, 0))
+$$;
+
+CREATE FUNCTION dovetail.emit(
+  aggregate_type text, aggregate_id text, type text, payload text, headers jsonb DEFAULT NULL, topic text DEFAULT '',
+  id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0,
+  content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
+  SELECT dovetail.emit_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
+                             coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload, 'UTF8'),
+                             coalesce(aggregate_version, 0))
+$$;
+
+REVOKE ALL ON FUNCTION
+  dovetail.emit_event(uuid, text, text, text, text, text, text, bytea, bigint),
+  dovetail.emit(text, text, text, bytea, jsonb, text, uuid, bigint, text),
+  dovetail.emit(text, text, text, jsonb, jsonb, text, uuid, bigint, text),
+  dovetail.emit(text, text, text, text, jsonb, text, uuid, bigint, text) FROM PUBLIC;
+
 UPDATE dovetail.schema_version SET version = 5;

@@ -97,8 +97,7 @@ inline std::string emitted_bytes(const Event& event) {
   out.number(std::int64_t{event.created_at.time_since_epoch().count()} - kEpochOffset);
   for (auto field : {&Event::topic, &Event::aggregate_type, &Event::aggregate_id, &Event::type,
                      &Event::content_type, &Event::headers}) {
-    const std::string_view text = event.*field;
-    out.number(static_cast<std::uint16_t>(text.size())).raw(text);
+    out.sized(event.*field);
   }
   return out.raw(event.payload).bytes();
 }

@@ -62,7 +62,7 @@ class Emitted {
     event.created_at = wall_time_of(number<std::int64_t>());
     for (auto field : {&Event::topic, &Event::aggregate_type, &Event::aggregate_id, &Event::type,
                        &Event::content_type, &Event::headers})
-      event.*field = take(number<std::uint16_t>());
+      event.*field = take(number<std::uint32_t>());
     event.payload = rest_;
     return fits_ ? fault_of(event) : "ends too early";
   }
@@ -83,10 +83,14 @@ class Emitted {
     rest_.remove_prefix(size);
     return found;
   }
-  // The limits of payloads are the database's, which dovetail.emit() has looked at.
+  // The database has looked at sizes: it knows the limit of payloads, and its own encoding may be
+  // shorter than UTF-8.
   static std::string_view fault_of(const Event& event) {
     EventLimits limits;
     limits.payload_bytes_max = std::numeric_limits<std::size_t>::max();
+    limits.name_bytes_max *= 4;
+    limits.key_bytes_max *= 4;
+    limits.headers_bytes_max *= 4;
     if (event.headers.size() > limits.headers_bytes_max) return "has too many headers";
     const Result<std::vector<Header>> headers = decode_headers(event.headers);
     if (!headers) return "has headers that are none";

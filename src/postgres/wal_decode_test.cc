@@ -1,0 +1,221 @@
+// The decoder against what a real server writes, which SQL shows, too.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "postgres/pgoutput.h"
+#include "postgres/reader.h"
+#include "postgres/schema.h"
+#include "postgres/snapshot.h"
+#include "postgres/test_database.h"
+#include "postgres/wal_rows.h"
+
+namespace dovetail::postgres {
+namespace {
+
+class WalDecodeTest : public testing::Test {
+ protected:
+  WalDecodeTest() : owner_(database_.connect()) {
+    EXPECT_TRUE(create_schema(owner_.get()));
+    must(owner_, "SELECT pg_create_logical_replication_slot('" + database_.name + "', 'pgoutput')");
+  }
+  ~WalDecodeTest() override {
+    must(owner_, "SELECT pg_drop_replication_slot('" + database_.name + "')");
+  }
+
+  // Everything since the slot was made, as `form` ("true": binary).
+  const Batch& read(const std::string& form, bool emitted = true) {
+    rows_ = outbox_rows(emitted);
+    batch_.clear();
+    const Result<Rows> changes = owner_.query(
+        "SELECT data FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, 'proto_version', "
+        "'1', 'publication_names', 'dovetail_outbox', 'messages', 'true', 'binary', $2)",
+        Params().text(database_.name).text(form));
+    EXPECT_TRUE(changes) << text_of(changes);
+    for (std::size_t i = 0; changes && i < changes->size(); ++i) take(changes->bytea(i, 0));
+    return batch_;
+  }
+  void take(std::string_view bytes) {
+    std::vector<pgoutput::Value> values;
+    const auto decoded = pgoutput::decode(bytes, values);
+    ASSERT_TRUE(decoded) << text_of(decoded);
+    Status done;
+    if (const auto* begin = std::get_if<pgoutput::Begin>(&*decoded)) begin_ = *begin;
+    if (const auto* relation = std::get_if<pgoutput::Relation>(&*decoded))
+      done = rows_->describe(*relation);
+    if (const auto* insert = std::get_if<pgoutput::Insert>(&*decoded))
+      done = rows_->append(insert->relation, values, begin_, batch_);
+    if (const auto* message = std::get_if<pgoutput::Message>(&*decoded))
+      done = rows_->append(*message, begin_, batch_);
+    EXPECT_TRUE(done) << text_of(done);
+  }
+  std::vector<std::string> payloads() {
+    std::vector<std::string> out;
+    for (const Event& event : batch_.events()) out.emplace_back(event.payload);
+    return out;
+  }
+  std::string refusal(const std::string& arguments) {
+    return text_of(owner_.execute("SELECT dovetail.emit(" + arguments + ")"));
+  }
+
+  TestDatabase database_;
+  Connection owner_;
+  std::unique_ptr<WalRows> rows_;
+  pgoutput::Begin begin_{};
+  Batch batch_;
+};
+
+void expect_same(const Event& left, const Event& right) {
+  EXPECT_EQ(left.id, right.id);
+  EXPECT_EQ(left.position, right.position);
+  EXPECT_EQ(left.key_hash, right.key_hash);
+  EXPECT_EQ(left.topic, right.topic);
+  EXPECT_EQ(left.aggregate_type, right.aggregate_type);
+  EXPECT_EQ(left.aggregate_id, right.aggregate_id);
+  EXPECT_EQ(left.type, right.type);
+  EXPECT_EQ(left.content_type, right.content_type);
+  EXPECT_EQ(left.headers, right.headers);
+  EXPECT_EQ(left.payload, right.payload);
+  EXPECT_EQ(left.aggregate_version, right.aggregate_version);
+  EXPECT_EQ(left.created_at, right.created_at);
+  EXPECT_EQ(left.defect, right.defect);
+}
+
+TEST_F(WalDecodeTest, ARowOfTheLogIsTheRowOfTheTableInBothForms) {
+  must(owner_,
+       "SELECT dovetail.publish('order', 'ключ', 'placed', decode(repeat('00ff5c27', 40000), "
+       "'hex'), headers => '{\"a\": \"b\\\\c\"}', topic => 't', aggregate_version => -3, "
+       "content_type => 'x/y')");
+  must(owner_, "SELECT dovetail.publish('order', '', 'placed', '{}')");
+  must(owner_,
+       "INSERT INTO dovetail.outbox (id, aggregate_type, type, payload, created_at) VALUES "
+       "('01890a5d-ac96-774b-bcce-b302099a8057', 'a', 'b', '\\x78', '1999-12-31 23:59:59.999999 "
+       "+05:30'), (gen_random_uuid(), 'a', 'b', '\\x79', 'infinity')");
+  const Result<Rows> rows = owner_.query(
+      "SELECT seq, id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, "
+      "aggregate_version, created_at FROM dovetail.outbox ORDER BY seq");
+  ASSERT_TRUE(rows);
+  Batch table;
+  for (std::size_t i = 0; i < rows->size(); ++i) table.append(read_event(*rows, i));
+  ASSERT_EQ(table.size(), 4U);
+  for (const std::string settings :
+       {"SET timezone = 'UTC'; SET bytea_output = 'hex'",
+        "SET timezone = 'America/St_Johns'; SET bytea_output = 'escape'"}) {
+    must(owner_, settings);
+    for (const char* form : {"true", "false"}) {
+      read(form);
+      ASSERT_EQ(batch_.size(), 4U) << form;
+      for (std::size_t i = 0; i < 4; ++i) expect_same(batch_.events()[i], table.events()[i]);
+    }
+  }
+}
+
+TEST_F(WalDecodeTest, TheTransactionsNumberIsTheOneThatSnapshotsKnow) {
+  const Snapshot before = *Snapshot::parse(text(owner_, "SELECT pg_current_snapshot()::text"));
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', '{}')");
+  read("true");
+  EXPECT_FALSE(before.shows_short(begin_.xid));
+  const Snapshot after = *Snapshot::parse(text(owner_, "SELECT pg_current_snapshot()::text"));
+  EXPECT_TRUE(after.shows_short(begin_.xid));
+}
+
+TEST_F(WalDecodeTest, ColumnsThatComeAndGoBetweenCommitsDoNoHarm) {
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'one')");
+  must(owner_, "ALTER TABLE dovetail.outbox ADD COLUMN note text DEFAULT 'x'");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'two')");
+  must(owner_, "ALTER TABLE dovetail.outbox DROP COLUMN note");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'three')");
+  read("true");
+  EXPECT_EQ(payloads(), (std::vector<std::string>{"one", "two", "three"}));
+  for (const Event& event : batch_.events()) EXPECT_EQ(event.defect, "");
+}
+
+TEST_F(WalDecodeTest, AnEmittedEventComesOutAsItWasGivenAndLeavesNoRow) {
+  must(owner_,
+       "SELECT dovetail.emit('order', 'ключ', 'placed', decode(repeat('00ff5c27', 40000), 'hex'), "
+       "headers => '{\"a\": \"b\"}', topic => 't', aggregate_version => 3, content_type => 'x/y', "
+       "id => '01890a5d-ac96-774b-bcce-b302099a8057')");
+  must(owner_, "SELECT dovetail.emit('order', NULL, 'placed', '{\"a\": 1}'::jsonb)");
+  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'näive')");
+  read("true");
+  ASSERT_EQ(batch_.size(), 3U);
+  const Event& first = batch_.events()[0];
+  EXPECT_EQ(first.defect, "");
+  EXPECT_EQ(first.id.to_string(), "01890a5d-ac96-774b-bcce-b302099a8057");
+  EXPECT_EQ(first.topic, "t");
+  EXPECT_EQ(first.aggregate_type, "order");
+  EXPECT_EQ(first.aggregate_id, "ключ");
+  EXPECT_EQ(first.type, "placed");
+  EXPECT_EQ(first.content_type, "x/y");
+  EXPECT_EQ(first.headers, "{\"a\": \"b\"}");
+  EXPECT_EQ(first.payload.size(), 160'000U);
+  EXPECT_EQ(first.payload.substr(0, 4), std::string_view("\0\xff\x5c\x27", 4));
+  EXPECT_EQ(first.aggregate_version, 3);
+  EXPECT_LT(std::chrono::abs(first.created_at - begin_.committed_at), std::chrono::minutes(1));
+  const Event& second = batch_.events()[1];
+  EXPECT_EQ(second.payload, "{\"a\": 1}");
+  EXPECT_EQ(second.content_type, "application/json");
+  EXPECT_EQ(second.headers, "");
+  EXPECT_FALSE(second.has_key());
+  EXPECT_EQ(batch_.events()[2].payload, "näive");
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.outbox"), 0);
+}
+
+TEST_F(WalDecodeTest, EmittedAndPublishedEventsShareOneOrder) {
+  must(owner_, "BEGIN");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'one')");
+  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'two')");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'three')");
+  must(owner_, "COMMIT");
+  read("true");
+  EXPECT_EQ(payloads(), (std::vector<std::string>{"one", "two", "three"}));
+  EXPECT_LT(batch_.events()[0].position, batch_.events()[1].position);
+  EXPECT_LT(batch_.events()[1].position, batch_.events()[2].position);
+}
+
+TEST_F(WalDecodeTest, WhatIsRolledBackWasNeverEmitted) {
+  must(owner_, "BEGIN");
+  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'kept')");
+  must(owner_, "SAVEPOINT s");
+  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'undone')");
+  must(owner_, "ROLLBACK TO s");
+  must(owner_, "COMMIT");
+  must(owner_, "BEGIN");
+  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'undone, too')");
+  must(owner_, "ROLLBACK");
+  read("true");
+  EXPECT_EQ(payloads(), std::vector<std::string>{"kept"});
+}
+
+TEST_F(WalDecodeTest, WhatOthersWriteUnderOurPrefixIsADefectAndUnderTheirOwnNothing) {
+  must(owner_, "SELECT pg_logical_emit_message(true, 'dovetail', 'junk')");
+  must(owner_, "SELECT pg_logical_emit_message(false, 'dovetail', 'junk')");
+  must(owner_, "SELECT pg_logical_emit_message(true, 'theirs', 'junk')");
+  read("true");
+  ASSERT_EQ(batch_.size(), 2U);
+  for (const Event& event : batch_.events()) {
+    EXPECT_TRUE(contains(event.defect, "check")) << event.defect;
+    EXPECT_EQ(event.payload, "junk");
+  }
+  EXPECT_TRUE(read("true", false).empty());
+}
+
+TEST_F(WalDecodeTest, EmitRefusesWhatPublishRefuses) {
+  EXPECT_TRUE(contains(refusal("NULL, '1', 'placed', 'x'"), "null"));
+  EXPECT_TRUE(contains(refusal("'order', '1', NULL, 'x'"), "null"));
+  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', NULL::text"), "null"));
+  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', 'x', content_type => NULL"), "null"));
+  EXPECT_TRUE(contains(refusal("'', '1', 'placed', 'x'"), "has 1 to 255 bytes"));
+  EXPECT_TRUE(contains(refusal("'order', '1', '', 'x'"), "has 1 to 255 bytes"));
+  EXPECT_TRUE(contains(refusal("'order', repeat('x', 1025), 'placed', 'x'"), "1024"));
+  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', ''"), "has a byte at least"));
+  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', repeat('x', 1048577)"), "1048576"));
+  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', 'x', '{\"a\": 1}'"), "flat object"));
+  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', 'x', '{\"a b\": \"c\"}'"), "flat object"));
+  EXPECT_EQ(refusal("'order', '1', 'placed', repeat('x', 1048576)"), "ok");
+  EXPECT_EQ(read("true").size(), 1U);
+}
+
+}  // namespace
+}  // namespace dovetail::postgres
