@@ -46,6 +46,13 @@ const std::string kPage =
     "o.headers, o.payload, o.aggregate_version, o.created_at, (SELECT bytes FROM page) " +
     kPageRows + "CASE WHEN (SELECT bytes FROM page) <= $9 THEN $8 ELSE 1 END";
 
+// Whether everything that a snapshot shows is visible now.
+constexpr std::string_view kCanSee =
+    "SELECT pg_snapshot_xmax(now.seen) >= pg_snapshot_xmax($1::text::pg_snapshot) AND NOT EXISTS ("
+    "SELECT FROM pg_snapshot_xip(now.seen) AS running (xid) "
+    "WHERE pg_visible_in_snapshot(running.xid, $1::text::pg_snapshot)) "
+    "FROM (SELECT pg_current_snapshot() AS seen) AS now";
+
 // The last column: whether delayed events are due.
 constexpr std::string_view kProbe =
     "SELECT pg_current_snapshot()::text, $1 AND coalesce((SELECT deliver_at <= clock_timestamp() "
@@ -117,7 +124,7 @@ Status PostgresSource::open() {
   exhausted_.clear();
   asked_.reset();
   delayed_are_due_ = false;
-  ends_ = false;
+  go_on();
   pause_ = options_.poll_min;
   look_again_at_ = {};
   write_idle_at_ = clock_.now() + kIdleWriteInterval;
@@ -216,7 +223,10 @@ Status PostgresSource::read_now(Batch& out, const Limits& limits) {
           reader_.connection.query(kRelease, Params().int4(kReleasedAtOnce));
       if (!released) return fail(released.error());
     }
-    if (read_.now.empty()) {
+    if (!end_.empty()) {
+      DOVETAIL_TRY(open_end());
+      if (!end_.empty()) return {};
+    } else if (read_.now.empty()) {
       const Result<bool> ended = something_ended();
       if (!ended) return fail(ended.error());
       if (!*ended) return {};
@@ -297,7 +307,16 @@ Status PostgresSource::end_at(const std::string& snapshot) {
   DOVETAIL_TRY(check_history(history_));
   look_again_at_ = {};
   ends_ = true;
-  return open_window(snapshot);
+  end_ = snapshot;
+  return open_end();
+}
+
+// A snapshot of the log shows a transaction as soon as its commit is written. To others it appears
+// later, when the server has waited for its standbys: until then its rows cannot be read.
+Status PostgresSource::open_end() {
+  const Result<Rows> rows = reader_.connection.query(kCanSee, Params().text(end_));
+  if (!rows) return fail(rows.error());
+  return rows->boolean(0, 0) ? open_window(std::exchange(end_, {})) : Status{};
 }
 
 // What was handed out when the open window is read. An upper snapshot that somebody else has taken

@@ -84,6 +84,36 @@ TEST_F(PostgresWindows, AnEndIsExactlyWhatItsSnapshotShows) {
   EXPECT_TRUE(take().empty());
 }
 
+// As while a commit waits for a synchronous standby: the log has it, and nobody sees it yet.
+TEST_F(PostgresWindows, AnEndWaitsForCommitsThatItShowsAndNobodySeesYet) {
+  must(other_, "BEGIN");
+  must(other_, publishing("late"));
+  publish("1");
+  const std::string end = text(connection_,
+                               "SELECT xmax || ':' || xmax || ':' FROM pg_snapshot_xmax("
+                               "pg_current_snapshot()) AS xmax");
+  ASSERT_TRUE(source_.end_at(end));
+  EXPECT_TRUE(take().empty());
+  EXPECT_FALSE(source_.has_ended());
+  must(other_, "COMMIT");
+  EXPECT_EQ(take(), (Payloads{"late", "1"}));
+  EXPECT_TRUE(source_.has_ended());
+}
+
+TEST_F(PostgresWindows, AnEndThatCannotBeSeenYetMayBeLeftBehind) {
+  must(other_, "BEGIN");
+  must(other_, publishing("late"));
+  publish("1");
+  const std::int64_t next =
+      number(connection_, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint") + 1;
+  ASSERT_TRUE(source_.end_at(std::to_string(next) + ":" + std::to_string(next) + ":"));
+  EXPECT_TRUE(take().empty());
+  source_.go_on();
+  EXPECT_EQ(take(), (Payloads{"1"}));
+  must(other_, "COMMIT");
+  EXPECT_EQ(take(), (Payloads{"late"}));
+}
+
 TEST_F(PostgresWindows, AnEndThatWasPassedAlreadyTakesNothingBack) {
   publish("1");
   const std::string end = snapshot();
