@@ -129,4 +129,20 @@ class OutboxDatabase : public TestDatabase {
   }
 };
 
+// One for all tests of a suite, and a name for the slot of each.
+class OnOutbox : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { shared_ = std::make_unique<OutboxDatabase>(); }
+  static void TearDownTestSuite() { shared_.reset(); }
+
+  const OutboxDatabase& database = *shared_;
+  Connection connection = database.connect();
+  const std::string slot =
+      database.name + "_" +
+      std::to_string(::testing::UnitTest::GetInstance()->current_test_info()->line());
+
+ private:
+  static inline std::unique_ptr<OutboxDatabase> shared_;
+};
+
 }  // namespace dovetail::postgres

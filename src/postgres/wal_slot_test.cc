@@ -1,0 +1,125 @@
+#include "postgres/wal_slot.h"
+
+#include "postgres/test_wal.h"
+
+namespace dovetail::postgres {
+namespace {
+
+TEST(WalSlotName, IsTheSameAtEveryStartAndItsOwnInEachDatabase) {
+  EXPECT_EQ(slot_name("orders", "shop"), slot_name("orders", "shop"));
+  EXPECT_NE(slot_name("orders", "shop"), slot_name("orders", "shop2"));
+  EXPECT_NE(slot_name("orders", "shop"), slot_name("orders2", "shop"));
+  EXPECT_NE(slot_name("orders-1", "shop"), slot_name("orders_1", "shop"));
+  EXPECT_NE(slot_name("a", "bc"), slot_name("ab", "c"));
+  EXPECT_TRUE(slot_name("orders", "shop").starts_with("dovetail_orders_"));
+}
+
+TEST(WalSlotName, IsOneThatTheServerTakes) {
+  for (const std::string& relay :
+       {std::string("Orders.To-Kafka \"x\" \xc3\xa9"), std::string(200, 'x'), std::string()}) {
+    for (const std::string& name : {slot_name(relay, "Shop"), temporary_slot_name(relay, "Shop")}) {
+      EXPECT_LE(name.size(), 63U);
+      EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), std::string::npos);
+    }
+  }
+}
+
+TEST(WalSlotName, OfAStreamIsNeverUsedTwice) {
+  EXPECT_NE(temporary_slot_name("orders", "shop"), temporary_slot_name("orders", "shop"));
+}
+
+class WalSlotTest : public OnOutbox {
+ protected:
+  std::string why(const std::string& publication = std::string(kOutboxPublication)) {
+    const auto found = why_not_streamed(connection, publication);
+    EXPECT_TRUE(found) << text_of(found);
+    return found && *found ? **found : "";
+  }
+  const std::string slot = slot_name(OnOutbox::slot, database.name);
+};
+
+TEST_F(WalSlotTest, IsFoundWithWhatWasConfirmedAndDropped) {
+  Replication replication = open_replication(database.conninfo);
+  const CreatedSlot made = make_slot(replication, slot, false);
+  replication.close();
+  EXPECT_TRUE(eventually([&] { return !(*find_slot(connection, slot))->active; }));
+  const SlotState state = **find_slot(connection, slot);
+  EXPECT_EQ(state.name, slot);
+  EXPECT_EQ(state.database, database.name);
+  EXPECT_EQ(state.plugin, "pgoutput");
+  EXPECT_FALSE(state.temporary);
+  EXPECT_FALSE(state.synced);
+  EXPECT_EQ(state.wal_status, "reserved");
+  EXPECT_EQ(state.confirmed, made.start);
+  EXPECT_EQ(state.safe_bytes, -1);
+
+  const auto all = list_slots(connection);
+  ASSERT_TRUE(all) << text_of(all);
+  EXPECT_EQ(std::count_if(all->begin(), all->end(),
+                          [&](const SlotState& each) { return each.name == slot; }),
+            1);
+  EXPECT_TRUE(drop_slot(connection, slot));
+  EXPECT_FALSE(*find_slot(connection, slot));
+  EXPECT_TRUE(drop_slot(connection, slot)) << "nothing to drop is well, too";
+}
+
+TEST_F(WalSlotTest, TellsHowMuchOfTheLogItHolds) {
+  Replication replication = open_replication(database.conninfo);
+  make_slot(replication, slot, true);
+  must(connection, "CREATE TABLE noise AS SELECT repeat('x', 1000) FROM generate_series(1, 2000)");
+  EXPECT_GT((*find_slot(connection, slot))->retained_bytes, 1 << 20);
+}
+
+TEST_F(WalSlotTest, ThePublicationOfTheSchemaWillDo) { EXPECT_EQ(why(), ""); }
+
+TEST_F(WalSlotTest, EachFaultOfAPublicationIsNamed) {
+  EXPECT_TRUE(contains(why("missing"), "is not there"));
+  must(connection, "CREATE TABLE plain (id int PRIMARY KEY, payload text)");
+  must(connection, "CREATE PUBLICATION deletes FOR TABLE plain WITH (publish = 'delete')");
+  EXPECT_TRUE(contains(why("deletes"), "no inserts"));
+  must(connection, "CREATE PUBLICATION empty");
+  EXPECT_TRUE(contains(why("empty"), "has no table"));
+  must(connection, "CREATE PUBLICATION some_rows FOR TABLE plain WHERE (id > 5)");
+  EXPECT_TRUE(contains(why("some_rows"), "filter for rows"));
+  must(connection, "CREATE PUBLICATION some_columns FOR TABLE plain (id)");
+  EXPECT_TRUE(contains(why("some_columns"), "leaves out columns"));
+  must(connection, "CREATE PUBLICATION leaves FOR TABLE dovetail.outbox");
+  EXPECT_TRUE(contains(why("leaves"), "publish_via_partition_root"));
+  must(connection, "CREATE PUBLICATION good FOR TABLE plain");
+  EXPECT_EQ(why("good"), "");
+}
+
+// A server that may be broken.
+TEST(WalServer, ThatCannotDecodeSaysWhatToChange) {
+  servers::Started server("other");
+  ASSERT_TRUE(server.server().missing.empty()) << server.server().missing;
+  const std::string conninfo = server.server().conninfo;
+  {
+    Connection admin = *Connection::open(conninfo);
+    must(admin, "ALTER SYSTEM SET wal_level = 'replica'");
+    must(admin, "ALTER SYSTEM SET max_replication_slots = 1");
+  }
+  ASSERT_TRUE(server.crash());
+  Connection connection = *Connection::open(conninfo);
+  const auto why = why_not_streamed(connection, kOutboxPublication);
+  ASSERT_TRUE(why && *why) << text_of(why);
+  EXPECT_TRUE(contains(**why, "set wal_level = logical")) << **why;
+  Replication replication = open_replication(conninfo);
+  ASSERT_TRUE(replication.ask_for_slot("one", true, false));
+  Result<std::optional<CreatedSlot>> made = std::optional<CreatedSlot>();
+  EXPECT_TRUE(eventually([&] { return !(made = replication.slot_made()); }));
+  EXPECT_TRUE(failed_with(made, Errc::rejected)) << text_of(made);
+
+  must(connection, "ALTER SYSTEM SET wal_level = 'logical'");
+  ASSERT_TRUE(server.crash());
+  Replication first = open_replication(conninfo);
+  make_slot(first, "one", true);
+  Replication second = open_replication(conninfo);
+  ASSERT_TRUE(second.ask_for_slot("two", true, false));
+  EXPECT_TRUE(eventually([&] { return !(made = second.slot_made()); }));
+  EXPECT_TRUE(failed_with(made, Errc::rejected)) << text_of(made);
+  EXPECT_TRUE(contains(text_of(made), "max_replication_slots")) << text_of(made);
+}
+
+}  // namespace
+}  // namespace dovetail::postgres
