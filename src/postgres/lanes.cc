@@ -79,7 +79,11 @@ struct Lanes::State {
   Status connect();
   Status beat();
   Status check_history(Connection& opened);
+  Status check_mode(std::uint32_t stored);
   void start(std::uint32_t lane);
+  // One stream cannot be shared by lanes.
+  bool reads_log() const { return lanes == 1; }
+  WalSourceOptions wal_options(Runner& runner) const;
   Status run(Runner& runner, std::stop_token stop);
   Status run(Runner& runner, Source& source, Parking& parking, std::stop_token stop);
   void balance(std::uint32_t share, const Rows& free);
@@ -102,9 +106,22 @@ Status Lanes::State::connect() {
   if (lanes == 0 && *stored != options.lanes)
     note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
                             std::to_string(*stored) + " lanes, which still holds");
+  if (!options.mapping) DOVETAIL_TRY(check_mode(*stored));
   lanes = *stored;
   DOVETAIL_TRY(check_history(*opened));
   connection = std::move(*opened);
+  return {};
+}
+
+Status Lanes::State::check_mode(std::uint32_t stored) {
+  if (options.emitted && options.mode != ReadMode::wal)
+    return fail(Errc::rejected, "emitted events need mode = \"wal\"; check the relay's settings");
+  if (stored == 1 || options.mode == ReadMode::poll) return {};
+  const std::string why = "relay \"" + options.relay + "\" has " + std::to_string(stored) +
+                          " lanes, and the log is read by one; start it under another name with "
+                          "lanes = 1";
+  if (options.mode == ReadMode::wal) return fail(Errc::rejected, why);
+  if (lanes == 0) note(Kind::source_changed, "reads the table: " + why + " to read the log");
   return {};
 }
 
@@ -182,8 +199,26 @@ Status Lanes::State::run(Runner& runner, std::stop_token stop) {
     options.notify(static_cast<std::int32_t>(runner.reader.lane),
                    RelayNotice{Kind::session_lost, std::string(text)});
   };
-  PostgresSource source(runner.reader, clock, std::move(source_options));
+  PostgresSource windows(runner.reader, clock, std::move(source_options));
+  if (!reads_log()) return run(runner, windows, parking, stop);
+  WalSource source(runner.reader, windows, clock, metrics, wal_options(runner));
   return run(runner, source, parking, stop);
+}
+
+WalSourceOptions Lanes::State::wal_options(Runner& runner) const {
+  WalSourceOptions wal;
+  wal.mode = options.mode;
+  wal.replication_conninfo = options.replication_conninfo;
+  wal.messages = options.emitted;
+  wal.make_rows = [emitted = options.emitted] { return outbox_rows(emitted); };
+  wal.retained_wal_max = options.retained_wal_max;
+  wal.changed = [this, &runner](bool streams, std::string_view why) {
+    options.notify(static_cast<std::int32_t>(runner.reader.lane),
+                   RelayNotice{Kind::source_changed,
+                               (streams ? "reads the log of the server " : "reads the table: ") +
+                                   std::string(why)});
+  };
+  return wal;
 }
 
 Status Lanes::State::run(Runner& runner, Source& source, Parking& parking, std::stop_token stop) {

@@ -13,6 +13,7 @@
 #include "core/sink.h"
 #include "postgres/mapped_table.h"
 #include "postgres/reader.h"
+#include "postgres/wal_source.h"
 
 namespace dovetail::postgres {
 
@@ -23,6 +24,12 @@ struct LanesOptions {
   std::string owner{};      // for people, such as host and process id
   std::uint32_t lanes = 4;  // at the first start; later the number that was chosen then holds
   std::optional<TableMapping> mapping{};  // of a table to serve as it is; none: dovetail.outbox
+  // How the outbox is read. The log needs one lane: with more, `automatic` reads the table, and
+  // `wal` is refused.
+  ReadMode mode = ReadMode::automatic;
+  bool emitted = false;                // what dovetail.emit() put into the log alone, too; with wal
+  std::string replication_conninfo{};  // past a pooler; empty: `conninfo`
+  std::int64_t retained_wal_max = std::int64_t{1} << 30;  // the slot is given up beyond it
   Duration lease_term = std::chrono::seconds(10);  // how long others wait after a process died
   RelayOptions relay_options{};                    // of each lane
   const TopicTemplate* topics = nullptr;

@@ -32,6 +32,8 @@ class Snapshot {
   // As the server takes it.
   std::string text() const;
 
+  // How many transactions it has to name.
+  std::size_t in_progress() const { return in_progress_.size(); }
   std::uint64_t xmin() const { return xmin_; }
   std::uint64_t xmax() const { return xmax_; }
 

@@ -22,10 +22,11 @@ constexpr std::size_t kHeadBytes = 25;
 constexpr int kMessagesPerLook = 1024;
 constexpr std::chrono::milliseconds kLeaveOutFor{100};
 
-// Whether it may become an event.
-bool may_be_event(std::string_view message) {
+// Whether it may become an event, or begins the transaction of some: whoever has enough stands
+// between two transactions where that is possible.
+bool leads_to_event(std::string_view message) {
   return message.size() > kHeadBytes && message[0] == 'w' &&
-         (message[kHeadBytes] == 'I' || message[kHeadBytes] == 'M');
+         std::string_view("BIM").find(message[kHeadBytes]) != std::string_view::npos;
 }
 
 }  // namespace
@@ -75,7 +76,7 @@ Status WalStream::State::take(const pgoutput::Message& message, Batch& out) {
     last_probe = message.content;
     return {};
   }
-  if (is_left_out) return {};
+  // No table has it, so nothing else can have handed it out.
   if (is_inside) return rows->append(message, transaction, out);
   // It is of no transaction, and stands for itself.
   pgoutput::Begin alone;
@@ -124,7 +125,7 @@ Status WalStream::State::take_arrived(Batch& out, const Limits& limits,
     }
     // The end of a transaction is taken with its last event: only then can that be reported.
     const std::size_t events = out.size() - before;
-    if (events > 0 && may_be_event(*message) &&
+    if (events > 0 && leads_to_event(*message) &&
         (events >= events_max || out.bytes() + message->size() > limits.bytes_max))
       return {};
     const std::size_t size = out.size();

@@ -38,8 +38,8 @@ class WalStream {
   // Whether the receiver still runs; the error is that of read().
   Status check() const;
 
-  // Transactions that this snapshot shows were handed out by other means, and are left out. Nothing
-  // is compared with a position: several rows share one.
+  // Rows of transactions that this snapshot shows were handed out by other means, and are left out.
+  // Nothing is compared with a position: several rows share one.
   void leave_out(std::optional<Snapshot> shown);
 
   // Everything that committed up to here was handed out. Moves with the server's signs of life,

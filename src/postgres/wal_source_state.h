@@ -1,0 +1,137 @@
+// What a WalSource knows, and its steps. How it changes to the log is in wal_handover.cc, how it
+// reads in wal_source.cc.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "postgres/slot_record.h"
+#include "postgres/streamed_transactions.h"
+#include "postgres/wal_source.h"
+#include "postgres/wal_stream.h"
+#include "postgres/wal_way.h"
+
+namespace dovetail::postgres {
+
+struct WalSource::State {
+  // How far the change to the log is. Windows are read at each of these steps.
+  enum class Step : std::uint8_t {
+    none,
+    connecting,  // beside this thread
+    making,      // the server was asked for a slot
+    meeting,     // until what the slot's snapshot shows is visible, and no window is open
+    closing,     // windows are read up to that snapshot
+    resuming,    // the slot is there; until no window is open
+  };
+
+  State(Reader& given_reader, Windows& given_windows, Clock& given_clock,
+        RelayMetrics& given_metrics, WalSourceOptions given)
+      : reader(given_reader),
+        windows(given_windows),
+        clock(given_clock),
+        metrics(given_metrics),
+        options(std::move(given)) {
+    if (options.replication_conninfo.empty()) options.replication_conninfo = reader.conninfo;
+  }
+
+  bool stays() const { return options.mode == ReadMode::wal; }
+  bool takes_over() const { return !options.slot.empty() && record.slot != options.slot; }
+
+  // The change to the log, step by step.
+  Status advance();
+  bool is_time_to_begin() const;
+  void begin_attempt();
+  Status take_way();
+  Status take_slot();
+  Status say_who_holds_up();
+  Status end_windows();
+  Status start_stream();
+  Status record_slot();
+  Status emit_probe();
+  Status give_up(const Error& why);
+
+  // Reading.
+  bool holds_windows() const;
+  Status read_windows(Batch& out, const Limits& limits, std::stop_token stop);
+  Status read_stream(Batch& out, const Limits& limits, std::stop_token stop);
+  void count_read(const Batch& out, std::size_t before);
+
+  // While the log is read.
+  Status look_after_stream();
+  Status take_safe_point_if_due(TimePoint now);
+  void pass_safe_point();
+  Status consider_leaving(TimePoint now);
+  Status leave_for_windows();
+  Status check_probe(TimePoint now);
+  Status write_covered(TimePoint now);
+  Status report(bool events_settled);
+  Status look_at_slot();
+
+  void end_stream(std::string_view why);
+  Status fail_stream(const Error& why);
+  void say(bool streams, std::string_view why);
+  Duration retry_delay() const;
+
+  Reader& reader;
+  Windows& windows;
+  Clock& clock;
+  RelayMetrics& metrics;
+  WalSourceOptions options;
+
+  // Over all sessions.
+  std::future<Result<Way>> attempt{};
+  bool has_streamed = false;
+  int failures = 0;
+  TimePoint try_at{};
+  std::string distrusted{};   // why the slot that stays is to be dropped
+  bool was_too_much = false;  // more of the log was kept for us than may be
+  std::string said{};         // last, by changed()
+
+  // Of a session.
+  Step step = Step::none;
+  ServerIdentity server{};
+  SlotRecord record{};
+  bool is_way_known = false;  // whether the slot that stays can be gone on with
+  std::string slot{};
+  Way way{};
+  CreatedSlot made{};
+  std::string end{};     // the snapshot of the slot's start
+  std::string before{};  // what windows had handed out when the end was set
+  TimePoint asked_at{};
+  TimePoint say_who_at{};
+  TimePoint look_at_slot_at{};
+  std::uint64_t handed_out = 0;  // by windows and stream
+  std::uint64_t settled = 0;
+  TimePoint settled_at{};
+  bool has_looked = false;  // into the table
+
+  // Of a stream.
+  StreamedTransactions streamed{};  // before the stream, which adds to it
+  std::unique_ptr<WalStream> stream{};
+  std::uint64_t stream_began = 0;  // events handed out before it
+  TimePoint started_at{};
+  WalPosition resumable_from{};  // where a new slot that stays begins; 0: it is known already
+  std::optional<SafePoint> pending{};
+  Snapshot pending_shows{};
+  TimePoint pending_since{};
+  TimePoint safe_point_at{};
+  TimePoint idle_safe_point_at{};
+  TimePoint consider_at{};
+  bool has_read = true;  // something since the last safe point was taken
+  bool leaves_out = false;
+  bool is_leaving = false;
+  std::int64_t behind = 0;
+  std::int64_t last_seq = 0;
+  std::uint64_t covered = 0;  // events handed out before what was covered last
+  std::optional<TimePoint> write_covered_at{};
+  TimePoint report_at{};
+  std::string probe{};  // empty: seen, or not sent
+  TimePoint moved_at{};
+  WalPosition moved_to{};
+};
+
+}  // namespace dovetail::postgres
