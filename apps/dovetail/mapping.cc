@@ -59,7 +59,13 @@ Result<TableMapping> read_mapping(const ops::TableConfig& table) {
   if (!table.header_columns.empty()) mapping.header_columns.clear();
   for (const auto& [header, column] : table.header_columns)
     mapping.header_columns.push_back({column, header});
+  // A preset's own way of marking is of no use to what is read out of the log; what is written in
+  // the file and cannot be is refused.
+  if (table.from_log) mapping.delete_when_done = false;
   if (table.delete_when_done) mapping.delete_when_done = *table.delete_when_done;
+  mapping.from_log = table.from_log;
+  mapping.slot = table.slot;
+  mapping.publication = table.publication;
   DOVETAIL_TRY(postgres::check_mapping(mapping));
   return mapping;
 }

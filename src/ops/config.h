@@ -31,6 +31,10 @@ struct TableConfig {
   std::map<std::string, std::vector<std::string>, std::less<>> lists{};
   std::map<std::string, std::string, std::less<>> header_columns{};
   std::optional<bool> delete_when_done{};
+  // By the relay's mode, slot and publication.
+  bool from_log = false;
+  std::string slot{};
+  std::string publication{};
 };
 
 // How a broker is reached, and how messages look there.
@@ -101,7 +105,9 @@ struct RelayConfig {
   ReadMode mode = ReadMode::automatic;
   bool emitted = false;  // carries what dovetail.emit() puts into the log alone; only with wal
   std::size_t retained_wal_max = std::size_t{1} << 30;  // the slot is given up beyond it
-  std::string slot{};  // one that exists, for a table of its own; empty: one that dovetail makes
+  // Those that another program used for a table of its own; empty: made by dovetail.
+  std::string slot{};
+  std::string publication{};
   RelayOptions options;
 };
 

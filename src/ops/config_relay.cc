@@ -27,7 +27,8 @@ constexpr std::string_view kTableLists[] = {"pending", "when_sent", "when_parked
                                             "when_discarded"};
 
 // What is about the log of PostgreSQL.
-constexpr std::string_view kLogKeys[] = {"mode", "emitted", "retained_wal_max", "slot"};
+constexpr std::string_view kLogKeys[] = {"mode", "emitted", "retained_wal_max", "slot",
+                                         "publication"};
 
 // As the server allows it.
 bool is_slot_name(std::string_view name) {
@@ -151,7 +152,33 @@ void read_log_options(Section& section, RelayConfig& relay) {
   relay.emitted = emitted.value_or(false);
   section.size("retained_wal_max", relay.retained_wal_max, std::size_t{1} << 20);
   section.text("slot", relay.slot);
+  section.text("publication", relay.publication);
 }
+
+namespace {
+
+// The slot of another program is read through the publication that it used: one that is made now
+// is not there yet in the part of the log that the slot holds.
+void check_foreign_slot(Section& section, const RelayConfig& relay) {
+  if (relay.mode != ReadMode::wal || !section.has("table")) {
+    for (const std::string_view key : {"slot", "publication"}) {
+      if (!section.has(key)) continue;
+      section.wrong(key,
+                    "is for a relay with mode = \"wal\" and a [table] of its own, which takes "
+                    "over the slot of another program; remove it");
+    }
+    return;
+  }
+  if (section.has("slot") && !is_slot_name(relay.slot)) {
+    section.wrong("slot", "a slot's name is made of at most 63 small letters, digits and '_'");
+  } else if (section.has("slot") && relay.publication.empty()) {
+    section.wrong("slot",
+                  "needs \"publication\", the one that the slot was read with: Debezium's is "
+                  "called dbz_publication unless its publication.name says otherwise");
+  }
+}
+
+}  // namespace
 
 void check_log_options(Section& section, const RelayConfig& relay, std::string_view lanes_key,
                        const Config& config) {
@@ -185,14 +212,7 @@ void check_log_options(Section& section, const RelayConfig& relay, std::string_v
   if (section.has("retained_wal_max") && relay.mode == ReadMode::poll) {
     section.wrong("retained_wal_max", "mode = \"poll\" makes the server keep nothing; remove it");
   }
-  if (!section.has("slot")) return;
-  if (!is_wal || !section.has("table")) {
-    section.wrong("slot",
-                  "is for a relay with mode = \"wal\" and a [table] of its own, which takes "
-                  "over the slot of another program; remove it");
-  } else if (!is_slot_name(relay.slot)) {
-    section.wrong("slot", "a slot's name is made of at most 63 small letters, digits and '_'");
-  }
+  check_foreign_slot(section, relay);
 }
 
 void check_store_name(Section& section, std::string_view key, const std::string& name,
@@ -223,6 +243,11 @@ std::optional<TableConfig> read_mapped_table(Section& section) {
 }
 
 void add_mapped_table(std::optional<TableConfig> table, const RelayConfig& relay, Config& config) {
+  if (table) {
+    table->from_log = relay.mode == ReadMode::wal;
+    table->slot = relay.slot;
+    table->publication = relay.publication;
+  }
   for (StoreConfig& store : config.stores) {
     if (table && store.name == relay.from) store.tables.emplace(relay.name, std::move(*table));
   }

@@ -101,16 +101,33 @@ TEST(ConfigOfTheLog, PollingKeepsNoLogThatCouldBeLimited) {
 
 TEST(ConfigOfTheLog, ASlotIsTakenOverForATableOnly) {
   const std::string table = "[relay.table]\npreset = \"debezium\"\n";
-  const Config config =
-      parse(relay("shop", "bus", "mode = \"wal\"\nslot = \"debezium_shop\"\n" + table));
+  const Config config = parse(relay(
+      "shop", "bus",
+      "mode = \"wal\"\nslot = \"debezium_shop\"\npublication = \"dbz_publication\"\n" + table));
   ASSERT_EQ(config.relays.size(), 1U);
   EXPECT_EQ(config.relays[0].slot, "debezium_shop");
+  const TableConfig& served = config.find_store("shop")->tables.at(config.relays[0].name);
+  EXPECT_TRUE(served.from_log);
+  EXPECT_EQ(served.slot, "debezium_shop");
+  EXPECT_EQ(served.publication, "dbz_publication");
   expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"debezium\"\n"),
                {"conf/dovetail.toml:13:", "slot"});
   expect_error(relay("shop", "bus", "slot = \"debezium\"\n" + table),
                {"conf/dovetail.toml:12:", "slot", "mode = \"wal\""});
   expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"My-Slot\"\n" + table),
                {"conf/dovetail.toml:13:", "small letters"});
+  expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"debezium\"\n" + table),
+               {"conf/dovetail.toml:13:", "slot", "\"publication\"", "dbz_publication"});
+  expect_error(relay("shop", "bus", "publication = \"dbz_publication\"\n" + table),
+               {"conf/dovetail.toml:12:", "publication", "mode = \"wal\""});
+}
+
+TEST(ConfigOfTheLog, ATableIsReadOutOfTheLogOnlyWhenThatIsAskedFor) {
+  const std::string table = "[relay.table]\npreset = \"debezium\"\n";
+  for (const std::string mode : {"auto", "poll"}) {
+    const Config config = parse(relay("shop", "bus", "mode = \"" + mode + "\"\n" + table));
+    EXPECT_FALSE(config.find_store("shop")->tables.at(config.relays[0].name).from_log) << mode;
+  }
 }
 
 TEST(ConfigOfTheLog, ReplicationMayGoPastAPooler) {

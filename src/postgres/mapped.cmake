@@ -15,6 +15,7 @@ target_sources(
           mapped_admin.cc
           mapped_catalog.cc
           mapped_event.cc
+          mapped_publication.cc
           mapped_rows.cc
           mapped_source.cc
           mapped_sql.cc
@@ -33,6 +34,7 @@ dovetail_server_test(
   maintenance_inbox_test.cc
   maintenance_test.cc
   mapped_catalog_test.cc
+  mapped_publication_test.cc
   mapped_relay_test.cc
   mapped_rows_test.cc
   mapped_source_test.cc
