@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,6 +17,7 @@
 
 #include "core/relay.h"
 #include "host/host.h"
+#include "null_sink.h"
 #include "postgres/lease.h"
 #include "postgres/parking.h"
 #include "postgres/source.h"
@@ -32,32 +32,6 @@ using namespace std::chrono_literals;
 constexpr int kBacklog = 1'000'000;
 constexpr int kWriters = 8;
 constexpr double kWriteSeconds = 4;
-
-// Confirms everything at once.
-class NullSink final : public Sink {
- public:
-  Status open() override {
-    sizes_.clear();
-    return {};
-  }
-  Status submit(Events events) override {
-    if (on_events) on_events(events);
-    sizes_.push_back(events.size());
-    return {};
-  }
-  Result<bool> collect(std::span<Outcome> outcomes, Duration) override {
-    if (sizes_.empty()) return false;
-    sizes_.pop_front();
-    for (Outcome& outcome : outcomes) outcome.fate = Fate::confirmed;
-    return true;
-  }
-  bool keeps_order_on_failure() const override { return true; }
-
-  std::function<void(Events)> on_events;
-
- private:
-  std::deque<std::size_t> sizes_;
-};
 
 // One lane of a relay from the outbox into a null sink, in a thread of its own.
 class RunningRelay {
@@ -225,8 +199,8 @@ Drained read_by_bare_cursor(const std::string& conninfo) {
 
 // What a business transaction does besides its own row: nothing; an event from C++, in a statement
 // of its own or together with COMMIT, and the same prepared; an event by the SQL function, as any
-// language does; a message in the log, which only log readers see; and, to see what any table must
-// cost, a row in a bare one.
+// language does; one that stands in the log alone; a bare message there, which only log readers
+// see; and, to see what any table must cost, a row in a bare one.
 enum class Write : std::uint8_t {
   nothing,
   event,
@@ -234,6 +208,7 @@ enum class Write : std::uint8_t {
   prepared,
   prepared_and_commit,
   sql_function,
+  emitted,
   message,
   bare_row
 };
@@ -265,6 +240,9 @@ void write_one(const Raw& db, const postgres::Publisher& publisher, Write what,
     case Write::sql_function:
       PQclear(db.prepared("publish", {key.c_str(), kPayload.c_str()}));
       break;
+    case Write::emitted:
+      PQclear(db.prepared("emit", {key.c_str(), kPayload.c_str()}));
+      break;
     case Write::message:
       PQclear(db.prepared("message", {kPayload.c_str()}));
       break;
@@ -285,6 +263,7 @@ double write_transactions(const std::string& conninfo, Write what) {
       db.prepare("business", "INSERT INTO orders(customer, body) VALUES('c-778812', $1)");
       db.prepare("message", "SELECT pg_logical_emit_message(true, 'bench', $1::text)");
       db.prepare("bare", "INSERT INTO bare_outbox(key, payload) VALUES($1, $2::text)");
+      db.prepare("emit", "SELECT dovetail.emit('order', $1, 'OrderPlaced', $2::text)");
       db.prepare("publish", "SELECT dovetail.publish('order', $1, 'OrderPlaced', $2::text)");
       const Result<postgres::Publisher> publisher = postgres::Publisher::prepare(db.get());
       require(publisher.has_value(), "prepare failed");
@@ -388,8 +367,9 @@ void bench_publish(const std::string& conninfo, Report& report) {
   const auto written = least_disturbed(5, 3, [&] {
     const double without = write_transactions(conninfo, Write::nothing);
     std::vector<double> values{without};
-    for (const Write what : {Write::prepared_and_commit, Write::prepared, Write::event_and_commit,
-                             Write::event, Write::sql_function, Write::message, Write::bare_row})
+    for (const Write what :
+         {Write::prepared_and_commit, Write::prepared, Write::event_and_commit, Write::event,
+          Write::sql_function, Write::emitted, Write::message, Write::bare_row})
       values.push_back(write_transactions(conninfo, what) / without);
     return values;
   });
@@ -402,8 +382,9 @@ void bench_publish(const std::string& conninfo, Report& report) {
   add("publish_and_commit()", written[3], {});
   add("publish()", written[4], {});
   add("the SQL function, prepared", written[5], {});
-  add("a logical message, prepared", written[6], {});
-  add("a row in a bare table, prepared", written[7], {});
+  add("dovetail.emit(), prepared", written[6], {});
+  add("a logical message, prepared", written[7], {});
+  add("a row in a bare table, prepared", written[8], {});
   report.add({"transactions without", written[0], "per second", {}, {}});
 }
 
