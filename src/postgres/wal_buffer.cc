@@ -18,21 +18,31 @@ bool WalBuffer::has_room() {
 
 void WalBuffer::put(CopyBytes message) {
   if (message.size >= kLargeBytes) {
-    hand_over();
+    hand_over(false);
     filling_.large = std::move(message);
-    hand_over();
+    hand_over(true);
     return;
   }
-  if (filling_.bytes.size() + message.size > kChunkBytes) hand_over();
+  if (filling_.bytes.size() + message.size > kChunkBytes) hand_over(true);
   if (filling_.bytes.capacity() == 0) filling_.bytes.reserve(kChunkBytes);
   const std::string_view bytes = message.view();
   filling_.bytes.insert(filling_.bytes.end(), bytes.begin(), bytes.end());
   filling_.ends.push_back(static_cast<std::uint32_t>(filling_.bytes.size()));
 }
 
-void WalBuffer::hand_over() {
+void WalBuffer::hand_over(bool urgent) {
   if (filling_.messages() == 0) return;
-  const std::lock_guard lock(mutex_);
+  bool is_awaited = false;
+  {
+    const std::lock_guard lock(mutex_);
+    enqueue();
+    is_awaited = is_awaited_;
+  }
+  // Not under the lock, which the reader would run into.
+  if (is_awaited && urgent) arrived_.notify_one();
+}
+
+void WalBuffer::enqueue() {
   // A trickle must not fill the queue with chunks that are nearly empty.
   Chunk* const last = queue_.empty() ? nullptr : &queue_.back();
   if (last != nullptr && !last->large.bytes && !filling_.large.bytes &&
@@ -42,19 +52,17 @@ void WalBuffer::hand_over() {
     for (const std::uint32_t end : filling_.ends) last->ends.push_back(before + end);
     filling_.bytes.clear();
     filling_.ends.clear();
-  } else {
-    held_ += filling_.memory();
-    queue_.push_back(std::exchange(filling_, {}));
-    if (!spare_.empty()) {
-      filling_ = std::move(spare_.back());
-      spare_.pop_back();
-    }
+    return;
   }
-  if (is_awaited_) arrived_.notify_one();
+  held_ += filling_.memory();
+  queue_.push_back(std::exchange(filling_, {}));
+  if (spare_.empty()) return;
+  filling_ = std::move(spare_.back());
+  spare_.pop_back();
 }
 
 void WalBuffer::end(Error why) {
-  hand_over();
+  hand_over(false);
   const std::lock_guard lock(mutex_);
   ended_ = std::move(why);
   arrived_.notify_one();
@@ -93,13 +101,17 @@ bool WalBuffer::release() {
   return held_ <= bytes_max_ / 2 && std::exchange(wants_room_, false);
 }
 
-bool WalBuffer::wait(std::chrono::steady_clock::time_point until, std::stop_token stop) {
+bool WalBuffer::wait(std::chrono::steady_clock::time_point until, const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const std::lock_guard lock(mutex_);
+    arrived_.notify_one();
+  });
   std::unique_lock lock(mutex_);
   is_awaited_ = true;
-  const bool came = arrived_.wait_until(lock, std::move(stop), until,
-                                        [this] { return !queue_.empty() || ended_; });
+  const auto has_come = [this] { return !queue_.empty() || ended_; };
+  arrived_.wait_until(lock, until, [&] { return has_come() || stop.stop_requested(); });
   is_awaited_ = false;
-  return came;
+  return has_come();
 }
 
 std::optional<Error> WalBuffer::ended() const {

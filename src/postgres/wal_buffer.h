@@ -29,7 +29,8 @@ class WalBuffer {
   bool has_room();
   // Seen by the reader after hand_over().
   void put(CopyBytes message);
-  void hand_over();
+  // `urgent`: wakes a reader that waits; else it finds the messages when it looks next.
+  void hand_over(bool urgent);
   // Behind everything that was handed over.
   void end(Error why);
 
@@ -40,7 +41,7 @@ class WalBuffer {
   // True: the receiver waits for room, and there is some now.
   [[nodiscard]] bool pop();
   // Waits for a message or the end. False: neither came until `until`, or before `stop`.
-  bool wait(std::chrono::steady_clock::time_point until, std::stop_token stop);
+  bool wait(std::chrono::steady_clock::time_point until, const std::stop_token& stop);
   // Why no more will come; what was handed over before may still be here.
   std::optional<Error> ended() const;
 
@@ -52,6 +53,7 @@ class WalBuffer {
     std::size_t memory() const { return bytes.capacity() + large.size; }
     std::size_t messages() const { return large.bytes ? 1 : ends.size(); }
   };
+  void enqueue();
   bool release();
 
   const std::size_t bytes_max_;
@@ -61,7 +63,7 @@ class WalBuffer {
   std::deque<Chunk> taken_{};  // of the reader
 
   mutable std::mutex mutex_;
-  std::condition_variable_any arrived_;
+  std::condition_variable arrived_;
   std::deque<Chunk> queue_{};
   std::vector<Chunk> spare_{};
   std::size_t held_ = 0;  // bytes of all chunks between put() and pop()

@@ -34,9 +34,9 @@ TEST(WalBuffer, HandsOverInOrderWhateverTheSize) {
   EXPECT_EQ(next(buffer), "first");  // a large one is handed over with what was before it
   EXPECT_EQ(next(buffer), large);
   EXPECT_EQ(next(buffer), "none");
-  buffer.hand_over();
+  buffer.hand_over(true);
   buffer.put(message("third"));
-  buffer.hand_over();
+  buffer.hand_over(true);
   EXPECT_EQ(next(buffer), "second");
   EXPECT_EQ(next(buffer), "third");
 }
@@ -44,7 +44,7 @@ TEST(WalBuffer, HandsOverInOrderWhateverTheSize) {
 TEST(WalBuffer, AskedAgainTheFrontIsTheSame) {
   WalBuffer buffer(1 << 20);
   buffer.put(message("first"));
-  buffer.hand_over();
+  buffer.hand_over(true);
   EXPECT_EQ(buffer.front(), "first");
   EXPECT_EQ(buffer.front(), "first");
 }
@@ -53,7 +53,7 @@ TEST(WalBuffer, ATrickleTakesNoMoreMemoryThanItsMessages) {
   WalBuffer buffer(1 << 20);
   for (int i = 0; i < 5000; ++i) {
     buffer.put(message("a message of few bytes"));
-    buffer.hand_over();
+    buffer.hand_over(true);
   }
   EXPECT_TRUE(buffer.has_room());
 }
@@ -76,6 +76,14 @@ TEST(WalBuffer, WhatCameBeforeTheEndIsStillThere) {
   EXPECT_EQ(next(buffer), "last");
 }
 
+TEST(WalBuffer, WhatIsNotUrgentIsFoundByAReaderThatLooks) {
+  WalBuffer buffer(1 << 20);
+  buffer.put(message("later"));
+  buffer.hand_over(false);
+  EXPECT_TRUE(buffer.wait(std::chrono::steady_clock::now() + std::chrono::seconds(30), {}));
+  EXPECT_EQ(next(buffer), "later");
+}
+
 TEST(WalBuffer, BetweenTwoThreadsNothingIsLostAndNothingTurnsAround) {
   constexpr int kMessages = 200'000;
   WalBuffer buffer(1 << 20);
@@ -83,7 +91,7 @@ TEST(WalBuffer, BetweenTwoThreadsNothingIsLostAndNothingTurnsAround) {
     for (int i = 0; i < kMessages; ++i) {
       while (i % 50 == 0 && !buffer.has_room()) std::this_thread::yield();
       buffer.put(message(std::to_string(i) + std::string(static_cast<std::size_t>(i % 300), '.')));
-      if (i % 7 == 0) buffer.hand_over();
+      if (i % 7 == 0) buffer.hand_over(true);
     }
     buffer.end(Error{Errc::unavailable, "over"});
   });

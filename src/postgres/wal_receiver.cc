@@ -23,6 +23,11 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kAskEvery{2};
 // A server that stops asks again as soon as it has an answer.
 constexpr std::chrono::milliseconds kRepliesApart{100};
+// The server sends every message on its own: to wake up for each of them would cost more than to
+// read it. The first event is handed on at once, those that follow are gathered for so long.
+constexpr std::chrono::microseconds kGatherFor{100};
+// 'w', two positions and a time stand before the message itself.
+constexpr std::size_t kHeadBytes = 25;
 // Between two looks at the clock.
 constexpr int kMessagesAtOnce = 4096;
 
@@ -32,6 +37,11 @@ bool has_hung_up(int socket) {
 }
 
 }  // namespace
+
+char kind_of(std::string_view message) {
+  if (message.starts_with('w') && message.size() > kHeadBytes) return message[kHeadBytes];
+  return message.starts_with('k') ? 'k' : '\0';
+}
 
 WalReceiver::WalReceiver(Replication replication, Clock& clock, WalBuffer& buffer,
                          std::string conninfo, Duration status_every, Duration silence_max)
@@ -71,6 +81,7 @@ void WalReceiver::run(std::stop_token stop) {
 }
 
 Status WalReceiver::round() {
+  gather();
   DOVETAIL_TRY(receive_all());
   DOVETAIL_TRY(answer());
   DOVETAIL_TRY(look_for_end());
@@ -83,17 +94,22 @@ Status WalReceiver::receive_all() {
   is_full_ = !buffer_.has_room();
   // What we do not read says nothing about the server.
   bool has_heard = is_full_;
+  bool is_urgent = false;
   for (int i = 0; i < kMessagesAtOnce && !is_full_; ++i) {
     Result<CopyBytes> message = replication_.receive();
     if (!message) return fail(std::move(message.error()));
     if (message->size == 0) break;
     has_heard = true;
     look_at(message->view());
+    // Ends of transactions wait until the reader comes back for more.
+    const char kind = kind_of(message->view());
+    is_urgent |= kind == 'I' || kind == 'M' || kind == 'k';
     buffer_.put(std::move(*message));
     if (i % 64 == 63) is_full_ = !buffer_.has_room();
   }
-  buffer_.hand_over();
+  buffer_.hand_over(is_urgent);
   if (has_heard) heard_at_ = steady_clock::now();
+  if (is_urgent) woke_at_ = heard_at_;
   return {};
 }
 
@@ -169,6 +185,11 @@ Status WalReceiver::look_for_silence() {
   return fail(Errc::unavailable,
               "the server says nothing any more on the connection for replication; check the "
               "network and the state of its walsender");
+}
+
+void WalReceiver::gather() {
+  const Instant until = woke_at_ + kGatherFor;
+  if (steady_clock::now() < until) std::this_thread::sleep_until(until);
 }
 
 void WalReceiver::wait() {

@@ -13,6 +13,9 @@
 
 namespace dovetail::postgres {
 
+// The letter of pgoutput for a message of the stream; 'k': a sign of life.
+char kind_of(std::string_view message);
+
 // Its calls are for one thread, that of the reader. Ends with its stream, and then ends the buffer.
 class WalReceiver {
  public:
@@ -44,6 +47,7 @@ class WalReceiver {
   Status look_for_end();
   Status look_for_silence();
   void wait();
+  void gather();
   void ring() const;
 
   Replication replication_;
@@ -65,6 +69,7 @@ class WalReceiver {
   Instant status_at_{};
   Instant sent_at_{};
   Instant ask_at_{};
+  Instant woke_at_{};  // when the reader was last woken
   Instant heard_at_ = std::chrono::steady_clock::now();
 
   std::atomic<std::uint64_t> flushed_{0};

@@ -16,8 +16,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// 'w', two positions and a time stand before the message itself.
-constexpr std::size_t kHeadBytes = 25;
 // What is left out makes no events, and read() must return nevertheless.
 constexpr int kMessagesPerLook = 1024;
 constexpr std::chrono::milliseconds kLeaveOutFor{100};
@@ -25,8 +23,8 @@ constexpr std::chrono::milliseconds kLeaveOutFor{100};
 // Whether it may become an event, or begins the transaction of some: whoever has enough stands
 // between two transactions where that is possible.
 bool leads_to_event(std::string_view message) {
-  return message.size() > kHeadBytes && message[0] == 'w' &&
-         std::string_view("BIM").find(message[kHeadBytes]) != std::string_view::npos;
+  const char kind = kind_of(message);
+  return kind == 'B' || kind == 'I' || kind == 'M';
 }
 
 }  // namespace
