@@ -8,6 +8,7 @@ dovetail_server_test(
   replication_test.cc
   wal_buffer_test.cc
   wal_receiver_test.cc
+  wal_server_test.cc
   wal_slot_test.cc
   wal_stream_test.cc
   LIBS

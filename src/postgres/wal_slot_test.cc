@@ -89,37 +89,5 @@ TEST_F(WalSlotTest, EachFaultOfAPublicationIsNamed) {
   EXPECT_EQ(why("good"), "");
 }
 
-// A server that may be broken.
-TEST(WalServer, ThatCannotDecodeSaysWhatToChange) {
-  servers::Started server("other");
-  ASSERT_TRUE(server.server().missing.empty()) << server.server().missing;
-  const std::string conninfo = server.server().conninfo;
-  {
-    Connection admin = *Connection::open(conninfo);
-    must(admin, "ALTER SYSTEM SET wal_level = 'replica'");
-    must(admin, "ALTER SYSTEM SET max_replication_slots = 1");
-  }
-  ASSERT_TRUE(server.crash());
-  Connection connection = *Connection::open(conninfo);
-  const auto why = why_not_streamed(connection, kOutboxPublication);
-  ASSERT_TRUE(why && *why) << text_of(why);
-  EXPECT_TRUE(contains(**why, "set wal_level = logical")) << **why;
-  Replication replication = open_replication(conninfo);
-  ASSERT_TRUE(replication.ask_for_slot("one", true, false));
-  Result<std::optional<CreatedSlot>> made = std::optional<CreatedSlot>();
-  EXPECT_TRUE(eventually([&] { return !(made = replication.slot_made()); }));
-  EXPECT_TRUE(failed_with(made, Errc::rejected)) << text_of(made);
-
-  must(connection, "ALTER SYSTEM SET wal_level = 'logical'");
-  ASSERT_TRUE(server.crash());
-  Replication first = open_replication(conninfo);
-  make_slot(first, "one", true);
-  Replication second = open_replication(conninfo);
-  ASSERT_TRUE(second.ask_for_slot("two", true, false));
-  EXPECT_TRUE(eventually([&] { return !(made = second.slot_made()); }));
-  EXPECT_TRUE(failed_with(made, Errc::rejected)) << text_of(made);
-  EXPECT_TRUE(contains(text_of(made), "max_replication_slots")) << text_of(made);
-}
-
 }  // namespace
 }  // namespace dovetail::postgres

@@ -1,8 +1,5 @@
 #include "postgres/wal_stream.h"
 
-#include <csignal>
-#include <filesystem>
-
 #include "postgres/test_wal.h"
 
 namespace dovetail::postgres {
@@ -241,54 +238,6 @@ TEST_F(WalStreamTest, EndsWithTheReasonWhenTheServerEndsItAndLosesNothingOfWhatC
   EXPECT_TRUE(contains(why.text, "57P01")) << why.text;
   EXPECT_EQ(text_of(test.stream->check()), why.text);
   EXPECT_EQ(text_of(test.read()), why.text) << "and again";
-}
-
-// Servers that are stopped, each with a stream that may hold them up.
-class WalServerStop : public ::testing::Test {
- protected:
-  WalServerStop() {
-    Connection owner = connect();
-    const Status made = create_schema(owner);
-    EXPECT_TRUE(made) << text_of(made);
-  }
-  Connection connect() {
-    Result<Connection> connection = Connection::open(server.server().conninfo);
-    EXPECT_TRUE(connection) << text_of(connection);
-    return connection ? std::move(*connection) : Connection();
-  }
-  // As `pg_ctl stop -m fast`; the time it took.
-  Duration stop() {
-    const auto before = steady_clock::now();
-    ::kill(server.pid(), SIGINT);
-    const std::string file = server.server().field("host") + "/data/postmaster.pid";
-    EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(file); }));
-    return std::chrono::duration_cast<Duration>(steady_clock::now() - before);
-  }
-  servers::Started server{"other"};
-};
-
-TEST_F(WalServerStop, IsNotHeldUpByStreamsThatNobodyReads) {
-  const std::string conninfo = server.server().conninfo;
-  TestStream idle(conninfo);
-  WalStreamOptions small;
-  small.buffer_bytes_max = 256 << 10;
-  TestStream full(conninfo, small, {}, false);
-  TestStream unconfirmed(conninfo);
-  Connection writer = connect();
-  publish(writer, "first", "{}");
-  // Each has told the server something, so that it waits for the rest.
-  for (TestStream* test : {&idle, &full, &unconfirmed}) {
-    ASSERT_TRUE(test->read_until(1));
-    test->stream->settled(1);
-    test->stream->report(test->stream->confirmed());
-  }
-  publish_many(writer, 20'000, 300);
-  ASSERT_TRUE(unconfirmed.read_until(20'001));
-  EXPECT_LT(stop(), seconds(10));
-  for (TestStream* test : {&idle, &full, &unconfirmed}) {
-    EXPECT_TRUE(eventually([&] { return !test->stream->check(); }));
-    EXPECT_TRUE(failed_with(test->stream->check(), Errc::unavailable));
-  }
 }
 
 }  // namespace
