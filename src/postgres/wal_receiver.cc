@@ -136,7 +136,9 @@ void WalReceiver::look_at(std::string_view message) {
 
 Status WalReceiver::send_status() {
   const WalPosition flushed = reported();
-  const bool is_silent = steady_clock::now() >= heard_at_ + silence_max_ / 4;
+  // A server that looks through what others write says nothing of its own accord until it has come
+  // to the end of it, and keeps all of that for us.
+  const bool is_silent = steady_clock::now() >= heard_at_ + status_every_;
   DOVETAIL_TRY(replication_.send_status(server_end(), flushed, clock_.wall(), is_silent));
   sent_flush_ = flushed;
   is_reply_wanted_ = false;

@@ -26,6 +26,10 @@ constexpr Duration kProbeWithin = 30s;
 constexpr Duration kLastingStream = 30s;
 // So much of the log may stay unreported for the sake of a write less.
 constexpr std::uint64_t kReportBytes = 1 << 20;
+// Unless the server keeps so much: it forgets only up to what it noted down about transactions that
+// run, every 15 s, and that is a small step behind much that others have written.
+constexpr std::uint64_t kMuchKept = 8 << 20;
+constexpr Duration kReportMuchKeptEvery = 5s;
 
 constexpr std::string_view kLog = "log: ";
 constexpr std::string_view kTable = "table: ";
@@ -267,13 +271,16 @@ Status WalSource::State::report(bool events_settled) {
     if (settled < stream_began) return {};
     const WalPosition reached = std::max(confirmed, resumable_from);
     const bool is_first = resumable_from > WalPosition{};
-    const bool is_worth_it =
-        is_first || events_settled || reached.value >= record.reported.value + kReportBytes;
+    const bool is_much_kept =
+        metrics.retained_wal_bytes > kMuchKept && clock.now() >= report_kept_at;
+    const bool is_worth_it = is_first || events_settled || is_much_kept ||
+                             reached.value >= record.reported.value + kReportBytes;
     if (reached > record.reported) {
       if (!is_worth_it) return {};
       options.passing("confirmed");
       DOVETAIL_TRY(write_reported(reader, reached));
       record.reported = reached;
+      report_kept_at = clock.now() + kReportMuchKeptEvery;
       resumable_from = {};
       options.passing("report written");
     }

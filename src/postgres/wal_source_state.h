@@ -129,6 +129,7 @@ struct WalSource::State {
   std::uint64_t covered = 0;  // events handed out before what was covered last
   std::optional<TimePoint> write_covered_at{};
   TimePoint report_at{};
+  TimePoint report_kept_at{};
   std::string probe{};  // empty: seen, or not sent
   TimePoint moved_at{};
   WalPosition moved_to{};

@@ -1,0 +1,84 @@
+// The primary dies under load, and its standby, which has no slot, takes over.
+#include <gtest/gtest.h>
+
+#include "live/claims.h"
+#include "live/wal_stage.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+using live::Books;
+using live::claim;
+using live::how;
+using live::modes;
+using live::said;
+using live::WalStage;
+
+TEST(WalPromotion, ToAStandbyWithoutTheSlotLosesNothingThatItHas) {
+  for (const ReadMode mode : modes(ReadMode::wal)) {
+    live::OwnServer server("wal_promotion");
+    ASSERT_TRUE(server.is_there()) << server.missing();
+    server.start_standby();
+    WalStage stage(server);
+    stage.conninfo = server.either(stage.database);
+    stage.start_relay(how(mode));
+    ASSERT_TRUE(stage.wait_for_stream());
+    stage.start_writers(50, 1ms);
+    stage.let_write(live::is_long() ? 5000 : 200);
+    const std::uint64_t before = stage.metrics().stream_starts;
+    server.promote();
+    Result<Connection> there = Connection::open(stage.conninfo);
+    ASSERT_TRUE(there) << text_of(there);
+    ASSERT_TRUE(stage.wait_for_stream(before));
+    stage.let_write(live::is_long() ? 5000 : 200);
+    // What was sent and did not reach the standby is no fault of the relay's: the primary had it.
+    stage.check(said("standby promoted without the slot", mode).c_str(), *there);
+    claim(stage.log_has("another server has taken over"), "promotion: the log tells of it");
+  }
+}
+
+// The server hands the slot on to its standby, and sends nothing that the standby does not have.
+TEST(WalPromotion, ASlotThatTheStandbyKeepsIsGoneOnWith) {
+  live::OwnServer server("wal_failover");
+  ASSERT_TRUE(server.is_there()) << server.missing();
+  Connection primary = server.connect();
+  if (number(primary, "SELECT current_setting('server_version_num')::int") < 170000)
+    GTEST_SKIP() << "this version of PostgreSQL keeps no slots on a standby";
+  // The standby begins as a copy; on the primary they say nothing.
+  server.set("hot_standby_feedback", "on");
+  server.set("sync_replication_slots", "on");
+  server.set("primary_slot_name", "standby");
+  must(primary, "SELECT pg_create_physical_replication_slot('standby', true)");
+  server.start_standby();
+  server.set("synchronized_standby_slots", "standby");
+  WalStage stage(server);
+  stage.conninfo = server.either(stage.database);
+  stage.start_relay(how(ReadMode::wal));
+  ASSERT_TRUE(stage.wait_for_stream());
+  stage.start_writers(50, 1ms);
+  Connection standby = server.connect_to_standby();
+  ASSERT_TRUE(eventually([&] {
+    // The slot moves when the server notes down which transactions run.
+    must(primary, "CHECKPOINT");
+    std::this_thread::sleep_for(200ms);
+    return number(standby,
+                  "SELECT count(*) FROM pg_replication_slots WHERE synced AND NOT temporary AND "
+                  "invalidation_reason IS NULL") == 1;
+  }));
+  stage.let_write(live::is_long() ? 5000 : 200);
+  const std::uint64_t before = stage.metrics().stream_starts;
+  server.promote();
+  Result<Connection> there = Connection::open(stage.conninfo);
+  ASSERT_TRUE(there) << text_of(there);
+  ASSERT_TRUE(stage.wait_for_stream(before));
+  stage.let_write(50);
+  stage.check("standby promoted with the slot", *there);
+  const Books::Balance balance = stage.books.compare(*there);
+  claim(balance.phantom == 0, "promotion with the slot: %llu events were sent that it did not have",
+        static_cast<unsigned long long>(balance.phantom));
+  claim(stage.log_has("where it stood"), "promotion with the slot: it is gone on with");
+}
+
+}  // namespace
+}  // namespace dovetail::postgres
