@@ -1,6 +1,7 @@
 // What a mapped table lacks.
 #include "postgres/doctor_checks.h"
 #include "postgres/mapped_catalog.h"
+#include "postgres/mapped_publication.h"
 
 namespace dovetail::postgres {
 
@@ -40,6 +41,17 @@ Status examine_order(Connection& connection, const CatalogTable& table, const Ta
     return {};
   }
   const CatalogColumn& column = table.column(order_column(mapping));
+  if (mapping.from_log) {
+    if (order_kind(table, mapping) != OrderKind::integer)
+      findings.add(Severity::note, "order-of-gaps",
+                   "the log gives " + table.quoted +
+                       " in the order of commits; only when a slot is lost are rows read from the "
+                       "table, and there nothing says in which order they committed",
+                   "where that matters, add a column: ALTER TABLE " + table.quoted +
+                       " ADD COLUMN seq bigint GENERATED ALWAYS AS IDENTITY, and map order_by = "
+                       "\"seq\"");
+    return {};
+  }
   const std::string identity = "add one: ALTER TABLE " + table.quoted +
                                " ADD COLUMN seq bigint GENERATED ALWAYS AS IDENTITY, and map "
                                "order_by = \"seq\"";
@@ -141,7 +153,15 @@ Status examine_mapping(Connection& connection, const std::string& relay,
   }
   if (!table) return fail(table.error());
   DOVETAIL_TRY(examine_order(connection, *table, mapping, findings));
-  DOVETAIL_TRY(examine_indexes(connection, *table, mapping, findings));
+  if (mapping.from_log) {
+    const Status published = check_publication(connection, relay, *table, mapping);
+    if (!published && published.error().code != Errc::rejected) return published;
+    if (!published)
+      findings.add(Severity::error, "publication",
+                   "the log of " + table->quoted + " cannot be read", published.error().text);
+  } else {
+    DOVETAIL_TRY(examine_indexes(connection, *table, mapping, findings));
+  }
   const Result<Rows> rows = connection.query(kTable, Params().int8(table->oid));
   if (!rows) return fail(rows.error());
   if (rows->boolean(0, 0))

@@ -15,6 +15,8 @@ std::string name_sql(std::string_view name) {
   return *quoted;
 }
 
+constexpr std::int64_t kCountedTableBytesMax = std::int64_t{256} << 20;
+
 // Builds the pieces that depend on the types of the columns.
 class Writer {
  public:
@@ -174,6 +176,28 @@ std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping)
 }
 
 namespace {
+
+// Whether a row is still to be sent. One that is read out of the log is, while the progress of the
+// relay ($1) does not show its transaction; the number of that is a short one, made whole by that
+// of now. Parts of transactions have numbers of their own, so this is for people.
+std::string is_pending_sql(const CatalogTable& table, const TableMapping& mapping) {
+  if (!mapping.from_log) return pending_sql(table, mapping);
+  const std::string now =
+      "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog."
+      "int8";
+  return "NOT pg_catalog.pg_visible_in_snapshot(greatest(" + now + " - (" + now +
+         " - t.xmin::pg_catalog.text::pg_catalog.int8) % 4294967296, 0)::pg_catalog.text"
+         "::pg_catalog.xid8, coalesce((SELECT r.prev FROM dovetail.reader AS r WHERE r.relay = $1 "
+         "LIMIT 1), '1:1:'))";
+}
+
+// Nothing helps to find the rows that the log has not brought yet: a large table is left alone.
+std::string is_small_sql(const CatalogTable& table) {
+  const std::string oid = std::to_string(table.oid) + "::pg_catalog.oid";
+  return "(SELECT coalesce(pg_catalog.sum(pg_catalog.pg_relation_size(part)), 0) FROM (SELECT " +
+         oid + " AS part UNION SELECT tree.relid FROM pg_catalog.pg_partition_tree(" + oid +
+         ") AS tree) AS parts) <= " + std::to_string(kCountedTableBytesMax);
+}
 
 std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& mapping) {
   return Writer(table, mapping)
@@ -357,6 +381,9 @@ std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& ma
   return "SELECT count(*), greatest(0, coalesce(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - "
          "min(page.at)) * 1000000, 0))::int8 FROM (SELECT " +
          writer.created_at() + " AS at FROM " + table.quoted + " AS t WHERE " +
+         (mapping.from_log
+              ? is_small_sql(table) + " AND " + is_pending_sql(table, mapping) + " AND "
+              : "") +
          which_sql(table, mapping, share, 1) + " LIMIT " + std::to_string(exact_max + 1) +
          ") AS page";
 }
@@ -376,7 +403,7 @@ std::string state_sql(const CatalogTable& table, const TableMapping& mapping) {
     }
   }
   return "CASE WHEN p.id IS NOT NULL AND p.finished_at IS NULL THEN p.state WHEN " +
-         pending_sql(table, mapping) + " THEN 'pending' WHEN " + sent +
+         is_pending_sql(table, mapping) + " THEN 'pending' WHEN " + sent +
          " THEN 'delivered' ELSE 'discarded' END";
 }
 
@@ -399,7 +426,7 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
       table.quoted + " AS t LEFT JOIN dovetail.parked AS p ON p.relay = $1 AND p.id = " + event_id;
   if (of_one) all += " WHERE " + event_id + " = $8";
   // Of a deleted row there is what was parked.
-  if (mapping.delete_when_done)
+  if (mapping.delete_when_done || mapping.from_log)
     all += " UNION ALL SELECT 0, p.position, NULL::pg_catalog." +
            table.column(order_column(mapping)).base + ", NULL::pg_catalog." +
            table.column(mapping.id).base +

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "postgres/mapped_event.h"
+#include "postgres/mapped_publication.h"
 #include "postgres/snapshot.h"
 
 namespace dovetail::postgres {
@@ -63,6 +64,11 @@ Status MappedWindows::open() {
   Result<CatalogTable> table = look_up(reader_.connection, mapping_);
   if (!table) return fail(table.error());
   table_ = std::move(*table);
+  // What was right once may be put right again; only at the first start somebody waits for a word.
+  const Status published = ensure_publication(reader_.connection, reader_.relay, table_, mapping_);
+  if (!published)
+    return fail(has_opened_ ? Errc::unavailable : published.error().code, published.error().text);
+  has_opened_ = true;
   write_idle_at_ = clock_.now() + kIdleWriteInterval;
   return load_progress();
 }

@@ -30,7 +30,8 @@ class MappedWindows final : public Windows {
   // first: it says that the lane serves a table of its own.
   MappedWindows(Reader& reader, TableMapping mapping, Clock& clock);
 
-  // rejected: the mapping does not fit the table; the text says what to change.
+  // Makes the publication of the relay, unless it is there. rejected: the mapping does not fit the
+  // table, or there is no such publication and this role may not make it; the text says what to do.
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
@@ -94,6 +95,7 @@ class MappedWindows final : public Windows {
   std::int64_t parked_since_ = 0;
   std::optional<Gap> gap_{};
   bool ended_ = false;
+  bool has_opened_ = false;
   std::uint64_t generation_ = 0;  // of the connection that the progress was loaded through
   std::string history_{};         // of the server then
   std::int64_t last_position_ = 0;
