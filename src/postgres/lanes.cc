@@ -10,7 +10,10 @@
 #include "host/host.h"
 #include "postgres/lease.h"
 #include "postgres/mapped_catalog.h"
+#include "postgres/mapped_publication.h"
+#include "postgres/mapped_rows.h"
 #include "postgres/mapped_source.h"
+#include "postgres/mapped_windows.h"
 #include "postgres/parking.h"
 #include "postgres/schema.h"
 #include "postgres/source.h"
@@ -64,6 +67,7 @@ struct Lanes::State {
   Connection connection{};
   std::string history{};  // of the server that it led to last
   std::uint32_t lanes = 0;
+  bool binary = true;          // whether the mapped table can be read so
   mutable std::mutex mutex{};  // of `runners`
   std::map<std::uint32_t, std::unique_ptr<Runner>> runners{};
 
@@ -83,7 +87,10 @@ struct Lanes::State {
   void start(std::uint32_t lane);
   // One stream cannot be shared by lanes.
   bool reads_log() const { return lanes == 1; }
+  // Of a table that has no marks of its own.
+  bool is_mapped_log() const { return options.mapping && options.mapping->from_log; }
   WalSourceOptions wal_options(Runner& runner) const;
+  Status run_mapped_log(Runner& runner, Parking& parking, std::stop_token stop);
   Status run(Runner& runner, std::stop_token stop);
   Status run(Runner& runner, Source& source, Parking& parking, std::stop_token stop);
   void balance(std::uint32_t share, const Rows& free);
@@ -99,6 +106,7 @@ Status Lanes::State::connect() {
   if (options.mapping) {
     const Result<CatalogTable> table = look_up(*opened, *options.mapping);
     if (!table) return fail(table.error());
+    binary = can_be_binary(*table, *options.mapping);
   }
   const Result<std::uint32_t> stored =
       ensure_relay(*opened, options.relay, options.lanes, options.mapping.has_value());
@@ -106,7 +114,7 @@ Status Lanes::State::connect() {
   if (lanes == 0 && *stored != options.lanes)
     note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
                             std::to_string(*stored) + " lanes, which still holds");
-  if (!options.mapping) DOVETAIL_TRY(check_mode(*stored));
+  if (!options.mapping || is_mapped_log()) DOVETAIL_TRY(check_mode(*stored));
   lanes = *stored;
   DOVETAIL_TRY(check_history(*opened));
   connection = std::move(*opened);
@@ -114,6 +122,10 @@ Status Lanes::State::connect() {
 }
 
 Status Lanes::State::check_mode(std::uint32_t stored) {
+  if (is_mapped_log() && options.mode != ReadMode::wal)
+    return fail(Errc::rejected,
+                "a table that is read out of the log needs mode = \"wal\"; check the relay's "
+                "settings");
   if (options.emitted && options.mode != ReadMode::wal)
     return fail(Errc::rejected, "emitted events need mode = \"wal\"; check the relay's settings");
   if (stored == 1 || options.mode == ReadMode::poll) return {};
@@ -189,6 +201,7 @@ void Lanes::State::start(std::uint32_t lane) {
 
 Status Lanes::State::run(Runner& runner, std::stop_token stop) {
   PostgresParking parking(runner.reader);
+  if (is_mapped_log()) return run_mapped_log(runner, parking, stop);
   if (options.mapping) {
     MappedSource source(runner.reader, *options.mapping, clock);
     MappedParking marking(parking, source);
@@ -202,6 +215,22 @@ Status Lanes::State::run(Runner& runner, std::stop_token stop) {
   PostgresSource windows(runner.reader, clock, std::move(source_options));
   if (!reads_log()) return run(runner, windows, parking, stop);
   WalSource source(runner.reader, windows, clock, metrics, wal_options(runner));
+  return run(runner, source, parking, stop);
+}
+
+Status Lanes::State::run_mapped_log(Runner& runner, Parking& parking, std::stop_token stop) {
+  const TableMapping& mapping = *options.mapping;
+  MappedWindows windows(runner.reader, mapping, clock);
+  WalSourceOptions wal = wal_options(runner);
+  wal.publication = publication_of(options.relay, mapping);
+  wal.checks_publication = false;
+  wal.messages = false;
+  wal.binary = binary;
+  wal.slot = mapping.slot;
+  wal.make_rows = [&windows, &mapping] {
+    return mapped_rows(windows.table(), mapping, windows.last_position());
+  };
+  WalSource source(runner.reader, windows, clock, metrics, std::move(wal));
   return run(runner, source, parking, stop);
 }
 

@@ -34,6 +34,7 @@ dovetail_server_test(
   maintenance_inbox_test.cc
   maintenance_test.cc
   mapped_catalog_test.cc
+  mapped_log_test.cc
   mapped_publication_test.cc
   mapped_relay_test.cc
   mapped_rows_test.cc

@@ -89,6 +89,7 @@ void WalSource::State::begin_attempt() {
   asked.conninfo = options.replication_conninfo;
   asked.server = server;
   asked.publication = options.publication;
+  asked.checks_publication = options.checks_publication;
   asked.temporary = !stays();
   slot = !options.slot.empty() ? options.slot
          : stays()             ? slot_name(reader.relay, server.database)

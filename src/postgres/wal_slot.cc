@@ -178,6 +178,7 @@ Result<std::optional<std::string>> why_not_streamed(Connection& connection,
   if (!server->boolean(0, 3))
     return std::optional<std::string>("the role \"" + std::string(server->text(0, 2)) +
                                       "\" may not replicate; ALTER ROLE ... REPLICATION");
+  if (publication.empty()) return std::optional<std::string>();
   const Result<Rows> found = connection.query(kPublication, Params().text(publication));
   if (!found) return fail(found.error());
   if (found->empty())

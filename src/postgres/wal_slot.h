@@ -47,7 +47,8 @@ Status drop_slot(Connection& connection, std::string_view name);
 Result<std::optional<std::string>> who_holds_up(Connection& connection, std::int32_t backend);
 
 // Why this server and this role cannot stream the log of that publication; nullopt: they can, as
-// far as the catalogue tells. The text says what to change. `connection` has the role that is to
+// far as the catalogue tells. Without a publication only server and role are looked at. The text
+// says what to change. `connection` has the role that is to
 // replicate.
 Result<std::optional<std::string>> why_not_streamed(Connection& connection,
                                                     std::string_view publication);

@@ -26,6 +26,9 @@ struct WalSourceOptions {
   // Past a pooler, which knows nothing of replication; empty: that of the reader.
   std::string replication_conninfo{};
   std::string publication{kOutboxPublication};
+  // Whether all of the publication must be as ours is. Where it is somebody else's, or of another
+  // table, whoever made `windows` looks at the part that matters.
+  bool checks_publication = true;
   bool messages = false;  // the log has some that no table has
   bool binary = true;     // values come in binary form where the server can
   // Only in mode wal: a slot that is there at the first start, of somebody who stood in our place.

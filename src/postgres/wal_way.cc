@@ -89,7 +89,8 @@ Result<Way> find_way(WayAsked asked) {
   Result<std::string> mark = publication_mark(*sql, asked.publication);
   if (!mark) return fail(mark.error());
   way.publication = std::move(*mark);
-  const Result<std::optional<std::string>> cannot = why_not_streamed(*sql, asked.publication);
+  const Result<std::optional<std::string>> cannot = why_not_streamed(
+      *sql, asked.checks_publication ? std::string_view(asked.publication) : std::string_view());
   if (!cannot) return fail(cannot.error());
   if (*cannot) return fail(Errc::rejected, **cannot);
   if (!asked.temporary) DOVETAIL_TRY(look_at_slot(*sql, asked, way));

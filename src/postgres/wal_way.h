@@ -13,6 +13,7 @@ struct WayAsked {
   std::string conninfo{};     // of the server itself
   ServerIdentity server{};    // that the table is read from
   std::string publication{};  // what is to be streamed
+  bool checks_publication = true;
   std::string slot{};
   bool temporary = true;
   // Of a slot that stays.

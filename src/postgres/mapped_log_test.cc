@@ -1,0 +1,273 @@
+// The whole road over a mapped table that is read out of the log: slots, gaps and take-over.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "host/host.h"
+#include "memory/sink.h"
+#include "postgres/lanes.h"
+#include "postgres/schema.h"
+#include "postgres/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A sink that many lanes use one after the other.
+class SharedSink final : public Sink {
+ public:
+  explicit SharedSink(MemorySink& sink) : sink_(sink) {}
+  Status open() override { return sink_.open(); }
+  Status submit(Events events) override { return sink_.submit(events); }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    return sink_.collect(outcomes, timeout);
+  }
+  bool keeps_order_on_failure() const override { return sink_.keeps_order_on_failure(); }
+
+ private:
+  MemorySink& sink_;
+};
+
+// A relay process that serves the table, in a thread.
+class Process {
+ public:
+  Process(const std::string& conninfo, const TableMapping& mapping, MemorySink& sink)
+      : lanes_(options(conninfo, mapping), system_clock(),
+               [&sink](std::uint32_t) { return std::make_unique<SharedSink>(sink); }),
+        thread_([this](std::stop_token stop) { ended_ = lanes_.run(stop); }) {}
+
+  LanesOptions options(const std::string& conninfo, const TableMapping& mapping) {
+    LanesOptions options;
+    options.conninfo = conninfo;
+    options.relay = "mapped";
+    options.lanes = 1;
+    options.mapping = mapping;
+    options.mode = ReadMode::wal;
+    options.lease_term = 2s;
+    options.heartbeat = 20ms;
+    options.relay_options.idle_wait = 20ms;
+    options.relay_options.connect_retry = {Duration(1ms), Duration(100ms)};
+    options.notify = [this](std::int32_t, const RelayNotice& notice) {
+      const std::lock_guard lock(mutex_);
+      said_ += notice.text + "\n";
+    };
+    return options;
+  }
+  bool streams() const { return lanes_.metrics().streams == 1; }
+  std::string said() const {
+    const std::lock_guard lock(mutex_);
+    return said_;
+  }
+  Status stop() {
+    thread_.request_stop();
+    return wait();
+  }
+  // For one that ends by itself.
+  Status wait() {
+    thread_.join();
+    return ended_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string said_;
+  Status ended_{};
+  Lanes lanes_;
+  std::jthread thread_;
+};
+
+class MappedLog : public ::testing::Test {
+ protected:
+  MappedLog() {
+    EXPECT_TRUE(create_schema(application));
+    must(application,
+         "CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype "
+         "varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, "
+         "payload jsonb)");
+    mapping = *mapping_preset("debezium");
+    mapping.delete_when_done = false;
+    mapping.from_log = true;
+  }
+  void insert(int payload, const std::string& behind = "") {
+    must(application,
+         "BEGIN; INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('order', "
+         "'7', 'placed', '" +
+             std::to_string(payload) + "');" + behind + "; COMMIT");
+  }
+  std::unique_ptr<Process> start() {
+    return std::make_unique<Process>(database.conninfo, mapping, sink);
+  }
+  bool delivered(std::size_t count) {
+    return eventually([&] { return sink.received_count() >= count; });
+  }
+  std::vector<std::string> payloads() const {
+    std::vector<std::string> all;
+    for (const StoredEvent& event : sink.received()) all.emplace_back(event.payload);
+    return all;
+  }
+  std::string slot() { return text(application, "SELECT slot FROM dovetail.reader"); }
+  std::int64_t rows() { return number(application, "SELECT count(*) FROM outbox"); }
+
+  using Payloads = std::vector<std::string>;
+  TestDatabase database;
+  Connection application = database.connect();
+  TableMapping mapping;
+  // Counts what comes twice as often as it comes.
+  MemorySink sink{MemorySinkOptions{.dedup = false}};
+};
+
+TEST_F(MappedLog, RowsThatAreThereComeFirstAndThenWhatIsInsertedInTheOrderOfCommits) {
+  must(application,
+       "CREATE TABLE aggregate (id int PRIMARY KEY, version int DEFAULT 0); INSERT INTO aggregate "
+       "SELECT generate_series(0, 5); ALTER TABLE outbox ADD COLUMN seq bigint GENERATED ALWAYS AS "
+       "IDENTITY");
+  mapping.order_by = "seq";
+  std::vector<std::thread> writers;
+  std::unique_ptr<Process> process;
+  for (int w = 0; w < 3; ++w) {
+    writers.emplace_back([&, w] {
+      Connection connection = database.connect();
+      for (int i = 0; i < 60; ++i) {
+        const std::string key = std::to_string((w * 2 + i) % 6);
+        must(connection,
+             "BEGIN; UPDATE aggregate SET version = version + 1 WHERE id = " + key +
+                 "; SAVEPOINT s; INSERT INTO outbox (aggregatetype, aggregateid, type, payload) "
+                 "SELECT 'order', id, 'changed', to_jsonb(version) FROM aggregate WHERE id = " +
+                 key + "; RELEASE s; " + (i % 10 == 9 ? "ROLLBACK" : "COMMIT"));
+      }
+    });
+    if (w == 0) process = start();
+  }
+  for (std::thread& writer : writers) writer.join();
+  ASSERT_TRUE(delivered(162)) << process->said();
+  EXPECT_TRUE(eventually([&] { return process->streams(); })) << process->said();
+  std::map<std::string, int> versions;
+  std::set<std::string> ids;
+  for (const StoredEvent& event : sink.received()) {
+    EXPECT_TRUE(ids.insert(event.id.to_string()).second) << "twice";
+    EXPECT_EQ(std::stoi(std::string(event.payload)), ++versions[std::string(event.aggregate_id)]);
+  }
+  EXPECT_EQ(ids.size(), 162u);
+  EXPECT_TRUE(process->stop());
+  EXPECT_EQ(rows(), 162) << "nothing is written to the table";
+}
+
+TEST_F(MappedLog, RowsThatAreDeletedAtOnceAreSentAlsoWhileNobodyRuns) {
+  std::unique_ptr<Process> process = start();
+  ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
+  insert(1, "DELETE FROM outbox");
+  ASSERT_TRUE(delivered(1)) << process->said();
+  ASSERT_TRUE(process->stop());
+  insert(2, "DELETE FROM outbox");
+  process = start();
+  ASSERT_TRUE(delivered(2)) << process->said();
+  insert(3, "DELETE FROM outbox");
+  ASSERT_TRUE(delivered(3)) << process->said();
+  EXPECT_EQ(payloads(), (Payloads{"1", "2", "3"})) << "once each";
+  EXPECT_TRUE(process->stop());
+}
+
+TEST_F(MappedLog, SlotThatIsLostIsMadeAgainAndTheTableFillsTheGap) {
+  std::unique_ptr<Process> process = start();
+  for (int n = 1; n <= 5; ++n) insert(n);
+  ASSERT_TRUE(delivered(5)) << process->said();
+  ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
+  ASSERT_TRUE(process->stop());
+  must(application, "SELECT pg_drop_replication_slot('" + slot() + "')");
+  for (int n = 6; n <= 9; ++n) insert(n);
+  process = start();
+  ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
+  insert(10);
+  EXPECT_TRUE(eventually([&] {
+    const Payloads all = payloads();
+    return std::set<std::string>(all.begin(), all.end()).size() == 10;
+  })) << process->said();
+  EXPECT_TRUE(contains(process->said(), "is gone")) << process->said();
+  EXPECT_LT(sink.received_count(), 13u) << "of what was sent, only the last may come again";
+  EXPECT_TRUE(process->stop());
+}
+
+TEST_F(MappedLog, SlotDroppedWhileItIsReadIsHealedByTheTable) {
+  std::unique_ptr<Process> process = start();
+  ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
+  insert(1);
+  ASSERT_TRUE(delivered(1)) << process->said();
+  sink.set_available(false);
+  const std::string name = slot();
+  // Somebody ends the process of the server and drops the slot before the relay is back.
+  ASSERT_TRUE(eventually([&] {
+    (void)application.query(
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+        "WHERE slot_name = $1 AND active",
+        Params().text(name));
+    (void)application.query(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+        "WHERE slot_name = $1 AND NOT active",
+        Params().text(name));
+    return number(application, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '" +
+                                   name + "' AND NOT active") == 0 &&
+           !process->streams();
+  }));
+  for (int n = 2; n <= 4; ++n) insert(n);
+  sink.set_available(true);
+  EXPECT_TRUE(eventually([&] {
+    const Payloads all = payloads();
+    return std::set<std::string>(all.begin(), all.end()).size() == 4;
+  })) << process->said();
+  EXPECT_TRUE(process->stop());
+}
+
+TEST_F(MappedLog, SlotOfAnotherProgramIsTakenOverWhereItStands) {
+  insert(1);
+  must(application, "CREATE PUBLICATION dbz_publication FOR ALL TABLES");
+  const std::string name = "dbz_" + database.name;
+  must(application, "SELECT pg_create_logical_replication_slot('" + name + "', 'pgoutput')");
+  insert(2, "DELETE FROM outbox WHERE payload = '2'");
+  insert(3);
+  mapping.slot = name;
+  mapping.publication = "dbz_publication";
+  std::unique_ptr<Process> process = start();
+  ASSERT_TRUE(delivered(2)) << process->said();
+  insert(4);
+  ASSERT_TRUE(delivered(3)) << process->said();
+  EXPECT_EQ(payloads(), (Payloads{"2", "3", "4"})) << "not what the other has sent";
+  EXPECT_EQ(slot(), name);
+  ASSERT_TRUE(process->stop());
+  process = start();
+  insert(5);
+  ASSERT_TRUE(delivered(4)) << process->said();
+  EXPECT_EQ(payloads(), (Payloads{"2", "3", "4", "5"})) << "gone on with";
+  EXPECT_TRUE(process->stop());
+}
+
+TEST_F(MappedLog, SlotThatIsNotThereToBeTakenOverHaltsTheRelay) {
+  insert(1);
+  must(application, "CREATE PUBLICATION dbz_publication FOR TABLE outbox");
+  mapping.slot = "no_such_slot";
+  mapping.publication = "dbz_publication";
+  const Status ended = start()->wait();
+  EXPECT_TRUE(failed_with(ended, Errc::rejected)) << text_of(ended);
+  EXPECT_TRUE(contains(text_of(ended), "no_such_slot")) << text_of(ended);
+  EXPECT_EQ(sink.received_count(), 0u) << "what another program may have sent";
+}
+
+TEST_F(MappedLog, SeveralLanesAndOtherModesAreRefused) {
+  Process process(database.conninfo, mapping, sink);
+  LanesOptions options = process.options(database.conninfo, mapping);
+  EXPECT_TRUE(process.stop());
+  options.notify = [](std::int32_t, const RelayNotice&) {};
+  const auto make = [&](std::uint32_t) { return std::make_unique<SharedSink>(sink); };
+  options.mode = ReadMode::automatic;
+  EXPECT_TRUE(failed_with(Lanes(options, system_clock(), make).run({}), Errc::rejected));
+  options.mode = ReadMode::wal;
+  options.relay = "wide";
+  options.lanes = 2;
+  EXPECT_TRUE(failed_with(Lanes(options, system_clock(), make).run({}), Errc::rejected));
+}
+
+}  // namespace
+}  // namespace dovetail::postgres
