@@ -71,6 +71,7 @@ Result<TableMapping> read_mapping(const ops::TableConfig& table) {
 }
 
 bool take_the_same_rows(const TableMapping& one, const TableMapping& other) {
+  if (one.from_log || other.from_log) return false;  // what is not marked can be read by many
   return one.table == other.table &&
          std::equal(one.pending.begin(), one.pending.end(), other.pending.begin(),
                     other.pending.end(), [](const auto& a, const auto& b) {

@@ -304,6 +304,22 @@ TEST_F(Doctor, FindsUnsafeOrdersOfMappedTables) {
   expect("unordered", Severity::note, "no order", mapped(mapping));
 }
 
+TEST_F(Doctor, LooksAtThePublicationOfAMappedTableThatIsReadOutOfTheLog) {
+  must(application,
+       "CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, "
+       "payload jsonb)");
+  TableMapping mapping = *mapping_preset("debezium");
+  mapping.delete_when_done = false;
+  mapping.from_log = true;
+  expect("publication", Severity::error, "CREATE PUBLICATION", mapped(mapping));
+  expect("order-of-gaps", Severity::note, "order_by", mapped(mapping));
+  EXPECT_EQ(find(look(mapped(mapping)), "missing-index"), nullptr);
+  EXPECT_EQ(find(look(mapped(mapping)), "unsafe-order"), nullptr);
+  must(application, "CREATE PUBLICATION p FOR TABLE outbox");
+  mapping.publication = "p";
+  EXPECT_EQ(find(look(mapped(mapping)), "publication"), nullptr);
+}
+
 TEST_F(Doctor, FindsCachedSequencesOfMappedTables) {
   TableMapping mapping = *mapping_preset("processed_at");
   mapping.order_by = "n";

@@ -8,6 +8,7 @@
 
 #include "host/host.h"
 #include "memory/sink.h"
+#include "postgres/admin.h"
 #include "postgres/lanes.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
@@ -168,6 +169,32 @@ TEST_F(MappedLog, RowsThatAreDeletedAtOnceAreSentAlsoWhileNobodyRuns) {
   insert(3, "DELETE FROM outbox");
   ASSERT_TRUE(delivered(3)) << process->said();
   EXPECT_EQ(payloads(), (Payloads{"1", "2", "3"})) << "once each";
+  EXPECT_TRUE(process->stop());
+}
+
+TEST_F(MappedLog, StatusAndEventsTellWhatTheLogHasBrought) {
+  const auto seen = [&] {
+    std::string states;
+    const Result<StoreStatus> status_now = status(database.conninfo, {{"mapped", mapping}});
+    EXPECT_TRUE(status_now) << text_of(status_now);
+    const Result<std::vector<EventRow>> events =
+        list_mapped_events(database.conninfo, "mapped", mapping, EventFilter{});
+    EXPECT_TRUE(events) << text_of(events);
+    if (!status_now || !events) return states;
+    std::map<EventState, int> counts;
+    for (const EventRow& event : *events) ++counts[event.state];
+    return std::to_string(status_now->lanes[0].pending) + " of " + std::to_string(events->size()) +
+           ", delivered " + std::to_string(counts[EventState::delivered]);
+  };
+  std::unique_ptr<Process> process = start();
+  insert(1);
+  ASSERT_TRUE(eventually([&] { return seen() == "0 of 1, delivered 1"; })) << seen();
+  ASSERT_TRUE(process->stop());
+  insert(2);
+  insert(3);
+  EXPECT_EQ(seen(), "2 of 3, delivered 1");
+  process = start();
+  EXPECT_TRUE(eventually([&] { return seen() == "0 of 3, delivered 3"; })) << seen();
   EXPECT_TRUE(process->stop());
 }
 
