@@ -2,14 +2,19 @@
 // be made to die or to stop at a point of its own:
 //
 //   dovetail_dying_relay CONNINFO BOOK [--mode auto|wal|poll] [--die POINT | --stop POINT]
-//                        [--times N] [--cut N] [--lease MS] [--batch N] [--settles-first yes]
+//                        [--times N] [--cut N] [--slow BYTES] [--catch-up N]
+//                        [--lease MS] [--batch N] [--settles-first yes]
 //
 // POINT, reached for the N-th time, is one of those of BookSink and DyingSource, where only those
 // count that are reached while the log is read (in mode poll, all), or
 //
-//   reopening, reopened, received-again  C6  the connection was lost, which happens by itself at
-//                                            the N-th read of the log that brings something (--cut)
+//   reopening, reopened, received-again  C6  after the connection to the log was lost, which
+//                                            happens at the N-th read that brings some of it
+//                                            (--cut)
 //   step:NAME                                what WalSource passes under that name
+//
+// --slow: so many bytes of the log come in a second. At its end it tells which steps it has passed,
+// and how often.
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,6 +32,8 @@
 #include "postgres/lease.h"
 #include "postgres/parking.h"
 #include "postgres/source.h"
+#include "postgres/wal_source.h"
+#include "servers/tcp_proxy.h"
 
 namespace dovetail::shop {
 namespace {
@@ -38,6 +45,10 @@ std::string word(const Words& words, const std::string& name, const std::string&
   return found == words.end() ? otherwise : found->second;
 }
 
+int port_of(const std::string& conninfo) {
+  return std::atoi(conninfo.c_str() + conninfo.rfind("port=") + 5);
+}
+
 RelayOptions relay_options(const Words& words) {
   RelayOptions options;
   options.batch_events_max = static_cast<std::size_t>(std::stoi(word(words, "--batch", "50")));
@@ -47,6 +58,62 @@ RelayOptions relay_options(const Words& words) {
   options.connect_retry.base = std::chrono::milliseconds(10);
   options.connect_retry.cap = std::chrono::milliseconds(200);
   return options;
+}
+
+// Loses its connection to the log once, and tells of what comes then.
+class CutSource final : public Source {
+ public:
+  CutSource(Doom& doom, Source& source, servers::TcpProxy& link, const RelayMetrics& metrics,
+            std::int64_t cut_at)
+      : doom_(doom), source_(source), link_(link), metrics_(metrics), cut_at_(cut_at) {}
+
+  Status open() override {
+    const bool again = ++opens_ > 1;
+    if (again) doom_.reach("reopening");
+    Status done = source_.open();
+    if (again && done) doom_.reach("reopened");
+    return done;
+  }
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
+    Status done = source_.read(out, limits, stop);
+    if (out.empty()) return done;
+    if (opens_ > 1) doom_.reach("received-again");
+    if (metrics_.streams.load() != 0 && --cut_at_ == 0) link_.cut();
+    return done;
+  }
+  Status settle(const Batch& batch, std::span<const Settled> fates) override {
+    return source_.settle(batch, fates);
+  }
+  Status flush() override { return source_.flush(); }
+  Status tend() override { return source_.tend(); }
+
+ private:
+  Doom& doom_;
+  Source& source_;
+  servers::TcpProxy& link_;
+  const RelayMetrics& metrics_;
+  std::int64_t cut_at_;
+  int opens_ = 0;
+};
+
+postgres::ReadMode mode_of(const std::string& name) {
+  if (name == "wal") return postgres::ReadMode::wal;
+  return name == "poll" ? postgres::ReadMode::poll : postgres::ReadMode::automatic;
+}
+
+// Until SIGTERM. The exit code.
+int run_until_told(Relay& relay) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  Status ended;
+  std::jthread thread([&](std::stop_token stop) { ended = relay.run(stop); });
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  thread.request_stop();
+  thread.join();
+  if (!ended) Doom::tell("ended:", ended.error().text);
+  return ended ? 0 : 1;
 }
 
 int main_of(int argc, char** argv) {
@@ -64,30 +131,42 @@ int main_of(int argc, char** argv) {
   Doom doom(word(words, "--die", word(words, "--stop", "")),
             std::stoll(word(words, "--times", "1")), words.contains("--stop"));
   RelayMetrics metrics;
-  const bool polls = word(words, "--mode", "auto") == "poll";
+  servers::TcpProxy link(port_of(argv[1]));
+  link.slow(std::stoull(word(words, "--slow", "0")));
+  std::map<std::string, int, std::less<>> passed;
+  postgres::WalSourceOptions options;
+  options.mode = mode_of(word(words, "--mode", "auto"));
+  options.replication_conninfo = std::string(argv[1]) +
+                                 " host=127.0.0.1 port=" + std::to_string(link.port()) +
+                                 " sslmode=disable gssencmode=disable";
+  options.catch_up_events = std::stoll(word(words, "--catch-up", "50000"));
+  options.safe_point_every = std::chrono::milliseconds(50);
+  options.retry_every = std::chrono::milliseconds(200);
+  options.changed = [](bool, std::string_view why) { Doom::tell("source_changed", why); };
+  options.passing = [&](std::string_view step) {
+    ++passed[std::string(step)];
+    doom.reach("step:" + std::string(step));
+  };
+  const bool polls = options.mode == postgres::ReadMode::poll;
   const auto is_watched = [&metrics, polls] { return polls || metrics.streams.load() != 0; };
   postgres::Reader reader{.conninfo = argv[1], .relay = "dying"};
-  postgres::PostgresSource source(reader, system_clock());
-  DyingSource dying_source(doom, source, words.contains("--settles-first"), is_watched);
+  postgres::PostgresSource windows(reader, system_clock());
+  postgres::WalSource source(reader, windows, system_clock(), metrics, options);
+  CutSource cut_source(doom, source, link, metrics, std::stoll(word(words, "--cut", "0")));
+  DyingSource dying_source(doom, cut_source, words.contains("--settles-first"), is_watched);
   BookSink sink(argv[2], doom, is_watched);
   postgres::PostgresParking parking(reader);
-  postgres::PostgresLease lease(
-      reader, system_clock(), std::to_string(::getpid()),
-      std::chrono::milliseconds(std::stoi(word(words, "--lease", "10000"))));
+  const std::chrono::milliseconds term(std::stoi(word(words, "--lease", "10000")));
+  postgres::PostgresLease lease(reader, system_clock(), std::to_string(::getpid()), term);
   const auto tell = [](const RelayNotice& notice) {
     Doom::tell(std::string(to_string(notice.kind)).c_str(), notice.text);
   };
   Relay relay(RelayPorts{dying_source, sink, parking, lease, system_clock(), metrics, tell},
               relay_options(words));
-  Status ended;
-  std::jthread thread([&](std::stop_token stop) { ended = relay.run(stop); });
-  int signal = 0;
-  ::sigwait(&signals, &signal);
-  thread.request_stop();
-  thread.join();
+  const int code = run_until_told(relay);
   (void)lease.release();
-  if (!ended) Doom::tell("ended:", ended.error().text);
-  return ended ? 0 : 1;
+  for (const auto& [step, times] : passed) Doom::tell("passed", step + " " + std::to_string(times));
+  return code;
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // writers put into the log whatever it can hold: nothing is lost, nothing is invented, nothing is
 // out of order.
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <atomic>
 #include <functional>
@@ -20,14 +19,55 @@ namespace {
 using namespace std::chrono_literals;
 using live::is_long;
 
+using Words = std::vector<std::string>;
+
 struct Point {
   const char* group;  // as failures are catalogued
   const char* name;
-  std::uint64_t times_max = 8;  // one dies at the first to this one of its occurrences
+  std::uint64_t times_max = 1;  // one dies at the first to this one of its occurrences
+  const char* mode = "";        // where there is but one that passes it
+  Words more{};                 // words of the command line
 };
 
-constexpr Point kPoints[] = {{"C1", "received"},  {"C4", "written"}, {"C4", "row", 3000},
-                             {"C2", "confirmed"}, {"C2", "settled"}, {"C3", "flushed"}};
+const std::vector<Point> kPoints = {
+    {"C1", "received", 8},
+    {"C1", "step:commit read", 8},
+    {"C2", "confirmed", 8},
+    {"C2", "settled", 8},
+    {"C2", "step:progress written", 8},
+    {"C2", "step:confirmed", 8, "wal"},
+    {"C2", "step:report written", 8, "wal"},
+    {"C3", "step:reported", 8},
+    {"C3", "flushed", 8},
+    {"C4", "row", 2000},
+    {"C4", "written", 8},
+    {"C4", "step:inside a transaction", 8},
+    {"C5", "step:connecting"},
+    {"C5", "step:connected"},
+    {"C5", "step:slot asked for"},
+    {"C5", "step:slot made"},
+    {"C5", "step:windows end"},
+    {"C5", "step:stream starting"},
+    {"C5", "step:stream started"},
+    {"C5", "step:probe seen", 1, "auto"},
+    {"C5", "step:safe point taken", 4},
+    {"C5", "step:safe point covered", 4},
+    {"C6", "reopening", 1, "", {"--cut", "3"}},
+    {"C6", "reopened", 1, "", {"--cut", "3"}},
+    {"C6", "received-again", 4, "", {"--cut", "3"}},
+};
+
+// Through a link so slow that the table is quicker.
+const Point kStreamLeft = {
+    "C5", "step:stream left", 1, "auto", {"--slow", "100000", "--catch-up", "50"}};
+
+std::vector<Point> points_of(const std::string& mode) {
+  std::vector<Point> all;
+  std::copy_if(kPoints.begin(), kPoints.end(), std::back_inserter(all), [&](const Point& point) {
+    return std::string(point.mode).empty() || point.mode == mode;
+  });
+  return all;
+}
 
 // So many of them at once: they mostly wait.
 void side_by_side(const std::vector<std::function<void()>>& all) {
@@ -42,91 +82,114 @@ void side_by_side(const std::vector<std::function<void()>>& all) {
 
 class Siege {
  public:
-  Siege(const Point& point, std::string mode)
-      : point_(point),
-        mode_(std::move(mode)),
-        random_(static_cast<std::uint64_t>(::getpid()) ^
-                std::hash<std::string>{}(point.name + mode_)) {}
+  explicit Siege(std::string mode) : mode_(std::move(mode)), random_(std::random_device{}()) {}
 
-  WalOutcome run(int kills, const std::vector<std::string>& more = {});
+  // So many times at each of them.
+  WalOutcome run(const std::vector<Point>& points, int kills, std::int64_t rows_max = 10'000);
   const std::string& forms() const { return forms_; }
 
  private:
-  const Point point_;
+  void die_at(const Point& point);
+
   const std::string mode_;
   std::mt19937_64 random_;
   WalStage stage_;
   std::string forms_;
 };
 
-WalOutcome Siege::run(int kills, const std::vector<std::string>& more) {
+void Siege::die_at(const Point& point) {
+  const std::string times = std::to_string(1 + random_() % point.times_max);
+  Words words = {"--mode", mode_, "--die", point.name, "--times", times};
+  words.insert(words.end(), point.more.begin(), point.more.end());
+  Process process = stage_.start(words);
+  EXPECT_EQ(process.wait(WalStage::patience()), Doom::kExitCode)
+      << "it was to die at " << point.name << "; see " << stage_.file("relay.log");
+  stage_.end_lease();
+}
+
+WalOutcome Siege::run(const std::vector<Point>& points, int kills, std::int64_t rows_max) {
   {
-    WalWriters writers(stage_.writers(random_()));
+    WalWritersOptions options = stage_.writers(random_());
+    options.rows_max = rows_max;
+    WalWriters writers(options);
     for (int killed = 0; killed < kills; ++killed) {
-      std::vector<std::string> words = {
-          "--mode",    mode_,     "--die",
-          point_.name, "--times", std::to_string(1 + random_() % point_.times_max)};
-      words.insert(words.end(), more.begin(), more.end());
-      Process process = stage_.start(words);
-      EXPECT_EQ(process.wait(WalStage::patience()), Doom::kExitCode)
-          << "it was to die at " << point_.name << "; see " << stage_.file("relay.log");
-      stage_.end_lease();
-      if (testing::Test::HasFailure()) break;
+      for (const Point& point : points) {
+        if (!testing::Test::HasFailure()) die_at(point);
+      }
     }
     writers.stop();
     forms_ = writers.summary();
   }
-  stage_.finish({"--mode", mode_});
+  stage_.finish({"--mode", mode_, "--batch", "1000"});
   return stage_.judge();
 }
 
+void besiege(const std::string& mode, const std::vector<Point>& points, int kills,
+             const std::string& what, std::int64_t rows_max = 10'000) {
+  SCOPED_TRACE(mode + ", " + what);
+  Siege siege(mode);
+  const WalOutcome outcome = siege.run(points, kills, rows_max);
+  claim_whole(outcome, "mode " + mode + ", killed " + std::to_string(kills) +
+                           (kills == 1 ? " time at " : " times at ") + what + " (" + siege.forms() +
+                           ")");
+}
+
 TEST(WalKill, AtEveryPointNothingIsLostInventedOrOutOfOrder) {
-  const int kills = is_long() ? 50 : 2;
+  const int kills = is_long() ? 50 : 1;
   std::vector<std::function<void()>> sieges;
-  for (const char* mode : {"poll"}) {
-    for (const Point& point : kPoints) {
-      sieges.emplace_back([&point, mode, kills] {
-        SCOPED_TRACE(point.name);
-        Siege siege(point, mode);
-        const WalOutcome outcome = siege.run(kills);
-        claim_whole(outcome, std::string(point.group) + ", mode " + mode + ", killed " +
-                                 std::to_string(kills) + " times at " + point.name + " (" +
-                                 siege.forms() + ")");
+  for (const std::string mode : {"auto", "wal"}) {
+    const std::vector<Point> points = points_of(mode);
+    if (!is_long()) {
+      sieges.emplace_back([=] {
+        besiege(mode, points, kills, "each of " + std::to_string(points.size()) + " points");
       });
+      continue;
     }
+    for (const Point& point : points)
+      sieges.emplace_back(
+          [=] { besiege(mode, {point}, kills, std::string(point.group) + ", " + point.name); });
   }
+  sieges.emplace_back(
+      [=] { besiege("auto", {kStreamLeft}, kills, std::string("C5, ") + kStreamLeft.name, 50); });
   side_by_side(sieges);
 }
 
-// One transaction, which is there before the relay is or is committed while it streams: killed
-// behind so many of its rows, everything of it comes in the end.
-TEST(WalKill, BehindAnyRowOfATransactionTheRestStillComes) {
+// One transaction, which is committed before the relay is there or while it streams: killed behind
+// so many of its rows, all of it comes in the end.
+void kill_behind_rows(const std::string& mode) {
+  SCOPED_TRACE(mode);
   constexpr std::int64_t kRows = 10'000;
   const std::int64_t every = is_long() ? 199 : 4'999;
-  for (const std::string mode : {"poll"}) {
-    WalStage stage;
-    int kills = 0;
-    for (std::int64_t row = 1; row < kRows; row += every) {
-      Process process =
-          stage.start({"--mode", mode, "--die", "row", "--times", std::to_string(row)});
-      const Status copied = copy_in(stage.conninfo(), kRows, WalStage::kKeys);
-      ASSERT_TRUE(copied) << copied.error().text;
-      ASSERT_EQ(process.wait(WalStage::patience()), Doom::kExitCode)
-          << "see " << stage.file("relay.log");
-      ++kills;
-      stage.end_lease();
-      stage.finish({"--mode", mode, "--batch", "1000"});
-    }
-    claim_whole(stage.judge(), "C4, mode " + mode + ", " + std::to_string(kills) +
-                                   " transactions of 10,000 rows, each killed behind another row");
+  WalStage stage;
+  int kills = 0;
+  for (std::int64_t row = 1; row < kRows && !testing::Test::HasFailure(); row += every) {
+    Process process = stage.start({"--mode", mode, "--die", "row", "--times", std::to_string(row)});
+    stage.wait_until("it streams", [&] { return stage.is_streaming(); });
+    const Status copied = copy_in(stage.conninfo(), kRows, WalStage::kKeys);
+    EXPECT_TRUE(copied) << (copied ? "" : copied.error().text);
+    EXPECT_EQ(process.wait(WalStage::patience()), Doom::kExitCode)
+        << "see " << stage.file("relay.log");
+    ++kills;
+    stage.end_lease();
+    stage.finish({"--mode", mode, "--batch", "1000"});
   }
+  claim_whole(stage.judge(), "C4, mode " + mode + ", " + std::to_string(kills) +
+                                 " streamed transactions of 10,000 rows, each killed behind "
+                                 "another of them");
+}
+
+TEST(WalKill, BehindAnyRowOfAStreamedTransactionTheRestStillComes) {
+  side_by_side({[] { kill_behind_rows("auto"); }, [] { kill_behind_rows("wal"); }});
 }
 
 // The proof can fail: a relay that lets the source forget what nobody has confirmed loses it.
 TEST(WalKill, ASourceThatIsToldBeforeTheSinkConfirmsLosesEvents) {
-  const WalOutcome naive = Siege({"", "row", 30}, "poll").run(3, {"--settles-first", "yes"});
-  EXPECT_GT(naive.lost, 0U);
-  EXPECT_EQ(naive.phantom, 0U);
+  const Point early = {"", "row", 30, "", {"--settles-first", "yes"}};
+  for (const std::string mode : {"auto", "wal"}) {
+    const WalOutcome naive = Siege(mode).run({early}, 3, 200);
+    EXPECT_GT(naive.lost, 0U) << mode;
+    EXPECT_EQ(naive.phantom, 0U) << mode;
+  }
 }
 
 }  // namespace

@@ -93,13 +93,18 @@ bool WalStage::wait_until(const std::string& what, const std::function<bool()>& 
 }
 
 void WalStage::end_lease() {
-  postgres::must(connection_, "UPDATE dovetail.reader SET expires = clock_timestamp()");
+  postgres::must(connection_,
+                 "UPDATE dovetail.reader SET expires = clock_timestamp(), streams = false");
 }
 
 bool WalStage::is_delivered() {
   book_.read_on();
   return static_cast<std::int64_t>(book_.first().size()) >=
          number(connection_, "SELECT count(*) FROM dovetail.outbox");
+}
+
+bool WalStage::is_streaming() {
+  return number(connection_, "SELECT count(*) FROM dovetail.reader WHERE streams") > 0;
 }
 
 bool WalStage::is_drained() const {

@@ -50,6 +50,7 @@ class WalStage {
   void end_lease();
   // Everything that is committed now is in the book.
   bool is_delivered();
+  bool is_streaming();
   // By the relay's own account nothing is left to be read.
   bool is_drained() const;
   // Lets a relay deliver the rest, and stops it.

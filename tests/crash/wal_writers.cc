@@ -127,7 +127,7 @@ class Writer {
     if (form == Form::published || form == Form::savepoints)
       return 1 + static_cast<std::int64_t>(random_.below(8));
     // Now and then as many as there may be, mostly few.
-    if (random_.chance(0.05)) return options_.rows_max;
+    if (random_.chance(0.02)) return options_.rows_max;
     return 1 + static_cast<std::int64_t>(random_.below(
                    static_cast<std::uint64_t>(std::min<std::int64_t>(options_.rows_max, 200))));
   }

@@ -34,7 +34,7 @@ struct WalWritersOptions {
   std::size_t writers = 3;
   std::int64_t keys = 40;
   std::int64_t rows_max = 10'000;  // of a transaction; most are small
-  std::chrono::microseconds pause = std::chrono::milliseconds(10);  // at most, between two
+  std::chrono::microseconds pause = std::chrono::milliseconds(30);  // at most, between two
   std::chrono::microseconds hold = std::chrono::milliseconds(20);   // at most, inside of one
   std::uint64_t seed = 1;
 };
