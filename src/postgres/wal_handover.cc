@@ -32,13 +32,20 @@ constexpr std::string_view kHasForeignRows =
     "SELECT EXISTS (SELECT FROM dovetail.outbox WHERE xid >= "
     "pg_snapshot_xmax(pg_current_snapshot()))";
 
+// A snapshot that was made from the log ends behind the last commit, and begins further on when all
+// who came later have ended without one. The server reads no such text back.
+constexpr std::string_view kImported =
+    "SELECT CASE WHEN pg_snapshot_xmin(s) > pg_snapshot_xmax(s) "
+    "THEN pg_snapshot_xmin(s)::text || ':' || pg_snapshot_xmin(s)::text || ':' ELSE s::text END "
+    "FROM pg_current_snapshot() AS s";
+
 // What a snapshot shows that another connection has exported.
 Result<std::string> import_snapshot(Connection& connection, const std::string& name) {
   const Result<Transaction> transaction =
       Transaction::begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
   if (!transaction) return fail(transaction.error());
   DOVETAIL_TRY(connection.execute("SET TRANSACTION SNAPSHOT " + quoted_text(name)));
-  const Result<Rows> rows = connection.query("SELECT pg_current_snapshot()::text");
+  const Result<Rows> rows = connection.query(kImported);
   if (!rows) return fail(rows.error());
   return std::string(rows->text(0, 0));
 }

@@ -92,6 +92,32 @@ TEST_F(WalSourceTest, WhatIsNotSettledIsReadAgain) {
   EXPECT_EQ(reading.counts["4"], 2U);
 }
 
+// The snapshot of the slot then begins behind its end.
+TEST_F(WalSourceTest, TransactionsThatEndInVainWhileTheSlotIsMadeDoNotMatter) {
+  Connection second = database_.connect();
+  Connection third = database_.connect();
+  must(other_, "BEGIN; SELECT pg_current_xact_id()");
+  WalReading reading(database_, quick_wal(ReadMode::automatic));
+  ASSERT_TRUE(reading.until([&] { return slots() == 1; })) << "the slot is asked for";
+  must(second, "BEGIN");
+  const std::string xid = text(second, "SELECT pg_current_xact_id()::text");
+  must(other_, "ROLLBACK");
+  ASSERT_TRUE(eventually([&] {
+    return number(connection_,
+                  "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid' "
+                  "AND transactionid = '" +
+                      xid + "'::xid") > 0;
+  })) << "the server waits for the second";
+  must(third, "BEGIN");
+  must(third, publishing("late"));
+  must(second, "ROLLBACK");
+  ASSERT_TRUE(reading.until_streaming()) << reading.told();
+  publish("1");
+  must(third, "COMMIT");
+  ASSERT_TRUE(until_read(reading, 2));
+  EXPECT_EQ(reading.payloads, (Payloads{"1", "late"}));
+}
+
 // It commits while the slot is made and the windows are closed.
 TEST_F(WalSourceTest, ATransactionThatIsOpenOverTheHandOverComesOnce) {
   must(other_, "BEGIN");
