@@ -59,7 +59,7 @@ void play(const std::string& mode, const std::string& point) {
 // All at once: they mostly wait.
 TEST(WalPause, ARelayThatWasStoppedBeyondItsLeaseDeliversNothingMore) {
   std::vector<std::jthread> plays;
-  for (const char* mode : {"poll"})
+  for (const char* mode : {"auto", "wal"})
     for (const char* point : {"received", "confirmed", "settled"})
       plays.emplace_back([mode, point] {
         SCOPED_TRACE(point);

@@ -93,8 +93,18 @@ bool WalStage::wait_until(const std::string& what, const std::function<bool()>& 
 }
 
 void WalStage::end_lease() {
-  postgres::must(connection_,
-                 "UPDATE dovetail.reader SET expires = clock_timestamp(), streams = false");
+  postgres::must(connection_, "UPDATE dovetail.reader SET expires = clock_timestamp()");
+}
+
+void WalStage::drop_slots() {
+  wait_until("no slot is there", [this] {
+    postgres::must(connection_,
+                   "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+                   "WHERE database = current_database() AND NOT active");
+    return number(connection_,
+                  "SELECT count(*) FROM pg_replication_slots WHERE database = "
+                  "current_database()") == 0;
+  });
 }
 
 bool WalStage::is_delivered() {
@@ -104,7 +114,10 @@ bool WalStage::is_delivered() {
 }
 
 bool WalStage::is_streaming() {
-  return number(connection_, "SELECT count(*) FROM dovetail.reader WHERE streams") > 0;
+  return number(connection_,
+                "SELECT count(*) FROM pg_replication_slots AS s JOIN pg_stat_replication AS r "
+                "ON r.pid = s.active_pid WHERE s.database = current_database() "
+                "AND r.state IN ('catchup', 'streaming')") > 0;
 }
 
 bool WalStage::is_drained() const {

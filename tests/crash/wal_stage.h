@@ -48,6 +48,8 @@ class WalStage {
   bool wait_until(const std::string& what, const std::function<bool()>& condition) const;
   // The lease of a relay that is dead ends now: nobody has to wait for it.
   void end_lease();
+  // Slots of this database, as soon as the server has noticed that nobody uses them.
+  void drop_slots();
   // Everything that is committed now is in the book.
   bool is_delivered();
   bool is_streaming();
