@@ -395,6 +395,10 @@ void PostgresSource::covers(const std::string& snapshot, std::int64_t passed) {
   move_to(Progress{snapshot, {}, 0, std::max(read_.passed, passed)}, 0);
 }
 
+void PostgresSource::settled_shows(const std::string& snapshot, std::int64_t passed) {
+  settled_ = Progress{snapshot, {}, 0, std::max(settled_.passed, passed)};
+}
+
 // New ones may be due at any time, but the first of those that are there is never late.
 Status PostgresSource::do_chores() {
   DOVETAIL_TRY(check_history(history_));

@@ -57,6 +57,7 @@ class PostgresSource final : public Windows {
   }
   void handed_out_elsewhere(std::uint64_t events) override { handed_count_ += events; }
   void covers(const std::string& snapshot, std::int64_t passed) override;
+  void settled_shows(const std::string& snapshot, std::int64_t passed) override;
   // Lets go delayed events that are due.
   Status do_chores() override;
 

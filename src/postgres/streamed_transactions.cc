@@ -18,12 +18,17 @@ class RememberingRows final : public WalRows {
   Status describe(const pgoutput::Relation& relation) override { return rows_->describe(relation); }
   Status append(std::uint32_t relation, std::span<const pgoutput::Value> values,
                 const pgoutput::Begin& transaction, Batch& out) override {
-    to_.add(transaction.xid);
-    return rows_->append(relation, values, transaction, out);
+    const std::size_t before = out.size();
+    const Status done = rows_->append(relation, values, transaction, out);
+    to_.add(transaction.xid, out.size() - before);
+    return done;
   }
   Status append(const pgoutput::Message& message, const pgoutput::Begin& transaction,
                 Batch& out) override {
-    return rows_->append(message, transaction, out);
+    const std::size_t before = out.size();
+    const Status done = rows_->append(message, transaction, out);
+    to_.add(transaction.xid, out.size() - before);
+    return done;
   }
 
  private:
@@ -41,14 +46,17 @@ void StreamedTransactions::forget(Snapshot shown) {
 }
 
 void StreamedTransactions::tidy() {
-  if (shown_) std::erase_if(xids_, [&](std::uint32_t xid) { return shown_->shows_short(xid); });
-  tidy_at_ = std::max<std::size_t>(4096, 2 * xids_.size());
+  if (shown_)
+    std::erase_if(streamed_, [&](const Streamed& one) { return shown_->shows_short(one.xid); });
+  tidy_at_ = std::max<std::size_t>(4096, 2 * streamed_.size());
 }
 
-Snapshot StreamedTransactions::united_with(const Snapshot& shown) const {
+Snapshot StreamedTransactions::united_with(const Snapshot& shown, std::uint64_t events,
+                                           bool is_open) const {
+  const std::size_t ended = streamed_.size() - (is_open && !streamed_.empty() ? 1 : 0);
   std::vector<std::uint64_t> beyond;
-  for (const std::uint32_t xid : xids_) {
-    const std::uint64_t full = shown.widen(xid);
+  for (std::size_t i = 0; i < ended && streamed_[i].upto <= events; ++i) {
+    const std::uint64_t full = shown.widen(streamed_[i].xid);
     if (full != 0 && !shown.shows(full) && full < shown.xmax() + kBeyondMax) beyond.push_back(full);
   }
   return shown.with(beyond);

@@ -16,23 +16,32 @@ namespace dovetail::postgres {
 class StreamedTransactions {
  public:
   void clear();
-  void add(std::uint32_t xid) {
-    if (xid == last_) return;
-    last_ = xid;
-    xids_.push_back(xid);
-    if (xids_.size() >= tidy_at_) tidy();
+  // Events of a transaction, behind all that were added before; of none, when `xid` is 0.
+  void add(std::uint32_t xid, std::uint64_t events) {
+    events_ += events;
+    if (xid == 0) return;
+    if (streamed_.empty() || streamed_.back().xid != xid) {
+      if (streamed_.size() >= tidy_at_) tidy();
+      streamed_.push_back(Streamed{xid, 0});
+    }
+    streamed_.back().upto = events_;
   }
   // Snapshots only ever show more: what this one shows will not be asked for again.
   void forget(Snapshot shown);
-  // `shown`, and all that was streamed.
-  Snapshot united_with(const Snapshot& shown) const;
-  std::size_t size() const { return xids_.size(); }
+  // `shown`, and those of which everything is among the first `events`. `is_open`: the last one has
+  // more to come.
+  Snapshot united_with(const Snapshot& shown, std::uint64_t events, bool is_open) const;
+  std::uint64_t events() const { return events_; }
 
  private:
+  struct Streamed {
+    std::uint32_t xid;
+    std::uint64_t upto;  // which event it reaches
+  };
   void tidy();
 
-  std::vector<std::uint32_t> xids_{};
-  std::uint32_t last_ = 0;
+  std::vector<Streamed> streamed_{};
+  std::uint64_t events_ = 0;
   std::size_t tidy_at_ = 4096;
   std::optional<Snapshot> shown_{};
 };

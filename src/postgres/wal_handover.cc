@@ -212,7 +212,7 @@ Status WalSource::State::start_stream() {
   if (!started) return give_up(started.error());
   streamed.clear();
   std::unique_ptr<WalRows> rows = options.make_rows();
-  if (!stays()) rows = remember_transactions(std::move(rows), streamed);
+  rows = remember_transactions(std::move(rows), streamed);
   stream = std::make_unique<WalStream>(std::move(way.replication), std::move(rows), clock,
                                        WalStreamOptions{options.replication_conninfo});
   stream->leave_out(std::move(*shown));
@@ -221,6 +221,10 @@ Status WalSource::State::start_stream() {
   has_streamed = true;
   started_at = moved_at = pending_since = clock.now();
   stream_began = handed_out;
+  const Result<Snapshot> reached = Snapshot::parse(windows.handed_out());
+  if (!reached) return fail(reached.error());
+  base = *reached;
+  covering.clear();
   pending.reset();
   safe_point_at = idle_safe_point_at = consider_at = report_at = TimePoint{};
   has_read = leaves_out = true;

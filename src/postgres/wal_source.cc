@@ -21,6 +21,7 @@ constexpr Duration kWriteCovered = 200ms;
 constexpr int kBehindFor = 4;
 // Transactions between those that were streamed, that a snapshot can have to name.
 constexpr std::size_t kGapsMax = 20'000;
+constexpr std::size_t kGapsWritten = 2'000;
 constexpr Duration kProbeWithin = 30s;
 // A stream that ended sooner counts as a failure.
 constexpr Duration kLastingStream = 30s;
@@ -85,11 +86,17 @@ Status WalSource::settle(const Batch& batch, std::span<const Settled> fates) {
   s.settled += fates.size();
   s.settled_at = s.clock.now();
   if (s.stream && s.settled > from) s.stream->settled(s.settled - from);
+  while (!s.covering.empty() && s.covering.front().events <= s.settled) {
+    s.base = std::move(s.covering.front().snapshot);
+    s.covering.pop_front();
+    s.streamed.forget(s.base);
+  }
   return {};
 }
 
 Status WalSource::flush() {
   State& s = *state_;
+  if (s.stream) s.tell_settled();
   DOVETAIL_TRY(s.windows.flush());
   if (s.settled >= s.covered) s.write_covered_at.reset();
   s.options.passing("progress written");
@@ -204,7 +211,13 @@ Status WalSource::State::take_safe_point_if_due(TimePoint now) {
 void WalSource::State::pass_safe_point() {
   if (!pending || stream->position() < pending->position) return;
   windows.covers(pending->snapshot, pending->last_seq);
-  streamed.forget(pending_shows);
+  if (settled == handed_out) {
+    base = pending_shows;
+    covering.clear();
+    streamed.forget(base);
+  } else {
+    covering.push_back({handed_out, pending_shows});
+  }
   // What was handed out before the stream began has committed before that position, too.
   if (std::exchange(leaves_out, false)) stream->leave_out(std::nullopt);
   covered = handed_out;
@@ -233,7 +246,7 @@ Status WalSource::State::leave_for_windows() {
   is_leaving = false;
   const Result<Snapshot> covers = Snapshot::parse(windows.handed_out());
   if (!covers) return fail(covers.error());
-  const Snapshot reached = streamed.united_with(*covers);
+  const Snapshot reached = streamed.united_with(*covers, streamed.events(), false);
   if (reached.in_progress() > kGapsMax) return {};  // the next safe point leaves fewer
   options.passing("stream left");
   windows.covers(reached.text(), last_seq);
@@ -254,6 +267,17 @@ Status WalSource::State::check_probe(TimePoint now) {
   return fail(Errc::corrupt,
               "what was written into the log did not come out of it within 30 s; check the "
               "server's log");
+}
+
+// Of what was settled since the last safe point, so that a session that ends in good order repeats
+// nothing. Where many transactions lie between those that were streamed, it would be too much to
+// write.
+void WalSource::State::tell_settled() {
+  if (settled <= stream_began || reader.mapped) return;
+  const Snapshot reached =
+      streamed.united_with(base, settled - stream_began, stream->is_inside_transaction());
+  if (reached.in_progress() <= std::max(base.in_progress(), kGapsWritten))
+    windows.settled_shows(reached.text(), last_seq);
 }
 
 // While nothing flows nobody else would write it.

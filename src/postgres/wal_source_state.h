@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <future>
 #include <memory>
 #include <optional>
@@ -26,6 +27,12 @@ struct WalSource::State {
     meeting,     // until what the slot's snapshot shows is visible, and no window is open
     closing,     // windows are read up to that snapshot
     resuming,    // the slot is there; until no window is open
+  };
+
+  // What is settled when so many events are.
+  struct Covering {
+    std::uint64_t events;
+    Snapshot snapshot;
   };
 
   State(Reader& given_reader, Windows& given_windows, Clock& given_clock,
@@ -67,6 +74,7 @@ struct WalSource::State {
   Status consider_leaving(TimePoint now);
   Status leave_for_windows();
   Status check_probe(TimePoint now);
+  void tell_settled();
   Status write_covered(TimePoint now);
   Status report(bool events_settled);
   Status look_at_slot();
@@ -114,7 +122,9 @@ struct WalSource::State {
   std::unique_ptr<WalStream> stream{};
   std::uint64_t stream_began = 0;  // events handed out before it
   TimePoint started_at{};
-  WalPosition resumable_from{};  // where a new slot that stays begins; 0: it is known already
+  WalPosition resumable_from{};     // where a new slot that stays begins; 0: it is known already
+  Snapshot base{};                  // everything that it shows is settled
+  std::deque<Covering> covering{};  // the next ones
   std::optional<SafePoint> pending{};
   Snapshot pending_shows{};
   TimePoint pending_since{};

@@ -37,6 +37,14 @@ class Windows : public Source {
   // settled, the progress says so. `passed`: about which number of the sequence that is.
   virtual void covers(const std::string& snapshot, std::int64_t passed) = 0;
 
+  // Everything that `snapshot` shows is settled, and nothing of a window is left: the progress may
+  // say so at once. Where nothing comes of it, what was settled since the last snapshot that covers
+  // is handed out again by the next session.
+  virtual void settled_shows(const std::string& snapshot, std::int64_t passed) {
+    (void)snapshot;
+    (void)passed;
+  }
+
   // What the windows do beside reading, such as letting go delayed events that are due. To be
   // called now and then while something else reads.
   virtual Status do_chores() = 0;
