@@ -89,6 +89,13 @@ struct RequestsOptions {
 Answer requests_list(const Surroundings& around, const RequestsOptions& options);
 Answer requests_forget(const Surroundings& around, const RequestsOptions& options);
 
+struct SlotsOptions {
+  std::string store;
+  std::string drop;  // the name of one; empty: they are listed
+  bool force = false;
+};
+Answer slots(const Surroundings& around, const SlotsOptions& options);
+
 struct PruneOptions {
   std::string sent;  // durations as in the file; empty: what the file says
   std::string inbox;

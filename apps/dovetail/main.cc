@@ -43,6 +43,7 @@ struct CommandLine {
   EventsOptions events;
   ParkedOptions parked;
   RequestsOptions requests;
+  SlotsOptions slots;
   PruneOptions prune;
   DemoOptions demo;
   std::string doctor_store;
@@ -277,6 +278,25 @@ void add_requests(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_slots(CLI::App& app, CommandLine& line) {
+  SlotsOptions& options = line.slots;
+  CLI::App* sub = command(
+      app, "slots", "List, and drop, the slots through which the log of PostgreSQL is read",
+      "A slot makes the server keep its log until it was read. One that nobody reads any more "
+      "fills "
+      "the\n"
+      "disk: 'dovetail doctor' names it. One that is in use is never dropped; one that a relay of "
+      "the\n"
+      "database will look for again needs --force.\n\n"
+      "  dovetail slots\n"
+      "  dovetail slots --drop dovetail_orders_1a2b3c4d",
+      [&line] { line.chosen = [&line] { return slots(line.around, line.slots); }; });
+  sub->add_option("--store", options.store, "Only of this store");
+  auto* drop = sub->add_option("--drop", options.drop, "Drop the slot of this name");
+  sub->add_flag("--force", options.force, "Also one that a relay reads through when it runs")
+      ->needs(drop);
+}
+
 void add_prune(CLI::App& app, CommandLine& line) {
   CLI::App* sub =
       command(app, "prune", "Delete old events that every reader has settled, and old inbox rows",
@@ -293,7 +313,10 @@ void add_prune(CLI::App& app, CommandLine& line) {
 void add_doctor(CLI::App& app, CommandLine& line) {
   CLI::App* sub = command(
       app, "doctor", "Say what is wrong with the stores, and what to do about it",
-      "It changes nothing. Exit 1 when there is an error among the findings; a warning or a note "
+      "It changes nothing that lasts: where a log is to be read, it writes a message into it and "
+      "sees it\n"
+      "come out, through a slot that ends with it. Exit 1 when there is an error among the "
+      "findings; a warning or a note "
       "is exit 0.",
       [&line] { line.chosen = [&line] { return doctor(line.around, line.doctor_store); }; });
   sub->add_option("--store", line.doctor_store, "Only this store");
@@ -337,6 +360,7 @@ void build(CLI::App& app, CommandLine& line) {
   add_parked(app, line);
   add_gateway(app, line);
   add_requests(app, line);
+  add_slots(app, line);
   add_prune(app, line);
   add_doctor(app, line);
   add_demo(app, line);

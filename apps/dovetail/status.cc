@@ -1,5 +1,6 @@
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -55,6 +56,13 @@ Json json_of(const ReaderStatus& reader, const ops::Config& config) {
             {"lease_left_us", reader.lease_left.count()},
             {"updated_at", ops::iso_time(reader.updated_at)}};
   if (!reader.table.empty()) json["table"] = reader.table;
+  if (reader.reading) {
+    json["reads"] = {{"from", reader.reading->streams ? "log" : "table"},
+                     {"since", ops::iso_time(reader.reading->since)},
+                     {"why", reader.reading->why},
+                     {"slot", reader.reading->slot},
+                     {"retained_wal_bytes", reader.reading->retained_wal}};
+  }
   if (const auto* relay = relay_of(reader, config)) json["from"] = relay->from;
   for (const LaneStatus& lane : reader.lanes) {
     json["lanes"].push_back({{"lane", lane.lane},
@@ -144,6 +152,25 @@ void add_queues(Table& queues, const ops::StoreConfig& store, const StoreStatus&
   }
 }
 
+// "orders.outbox: relay reads the log since 3 s: level; the server keeps 1.2 MiB for it"
+std::string reading_notes(const ops::StoreConfig& store, const StoreStatus& status,
+                          const ops::Config& config) {
+  std::string text;
+  for (const ReaderStatus& reader : status.readers) {
+    // Of a relay that never said it there is nothing to tell.
+    if (!reader.reading || (reader.reading->why.empty() && !reader.reading->streams)) continue;
+    const Reading& reading = *reader.reading;
+    text += stream_of(store, reader, config) + ": " + printable(reader.name, 40) + " reads the " +
+            (reading.streams ? "log" : "table") + " since " +
+            ops::human_duration(std::max(Duration{0}, wall_now() - reading.since));
+    if (!reading.why.empty()) text += ": " + printable(reading.why, 500);
+    if (!reading.slot.empty())
+      text += "; the server keeps " + ops::human_size(reading.retained_wal) + " of its log for it";
+    text += "\n";
+  }
+  return text;
+}
+
 // What a store holds that nobody reads yet would otherwise not be seen at all.
 std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status) {
   std::string text;
@@ -188,6 +215,7 @@ Look look(const ops::Config& config) {
     }
     add_rows(readers, consumers, store, *status, config);
     add_queues(queues, store, *status);
+    notes += reading_notes(store, *status, config);
     notes += unread_note(store, *status);
     result.json.push_back(json_of(store, *status, config));
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +26,18 @@ struct LaneStatus {
   std::int64_t epoch = 0;
   Duration lease_left{0};
 };
+// How a PostgreSQL outbox is read: through the server's log, or as a table.
+struct Reading {
+  bool streams = false;
+  WallTime since{};
+  std::string why{};
+  std::string slot{};              // of the log; empty: none
+  std::uint64_t retained_wal = 0;  // bytes that the server keeps for it
+};
 struct ReaderStatus : dovetail::ReaderStatus {
-  std::vector<LaneStatus> lanes{};  // empty: it is read as one
-  std::string table{};              // that it serves as it is; empty: it reads the stream
+  std::vector<LaneStatus> lanes{};   // empty: it is read as one
+  std::string table{};               // that it serves as it is; empty: it reads the stream
+  std::optional<Reading> reading{};  // where there is a choice
 };
 struct StoreStatus {
   std::vector<ReaderStatus> readers{};

@@ -69,6 +69,10 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
     readers.emplace_back();
     readers.back().name = lane.relay;
     if (lane.outside) readers.back().stream = Stream::outside;
+    // Only one lane alone can read the log, so the first speaks for all.
+    if (!lane.outside && !lane.owner.empty())
+      readers.back().reading = Reading{lane.streams, lane.streams_since, lane.streams_why,
+                                       lane.slot, static_cast<std::uint64_t>(lane.retained_wal)};
   }
   ReaderStatus& reader = readers.back();
   reader.pending += lane.pending;
@@ -201,8 +205,18 @@ Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
   return id;
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
   postgres::DoctorOptions options;
+  options.replication_conninfo = store.replication_conninfo;
+  for (const ops::RelayConfig* relay : config.readers()) {
+    const bool is_wal = relay->mode == ops::ReadMode::wal;
+    const bool is_own_table = store.tables.contains(relay->name);
+    if (relay->from != store.name || relay->mode == ops::ReadMode::poll) continue;
+    // Several lanes, and tables that are marked, are read as tables.
+    if (!is_wal && (relay->lanes > 1 || is_own_table)) continue;
+    options.log_readers.push_back(
+        {relay->name, is_wal, relay->emitted, static_cast<std::int64_t>(relay->retained_wal_max)});
+  }
   auto mapped = mapped_relays(store);
   if (!mapped) return fail(mapped.error());
   options.mapped = std::move(*mapped);

@@ -90,6 +90,20 @@ std::string human_count(std::uint64_t count) {
   return text;
 }
 
+std::string human_size(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value,
+                kUnits[unit]);
+  return text;
+}
+
 std::string iso_time(WallTime time) {
   std::string text(kTimeTextBytes, '0');
   write_time(time, text.data());

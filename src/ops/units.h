@@ -21,6 +21,7 @@ std::optional<std::size_t> parse_size(std::string_view text);
 
 std::string human_duration(Duration duration);  // "850 us", "3.2 s", "4 d 2 h"
 std::string human_count(std::uint64_t count);   // "1,234,567"
+std::string human_size(std::uint64_t bytes);    // "12 B", "3.2 MiB"
 std::string iso_time(WallTime time);            // "2026-11-15T08:08:28.123456Z"
 
 }  // namespace dovetail::ops

@@ -41,6 +41,14 @@ TEST(Units, DurationsReadWell) {
   EXPECT_EQ(human_duration(-5s), "0 us");
 }
 
+TEST(Units, SizesReadWell) {
+  EXPECT_EQ(human_size(0), "0 B");
+  EXPECT_EQ(human_size(1023), "1023 B");
+  EXPECT_EQ(human_size(1536), "1.5 KiB");
+  EXPECT_EQ(human_size(std::uint64_t{200} << 20), "200 MiB");
+  EXPECT_EQ(human_size(std::uint64_t{3} << 40), "3.0 TiB");
+}
+
 TEST(Units, CountsAndTimesReadWell) {
   EXPECT_EQ(human_count(0), "0");
   EXPECT_EQ(human_count(999), "999");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "postgres/admin_slots.h"
 #include "postgres/connection.h"
 #include "postgres/mapped_catalog.h"
 #include "postgres/schema.h"
@@ -30,7 +31,8 @@ const std::string kLanes =
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
     "k.state = 'parked' AND k.slot * r.lanes / 256 = r.lane), "
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
-    "k.state = 'waiting' AND k.slot * r.lanes / 256 = r.lane), r.outside "
+    "k.state = 'waiting' AND k.slot * r.lanes / 256 = r.lane), r.outside, r.streams, "
+    "r.streams_since, r.streams_why "
     "FROM dovetail.reader r CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now) AS c "
     "CROSS JOIN LATERAL (SELECT CASE WHEN r.previous_at > '-infinity' THEN r.previous_at ELSE "
     "r.sample_at END AS at, CASE WHEN r.previous_at > '-infinity' THEN r.previous_total ELSE "
@@ -70,6 +72,9 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
   lane.parked = static_cast<std::uint64_t>(rows.int8(i, 13));
   lane.waiting = static_cast<std::uint64_t>(rows.int8(i, 14));
   lane.outside = rows.boolean(i, 15);
+  lane.streams = rows.boolean(i, 16);
+  lane.streams_since = rows.timestamptz(i, 17);
+  lane.streams_why = std::string(rows.text(i, 18));
   return lane;
 }
 
@@ -82,6 +87,23 @@ Status read_mapped(Connection& connection, const TableMapping& mapping, LaneStat
   if (!rows) return fail(rows.error());
   lane.pending = static_cast<std::uint64_t>(rows->int8(0, 0));
   lane.oldest_age = Duration{rows->int8(0, 1)};
+  return {};
+}
+
+// One that ends with its stream comes before one that stays and is not read.
+Status read_slots(Connection& connection, std::vector<LaneStatus>& lanes) {
+  const Result<std::vector<LogSlot>> slots = list_log_slots(connection);
+  if (!slots) return fail(slots.error());
+  for (LaneStatus& lane : lanes) {
+    const LogSlot* best = nullptr;
+    for (const LogSlot& slot : *slots) {
+      if (slot.relay != lane.relay) continue;
+      if (best == nullptr || (slot.active && !best->active)) best = &slot;
+    }
+    if (best == nullptr) continue;
+    lane.slot = best->name;
+    lane.retained_wal = best->retained_bytes;
+  }
   return {};
 }
 
@@ -162,6 +184,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
     if (const auto found = mapped.find(lane.relay); found != mapped.end())
       DOVETAIL_TRY(read_mapped(*connection, found->second, lane));
   }
+  DOVETAIL_TRY(read_slots(*connection, result.lanes));
   DOVETAIL_TRY(read_consumers(*connection, result));
   DOVETAIL_TRY(read_queues(*connection, result.queues));
   for (const auto& [relay, mapping] : mapped) {

@@ -30,6 +30,11 @@ struct LaneStatus {
   std::int64_t epoch = 0;
   Duration lease_left{0};  // 0: expired
   WallTime updated_at{};
+  bool streams = false;  // the server's log is read, and not the table
+  WallTime streams_since{};
+  std::string streams_why{};
+  std::string slot{};             // through which the log is read; empty: none is there
+  std::int64_t retained_wal = 0;  // bytes that the server keeps for it
 };
 
 struct StoreStatus {

@@ -38,6 +38,9 @@ Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions
   if (schema && *schema)
     DOVETAIL_TRY(
         soften(examine_inbox(*connection, options, findings), *connection, "the inbox", findings));
+  if (schema && *schema)
+    DOVETAIL_TRY(soften(examine_log(*connection, url, options, findings), *connection,
+                        "the server's log", findings));
   for (const auto& [relay, mapping] : options.mapped)
     DOVETAIL_TRY(
         soften(examine_mapping(*connection, relay, mapping, schema && *schema, options, findings),

@@ -10,20 +10,35 @@
 
 namespace dovetail::postgres {
 
+// A relay or a consumer that is meant to read the server's log.
+struct LogReader {
+  std::string relay{};
+  bool is_required = false;  // it goes through a slot that stays, and does not run without the log
+  bool emitted = false;      // it carries events that are in the log alone
+  std::int64_t retained_wal_max = std::int64_t{1} << 30;
+};
+
 struct DoctorOptions {
   MappedRelays mapped{};
+  std::vector<LogReader> log_readers{};
+  std::string replication_conninfo{};  // past a pooler; empty: the url
   Duration transaction_age_max = std::chrono::minutes(5);
   Duration prepared_age_max = std::chrono::minutes(10);
   Duration lag_max = std::chrono::seconds(30);
   std::uint64_t pending_max = 1000;
   Duration clock_skew_max = std::chrono::seconds(2);
   Duration ahead_min = std::chrono::hours(24);
-  std::uint64_t dead_rows_max = 10'000;        // together with a fifth of the live ones
-  std::uint64_t default_rows_max = 1'000'000;  // of the inbox
+  std::uint64_t dead_rows_max = 10'000;         // together with a fifth of the live ones
+  std::uint64_t default_rows_max = 1'000'000;   // of the inbox
+  std::int64_t idle_slot_bytes_max = 64 << 20;  // of the log, kept for a slot that nobody reads
+  std::int64_t catalog_age_max = 50'000'000;    // transactions
+  Duration slot_wait_max = std::chrono::seconds(30);
+  Duration proof_wait_max = std::chrono::seconds(10);
 };
 
-// Changes nothing. An error only when the database cannot be asked at all; whatever can be asked
-// and is wrong is a finding. Errors come first.
+// Changes nothing that lasts: where the log is to be read, a message is written into it, and read
+// through a slot that ends with the connection. An error only when the database cannot be asked at
+// all; whatever can be asked and is wrong is a finding. Errors come first.
 Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions& options,
                                      Clock& clock);
 

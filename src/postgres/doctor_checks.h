@@ -38,6 +38,14 @@ Status examine_inbox(Connection& connection, const DoctorOptions& options, Findi
 Status examine_mapping(Connection& connection, const std::string& relay,
                        const TableMapping& mapping, bool schema_is_whole,
                        const DoctorOptions& options, Findings& findings);
+// What those need who read the server's log, and the slots that keep it.
+// `url`: that of `connection`.
+Status examine_log(Connection& connection, const std::string& url, const DoctorOptions& options,
+                   Findings& findings);
+// Writes a message into the log and sees it come out, as a relay would. Adds a finding when it does
+// not. `conninfo`: for the connection that replicates.
+Status prove_log(Connection& connection, const std::string& conninfo, const DoctorOptions& options,
+                 Findings& findings);
 // Dead rows and autovacuum of one table.
 Status examine_vacuum(Connection& connection, std::int64_t oid, const DoctorOptions& options,
                       Findings& findings);
@@ -49,5 +57,7 @@ void examine_lag(const std::string& relay, bool is_served, std::uint64_t pending
 
 // "3 minutes", for people.
 std::string shown(Duration duration);
+// "64 MiB", for people.
+std::string shown_bytes(std::int64_t bytes);
 
 }  // namespace dovetail::postgres

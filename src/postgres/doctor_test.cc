@@ -67,7 +67,8 @@ TEST_F(Doctor, FindsNothingWrongWithAFreshSchemaThatIsMaintained) {
   ASSERT_TRUE(maintain(database.conninfo, {}));
   const std::vector<Finding> all = look();
   EXPECT_TRUE(std::all_of(all.begin(), all.end(), [](const Finding& finding) {
-    return finding.severity == Severity::note;
+    // Other tests share the server, and have slots in databases of their own.
+    return finding.severity == Severity::note || finding.code == "slot-idle";
   })) << shown(all);
 }
 

@@ -3,12 +3,15 @@ target_sources(
   dovetail
   PRIVATE admin.cc
           admin_parked.cc
+          admin_slots.cc
           doctor.cc
           doctor_inbox.cc
           doctor_mapping.cc
           doctor_queue.cc
           doctor_schema.cc
           doctor_server.cc
+          doctor_wal.cc
+          doctor_wal_proof.cc
           function_check.cc
           maintenance.cc
           maintenance_inbox.cc
@@ -28,8 +31,10 @@ dovetail_server_test(
   SERVERS
   postgres
   SOURCES
+  admin_slots_test.cc
   admin_test.cc
   doctor_test.cc
+  doctor_wal_test.cc
   function_check_test.cc
   maintenance_inbox_test.cc
   maintenance_test.cc

@@ -1,6 +1,8 @@
 -- Version 5 of dovetail's tables in a PostgreSQL database: reading the server's log.
 
 -- What is streamed out of the log: inserts alone, whatever partition they fall into.
+-- One may be left of a schema that was dropped, which does not take it along.
+DROP PUBLICATION IF EXISTS dovetail_outbox;
 CREATE PUBLICATION dovetail_outbox FOR TABLE dovetail.outbox
   WITH (publish = 'insert', publish_via_partition_root = true);
 
