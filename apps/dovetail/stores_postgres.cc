@@ -232,6 +232,18 @@ std::optional<postgres::TableMapping> mapping_for(const StoreConfig& from,
   return mapping_of(table->second).value();
 }
 
+postgres::ReadMode mode_of(const ops::RelayConfig& relay) {
+  switch (relay.mode) {
+    case ops::ReadMode::automatic:
+      return postgres::ReadMode::automatic;
+    case ops::ReadMode::wal:
+      return postgres::ReadMode::wal;
+    case ops::ReadMode::poll:
+      return postgres::ReadMode::poll;
+  }
+  return postgres::ReadMode::poll;
+}
+
 class PostgresLane final : public Lane {
  public:
   PostgresLane(LanePlan plan, Clock& clock)
@@ -241,6 +253,10 @@ class PostgresLane final : public Lane {
                 .owner = process_label(),
                 .lanes = plan.relay.lanes,
                 .mapping = mapping_for(plan.from, plan.relay.name),
+                .mode = mode_of(plan.relay),
+                .emitted = plan.relay.emitted,
+                .replication_conninfo = plan.from.replication_conninfo,
+                .retained_wal_max = static_cast<std::int64_t>(plan.relay.retained_wal_max),
                 .lease_term = plan.relay.lease,
                 .relay_options = options_of(plan.relay),
                 .topics = topics_ ? &*topics_ : nullptr,
