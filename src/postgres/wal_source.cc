@@ -176,6 +176,7 @@ Status WalSource::State::look_after_stream() {
   DOVETAIL_TRY(windows.do_chores());
   DOVETAIL_TRY(take_safe_point_if_due(now));
   DOVETAIL_TRY(consider_leaving(now));
+  if (!stream) return {};
   DOVETAIL_TRY(write_covered(now));
   if (const Status seen = check_probe(now); !seen) return fail_stream(seen.error());
   if (now < report_at) return {};
