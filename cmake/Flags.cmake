@@ -11,10 +11,6 @@ target_compile_options(dovetail_flags INTERFACE -Wall -Wextra -Wpedantic -Wconve
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees an overlap in `"text" + std::string` that is not there (its bug 105651).
   target_compile_options(dovetail_flags INTERFACE -Wno-restrict)
-  if(DOVETAIL_SANITIZE)
-    # And with sanitizers it takes parts of std::regex for uninitialised.
-    target_compile_options(dovetail_flags INTERFACE -Wno-maybe-uninitialized)
-  endif()
 endif()
 if(DOVETAIL_WERROR)
   target_compile_options(dovetail_flags INTERFACE -Werror)

@@ -1,10 +1,11 @@
 #include "kafka/examine.h"
 
+#include <regex.h>
+
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
-#include <regex>
 #include <string_view>
 
 #include "kafka/admin.h"
@@ -54,16 +55,31 @@ std::optional<Duration> kept_for(const Settings& settings) {
   return std::chrono::milliseconds(std::min(ms, std::numeric_limits<std::int64_t>::max() / 1000));
 }
 
+// A POSIX regular expression, as librdkafka takes them.
+class Pattern {
+ public:
+  explicit Pattern(const std::string& text)
+      : is_valid_(regcomp(&pattern_, text.c_str(), REG_EXTENDED | REG_NOSUB) == 0) {}
+  Pattern(const Pattern&) = delete;
+  Pattern& operator=(const Pattern&) = delete;
+  ~Pattern() {
+    if (is_valid_) regfree(&pattern_);
+  }
+
+  // False for all names when librdkafka would refuse the pattern, too.
+  bool matches(const std::string& name) const {
+    return is_valid_ && regexec(&pattern_, name.c_str(), 0, nullptr, 0) == 0;
+  }
+
+ private:
+  regex_t pattern_{};
+  bool is_valid_;
+};
+
 // A name, or a pattern of them that begins with '^'.
 bool is_named(const std::string& topic, const Options& options, std::string_view name) {
   if (!topic.starts_with('^')) return name == options.topic_prefix + topic;
-  try {
-    const std::regex pattern("^" + options.topic_prefix + topic.substr(1),
-                             std::regex::extended | std::regex::nosubs);
-    return std::regex_search(name.begin(), name.end(), pattern);
-  } catch (const std::regex_error&) {
-    return false;  // librdkafka refuses it, too
-  }
+  return Pattern("^" + options.topic_prefix + topic.substr(1)).matches(std::string(name));
 }
 
 class Examination {

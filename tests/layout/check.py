@@ -47,7 +47,7 @@ LIBRARIES = (
 LIGHT_HEADERS = ("nlohmann/json_fwd.hpp",)
 TEST_LIBRARIES = re.compile(r"(gtest|gmock|rapidcheck|benchmark)([/.].*)$|rapidcheck\.h$")
 SYSTEM = re.compile(
-    r"(sys|linux|netinet|arpa|sanitizer)/.*|(netdb|unistd|fcntl|poll|time|signal|errno|pthread|sched|spawn|dirent"
+    r"(sys|linux|netinet|arpa|sanitizer)/.*|(netdb|unistd|fcntl|poll|time|signal|errno|pthread|sched|spawn|dirent|regex"
     r"|termios|limits|ucontext|stdlib|string|stdio|stdint|stddef|syslog|ftw|glob|getopt|execinfo)\.h")
 STANDARD = re.compile(r"[a-z_0-9]+$")
 
