@@ -57,7 +57,7 @@ def write_environment(home, port):
         "RABBITMQ_DIST_PORT": free_port(),
         "RABBITMQ_CTL_DIST_PORT_MIN": ctl_port,
         "RABBITMQ_CTL_DIST_PORT_MAX": ctl_port + 20,
-        "RABBITMQ_CTL_ERL_ARGS": loopback,
+        "RABBITMQ_CTL_ERL_ARGS": f"+sbwt none {loopback}",
         "RABBITMQ_MNESIA_BASE": home / "data",
         "RABBITMQ_LOG_BASE": home / "logs",
         "RABBITMQ_ENABLED_PLUGINS_FILE": home / "plugins",
@@ -67,7 +67,7 @@ def write_environment(home, port):
         "RABBITMQ_GENERATED_CONFIG_DIR": home / "generated",
         "RABBITMQ_PID_FILE": home / "rabbitmq.pid",
         # The folder is named so that the process can be told from others; the flag means nothing.
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"+S 2:2 +A 8 {loopback} -dovetail_home {home}",
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"+S 2:2 +A 8 +sbwt none +sbwtdcpu none +sbwtdio none {loopback} -dovetail_home {home}",
         # The script becomes the server instead of waiting for it, and signals reach the server.
         "detached": "true",
     }
