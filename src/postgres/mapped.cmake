@@ -50,6 +50,7 @@ dovetail_server_test(
   LIBS
   PkgConfig::LIBPQ
   Threads::Threads)
+dovetail_also_on_new_postgres(dovetail_postgres_operator_test "MappedLog.*:MappedRows*")
 if(DOVETAIL_TESTS)
   # Both start the standby, of which there is one.
   set_tests_properties(dovetail_postgres_test dovetail_postgres_operator_test PROPERTIES RESOURCE_LOCK standby)

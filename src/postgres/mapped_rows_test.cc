@@ -189,6 +189,16 @@ TEST_F(MappedRowsTest, ValuesWhoseTextOnlyTheServerKnowsComeAsText) {
   EXPECT_FALSE(can_be_binary(table, mapping));
 }
 
+TEST(MappedHeaders, WhatIsNoObjectStaysAsItIs) {
+  for (const char* text :
+       {"", "null", "[1, 2]", "{", "{\"a\"", "{\"a\": ", "{\"a\": }", "{]}", "{\"a\": ]}",
+        "{\"a\": 1} x", "{\"a\": 1,}", "{\"a\": \"b}", "\"a\"", "{a: 1}", "{\"a\": [1}"})
+    EXPECT_EQ(flat_headers(text), text);
+  EXPECT_EQ(flat_headers("{}"), "");
+  EXPECT_EQ(flat_headers(R"({"a": "x", "b": {"c": "}"}, "d": null})"),
+            R"({"a": "x", "b": "{\"c\": \"}\"}"})");
+}
+
 TEST_F(MappedRowsTest, RowsDeletedInTheSameTransactionAreEvents) {
   must(connection, std::string(kDebeziumTable));
   mapping = debezium();

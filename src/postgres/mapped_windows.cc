@@ -129,10 +129,11 @@ Status MappedWindows::begin(const std::string& import, const std::string& snapsh
   gap.connection = std::move(*opened);
   gap.connection.set_timeout(kGapTimeout);
   gap.end = snapshot;
-  // A sink that stands still makes it wait, which is no reason to end it.
+  // A sink that stands still makes it wait, which is no reason to end it. Rows that row level
+  // security hides are an error: the log would have had them.
   DOVETAIL_TRY(gap.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + import +
                                       "; SET LOCAL idle_in_transaction_session_timeout = 0; SET "
-                                      "LOCAL statement_timeout = 0"));
+                                      "LOCAL statement_timeout = 0; SET LOCAL row_security = off"));
   const auto first = static_cast<std::int64_t>(from->xmin());
   const std::int64_t numbers = static_cast<std::int64_t>(to->xmax()) - first;
   const bool all = read_ == kNothing || numbers >= kShortNumbers;

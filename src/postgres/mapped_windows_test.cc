@@ -171,6 +171,32 @@ TEST_F(MappedWindowsTest, LargeTableComesInPagesWithinTheLimits) {
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 2500u);
 }
 
+TEST_F(MappedWindowsTest, RowsThatTheRoleMayNotSeeAreAnErrorAndNotAGap) {
+  const std::string role = "w_" + database.name;
+  insert(writer, 1);
+  must(writer,
+       "ALTER TABLE outbox ENABLE ROW LEVEL SECURITY; CREATE PUBLICATION p FOR TABLE "
+       "outbox; CREATE ROLE " +
+           role + " LOGIN; GRANT SELECT ON outbox TO " + role +
+           "; GRANT USAGE ON SCHEMA dovetail TO " + role +
+           "; GRANT ALL ON ALL TABLES IN SCHEMA dovetail TO " + role +
+           "; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dovetail TO " + role);
+  TableMapping mapping = plain_mapping();
+  mapping.publication = "p";
+  {
+    Reader other{database.conninfo + " user=" + role, "blind-relay"};
+    MappedWindows blind(other, mapping, system_clock());
+    const Status opened = blind.open();
+    ASSERT_TRUE(opened) << text_of(opened);
+    Status read = blind.end_at(text(writer, "SELECT pg_current_snapshot()::text"));
+    Batch batch;
+    while (read && !blind.has_ended()) read = blind.read(batch, {1000, 1 << 20, 100ms}, {});
+    EXPECT_TRUE(failed_with(read, Errc::rejected)) << text_of(read);
+    EXPECT_TRUE(batch.empty());
+  }
+  must(writer, "DROP OWNED BY " + role + "; DROP ROLE " + role);
+}
+
 TEST_F(MappedWindowsTest, AnotherRelayThatTookTheLaneOverStopsIt) {
   ASSERT_TRUE(windows.open());
   must(writer, "UPDATE dovetail.reader SET epoch = 7");
