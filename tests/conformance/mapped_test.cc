@@ -1,12 +1,16 @@
-// A mapped table passes the suite that every source passes, on a real server, and once more through
-// a pooler in transaction mode.
+// A mapped table passes the suite that every source passes, on a real server: read by itself, the
+// same through a pooler in transaction mode, and out of the log.
 #include <mutex>
 
 #include "conformance/source_suite.h"
 #include "host/host.h"
+#include "postgres/mapped_publication.h"
+#include "postgres/mapped_rows.h"
 #include "postgres/mapped_source.h"
+#include "postgres/mapped_windows.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
+#include "postgres/wal_source.h"
 
 namespace dovetail::conformance {
 namespace {
@@ -19,7 +23,7 @@ using postgres::Reader;
 using postgres::TableMapping;
 using postgres::TestDatabase;
 
-enum class Path { direct, pooled };
+enum class Path { direct, pooled, log };
 
 class OwningSource final : public Source {
  public:
@@ -42,6 +46,42 @@ class OwningSource final : public Source {
   MappedSource source_;
 };
 
+class OwningLogSource final : public Source {
+ public:
+  OwningLogSource(const std::string& conninfo, const TableMapping& mapping)
+      : reader_{conninfo, "test"},
+        windows_(reader_, mapping, system_clock()),
+        source_(reader_, windows_, system_clock(), metrics_, options(mapping)) {}
+  Status open() override {
+    reader_.connection.close();
+    return source_.open();
+  }
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
+    return source_.read(out, limits, stop);
+  }
+  Status settle(const Batch& batch, std::span<const Settled> fates) override {
+    return source_.settle(batch, fates);
+  }
+  Status flush() override { return source_.flush(); }
+
+ private:
+  postgres::WalSourceOptions options(const TableMapping& mapping) {
+    postgres::WalSourceOptions options;
+    options.mode = postgres::ReadMode::wal;
+    options.publication = postgres::publication_of("test", mapping);
+    options.checks_publication = false;
+    options.make_rows = [this, mapping] {
+      return postgres::mapped_rows(windows_.table(), mapping, windows_.last_position());
+    };
+    return options;
+  }
+
+  RelayMetrics metrics_;
+  Reader reader_;
+  postgres::MappedWindows windows_;
+  postgres::WalSource source_;
+};
+
 template <Path kPath>
 class MappedTable final : public SourceUnderTest {
  public:
@@ -53,9 +93,9 @@ class MappedTable final : public SourceUnderTest {
         "topic text, aggregate_type text, aggregate_id text, version bigint, type text, "
         "content_type text, headers text, payload bytea, at timestamptz DEFAULT clock_timestamp(), "
         "state text DEFAULT 'new')");
-    conninfo_ = kPath == Path::direct
-                    ? database_.conninfo
-                    : servers::with_database(servers::find("pgbouncer").conninfo, database_.name);
+    conninfo_ = kPath == Path::pooled
+                    ? servers::with_database(servers::find("pgbouncer").conninfo, database_.name)
+                    : database_.conninfo;
     mapping_.table = "events";
     mapping_.topic = "topic";
     mapping_.aggregate_type = "aggregate_type";
@@ -66,12 +106,20 @@ class MappedTable final : public SourceUnderTest {
     mapping_.headers = "headers";
     mapping_.created_at = "at";
     mapping_.order_by = "number";
+    mapping_.from_log = kPath == Path::log;
+    if (mapping_.from_log) return;
     mapping_.pending = {{"state", {"new"}}};
     mapping_.when_sent = {{"state", Assignment::Value::text, "sent"}};
     mapping_.when_parked = {{"state", Assignment::Value::text, "parked"}};
   }
-  SourceAbilities abilities() const override { return {}; }
+  SourceAbilities abilities() const override {
+    SourceAbilities abilities;
+    // A slot is made, or taken up again when the server has let go of it.
+    if (mapping_.from_log) abilities.arrival_max = std::chrono::seconds(30);
+    return abilities;
+  }
   std::unique_ptr<Source> make() override {
+    if (mapping_.from_log) return std::make_unique<OwningLogSource>(conninfo_, mapping_);
     return std::make_unique<OwningSource>(conninfo_, mapping_);
   }
   void publish(const NewEvent& event) override {
@@ -107,8 +155,9 @@ std::unique_ptr<SourceUnderTest> make() {
   return std::make_unique<MappedTable<kPath>>();
 }
 
-const auto kSources = testing::Values(SourceCase{"direct", make<Path::direct>},
-                                      SourceCase{"pooled", make<Path::pooled>});
+const auto kSources =
+    testing::Values(SourceCase{"direct", make<Path::direct>},
+                    SourceCase{"pooled", make<Path::pooled>}, SourceCase{"log", make<Path::log>});
 INSTANTIATE_TEST_SUITE_P(MappedTable, SourceSuite, kSources, case_name<SourceCase>);
 
 }  // namespace
