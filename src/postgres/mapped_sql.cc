@@ -359,9 +359,12 @@ std::string gap_keys_sql(const CatalogTable& table, const TableMapping& mapping)
                          order_kind(table, mapping) != OrderKind::other;
   // Numbers of transactions are short ones, which start over: what counts is how far each is behind
   // the first that is looked for.
-  return "SELECT t.ctid::pg_catalog.text, t.tableoid::pg_catalog.int8, "
-         "coalesce(pg_catalog.pg_column_size(" +
-         writer.column(mapping.payload) + "), 0) FROM " + table.quoted +
+  // Of texts and bytes the server knows the size without reading them.
+  const std::string size = table.column(mapping.payload).base == "jsonb"
+                               ? "pg_catalog.pg_column_size(" + writer.column(mapping.payload) + ")"
+                               : "pg_catalog.octet_length(" + writer.payload() + ")";
+  return "SELECT t.ctid::pg_catalog.text, t.tableoid::pg_catalog.int8, coalesce(" + size +
+         ", 0) FROM " + table.quoted +
          " AS t WHERE $1 OR (t.xmin::pg_catalog.text::pg_catalog.int8 - $2 + 4294967296) % "
          "4294967296 < $3 ORDER BY " +
          (has_order ? writer.order_by() : "pg_catalog.age(t.xmin) DESC, t.tableoid, t.ctid");

@@ -183,7 +183,8 @@ Result<bool> MappedWindows::fetch_keys(Duration wait_max) {
   return true;
 }
 
-// The size is that of the stored row, which is cheap to ask for. The first row always comes.
+// The size that is known beforehand may be that of the stored row; what then is too much is read
+// again. The first row always comes.
 Status MappedWindows::read_page(Batch& out, const Limits& limits) {
   std::deque<Key>& keys = gap_->keys;
   std::vector<std::string_view> places;
@@ -202,10 +203,15 @@ Status MappedWindows::read_page(Batch& out, const Limits& limits) {
     return fail(Errc::corrupt,
                 "rows of " + table_.quoted +
                     " are missing in a snapshot that shows them; check the server for damage");
-  for (std::size_t i = 0; i < rows->size(); ++i)
-    append_mapped_event(*rows, i, mapping_, ++last_position_, out);
-  handed_count_ += rows->size();
-  keys.erase(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(places.size()));
+  std::size_t taken = 0;
+  for (; taken < rows->size(); ++taken) {
+    const std::size_t more =
+        rows->text(taken, kMappedPayload).size() + rows->text(taken, kMappedHeaders).size();
+    if (!out.empty() && out.bytes() + more > limits.bytes_max) break;
+    append_mapped_event(*rows, taken, mapping_, ++last_position_, out);
+  }
+  handed_count_ += taken;
+  keys.erase(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(taken));
   return {};
 }
 

@@ -171,6 +171,27 @@ TEST_F(MappedWindowsTest, LargeTableComesInPagesWithinTheLimits) {
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 2500u);
 }
 
+TEST_F(MappedWindowsTest, RowsThatTheServerKeepsCompressedAreBoundedByTheirRealSize) {
+  must(writer,
+       "CREATE TABLE dense (id int PRIMARY KEY, payload jsonb); INSERT INTO dense SELECT n, "
+       "to_jsonb(repeat('x', 50000)) FROM generate_series(1, 20) AS n");
+  TableMapping mapping = plain_mapping();
+  mapping.table = "dense";
+  mapping.aggregate_id.clear();
+  Reader other{database.conninfo, "dense-relay"};
+  MappedWindows dense(other, mapping, system_clock());
+  ASSERT_TRUE(dense.open());
+  ASSERT_TRUE(dense.end_at(text(writer, "SELECT pg_current_snapshot()::text")));
+  std::size_t count = 0;
+  while (!dense.has_ended()) {
+    Batch batch;
+    ASSERT_TRUE(dense.read(batch, {1000, 120'000, 100ms}, {}));
+    EXPECT_LE(batch.size(), 2u);
+    count += batch.size();
+  }
+  EXPECT_EQ(count, 20u);
+}
+
 TEST_F(MappedWindowsTest, RowsThatTheRoleMayNotSeeAreAnErrorAndNotAGap) {
   const std::string role = "w_" + database.name;
   insert(writer, 1);
