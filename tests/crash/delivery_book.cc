@@ -50,13 +50,20 @@ BookSink::~BookSink() {
 }
 
 Status BookSink::open() {
-  submitted_ = 0;
+  submitted_.clear();
   if (file_ < 0) file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (file_ < 0) return fail(Errc::unavailable, "the book cannot be opened; check " + path_);
   return {};
 }
 
 Status BookSink::submit(Events events) {
+  submitted_.push_back(
+      {{events.begin(), events.end()}, std::chrono::steady_clock::now() + kLatency});
+  if (is_watched_()) doom_.reach("sent");
+  return {};
+}
+
+Status BookSink::write(const std::vector<const Event*>& events) {
   std::string lines;
   bool ends_here = false;
   for (const Event* event : events) {
@@ -71,15 +78,17 @@ Status BookSink::submit(Events events) {
   if (written != static_cast<::ssize_t>(lines.size()))
     return fail(Errc::unavailable, "the book cannot be written; check the disk");
   if (is_watched_()) doom_.reach("written");
-  ++submitted_;
   return {};
 }
 
-Result<bool> BookSink::collect(std::span<Outcome> outcomes, Duration) {
-  if (submitted_ == 0) return false;
-  --submitted_;
+Result<bool> BookSink::collect(std::span<Outcome> outcomes, Duration timeout) {
+  if (submitted_.empty()) return false;
+  const auto due = submitted_.front().due;
+  std::this_thread::sleep_until(std::min(due, std::chrono::steady_clock::now() + timeout));
+  if (std::chrono::steady_clock::now() < due) return false;
+  DOVETAIL_TRY(write(submitted_.front().events));
+  submitted_.pop_front();
   for (Outcome& outcome : outcomes) outcome = Outcome{Fate::confirmed};
-  if (is_watched_()) doom_.reach("confirmed");
   return true;
 }
 

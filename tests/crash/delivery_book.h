@@ -2,7 +2,9 @@
 // writes into it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -18,14 +20,17 @@ namespace dovetail::shop {
 // What writers put into an event of this key and version, so that each can be checked by itself.
 std::string payload_of(std::string_view key, std::int64_t version);
 
-// Confirms what is in the file. One process dies in the middle of it: what it had not written to
-// the end counts as not delivered.
+// A broker that takes some time: an event is in the file so long after it was submitted, and is
+// confirmed then. One process dies in the middle of it: what it had not written to the end counts
+// as not delivered.
 //
-//   row        C4  so many events are in the file, and the rest of their batch is not
-//   written    C4  a batch is in the file, and not confirmed
-//   confirmed  C2  the relay knows that, and nobody else does
+//   sent     C4  a batch was submitted, and is not in the file
+//   row      C4  so many events are in the file, and the rest of their batch is not
+//   written  C2  a batch is in the file, and nobody has been told
 class BookSink final : public Sink {
  public:
+  static constexpr std::chrono::milliseconds kLatency{10};
+
   // `is_watched`: whether one may die now.
   BookSink(std::string path, Doom& doom, std::function<bool()> is_watched)
       : path_(std::move(path)), doom_(doom), is_watched_(std::move(is_watched)) {}
@@ -37,11 +42,17 @@ class BookSink final : public Sink {
   bool keeps_order_on_failure() const override { return true; }
 
  private:
+  struct Submitted {
+    std::vector<const Event*> events;
+    std::chrono::steady_clock::time_point due;
+  };
+  Status write(const std::vector<const Event*>& events);
+
   const std::string path_;
   Doom& doom_;
   const std::function<bool()> is_watched_;
   int file_ = -1;
-  std::uint64_t submitted_ = 0;
+  std::deque<Submitted> submitted_{};
 };
 
 struct Delivery {

@@ -33,7 +33,7 @@ struct Point {
 const std::vector<Point> kPoints = {
     {"C1", "received", 8},
     {"C1", "step:commit read", 8},
-    {"C2", "confirmed", 8},
+    {"C2", "written", 8},
     {"C2", "settled", 8},
     {"C2", "step:progress written", 8},
     {"C2", "step:confirmed", 8, "wal"},
@@ -41,7 +41,7 @@ const std::vector<Point> kPoints = {
     {"C3", "step:reported", 8},
     {"C3", "flushed", 8},
     {"C4", "row", 2000},
-    {"C4", "written", 8},
+    {"C4", "sent", 8},
     {"C4", "step:inside a transaction", 8},
     {"C5", "step:connecting"},
     {"C5", "step:connected"},
