@@ -143,7 +143,8 @@ Status WalReceiver::send_status() {
   sent_flush_ = flushed;
   is_reply_wanted_ = false;
   sent_at_ = steady_clock::now();
-  status_at_ = sent_at_ + status_every_;
+  // While nothing is read, the server's own questions are not seen.
+  status_at_ = sent_at_ + (is_full_ ? status_every_ / 4 : status_every_);
   return {};
 }
 

@@ -40,6 +40,7 @@ TEST(WalPromotion, ToAStandbyWithoutTheSlotLosesNothingThatItHas) {
 
 // The server hands the slot on to its standby, and sends nothing that the standby does not have.
 TEST(WalPromotion, ASlotThatTheStandbyKeepsIsGoneOnWith) {
+  if (!live::is_long()) GTEST_SKIP() << "by ./dev chaos wal";
   live::OwnServer server("wal_failover");
   ASSERT_TRUE(server.is_there()) << server.missing();
   Connection primary = server.connect();

@@ -64,6 +64,9 @@ TEST_F(WalServers, OneThatIsIdleStopsAtOnce) {
     stage.start_writers(50, 1ms);
     stage.let_write(20);
     stage.stop_writers();
+    ASSERT_TRUE(eventually([&] {
+      return number(stage.sql, "SELECT count(*) FROM dovetail.events WHERE state = 'pending'") == 0;
+    }));
     stop_and_go_on(stage, said("idle", mode));
   }
 }

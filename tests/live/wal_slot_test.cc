@@ -185,15 +185,15 @@ TEST_F(WalSlots, WhileNobodyAnswersForTheLogTheTableIsRead) {
 
 TEST_F(WalSlots, AStuckBrokerCostsNoStream) {
   for (const ReadMode mode : modes(ReadMode::wal)) {
-    const live::Setting impatient(*server_, "wal_sender_timeout", "1s");
+    const live::Setting impatient(*server_, "wal_sender_timeout", "2s");
     WalStage stage(*server_);
     start(stage, how(mode));
     const std::uint64_t ends = stage.metrics().stream_ends;
     stage.broker = Broker::stuck;
-    std::this_thread::sleep_for(live::is_long() ? 20s : 3s);  // it would give up in 1 s
+    std::this_thread::sleep_for(live::is_long() ? 20s : 4s);  // it would give up in 2 s
     stage.broker = Broker::up;
     const std::uint64_t ended = stage.metrics().stream_ends - ends;
-    claim(ended == 0, "wal_sender_timeout of 1 s and a stuck broker: the stream ended %llu times",
+    claim(ended == 0, "wal_sender_timeout of 2 s and a stuck broker: the stream ended %llu times",
           static_cast<unsigned long long>(ended));
     stage.check(said("stuck broker", mode).c_str());
   }
