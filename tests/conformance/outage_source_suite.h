@@ -136,7 +136,7 @@ class SourceOutageSuite : public OutageFixture {
 TEST_P(SourceOutageSuite, ConnectionsCutInTheMiddleOfDeliveries) {
   const auto proxy = broker_->make_proxy();
   consume(proxy->port(), "first");
-  const std::uint64_t cuts = times(12, 150);
+  const std::uint64_t cuts = times(8, 150);
   for (std::uint64_t i = 0; i < cuts; ++i) {
     ASSERT_TRUE(goes_on(i % 50)) << logs();
     disturb(*proxy, i);

@@ -193,10 +193,10 @@ TEST_P(OutageSuite, AServerFrozenUnderLoad) {
   Flow flow(broker_->make_sink(broker_->port()), outage_options(seconds(live::is_long() ? 5 : 1)));
   for (std::uint64_t i = 0; i < times(1, 3); ++i) {
     ASSERT_TRUE(flow.goes_on()) << flow.relay().log();
-    freeze(seconds(times(5, 20)));
+    freeze(seconds(times(3, 20)));
   }
   ASSERT_TRUE(flow.goes_on()) << flow.relay().log();
-  finish(flow, "SIGSTOP for " + std::to_string(times(5, 20)) + " s");
+  finish(flow, "SIGSTOP for " + std::to_string(times(3, 20)) + " s");
 }
 
 TEST_P(OutageSuite, AServerFrozenForLessThanTheRelayWaits) {
@@ -212,7 +212,7 @@ TEST_P(OutageSuite, AServerFrozenForLessThanTheRelayWaits) {
 TEST_P(OutageSuite, ConnectionsCutInTheMiddleOfConfirmations) {
   const auto proxy = broker_->make_proxy();
   Flow flow(broker_->make_sink(proxy->port()), outage_options(seconds(10)));
-  const std::uint64_t cuts = times(16, 200);
+  const std::uint64_t cuts = times(12, 200);
   for (std::uint64_t i = 0; i < cuts; ++i) {
     ASSERT_TRUE(flow.goes_on(i % 50)) << flow.relay().log();
     disturb(*proxy, i);
@@ -238,9 +238,9 @@ TEST_P(OutageSuite, ASlowLine) {
   Flow flow(broker_->make_sink(proxy->port()), outage_options());
   ASSERT_TRUE(flow.goes_on()) << flow.relay().log();
   proxy->slow(100'000);
-  std::this_thread::sleep_for(seconds(times(3, 30)));
+  std::this_thread::sleep_for(seconds(times(2, 30)));
   proxy->slow(0);
-  finish(flow, "100 KB/s for " + std::to_string(times(3, 30)) + " s");
+  finish(flow, "100 KB/s for " + std::to_string(times(2, 30)) + " s");
 }
 
 TEST_P(OutageSuite, ABrokerThatIsFull) {
