@@ -115,6 +115,26 @@ class Debezium(PostgresCase):
         self.assertEqual(self.seen(), [("1", "2", {"id": ID % 2}), ("1", "3", {"id": ID % 3})])
         self.assertEqual(self.sql(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{slot}'"), "1")
 
+    def test_relays_that_are_killed_and_slots_that_are_dropped_lose_nothing(self):
+        for turn in range(4):
+            daemon = self.start("run")
+            before = len(self.messages())
+            self.sql("".join(
+                f"BEGIN; INSERT INTO outbox SELECT gen_random_uuid(), '{self.kind}', n % 3, 'x', '{{}}' FROM "
+                f"generate_series(1, {10 * row + 1}) AS n; SAVEPOINT s; INSERT INTO outbox VALUES (gen_random_uuid(), "
+                f"'{self.kind}', '9', 'x', '{{}}'); RELEASE s; COMMIT;" for row in range(8)))
+            if turn != 1:
+                self.wait_for("some of it was sent", lambda: len(self.messages()) > before)
+            daemon.kill()
+            daemon.wait()
+            if turn == 2:
+                self.drop_slots()
+        daemon = self.start("run")
+        wanted = set(self.sql("SELECT id FROM outbox").split())
+        self.wait_for("all of it was sent", lambda: {headers["id"] for _, _, headers in self.seen()} >= wanted)
+        self.end(daemon)
+        self.assertEqual({headers["id"] for _, _, headers in self.seen()}, wanted)
+
     def test_bytes_are_sent_as_they_are(self):
         self.sql("ALTER TABLE outbox ALTER payload TYPE bytea USING NULL")
         self.insert(1, "7", "'\\x41007a0d0a22'")
