@@ -139,6 +139,7 @@ class Siege {
   void replay_by_hand();
   void stop_in_good_order();
   std::uint64_t duplicates();
+  std::vector<std::string> relays_said(std::string_view what) const;
   Result<Books> read_books();
   void judge();
   void summary(const Books& books, const Verdict& verdict, std::uint64_t duplicates);
@@ -348,18 +349,25 @@ void Siege::stop_in_good_order() {
 std::uint64_t Siege::duplicates() {
   std::uint64_t count = 0;
   for (const auto& consumer : inventory_.consumers) count += consumer.duplicates;
+  for (const std::string& line : relays_said("\"event\":\"duplicates\"")) {
+    constexpr std::string_view kCount = "\"count\":\"";
+    const std::size_t at = line.find(kCount);
+    if (at != std::string::npos)
+      count += std::strtoull(line.c_str() + at + kCount.size(), nullptr, 10);
+  }
+  return count;
+}
+
+// All lines of their logs with this in them.
+std::vector<std::string> Siege::relays_said(std::string_view what) const {
+  std::vector<std::string> lines;
   for (const Twin& twin : twins_) {
     if (!twin.is_relay) continue;
     std::ifstream log(file((std::string(twin.name) + ".log").c_str()));
-    for (std::string line; std::getline(log, line);) {
-      constexpr std::string_view kCount = "\"count\":\"";
-      const std::size_t at = line.find(kCount);
-      if (line.find("\"event\":\"duplicates\"") == std::string::npos || at == std::string::npos)
-        continue;
-      count += std::strtoull(line.c_str() + at + kCount.size(), nullptr, 10);
-    }
+    for (std::string line; std::getline(log, line);)
+      if (line.find(what) != std::string::npos) lines.push_back(line);
   }
-  return count;
+  return lines;
 }
 
 void Siege::judge() {
@@ -378,6 +386,9 @@ void Siege::judge() {
   const std::uint64_t seen = duplicates();
   if (seen > static_cast<std::uint64_t>(interruptions) * kWindow * road_.lanes())
     broken("more duplicates than the windows of all interruptions");
+  const bool reads_log = road_.mode() == "auto" || road_.mode() == "wal";
+  if (reads_log && relays_said("reads the log of the server").empty())
+    broken("the log was never read: the test is blind there");
   if (aborts_ == 0) broken("the deadly order never killed a consumer: the test is blind there");
   summary(*books, verdict, seen);
 }
