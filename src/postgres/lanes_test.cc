@@ -292,5 +292,56 @@ TEST_F(PostgresLanes, AnOlderRelayGoesOnBesideANewerSchemaUntilThatLeavesItBehin
   EXPECT_EQ(pending(), 10);
 }
 
+class Notices {
+ public:
+  void add(const RelayNotice& notice) {
+    const std::lock_guard lock(mutex_);
+    all_ += std::string(to_string(notice.kind)) + " " + notice.text + "\n";
+  }
+  std::string all() const {
+    const std::lock_guard lock(mutex_);
+    return all_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string all_;
+};
+
+TEST_F(PostgresLanes, OneLaneReadsTheLogAndSaysSo) {
+  Notices notices;
+  LanesOptions options = Process::options(database_, "one");
+  options.lanes = 1;
+  options.notify = [&](std::int32_t, const RelayNotice& notice) { notices.add(notice); };
+  Lanes lanes(options, system_clock(),
+              [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); });
+  std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(lanes.run(stop)); });
+  EXPECT_TRUE(eventually([&] { return lanes.metrics().streams == 1; })) << notices.all();
+  publish(50);
+  EXPECT_TRUE(eventually([&] { return delivered_ == 50; }));
+  EXPECT_TRUE(
+      contains(notices.all(), "source_changed reads the log of the server through the slot"))
+      << notices.all();
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.reader WHERE streams"), 1);
+}
+
+TEST_F(PostgresLanes, SeveralLanesReadTheTableAndSayWhy) {
+  Notices notices;
+  LanesOptions options = Process::options(database_, "one");
+  options.notify = [&](std::int32_t, const RelayNotice& notice) { notices.add(notice); };
+  const auto sink = [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); };
+  {
+    Lanes lanes(options, system_clock(), sink);
+    std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(lanes.run(stop)); });
+    publish(20);
+    EXPECT_TRUE(eventually([&] { return delivered_ == 20; }));
+    EXPECT_TRUE(
+        contains(notices.all(), "source_changed reads the table: relay \"test\" has 4 lanes"))
+        << notices.all();
+  }
+  options.mode = ReadMode::wal;
+  EXPECT_TRUE(failed_with(Lanes(options, system_clock(), sink).run({}), Errc::rejected));
+}
+
 }  // namespace
 }  // namespace dovetail::postgres

@@ -40,7 +40,11 @@ constexpr std::string_view kTable = "table: ";
 WalSource::WalSource(Reader& reader, Windows& windows, Clock& clock, RelayMetrics& metrics,
                      WalSourceOptions options)
     : state_(std::make_unique<State>(reader, windows, clock, metrics, std::move(options))) {}
-WalSource::~WalSource() = default;
+
+WalSource::~WalSource() {
+  state_->metrics.streams = 0;
+  state_->metrics.retained_wal_bytes = 0;
+}
 
 Status WalSource::open() {
   State& s = *state_;

@@ -53,10 +53,11 @@ struct WalSourceOptions {
 // is, and the progress of the lane may say so. Whatever happens to the slot, reading goes on from
 // there.
 //
-// Back to the log: a new slot is made, which shows a snapshot of its start. Windows are read up to
-// that snapshot, and then the stream begins: nothing is left out, and nothing comes twice. Away
-// from the log, to catch up: the stream is read up to the position of a safe point, and windows
-// begin at its snapshot. After a failure the session starts over from the last progress.
+// To the log: a new slot is made, which shows a snapshot of its start. Windows are read up to that
+// snapshot, and then the stream begins: nothing is left out, and nothing comes twice. Away from the
+// log, to catch up: windows begin behind what was covered last and the transactions that were
+// streamed since. After a failure the session starts over from the last progress. Why that is
+// exact: docs/decisions/0013-the-log-is-an-accelerator.md.
 class WalSource final : public Source {
  public:
   // `windows` reads the same table, through the same reader.
