@@ -36,18 +36,23 @@ void play(const std::string& mode, const std::string& point) {
   std::this_thread::sleep_until(stopped_at + 3 * kLease);
   stage.book().read_on();
   const std::uint64_t before = stage.book().count_of(a.pid());
+  const std::size_t starts = stage.lines("started", "a.log");
   a.send(SIGCONT);
   ASSERT_TRUE(
       stage.wait_until("it has heard", [&] { return stage.lines("session_lost", "a.log") > 0; }));
   stage.book().read_on();
   const std::uint64_t after = stage.book().count_of(a.pid());
+  // On a machine so slow that the other has lost the lane meanwhile, it may be back.
+  const bool is_back = stage.lines("started", "a.log") > starts;
   writers.stop();
   ASSERT_TRUE(stage.wait_until("nothing is left", [&] { return stage.is_drained(); }));
   for (Process* process : {&a, &b}) {
     process->send(SIGTERM);
     EXPECT_EQ(process->wait(30s), 0);
   }
-  EXPECT_EQ(after, before) << "delivered without a lease";
+  if (!is_back) {
+    EXPECT_EQ(after, before) << "delivered without a lease";
+  }
   claim_whole(
       stage.judge(),
       "mode " + mode + ", stopped for three lease times at " + point + ", taken over in " +
