@@ -226,6 +226,27 @@ TEST_F(WalStreamTest, AReaderThatWaitsIsStoppedAtOnce) {
   EXPECT_LT(steady_clock::now() - before, seconds(30));
 }
 
+TEST_F(WalStreamTest, AReaderThatWaitsIsWokenByEachEvent) {
+  constexpr int kEvents = 50;
+  TestStream test(database.conninfo);
+  std::atomic<int> read{0};
+  const std::jthread writer([&] {
+    for (int i = 0; i < kEvents; ++i) {
+      publish(connection, std::to_string(i), "{}");
+      if (!eventually([&] { return read > i; })) return;
+    }
+  });
+  const auto before = steady_clock::now();
+  while (read < kEvents) {
+    Batch batch;
+    Limits limits;
+    limits.wait_max = seconds(40);
+    ASSERT_TRUE(test.stream->read(batch, limits, {}));
+    read += static_cast<int>(batch.size());
+    ASSERT_LT(steady_clock::now() - before, seconds(30));
+  }
+}
+
 TEST_F(WalStreamTest, StaysAliveWhileNobodyReads) {
   // With a buffer that is full, and with one that is not.
   WalStreamOptions full;
