@@ -30,9 +30,8 @@ TEST_F(ReplicationTest, ASlotShowsASnapshotOfItsStart) {
 }
 
 TEST_F(ReplicationTest, ASnapshotLastsLongerThanIdleSessionsMay) {
-  Replication replication = open_replication(
-      database.conninfo +
-      " options='-c idle_in_transaction_session_timeout=50 -c statement_timeout=50'");
+  Replication replication =
+      open_replication(database.conninfo + " options='-c idle_in_transaction_session_timeout=50'");
   const CreatedSlot made = make_slot(replication, slot, true);
   must(connection, "SELECT pg_sleep(0.3)");
   must(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '" +
