@@ -71,6 +71,7 @@ LogLevel level_of(RelayNotice::Kind kind) {
     case RelayNotice::Kind::parked:
     case RelayNotice::Kind::stalled:
       return LogLevel::warn;
+    case RelayNotice::Kind::events_lost:
     case RelayNotice::Kind::halted:
       return LogLevel::error;
   }

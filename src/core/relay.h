@@ -73,6 +73,7 @@ struct RelayNotice {
     key_released,  // everything parked of a key was delivered or discarded
     stalled,
     source_changed,  // reads the database's log from here on, or no longer
+    events_lost,     // the log is gone that alone had them
     halted,          // will not go on by itself
     drained,         // stopped in good order
   };

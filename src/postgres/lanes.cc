@@ -247,6 +247,10 @@ WalSourceOptions Lanes::State::wal_options(Runner& runner) const {
                                (streams ? "reads the log of the server " : "reads the table: ") +
                                    std::string(why)});
   };
+  wal.lost = [this, &runner](std::string_view why) {
+    options.notify(static_cast<std::int32_t>(runner.reader.lane),
+                   RelayNotice{Kind::events_lost, std::string(why)});
+  };
   return wal;
 }
 

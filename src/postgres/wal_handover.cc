@@ -130,9 +130,11 @@ Status WalSource::State::take_way() {
     step = Step::resuming;
     return advance();
   }
-  if (!way.lost.empty())
-    say(false, way.lost + "; the gap is closed from the table" +
-                   (options.messages ? ", and emitted events of it are lost" : ""));
+  if (!way.lost.empty()) say(false, way.lost + "; the gap is closed from the table");
+  if (!way.lost.empty() && options.messages)
+    options.lost(way.lost +
+                 "; emitted events that were not yet carried are lost with it; check why "
+                 "the slot was lost");
   const Status asked = way.replication.ask_for_slot(slot, !stays(), stays());
   if (!asked) return give_up(asked.error());
   options.passing("slot asked for");

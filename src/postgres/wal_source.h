@@ -40,6 +40,8 @@ struct WalSourceOptions {
   std::int64_t retained_wal_max = std::int64_t{1} << 30;
   // `streams`: from here on the log is read; else the table. For people: one line for each change.
   std::function<void(bool streams, std::string_view why)> changed = [](bool, std::string_view) {};
+  // Messages that were in the log alone are lost, those that were not yet handed out.
+  std::function<void(std::string_view why)> lost = [](std::string_view) {};
   // Performance
   std::int64_t catch_up_events = 50'000;  // so far behind windows are quicker
   Duration safe_point_every = std::chrono::milliseconds(250);

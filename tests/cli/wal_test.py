@@ -1,5 +1,6 @@
 """The binary that reads the log of a real PostgreSQL server, as the config file says."""
 
+import json
 import signal
 import sys
 import unittest
@@ -134,6 +135,14 @@ class Slots(LogCase):
         self.sql("SELECT dovetail.publish('orders', '1', 'Published', '{}')")
         self.until_mailbox_has(2)
         self.assertEqual(self.sql("SELECT count(*) FROM dovetail.outbox"), "1")
+        self.stop(daemon)
+        # With their slot they are lost, and that is said aloud.
+        self.sql("SELECT dovetail.emit('orders', '1', 'Emitted', '{}')")
+        self.dovetail("slots", "--drop", self.slots()[0]["name"], "--force")
+        daemon = self.start("run")
+        self.wait_for("it is said", lambda: '"events_lost"' in self.log())
+        (line,) = [line for line in map(json.loads, self.log().splitlines()) if line.get("event") == "events_lost"]
+        self.assertEqual(line["level"], "error")
         self.stop(daemon)
 
 
