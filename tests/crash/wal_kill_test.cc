@@ -186,6 +186,44 @@ TEST(WalKill, BehindAnyRowOfAStreamedTransactionTheRestStillComes) {
   side_by_side({[] { kill_behind_rows("auto"); }, [] { kill_behind_rows("wal"); }});
 }
 
+// No table has them, so only a slot that is gone on with brings them.
+TEST(WalKill, EmittedEventsOutliveTheRelayAsLongAsItsSlotDoes) {
+  WalStage stage;
+  const Words as = {"--mode", "wal", "--emitted", "yes"};
+  {
+    Process first = stage.start(as);
+    stage.wait_until("the slot can be gone on with", [&] {
+      return postgres::number(stage.connection(),
+                              "SELECT count(*) FROM dovetail.reader WHERE slot_reported > '0/0'") >
+             0;
+    });
+    first.kill();
+    stage.end_lease();
+  }
+  WalWritersOptions options = stage.writers();
+  options.emits = true;
+  WalWriters writers(options);
+  int kills = 0;
+  for (int round = 0; round < (is_long() ? 50 : 1); ++round) {
+    for (const char* point : {"received", "sent", "row", "written", "settled", "step:reported"}) {
+      Words words = as;
+      words.insert(words.end(), {"--die", point, "--times", std::to_string(3 + round % 7)});
+      Process process = stage.start(words);
+      ASSERT_EQ(process.wait(WalStage::patience()), Doom::kExitCode)
+          << point << "; see " << stage.file("relay.log");
+      ++kills;
+      stage.end_lease();
+    }
+  }
+  writers.stop();
+  Process last = stage.start(as);
+  stage.wait_until("all is delivered", [&] { return stage.is_delivered(); });
+  const std::int64_t emitted = postgres::number(stage.connection(), "SELECT count(*) FROM emitted");
+  EXPECT_GT(emitted, 0);
+  claim_whole(stage.judge(), "mode wal, " + std::to_string(emitted) +
+                                 " emitted among them, killed " + std::to_string(kills) + " times");
+}
+
 // The proof can fail: a relay that lets the source forget what nobody has confirmed loses it.
 TEST(WalKill, ASourceThatIsToldBeforeTheSinkConfirmsLosesEvents) {
   const Point early = {"", "row", 30, "", false, {"--settles-first", "yes"}};
