@@ -6,6 +6,51 @@ elseif(DOVETAIL_SANITIZE STREQUAL "thread")
   set(DOVETAIL_TIMEOUT_SCALE 6)
 endif()
 
+# What nearly every test includes is read once, and not for each file again: that takes a third of the time to compile
+# them. Optimised code goes without, because GCC 12 then warns of what it sees in the headers of the system. A test that
+# misses an include of its own shows in the presets with a sanitizer, which go without, too.
+if(DOVETAIL_TESTS)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cc CONTENT "int main() {}\n")
+  add_executable(dovetail_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cc)
+  target_link_libraries(dovetail_test_headers PRIVATE tl::expected GTest::gtest dovetail_flags)
+  target_compile_options(dovetail_test_headers PRIVATE $<$<CONFIG:Release>:-O0>)
+  target_precompile_headers(
+    dovetail_test_headers
+    PRIVATE
+    <gtest/gtest.h>
+    <algorithm>
+    <array>
+    <atomic>
+    <chrono>
+    <cstdint>
+    <deque>
+    <filesystem>
+    <fstream>
+    <functional>
+    <map>
+    <memory>
+    <mutex>
+    <optional>
+    <set>
+    <span>
+    <sstream>
+    <string>
+    <string_view>
+    <thread>
+    <tl/expected.hpp>
+    <unordered_map>
+    <vector>)
+endif()
+
+# dovetail_test_program(name): how a program that uses GoogleTest is compiled. The code under test is optimised, the
+# tests themselves are not: that halves the time to compile them.
+function(dovetail_test_program name)
+  target_link_libraries(${name} PRIVATE dovetail::dovetail dovetail_flags GTest::gtest)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+  target_precompile_headers(${name} REUSE_FROM dovetail_test_headers)
+endfunction()
+
 # dovetail_test(name SOURCES a.cc b.cc [LIBS x y] [LABELS l] [TIMEOUT seconds]): one GoogleTest binary, registered
 # with CTest. Exit code 77 of a test means "skipped", which CTest reports.
 function(dovetail_test name)
@@ -14,11 +59,8 @@ function(dovetail_test name)
   endif()
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE ${ARG_LIBS} dovetail::dovetail dovetail_flags GTest::gtest
-                                        GTest::gtest_main)
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
-  # The code under test is optimised, the tests themselves are not: that halves the time to compile them.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main)
+  dovetail_test_program(${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()

@@ -2,8 +2,11 @@
 # optimisation, hardening and sanitizers hold for the whole build, because mixing them breaks at run time.
 
 find_program(CCACHE ccache)
-if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+if(CCACHE AND (NOT CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_CXX_COMPILER_LAUNCHER MATCHES "^[^;]*ccache$"))
+  # The cache works with precompiled headers only when it is told that their macros count as part of them. Paths below
+  # the base count as relative, so that all folders with these sources share what is in it.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+                                  ${CCACHE})
 endif()
 
 add_library(dovetail_flags INTERFACE)
