@@ -209,8 +209,9 @@ void examine_failover(const Settings& settings, const std::vector<Slot>& slots,
                  "synchronous_standby_names");
 }
 
-void examine_emitted(const Settings& settings, const DoctorOptions& options, Findings& findings) {
-  if (!any_emitted(options)) return;
+Status examine_emitted(Connection& connection, const Settings& settings,
+                       const DoctorOptions& options, Findings& findings) {
+  if (!any_emitted(options)) return {};
   if (settings.version < 14)
     findings.add(Severity::error, "emit-version",
                  "emitted events need PostgreSQL 14, and this server is older",
@@ -220,6 +221,19 @@ void examine_emitted(const Settings& settings, const DoctorOptions& options, Fin
                "that were not yet carried are gone, and none can be listed or replayed from the "
                "outbox",
                "publish with dovetail.publish() whatever must survive that");
+  const Result<Rows> open = connection.query(
+      "SELECT EXISTS (SELECT FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.aclexplode("
+      "coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a WHERE p.proname = "
+      "'pg_logical_emit_message' AND a.grantee = 0)");
+  if (!open) return fail(open.error());
+  if (open->boolean(0, 0))
+    findings.add(Severity::warning, "emit-open",
+                 "everybody who can connect may write messages into the log, and with that forge "
+                 "events that look like those of dovetail.emit()",
+                 "REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text), "
+                 "pg_logical_emit_message(boolean, text, bytea) FROM PUBLIC, as a superuser, in "
+                 "this database; dovetail.emit() works on as its owner, if that is granted them");
+  return {};
 }
 
 // A slot is made when all that write at that time have ended.
@@ -360,7 +374,7 @@ Status examine_log(Connection& connection, const std::string& url, const DoctorO
   if (!readable) return fail(readable.error());
   const Result<Settings> settings = read_settings(connection);
   if (!settings) return fail(settings.error());
-  examine_emitted(*settings, options, findings);
+  DOVETAIL_TRY(examine_emitted(connection, *settings, options, findings));
   if (!*readable) return {};
   examine_limits(*settings, *slots, options, findings);
   examine_keeping(*settings, options, findings);

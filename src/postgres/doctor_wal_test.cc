@@ -179,8 +179,18 @@ TEST_F(DoctorOfTheLog, SaysWhatEmittedEventsCost) {
   {
     const std::vector<Finding> all = look(wal(true));
     EXPECT_TRUE(has(all, Severity::note, "emit-price", "dovetail.publish()")) << shown(all);
+    EXPECT_TRUE(has(all, Severity::warning, "emit-open", "REVOKE")) << shown(all);
   }
   EXPECT_FALSE(has(look(wal()), "emit-price"));
+}
+
+TEST_F(DoctorOfTheLog, IsContentWithMessagesThatNotEverybodyMayWrite) {
+  Connection connection = database.connect();
+  must(connection,
+       "REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text), "
+       "pg_logical_emit_message(boolean, text, bytea) FROM PUBLIC");
+  const std::vector<Finding> all = look(wal(true));
+  EXPECT_FALSE(has(all, "emit-open")) << shown(all);
 }
 
 TEST_F(DoctorOfTheLog, SaysNothingOfALogThatNobodyMeansToRead) {

@@ -71,6 +71,11 @@ void WalReceiver::report(WalPosition flushed) {
   ring();
 }
 
+void WalReceiver::ask_for_sign() {
+  is_sign_wanted_ = true;
+  ring();
+}
+
 void WalReceiver::run(std::stop_token stop) {
   Status status;
   while (status && !stop.stop_requested()) status = round();
@@ -138,7 +143,8 @@ Status WalReceiver::send_status() {
   const WalPosition flushed = reported();
   // A server that looks through what others write says nothing of its own accord until it has come
   // to the end of it, and keeps all of that for us.
-  const bool is_silent = steady_clock::now() >= heard_at_ + status_every_;
+  const bool is_silent =
+      is_sign_wanted_.exchange(false) || steady_clock::now() >= heard_at_ + status_every_;
   DOVETAIL_TRY(replication_.send_status(server_end(), flushed, clock_.wall(), is_silent));
   sent_flush_ = flushed;
   is_reply_wanted_ = false;
@@ -151,7 +157,7 @@ Status WalReceiver::send_status() {
 Status WalReceiver::answer() {
   const Instant now = steady_clock::now();
   const bool is_wanted = is_reply_wanted_ && now >= sent_at_ + kRepliesApart;
-  if (is_wanted || sent_flush_ < reported() || now >= status_at_) {
+  if (is_wanted || is_sign_wanted_ || sent_flush_ < reported() || now >= status_at_) {
     // libpq keeps a failure to send to itself until it reads, and a full buffer reads nothing.
     if (is_full_ && has_hung_up(replication_.socket()))
       return fail(Errc::unavailable,

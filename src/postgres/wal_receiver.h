@@ -31,6 +31,8 @@ class WalReceiver {
   void go_on() const { ring(); }
   // Told to the server at once.
   void report(WalPosition flushed);
+  // Has the server answer with how far it is.
+  void ask_for_sign();
   WalPosition reported() const { return {flushed_.load()}; }
   // How far the server's log was when it last spoke.
   WalPosition server_end() const { return {server_end_.load()}; }
@@ -72,6 +74,7 @@ class WalReceiver {
   Instant woke_at_{};  // when the reader was last woken
   Instant heard_at_ = std::chrono::steady_clock::now();
 
+  std::atomic<bool> is_sign_wanted_{false};
   std::atomic<std::uint64_t> flushed_{0};
   std::atomic<std::uint64_t> server_end_{0};
   std::jthread thread_;

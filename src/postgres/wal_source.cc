@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 
 // While something else is to be looked after, one wait of a reader is no longer than this.
 constexpr Duration kLookEvery = 20ms;
-constexpr Duration kLookAtSlotEvery = 1s;
+constexpr Duration kLookAtSlotEvery = 100ms;
+constexpr Duration kReportEvery = 1s;
 constexpr Duration kIdleSafePoint = 5s;
 constexpr Duration kWriteCovered = 200ms;
 // A safe point that the stream has not reached while so many could have been taken: it does not
@@ -27,9 +28,10 @@ constexpr Duration kProbeWithin = 30s;
 constexpr Duration kLastingStream = 30s;
 // So much of the log may stay unreported for the sake of a write less.
 constexpr std::uint64_t kReportBytes = 1 << 20;
-// Unless the server keeps so much: it forgets only up to what it noted down about transactions that
-// run, every 15 s, and that is a small step behind much that others have written.
-constexpr std::uint64_t kMuchKept = 8 << 20;
+// Unless the server keeps so much, of what others have written: then it is reported often, and the
+// server is made to take notice.
+constexpr std::uint64_t kMuchKept = 4 << 20;
+constexpr Duration kLookAtMuchKeptEvery = 50ms;
 constexpr Duration kReportMuchKeptEvery = 5s;
 
 constexpr std::string_view kLog = "log: ";
@@ -115,10 +117,7 @@ Status WalSource::tend() {
     // Also while the sink stands still, so that one is near when it goes on.
     DOVETAIL_TRY(s.take_safe_point_if_due(s.clock.now()));
   }
-  const bool has_slot = s.stream || s.step > State::Step::connecting;
-  if (!has_slot || s.clock.now() < s.look_at_slot_at) return {};
-  s.look_at_slot_at = s.clock.now() + kLookAtSlotEvery;
-  return s.look_at_slot();
+  return s.look_at_slot_if_due();
 }
 
 // A slot that stays is gone on with if that can be: until it is known, windows would only repeat
@@ -182,9 +181,11 @@ Status WalSource::State::look_after_stream() {
   DOVETAIL_TRY(consider_leaving(now));
   if (!stream) return {};
   DOVETAIL_TRY(write_covered(now));
+  DOVETAIL_TRY(look_at_slot_if_due());
+  if (!stream) return {};
   if (const Status seen = check_probe(now); !seen) return fail_stream(seen.error());
   if (now < report_at) return {};
-  report_at = now + kLookAtSlotEvery;
+  report_at = now + (is_much_kept() ? Duration{0} : kReportEvery);
   return report(false);
 }
 
@@ -300,9 +301,8 @@ Status WalSource::State::report(bool events_settled) {
     if (settled < stream_began) return {};
     const WalPosition reached = std::max(confirmed, resumable_from);
     const bool is_first = resumable_from > WalPosition{};
-    const bool is_much_kept =
-        metrics.retained_wal_bytes > kMuchKept && clock.now() >= report_kept_at;
-    const bool is_worth_it = is_first || events_settled || is_much_kept ||
+    const bool is_due = is_much_kept() && clock.now() >= report_kept_at;
+    const bool is_worth_it = is_first || events_settled || is_due ||
                              reached.value >= record.reported.value + kReportBytes;
     if (reached > record.reported) {
       if (!is_worth_it) return {};
@@ -319,19 +319,51 @@ Status WalSource::State::report(bool events_settled) {
   return {};
 }
 
+Status WalSource::State::look_at_slot_if_due() {
+  const bool has_slot = stream || step > Step::connecting;
+  if (!has_slot || clock.now() < look_at_slot_at) return {};
+  DOVETAIL_TRY(look_at_slot());
+  look_at_slot_at = clock.now() + (is_much_kept() ? kLookAtMuchKeptEvery : kLookAtSlotEvery);
+  return {};
+}
+
 Status WalSource::State::look_at_slot() {
   const Result<std::optional<SlotState>> found = find_slot(reader.connection, slot);
   if (!found) return fail(found.error());
   const std::int64_t retained = *found ? (*found)->retained_bytes : 0;
   metrics.retained_wal_bytes = static_cast<std::uint64_t>(retained);
-  if (retained <= options.retained_wal_max) return {};
+  if (retained <= options.retained_wal_max) return let_server_note();
   const Error why{Errc::unavailable,
                   "the server keeps " + std::to_string(retained >> 20) +
                       " MiB of its log for us, more than retained_wal_max; the slot is given up; "
-                      "check why the sink is slow"};
+                      "check whether the sink is slow, or a transaction open for long"};
   was_too_much = true;
   if (stays()) distrusted = "more of the log was kept for it than retained_wal_max";
   return stream ? fail_stream(why) : give_up(why);
+}
+
+bool WalSource::State::is_much_kept() const { return metrics.retained_wal_bytes > kMuchKept; }
+
+// Whatever is reported, the server lets go of its log only up to where it last noted down which
+// transactions run. It does so every 15 s, in which others may write very much; and whenever
+// somebody begins to make a slot. Nothing is lost if it cannot be made.
+Status WalSource::State::let_server_note() {
+  const bool is_level = stream && settled == handed_out && !stream->is_inside_transaction();
+  if (!is_level || !is_much_kept()) return {};
+  {
+    const Result<Transaction> transaction =
+        Transaction::begin(reader.connection, "BEGIN; SET LOCAL statement_timeout = 10");
+    if (!transaction) return fail(transaction.error());
+    (void)reader.connection.query(
+        "SELECT pg_drop_replication_slot(slot_name) "
+        "FROM pg_create_logical_replication_slot($1::name, 'pgoutput', true)",
+        Params().unknown(temporary_slot_name(reader.relay, server.database)));
+  }
+  if (!reader.connection)
+    return fail(Errc::unavailable, "the connection was lost; check that the server runs");
+  stream->ask_for_sign();
+  report_at = {};
+  return {};
 }
 
 void WalSource::State::end_stream(std::string_view why) {

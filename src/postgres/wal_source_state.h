@@ -78,6 +78,9 @@ struct WalSource::State {
   Status write_covered(TimePoint now);
   Status report(bool events_settled);
   Status look_at_slot();
+  Status look_at_slot_if_due();
+  Status let_server_note();
+  bool is_much_kept() const;
 
   void end_stream(std::string_view why);
   Status fail_stream(const Error& why);

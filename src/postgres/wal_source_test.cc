@@ -294,6 +294,27 @@ TEST_F(WalSourceTest, WhereTheRoleMayNotReplicateTheTableIsReadAndItIsSaidOnce) 
   must(connection_, "DROP ROLE plain_" + database_.name);
 }
 
+TEST_F(WalSourceTest, WhoMayNotWriteTheProbeReadsTheLogAllTheSame) {
+  const std::string role = "few_" + database_.name;
+  ASSERT_TRUE(create_roles(connection_));
+  must(connection_, "CREATE ROLE " + role + " LOGIN REPLICATION");
+  must(connection_, "GRANT dovetail_relay TO " + role);
+  must(connection_,
+       "REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text), "
+       "pg_logical_emit_message(boolean, text, bytea) FROM PUBLIC");
+  const std::string conninfo = database_.conninfo;
+  database_.conninfo += " user=" + role;
+  {
+    WalReading reading(database_, quick_wal(ReadMode::automatic));
+    ASSERT_TRUE(reading.until_streaming());
+    publish(0, 3);
+    EXPECT_TRUE(until_read(reading, 3));
+    EXPECT_TRUE(reading.streams()) << reading.told();
+  }
+  database_.conninfo = conninfo;
+  must(connection_, "DROP ROLE " + role);
+}
+
 // Windows know nothing of emitted events: what they read meanwhile must not hide those.
 TEST_F(WalSourceTest, EmittedEventsAreNotLostWhileTheTableIsReadInstead) {
   WalSourceOptions options = quick_wal(ReadMode::wal);

@@ -186,6 +186,7 @@ void WalStream::report(WalPosition flushed) {
   state_->receiver.report(flushed);
 }
 
+void WalStream::ask_for_sign() { state_->receiver.ask_for_sign(); }
 WalPosition WalStream::reported() const { return state_->receiver.reported(); }
 const std::string& WalStream::last_probe() const { return state_->last_probe; }
 

@@ -59,6 +59,8 @@ class WalStream {
   // Lets the server forget what is before it; at most confirmed(). Sent by the receiver at once.
   void report(WalPosition flushed);
   WalPosition reported() const;
+  // Has the server say how far it is, which it does not while it looks through what others write.
+  void ask_for_sign();
 
   // The content of the last message that had kProbePrefix; empty: none came yet.
   const std::string& last_probe() const;

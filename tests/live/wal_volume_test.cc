@@ -26,14 +26,18 @@ class WalVolume : public ::testing::Test {
   static void TearDownTestSuite() { server_.reset(); }
   void SetUp() override { ASSERT_TRUE(server_->is_there()) << server_->missing(); }
 
-  // Writes so much into a table that nobody reads, in transactions of 4 MiB; returns the most that
-  // was kept meanwhile.
+  // Writes so much into a table that nobody reads, in transactions of 4 MiB, at most 100 MiB in a
+  // second: what is kept is what is written within some tenths of one. Returns the most that was
+  // kept meanwhile.
   static std::int64_t write_elsewhere(Connection& there, WalStage& stage, std::int64_t bytes) {
     must(there, "CREATE TABLE elsewhere (content text)");
     must(there, "ALTER TABLE elsewhere ALTER content SET STORAGE EXTERNAL");
     std::int64_t most = 0;
     const std::int64_t start = number(there, "SELECT pg_current_wal_lsn() - '0/0'");
+    auto next = std::chrono::steady_clock::now();
     for (int i = 0; number(there, "SELECT pg_current_wal_lsn() - '0/0'") - start < bytes; ++i) {
+      std::this_thread::sleep_until(next);
+      next = std::max(next, std::chrono::steady_clock::now()) + 40ms;
       must(there,
            "INSERT INTO elsewhere SELECT repeat(md5(n::text), 3200) FROM generate_series(1, 40) "
            "AS n");
@@ -53,9 +57,6 @@ TEST_F(WalVolume, AnIdleOutboxHoldsBackNoLog) {
   WalStage stage(*server_);
   LanesOptions options;
   options.mode = ReadMode::wal;
-  // The server lets go only up to its own notes about transactions that run, which it makes every
-  // 15 s: what others write in between is kept, whatever we confirm.
-  options.retained_wal_max = 4 * 1024 * kMiB;
   stage.start_relay(options);
   ASSERT_TRUE(stage.wait_for_stream());
   Connection same = server_->connect(stage.database);
@@ -65,13 +66,12 @@ TEST_F(WalVolume, AnIdleOutboxHoldsBackNoLog) {
   for (Connection* there : {&same, &other}) {
     const std::int64_t most = write_elsewhere(*there, stage, bytes);
     std::int64_t kept = 0;
-    // The server moves a slot when it notes down which transactions run: every 15 s, and now.
-    if (!live::is_long()) must(admin, "CHECKPOINT");
     const bool let_go = eventually([&] {
       kept = stage.retained_bytes();
       return kept <= kRetainedMax / 8;
     });
-    claim(let_go && kept <= kRetainedMax,
+    // Beside other tests some tenths of a second may become a whole one.
+    claim(let_go && (most <= kRetainedMax || !live::is_long()),
           "idle outbox: %lld MiB written to another %s; %lld MiB were kept then, %lld MiB at most",
           static_cast<long long>(bytes / kMiB), there == &same ? "table" : "database",
           static_cast<long long>(kept / kMiB), static_cast<long long>(most / kMiB));
