@@ -222,17 +222,19 @@ Status examine_emitted(Connection& connection, const Settings& settings,
                "outbox",
                "publish with dovetail.publish() whatever must survive that");
   const Result<Rows> open = connection.query(
-      "SELECT EXISTS (SELECT FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.aclexplode("
-      "coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a WHERE p.proname = "
-      "'pg_logical_emit_message' AND a.grantee = 0)");
+      "SELECT coalesce(pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::text, ', '), '') FROM "
+      "pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.aclexplode(coalesce(p.proacl, "
+      "pg_catalog.acldefault('f', p.proowner))) AS a WHERE p.proname = 'pg_logical_emit_message' "
+      "AND a.grantee = 0");
   if (!open) return fail(open.error());
-  if (open->boolean(0, 0))
+  const std::string functions(open->text(0, 0));
+  if (!functions.empty())
     findings.add(Severity::warning, "emit-open",
                  "everybody who can connect may write messages into the log, and with that forge "
                  "events that look like those of dovetail.emit()",
-                 "REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text), "
-                 "pg_logical_emit_message(boolean, text, bytea) FROM PUBLIC, as a superuser, in "
-                 "this database; dovetail.emit() works on as its owner, if that is granted them");
+                 "REVOKE EXECUTE ON FUNCTION " + functions +
+                     " FROM PUBLIC, as a superuser, in this database, and grant it to the owner "
+                     "of the schema dovetail, as whom dovetail.emit() runs");
   return {};
 }
 

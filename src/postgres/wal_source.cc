@@ -102,6 +102,7 @@ Status WalSource::settle(const Batch& batch, std::span<const Settled> fates) {
 
 Status WalSource::flush() {
   State& s = *state_;
+  if (s.stream && s.settled == s.handed_out) s.stream->take_end();
   if (s.stream) s.tell_settled();
   DOVETAIL_TRY(s.windows.flush());
   if (s.settled >= s.covered) s.write_covered_at.reset();

@@ -300,8 +300,9 @@ TEST_F(WalSourceTest, WhoMayNotWriteTheProbeReadsTheLogAllTheSame) {
   must(connection_, "CREATE ROLE " + role + " LOGIN REPLICATION");
   must(connection_, "GRANT dovetail_relay TO " + role);
   must(connection_,
-       "REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text), "
-       "pg_logical_emit_message(boolean, text, bytea) FROM PUBLIC");
+       "DO $$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE proname = "
+       "'pg_logical_emit_message' LOOP EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', "
+       "f); END LOOP; END $$");
   const std::string conninfo = database_.conninfo;
   database_.conninfo += " user=" + role;
   {

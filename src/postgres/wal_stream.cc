@@ -1,6 +1,7 @@
 #include "postgres/wal_stream.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -19,6 +20,9 @@ using std::chrono::steady_clock;
 // What is left out makes no events, and read() must return nevertheless.
 constexpr int kMessagesPerLook = 1024;
 constexpr std::chrono::milliseconds kLeaveOutFor{100};
+// The server sends the end of a transaction right behind its last row.
+constexpr std::chrono::milliseconds kEndComesWithin{20};
+constexpr std::chrono::microseconds kLookForEndEvery{200};
 
 // Whether it may become an event, or begins the transaction of some: whoever has enough stands
 // between two transactions where that is possible.
@@ -157,6 +161,25 @@ Status WalStream::read(Batch& out, const Limits& limits, std::stop_token stop) {
     if (state.failed) continue;
     if (stop.stop_requested() || steady_clock::now() >= end) return {};
     (void)state.buffer.wait(end, stop);
+  }
+}
+
+void WalStream::take_end() {
+  State& state = *state_;
+  const auto end = steady_clock::now() + kEndComesWithin;
+  Batch none;
+  while (state.is_inside && !state.failed) {
+    const std::optional<std::string_view> message = state.buffer.front();
+    if (message && leads_to_event(*message)) return;
+    if (message) {
+      Status taken = state.take(*message, none);
+      if (!taken) state.failed = std::move(taken.error());
+      if (state.buffer.pop()) state.receiver.go_on();
+    } else if (state.buffer.ended() || steady_clock::now() >= end) {
+      return;
+    } else {
+      std::this_thread::sleep_for(kLookForEndEvery);
+    }
   }
 }
 

@@ -35,6 +35,9 @@ class WalStream {
   // As Source::read(). unavailable: the stream has ended, and the text says why: the server stops,
   // the slot is lost, the connection broke. corrupt: what came is no such stream.
   Status read(Batch& out, const Limits& limits, std::stop_token stop);
+  // Takes the end of a transaction all of whose events were handed out, for which it waits a
+  // moment: only then do they count. An error is told by read().
+  void take_end();
   // Whether the receiver still runs; the error is that of read().
   Status check() const;
 

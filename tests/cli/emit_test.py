@@ -67,10 +67,9 @@ class Emit(harness.Case):
         return psql(statement, self.conninfo)
 
     def start_streaming(self):
+        before = self.log().count("reads the log")
         process = self.start("run")
-        self.wait_for("the log is read", lambda: self.sql("SELECT bool_or(streams) FROM dovetail.reader") == "t"
-                      and self.sql("SELECT bool_or(active) FROM pg_replication_slots WHERE "
-                                   "database = current_database()") == "t")
+        self.wait_for("the log is read", lambda: self.log().count("reads the log") > before)
         return process
 
     def emit(self, *payloads):
