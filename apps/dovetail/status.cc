@@ -159,6 +159,7 @@ std::string reading_notes(const ops::StoreConfig& store, const StoreStatus& stat
   for (const ReaderStatus& reader : status.readers) {
     // Of a relay that never said it there is nothing to tell.
     if (!reader.reading || (reader.reading->why.empty() && !reader.reading->streams)) continue;
+    if (reader.lease_left <= Duration::zero()) continue;  // it reads nothing now
     const Reading& reading = *reader.reading;
     text += stream_of(store, reader, config) + ": " + printable(reader.name, 40) + " reads the " +
             (reading.streams ? "log" : "table") + " since " +

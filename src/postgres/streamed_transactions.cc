@@ -7,9 +7,6 @@ namespace dovetail::postgres {
 
 namespace {
 
-// More would make a snapshot too large to be read by; such transactions come twice.
-constexpr std::uint64_t kBeyondMax = 100'000;
-
 class RememberingRows final : public WalRows {
  public:
   RememberingRows(std::unique_ptr<WalRows> rows, StreamedTransactions& to)
@@ -57,7 +54,7 @@ Snapshot StreamedTransactions::united_with(const Snapshot& shown, std::uint64_t 
   std::vector<std::uint64_t> beyond;
   for (std::size_t i = 0; i < ended && streamed_[i].upto <= events; ++i) {
     const std::uint64_t full = shown.widen(streamed_[i].xid);
-    if (full != 0 && !shown.shows(full) && full < shown.xmax() + kBeyondMax) beyond.push_back(full);
+    if (full != 0 && !shown.shows(full) && full < shown.xmax() + kMost) beyond.push_back(full);
   }
   return shown.with(beyond);
 }

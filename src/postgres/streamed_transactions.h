@@ -15,6 +15,10 @@ namespace dovetail::postgres {
 // snapshot is. Whoever goes on from the snapshot must know what came beyond it. One thread.
 class StreamedTransactions {
  public:
+  // More would make a snapshot too large to be read by, and take memory while a large backlog is
+  // read: those beyond are forgotten, and come twice if reading goes on from the snapshot.
+  static constexpr std::size_t kMost = 100'000;
+
   void clear();
   // Events of a transaction, behind all that were added before; of none, when `xid` is 0.
   void add(std::uint32_t xid, std::uint64_t events) {
@@ -22,6 +26,7 @@ class StreamedTransactions {
     if (xid == 0) return;
     if (streamed_.empty() || streamed_.back().xid != xid) {
       if (streamed_.size() >= tidy_at_) tidy();
+      if (streamed_.size() >= kMost) return;
       streamed_.push_back(Streamed{xid, 0});
     }
     streamed_.back().upto = events_;
@@ -31,6 +36,7 @@ class StreamedTransactions {
   // `shown`, and those of which everything is among the first `events`. `is_open`: the last one has
   // more to come.
   Snapshot united_with(const Snapshot& shown, std::uint64_t events, bool is_open) const;
+  std::size_t size() const { return streamed_.size(); }
   std::uint64_t events() const { return events_; }
 
  private:
