@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "host/host.h"
 #include "postgres/wal_source_state.h"
 
 namespace dovetail::postgres {
@@ -347,7 +348,8 @@ bool WalSource::State::is_much_kept() const { return metrics.retained_wal_bytes 
 
 // Whatever is reported, the server lets go of its log only up to where it last noted down which
 // transactions run. It does so every 15 s, in which others may write very much; and whenever
-// somebody begins to make a slot. Nothing is lost if it cannot be made.
+// somebody begins to make a slot. Nothing is lost if it cannot be made. By its name it is none of
+// those that `dovetail slots` shows.
 Status WalSource::State::let_server_note() {
   const bool is_level = stream && settled == handed_out && !stream->is_inside_transaction();
   if (!is_level || !is_much_kept()) return {};
@@ -358,7 +360,7 @@ Status WalSource::State::let_server_note() {
     (void)reader.connection.query(
         "SELECT pg_drop_replication_slot(slot_name) "
         "FROM pg_create_logical_replication_slot($1::name, 'pgoutput', true)",
-        Params().unknown(temporary_slot_name(reader.relay, server.database)));
+        Params().unknown("noting_" + new_event_id().to_string().substr(24)));
   }
   if (!reader.connection)
     return fail(Errc::unavailable, "the connection was lost; check that the server runs");
