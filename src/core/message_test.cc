@@ -526,7 +526,10 @@ RC_GTEST_PROP(Messages, SurviveTheRoundTripInEveryDialect, ()) {
     own.push_back({*rc::gen::element<std::string>("traceparent", "Id", "ce", "ce_x", "ce-x", "X.y",
                                                   "cloudEvents_x", "eventType", "ids"),
                    value});
-    if (own.back().name == "Id" && format != MessageFormat::cloudevents) own.pop_back();
+    // These are names of the other formats, and their readers take them for what they mean there.
+    const bool is_type = own.back().name == "eventType" && value.size() > 255;
+    if ((own.back().name == "Id" || is_type) && format != MessageFormat::cloudevents)
+      own.pop_back();
   }
   const std::string headers = *encode_headers(own);
   Event event = order_placed();

@@ -35,7 +35,7 @@ inline EventId numbered_id(int number) {
 
 template <class Condition>
 bool eventually(Condition condition) {
-  for (int i = 0; i < 30'000; ++i) {
+  for (int i = 0; i < 90'000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(1ms);
   }

@@ -55,7 +55,7 @@ class TestDatabase {
     Result<Connection> connection = Connection::open(admin_);
     if (!connection) return;
     const std::string ours = " FROM pg_replication_slots WHERE database = '" + name + "'";
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
     while (std::chrono::steady_clock::now() < end) {
       const Result<Rows> left = connection->query("SELECT count(*)" + ours);
       if (!left || left->int8(0, 0) == 0) return;
@@ -100,7 +100,7 @@ inline std::int64_t number(Connection& connection, const std::string& sql) {
 
 // Polls until it holds; the limit is for broken code, not for slow machines.
 inline bool eventually(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
   while (!holds()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -14,7 +14,7 @@ import unittest
 DOVETAIL = os.environ.get("DOVETAIL", "dovetail")
 EXAMPLES = pathlib.Path(os.environ.get("EXAMPLES", "."))
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 CONFIG = """\
 [store.orders]
