@@ -1,6 +1,5 @@
 """PostgreSQL, and what stands before it."""
 
-import os
 import pathlib
 import signal
 import subprocess
@@ -20,9 +19,6 @@ SETTINGS = {
     "hot_standby": "on",
     "timezone": "UTC",
     "log_min_messages": "warning",
-    # Every DROP DATABASE waits for a checkpoint, and on a slow disk for many seconds, in which the server makes no slot.
-    # What the tests do to a server is no loss of power: what it has written is there whether the disk has it or not.
-    "fsync": os.environ.get("DOVETAIL_SERVERS_FSYNC", "on"),
 }
 
 

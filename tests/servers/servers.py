@@ -13,8 +13,7 @@
 
 FOLDER holds for each server NAME.conninfo (how to reach it), NAME.pid and NAME.home (its data and log). A server that
 is not installed leaves NAME.missing with the reason, and `start` succeeds: the tests then say aloud that they are
-skipped. Servers run as an unprivileged user when we are root, and write durably, but for PostgreSQL with
-DOVETAIL_SERVERS_FSYNC=off.
+skipped. Servers run as an unprivileged user when we are root, and write durably, unless DOVETAIL_SERVERS_DISK=lazy.
 """
 
 import argparse
