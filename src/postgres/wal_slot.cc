@@ -22,7 +22,7 @@ constexpr std::string_view kFind =
     "coalesce(s.confirmed_flush_lsn - '0/0'::pg_lsn, 0)::bigint, "
     "greatest(coalesce(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
     "ELSE pg_current_wal_lsn() END - s.restart_lsn, 0), 0)::bigint, "
-    "coalesce(s.safe_wal_size, -1) "
+    "coalesce(s.safe_wal_size, -1), coalesce(s.restart_lsn - '0/0'::pg_lsn, 0)::bigint "
     "FROM pg_catalog.pg_replication_slots s "
     "WHERE CASE WHEN $2 THEN starts_with(s.slot_name::text, $1) ELSE s.slot_name = $1 END "
     "ORDER BY 1";
@@ -73,6 +73,7 @@ SlotState read_slot(const Rows& rows, std::size_t row) {
   slot.confirmed.value = static_cast<std::uint64_t>(rows.int8(row, 9));
   slot.retained_bytes = rows.int8(row, 10);
   slot.safe_bytes = rows.int8(row, 11);
+  slot.kept_from.value = static_cast<std::uint64_t>(rows.int8(row, 12));
   return slot;
 }
 

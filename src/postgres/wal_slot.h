@@ -31,6 +31,7 @@ struct SlotState {
   std::string wal_status{};    // reserved, extended, unreserved, lost
   std::string invalidation{};  // why it is lost, where the server says so (17)
   WalPosition confirmed{};     // what we reported last
+  WalPosition kept_from{};     // the server keeps its log from here on
   std::int64_t retained_bytes = 0;
   std::int64_t safe_bytes = -1;  // that may still be written before it is lost; -1: no limit
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "host/host.h"
 #include "postgres/wal_source_state.h"
 
 namespace dovetail::postgres {
@@ -334,7 +333,8 @@ Status WalSource::State::look_at_slot() {
   if (!found) return fail(found.error());
   const std::int64_t retained = *found ? (*found)->retained_bytes : 0;
   metrics.retained_wal_bytes = static_cast<std::uint64_t>(retained);
-  if (retained <= options.retained_wal_max) return let_server_note();
+  if (retained <= options.retained_wal_max)
+    return *found ? let_server_note((*found)->kept_from) : Status{};
   const Error why{Errc::unavailable,
                   "the server keeps " + std::to_string(retained >> 20) +
                       " MiB of its log for us, more than retained_wal_max; the slot is given up; "
@@ -346,24 +346,11 @@ Status WalSource::State::look_at_slot() {
 
 bool WalSource::State::is_much_kept() const { return metrics.retained_wal_bytes > kMuchKept; }
 
-// Whatever is reported, the server lets go of its log only up to where it last noted down which
-// transactions run. It does so every 15 s, in which others may write very much; and whenever
-// somebody begins to make a slot. Nothing is lost if it cannot be made. By its name it is none of
-// those that `dovetail slots` shows.
-Status WalSource::State::let_server_note() {
+// So that it keeps little of what others write while nothing of ours is under way.
+Status WalSource::State::let_server_note(WalPosition kept_from) {
   const bool is_level = stream && settled == handed_out && !stream->is_inside_transaction();
-  if (!is_level || !is_much_kept()) return {};
-  {
-    const Result<Transaction> transaction =
-        Transaction::begin(reader.connection, "BEGIN; SET LOCAL statement_timeout = 10");
-    if (!transaction) return fail(transaction.error());
-    (void)reader.connection.query(
-        "SELECT pg_drop_replication_slot(slot_name) "
-        "FROM pg_create_logical_replication_slot($1::name, 'pgoutput', true)",
-        Params().unknown("noting_" + new_event_id().to_string().substr(24)));
-  }
-  if (!reader.connection)
-    return fail(Errc::unavailable, "the connection was lost; check that the server runs");
+  if (!is_level || !is_much_kept() || !running_note.is_due(clock.now(), kept_from)) return {};
+  DOVETAIL_TRY(running_note.make(reader.connection));
   stream->ask_for_sign();
   report_at = {};
   return {};

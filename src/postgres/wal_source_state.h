@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "postgres/running_note.h"
 #include "postgres/slot_record.h"
 #include "postgres/streamed_transactions.h"
 #include "postgres/wal_source.h"
@@ -79,7 +80,7 @@ struct WalSource::State {
   Status report(bool events_settled);
   Status look_at_slot();
   Status look_at_slot_if_due();
-  Status let_server_note();
+  Status let_server_note(WalPosition kept_from);
   bool is_much_kept() const;
 
   void end_stream(std::string_view why);
@@ -115,6 +116,7 @@ struct WalSource::State {
   TimePoint asked_at{};
   TimePoint say_who_at{};
   TimePoint look_at_slot_at{};
+  RunningNote running_note{};
   std::uint64_t handed_out = 0;  // by windows and stream
   std::uint64_t settled = 0;
   TimePoint settled_at{};
