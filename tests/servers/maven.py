@@ -20,9 +20,9 @@ def folder_of(pom, what):
     return pathlib.Path(tempfile.gettempdir()) / f"dovetail_{what}_{os.geteuid()}_{mark}"
 
 
-def fetch(pom, what, unpack=None):
+def fetch(pom, what, unpack=None, properties=()):
     """None when folder_of() is there, or why not. `unpack` makes the folder (second) of the jars (first), else it holds
-    the jars themselves."""
+    the jars themselves. `properties`, NAME=VALUE, are those that the pom leaves open; `what` tells them apart."""
     folder = folder_of(pom, what)
     with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -32,18 +32,19 @@ def fetch(pom, what, unpack=None):
             return f"{what} is not there, and DOVETAIL_NO_INSTALL forbids to fetch it"
         partial = pathlib.Path(tempfile.mkdtemp(prefix=f"dovetail_{what}_partial_"))
         try:
-            return fetch_into(partial, folder, pom, what, unpack)
+            return fetch_into(partial, folder, pom, what, unpack, properties)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def fetch_into(partial, folder, pom, what, unpack):
+def fetch_into(partial, folder, pom, what, unpack, properties):
     # Maven writes beside its pom, which may lie where nobody may write.
     shutil.copy(pom, partial / "pom.xml")
     try:
         done = subprocess.run(
             [program("mvn"), "-q", "-B", "-f", str(partial / "pom.xml"), "dependency:copy-dependencies",
-             f"-DoutputDirectory={partial / 'jars'}", "-DincludeScope=runtime"],
+             f"-DoutputDirectory={partial / 'jars'}", "-DincludeScope=runtime",
+             *(f"-D{property}" for property in properties)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=FETCH_MAX_S, check=False)
     except subprocess.TimeoutExpired:
         return f"Maven did not fetch {what} within {FETCH_MAX_S} s; check the network"

@@ -1,11 +1,14 @@
 """PostgreSQL, and what stands before it."""
 
+import dataclasses
 import pathlib
 import signal
 import subprocess
 import sys
 
-from common import Server, call, conninfo_of, fields_of, free_port, make_home, program, spawn
+import postgres_versions
+from common import Server, call, conninfo_of, fields_of, free_port, make_home, program, spawn, unprivileged
+from postgres_versions import program_of
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -20,6 +23,9 @@ SETTINGS = {
     "timezone": "UTC",
     "log_min_messages": "warning",
 }
+PACKAGES = "postgresql-15"
+# SIGINT ends sessions at once, SIGQUIT does not even write a checkpoint.
+STOP = (signal.SIGINT, signal.SIGQUIT)
 
 
 def answers(conninfo):
@@ -27,35 +33,60 @@ def answers(conninfo):
                           stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def again(home):
-    return spawn([program("postgres"), "-D", str(home / "data")], home)
-
-
-def initialize(initdb, home):
-    call([initdb, "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8",
-          "--no-sync"])
+def psql(conninfo, *arguments):
+    return subprocess.run([program("psql"), "-XAtq", "-v", "ON_ERROR_STOP=1", conninfo, *arguments], check=True,
+                          stdout=subprocess.PIPE, cwd="/", **unprivileged()).stdout.decode()
 
 
 def write_settings(home, port, more=None):
     settings = {**SETTINGS, "port": str(port), "unix_socket_directories": str(home), **(more or {})}
     with open(home / "data" / "postgresql.auto.conf", "a", encoding="utf-8") as file:
         file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+    return f"host={home} port={port} user=postgres dbname=postgres"
 
 
-def start_postgres(state, name):
-    del state
-    home, port = make_home(name), free_port()
-    initialize(program("initdb"), home)
-    write_settings(home, port)
-    return home, again(home), f"host={home} port={port} user=postgres dbname=postgres"
+def copy(state, primary, home):
+    """As pg_basebackup does, which refuses a server that is newer than itself."""
+    label = psql(conninfo_of(state, primary), "-c", "SELECT pg_backup_start('standby', true)", "-c",
+                 rf"\! cp -a '{(state / f'{primary}.home').read_text(encoding='utf-8')}/data' '{home}'", "-c",
+                 "SELECT labelfile FROM pg_backup_stop(false)").split("\n", 1)[1]
+    call(["rm", "-rf", str(home / "data" / "postmaster.pid"), str(home / "data" / "pg_replslot")])
+    call(["mkdir", str(home / "data" / "pg_replslot")])
+    for file, text in (("backup_label", label.rstrip("\n") + "\n"), ("standby.signal", "")):
+        call(["tee", str(home / "data" / file)], input=text.encode())
 
 
-def start_standby(state, name):
-    home, port = make_home(name), free_port()
-    call([program("pg_basebackup"), "-D", str(home / "data"), "-d", conninfo_of(state, "postgres"), "-R", "-c", "fast",
-          "--no-sync"])
-    write_settings(home, port)
-    return home, again(home), f"host={home} port={port} user=postgres dbname=postgres"
+def cluster(version):
+    def again(home):
+        return spawn([program_of(version, "postgres"), "-D", str(home / "data")], home)
+
+    def start(state, name):
+        del state
+        home = make_home(name)
+        call([program_of(version, "initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+              "--locale=C.UTF-8", "--no-sync"])
+        conninfo = write_settings(home, free_port())
+        return home, again(home), conninfo
+
+    return Server(PACKAGES, ("postgres", "initdb", "psql"), start, answers, again,
+                  before=lambda: postgres_versions.fetch(version), stop_signals=STOP, crash_signal=signal.SIGQUIT)
+
+
+def standby(version, primary):
+    """A hot standby of the server `primary`."""
+    of_its_kind = cluster(version)
+
+    def start(state, name):
+        home = make_home(name)
+        if int(version) > int(postgres_versions.DEBIAN):
+            copy(state, primary, home)
+        else:
+            call([program("pg_basebackup"), "-D", str(home / "data"), "-d", conninfo_of(state, primary), "-R", "-c",
+                  "fast", "--no-sync"])
+        conninfo = write_settings(home, free_port(), {"primary_conninfo": conninfo_of(state, primary)})
+        return home, of_its_kind.again(home), conninfo
+
+    return dataclasses.replace(of_its_kind, programs=("pg_basebackup", *of_its_kind.programs), start=start)
 
 
 def start_pgbouncer(state, name):
@@ -81,15 +112,13 @@ def start_proxy(state, name):
     return home, process, f"host=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=disable gssencmode=disable"
 
 
-# SIGINT ends sessions at once, SIGQUIT does not even write a checkpoint.
-STOP = (signal.SIGINT, signal.SIGQUIT)
-CLUSTER = Server("postgresql-15", ("postgres", "initdb", "psql"), start_postgres, answers, again, stop_signals=STOP,
-                 crash_signal=signal.SIGQUIT)
+CHOSEN, NEWEST = postgres_versions.chosen(), postgres_versions.NEWEST
 SERVERS = {
-    "postgres": CLUSTER,
-    "other": CLUSTER,
-    "standby": Server("postgresql-15", ("postgres", "pg_basebackup", "psql"), start_standby, answers, again,
-                      stop_signals=STOP, crash_signal=signal.SIGQUIT),
+    "postgres": cluster(CHOSEN),
+    "other": cluster(CHOSEN),
+    "standby": standby(CHOSEN, "postgres"),
+    "postgres_new": cluster(NEWEST),
+    "standby_new": standby(NEWEST, "postgres_new"),
     "pgbouncer": Server("pgbouncer", ("pgbouncer", "psql"), start_pgbouncer, answers, stop_signals=STOP),
     "proxy": Server("postgresql-15", ("psql",), start_proxy, answers, stop_signals=STOP),
 }

@@ -3,7 +3,7 @@
 
     servers.py --state FOLDER start NAME     NAME: postgres, other (a second, empty PostgreSQL cluster),
                                              standby (a hot standby of postgres), pgbouncer (before postgres),
-                                             postgres_new and standby_new (the same of a newer version),
+                                             postgres_new and standby_new (the same of the newest version),
                                              proxy (before postgres, loses what it is told to: fault_proxy.py),
                                              and what the modules of the brokers name
     servers.py --state FOLDER crash NAME     ends at once, as by a loss of power, and starts again as it was
@@ -14,6 +14,8 @@
 FOLDER holds for each server NAME.conninfo (how to reach it), NAME.pid and NAME.home (its data and log). A server that
 is not installed leaves NAME.missing with the reason, and `start` succeeds: the tests then say aloud that they are
 skipped. Servers run as an unprivileged user when we are root, and write durably, unless DOVETAIL_SERVERS_DISK=lazy.
+DOVETAIL_SERVERS_POSTGRES chooses the version of postgres, other and standby: 13 to 18, and Debian's without it
+(postgres_versions.py).
 """
 
 import argparse
@@ -27,7 +29,7 @@ import time
 from common import WAIT_MAX_S, conninfo_of, program, wait_until_ready
 
 # Each has SERVERS, a table of names. One that stands before another comes after it there.
-MODULES = ("postgres", "postgres_new", "kafka_server", "rabbitmq_server", "nats_server", "redis_server", "http_server")
+MODULES = ("postgres", "kafka_server", "rabbitmq_server", "nats_server", "redis_server", "http_server")
 
 
 def all_servers():
