@@ -198,6 +198,31 @@ TEST_F(MappedLog, StatusAndEventsTellWhatTheLogHasBrought) {
   EXPECT_TRUE(process->stop());
 }
 
+TEST_F(MappedLog, WhileTheServerMakesNoSlotTheTableIsReadAndThenTheLogGoesOn) {
+  Connection open = database.connect();
+  must(open,
+       "BEGIN; INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES "
+       "('order', '8', 'placed', '100'); SAVEPOINT s; INSERT INTO outbox (aggregatetype, "
+       "aggregateid, type, payload) VALUES ('order', '8', 'placed', '101'); RELEASE s");
+  insert(1);
+  std::unique_ptr<Process> process = start();
+  ASSERT_TRUE(delivered(1)) << process->said();
+  insert(2);
+  ASSERT_TRUE(delivered(2)) << process->said();
+  EXPECT_FALSE(process->streams());
+  EXPECT_EQ(payloads(), (Payloads{"1", "2"}));
+  must(open, "COMMIT");
+  ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
+  // Such a row is in the log alone.
+  insert(3, "DELETE FROM outbox WHERE payload = '3'");
+  EXPECT_TRUE(eventually([&] {
+    const Payloads all = payloads();
+    return std::set<std::string>(all.begin(), all.end()) ==
+           std::set<std::string>{"1", "2", "3", "100", "101"};
+  })) << process->said();
+  EXPECT_TRUE(process->stop());
+}
+
 TEST_F(MappedLog, SlotThatIsLostIsMadeAgainAndTheTableFillsTheGap) {
   std::unique_ptr<Process> process = start();
   for (int n = 1; n <= 5; ++n) insert(n);

@@ -16,6 +16,8 @@ using namespace std::chrono_literals;
 
 constexpr Duration kIdleWriteInterval = 5s;
 constexpr Duration kGapTimeout = 10min;
+constexpr Duration kPauseMin = 500ms;
+constexpr int kPauseToGap = 4;
 constexpr std::string_view kNothing = "1:1:";  // a snapshot that shows nothing
 constexpr std::int64_t kShortNumbers = std::int64_t{1} << 32;
 constexpr std::size_t kKeysAtOnce = 1000;
@@ -55,6 +57,7 @@ MappedWindows::MappedWindows(Reader& reader, TableMapping mapping, Clock& clock)
 
 Status MappedWindows::open() {
   gap_.reset();
+  begin_at_ = {};
   ended_ = false;
   handed_out_.clear();
   handed_count_ = settled_count_ = 0;
@@ -114,40 +117,61 @@ Status MappedWindows::end_at_exported(const std::string& name, const std::string
   return begin("; SET TRANSACTION SNAPSHOT " + quoted_text(name), snapshot);
 }
 
-// The rows are looked for when the first of them are asked for, which may take long: here the
-// server only makes its plan.
-Status MappedWindows::begin(const std::string& import, const std::string& snapshot) {
+void MappedWindows::go_on() {
+  ended_ = false;
+  if (gap_) gap_->is_last = false;
+}
+
+Status MappedWindows::begin(const std::string& import, std::string snapshot) {
   DOVETAIL_CHECK(!gap_);
   DOVETAIL_TRY(check_history());
-  const Result<Snapshot> from = Snapshot::parse(read_);
-  if (!from) return fail(from.error());
-  const Result<Snapshot> to = Snapshot::parse(snapshot);
-  if (!to) return fail(to.error());
   Result<Connection> opened = Connection::open(reader_.conninfo);
   if (!opened) return fail(opened.error());
   Gap gap;
   gap.connection = std::move(*opened);
   gap.connection.set_timeout(kGapTimeout);
-  gap.end = snapshot;
   // A sink that stands still makes it wait, which is no reason to end it. Rows that row level
   // security hides are an error: the log would have had them.
   DOVETAIL_TRY(gap.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + import +
                                       "; SET LOCAL idle_in_transaction_session_timeout = 0; SET "
                                       "LOCAL statement_timeout = 0; SET LOCAL row_security = off"));
-  const auto first = static_cast<std::int64_t>(from->xmin());
+  gap.is_last = !snapshot.empty();
+  gap.end = std::move(snapshot);
+  gap_began_ = clock_.now();
+  begin_at_ = gap_began_ + kPauseMin;
+  if (!gap.is_last) {
+    const Result<Rows> now = gap.connection.query("SELECT pg_current_snapshot()::text");
+    if (!now) return fail(now.error());
+    gap.end = now->text(0, 0);
+    if (gap.end == read_) return {};
+  }
+  DOVETAIL_TRY(look_for(gap));
+  gap_ = std::move(gap);
+  ended_ = false;
+  return {};
+}
+
+// The rows are looked for when the first of them are asked for, which may take long: here the
+// server only makes its plan.
+Status MappedWindows::look_for(Gap& gap) const {
+  const Result<Snapshot> from = Snapshot::parse(read_);
+  if (!from) return fail(from.error());
+  const Result<Snapshot> to = Snapshot::parse(gap.end);
+  if (!to) return fail(to.error());
+  const auto first = static_cast<std::int64_t>(from->first_shown_by(*to));
   const std::int64_t numbers = static_cast<std::int64_t>(to->xmax()) - first;
   const bool all = read_ == kNothing || numbers >= kShortNumbers;
   const Result<Rows> declared = gap.connection.query(
       "DECLARE dovetail_gap NO SCROLL CURSOR FOR " + gap_keys_sql(table_, mapping_),
       Params().boolean(all).int8(first % kShortNumbers).int8(numbers));
   if (!declared) return fail(declared.error());
-  gap_ = std::move(gap);
-  ended_ = false;
   return {};
 }
 
 Status MappedWindows::read(Batch& out, const Limits& limits, std::stop_token stop) {
   DOVETAIL_TRY(check_history());
+  if (ended_) return {};
+  if (!gap_ && clock_.now() >= begin_at_) DOVETAIL_TRY(begin("", ""));
   if (!gap_) {
     clock_.sleep(limits.wait_max, stop);
     return {};
@@ -160,8 +184,9 @@ Status MappedWindows::read(Batch& out, const Limits& limits, std::stop_token sto
   if (!gap_->keys.empty()) DOVETAIL_TRY(read_page(out, limits));
   if (!gap_->keys.empty() || !gap_->has_all_keys) return {};
   reach(std::move(gap_->end));
+  ended_ = gap_->is_last;
   gap_.reset();
-  ended_ = true;
+  begin_at_ = std::max(begin_at_, clock_.now() + kPauseToGap * (clock_.now() - gap_began_));
   return {};
 }
 

@@ -17,13 +17,14 @@
 namespace dovetail::postgres {
 
 // Rows of a mapped table do not say of which transaction they are, but the server does: a row that
-// the progress of the lane does not show was written by a transaction whose number is at least the
-// lowest that was open then, or by a part of such a transaction, whose number is higher still. All
-// rows from that number on are read: those that were sent already come twice, and none is left out.
-// A row that was deleted meanwhile is gone.
+// the progress of the lane does not show was written by a transaction that began later, or was open
+// then and has ended, or by a part of such a transaction, whose number is higher still. All rows
+// from the lowest of these numbers on are read: those that were sent already come twice, and none
+// is left out. A row that was deleted meanwhile is gone.
 //
 // Rows are read in the snapshot in which the stream begins, held open on a connection of its own.
-// Without such an end nothing is read. One thread at a time.
+// As long as no such end is set, in one of now, and then in the next: each of them looks through
+// the whole table, so there are pauses between them. One thread at a time.
 class MappedWindows final : public Windows {
  public:
   // `reader` is shared with the lease and the parking of the lane, and outlives this. Make it
@@ -44,7 +45,7 @@ class MappedWindows final : public Windows {
   Status end_at(const std::string& snapshot) override;
   Status end_at_exported(const std::string& name, const std::string& snapshot) override;
   bool has_ended() const override { return ended_; }
-  void go_on() override { ended_ = false; }
+  void go_on() override;
   void handed_out_elsewhere(std::uint64_t events) override;
   void covers(const std::string& snapshot, std::int64_t passed) override;
   Status do_chores() override;
@@ -63,7 +64,8 @@ class MappedWindows final : public Windows {
   // The rows that are being read.
   struct Gap {
     Connection connection{};
-    std::string end{};  // what was handed out when all of them were
+    std::string end{};    // what was handed out when all of them were
+    bool is_last = true;  // then the end has come that was set
     std::deque<Key> keys{};
     bool is_asked = false;
     bool has_all_keys = false;
@@ -74,7 +76,9 @@ class MappedWindows final : public Windows {
   };
 
   Status load_progress();
-  Status begin(const std::string& import, const std::string& snapshot);
+  // An empty snapshot: one of now, which is no end.
+  Status begin(const std::string& import, std::string snapshot);
+  Status look_for(Gap& gap) const;
   Result<bool> fetch_keys(Duration wait_max);
   Status read_page(Batch& out, const Limits& limits);
   void reach(std::string snapshot);
@@ -94,6 +98,8 @@ class MappedWindows final : public Windows {
   std::int64_t settled_since_ = 0;  // events settled since the database was told
   std::int64_t parked_since_ = 0;
   std::optional<Gap> gap_{};
+  TimePoint gap_began_{};
+  TimePoint begin_at_{};  // the next gap that is no end
   bool ended_ = false;
   bool has_opened_ = false;
   std::uint64_t generation_ = 0;  // of the connection that the progress was loaded through

@@ -1,5 +1,6 @@
 #include "postgres/mapped_windows.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -59,6 +60,21 @@ class MappedWindowsTest : public ::testing::Test {
     windows.go_on();
     return payloads;
   }
+  // What comes up to this one, as long as no end is set.
+  std::vector<std::string> read_until(const std::string& last) {
+    std::vector<std::string> payloads;
+    const bool came = eventually([&] {
+      Batch batch;
+      const Status read = windows.read(batch, {1000, 1 << 20, 10ms}, {});
+      EXPECT_TRUE(read) << text_of(read);
+      for (const Event& event : batch.events()) payloads.emplace_back(event.payload);
+      settle(batch);
+      return windows.is_between_windows() &&
+             std::find(payloads.begin(), payloads.end(), last) != payloads.end();
+    });
+    EXPECT_TRUE(came) << last;
+    return payloads;
+  }
   void settle(const Batch& batch) {
     EXPECT_TRUE(windows.settle(batch, std::vector<Settled>(batch.size(), Settled::delivered)));
   }
@@ -86,12 +102,30 @@ TEST_F(MappedWindowsTest, FirstStartReadsEveryRowThatIsThere) {
   EXPECT_EQ(progress(), end);
 }
 
-TEST_F(MappedWindowsTest, WithoutAnEndNothingIsRead) {
+TEST_F(MappedWindowsTest, WithoutAnEndWhatIsNewComesOnceAlthoughAnOlderTransactionIsOpen) {
+  Connection late = database.connect();
+  must(late, "BEGIN");
+  insert(late, 101);
+  must(late, "SAVEPOINT s");
+  insert(late, 102);
+  must(late, "RELEASE s");
   insert(writer, 1);
   ASSERT_TRUE(windows.open());
-  Batch batch;
-  ASSERT_TRUE(windows.read(batch, {10, 1000, 1ms}, {}));
-  EXPECT_TRUE(batch.empty());
+  EXPECT_EQ(read_until("1"), (Payloads{"1"}));
+  EXPECT_FALSE(windows.has_ended());
+  insert(writer, 2);
+  EXPECT_EQ(read_until("2"), (Payloads{"2"})) << "without what was read before";
+  must(late, "COMMIT");
+  insert(writer, 3);
+  const Payloads rest = read_until("3");
+  const std::set<std::string> seen(rest.begin(), rest.end());
+  for (const char* wanted : {"101", "102"}) EXPECT_TRUE(seen.contains(wanted)) << wanted;
+  ASSERT_TRUE(windows.flush());
+  const std::string reached = windows.handed_out();
+  EXPECT_EQ(progress(), reached);
+  insert(writer, 4);
+  end_now();
+  EXPECT_EQ(read_all(), (Payloads{"4"})) << "an end is set behind them";
 }
 
 TEST_F(MappedWindowsTest, AfterALostSlotRowsOfTransactionsThatWereOpenAreNotLeftOut) {

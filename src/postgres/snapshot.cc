@@ -60,6 +60,12 @@ bool Snapshot::shows_short(std::uint32_t xid) const {
   return full != 0 && shows(full);
 }
 
+std::uint64_t Snapshot::first_shown_by(const Snapshot& later) const {
+  const auto ended = std::find_if(in_progress_.begin(), in_progress_.end(),
+                                  [&](std::uint64_t xid) { return later.shows(xid); });
+  return ended == in_progress_.end() ? xmax_ : *ended;
+}
+
 Snapshot Snapshot::with(std::span<const std::uint64_t> xids) const {
   Snapshot out = *this;
   for (const std::uint64_t xid : xids) {

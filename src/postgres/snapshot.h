@@ -25,6 +25,10 @@ class Snapshot {
   // The number nearest to xmax that has these lower bits; 0: it would be before the first.
   std::uint64_t widen(std::uint32_t xid) const;
 
+  // The lowest number that a transaction can have, or a part of one, that `later` shows and this
+  // one does not. Parts have numbers of their own, higher than that of the whole.
+  std::uint64_t first_shown_by(const Snapshot& later) const;
+
   // What this one shows, and these transactions.
   Snapshot with(std::span<const std::uint64_t> xids) const;
   // What at least one of the two shows.

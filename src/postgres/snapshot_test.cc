@@ -21,6 +21,18 @@ TEST(Snapshot, ShowsWhatHadEndedWhenItWasTaken) {
   EXPECT_FALSE(snapshot.shows(UINT64_MAX));
 }
 
+TEST(Snapshot, WhatALaterOneShowsBesidesBeginsWithTheFirstThatWasOpenAndHasEnded) {
+  const Snapshot snapshot = *Snapshot::parse("10:20:10,14,15");
+  const auto first = [&](const char* later) {
+    return snapshot.first_shown_by(*Snapshot::parse(later));
+  };
+  EXPECT_EQ(first("10:20:10,14,15"), 20U) << "nothing";
+  EXPECT_EQ(first("10:30:10,14,15,22"), 20U) << "those that were open are open still";
+  EXPECT_EQ(first("10:30:10,15"), 14U);
+  EXPECT_EQ(first("30:30:"), 10U);
+  EXPECT_EQ(first("10:14:10"), 20U) << "nothing, for it is older";
+}
+
 TEST(Snapshot, ThatOfANewReaderShowsNothing) {
   const Snapshot snapshot = *Snapshot::parse("1:1:");
   EXPECT_FALSE(snapshot.shows(3));

@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 constexpr Duration kLookEvery = 20ms;
 constexpr Duration kLookAtSlotEvery = 100ms;
 constexpr Duration kReportEvery = 1s;
+constexpr Duration kReadTableAfter = 1s;
 constexpr Duration kIdleSafePoint = 5s;
 constexpr Duration kWriteCovered = 200ms;
 // A safe point that the stream has not reached while so many could have been taken: it does not
@@ -70,6 +71,8 @@ Status WalSource::open() {
     s.record = SlotRecord{};
     DOVETAIL_TRY(write_slot(s.reader, s.record));
   }
+  s.may_resume = s.takes_over() || !s.record.slot.empty();
+  s.slot_wanted_at = s.clock.now();
   DOVETAIL_TRY(s.windows.open());
   s.options.passing("opened");
   std::string_view how =
@@ -125,7 +128,16 @@ Status WalSource::tend() {
 // what it holds. One that is taken over stands for what the table holds.
 bool WalSource::State::holds_windows() const {
   if (!stays()) return false;
-  return takes_over() || (!is_way_known && record.slot == slot);
+  if (takes_over() || (!is_way_known && record.slot == slot)) return true;
+  return reader.mapped && holds_mapped_windows();
+}
+
+// The log has rows, too, that are deleted when somebody looks for them in the table: that is read
+// when there is no slot to go on with, and a new one is long in coming.
+bool WalSource::State::holds_mapped_windows() const {
+  if (!windows.is_between_windows() || step == Step::closing) return false;
+  if (step == Step::meeting || step == Step::resuming) return true;
+  return may_resume || clock.now() < slot_wanted_at + kReadTableAfter;
 }
 
 Status WalSource::State::read_windows(Batch& out, const Limits& limits, std::stop_token stop) {
@@ -308,6 +320,8 @@ Status WalSource::State::report(bool events_settled) {
     if (reached > record.reported) {
       if (!is_worth_it) return {};
       options.passing("confirmed");
+      // A progress beyond the start of the slot would have its stream leave out what it alone has.
+      if (is_first) DOVETAIL_TRY(windows.flush());
       DOVETAIL_TRY(write_reported(reader, reached));
       record.reported = reached;
       report_kept_at = clock.now() + kReportMuchKeptEvery;

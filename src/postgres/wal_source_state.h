@@ -64,6 +64,7 @@ struct WalSource::State {
 
   // Reading.
   bool holds_windows() const;
+  bool holds_mapped_windows() const;
   Status read_windows(Batch& out, const Limits& limits, std::stop_token stop);
   Status read_stream(Batch& out, const Limits& limits, std::stop_token stop);
   void count_read(const Batch& out, std::size_t before);
@@ -107,7 +108,9 @@ struct WalSource::State {
   Step step = Step::none;
   ServerIdentity server{};
   SlotRecord record{};
-  bool is_way_known = false;  // whether the slot that stays can be gone on with
+  bool is_way_known = false;   // whether the slot that stays can be gone on with
+  bool may_resume = false;     // unless it is known that it cannot
+  TimePoint slot_wanted_at{};  // a new one
   std::string slot{};
   Way way{};
   CreatedSlot made{};
