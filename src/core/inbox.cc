@@ -91,6 +91,7 @@ Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
       std::find(arrivals_.begin(), arrivals_.end(), Arrival::forgotten) != arrivals_.end();
   if (any_forgotten || (!firsts_.empty() && !store_.apply(firsts_))) {
     // Which event is at fault, and how often it was tried, is found out one by one.
+    if (!any_forgotten && store_.broke()) suspect_together();
     store_.rollback();
     return BatchResult::try_alone;
   }
@@ -101,6 +102,23 @@ Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
     outcomes[tried_index_[i]] = Outcome{first ? Fate::confirmed : Fate::duplicate};
   }
   return BatchResult::committed;
+}
+
+// A handler that takes the whole server down with it leaves no connection on which its batch could
+// be tried one by one at once. So when the connection breaks in a batch a second time with the same
+// events, they are tried alone, whenever it is back.
+void Inbox::suspect_together() {
+  const auto was_there = [&](const Event* event) { return broke_together_.contains(event->id); };
+  if (std::any_of(firsts_.begin(), firsts_.end(), was_there))
+    suspects_left_ = std::max(suspects_left_, firsts_.size());
+  broke_together_.clear();
+  for (const Event* event : firsts_) broke_together_.insert(event->id);
+}
+
+// Whether the connection broke in the try before this one, too.
+bool Inbox::breaks_again(const EventId& id) {
+  if (broke_alone_.size() >= options_.breaking_max) broke_alone_.clear();
+  return !broke_alone_.insert(id).second;
 }
 
 // True: all of them were tried.
@@ -159,7 +177,8 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
     // Every earlier attempt ended with the process; this one is not made. A replay starts from 0
     // again.
     outcome = Outcome{Fate::rejected, *attempts - 1,
-                      "the handler ended the process " + std::to_string(*attempts - 1) +
+                      "the handler ended the process, or the connection to the database, " +
+                          std::to_string(*attempts - 1) +
                           " times; check the handler, then replay the event"};
     return forgive(*attempts);
   }
@@ -178,22 +197,34 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
     if (!committed && !DOVETAIL_MUTANT(ack_before_inbox_commit)) return fail(committed.error());
     if (first && suspects_left_ > 0) --suspects_left_;
     interrupted_.reset();
+    broke_alone_.erase(event.id);
     outcome = Outcome{first ? Fate::confirmed : Fate::duplicate};
     return {};
   }
 
+  const bool broke = store_.broke();
   store_.rollback();
   if (suspects_left_ > 0) --suspects_left_;
-  if (applied.error().code == Errc::unavailable && !DOVETAIL_MUTANT(outage_burns_attempts)) {
+  const bool is_its_own = broke && breaks_again(event.id);
+  const bool is_outage = applied.error().code == Errc::unavailable && !is_its_own;
+  if (is_outage && !DOVETAIL_MUTANT(outage_burns_attempts)) {
     outcome = Outcome{Fate::again, 0, applied.error().text};
     return forgive(1);
   }
   interrupted_.reset();
+  if (!broke) broke_alone_.erase(event.id);
   const bool hopeless = applied.error().code == Errc::rejected;
   outcome = Outcome{hopeless ? Fate::rejected : Fate::failed, *attempts, applied.error().text};
-  // The relay parks it now; a replay starts from 0 again.
-  if (hopeless || *attempts >= options_.attempts_max) return forgive(*attempts);
-  return {};
+  if (is_its_own)
+    outcome.reason =
+        "the connection to the database broke each time that it was in its handler, "
+        "also with nothing else; check the handler: " +
+        outcome.reason;
+  if (!hopeless && *attempts < options_.attempts_max) return {};
+  // The relay parks it now; a replay starts from 0 again. Where the database cannot be told, the
+  // event comes again, has no attempt left, and is rejected without being tried.
+  broke_alone_.erase(event.id);
+  return forgive(*attempts);
 }
 
 }  // namespace dovetail

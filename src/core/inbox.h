@@ -43,6 +43,9 @@ class InboxStore {
   // is away, no attempt counts; rejected: the handler will never accept it; any other code: it
   // failed this time.
   virtual Status apply(Events events) = 0;
+  // After apply() failed: whether the connection to the database broke in it. Always false where
+  // there is none.
+  virtual bool broke() const { return false; }
   // Adds to the consumer's totals and commits. in_doubt: it may have committed.
   virtual Status commit(std::uint64_t applied, std::uint64_t duplicates) = 0;
   virtual void rollback() = 0;
@@ -61,11 +64,17 @@ struct InboxOptions {
   // Each takes several round trips, so collect() says "not yet" after so many of them: the relay
   // has a lease to renew.
   std::size_t alone_at_a_time = 50;
+  std::size_t breaking_max = 1000;  // events remembered because the connection broke in them
 };
 
 // The sink. Does its work in collect(). Normally a batch is one transaction; when an event of it
 // fails, the transaction is rolled back and each event is tried alone, its attempt counted durably
 // before the handler runs, so that a handler which kills the process is found out too.
+//
+// A connection that breaks while one event alone is in its handler looks the same whether the
+// database went away or the handler made the server end the connection. The first time it is taken
+// for an outage, and no attempt counts. When it breaks in the same event the next time that is
+// tried, too, it follows the event, and this attempt counts, and each one like it.
 class Inbox final : public Sink {
  public:
   Inbox(InboxStore& store, InboxOptions options);
@@ -90,6 +99,8 @@ class Inbox final : public Sink {
   Result<BatchResult> apply_together(const Submitted& batch, std::span<Outcome> outcomes);
   Result<bool> apply_alone(Submitted& batch);
   Status apply_one(const Event& event, Outcome& outcome);
+  void suspect_together();
+  bool breaks_again(const EventId& id);
   bool fenced(const Event& event, std::uint64_t batch, Outcome& outcome);
 
   InboxStore& store_;
@@ -100,6 +111,8 @@ class Inbox final : public Sink {
   bool opened_before_ = false;
   std::optional<EventId> interrupted_;  // its attempt was counted, and then the database went away
   std::set<EventId> over_limit_;        // seen once with more attempts than there may be
+  std::set<EventId> broke_together_;    // what was tried when the connection broke in a batch
+  std::set<EventId> broke_alone_;       // in whose last try, alone, the connection broke
   KeyFence fence_;
   // Scratch of apply_together.
   std::vector<const Event*> tried_;

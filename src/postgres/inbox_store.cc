@@ -153,6 +153,7 @@ struct PostgresInboxStore::State {
   bool counts_attempts = false;  // some event has attempts: forget them when it is applied
   bool session_open = false;
   bool is_begun = false;  // on the server
+  bool broke = false;     // the connection, in the last apply()
 
   // Of the open transaction.
   std::vector<const Event*> events{};
@@ -384,6 +385,7 @@ Status PostgresInboxStore::insert(Events events, std::span<Arrival> arrivals) {
 
 Status PostgresInboxStore::apply(Events events) {
   State& state = *state_;
+  state.broke = false;
   DOVETAIL_TRY(state.begin_if_needed());
   // Those that are to be applied are among those that were inserted, in the same order.
   std::vector<bool> is_applied(state.events.size(), false);
@@ -411,8 +413,13 @@ Status PostgresInboxStore::apply(Events events) {
   }
   if (applied) applied = transaction.finish();
   state.pipeline.set_timeout(std::chrono::seconds(30));
+  state.broke = !applied && state.pipeline.is_lost();
+  // Whatever the handler makes of a connection that is gone, it says nothing about the event.
+  if (state.broke) applied.error().code = Errc::unavailable;
   return applied;
 }
+
+bool PostgresInboxStore::broke() const { return state_->broke; }
 
 Status PostgresInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates) {
   State& state = *state_;

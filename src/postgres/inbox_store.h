@@ -56,6 +56,7 @@ class PostgresInboxStore final : public InboxStore {
   Status begin() override;
   Status insert(Events events, std::span<Arrival> arrivals) override;
   Status apply(Events events) override;
+  bool broke() const override;
   Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
   void rollback() override;
   Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;

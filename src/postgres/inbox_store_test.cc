@@ -508,6 +508,34 @@ TEST_F(PostgresInbox, ALostConnectionIsNoFailureOfTheEvent) {
   EXPECT_EQ(effects() + inbox(), 0);
 }
 
+TEST_F(PostgresInbox, TheStoreTellsAConnectionThatBrokeFromAHandlerThatFailed) {
+  constexpr std::string_view kEndIt = "SELECT pg_terminate_backend(pg_backend_pid())";
+  std::function<Status(Handling&)> handler;
+  auto store = store_with([&](Handling& handling, const Event&) { return handler(handling); });
+  const auto broke_with = [&](Errc code) {
+    const Status applied = apply(*store, {event()});
+    EXPECT_TRUE(failed_with(applied, code)) << text_of(applied);
+    const bool broke = store->broke();
+    store->rollback();
+    return broke;
+  };
+  handler = [&](Handling& handling) { return handling.queue(kEndIt); };
+  EXPECT_TRUE(broke_with(Errc::unavailable));
+  handler = [&](Handling& handling) -> Status {
+    (void)exec(handling, std::string(kEndIt).c_str());
+    return fail(Errc::in_doubt, "the handler's own words");
+  };
+  EXPECT_TRUE(broke_with(Errc::unavailable)) << "what it says of it does not count";
+  handler = [](Handling&) { return fail(Errc::unavailable, "not now"); };
+  EXPECT_FALSE(broke_with(Errc::unavailable));
+  handler = [](Handling& handling) { return handling.queue("SELECT 1 / 0"); };
+  EXPECT_FALSE(broke_with(Errc::in_doubt));
+  handler = [](Handling& handling) { return handling.queue("COPY effect FROM STDIN"); };
+  EXPECT_FALSE(broke_with(Errc::in_doubt)) << "it was closed because of what was sent";
+  handler = [](Handling& handling) { return handling.queue("SELECT 1"); };
+  EXPECT_TRUE(apply(*store, {event()}));
+}
+
 TEST_F(PostgresInbox, AConnectionLostBeforeTheAnswerToCommitIsInDoubt) {
   auto store = store_with(count_one);
   ASSERT_TRUE(apply(*store, {event()}));

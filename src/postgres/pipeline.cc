@@ -27,7 +27,17 @@ void Pipeline::close() {
   is_lent_ = false;
 }
 
+// Behind an error of a statement only libpq knows whether the connection went with it.
+void Pipeline::note_loss() {
+  is_lost_ = !has_failed_ || (connection_ && PQstatus(raw()) != CONNECTION_OK);
+}
+
+bool Pipeline::is_lost() const {
+  return is_lost_ || (connection_ && PQstatus(raw()) != CONNECTION_OK);
+}
+
 Status Pipeline::lose(std::string_view why) {
+  note_loss();
   close();
   if (has_failed_) return fail(error_);
   return fail(Errc::unavailable, std::string(why));
@@ -123,6 +133,7 @@ Status Pipeline::finish(bool during_commit) {
       lost = "the connection is lost; check that the server runs";
     }
   }
+  if (lost != nullptr) note_loss();
   const bool failed = std::exchange(has_failed_, false);
   if (lost != nullptr) close();
   // Behind a failure nobody knows what was parsed, and a pooler may give the next transaction a

@@ -29,6 +29,9 @@ class Pipeline {
   explicit Pipeline(Connection connection);
 
   explicit operator bool() const { return static_cast<bool>(connection_); }
+  // Whether the server or the network ended it, or it gave no answer in time; also while it is
+  // lent. Not when it was closed because of what was sent.
+  bool is_lost() const;
   void close();
   void set_timeout(Duration timeout) { timeout_ = timeout; }
 
@@ -56,6 +59,7 @@ class Pipeline {
   enum class Expected : std::uint8_t { dropped, kept, sync };
 
   Status lose(std::string_view why);
+  void note_loss();
   Status flush_some();
   bool take_result();
   pg_conn* raw() const { return connection_.get(); }
@@ -67,6 +71,7 @@ class Pipeline {
   std::string parsed_{};  // the text of the statement without a name; empty: none
   std::size_t unsent_bytes_ = 0;
   bool is_lent_ = false;
+  bool is_lost_ = false;
   bool has_failed_ = false;
   Error error_{};
   std::string sqlstate_{};

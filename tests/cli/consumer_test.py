@@ -200,6 +200,40 @@ class Sql(ConsumerCase):
         self.assertEqual(self.booked("n"), list(range(660, 672)))
         self.assertEqual(self.booked()[-2:], [666, 670])
 
+    def test_an_event_that_ends_the_connection_at_every_try_is_parked_and_its_neighbours_are_handled(self):
+        self.configure()
+        self.sql("ALTER FUNCTION shop.book RENAME TO really_book; CREATE SEQUENCE shop.tries;"
+                 "CREATE FUNCTION shop.book(event dovetail.event) RETURNS void LANGUAGE plpgsql AS $$ BEGIN "
+                 "IF (dovetail.json(event)->>'n')::int = 5 THEN PERFORM nextval('shop.tries'), "
+                 "pg_terminate_backend(pg_backend_pid()); END IF; PERFORM shop.really_book(event); END $$")
+        self.place(12, keys=4)  # 5 and 9 have the key 1
+        self.handle(code=1)
+        self.assertEqual(self.booked("n"), [n for n in range(1, 13) if n not in (5, 9)])
+        parked = self.ask("parked", "list")["parked"]
+        self.assertEqual([(row["key"], row["state"]) for row in parked], [("1", "parked"), ("1", "waiting")])
+        self.assertEqual(parked[0]["attempts"], 5)
+        self.assertIn("broke each time", parked[0]["reason"])
+        # The first try alone may have been an outage, and before each one it was in a batch.
+        self.assertIn(int(self.sql("SELECT last_value FROM shop.tries")), range(6, 13))
+        self.sql("DROP FUNCTION shop.book; ALTER FUNCTION shop.really_book RENAME TO book")
+        self.dovetail("parked", "replay", parked[0]["id"])
+        self.handle()
+        self.assertEqual(self.booked()[-2:], [5, 9])
+        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.attempt"), "0")
+
+    def test_connections_that_an_administrator_ends_cost_no_event_an_attempt(self):
+        self.configure(more="attempts_max = 1\nparallel = 2")
+        daemon = self.start("run")
+        for first in range(1, 200, 20):
+            self.place(20, first=first)
+            self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                     "WHERE datname = current_database() AND pid <> pg_backend_pid()")
+        self.wait_for("all are booked", lambda: len(self.booked()) == 200)
+        daemon.terminate()
+        self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
+        self.expect_order(range(1, 201), 5)
+        self.assertEqual(self.ask("parked", "list")["parked"], [])
+
     def test_a_table_that_exists_already_is_read(self):
         self.configure(more='[consumer.table]\npreset = "sent_at"\nname = "outbox_events"\n')
         self.sql("CREATE TABLE outbox_events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), event_type text, "

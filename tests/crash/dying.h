@@ -97,6 +97,7 @@ class DyingStore final : public InboxStore {
     doom_.reach("applied");
     return done;
   }
+  bool broke() const override { return store_.broke(); }
   Status commit(std::uint64_t applied, std::uint64_t duplicates) override {
     if (applied > 0) {
       if (doom_.is_due("commit-unsent")) die_on_the_way(false);
