@@ -1,6 +1,7 @@
 #include "core/claimed_sink.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -32,9 +33,6 @@ ClaimedSink::ClaimedSink(ClaimStore& store, Sink& inner, Clock& clock, ClaimedSi
 Status ClaimedSink::open() {
   submitted_.clear();
   waiting_.clear();
-  waves_.clear();
-  in_flight_ = 0;
-  keys_in_flight_.clear();
   failed_.clear();
   done_.clear();
   untried_.clear();
@@ -44,14 +42,44 @@ Status ClaimedSink::open() {
   // What happened is not to happen again because the database was away for a moment.
   DOVETAIL_TRY(complete_finished());
   // The inner sink gives up its calls even where it cannot open; only then others may have them.
-  const Status opened = inner_.open();
-  for (const auto& [id, epoch] : held_) untried_.add(id, epoch);
+  Status opened;
+  if (!can_go_on()) {
+    waves_.clear();
+    opened = inner_.open();
+    is_inner_open_ = opened.has_value();
+  }
+  keep_calls();
   DOVETAIL_TRY(let_go(untried_, LetGo::untried));
   return opened;
 }
 
+// The inner sink works, and no claim has run out under its calls.
+bool ClaimedSink::can_go_on() const {
+  if (!is_inner_open_) return false;
+  return waves_.empty() || clock_.now() < waves_.front().claimed_at + options_.lease;
+}
+
+// What is on its way belongs to nothing that was submitted any more; everything else that we hold
+// is to be let go of.
+void ClaimedSink::keep_calls() {
+  in_flight_ = 0;
+  keys_in_flight_.clear();
+  std::set<EventId> kept;
+  for (Wave& wave : waves_) {
+    in_flight_ += wave.calls.size();
+    for (Call& call : wave.calls) {
+      call.item = nullptr;
+      kept.insert(call.id);
+      if (call.key != 0) ++keys_in_flight_[call.key];
+    }
+  }
+  for (const auto& [id, epoch] : held_)
+    if (!kept.contains(id)) untried_.add(id, epoch);
+}
+
 Status ClaimedSink::close() {
   if (held_.empty()) return {};
+  is_inner_open_ = false;
   const Status opened = open();
   // An endpoint that is away has no call of ours any more.
   if (held_.empty()) return {};
@@ -110,6 +138,7 @@ tl::unexpected<Error> ClaimedSink::ran_out() {
   // other down would be given up and repeated for ever.
   ahead_ = 0;
   calls_ = 1;
+  is_inner_open_ = false;
   return fail(Errc::in_doubt,
               "a claim ran out before its call had ended, so another consumer may take the event; "
               "check that `claim` is longer than a call takes, and for pauses of this process");
@@ -199,7 +228,9 @@ void ClaimedSink::sort_claim(Item& item, const Claim& claim, Wave& wave) {
     if (is_ours) untried_.add(item.event->id, item.epoch);
     outcome = Outcome{Fate::again, 0, "not tried: an earlier event of its key failed"};
   } else if (is_ours && claim.attempts <= options_.attempts_max) {
-    wave.items.push_back(&item);
+    wave.calls.push_back(
+        Call{&item, item.event->id, item.event->key_hash, item.epoch, item.attempts, {}});
+    wave.events.append(*item.event);
     return;
   } else if (is_ours) {
     parked_.add(item.event->id, item.epoch);
@@ -222,11 +253,13 @@ void ClaimedSink::sort_claim(Item& item, const Claim& claim, Wave& wave) {
 }
 
 Status ClaimedSink::submit_wave(Wave wave) {
-  if (wave.items.empty()) return {};
-  chosen_events_.clear();
-  for (const Item* item : wave.items) chosen_events_.push_back(item->event);
+  if (wave.calls.empty()) return {};
   waves_.push_back(std::move(wave));
-  return inner_.submit(chosen_events_);
+  chosen_events_.clear();
+  for (const Event& event : waves_.back().events.events()) chosen_events_.push_back(&event);
+  Status submitted = inner_.submit(chosen_events_);
+  is_inner_open_ = submitted.has_value();
+  return submitted;
 }
 
 // Takes the oldest wave when it is done within `timeout`, and with it those behind that are done
@@ -235,9 +268,10 @@ Result<bool> ClaimedSink::collect_waves(Duration timeout) {
   bool any = false;
   while (!waves_.empty()) {
     Wave& wave = waves_.front();
-    wave.outcomes.assign(wave.items.size(), Outcome{});
+    wave.outcomes.assign(wave.calls.size(), Outcome{});
     const Result<bool> known = inner_.collect(wave.outcomes, any ? Duration{0} : timeout);
     if (!known) {
+      is_inner_open_ = false;
       // What is known by now is not thrown away with the rest.
       if (any) DOVETAIL_TRY(settle());
       return known;
@@ -245,9 +279,9 @@ Result<bool> ClaimedSink::collect_waves(Duration timeout) {
     if (!*known) break;
     any = true;
     learn_pace(clock_.now() - wave.claimed_at);
-    for (std::size_t i = 0; i < wave.items.size(); ++i)
-      sort_outcome(*wave.items[i], std::move(wave.outcomes[i]));
-    in_flight_ -= wave.items.size();
+    for (std::size_t i = 0; i < wave.calls.size(); ++i)
+      sort_outcome(wave.calls[i], std::move(wave.outcomes[i]));
+    in_flight_ -= wave.calls.size();
     waves_.pop_front();
   }
   return any;
@@ -262,28 +296,30 @@ void ClaimedSink::learn_pace(Duration took) {
   }
 }
 
-void ClaimedSink::sort_outcome(Item& item, Outcome outcome) {
-  const EventId& id = item.event->id;
-  switch (outcome.fate) {
-    case Fate::confirmed:
-    case Fate::duplicate:
-      finished_.emplace(id, item.epoch);
-      item.outcome = std::move(outcome);
-      done_.push_back(&item);
-      return;
-    case Fate::again:
-      untried_.add(id, item.epoch);
-      break;
-    case Fate::failed:
-      outcome.attempts = item.attempts;
-      (item.attempts >= options_.attempts_max ? parked_ : failed_claims_).add(id, item.epoch);
-      break;
-    case Fate::rejected:
-      outcome.attempts = item.attempts;
-      parked_.add(id, item.epoch);
-      break;
+void ClaimedSink::sort_outcome(Call& call, Outcome outcome) {
+  if (outcome.fate == Fate::confirmed || outcome.fate == Fate::duplicate) {
+    finished_.emplace(call.id, call.epoch);
+    call.outcome = std::move(outcome);
+    done_.push_back(std::move(call));
+    return;
   }
-  resolve(item, std::move(outcome));
+  if (call.item == nullptr) return sort_outcome_of_nobody(call, outcome);
+  const bool is_last = outcome.fate == Fate::rejected || call.attempts >= options_.attempts_max;
+  if (outcome.fate == Fate::again) {
+    untried_.add(call.id, call.epoch);
+  } else {
+    outcome.attempts = call.attempts;
+    (is_last ? parked_ : failed_claims_).add(call.id, call.epoch);
+  }
+  resolve(*call.item, std::move(outcome));
+}
+
+// Nobody can be told: the event has been submitted anew, or will be, and is tried then. An attempt
+// counts; but not the last one, whose reason is what an operator reads.
+void ClaimedSink::sort_outcome_of_nobody(const Call& call, const Outcome& outcome) {
+  const bool counts = outcome.fate == Fate::failed && call.attempts < options_.attempts_max;
+  (counts ? failed_claims_ : untried_).add(call.id, call.epoch);
+  leave_key(call.key);
 }
 
 Status ClaimedSink::settle() {
@@ -294,19 +330,23 @@ Status ClaimedSink::settle() {
 Status ClaimedSink::complete_done() {
   if (done_.empty()) return {};
   Claims claims;
-  for (const Item* item : done_) claims.add(item->event->id, item->epoch);
+  for (const Call& call : done_) claims.add(call.id, call.epoch);
   const auto done = std::make_unique<bool[]>(done_.size());
   DOVETAIL_TRY(store_.complete(claims.ids, claims.epochs, {done.get(), done_.size()}));
   for (std::size_t i = 0; i < done_.size(); ++i) {
-    Item& item = *done_[i];
-    held_.erase(item.event->id);
-    finished_.erase(item.event->id);
-    Outcome outcome = std::move(item.outcome);
+    Call& call = done_[i];
+    held_.erase(call.id);
+    finished_.erase(call.id);
+    if (call.item == nullptr) {
+      leave_key(call.key);
+      continue;
+    }
+    Outcome outcome = std::move(call.outcome);
     if (!done[i])
       outcome = Outcome{Fate::again, 0,
                         "its claim was lost to another consumer before it was completed; check "
                         "that `claim` is longer than a call takes, and for pauses of this process"};
-    resolve(item, std::move(outcome));
+    resolve(*call.item, std::move(outcome));
   }
   done_.clear();
   return {};
@@ -330,12 +370,15 @@ void ClaimedSink::resolve(Item& item, Outcome outcome) {
   const bool is_safe = outcome.fate == Fate::confirmed || outcome.fate == Fate::duplicate;
   const std::uint64_t key = item.event->key_hash;
   if (!is_safe) failed_.add(key, item.submission->number);
-  if (item.is_chosen && key != 0) {
-    const auto found = keys_in_flight_.find(key);
-    if (--found->second == 0) keys_in_flight_.erase(found);
-  }
+  if (item.is_chosen) leave_key(key);
   item.outcome = std::move(outcome);
   --item.submission->unresolved;
+}
+
+void ClaimedSink::leave_key(std::uint64_t key) {
+  if (key == 0) return;
+  const auto found = keys_in_flight_.find(key);
+  if (--found->second == 0) keys_in_flight_.erase(found);
 }
 
 bool ClaimedSink::hand_out(std::span<Outcome> outcomes) {

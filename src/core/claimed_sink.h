@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/batch.h"
 #include "core/claims.h"
 #include "core/failed_keys.h"
 #include "core/sink.h"
@@ -33,6 +34,10 @@ struct ClaimedSinkOptions {
 // come back as `again` until the lease has ended, and the attempt counts. One that only loses its
 // database completes what was done when it is back.
 //
+// A relay that starts over, because its lease ran out or a database was away for a moment, opens
+// its sink again. What is on its way then goes on: it is claimed, so nobody else does it, and
+// giving it up would only do it twice. The same event, when it comes again, waits for that to end.
+//
 // A call that outlasts its claim is given up as in_doubt with everything in flight: another
 // consumer may be at it already. So the relay needs no time limit of its own for a batch, and one
 // that is shorter than all calls of a batch take would only repeat them.
@@ -43,7 +48,8 @@ class ClaimedSink final : public Sink {
  public:
   ClaimedSink(ClaimStore& store, Sink& inner, Clock& clock, ClaimedSinkOptions options);
 
-  // Lets go of what it had claimed, after the inner sink has given up its calls.
+  // Opens the inner sink only where that is of no use any more: then it gives up its calls, and
+  // what was claimed for them is let go of.
   Status open() override;
   Status submit(Events events) override;
   // Does its work here, as the inbox does.
@@ -69,10 +75,21 @@ class ClaimedSink final : public Sink {
     std::vector<Item> items{};
     std::size_t unresolved = 0;
   };
-  // Claimed together and handed to the inner sink together.
+  // One event in the inner sink.
+  struct Call {
+    Item* item = nullptr;  // none: the sink was opened again since
+    EventId id{};
+    std::uint64_t key = 0;
+    std::int64_t epoch = 0;
+    std::uint32_t attempts = 0;
+    Outcome outcome{};
+  };
+  // Claimed together and handed to the inner sink together, as copies: they outlive what the relay
+  // has submitted.
   struct Wave {
     TimePoint claimed_at{};
-    std::vector<Item*> items{};
+    std::vector<Call> calls{};
+    Batch events{};
     std::vector<Outcome> outcomes{};
   };
   // Claims of one kind, as the store takes them.
@@ -91,12 +108,16 @@ class ClaimedSink final : public Sink {
   void sort_claim(Item& item, const Claim& claim, Wave& wave);
   Status submit_wave(Wave wave);
   Result<bool> collect_waves(Duration timeout);
-  void sort_outcome(Item& item, Outcome outcome);
+  void sort_outcome(Call& call, Outcome outcome);
+  void sort_outcome_of_nobody(const Call& call, const Outcome& outcome);
   Status complete_finished();
   Status settle();
   Status complete_done();
   Status let_go(Claims& claims, LetGo how);
   Status let_go_all();
+  bool can_go_on() const;
+  void keep_calls();
+  void leave_key(std::uint64_t key);
   void learn_pace(Duration took);
   void resolve(Item& item, Outcome outcome);
   bool hand_out(std::span<Outcome> outcomes);
@@ -108,7 +129,8 @@ class ClaimedSink final : public Sink {
 
   std::deque<std::unique_ptr<Submission>> submitted_;
   std::deque<Item*> waiting_;  // not claimed yet, in the order of submission
-  std::deque<Wave> waves_;     // in the inner sink's order
+  std::deque<Wave> waves_;     // in the inner sink's order; outlive open() where calls go on
+  bool is_inner_open_ = false;
   std::size_t in_flight_ = 0;
   std::unordered_map<std::uint64_t, std::size_t> keys_in_flight_;
   FailedKeys failed_;
@@ -123,7 +145,7 @@ class ClaimedSink final : public Sink {
   std::vector<Item*> chosen_;
   std::vector<const Event*> chosen_events_;
   std::vector<Item*> skipped_;
-  std::vector<Item*> done_;  // confirmed by the inner sink, not completed yet
+  std::vector<Call> done_;  // confirmed by the inner sink, not completed yet
   Claims untried_;
   Claims failed_claims_;
   Claims parked_;

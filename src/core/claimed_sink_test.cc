@@ -215,27 +215,73 @@ TEST_F(ClaimedSinkTest, AnEventThatEndsTheProcessIsRejectedInTheEndWithoutBeingT
   EXPECT_EQ(fates_of(deliver({one})), (Fates{Fate::confirmed})) << "a replay is tried again";
 }
 
-TEST_F(ClaimedSinkTest, OpeningAgainLetsGoOfWhatWasOnItsWayWithoutCountingIt) {
-  const Event* one = events_.make("a", "1");
+TEST_F(ClaimedSinkTest, ARelayThatStartsOverGoesOnWithWhatIsOnItsWay) {
   inner_.may_collect = 0;
   for (int i = 0; i < 10; ++i) {
+    // The relay's memory of it is gone each time; the event is the same.
+    TestEvents session;
+    Event copy = *session.make("a", "1");
+    copy.id.bytes.fill(7);
+    submit({&copy});
+    EXPECT_TRUE(poll(1));
+    EXPECT_EQ(database_.held("mail"), 1U);
+    EXPECT_EQ(inner_.submitted, 1U) << "one call, however often the relay starts over";
+    ASSERT_TRUE(sink_->open());
+  }
+  EXPECT_EQ(inner_.opens, 1U);
+  inner_.may_collect = HeldSink::kAll;
+  Event one = *events_.make("a", "1");
+  one.id.bytes.fill(7);
+  EXPECT_EQ(fates_of(deliver({&one, events_.make("a", "2")})),
+            (Fates{Fate::duplicate, Fate::confirmed}));
+  EXPECT_EQ(inner_.payloads(), (Payloads{"1", "2"}));
+  EXPECT_EQ(database_.held("mail"), 0U);
+}
+
+TEST_F(ClaimedSinkTest, WhatFailsWhileNobodyCanBeToldIsTriedAgainAndItsReasonIsTold) {
+  const Event* one = events_.make("a", "1");
+  const Event* next = events_.make("a", "2");
+  refuse("1", Fate::failed);
+  for (std::uint32_t attempts = 2; attempts <= 3; ++attempts) {
+    inner_.may_collect = 0;
+    submit({one, next});
+    EXPECT_TRUE(poll(2));
+    ASSERT_TRUE(sink_->open());
+    inner_.may_collect = HeldSink::kAll;
+    const auto outcomes = deliver({one, next});
+    EXPECT_EQ(fates_of(outcomes), (Fates{Fate::failed, Fate::again})) << "next overtook it";
+    EXPECT_EQ(outcomes[0].attempts, std::min(attempts * 2 - 2, 3U)) << "both calls count";
+    EXPECT_EQ(outcomes[0].reason, "refused by the test");
+  }
+}
+
+TEST_F(ClaimedSinkTest, ACallThatIsKeptDoesNotOutlastItsClaim) {
+  const Event* one = events_.make("a", "1");
+  inner_.may_collect = 0;
+  submit({one});
+  EXPECT_TRUE(poll(1));
+  clock_.advance(options_.lease);
+  ASSERT_TRUE(sink_->open());
+  EXPECT_EQ(inner_.opens, 2U) << "it was given up";
+  EXPECT_EQ(database_.held("mail"), 0U);
+}
+
+TEST_F(ClaimedSinkTest, WhatAnInnerSinkThatBrokeHadIsLetGoOfWithoutCountingIt) {
+  const Event* one = events_.make("a", "1");
+  for (int i = 0; i < 10; ++i) {
+    inner_.may_collect = 0;
     submit({one});
     EXPECT_TRUE(poll(1));
     EXPECT_EQ(database_.held("mail"), 1U);
+    inner_.may_collect = HeldSink::kAll;
+    inner_.memory.set_available(false);
+    EXPECT_FALSE(poll(1));
+    EXPECT_FALSE(sink_->open());
+    EXPECT_EQ(database_.held("mail"), 0U) << "even while it is away";
+    inner_.memory.set_available(true);
     ASSERT_TRUE(sink_->open());
-    EXPECT_EQ(database_.held("mail"), 0U);
   }
-  inner_.may_collect = HeldSink::kAll;
   EXPECT_EQ(fates_of(deliver({one})), (Fates{Fate::confirmed}));
-}
-
-TEST_F(ClaimedSinkTest, ClaimsAreLetGoOfEvenWhileTheInnerSinkIsAway) {
-  inner_.may_collect = 0;
-  submit({events_.make("a", "1")});
-  EXPECT_TRUE(poll(1));
-  inner_.memory.set_available(false);
-  EXPECT_FALSE(sink_->open());
-  EXPECT_EQ(database_.held("mail"), 0U);
 }
 
 TEST_F(ClaimedSinkTest, WhatWasDoneWhileTheDatabaseWentAwayIsCompletedAndNotDoneAgain) {
