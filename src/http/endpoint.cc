@@ -93,7 +93,7 @@ struct EndpointCallbacks {
                            std::size_t* upload_bytes, void** state) {
     auto& endpoint = *static_cast<Endpoint*>(data);
     auto& request = *static_cast<Request*>(*state);
-    if (!request.is_begun) return begin(endpoint, connection, url, method, request);
+    if (!request.is_begun_) return begin(endpoint, connection, url, method, request);
     if (*upload_bytes > 0) {
       if (endpoint.clock_.now() - request.came_at > endpoint.options_.receive_timeout)
         return MHD_NO;
@@ -102,24 +102,24 @@ struct EndpointCallbacks {
       return MHD_YES;
     }
     std::unique_lock lock(endpoint.mutex_);
-    if (!request.reply) {
+    if (!request.reply_) {
       // Asleep before anybody can wake it.
       MHD_suspend_connection(connection);
-      request.is_whole = true;
+      request.is_whole_ = true;
       lock.unlock();
       endpoint.receiving_bytes_ -= request.body.size();
       std::optional<Reply> reply = endpoint.handler_.take(request);
       if (reply) endpoint.answer(request, std::move(*reply));
       return MHD_YES;
     }
-    return send(connection, *request.reply);
+    return send(connection, *request.reply_);
   }
 
   // Before anything of the request line is taken apart.
   static void* arrive(void* data, const char* uri, MHD_Connection* connection) {
     auto& endpoint = *static_cast<Endpoint*>(data);
     auto request = std::make_unique<Request>();
-    request->connection = connection;
+    request->connection_ = connection;
     request->uri = uri;
     request->came_at = endpoint.clock_.now();
     const std::lock_guard lock(endpoint.mutex_);
@@ -129,7 +129,7 @@ struct EndpointCallbacks {
 
   static MHD_Result begin(Endpoint& endpoint, MHD_Connection* connection, const char* url,
                           const char* method, Request& request) {
-    request.is_begun = true;
+    request.is_begun_ = true;
     request.method = method;
     request.target = url;
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, &add_header, &request);
@@ -144,7 +144,7 @@ struct EndpointCallbacks {
     auto& endpoint = *static_cast<Endpoint*>(data);
     if (*state == nullptr) return;
     const std::unique_ptr<Request> request(static_cast<Request*>(std::exchange(*state, nullptr)));
-    if (!request->is_whole) endpoint.receiving_bytes_ -= request->body.size();
+    if (!request->is_whole_) endpoint.receiving_bytes_ -= request->body.size();
     const std::lock_guard lock(endpoint.mutex_);
     if (--endpoint.requests_ == 0) endpoint.all_gone_.notify_all();
   }
@@ -237,8 +237,8 @@ void Endpoint::receive(Request& request, std::string_view bytes) {
 
 void Endpoint::answer(Request& request, Reply reply) {
   const std::lock_guard lock(mutex_);
-  request.reply = std::move(reply);
-  MHD_resume_connection(request.connection);
+  request.reply_ = std::move(reply);
+  MHD_resume_connection(request.connection_);
 }
 
 }  // namespace dovetail::http

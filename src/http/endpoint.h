@@ -68,10 +68,10 @@ struct Request {
  private:
   friend class Endpoint;
   friend struct EndpointCallbacks;
-  MHD_Connection* connection = nullptr;
-  bool is_begun = false;
-  bool is_whole = false;
-  std::optional<Reply> reply{};
+  MHD_Connection* connection_ = nullptr;
+  bool is_begun_ = false;
+  bool is_whole_ = false;
+  std::optional<Reply> reply_{};
 };
 
 // What decides about requests; called by the endpoint's thread.
