@@ -152,7 +152,10 @@ bool unquote(std::string_view text, std::string& out) {
   text = text.substr(1, text.size() - 2);
   out.clear();
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\'' && (++i == text.size() || text[i] != '\'')) return false;
+    if (text[i] == '\'') {
+      ++i;
+      if (i == text.size() || text[i] != '\'') return false;
+    }
     out += text[i];
   }
   return true;
