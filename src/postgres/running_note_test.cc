@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "postgres/test_database.h"
+#include "postgres/test_version.h"
 
 namespace dovetail::postgres {
 namespace {
@@ -41,8 +42,7 @@ TEST_F(RunningNoteTest, IsMadeSeldomWhileATransactionHoldsTheLog) {
 class WalRunningNote : public testing::Test {
  protected:
   void SetUp() override {
-    if (number(connection_, "current_setting('server_version_num')") < 150000)
-      GTEST_SKIP() << "this server cannot show its log";
+    if (is_before(connection_, 15)) GTEST_SKIP() << "this server cannot show its log";
     must(connection_, "CREATE EXTENSION pg_walinspect");
     // Nobody waits for the end of it: what must be quick is quick all the same.
     must(writer_, "BEGIN; SELECT pg_current_xact_id()");
@@ -85,8 +85,7 @@ class WalRunningNote : public testing::Test {
 TEST_F(WalRunningNote, IsMadeByBeginningASlot) { expect_note(false); }
 
 TEST_F(WalRunningNote, IsAskedForWhereThatIsGranted) {
-  if (number(connection_, "current_setting('server_version_num')") < 160000)
-    GTEST_SKIP() << "this server cannot be asked";
+  if (is_before(connection_, 16)) GTEST_SKIP() << "this server cannot be asked";
   expect_note(true);
 }
 

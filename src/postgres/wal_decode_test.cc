@@ -9,6 +9,7 @@
 #include "postgres/schema.h"
 #include "postgres/snapshot.h"
 #include "postgres/test_database.h"
+#include "postgres/test_version.h"
 #include "postgres/wal_rows.h"
 
 namespace dovetail::postgres {
@@ -22,6 +23,10 @@ class WalDecodeTest : public testing::Test {
   }
   ~WalDecodeTest() override {
     must(owner_, "SELECT pg_drop_replication_slot('" + database_.name + "')");
+  }
+
+  void SetUp() override {
+    if (is_before(owner_, 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages and the binary form";
   }
 
   // Everything since the slot was made, as `form` ("true": binary).

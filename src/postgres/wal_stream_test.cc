@@ -1,5 +1,6 @@
 #include "postgres/wal_stream.h"
 
+#include "postgres/test_version.h"
 #include "postgres/test_wal.h"
 
 namespace dovetail::postgres {
@@ -65,6 +66,7 @@ TEST_F(WalStreamTest, LeavesOutWhatASnapshotShowsAndNothingElse) {
 
 // Whoever read the rows of a transaction by other means has not seen its messages.
 TEST_F(WalStreamTest, EmittedEventsAreNeverLeftOut) {
+  if (is_before(connection, 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages";
   Replication replication = open_replication(database.conninfo);
   make_slot(replication, slot, true);
   must(connection,
@@ -203,6 +205,7 @@ TEST_F(WalStreamTest, TellsWhetherTheReaderKeepsUp) {
 }
 
 TEST_F(WalStreamTest, BringsTheProbe) {
+  if (is_before(connection, 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages";
   StreamRequest request;
   request.messages = true;
   TestStream test(database.conninfo, {}, request);

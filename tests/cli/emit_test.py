@@ -45,9 +45,13 @@ def psql(sql, conninfo):
                           text=True).stdout.strip()
 
 
-class Emit(harness.Case):
+class EmitCase(harness.Case):
+    HANDS_ON = True  # whether the server is to be one that does
+
     def setUp(self):
         super().setUp()
+        if (int(psql("SHOW server_version_num", server())) >= 140000) != self.HANDS_ON:
+            self.skipTest("PostgreSQL 14 brought messages")
         self.database = f"emit_{os.getpid()}_{next(COUNT)}"
         psql(f"CREATE DATABASE {self.database}", server())
         self.addCleanup(self.drop_database)
@@ -81,6 +85,8 @@ class Emit(harness.Case):
         rows = self.rows("inventory.db", "SELECT payload FROM dovetail_mailbox ORDER BY rowid")
         return [row[0].decode() if isinstance(row[0], bytes) else row[0] for row in rows]
 
+
+class Emit(EmitCase):
     def test_emitted_and_published_events_arrive_alike_and_in_one_order(self):
         self.start_streaming()
         self.sql("BEGIN; SELECT dovetail.publish('order', '17', 'OrderPlaced', '1'::text); "
@@ -123,6 +129,15 @@ class Emit(harness.Case):
         lines = [json.loads(line) for line in self.log().splitlines() if "events_lost" in line]
         self.assertEqual([line["level"] for line in lines], ["error"], self.log())
         self.assertIn("emitted events", lines[0]["message"])
+
+
+class OlderServer(EmitCase):
+    HANDS_ON = False
+
+    def test_a_server_that_cannot_hand_on_emitted_events_is_named(self):
+        self.assertIn("PostgreSQL 14", self.dovetail("run", code=5).err.splitlines()[-1])
+        found = [finding for store in self.ask("doctor", code=1)["stores"] for finding in store["findings"]]
+        self.assertIn("emit-version", [finding["code"] for finding in found])
 
 
 if __name__ == "__main__":

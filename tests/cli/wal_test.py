@@ -128,6 +128,8 @@ class Slots(LogCase):
         self.stop(daemon)
 
     def test_emitted_events_are_carried(self):
+        if int(self.sql("SHOW server_version_num")) < 140000:
+            self.skipTest("PostgreSQL 14 brought messages")
         self.settings('mode = "wal"\nemitted = true')
         daemon = self.start("run")
         self.until_it_reads("log")

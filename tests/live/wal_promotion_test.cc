@@ -3,6 +3,7 @@
 
 #include "live/claims.h"
 #include "live/wal_stage.h"
+#include "postgres/test_version.h"
 
 namespace dovetail::postgres {
 namespace {
@@ -44,7 +45,7 @@ TEST(WalPromotion, ASlotThatTheStandbyKeepsIsGoneOnWith) {
   live::OwnServer server("wal_failover");
   ASSERT_TRUE(server.is_there()) << server.missing();
   Connection primary = server.connect();
-  if (number(primary, "SELECT current_setting('server_version_num')::int") < 170000)
+  if (is_before(primary, 17))
     GTEST_SKIP() << "this version of PostgreSQL keeps no slots on a standby";
   // The standby begins as a copy; on the primary they say nothing.
   server.set("hot_standby_feedback", "on");

@@ -47,8 +47,9 @@ def write_settings(home, port, more=None):
 
 def copy(state, primary, home):
     """As pg_basebackup does, which refuses a server that is newer than itself."""
-    label = psql(conninfo_of(state, primary), "-c", "SELECT pg_backup_start('standby', true)", "-c",
-                 rf"\! cp -a '{(state / f'{primary}.home').read_text(encoding='utf-8')}/data' '{home}'", "-c",
+    conninfo = conninfo_of(state, primary)
+    data = psql(conninfo, "-c", "SHOW data_directory").strip()
+    label = psql(conninfo, "-c", "SELECT pg_backup_start('standby', true)", "-c", rf"\! cp -a '{data}' '{home}'", "-c",
                  "SELECT labelfile FROM pg_backup_stop(false)").split("\n", 1)[1]
     call(["rm", "-rf", str(home / "data" / "postmaster.pid"), str(home / "data" / "pg_replslot")])
     call(["mkdir", str(home / "data" / "pg_replslot")])

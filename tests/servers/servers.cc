@@ -66,9 +66,9 @@ namespace {
 std::string own_folder() {
   const std::string folder = state_folder() + "/of_" + std::to_string(getpid());
   std::filesystem::create_directories(folder);
-  const std::string postgres = state_folder() + "/postgres.conninfo";
-  if (std::filesystem::exists(postgres)) {
-    std::filesystem::copy_file(postgres, folder + "/postgres.conninfo",
+  const std::string postgres = of_version("postgres") + ".conninfo";
+  if (std::filesystem::exists(state_folder() + "/" + postgres)) {
+    std::filesystem::copy_file(state_folder() + "/" + postgres, folder + "/" + postgres,
                                std::filesystem::copy_options::overwrite_existing);
   }
   return folder;
