@@ -88,10 +88,10 @@ TEST_F(WalSlotTest, EachFaultOfAPublicationIsNamed) {
 
 TEST_F(WalSlotTest, APublicationOfSomeRowsOrColumnsIsNamed) {
   if (is_before(connection, 15)) GTEST_SKIP() << "PostgreSQL 15 brought such publications";
-  must(connection, "CREATE TABLE plain (id int PRIMARY KEY, payload text)");
-  must(connection, "CREATE PUBLICATION some_rows FOR TABLE plain WHERE (id > 5)");
+  must(connection, "CREATE TABLE partial (id int PRIMARY KEY, payload text)");
+  must(connection, "CREATE PUBLICATION some_rows FOR TABLE partial WHERE (id > 5)");
   EXPECT_TRUE(contains(why("some_rows"), "filter for rows"));
-  must(connection, "CREATE PUBLICATION some_columns FOR TABLE plain (id)");
+  must(connection, "CREATE PUBLICATION some_columns FOR TABLE partial (id)");
   EXPECT_TRUE(contains(why("some_columns"), "leaves out columns"));
 }
 
