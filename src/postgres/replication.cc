@@ -5,6 +5,8 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "core/check.h"
@@ -16,6 +18,7 @@ namespace dovetail::postgres {
 namespace {
 
 constexpr std::chrono::seconds kAnswerWithin{30};
+constexpr std::chrono::milliseconds kCancelWithin{500};
 
 constexpr std::string_view kRightsHint =
     "; give the role the right to replicate, ALTER ROLE ... REPLICATION, or a role of the hoster "
@@ -94,6 +97,20 @@ Error why_refused(const std::string& conninfo, Error refused) {
   return refused;
 }
 
+// The request takes a connection of its own, and libpq waits for its end without limit.
+void cancel_within(pg_conn* connection, std::chrono::milliseconds wait_max) {
+  PGcancel* const cancel = PQgetCancel(connection);
+  if (cancel == nullptr) return;
+  std::packaged_task<void()> ask([cancel] {
+    std::array<char, 256> text{};
+    (void)PQcancel(cancel, text.data(), static_cast<int>(text.size()));
+    PQfreeCancel(cancel);
+  });
+  const std::future<void> asked = ask.get_future();
+  std::thread(std::move(ask)).detach();
+  (void)asked.wait_for(wait_max);
+}
+
 WalPosition position_of(const pg_result* result, int column) {
   const Result<WalPosition> position = parse_wal_position(PQgetvalue(result, 0, column));
   return position ? *position : WalPosition{};
@@ -107,13 +124,8 @@ void Replication::Close::operator()(pg_conn* connection) const {
   // A server that waits for other transactions does not notice that we leave, and would keep the
   // slot until they end.
   if (PQstatus(connection) == CONNECTION_OK && PQtransactionStatus(connection) == PQTRANS_ACTIVE &&
-      PQisBusy(connection) == 1) {
-    if (PGcancel* const cancel = PQgetCancel(connection); cancel != nullptr) {
-      std::array<char, 256> text{};
-      (void)PQcancel(cancel, text.data(), static_cast<int>(text.size()));
-      PQfreeCancel(cancel);
-    }
-  }
+      PQisBusy(connection) == 1)
+    cancel_within(connection, kCancelWithin);
   PQfinish(connection);
 }
 

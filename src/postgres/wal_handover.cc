@@ -1,6 +1,7 @@
 // How a WalSource changes from windows to the log.
 #include <algorithm>
 #include <array>
+#include <thread>
 #include <utility>
 
 #include "core/sha256.h"
@@ -14,6 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kSettledLately = 2s;
+constexpr Duration kAttemptEndsWithin = 500ms;
 constexpr Duration kSayWhoHoldsUpAfter = 2s;
 constexpr Duration kRetryMin = 100ms;
 constexpr Duration kRetryMax = 5s;
@@ -107,8 +109,19 @@ void WalSource::State::begin_attempt() {
   asked.distrusted = distrusted;
   asked.drops_only = stays() && was_too_much && !distrusted.empty();
   options.passing("connecting");
-  attempt = std::async(std::launch::async, find_way, std::move(asked));
+  std::packaged_task<Result<Way>()> find(
+      [asked = std::move(asked), stop = attempt_stop.get_token()] {
+        return find_way(asked, stop);
+      });
+  attempt = find.get_future();
+  std::thread(std::move(find)).detach();
   step = Step::connecting;
+}
+
+// Whoever connects to nothing cannot be interrupted, and somebody waits for us to stop.
+void WalSource::State::abandon_attempt() {
+  attempt_stop.request_stop();
+  if (attempt.valid()) (void)attempt.wait_for(kAttemptEndsWithin);
 }
 
 Status WalSource::State::take_way() {

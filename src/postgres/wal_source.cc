@@ -45,6 +45,7 @@ WalSource::WalSource(Reader& reader, Windows& windows, Clock& clock, RelayMetric
     : state_(std::make_unique<State>(reader, windows, clock, metrics, std::move(options))) {}
 
 WalSource::~WalSource() {
+  state_->abandon_attempt();
   state_->metrics.streams = 0;
   state_->metrics.retained_wal_bytes = 0;
 }
@@ -54,6 +55,8 @@ Status WalSource::open() {
   s.options.passing("open");
   if (s.stream) s.end_stream("the session was lost");
   s.step = State::Step::none;
+  s.attempt_stop.request_stop();
+  s.attempt_stop = {};
   s.way = {};
   s.handed_out = s.settled = s.stream_began = 0;
   s.settled_at = {};

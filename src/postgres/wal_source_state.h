@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -53,6 +54,7 @@ struct WalSource::State {
   Status advance();
   bool is_time_to_begin() const;
   void begin_attempt();
+  void abandon_attempt();
   Status take_way();
   Status take_slot();
   Status say_who_holds_up();
@@ -96,7 +98,8 @@ struct WalSource::State {
   WalSourceOptions options;
 
   // Over all sessions.
-  std::future<Result<Way>> attempt{};
+  std::future<Result<Way>> attempt{};  // by a thread that may outlive us, and touches nothing here
+  std::stop_source attempt_stop{};
   bool has_streamed = false;
   int failures = 0;
   TimePoint try_at{};

@@ -2,6 +2,7 @@
 
 #include "postgres/test_version.h"
 #include "postgres/wal_source_stage.h"
+#include "servers/tcp_proxy.h"
 
 namespace dovetail::postgres {
 namespace {
@@ -293,6 +294,31 @@ TEST_F(WalSourceTest, WhereTheRoleMayNotReplicateTheTableIsReadAndItIsSaidOnce) 
     EXPECT_TRUE(failed_with(wal.until_lost(), Errc::rejected)) << "asked for, it is an error";
   }
   must(connection_, "DROP ROLE plain_" + database_.name);
+}
+
+// Without a limit on what is waited for, each of them takes 10 s, or for ever.
+TEST_F(WalSourceTest, WhereTheWayToTheLogIsDeadAStopDoesNotWaitForIt) {
+  const std::string conninfo = database_.conninfo;
+  servers::TcpProxy link(std::stoi(conninfo.substr(conninfo.rfind("port=") + 5)));
+  WalSourceOptions options = quick_wal(ReadMode::automatic);
+  options.replication_conninfo = conninfo + " host=127.0.0.1 port=" + std::to_string(link.port()) +
+                                 " sslmode=disable gssencmode=disable";
+  std::string step;
+  options.passing = [&](std::string_view passed) { step = passed; };
+  const auto stops_soon = [](WalReading& reading) {
+    const auto start = std::chrono::steady_clock::now();
+    reading.source.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  };
+  Connection open = database_.connect();
+  must(open, "BEGIN; SELECT pg_current_xact_id()");
+  WalReading making(database_, options, "making");
+  ASSERT_TRUE(making.until([&] { return step == "slot asked for"; }));
+  link.stall();
+  stops_soon(making);
+  WalReading connecting(database_, options, "connecting");
+  ASSERT_TRUE(connecting.until([&] { return step == "connecting"; }));
+  stops_soon(connecting);
 }
 
 TEST_F(WalSourceTest, WhoMayNotWriteTheProbeReadsTheLogAllTheSame) {

@@ -73,11 +73,16 @@ Status look_at_slot(Connection& sql, const WayAsked& asked, Way& way) {
   return {};
 }
 
+Error not_wanted() {
+  return {Errc::stopped, "the way to the log is not wanted any more; check for a stop"};
+}
+
 }  // namespace
 
-Result<Way> find_way(WayAsked asked) {
+Result<Way> find_way(WayAsked asked, const std::stop_token& stop) {
   Result<Connection> sql = Connection::open(asked.conninfo);
   if (!sql) return fail(sql.error());
+  if (stop.stop_requested()) return fail(not_wanted());
   const Result<ServerIdentity> server = identify(*sql);
   if (!server) return fail(server.error());
   if (*server != asked.server)
@@ -93,6 +98,7 @@ Result<Way> find_way(WayAsked asked) {
       *sql, asked.checks_publication ? std::string_view(asked.publication) : std::string_view());
   if (!cannot) return fail(cannot.error());
   if (*cannot) return fail(Errc::rejected, **cannot);
+  if (stop.stop_requested()) return fail(not_wanted());
   if (!asked.temporary) DOVETAIL_TRY(look_at_slot(*sql, asked, way));
   if (asked.drops_only) return way;
   Result<Replication> opened = Replication::open(asked.conninfo);

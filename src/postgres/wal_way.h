@@ -2,6 +2,7 @@
 // must be made.
 #pragma once
 
+#include <stop_token>
 #include <string>
 
 #include "postgres/replication.h"
@@ -34,7 +35,8 @@ struct Way {
 
 // Connects, checks, and drops a slot that does not hold what we miss. May take 20 s, so it runs
 // beside the relay's thread; shares nothing with it. rejected: this server, this role or this
-// publication cannot. unavailable: not now.
-Result<Way> find_way(WayAsked asked);
+// publication cannot. unavailable: not now. stopped: nobody wants it any more, and it has changed
+// nothing since; a connection that is being made is waited for nevertheless.
+Result<Way> find_way(WayAsked asked, const std::stop_token& stop);
 
 }  // namespace dovetail::postgres
