@@ -20,8 +20,9 @@ using std::chrono::steady_clock;
 // What is left out makes no events, and read() must return nevertheless.
 constexpr int kMessagesPerLook = 1024;
 constexpr std::chrono::milliseconds kLeaveOutFor{100};
-// The server sends the end of a transaction right behind its last row.
-constexpr std::chrono::milliseconds kEndComesWithin{20};
+// The server sends the end of a transaction right behind its last row, unless it must wait for a
+// processor.
+constexpr std::chrono::milliseconds kEndComesWithin{200};
 constexpr std::chrono::microseconds kLookForEndEvery{200};
 
 // Whether it may become an event, or begins the transaction of some: whoever has enough stands

@@ -83,6 +83,8 @@ void side_by_side(const std::vector<std::function<void()>>& all) {
     });
 }
 
+constexpr std::int64_t kBehindMax = 20'000;
+
 class Siege {
  public:
   explicit Siege(std::string mode) : mode_(std::move(mode)), random_(std::random_device{}()) {}
@@ -113,8 +115,19 @@ void Siege::die_at(const Point& point) {
 
 WalOutcome Siege::run(const std::vector<Point>& points, int kills, std::int64_t rows_max) {
   {
+    // A relay that only ever catches up would hardly come to the log.
+    std::atomic<bool> is_behind{false};
+    const std::jthread watch([&](std::stop_token stop) {
+      Result<postgres::Connection> connection = postgres::Connection::open(stage_.conninfo());
+      ASSERT_TRUE(connection) << postgres::text_of(connection);
+      while (!stop.stop_requested()) {
+        is_behind = stage_.is_behind(*connection, kBehindMax);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+    });
     WalWritersOptions options = stage_.writers(random_());
     options.rows_max = rows_max;
+    options.may_write = [&] { return !is_behind; };
     WalWriters writers(options);
     for (int killed = 0; killed < kills; ++killed) {
       for (const Point& point : points) {

@@ -114,6 +114,12 @@ bool WalStage::is_delivered() {
                 "SELECT (SELECT count(*) FROM dovetail.outbox) + (SELECT count(*) FROM emitted)");
 }
 
+bool WalStage::is_behind(postgres::Connection& connection, std::int64_t events) {
+  book_.read_on();
+  return number(connection, "SELECT count(*) FROM dovetail.outbox") >
+         static_cast<std::int64_t>(book_.first().size()) + events;
+}
+
 bool WalStage::is_streaming() {
   return number(connection_,
                 "SELECT count(*) FROM pg_replication_slots AS s JOIN pg_stat_replication AS r "

@@ -52,6 +52,9 @@ class WalStage {
   void drop_slots();
   // Everything that is committed now is in the book.
   bool is_delivered();
+  // More than so many are not in the book. May be asked by one other thread, with a connection of
+  // its own, as long as nobody else looks into the book.
+  bool is_behind(postgres::Connection& connection, std::int64_t events);
   bool is_streaming();
   // By the relay's own account nothing is left to be read.
   bool is_drained() const;

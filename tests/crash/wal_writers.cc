@@ -276,6 +276,10 @@ WalWriters::WalWriters(WalWritersOptions options) : options_(std::move(options))
       ASSERT_TRUE(connection) << connection.error().text;
       Writer writer(std::move(*connection), options_, i);
       while (!stop.stop_requested()) {
+        if (options_.may_write && !options_.may_write()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          continue;
+        }
         const Form form = writer.choose();
         const Status written = writer.transaction(form);
         ASSERT_TRUE(written) << to_string(form) << ": " << written.error().text;

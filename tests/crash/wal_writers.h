@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -40,6 +41,8 @@ struct WalWritersOptions {
   // Some of what is published stands in the log alone, under keys of its own; the table `emitted`
   // has the ids.
   bool emits = false;
+  // While it is false none begins a transaction. Any thread; empty: always.
+  std::function<bool()> may_write{};
 };
 
 // Makes dovetail's schema, with a partition for now, and the accounts whose versions are published.
