@@ -185,6 +185,8 @@ class Carrying(PostgresCase):
         self.assertEqual(self.mailbox(), 11)
 
     def test_waiting_until_idle_asks_seldom(self):
+        if int(psql("SHOW server_version_num")) < 140000:
+            self.skipTest("PostgreSQL 14 brought the count of sessions")
         sessions = lambda: int(psql(f"SELECT sessions FROM pg_stat_database WHERE datname = '{self.database}'"))
         self.publish()
         holder = sqlite3.connect(self.folder / "inventory.db", isolation_level=None)
