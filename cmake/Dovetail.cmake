@@ -69,6 +69,16 @@ function(dovetail_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
 
+# dovetail_early(test...): tests that take long begin before others, so that none is left alone at the end. CTest knows by
+# itself only where it has run them before.
+function(dovetail_early)
+  foreach(name ${ARGN})
+    if(TEST ${name})
+      set_tests_properties(${name} PROPERTIES COST 100)
+    endif()
+  endforeach()
+endfunction()
+
 # dovetail_embed(target sql_file variable header_name): the text of a file as a string_view in a generated header.
 function(dovetail_embed target file variable header)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/generated/${header})

@@ -51,7 +51,4 @@ dovetail_server_test(
   PkgConfig::LIBPQ
   Threads::Threads)
 dovetail_also_on_new_postgres(dovetail_postgres_operator_test "MappedLog.*:MappedRows*")
-if(DOVETAIL_TESTS)
-  # Both start the standby, of which there is one.
-  set_tests_properties(dovetail_postgres_test dovetail_postgres_operator_test PROPERTIES RESOURCE_LOCK standby)
-endif()
+dovetail_early(dovetail_postgres_test dovetail_postgres_operator_test)

@@ -70,7 +70,7 @@ class ConsumerCase(harness.Case):
     def make_database(self, template="template1"):
         name = f"consumer_{os.getpid()}_{next(postgres_test.COUNT)}"
         psql(f"CREATE DATABASE {name} TEMPLATE {template}")
-        self.addCleanup(psql, f"DROP DATABASE {name} WITH (FORCE)")
+        self.addCleanup(postgres_test.drop_database, name)
         return name
 
     def make_template(self):

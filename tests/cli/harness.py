@@ -14,7 +14,7 @@ import unittest
 DOVETAIL = os.environ.get("DOVETAIL", "dovetail")
 EXAMPLES = pathlib.Path(os.environ.get("EXAMPLES", "."))
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE_S = 60
+PATIENCE_S = 90
 
 CONFIG = """\
 [store.orders]

@@ -6,7 +6,7 @@ import sys
 import unittest
 
 import harness
-from postgres_test import SERVER, STATE, PostgresCase, first_line, psql
+from postgres_test import SERVER, STATE, PostgresCase, drop_database, first_line, psql
 
 CONFIG = """\
 [store.shop]
@@ -79,7 +79,7 @@ DATABASE = f"mapped_{os.getpid()}"
 
 def setUpModule():
     psql(f"CREATE DATABASE {DATABASE}")
-    unittest.addModuleCleanup(psql, f"DROP DATABASE {DATABASE} WITH (FORCE)")
+    unittest.addModuleCleanup(drop_database, DATABASE)
 
 
 class MappedCase(PostgresCase):

@@ -54,6 +54,18 @@ def psql(sql, conninfo=SERVER):
                           text=True).stdout.strip()
 
 
+def drop_database(name, conninfo=SERVER):
+    """A slot holds its database until the server has noticed that the process which read it is gone."""
+    end = time.monotonic() + harness.PATIENCE_S
+    while True:
+        try:
+            return psql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", conninfo)
+        except subprocess.CalledProcessError as refused:
+            if "logical replication slot" not in refused.stderr or time.monotonic() > end:
+                raise
+        time.sleep(0.02)
+
+
 class PostgresCase(harness.Case):
     """A database of its own; the config reads it, and fills a SQLite file."""
 
@@ -66,7 +78,7 @@ class PostgresCase(harness.Case):
     def make_database(self):
         name = f"cli_{os.getpid()}_{next(COUNT)}"
         psql(f"CREATE DATABASE {name}")
-        self.addCleanup(psql, f"DROP DATABASE {name} WITH (FORCE)")
+        self.addCleanup(drop_database, name)
         return name
 
     def configure(self, conninfo, more=""):

@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import harness
+import postgres_test
 
 
 def tested_blocks(text):
@@ -37,9 +38,9 @@ class Server:
 
     def clean(self):
         if self.environment:
-            roles = "".join(f"DROP ROLE IF EXISTS shop_{role};" for role in ("app", "relay", "operator"))
-            for sql in ("DROP DATABASE IF EXISTS shop WITH (FORCE)", "DROP DATABASE IF EXISTS shop_stock WITH (FORCE)", roles):
-                subprocess.run(["psql", "-Xqc", sql], env=os.environ | self.environment, check=True, capture_output=True)
+            for name in ("shop", "shop_stock"):
+                postgres_test.drop_database(name)
+            postgres_test.psql("".join(f"DROP ROLE IF EXISTS shop_{role};" for role in ("app", "relay", "operator")))
 
 
 def free_port():
@@ -68,7 +69,7 @@ def main():
         session = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, stdout=output, stderr=output,
                                    stdin=subprocess.DEVNULL, start_new_session=True)
         try:
-            session.wait(timeout=100)
+            session.wait(timeout=harness.PATIENCE_S * 4)
         finally:
             # Whatever a block has left running in the background.
             with contextlib.suppress(ProcessLookupError):

@@ -17,7 +17,7 @@ FETCH_MAX_S = 240
 def folder_of(pom, what):
     """Of this pom and this user, where the unprivileged user of the server can read it."""
     mark = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
-    return pathlib.Path(tempfile.gettempdir()) / f"dovetail_{what}_{os.geteuid()}_{mark}"
+    return pathlib.Path(os.environ.get("DOVETAIL_FETCHED") or tempfile.gettempdir()) / f"dovetail_{what}_{os.geteuid()}_{mark}"
 
 
 def fetch(pom, what, unpack=None, properties=()):

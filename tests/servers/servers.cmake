@@ -31,7 +31,8 @@ function(dovetail_server_test name)
   endif()
   cmake_parse_arguments(ARG "" "TIMEOUT" "SERVERS;SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    # For what hangs; a slow machine takes its time.
+    set(ARG_TIMEOUT 900)
   endif()
   dovetail_needed_servers(needed ${name} ${ARG_SERVERS})
   dovetail_test(
