@@ -16,7 +16,7 @@ import harness
 
 sys.path.insert(0, str(harness.ROOT / "tests" / "servers"))
 import common
-import postgres as servers
+from postgres import SERVERS
 from postgres_test import SERVER, STATE, PostgresCase, first_line, psql
 
 PUBLISH = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "T", "--payload", "hush-hush")
@@ -250,18 +250,19 @@ class Schemas(BadInput):
 class Servers(BadInput):
     def test_a_standby_is_refused_and_a_daemon_waits_until_it_is_none(self):
         """A server of its own, because it is changed: first as a primary, then as a standby, then promoted."""
-        home, self.process, server = servers.start_postgres(None, "standby")
+        cluster = SERVERS["other"]
+        home, self.process, server = cluster.start(None, "standby")
         self.addCleanup(shutil.rmtree, home)
         self.addCleanup(self.stop_server)
-        common.wait_until_ready(servers.CLUSTER, server, self.process, home)
+        common.wait_until_ready(cluster, server, self.process, home)
         self.configure(server)
         self.init()
         self.dovetail("run", "--until-idle")
         self.publish()
         self.stop_server()
         (home / "data" / "standby.signal").touch()
-        self.process = servers.again(home)
-        common.wait_until_ready(servers.CLUSTER, server, self.process, home)
+        self.process = cluster.again(home)
+        common.wait_until_ready(cluster, server, self.process, home)
         self.refused("run", "--until-idle", code=4, name="unavailable", says=["standby", "primary"])
         self.refused(*PUBLISH, code=4, name="unavailable", says=["primary"])
         self.assertTrue(self.stores("status")["orders"]["standby"])
