@@ -29,6 +29,7 @@ struct Point {
   const char* mode = "";        // where there is but one that passes it
   bool makes_slot = false;      // one that was there is dropped before
   Words more{};                 // words of the command line
+  int since = 13;               // the version of PostgreSQL on which one passes it
 };
 
 const std::vector<Point> kPoints = {
@@ -52,7 +53,7 @@ const std::vector<Point> kPoints = {
     {"C5", "step:stream starting", 1, "", true},
     {"C5", "step:stream started", 1, "", true},
     {"C5", "step:stream started", 1, "wal"},
-    {"C5", "step:probe seen", 1, "auto"},
+    {"C5", "step:probe seen", 1, "auto", false, {}, 14},
     {"C5", "step:safe point taken", 4},
     {"C5", "step:safe point covered", 4},
     {"C6", "reopening", 1, "", false, {"--cut", "3"}},
@@ -103,6 +104,7 @@ class Siege {
 };
 
 void Siege::die_at(const Point& point) {
+  if (postgres::is_before(stage_.connection(), point.since)) return;
   const std::string times = std::to_string(1 + random_() % point.times_max);
   Words words = {"--mode", mode_, "--die", point.name, "--times", times};
   words.insert(words.end(), point.more.begin(), point.more.end());
