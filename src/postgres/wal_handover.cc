@@ -237,7 +237,8 @@ Status WalSource::State::start_stream() {
   options.passing("stream started");
   step = Step::none;
   has_streamed = true;
-  started_at = moved_at = pending_since = clock.now();
+  started_at = pending_since = clock.now();
+  awaited = {};
   stream_began = handed_out;
   const Result<Snapshot> reached = Snapshot::parse(windows.handed_out());
   if (!reached) return fail(reached.error());

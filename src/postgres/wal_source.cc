@@ -24,7 +24,6 @@ constexpr int kBehindFor = 4;
 // Transactions between those that were streamed, that a snapshot can have to name.
 constexpr std::size_t kGapsMax = 20'000;
 constexpr std::size_t kGapsWritten = 2'000;
-constexpr Duration kProbeWithin = 30s;
 // A stream that ended sooner counts as a failure.
 constexpr Duration kLastingStream = 30s;
 // So much of the log may stay unreported for the sake of a write less.
@@ -167,18 +166,21 @@ Status WalSource::State::read_stream(Batch& out, const Limits& limits, std::stop
     part.wait_max = std::clamp(until - clock.now(), Duration{0}, kLookEvery);
     // The end of a transaction is looked for.
     if (is_leaving) part.events_max = 1;
+    const TimePoint began = clock.now();
     const Status done = stream->read(out, part, stop);
-    count_read(out, size);
+    count_read(out, size, std::min(clock.now() - began, part.wait_max));
     if (!done) return fail_stream(done.error());
     if (out.size() > size || stop.stop_requested() || clock.now() >= until) return {};
   }
 }
 
-void WalSource::State::count_read(const Batch& out, std::size_t before_size) {
+void WalSource::State::count_read(const Batch& out, std::size_t before_size, Duration waited) {
   const std::size_t count = out.size() - before_size;
   if (stream->position() != moved_to || count > 0) {
     moved_to = stream->position();
-    moved_at = clock.now();
+    awaited = {};
+  } else {
+    awaited += waited;
   }
   if (count > 0) {
     handed_out += count;
@@ -199,7 +201,7 @@ Status WalSource::State::look_after_stream() {
   DOVETAIL_TRY(write_covered(now));
   DOVETAIL_TRY(look_at_slot_if_due());
   if (!stream) return {};
-  if (const Status seen = check_probe(now); !seen) return fail_stream(seen.error());
+  if (const Status seen = check_probe(); !seen) return fail_stream(seen.error());
   if (now < report_at) return {};
   report_at = now + (is_much_kept() ? Duration{0} : kReportEvery);
   return report(false);
@@ -278,17 +280,18 @@ Status WalSource::State::leave_for_windows() {
   return {};
 }
 
-Status WalSource::State::check_probe(TimePoint now) {
+// Time in which nobody reads does not count: a sink may take nothing, or the process be paused.
+Status WalSource::State::check_probe() {
   if (probe.empty()) return {};
   if (stream->last_probe() == probe) {
     probe.clear();
     options.passing("probe seen");
     return {};
   }
-  if (now < moved_at + kProbeWithin) return {};
+  if (awaited < options.probe_within) return {};
   return fail(Errc::corrupt,
-              "what was written into the log did not come out of it within 30 s; check the "
-              "server's log");
+              "what was written into the log did not come out of it in time; check the server's "
+              "log");
 }
 
 // Of what was settled since the last safe point, so that a session that ends in good order repeats

@@ -38,6 +38,9 @@ struct WalSourceOptions {
   std::function<std::unique_ptr<WalRows>()> make_rows = [] { return outbox_rows(false); };
   // So much of the log may be kept for us before the slot is given up.
   std::int64_t retained_wal_max = std::int64_t{1} << 30;
+  // How long reads wait for what is written into the log to come out of it, before the table is
+  // read instead.
+  Duration probe_within = std::chrono::seconds(30);
   // `streams`: from here on the log is read; else the table. For people: one line for each change.
   std::function<void(bool streams, std::string_view why)> changed = [](bool, std::string_view) {};
   // Messages that were in the log alone are lost, those that were not yet handed out.

@@ -28,15 +28,15 @@ inline WalSourceOptions quick_wal(ReadMode mode) {
 class WalReading {
  public:
   explicit WalReading(const TestDatabase& database, WalSourceOptions options,
-                      const std::string& relay = "test") {
+                      const std::string& relay = "test", Clock& clock = system_clock()) {
     reader.conninfo = database.conninfo;
     reader.relay = relay;
     options.changed = [this](bool streams, std::string_view why) {
       changes.push_back((streams ? "log: " : "table: ") + std::string(why));
+      on_change();
     };
-    windows = std::make_unique<PostgresSource>(reader, system_clock());
-    source =
-        std::make_unique<WalSource>(reader, *windows, system_clock(), metrics, std::move(options));
+    windows = std::make_unique<PostgresSource>(reader, clock);
+    source = std::make_unique<WalSource>(reader, *windows, clock, metrics, std::move(options));
     opened = source->open();
   }
 
@@ -99,6 +99,7 @@ class WalReading {
   Payloads payloads;
   std::map<std::string, std::size_t> counts;
   std::vector<std::string> changes;
+  std::function<void()> on_change = [] {};
   std::vector<std::unique_ptr<Batch>> unsettled;
   bool settles = true;
 };

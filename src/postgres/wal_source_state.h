@@ -69,7 +69,7 @@ struct WalSource::State {
   bool holds_mapped_windows() const;
   Status read_windows(Batch& out, const Limits& limits, std::stop_token stop);
   Status read_stream(Batch& out, const Limits& limits, std::stop_token stop);
-  void count_read(const Batch& out, std::size_t before);
+  void count_read(const Batch& out, std::size_t before, Duration waited);
 
   // While the log is read.
   Status look_after_stream();
@@ -77,7 +77,7 @@ struct WalSource::State {
   void pass_safe_point();
   Status consider_leaving(TimePoint now);
   Status leave_for_windows();
-  Status check_probe(TimePoint now);
+  Status check_probe();
   void tell_settled();
   Status write_covered(TimePoint now);
   Status report(bool events_settled);
@@ -152,7 +152,7 @@ struct WalSource::State {
   TimePoint report_at{};
   TimePoint report_kept_at{};
   std::string probe{};  // empty: seen, or not sent
-  TimePoint moved_at{};
+  Duration awaited{};   // by reads that brought nothing, since the stream last moved
   WalPosition moved_to{};
 };
 

@@ -1,5 +1,7 @@
 #include "postgres/wal_source.h"
 
+#include <atomic>
+
 #include "postgres/test_version.h"
 #include "postgres/wal_source_stage.h"
 #include "servers/tcp_proxy.h"
@@ -35,6 +37,13 @@ class WalSourceTest : public testing::Test {
   }
   bool until_read(WalReading& reading, std::size_t count) {
     return reading.until([&] { return reading.payloads.size() >= count; });
+  }
+  int server_port() const {
+    return std::stoi(database_.conninfo.substr(database_.conninfo.rfind("port=") + 5));
+  }
+  std::string through(const servers::TcpProxy& link) const {
+    return database_.conninfo + " host=127.0.0.1 port=" + std::to_string(link.port()) +
+           " sslmode=disable gssencmode=disable";
   }
 
   TestDatabase database_;
@@ -298,11 +307,9 @@ TEST_F(WalSourceTest, WhereTheRoleMayNotReplicateTheTableIsReadAndItIsSaidOnce) 
 
 // Without a limit on what is waited for, each of them takes 10 s, or for ever.
 TEST_F(WalSourceTest, WhereTheWayToTheLogIsDeadAStopDoesNotWaitForIt) {
-  const std::string conninfo = database_.conninfo;
-  servers::TcpProxy link(std::stoi(conninfo.substr(conninfo.rfind("port=") + 5)));
+  servers::TcpProxy link(server_port());
   WalSourceOptions options = quick_wal(ReadMode::automatic);
-  options.replication_conninfo = conninfo + " host=127.0.0.1 port=" + std::to_string(link.port()) +
-                                 " sslmode=disable gssencmode=disable";
+  options.replication_conninfo = through(link);
   std::string step;
   options.passing = [&](std::string_view passed) { step = passed; };
   const auto stops_soon = [](WalReading& reading) {
@@ -319,6 +326,48 @@ TEST_F(WalSourceTest, WhereTheWayToTheLogIsDeadAStopDoesNotWaitForIt) {
   WalReading connecting(database_, options, "connecting");
   ASSERT_TRUE(connecting.until([&] { return step == "connecting"; }));
   stops_soon(connecting);
+}
+
+// The host's time, which can be pushed on.
+class PushedClock final : public Clock {
+ public:
+  TimePoint now() override { return system_clock().now() + pushed_.load(); }
+  WallTime wall() override { return system_clock().wall(); }
+  void sleep(Duration duration, std::stop_token stop) override {
+    system_clock().sleep(duration, std::move(stop));
+  }
+  void push(Duration by) { pushed_ = pushed_.load() + by; }
+
+ private:
+  std::atomic<Duration> pushed_{};
+};
+
+TEST_F(WalSourceTest, TimeInWhichNobodyReadsIsNotHeldAgainstTheLog) {
+  PushedClock clock;
+  WalReading reading(database_, quick_wal(ReadMode::automatic), "test", clock);
+  reading.on_change = [&] { clock.push(1h); };
+  ASSERT_TRUE(reading.until_streaming()) << reading.told();
+  publish(0, 3);
+  ASSERT_TRUE(until_read(reading, 3)) << reading.told();
+  EXPECT_TRUE(reading.streams()) << reading.told();
+}
+
+TEST_F(WalSourceTest, WhereTheProbeDoesNotComeOutTheTableIsRead) {
+  if (is_before(connection_, 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages";
+  servers::TcpProxy link(server_port());
+  WalSourceOptions options = quick_wal(ReadMode::automatic);
+  options.replication_conninfo = through(link);
+  options.probe_within = 100ms;
+  options.passing = [&](std::string_view step) {
+    if (step == "stream started") link.stall();
+  };
+  WalReading reading(database_, options);
+  const Status lost = reading.until_lost();
+  EXPECT_EQ(lost.error().code, Errc::unavailable);
+  EXPECT_TRUE(contains(lost.error().text, "did not come out")) << text_of(lost);
+  publish(0, 3);
+  ASSERT_TRUE(reading.source->open());
+  EXPECT_TRUE(until_read(reading, 3)) << reading.told();
 }
 
 TEST_F(WalSourceTest, WhoMayNotWriteTheProbeReadsTheLogAllTheSame) {
