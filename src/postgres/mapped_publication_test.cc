@@ -28,7 +28,7 @@ class MappedPublication : public ::testing::Test {
   }
   std::string own() const { return publication_of("shop", mapping); }
 
-  TestDatabase database;
+  EmptyDatabase database;
   Connection connection = database.connect();
   TableMapping mapping;
 };

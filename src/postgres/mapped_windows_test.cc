@@ -26,7 +26,7 @@ TableMapping plain_mapping() {
 class MappedWindowsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    must(writer, schema_sql());
+    ASSERT_TRUE(create_schema(writer));
     must(writer,
          "CREATE TABLE outbox (id int PRIMARY KEY, who text, payload text) WITH "
          "(autovacuum_enabled = off)");

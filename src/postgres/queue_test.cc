@@ -68,7 +68,7 @@ TEST_F(PostgresQueue, ADuplicateNeverGetsIntoTheQueueAgain) {
   std::vector<Outcome> outcomes(batch.size());
   for (const Fate fate : {Fate::confirmed, Fate::duplicate}) {
     ASSERT_TRUE(inbox.submit(batch));
-    const Result<bool> collected = inbox.collect(outcomes, std::chrono::seconds(30));
+    const Result<bool> collected = inbox.collect(outcomes, std::chrono::seconds(90));
     ASSERT_TRUE(collected) << text_of(collected);
     EXPECT_EQ(outcomes[0].fate, fate);
     EXPECT_EQ(outcomes[1].fate, fate);

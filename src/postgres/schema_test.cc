@@ -11,7 +11,7 @@ namespace dovetail::postgres {
 namespace {
 
 TEST(PostgresSchema, IsMadeOnceAndFoundAgain) {
-  TestDatabase database;
+  EmptyDatabase database;
   Connection connection = database.connect();
   EXPECT_TRUE(failed_with(check_schema(connection), Errc::rejected));
   EXPECT_TRUE(contains(text_of(check_schema(connection)), "dovetail init"));
@@ -21,7 +21,7 @@ TEST(PostgresSchema, IsMadeOnceAndFoundAgain) {
 }
 
 TEST(PostgresSchema, SeveralProcessesMayMakeItAtOnce) {
-  TestDatabase database;
+  EmptyDatabase database;
   std::vector<std::future<Status>> made;
   for (int i = 0; i < 4; ++i)
     made.push_back(std::async(std::launch::async, [&] {
@@ -35,7 +35,7 @@ TEST(PostgresSchema, SeveralProcessesMayMakeItAtOnce) {
 }
 
 TEST(PostgresSchema, IsMadeInsideTheCallersTransaction) {
-  TestDatabase database;
+  EmptyDatabase database;
   Connection connection = database.connect();
   must(connection, "BEGIN");
   ASSERT_TRUE(create_schema(connection));
@@ -44,7 +44,7 @@ TEST(PostgresSchema, IsMadeInsideTheCallersTransaction) {
 }
 
 TEST(PostgresSchema, ANewerOneIsRefused) {
-  TestDatabase database;
+  EmptyDatabase database;
   Connection connection = database.connect();
   ASSERT_TRUE(create_schema(connection));
   must(connection, "UPDATE dovetail.schema_version SET version = 99, compatible_from = 98");
@@ -54,7 +54,7 @@ TEST(PostgresSchema, ANewerOneIsRefused) {
 }
 
 TEST(PostgresSchema, AMigrationDoesNotHoldUpPublishersForLong) {
-  TestDatabase database;
+  EmptyDatabase database;
   Connection connection = database.connect();
   ASSERT_TRUE(create_schema(connection));
   std::vector<Migration> steps(migrations().begin(), migrations().end());
@@ -74,7 +74,7 @@ TEST(PostgresSchema, AMigrationDoesNotHoldUpPublishersForLong) {
 }
 
 TEST(PostgresSchema, CanBeAppliedByHand) {
-  TestDatabase database;
+  EmptyDatabase database;
   Connection connection = database.connect();
   must(connection, schema_sql());
   must(connection, roles_sql());
@@ -82,7 +82,7 @@ TEST(PostgresSchema, CanBeAppliedByHand) {
 }
 
 TEST(PostgresSchema, ASchemaOfSomebodyElseIsNotTouched) {
-  TestDatabase database;
+  EmptyDatabase database;
   Connection connection = database.connect();
   must(connection, "CREATE SCHEMA dovetail; CREATE TABLE dovetail.theirs (x int)");
   EXPECT_TRUE(failed_with(create_schema(connection), Errc::rejected));

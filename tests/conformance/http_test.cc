@@ -226,7 +226,7 @@ class HttpSourceStore final : public SourceUnderTest {
   }
   void publish(const NewEvent& event) override {
     sender_.add(request_of(event));
-    const auto end = std::chrono::steady_clock::now() + seconds(30);
+    const auto end = std::chrono::steady_clock::now() + seconds(90);
     while (!sender_.all_are_sent() && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(milliseconds(1));
   }

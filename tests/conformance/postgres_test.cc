@@ -104,7 +104,7 @@ class OwningWalSource final : public Source {
     reader_.connection.close();
     early_.clear();
     DOVETAIL_TRY(source_.open());
-    const auto end = std::chrono::steady_clock::now() + seconds(30);
+    const auto end = std::chrono::steady_clock::now() + seconds(90);
     while (metrics_.streams == 0 && std::chrono::steady_clock::now() < end) {
       Batch batch;
       DOVETAIL_TRY(source_.read(batch, Limits{1, 1, milliseconds(5)}, {}));

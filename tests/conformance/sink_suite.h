@@ -81,7 +81,7 @@ class SinkSuite : public testing::TestWithParam<SinkCase> {
   }
   std::vector<Outcome> collect(std::size_t count) {
     std::vector<Outcome> outcomes(count);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
     while (std::chrono::steady_clock::now() < end) {
       const Result<bool> known = sink_->collect(outcomes, std::chrono::milliseconds(100));
       EXPECT_TRUE(known) << (known ? "" : known.error().text);

@@ -334,13 +334,13 @@ void Siege::replay_by_hand() {
   Process replay = Process::start(
       {DOVETAIL_PROGRAM, "parked", "replay", "--all", "--yes", "--config", file("dovetail.toml")},
       file("replay.log"));
-  if (replay.wait(30s) != 0) broken("'dovetail parked replay' failed; see replay.log");
+  if (replay.wait(90s) != 0) broken("'dovetail parked replay' failed; see replay.log");
 }
 
 void Siege::stop_in_good_order() {
   for (Twin& twin : twins_) twin.process.send(SIGTERM);
   for (Twin& twin : twins_) {
-    if (twin.process.wait(30s) != 0) broken(std::string(twin.name) + " did not stop in good order");
+    if (twin.process.wait(90s) != 0) broken(std::string(twin.name) + " did not stop in good order");
   }
 }
 

@@ -78,7 +78,7 @@ class Past {
         batch.push_back(&events_[i]);
       if (!is_open) is_open = static_cast<bool>(inbox.open());
       std::vector<Outcome> outcomes(batch.size());
-      is_open = is_open && inbox.submit(batch) && inbox.collect(outcomes, 30s);
+      is_open = is_open && inbox.submit(batch) && inbox.collect(outcomes, 90s);
       if (!is_open) continue;
       first += batch.size();
       for (const Outcome& outcome : outcomes) {

@@ -128,7 +128,7 @@ void Stage::play() {
   // The lane comes back to the one that was stopped, if the other has not lost it on a slow
   // machine.
   b.send(SIGTERM);
-  EXPECT_EQ(b.wait(30s), 0);
+  EXPECT_EQ(b.wait(90s), 0);
   ASSERT_TRUE(says("a.log", "acquired", before + 1));
   postgres::Connection connection = database_.connect();
   EXPECT_TRUE(eventually([&] {
@@ -136,7 +136,7 @@ void Stage::play() {
            number(connection, "SELECT count(*) FROM dovetail.outbox");
   }));
   a.send(SIGTERM);
-  EXPECT_EQ(a.wait(30s), 0);
+  EXPECT_EQ(a.wait(90s), 0);
   all_of_a_ = lines("a.log");
   check_the_stopped_relay();
   check_the_database();

@@ -48,7 +48,7 @@ void play(const std::string& mode, const std::string& point) {
   ASSERT_TRUE(stage.wait_until("nothing is left", [&] { return stage.is_drained(); }));
   for (Process* process : {&a, &b}) {
     process->send(SIGTERM);
-    EXPECT_EQ(process->wait(30s), 0);
+    EXPECT_EQ(process->wait(90s), 0);
   }
   if (!is_back) {
     EXPECT_EQ(after, before) << "delivered without a lease";

@@ -81,7 +81,7 @@ void apply(Inbox& inbox, std::vector<const Event*> events, Counts& counts) {
   while (!events.empty()) {
     std::vector<Outcome> outcomes(events.size());
     Result<bool> known = false;
-    if (inbox.submit(events)) known = inbox.collect(outcomes, std::chrono::seconds(30));
+    if (inbox.submit(events)) known = inbox.collect(outcomes, std::chrono::seconds(90));
     if (!known) {
       ++counts.interrupted;
       const Status opened = inbox.open();

@@ -44,7 +44,7 @@ class Backlog : public ::testing::Test {
                           << "[[relay]]\nname = \"backlog\"\nfrom = \"shop\"\nto = \"mail\"\n";
     const std::string log = folder_ + "/log";
     shop::Process init = shop::Process::start({DOVETAIL_PROGRAM, "--config", config, "init"}, log);
-    EXPECT_EQ(init.wait(30s), 0) << "see " << log;
+    EXPECT_EQ(init.wait(90s), 0) << "see " << log;
     const auto begin = std::chrono::steady_clock::now();
     shop::Process process =
         shop::Process::start({DOVETAIL_PROGRAM, "--config", config, "run"}, log);
@@ -62,7 +62,7 @@ class Backlog : public ::testing::Test {
     seconds = live::Seconds(std::chrono::steady_clock::now() - begin).count();
     const std::int64_t most = live::memory_kib("VmHWM", pid);
     process.send(SIGTERM);
-    EXPECT_EQ(process.wait(30s), 0);
+    EXPECT_EQ(process.wait(90s), 0);
     EXPECT_EQ(settled, events);
     if (::testing::Test::HasFailure()) {
       std::ifstream lines(log);

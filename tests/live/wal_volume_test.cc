@@ -100,7 +100,7 @@ class WalProcess : public WalVolume {
                           << "[[relay]]\nname = \"big\"\nfrom = \"shop\"\nto = \"mail\"\nlanes = 1"
                           << "\nmode = \"" << mode << "\"\n";
     shop::Process init = shop::Process::start({DOVETAIL_PROGRAM, "--config", config, "init"}, log_);
-    EXPECT_EQ(init.wait(30s), 0);
+    EXPECT_EQ(init.wait(90s), 0);
     shop::Process process =
         shop::Process::start({DOVETAIL_PROGRAM, "--config", config, "run"}, log_);
     EXPECT_TRUE(eventually([&] {
@@ -134,7 +134,7 @@ class WalProcess : public WalVolume {
     const bool streamed =
         number(stage_.sql, "SELECT count(*) FROM dovetail.reader WHERE streams") == 1;
     process.send(SIGTERM);
-    EXPECT_EQ(process.wait(30s), 0);
+    EXPECT_EQ(process.wait(90s), 0);
     claim(settled == events && streamed && most > 0 &&
               (most <= kMemoryMaxKib || !live::kMemoryIsOurs),
           "one transaction of %s: %lld of %lld events in %.0f s; the relay process took at most "
