@@ -3,6 +3,7 @@
 #include "dovetail/postgres.h"
 
 #include <deque>
+#include <mutex>
 
 #include "conformance/lane_suite.h"
 #include "conformance/source_suite.h"
@@ -40,10 +41,14 @@ class Store {
 
   const std::string& conninfo() const { return conninfo_; }
   void publish(const NewEvent& event) {
-    Result<Connection> connection = Connection::open(conninfo_);
-    ASSERT_TRUE(connection) << connection.error().text;
-    ASSERT_TRUE(connection->execute("BEGIN"));
-    const Result<EventId> id = postgres::publish_and_commit(connection->get(), event);
+    const std::lock_guard lock(mutex_);
+    if (!publisher_) {
+      Result<Connection> connection = Connection::open(conninfo_);
+      ASSERT_TRUE(connection) << connection.error().text;
+      publisher_ = std::move(*connection);
+    }
+    ASSERT_TRUE(publisher_.execute("BEGIN"));
+    const Result<EventId> id = postgres::publish_and_commit(publisher_.get(), event);
     ASSERT_TRUE(id) << id.error().text;
   }
   Reader reader() const {
@@ -57,6 +62,8 @@ class Store {
  private:
   TestDatabase database_;
   std::string conninfo_;
+  std::mutex mutex_;
+  Connection publisher_;
 };
 
 class OwningSource final : public Source {
