@@ -118,7 +118,7 @@ WalPosition position_of(const pg_result* result, int column) {
 
 }  // namespace
 
-void CopyBytes::Free::operator()(char* bytes) const { PQfreemem(bytes); }
+void CopyBytes::Free::operator()(char* message) const { PQfreemem(message); }
 
 void Replication::Close::operator()(pg_conn* connection) const {
   // A server that waits for other transactions does not notice that we leave, and would keep the

@@ -33,7 +33,7 @@ struct StreamRequest {
 // A message as libpq hands it over.
 struct CopyBytes {
   struct Free {
-    void operator()(char* bytes) const;
+    void operator()(char* message) const;
   };
   std::unique_ptr<char, Free> bytes{};
   std::size_t size = 0;
