@@ -14,7 +14,7 @@ import tempfile
 import time
 import typing
 
-WAIT_MAX_S = 100
+WAIT_MAX_S = 200
 LAZY = "libeatmydata.so"
 
 
