@@ -89,6 +89,13 @@ struct RequestsOptions {
 Answer requests_list(const Surroundings& around, const RequestsOptions& options);
 Answer requests_forget(const Surroundings& around, const RequestsOptions& options);
 
+struct ForgetOptions {
+  std::string consumer;  // or one of its handlers: "stock.ledger"
+  std::string id;
+  std::string reason;
+};
+Answer inbox_forget(const Surroundings& around, const ForgetOptions& options);
+
 struct SlotsOptions {
   std::string store;
   std::string drop;  // the name of one; empty: they are listed

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -104,7 +107,67 @@ Json json_of(const http::GatewayCounts& counts) {
           {"passed", counts.passed},         {"refused", counts.refused}};
 }
 
-Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& store, bool json) {
+void log_counts(const ops::GatewayConfig& config, std::string_view message,
+                const http::GatewayCounts& counts, std::uint64_t pruned) {
+  ops::log_line(LogLevel::info, config.name, message,
+                {{"executed", std::to_string(counts.executed)},
+                 {"replayed", std::to_string(counts.replayed)},
+                 {"running", std::to_string(counts.running)},
+                 {"unknown", std::to_string(counts.unknown)},
+                 {"mismatched", std::to_string(counts.mismatched)},
+                 {"lost", std::to_string(counts.lost)},
+                 {"passed", std::to_string(counts.passed)},
+                 {"refused", std::to_string(counts.refused)},
+                 {"pruned", std::to_string(pruned)}});
+}
+
+// Deletes what has expired, and says what was done, in steps so small that nobody waits for them.
+class Janitor {
+ public:
+  Janitor(const http::Gateway& gateway, const ops::GatewayConfig& config,
+          const ops::StoreConfig& store, Duration every)
+      : gateway_(gateway), config_(config), store_(store), every_(every) {}
+  ~Janitor() {
+    thread_.request_stop();
+    wake_.notify_one();
+  }
+  std::uint64_t pruned() const { return pruned_; }
+  void start() {
+    thread_ = std::jthread([this](std::stop_token stop) {
+      std::unique_lock lock(mutex_);
+      while (!wake_.wait_for(lock, stop, every_, [] { return false; }) && !stop.stop_requested())
+        clean(stop);
+    });
+  }
+
+ private:
+  static constexpr std::size_t kStep = 1000;
+
+  void clean(std::stop_token stop) {
+    for (std::uint64_t step = kStep; step == kStep && !stop.stop_requested(); pruned_ += step) {
+      const Result<std::uint64_t> done = prune_requests(store_, kStep);
+      if (!done) {
+        ops::log_line(LogLevel::warn, config_.name,
+                      "what has expired could not be deleted: " + done.error().text);
+        break;
+      }
+      step = *done;
+    }
+    log_counts(config_, "so far", gateway_.counts(), pruned_);
+  }
+
+  const http::Gateway& gateway_;
+  const ops::GatewayConfig& config_;
+  const ops::StoreConfig& store_;
+  const Duration every_;
+  std::atomic<std::uint64_t> pruned_{0};
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;
+};
+
+Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& store, Duration every,
+                   bool json) {
   if (const auto usable = kind_of(store).status(store); !usable) {
     const auto failure = refuse_in(store, usable.error());
     if (failure.value().exit != Exit::unavailable) return failure;
@@ -125,6 +188,8 @@ Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& sto
                 {{"address", config.address},
                  {"port", std::to_string(gateway.port())},
                  {"service", config.service}});
+  Janitor janitor(gateway, config, store, every);
+  janitor.start();
   int signal = 0;
   ::sigwait(&signals, &signal);
   ops::log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
@@ -140,10 +205,7 @@ Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& sto
     ops::log_line(LogLevel::warn, config.name,
                   "requests were given up: their outcome is unknown, see 'dovetail requests list'");
   const http::GatewayCounts counts = gateway.counts();
-  ops::log_line(LogLevel::info, config.name, "stopped",
-                {{"executed", std::to_string(counts.executed)},
-                 {"replayed", std::to_string(counts.replayed)},
-                 {"lost", std::to_string(counts.lost)}});
+  log_counts(config, "stopped", counts, janitor.pruned());
   if (json) print_json({{"gateway", json_of(counts)}});
   return Exit::ok;
 }
@@ -156,7 +218,8 @@ Answer gateway(const Surroundings& around) {
   ops::log_setup(config->log);
   if (!config->gateway)
     return refuse(Exit::config, config->file.string() + ": there is no [gateway] to run");
-  return run_gateway(*config->gateway, *config->find_store(config->gateway->store), around.json);
+  return run_gateway(*config->gateway, *config->find_store(config->gateway->store),
+                     config->retention.every, around.json);
 }
 
 #else

@@ -43,6 +43,7 @@ struct CommandLine {
   EventsOptions events;
   ParkedOptions parked;
   RequestsOptions requests;
+  ForgetOptions forget;
   SlotsOptions slots;
   PruneOptions prune;
   DemoOptions demo;
@@ -278,6 +279,26 @@ void add_requests(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_inbox(CLI::App& app, CommandLine& line) {
+  ForgetOptions& options = line.forget;
+  CLI::App* sub = command(
+      app, "inbox", "Have an event applied once more that a consumer has applied",
+      "  dovetail inbox forget stock 0190... --reason 'the shelf was counted wrongly'", [] {});
+  sub->require_subcommand(1);
+  CLI::App* forget = command(
+      *sub, "forget", "Forget that a consumer has applied an event, and deliver it again",
+      "Its effect happens a second time, on purpose. From an outbox in PostgreSQL the event comes "
+      "again by\n"
+      "itself; from elsewhere it is applied when it is delivered again. Later events of its key "
+      "are not\n"
+      "undone before.",
+      [&line] { line.chosen = [&line] { return inbox_forget(line.around, line.forget); }; });
+  forget->add_option("consumer", options.consumer, "The consumer, or one handler: stock.ledger")
+      ->required();
+  forget->add_option("id", options.id, "The event")->required();
+  forget->add_option("--reason", options.reason, "Why; it is kept in dovetail.audit")->required();
+}
+
 void add_slots(CLI::App& app, CommandLine& line) {
   SlotsOptions& options = line.slots;
   CLI::App* sub = command(
@@ -360,6 +381,7 @@ void build(CLI::App& app, CommandLine& line) {
   add_parked(app, line);
   add_gateway(app, line);
   add_requests(app, line);
+  add_inbox(app, line);
   add_slots(app, line);
   add_prune(app, line);
   add_doctor(app, line);

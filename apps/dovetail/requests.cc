@@ -50,6 +50,13 @@ Result<bool> forget_request(const ops::StoreConfig& store, const RequestKey& req
   return sqlite::forget_request(store.path.string(), request, system_clock(), boot_id());
 }
 
+Result<std::uint64_t> prune_requests(const ops::StoreConfig& store, std::size_t rows_max) {
+#ifdef DOVETAIL_HAS_POSTGRES
+  if (is_postgres(store)) return postgres::prune_requests(store.conninfo, rows_max);
+#endif
+  return sqlite::prune_requests(store.path.string(), rows_max, system_clock(), boot_id());
+}
+
 Answer requests_list(const Surroundings& around, const RequestsOptions& options) {
   const auto config = load(around);
   if (!config) return tl::unexpected(config.error());

@@ -18,5 +18,7 @@ Result<std::vector<RequestInfo>> list_requests(const ops::StoreConfig& store,
 // False: there is none, or it runs.
 Result<bool> forget_request(const ops::StoreConfig& store, const RequestKey& request,
                             std::string_view reason);
+// Deletes what has expired, the oldest first, and returns how many.
+Result<std::uint64_t> prune_requests(const ops::StoreConfig& store, std::size_t rows_max);
 
 }  // namespace dovetail::app

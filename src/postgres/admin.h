@@ -89,6 +89,15 @@ Result<std::uint64_t> replay_key(const std::string& url, std::string_view relay,
 Result<std::uint64_t> replay_matching(const std::string& url, const ParkedFilter& filter,
                                       const Decision& decision);
 
+// An event that was applied is to be applied once more: the consumer, or one of its handlers
+// ("stock.ledger"), forgets it, and then it is delivered again. The first tells how many rows it
+// was known by; the second tells false when the outbox does not have it any more. Both keep the
+// reason.
+Result<std::uint64_t> forget_event(const std::string& url, std::string_view consumer,
+                                   const EventId& id, std::string_view reason);
+Result<bool> deliver_again(const std::string& url, std::string_view relay, const EventId& id,
+                           std::string_view reason);
+
 // Gives events up, for good, with the reason kept; what waits behind them flows. rejected: no
 // reason is given, or the id is not parked, or stands behind another, or several relays have it and
 // none was named. A key or a filter gives up everything that matches, also what waits behind.

@@ -315,6 +315,26 @@ Result<std::uint64_t> replay_event(const std::string& url, std::string_view rela
   return numbers.size();
 }
 
+Result<std::uint64_t> forget_event(const std::string& url, std::string_view consumer,
+                                   const EventId& id, std::string_view reason) {
+  Result<Connection> connection = open_store(url);
+  if (!connection) return fail(connection.error());
+  const Result<Rows> rows = connection->query("SELECT dovetail.forget_event($1, $2, $3)",
+                                              Params().text(consumer).uuid(id).text(reason));
+  if (!rows) return fail(rows.error());
+  return static_cast<std::uint64_t>(rows->int8(0, 0));
+}
+
+Result<bool> deliver_again(const std::string& url, std::string_view relay, const EventId& id,
+                           std::string_view reason) {
+  Result<Connection> connection = open_store(url);
+  if (!connection) return fail(connection.error());
+  const Result<Rows> rows = connection->query("SELECT dovetail.deliver_again($1, $2, $3)",
+                                              Params().text(relay).uuid(id).text(reason));
+  if (!rows) return fail(rows.error());
+  return rows->boolean(0, 0);
+}
+
 Result<std::uint64_t> replay_key(const std::string& url, std::string_view relay,
                                  std::string_view aggregate_type, std::string_view aggregate_id,
                                  const Decision& decision) {

@@ -180,6 +180,15 @@ Result<std::vector<RequestInfo>> list_requests(const std::string& conninfo,
   return found;
 }
 
+Result<std::uint64_t> prune_requests(const std::string& conninfo, std::size_t rows_max) {
+  Result<Connection> connection = Connection::open(conninfo);
+  if (!connection) return fail(connection.error());
+  const Result<Rows> rows = connection->query("SELECT dovetail.prune_requests($1)",
+                                              Params().int4(static_cast<std::int32_t>(rows_max)));
+  if (!rows) return fail(rows.error());
+  return static_cast<std::uint64_t>(rows->int8(0, 0));
+}
+
 Result<bool> forget_request(const std::string& conninfo, const RequestKey& request,
                             std::string_view reason) {
   Result<Connection> connection = Connection::open(conninfo);

@@ -32,6 +32,8 @@ class PostgresRequestStore final : public RequestStore {
 Result<std::vector<RequestInfo>> list_requests(const std::string& conninfo,
                                                const RequestFilter& filter);
 // False: there is none, or it runs.
+// Deletes requests that have expired, the oldest first, and returns how many.
+Result<std::uint64_t> prune_requests(const std::string& conninfo, std::size_t rows_max);
 Result<bool> forget_request(const std::string& conninfo, const RequestKey& request,
                             std::string_view reason);
 

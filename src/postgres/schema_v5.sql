@@ -1,4 +1,4 @@
--- Version 5 of dovetail's tables in a PostgreSQL database: reading the server's log.
+-- Version 5 of dovetail's tables in a PostgreSQL database: reading the server's log, and applying events once more.
 
 -- What is streamed out of the log: inserts alone, whatever partition they fall into.
 -- One may be left of a schema that was dropped, which does not take it along.
@@ -93,5 +93,107 @@ REVOKE ALL ON FUNCTION
   dovetail.emit(text, text, text, bytea, jsonb, text, uuid, bigint, text),
   dovetail.emit(text, text, text, jsonb, jsonb, text, uuid, bigint, text),
   dovetail.emit(text, text, text, text, jsonb, text, uuid, bigint, text) FROM PUBLIC;
+
+-- In the caller's transaction: waits for another that is claiming the same event. Rows are dropped in the transaction that
+-- moves the line behind which nothing is remembered. A snapshot for a whole transaction may be older than that, and shows
+-- neither; so there the line is locked, which fails, as such transactions do, when it was moved since.
+CREATE OR REPLACE FUNCTION dovetail.claim(consumer text, id uuid) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  of_consumer int := dovetail.consumer_id(consumer);
+BEGIN
+  IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+    PERFORM FROM dovetail.inbox_state FOR SHARE;
+  END IF;
+  INSERT INTO dovetail.inbox (event_id, consumer_id) VALUES (id, of_consumer) ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN 'duplicate';
+  END IF;
+  IF dovetail.is_forgotten(of_consumer, id, NULL) THEN
+    PERFORM dovetail.raise_forgotten(consumer, id);
+  END IF;
+  RETURN 'first';
+END
+$$;
+
+-- Part 2: an event that was applied is to be applied once more, because an operator says so. In two steps, since the
+-- inbox and the outbox may be in two databases: the consumer forgets it, and then it is delivered again.
+
+CREATE FUNCTION dovetail.check_reason(reason text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF coalesce(btrim(reason), '') = '' THEN
+    RAISE EXCEPTION 'this needs a reason, which is kept'
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'say why the event is to be applied once more';
+  END IF;
+  RETURN left(reason, 2000);
+END
+$$;
+
+-- `consumer` with all of its handlers, or one of these: 'stock.ledger'. Returns of how many rows it was known by.
+CREATE FUNCTION dovetail.forget_event(consumer text, id uuid, reason text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  why       text := dovetail.check_reason(reason);
+  numbers   int[] := ARRAY(SELECT c.id FROM dovetail.consumer AS c
+                           WHERE c.name = consumer OR starts_with(c.name, consumer || '.'));
+  forgotten bigint;
+BEGIN
+  DELETE FROM dovetail.inbox AS i WHERE i.event_id = forget_event.id AND i.consumer_id = ANY (numbers);
+  GET DIAGNOSTICS forgotten = ROW_COUNT;
+  IF forgotten = 0 THEN
+    RETURN 0;
+  END IF;
+  IF EXISTS (SELECT FROM unnest(numbers) AS n WHERE dovetail.is_forgotten(n, forget_event.id, NULL)) THEN
+    PERFORM dovetail.raise_forgotten(consumer, forget_event.id);
+  END IF;
+  INSERT INTO dovetail.audit (what, relay, subject, events, reason)
+  VALUES ('forget', consumer, forget_event.id::text, forgotten, why);
+  RETURN forgotten;
+END
+$$;
+
+-- Has the relay deliver an event of the outbox once more, by way of its parking. False: the outbox does not have it any
+-- more, or never had.
+CREATE FUNCTION dovetail.deliver_again(relay text, id uuid, reason text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  why text := dovetail.check_reason(reason);
+  one dovetail.outbox;
+BEGIN
+  IF NOT EXISTS (SELECT FROM dovetail.reader AS r WHERE r.relay = deliver_again.relay AND NOT r.mapped) THEN
+    RAISE EXCEPTION 'no relay or consumer "%" reads this outbox', relay
+      USING ERRCODE = 'undefined_object', HINT = 'check the name with `dovetail status`';
+  END IF;
+  SELECT o.* INTO one FROM dovetail.outbox AS o WHERE o.id = deliver_again.id;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  INSERT INTO dovetail.parked AS p (
+    relay, id, position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,
+    created_at, state, at_head, attempts, reason, note, retry_at)
+  VALUES (relay, one.id, one.seq, one.topic, one.aggregate_type, one.aggregate_id, one.type, one.content_type, one.headers,
+          one.payload, one.aggregate_version, one.created_at, 'waiting', one.aggregate_id = '', 0, why,
+          'delivery asked for', clock_timestamp())
+  ON CONFLICT ON CONSTRAINT parked_relay_id_key DO UPDATE SET
+    state = 'waiting', at_head = excluded.at_head, attempts = 0, reason = excluded.reason, note = excluded.note,
+    retry_at = excluded.retry_at, parked_at = clock_timestamp(), finished_at = NULL
+    WHERE p.finished_at IS NOT NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the event % is parked', id
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'replay it: `dovetail parked replay`';
+  END IF;
+  PERFORM dovetail.refresh_heads(relay, ARRAY[one.aggregate_type::text], ARRAY[one.aggregate_id::text]);
+  INSERT INTO dovetail.audit (what, relay, subject, events, reason) VALUES ('deliver again', relay, id::text, 1, why);
+  RETURN true;
+END
+$$;
+
+-- What has expired means nothing any more, so a gateway may delete it with the few rights that it has.
+ALTER FUNCTION dovetail.prune_requests(int) SECURITY DEFINER;
+
+REVOKE ALL ON FUNCTION dovetail.check_reason(text), dovetail.forget_event(text, uuid, text),
+  dovetail.deliver_again(text, uuid, text) FROM PUBLIC;
 
 UPDATE dovetail.schema_version SET version = 5;

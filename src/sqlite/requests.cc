@@ -277,6 +277,13 @@ Result<bool> forget_request(const std::string& path, const RequestKey& request, 
   return forget->changes() == 1;
 }
 
+Result<std::uint64_t> prune_requests(const std::string& path, std::size_t rows_max, Clock& clock,
+                                     const std::string& boot) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  return prune_requests(database->get(), rows_max, clock, boot);
+}
+
 Result<std::uint64_t> prune_requests(sqlite3* connection, std::size_t rows_max, Clock& clock,
                                      const std::string& boot) {
   Result<Statement> prune = Statement::prepare(connection, kPrune);

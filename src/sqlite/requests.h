@@ -39,6 +39,8 @@ Result<std::vector<RequestInfo>> list_requests(const std::string& path, const Re
 Result<bool> forget_request(const std::string& path, const RequestKey& request, Clock& clock,
                             const std::string& boot);
 // Deletes requests that have expired, the oldest first, and returns how many.
+Result<std::uint64_t> prune_requests(const std::string& path, std::size_t rows_max, Clock& clock,
+                                     const std::string& boot);
 Result<std::uint64_t> prune_requests(sqlite3* connection, std::size_t rows_max, Clock& clock,
                                      const std::string& boot);
 

@@ -234,6 +234,44 @@ class Sql(ConsumerCase):
         self.expect_order(range(1, 201), 5)
         self.assertEqual(self.ask("parked", "list")["parked"], [])
 
+    def test_an_operator_has_an_event_applied_once_more(self):
+        self.configure()
+        self.place(6, keys=2)
+        self.handle()
+        event = self.sql("SELECT id FROM shop.booked WHERE n = 3")
+        again = ("inbox", "forget", "booking", event, "--reason", "the shelf was counted wrongly")
+        self.assertEqual(self.ask(*again), {"forgotten": 1, "comes_again": True})
+        self.refused(*again, code=5, name="rejected", says=("parked replay",))
+        self.handle()
+        self.assertEqual(self.booked(), [*self.booked()[:6], 3])
+        self.handle()
+        self.assertEqual(len(self.booked()), 7, "once more, and not for ever")
+        self.assertEqual(self.sql("SELECT what || ': ' || reason FROM dovetail.audit ORDER BY number"),
+                         "forget: the shelf was counted wrongly\ndeliver again: the shelf was counted wrongly")
+        self.refused("inbox", "forget", "booking", "0190aaaa-0000-7000-8000-000000000000", "--reason", "x", code=5,
+                     name="rejected", says=("has not applied", "events show"))
+        self.refused("inbox", "forget", "bookign", event, "--reason", "x", code=5, name="rejected", says=("bookign",))
+
+    def test_a_claim_that_cannot_see_what_was_dropped_since_is_refused(self):
+        self.sql("SELECT dovetail.claim('own', '01900000-0000-7000-8000-000000000001')")
+        for level in ("REPEATABLE READ", "SERIALIZABLE"):
+            with self.subTest(level=level):
+                worker = subprocess.Popen(["psql", "-XAtq", self.conninfo], stdin=subprocess.PIPE, text=True,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                worker.stdin.write(f"BEGIN ISOLATION LEVEL {level}; SELECT 'began';\n")
+                worker.stdin.flush()
+                self.assertEqual(worker.stdout.readline().strip(), "began")
+                # As the janitor does it.
+                self.sql("BEGIN; UPDATE dovetail.inbox_state SET forgotten_before = now(); DELETE FROM dovetail.inbox; COMMIT")
+                out, err = worker.communicate(
+                    "SELECT dovetail.claim('own', '01900000-0000-7000-8000-000000000001'); COMMIT;\n",
+                    timeout=harness.PATIENCE_S)
+                self.assertNotIn("first", out)
+                self.assertIn("could not serialize", err)
+        # With nothing dropped in between, it is as in any other transaction.
+        self.assertEqual(self.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT dovetail.claim('own', dovetail.uuid7()); "
+                                  "COMMIT"), "first")
+
     def test_a_table_that_exists_already_is_read(self):
         self.configure(more='[consumer.table]\npreset = "sent_at"\nname = "outbox_events"\n')
         self.sql("CREATE TABLE outbox_events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), event_type text, "

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import socketserver
+import ssl
 import sys
 import threading
 import time
@@ -89,5 +90,9 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 if __name__ == "__main__":
     server = Server(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0), Handler)
+    if len(sys.argv) > 3:  # its certificate, without the ending
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[3] + ".pem", sys.argv[3] + ".key")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     print(server.server_address[1], flush=True)
     server.serve_forever()

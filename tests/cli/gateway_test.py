@@ -8,6 +8,7 @@ import pathlib
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -67,6 +68,7 @@ class GatewayCase(harness.Case):
     """A store, a service in a process of its own, and the gateway between it and the test."""
 
     more = ""
+    certificate = ()  # of the service
 
     def setUp(self):
         super().setUp()
@@ -86,7 +88,8 @@ class GatewayCase(harness.Case):
         self.write("dovetail.toml", CONFIG % (self.store_url(), self.service_port, more))
 
     def start_service(self):
-        self.service = subprocess.Popen([sys.executable, str(SERVICE), str(self.record), str(self.service_port)],
+        self.service = subprocess.Popen([sys.executable, str(SERVICE), str(self.record), str(self.service_port),
+                                         *map(str, self.certificate)],
                                         stdout=subprocess.PIPE, text=True)
         self.addCleanup(self.end, self.service)
         self.service_port = int(self.service.stdout.readline())
@@ -303,6 +306,75 @@ class PostgresKeys(Postgres, GatewayCase):
         self.start_gateway()
         self.assertEqual([self.send(key="k").status for _ in range(2)], [201, 201])
         self.assertEqual(len(self.executed()), 1)
+
+
+class Tls(GatewayCase):
+    more = ('cert_file = "certs/server.pem"\nkey_file = "certs/server.key"\nservice_ca_file = "certs/ca.pem"\n'
+            '[retention]\nevery = "200ms"')
+
+    def start_service(self):
+        certs = self.folder / "certs"
+        subprocess.run([sys.executable, harness.ROOT / "tests/servers/certificates.py", certs], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.certificate = (certs / "server",)
+        super().start_service()
+
+    def configure(self, more):
+        super().configure(more)
+        path = self.folder / "dovetail.toml"
+        self.write("dovetail.toml", path.read_text().replace("http://127", "https://127"))
+
+    def send_over_tls(self, key, trusts="ca.pem"):
+        context = ssl.create_default_context(cafile=str(self.folder / "certs" / trusts))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=harness.PATIENCE_S, context=context)
+        try:
+            connection.request("POST", "/orders", b"{}", {"Idempotency-Key": key})
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.getheaders(), answer.read())
+        finally:
+            connection.close()
+
+    def test_clients_and_the_service_are_spoken_to_over_tls_and_strangers_are_not(self):
+        first, again = self.send_over_tls("k"), self.send_over_tls("k")
+        self.assertEqual((first.status, again.status, again.body), (201, 201, first.body))
+        self.assertEqual(again.header("Idempotency-Replayed"), "true")
+        self.assertEqual(len(self.executed()), 1)
+        with self.assertRaises(ssl.SSLError):
+            self.send_over_tls("k2", trusts="other-ca.pem")
+        with self.assertRaises((http.client.HTTPException, OSError)):
+            self.send(key="k3")  # without TLS
+        # A service that is not the one it should be gets nothing.
+        self.end(self.service)
+        self.certificate = (self.folder / "certs/stranger",)
+        GatewayCase.start_service(self)
+        self.assertEqual(self.send_over_tls("k4").problem(), "service-unreachable")
+        self.assertEqual(len(self.executed()), 1)
+
+
+class Janitor(Postgres, GatewayCase):
+    more = 'keep = "1s"\n[retention]\nevery = "200ms"'
+
+    def said(self, name):
+        lines = [json.loads(line) for line in self.log().splitlines() if '"so far"' in line]
+        return int(lines[-1][name]) if lines else 0
+
+    def test_a_gateway_deletes_what_has_expired_by_itself_and_says_what_it_has_done(self):
+        self.dovetail("init", "--roles")
+        user = f"{self.database}_app"
+        psql(f"CREATE ROLE {user} LOGIN; GRANT dovetail_app TO {user}")
+        self.addCleanup(psql, f"DROP ROLE {user}")
+        text = (self.folder / "dovetail.toml").read_text()
+        self.end(self.gateway)
+        self.write("dovetail.toml", text.replace(self.store_url(), f"{self.store_url()} user={user}"))
+        self.start_gateway()
+        for key in ("a", "b", "b"):
+            self.assertEqual(self.send(key=key).status, 201)
+        self.wait_for("both are gone", lambda: self.said("pruned") == 2)
+        self.assertEqual((self.said("executed"), self.said("replayed")), (2, 1))
+        self.write("dovetail.toml", text)
+        self.assertEqual(self.ask("requests")["requests"], [])
+        self.assertEqual(self.send(key="a").status, 201)
+        self.assertEqual(len(self.executed()), 3)
 
 
 class Passing(GatewayCase):
