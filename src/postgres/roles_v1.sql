@@ -74,7 +74,7 @@ GRANT EXECUTE ON FUNCTION dovetail.request_fingerprint(text, text, bytea),
   dovetail.lease_request(text, text, bytea, interval, interval, boolean, uuid),
   dovetail.settle_request(text, text, uuid, int, text, bytea), dovetail.finish_request(text, text, uuid, int, text, bytea),
   dovetail.release_request(text, text, uuid), dovetail.abandon_request(text, text, uuid) TO dovetail_app, dovetail_relay;
-GRANT EXECUTE ON FUNCTION dovetail.prune_requests(int) TO dovetail_app, dovetail_relay;
+GRANT EXECUTE ON FUNCTION dovetail.prune_requests(int) TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.forget_request(text, text, text), dovetail.forget_event(text, uuid, text),
   dovetail.deliver_again(text, uuid, text) TO dovetail_operator;
 

@@ -309,8 +309,7 @@ class PostgresKeys(Postgres, GatewayCase):
 
 
 class Tls(GatewayCase):
-    more = ('cert_file = "certs/server.pem"\nkey_file = "certs/server.key"\nservice_ca_file = "certs/ca.pem"\n'
-            '[retention]\nevery = "200ms"')
+    more = 'cert_file = "certs/server.pem"\nkey_file = "certs/server.key"\nservice_ca_file = "certs/ca.pem"'
 
     def start_service(self):
         certs = self.folder / "certs"
@@ -352,7 +351,7 @@ class Tls(GatewayCase):
 
 
 class Janitor(Postgres, GatewayCase):
-    more = 'keep = "1s"\n[retention]\nevery = "200ms"'
+    more = 'keep = "5s"\n[retention]\nevery = "1s"'
 
     def said(self, name):
         lines = [json.loads(line) for line in self.log().splitlines() if '"so far"' in line]
@@ -360,8 +359,8 @@ class Janitor(Postgres, GatewayCase):
 
     def test_a_gateway_deletes_what_has_expired_by_itself_and_says_what_it_has_done(self):
         self.dovetail("init", "--roles")
-        user = f"{self.database}_app"
-        psql(f"CREATE ROLE {user} LOGIN; GRANT dovetail_app TO {user}")
+        user = f"{self.database}_janitor"
+        psql(f"CREATE ROLE {user} LOGIN; GRANT dovetail_relay TO {user}")
         self.addCleanup(psql, f"DROP ROLE {user}")
         text = (self.folder / "dovetail.toml").read_text()
         self.end(self.gateway)
