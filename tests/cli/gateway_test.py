@@ -351,7 +351,7 @@ class Tls(GatewayCase):
 
 
 class Janitor(Postgres, GatewayCase):
-    more = 'keep = "5s"\n[retention]\nevery = "1s"'
+    more = '[retention]\nevery = "1s"'
 
     def said(self, name):
         lines = [json.loads(line) for line in self.log().splitlines() if '"so far"' in line]
@@ -368,6 +368,8 @@ class Janitor(Postgres, GatewayCase):
         self.start_gateway()
         for key in ("a", "b", "b"):
             self.assertEqual(self.send(key=key).status, 201)
+        psql("UPDATE dovetail.request SET expires_at = now() - interval '1 s', lease_until = now() - interval '1 s'",
+             f"{SERVER} dbname={self.database}")
         self.wait_for("both are gone", lambda: self.said("pruned") == 2)
         self.assertEqual((self.said("executed"), self.said("replayed")), (2, 1))
         self.write("dovetail.toml", text)
