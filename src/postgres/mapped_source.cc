@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "postgres/mapped_event.h"
+#include "postgres/parking.h"
 
 namespace dovetail::postgres {
 
@@ -37,12 +38,9 @@ Status MappedSource::open() {
   statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes});
   id_kind_ = id_kind(*table, mapping_);
   // What is read from here on stands behind what is parked already.
-  const Result<Rows> last = reader_.connection.query(
-      "SELECT coalesce(max(position), 0)::int8 FROM dovetail.parked WHERE relay = $1 AND "
-      "finished_at IS NULL",
-      Params().text(reader_.relay));
-  if (!last) return fail(last.error());
-  last_position_ = last->int8(0, 0);
+  const Result<std::int64_t> parked = last_parked_position(reader_);
+  if (!parked) return fail(parked.error());
+  last_position_ = *parked;
   return mark_discarded(true);
 }
 

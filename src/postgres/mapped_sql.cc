@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "postgres/mapped_catalog.h"
+#include "postgres/reader.h"
 
 namespace dovetail::postgres {
 
@@ -124,15 +125,10 @@ class Writer {
 
 // Every write begins with this: it counts, and it finds nothing to update when the lane has another
 // owner; then nothing else is written either.
-constexpr std::string_view kFence =
-    "WITH fence AS (UPDATE dovetail.reader AS r SET updated_at = c.now, "
-    "previous_at = CASE WHEN c.now >= sample_at + interval '5 s' THEN sample_at ELSE previous_at "
-    "END, previous_total = CASE WHEN c.now >= sample_at + interval '5 s' THEN sample_total ELSE "
-    "previous_total END, sample_total = CASE WHEN c.now >= sample_at + interval '5 s' THEN "
-    "settled_total ELSE sample_total END, sample_at = CASE WHEN c.now >= sample_at + interval "
-    "'5 s' THEN c.now ELSE sample_at END, settled_total = settled_total + $4 + $5, parked_total = "
-    "parked_total + $5 FROM (SELECT pg_catalog.clock_timestamp() AS now) AS c "
-    "WHERE r.relay = $1 AND r.lane = $2 AND ($3 = 0 OR r.epoch = $3) RETURNING 1)";
+const std::string kFence =
+    "WITH fence AS (UPDATE dovetail.reader SET settled_total = settled_total + $4 + $5, "
+    "parked_total = parked_total + $5, " +
+    kSampled + "WHERE relay = $1 AND lane = $2 AND ($3 = 0 OR epoch = $3) RETURNING 1)";
 
 }  // namespace
 

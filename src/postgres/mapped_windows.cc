@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "postgres/mapped_event.h"
 #include "postgres/mapped_publication.h"
+#include "postgres/parking.h"
 #include "postgres/snapshot.h"
 
 namespace dovetail::postgres {
@@ -14,7 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kIdleWriteInterval = 5s;
 constexpr Duration kGapTimeout = 10min;
 constexpr Duration kPauseMin = 500ms;
 constexpr int kPauseToGap = 4;
@@ -22,35 +22,10 @@ constexpr std::string_view kNothing = "1:1:";  // a snapshot that shows nothing
 constexpr std::int64_t kShortNumbers = std::int64_t{1} << 32;
 constexpr std::size_t kKeysAtOnce = 1000;
 
-const std::string kLoadProgress =
-    "SELECT r.prev::text, r.system_identifier, c.system_identifier, " + kHistory +
-    ", (SELECT coalesce(max(p.position), 0)::int8 FROM dovetail.parked AS p WHERE p.relay = $1 "
-    "AND p.finished_at IS NULL) FROM dovetail.reader AS r, pg_control_system() AS c WHERE r.relay "
-    "= $1 AND r.lane = $2";
-
-// In a cluster that the progress does not belong to, everything is sent again.
-constexpr std::string_view kAdoptCluster =
-    "UPDATE dovetail.reader SET system_identifier = $3, prev = $4::text::pg_snapshot WHERE relay = "
-    "$1 AND lane = $2 AND system_identifier <> $3 AND (epoch = $5 OR $5 = 0)";
-
-// The last condition: the snapshot still belongs to this server.
-const std::string kWriteProgress =
-    "UPDATE dovetail.reader AS r SET prev = $4::text::pg_snapshot, now = NULL, seq = 0, "
-    "settled_total = settled_total + $5, parked_total = parked_total + $6, updated_at = c.now, "
-    "previous_at = CASE WHEN c.now >= sample_at + interval '5 s' THEN sample_at ELSE previous_at "
-    "END, previous_total = CASE WHEN c.now >= sample_at + interval '5 s' THEN sample_total ELSE "
-    "previous_total END, sample_total = CASE WHEN c.now >= sample_at + interval '5 s' THEN "
-    "settled_total ELSE sample_total END, sample_at = CASE WHEN c.now >= sample_at + interval "
-    "'5 s' THEN c.now ELSE sample_at END FROM (SELECT clock_timestamp() AS now) AS c "
-    "WHERE r.relay = $1 AND r.lane = $2 AND (r.epoch = $3 OR $3 = 0) AND " +
-    kHistory +
-    // Not worth a wait for the disk; the setting ends with this transaction.
-    " = $7 RETURNING set_config('synchronous_commit', 'off', true)";
-
 }  // namespace
 
 MappedWindows::MappedWindows(Reader& reader, TableMapping mapping, Clock& clock)
-    : reader_(reader), mapping_(std::move(mapping)), clock_(clock) {
+    : reader_(reader), mapping_(std::move(mapping)), clock_(clock), row_(reader, clock) {
   DOVETAIL_CHECK(mapping_.from_log);
   reader_.mapped = true;
 }
@@ -59,11 +34,7 @@ Status MappedWindows::open() {
   gap_.reset();
   begin_at_ = {};
   ended_ = false;
-  handed_out_.clear();
-  handed_count_ = settled_count_ = 0;
-  settled_since_ = parked_since_ = 0;
   DOVETAIL_TRY(connect(reader_));
-  generation_ = reader_.generation;
   Result<CatalogTable> table = look_up(reader_.connection, mapping_);
   if (!table) return fail(table.error());
   table_ = std::move(*table);
@@ -72,43 +43,14 @@ Status MappedWindows::open() {
   if (!published)
     return fail(has_opened_ ? Errc::unavailable : published.error().code, published.error().text);
   has_opened_ = true;
-  write_idle_at_ = clock_.now() + kIdleWriteInterval;
-  return load_progress();
-}
-
-Status MappedWindows::load_progress() {
-  const Result<Rows> rows = reader_.connection.query(
-      kLoadProgress, Params().text(reader_.relay).int4(static_cast<std::int32_t>(reader_.lane)));
-  if (!rows) return fail(rows.error());
-  if (rows->empty())
-    return fail(Errc::unavailable, "the row of relay \"" + reader_.relay +
-                                       "\" is gone; check who deletes from dovetail.reader");
-  read_ = rows->text(0, 0);
-  const std::int64_t stored = rows->int8(0, 1);
-  const std::int64_t actual = rows->int8(0, 2);
-  history_ = rows->text(0, 3);
+  Result<ProgressRow::Loaded> loaded = row_.load();
+  if (!loaded) return fail(loaded.error());
+  ledger_.begin(std::move(loaded->progress));
   // What is read from here on stands behind what is parked already.
-  last_position_ = std::max(last_position_, rows->int8(0, 4));
-  if (stored != actual && stored != 0) read_ = kNothing;
-  settled_ = written_ = read_;
-  if (stored == actual) return {};
-  const Result<Rows> adopted =
-      reader_.connection.query(kAdoptCluster, Params()
-                                                  .text(reader_.relay)
-                                                  .int4(static_cast<std::int32_t>(reader_.lane))
-                                                  .int8(actual)
-                                                  .text(read_)
-                                                  .int8(reader_.epoch));
-  if (!adopted) return fail(adopted.error());
+  const Result<std::int64_t> parked = last_parked_position(reader_);
+  if (!parked) return fail(parked.error());
+  last_position_ = std::max(last_position_, *parked);
   return {};
-}
-
-// What is in memory belongs to one server's history.
-Status MappedWindows::check_history() const {
-  if (generation_ == reader_.generation && reader_.connection) return {};
-  return fail(Errc::unavailable,
-              "the connection was lost, or leads to another server now; what was read is read "
-              "again; check for a failover");
 }
 
 Status MappedWindows::end_at(const std::string& snapshot) { return begin("", snapshot); }
@@ -124,7 +66,7 @@ void MappedWindows::go_on() {
 
 Status MappedWindows::begin(const std::string& import, std::string snapshot) {
   DOVETAIL_CHECK(!gap_);
-  DOVETAIL_TRY(check_history());
+  DOVETAIL_TRY(row_.check());
   Result<Connection> opened = Connection::open(reader_.conninfo);
   if (!opened) return fail(opened.error());
   Gap gap;
@@ -143,7 +85,7 @@ Status MappedWindows::begin(const std::string& import, std::string snapshot) {
     const Result<Rows> now = gap.connection.query("SELECT pg_current_snapshot()::text");
     if (!now) return fail(now.error());
     gap.end = now->text(0, 0);
-    if (gap.end == read_) return {};
+    if (gap.end == handed_out()) return {};
   }
   DOVETAIL_TRY(look_for(gap));
   gap_ = std::move(gap);
@@ -154,13 +96,13 @@ Status MappedWindows::begin(const std::string& import, std::string snapshot) {
 // The rows are looked for when the first of them are asked for, which may take long: here the
 // server only makes its plan.
 Status MappedWindows::look_for(Gap& gap) const {
-  const Result<Snapshot> from = Snapshot::parse(read_);
+  const Result<Snapshot> from = Snapshot::parse(handed_out());
   if (!from) return fail(from.error());
   const Result<Snapshot> to = Snapshot::parse(gap.end);
   if (!to) return fail(to.error());
   const auto first = static_cast<std::int64_t>(from->first_shown_by(*to));
   const std::int64_t numbers = static_cast<std::int64_t>(to->xmax()) - first;
-  const bool all = read_ == kNothing || numbers >= kShortNumbers;
+  const bool all = handed_out() == kNothing || numbers >= kShortNumbers;
   const Result<Rows> declared = gap.connection.query(
       "DECLARE dovetail_gap NO SCROLL CURSOR FOR " + gap_keys_sql(table_, mapping_),
       Params().boolean(all).int8(first % kShortNumbers).int8(numbers));
@@ -169,7 +111,7 @@ Status MappedWindows::look_for(Gap& gap) const {
 }
 
 Status MappedWindows::read(Batch& out, const Limits& limits, std::stop_token stop) {
-  DOVETAIL_TRY(check_history());
+  DOVETAIL_TRY(row_.check());
   if (ended_) return {};
   if (!gap_ && clock_.now() >= begin_at_) DOVETAIL_TRY(begin("", ""));
   if (!gap_) {
@@ -183,7 +125,7 @@ Status MappedWindows::read(Batch& out, const Limits& limits, std::stop_token sto
   }
   if (!gap_->keys.empty()) DOVETAIL_TRY(read_page(out, limits));
   if (!gap_->keys.empty() || !gap_->has_all_keys) return {};
-  reach(std::move(gap_->end));
+  covers(gap_->end, 0);
   ended_ = gap_->is_last;
   gap_.reset();
   begin_at_ = std::max(begin_at_, clock_.now() + kPauseToGap * (clock_.now() - gap_began_));
@@ -235,68 +177,23 @@ Status MappedWindows::read_page(Batch& out, const Limits& limits) {
     if (!out.empty() && out.bytes() + more > limits.bytes_max) break;
     append_mapped_event(*rows, taken, mapping_, ++last_position_, out);
   }
-  handed_count_ += taken;
+  ledger_.hand_out(taken);
   keys.erase(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(taken));
   return {};
 }
 
-void MappedWindows::handed_out_elsewhere(std::uint64_t events) { handed_count_ += events; }
-
-void MappedWindows::covers(const std::string& snapshot, std::int64_t) { reach(snapshot); }
-
-void MappedWindows::reach(std::string snapshot) {
-  read_ = std::move(snapshot);
-  if (settled_count_ == handed_count_) {
-    handed_out_.clear();
-    settled_ = read_;
-  } else if (!handed_out_.empty() && handed_out_.back().count == handed_count_) {
-    handed_out_.back().after = read_;
-  } else {
-    handed_out_.push_back(HandedOut{handed_count_, read_});
-  }
+void MappedWindows::covers(const std::string& snapshot, std::int64_t) {
+  ledger_.reach(Progress{snapshot});
 }
 
 Status MappedWindows::settle(const Batch& batch, std::span<const Settled> fates) {
   DOVETAIL_CHECK(batch.size() == fates.size());
-  settled_count_ += fates.size();
-  DOVETAIL_CHECK(settled_count_ <= handed_count_);
-  settled_since_ += static_cast<std::int64_t>(fates.size());
-  parked_since_ += std::count(fates.begin(), fates.end(), Settled::parked);
-  while (!handed_out_.empty() && handed_out_.front().count <= settled_count_) {
-    settled_ = std::move(handed_out_.front().after);
-    handed_out_.pop_front();
-  }
+  ledger_.settle(fates);
   return {};
 }
 
-Status MappedWindows::flush() {
-  if (settled_since_ == 0 && settled_ == written_) return {};
-  return write_progress();
-}
+Status MappedWindows::flush() { return ledger_.has_news() ? row_.write(ledger_) : Status{}; }
 
-// Progress over what others wrote loses nothing in a crash, so it is written seldom.
-Status MappedWindows::do_chores() {
-  if (clock_.now() < write_idle_at_ || settled_ == written_) return {};
-  return write_progress();
-}
-
-Status MappedWindows::write_progress() {
-  DOVETAIL_TRY(check_history());
-  const Result<Rows> rows =
-      reader_.connection.query(kWriteProgress, Params()
-                                                   .text(reader_.relay)
-                                                   .int4(static_cast<std::int32_t>(reader_.lane))
-                                                   .int8(reader_.epoch)
-                                                   .text(settled_)
-                                                   .int8(settled_since_)
-                                                   .int8(parked_since_)
-                                                   .text(history_));
-  if (!rows) return fail(rows.error());
-  if (rows->empty()) return fail(taken_over(reader_));
-  written_ = settled_;
-  settled_since_ = parked_since_ = 0;
-  write_idle_at_ = clock_.now() + kIdleWriteInterval;
-  return {};
-}
+Status MappedWindows::do_chores() { return row_.write_if_idle(ledger_); }
 
 }  // namespace dovetail::postgres

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "postgres/connection.h"
+#include "postgres/ledger.h"
 #include "postgres/mapped_catalog.h"
 #include "postgres/mapped_table.h"
+#include "postgres/progress_row.h"
 #include "postgres/reader.h"
 #include "postgres/windows.h"
 
@@ -39,14 +41,14 @@ class MappedWindows final : public Windows {
   // stopped: another relay has taken the lane over.
   Status flush() override;
 
-  const std::string& handed_out() const override { return read_; }
+  const std::string& handed_out() const override { return ledger_.read().prev; }
   bool is_between_windows() const override { return !gap_; }
   // Reads in a snapshot of now: what is newer than `snapshot` comes again out of the log.
   Status end_at(const std::string& snapshot) override;
   Status end_at_exported(const std::string& name, const std::string& snapshot) override;
   bool has_ended() const override { return ended_; }
   void go_on() override;
-  void handed_out_elsewhere(std::uint64_t events) override;
+  void handed_out_elsewhere(std::uint64_t events) override { ledger_.hand_out(events); }
   void covers(const std::string& snapshot, std::int64_t passed) override;
   Status do_chores() override;
 
@@ -70,42 +72,25 @@ class MappedWindows final : public Windows {
     bool is_asked = false;
     bool has_all_keys = false;
   };
-  struct HandedOut {
-    std::uint64_t count;  // events handed out up to here
-    std::string after;    // what is reached when they are settled
-  };
 
-  Status load_progress();
   // An empty snapshot: one of now, which is no end.
   Status begin(const std::string& import, std::string snapshot);
   Status look_for(Gap& gap) const;
   Result<bool> fetch_keys(Duration wait_max);
   Status read_page(Batch& out, const Limits& limits);
-  void reach(std::string snapshot);
-  Status check_history() const;
-  Status write_progress();
 
   Reader& reader_;
   TableMapping mapping_;
   Clock& clock_;
   CatalogTable table_{};
-  std::string read_{};     // handed out up to here
-  std::string settled_{};  // finished up to here
-  std::string written_{};  // the same, as the database has it
-  std::deque<HandedOut> handed_out_{};
-  std::uint64_t handed_count_ = 0;
-  std::uint64_t settled_count_ = 0;
-  std::int64_t settled_since_ = 0;  // events settled since the database was told
-  std::int64_t parked_since_ = 0;
+  ProgressRow row_;
+  Ledger ledger_{};
   std::optional<Gap> gap_{};
   TimePoint gap_began_{};
   TimePoint begin_at_{};  // the next gap that is no end
   bool ended_ = false;
   bool has_opened_ = false;
-  std::uint64_t generation_ = 0;  // of the connection that the progress was loaded through
-  std::string history_{};         // of the server then
   std::int64_t last_position_ = 0;
-  TimePoint write_idle_at_{};
 };
 
 }  // namespace dovetail::postgres

@@ -6,18 +6,10 @@ namespace dovetail::postgres {
 
 namespace {
 
-// The samples give the rate, as those of other readers do.
-constexpr std::string_view kCount =
+const std::string kCount =
     "UPDATE dovetail.reader SET settled_total = settled_total + $4, "
-    "parked_total = parked_total + $5, updated_at = clock_timestamp(), "
-    "previous_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN sample_at "
-    "ELSE previous_at END, "
-    "previous_total = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN sample_total "
-    "ELSE previous_total END, "
-    "sample_total = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN settled_total "
-    "ELSE sample_total END, "
-    "sample_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN clock_timestamp() "
-    "ELSE sample_at END "
+    "parked_total = parked_total + $5, " +
+    kSampled +
     "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) "
     // Not worth a wait for the disk; the setting ends with this transaction.
     "RETURNING set_config('synchronous_commit', 'off', true)";

@@ -217,4 +217,13 @@ Status PostgresParking::delivered(std::span<const EventId> ids) {
   return transaction->commit();
 }
 
+Result<std::int64_t> last_parked_position(Reader& reader) {
+  const Result<Rows> rows = reader.connection.query(
+      "SELECT coalesce(max(position), 0)::int8 FROM dovetail.parked WHERE relay = $1 AND "
+      "finished_at IS NULL",
+      Params().text(reader.relay));
+  if (!rows) return fail(rows.error());
+  return rows->int8(0, 0);
+}
+
 }  // namespace dovetail::postgres

@@ -25,4 +25,7 @@ class PostgresParking final : public Parking {
   Reader& reader_;
 };
 
+// The highest position among those of the relay that are not finished; 0: there are none.
+Result<std::int64_t> last_parked_position(Reader& reader);
+
 }  // namespace dovetail::postgres

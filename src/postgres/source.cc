@@ -13,8 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Progress over what belongs to other lanes loses nothing in a crash, so it is written seldom.
-constexpr Duration kIdleWriteInterval = 5s;
 constexpr std::int32_t kAdoptedAtOnce = 10'000;
 constexpr std::int32_t kReleasedAtOnce = 1000;
 // Of delayed events, where nothing else is asked of the server.
@@ -65,31 +63,6 @@ constexpr std::string_view kFirstDelayed =
 
 constexpr std::string_view kRelease = "SELECT dovetail.release_delayed($1)";
 
-// The last condition: the snapshots still belong to this server.
-const std::string kWriteProgress =
-    "UPDATE dovetail.reader SET prev = $4::text::pg_snapshot, "
-    "now = nullif($5, '')::pg_snapshot, seq = $6, passed_seq = greatest(passed_seq, $7), "
-    "settled_total = settled_total + $8, parked_total = parked_total + $9, "
-    "updated_at = clock_timestamp(), "
-    "previous_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN sample_at "
-    "ELSE previous_at END, "
-    "previous_total = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN sample_total "
-    "ELSE previous_total END, "
-    "sample_total = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN settled_total "
-    "ELSE sample_total END, "
-    "sample_at = CASE WHEN clock_timestamp() - interval '5 s' >= sample_at THEN clock_timestamp() "
-    "ELSE sample_at END "
-    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) AND " +
-    kHistory +
-    // Not worth a wait for the disk; the setting ends with this transaction.
-    " = $10 RETURNING set_config('synchronous_commit', 'off', true)";
-
-const std::string kLoadProgress =
-    "SELECT r.prev::text, coalesce(r.now::text, ''), r.seq, r.passed_seq, r.system_identifier, "
-    "c.system_identifier, " +
-    kHistory +
-    " FROM dovetail.reader AS r, pg_control_system() AS c WHERE r.relay = $1 AND r.lane = $2";
-
 // The parts of a snapshot's text, "xmin:xmax:xip,xip".
 struct SnapshotParts {
   std::string xmax;
@@ -112,14 +85,9 @@ std::size_t events_that_fit(std::int64_t events, std::int64_t bytes, std::int64_
 }  // namespace
 
 PostgresSource::PostgresSource(Reader& reader, Clock& clock, SourceOptions options)
-    : reader_(reader), clock_(clock), options_(std::move(options)) {}
+    : reader_(reader), clock_(clock), options_(std::move(options)), row_(reader, clock) {}
 
 Status PostgresSource::open() {
-  DOVETAIL_TRY(connect(reader_));
-  generation_ = reader_.generation;
-  handed_out_.clear();
-  handed_count_ = settled_count_ = 0;
-  settled_since_ = parked_since_ = 0;
   window_end_ = 0;
   exhausted_.clear();
   asked_.reset();
@@ -127,34 +95,22 @@ Status PostgresSource::open() {
   go_on();
   pause_ = options_.poll_min;
   look_again_at_ = {};
-  write_idle_at_ = clock_.now() + kIdleWriteInterval;
   return load_progress();
 }
 
 Status PostgresSource::load_progress() {
-  const Result<Rows> rows = reader_.connection.query(
-      kLoadProgress, Params().text(reader_.relay).int4(static_cast<std::int32_t>(reader_.lane)));
-  if (!rows) return fail(rows.error());
-  if (rows->empty())
-    return fail(Errc::unavailable, "the row of relay \"" + reader_.relay +
-                                       "\" is gone; check who deletes from dovetail.reader");
-  read_ = Progress{std::string(rows->text(0, 0)), std::string(rows->text(0, 1)), rows->int8(0, 2),
-                   rows->int8(0, 3)};
-  const std::int64_t stored = rows->int8(0, 4);
-  const std::int64_t actual = rows->int8(0, 5);
-  history_ = rows->text(0, 6);
-  if (stored != 0 && stored != actual) {
+  Result<ProgressRow::Loaded> loaded = row_.load();
+  if (!loaded) return fail(loaded.error());
+  if (loaded->is_restored)
     options_.log("relay \"" + reader_.relay + "\", lane " + std::to_string(reader_.lane) +
                  ": the database was restored into another cluster, where its progress means "
                  "nothing; every event that is still there is sent again");
-    read_ = Progress{};
-  }
-  DOVETAIL_TRY(adopt_cluster(actual));
-  settled_ = written_ = read_;
-  return read_.now.empty() ? Status{} : open_window(read_.now);
+  DOVETAIL_TRY(adopt_foreign_rows());
+  ledger_.begin(std::move(loaded->progress));
+  return at().now.empty() ? Status{} : open_window(at().now);
 }
 
-Status PostgresSource::adopt_cluster(std::int64_t system_identifier) {
+Status PostgresSource::adopt_foreign_rows() {
   std::int64_t adopted = 0;
   while (true) {
     const Result<Rows> some = reader_.connection.query("SELECT dovetail.adopt_foreign_rows($1)",
@@ -166,38 +122,17 @@ Status PostgresSource::adopt_cluster(std::int64_t system_identifier) {
   if (adopted > 0)
     options_.log(std::to_string(adopted) +
                  " events come from another cluster; they count as published now");
-  const Result<Rows> rows = reader_.connection.query(
-      "UPDATE dovetail.reader SET system_identifier = $3, prev = $4::text::pg_snapshot, "
-      "now = nullif($5, '')::pg_snapshot, seq = $6 WHERE relay = $1 AND lane = $2 "
-      "AND system_identifier <> $3 AND (epoch = $7 OR $7 = 0)",
-      Params()
-          .text(reader_.relay)
-          .int4(static_cast<std::int32_t>(reader_.lane))
-          .int8(system_identifier)
-          .text(read_.prev)
-          .text(read_.now)
-          .int8(read_.seq)
-          .int8(reader_.epoch));
-  if (!rows) return fail(rows.error());
   return {};
 }
 
-// What is in memory belongs to one server's history.
-Status PostgresSource::check_history(std::string_view history) const {
-  if (history == history_ && generation_ == reader_.generation && reader_.connection) return {};
-  return fail(Errc::unavailable,
-              "the connection was lost, or leads to another server now; what was read is read "
-              "again; check for a failover");
-}
-
 Status PostgresSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
-  DOVETAIL_TRY(check_history(history_));
+  DOVETAIL_TRY(row_.check());
   const std::size_t before = out.size();
   const TimePoint end = clock_.now() + limits.wait_max;
   while (true) {
     const TimePoint now = clock_.now();
     if (now >= look_again_at_) {
-      if (now >= write_idle_at_ && settled_ != written_) DOVETAIL_TRY(write_progress());
+      DOVETAIL_TRY(row_.write_if_idle(ledger_));
       DOVETAIL_TRY(read_now(out, limits));
       if (out.size() > before) {
         pause_ = options_.poll_min;
@@ -226,7 +161,7 @@ Status PostgresSource::read_now(Batch& out, const Limits& limits) {
     if (!end_.empty()) {
       DOVETAIL_TRY(open_end());
       if (!end_.empty()) return {};
-    } else if (read_.now.empty()) {
+    } else if (at().now.empty()) {
       const Result<bool> ended = something_ended();
       if (!ended) return fail(ended.error());
       if (!*ended) return {};
@@ -235,7 +170,7 @@ Status PostgresSource::read_now(Batch& out, const Limits& limits) {
       DOVETAIL_TRY(read_page(out, limits));
     }
     // A page may hold nothing of this lane; more is there all the same.
-    if (out.size() > before || read_.prev == exhausted_) return {};
+    if (out.size() > before || at().prev == exhausted_) return {};
   }
   return {};
 }
@@ -255,7 +190,7 @@ Result<bool> PostgresSource::something_ended() {
 }
 
 Status PostgresSource::read_window(Batch& out, const Limits& limits) {
-  const SnapshotParts prev = parts_of(read_.prev);
+  const SnapshotParts prev = parts_of(at().prev);
   const std::size_t fits = std::max<std::size_t>(limits.events_max, 1);
   const Result<Rows> rows =
       reader_.connection.query(kWindow, Params()
@@ -276,7 +211,7 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
     }
   }
   DOVETAIL_CHECK(head < rows->size());
-  DOVETAIL_TRY(check_history(rows->text(head, 3)));
+  DOVETAIL_TRY(row_.check(rows->text(head, 3)));
   const std::string now(rows->text(head, 2));
   if (static_cast<std::size_t>(rows->int8(head, 0)) != order.size()) return open_window(now);
 
@@ -291,20 +226,20 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
 
 // Too large to come whole: it is read page by page, from where we are in it.
 Status PostgresSource::open_window(const std::string& now) {
-  const SnapshotParts from = parts_of(read_.prev);
+  const SnapshotParts from = parts_of(at().prev);
   const Result<Rows> rows = reader_.connection.query(
       kBounds, Params().unknown(from.xmax).unknown(from.xip).unknown(parts_of(now).xmax));
   if (!rows) return fail(rows.error());
   window_end_ = rows->int8(0, 1);
   const std::int64_t before_first = std::max<std::int64_t>(rows->int8(0, 0) - 1, 0);
-  move_to(Progress{read_.prev, now, std::max(read_.seq, before_first), read_.passed}, 0);
+  move_to(Progress{at().prev, now, std::max(at().seq, before_first), at().passed}, 0);
   return {};
 }
 
 // An end is a window like any other, whose upper snapshot somebody else has taken.
 Status PostgresSource::end_at(const std::string& snapshot) {
   DOVETAIL_CHECK(is_between_windows());
-  DOVETAIL_TRY(check_history(history_));
+  DOVETAIL_TRY(row_.check());
   look_again_at_ = {};
   ends_ = true;
   end_ = snapshot;
@@ -322,9 +257,9 @@ Status PostgresSource::open_end() {
 // What was handed out when the open window is read. An upper snapshot that somebody else has taken
 // may lack what ours showed before.
 Result<Progress> PostgresSource::behind_window(std::int64_t passed) const {
-  const Result<Snapshot> before = Snapshot::parse(read_.prev);
+  const Result<Snapshot> before = Snapshot::parse(at().prev);
   if (!before) return fail(before.error());
-  const Result<Snapshot> now = Snapshot::parse(read_.now);
+  const Result<Snapshot> now = Snapshot::parse(at().now);
   if (!now) return fail(now.error());
   return Progress{Snapshot::either(*before, *now).text(), {}, 0, passed};
 }
@@ -333,12 +268,12 @@ Status PostgresSource::ask_for_page(const Limits& limits) {
   const auto events = static_cast<std::int64_t>(
       std::clamp<std::size_t>(page_events_, 1, std::max<std::size_t>(limits.events_max, 1)));
   span_ = std::clamp(span_, events + events / 4, kSpanMax);
-  asked_ = Asked{read_, events, static_cast<std::int64_t>(limits.bytes_max),
-                 std::min(window_end_, read_.seq + span_)};
+  asked_ = Asked{at(), events, static_cast<std::int64_t>(limits.bytes_max),
+                 std::min(window_end_, at().seq + span_)};
   return reader_.connection.ask_ahead(kPage, Params()
-                                                 .text(read_.prev)
-                                                 .text(read_.now)
-                                                 .int8(read_.seq)
+                                                 .text(at().prev)
+                                                 .text(at().now)
+                                                 .int8(at().seq)
                                                  .int8(asked_->upto)
                                                  .boolean(reader_.lanes == 1)
                                                  .int4(reader_.first_slot())
@@ -349,7 +284,7 @@ Status PostgresSource::ask_for_page(const Limits& limits) {
 
 // The next page is asked for while this one is worked on.
 Status PostgresSource::read_page(Batch& out, const Limits& limits) {
-  const bool is_asked = asked_ && asked_->from == read_ &&
+  const bool is_asked = asked_ && asked_->from == at() &&
                         asked_->events <= static_cast<std::int64_t>(limits.events_max) &&
                         asked_->bytes_max <= static_cast<std::int64_t>(limits.bytes_max);
   if (!is_asked) DOVETAIL_TRY(ask_for_page(limits));
@@ -364,7 +299,7 @@ Status PostgresSource::read_page(Batch& out, const Limits& limits) {
   if (!is_whole) page_events_ = static_cast<std::size_t>(asked.events / 4);
   if (is_whole && got < asked.events / 2) span_ *= 4;
   if (is_whole && got == asked.events) span_ /= 2;
-  Progress next = read_;
+  Progress next = at();
   next.seq = next.passed =
       is_whole && got < asked.events ? asked.upto : rows->int8(rows->size() - 1, 0);
   if (next.seq >= window_end_) {
@@ -373,35 +308,28 @@ Status PostgresSource::read_page(Batch& out, const Limits& limits) {
     next = std::move(*behind);
   }
   move_to(std::move(next), rows->size());
-  if (!read_.now.empty()) DOVETAIL_TRY(ask_for_page(limits));
+  if (!at().now.empty()) DOVETAIL_TRY(ask_for_page(limits));
   for (std::size_t row = 0; row < rows->size(); ++row) out.append(read_event(*rows, row));
   return {};
 }
 
 void PostgresSource::move_to(Progress to, std::size_t handed_out) {
-  read_ = std::move(to);
-  handed_count_ += handed_out;
-  if (settled_count_ == handed_count_) {
-    settled_ = read_;
-  } else if (!handed_out_.empty() && handed_out_.back().count == handed_count_) {
-    handed_out_.back().after = read_;  // nothing lies between
-  } else {
-    handed_out_.push_back(HandedOut{handed_count_, read_});
-  }
+  ledger_.hand_out(handed_out);
+  ledger_.reach(std::move(to));
 }
 
 void PostgresSource::covers(const std::string& snapshot, std::int64_t passed) {
   asked_.reset();
-  move_to(Progress{snapshot, {}, 0, std::max(read_.passed, passed)}, 0);
+  move_to(Progress{snapshot, {}, 0, std::max(at().passed, passed)}, 0);
 }
 
 void PostgresSource::settled_shows(const std::string& snapshot, std::int64_t passed) {
-  settled_ = Progress{snapshot, {}, 0, std::max(settled_.passed, passed)};
+  ledger_.reached(Progress{snapshot, {}, 0, std::max(ledger_.settled().passed, passed)});
 }
 
 // New ones may be due at any time, but the first of those that are there is never late.
 Status PostgresSource::do_chores() {
-  DOVETAIL_TRY(check_history(history_));
+  DOVETAIL_TRY(row_.check());
   if (reader_.lane != 0 || clock_.now() < look_for_delayed_at_) return {};
   const Result<Rows> first = reader_.connection.query(kFirstDelayed);
   if (!first) return fail(first.error());
@@ -415,42 +343,10 @@ Status PostgresSource::do_chores() {
 
 Status PostgresSource::settle(const Batch& batch, std::span<const Settled> fates) {
   DOVETAIL_CHECK(batch.size() == fates.size());
-  settled_count_ += fates.size();
-  DOVETAIL_CHECK(settled_count_ <= handed_count_);
-  settled_since_ += static_cast<std::int64_t>(fates.size());
-  parked_since_ += std::count(fates.begin(), fates.end(), Settled::parked);
-  while (!handed_out_.empty() && handed_out_.front().count <= settled_count_) {
-    settled_ = std::move(handed_out_.front().after);
-    handed_out_.pop_front();
-  }
+  ledger_.settle(fates);
   return {};
 }
 
-Status PostgresSource::flush() {
-  if (settled_since_ == 0 && settled_ == written_) return {};
-  return write_progress();
-}
-
-Status PostgresSource::write_progress() {
-  DOVETAIL_TRY(check_history(history_));
-  const Result<Rows> rows =
-      reader_.connection.query(kWriteProgress, Params()
-                                                   .text(reader_.relay)
-                                                   .int4(static_cast<std::int32_t>(reader_.lane))
-                                                   .int8(reader_.epoch)
-                                                   .text(settled_.prev)
-                                                   .text(settled_.now)
-                                                   .int8(settled_.seq)
-                                                   .int8(settled_.passed)
-                                                   .int8(settled_since_)
-                                                   .int8(parked_since_)
-                                                   .text(history_));
-  if (!rows) return fail(rows.error());
-  if (rows->empty()) return fail(taken_over(reader_));
-  written_ = settled_;
-  settled_since_ = parked_since_ = 0;
-  write_idle_at_ = clock_.now() + kIdleWriteInterval;
-  return {};
-}
+Status PostgresSource::flush() { return ledger_.has_news() ? row_.write(ledger_) : Status{}; }
 
 }  // namespace dovetail::postgres

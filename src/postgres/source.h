@@ -1,28 +1,18 @@
 // Reads dovetail.outbox by snapshot windows, in commit order along each key.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "postgres/ledger.h"
+#include "postgres/progress_row.h"
 #include "postgres/reader.h"
 #include "postgres/windows.h"
 
 namespace dovetail::postgres {
-
-// How far a lane is: everything visible in `prev`, and, when `now` is set, everything visible in
-// `now` up to `seq`.
-struct Progress {
-  std::string prev = "1:1:";  // nothing is visible in it
-  std::string now{};          // empty: no window is open
-  std::int64_t seq = 0;
-  std::int64_t passed = 0;  // about which number of the sequence this is
-
-  friend bool operator==(const Progress&, const Progress&) = default;
-};
 
 struct SourceOptions {
   // Something that an operator must read, such as a restore into another cluster.
@@ -47,28 +37,25 @@ class PostgresSource final : public Windows {
   // stopped: another relay has taken the lane over.
   Status flush() override;
 
-  const std::string& handed_out() const override { return read_.prev; }
-  bool is_between_windows() const override { return read_.now.empty(); }
+  const std::string& handed_out() const override { return at().prev; }
+  bool is_between_windows() const override { return at().now.empty(); }
   Status end_at(const std::string& snapshot) override;
-  bool has_ended() const override { return ends_ && end_.empty() && read_.now.empty(); }
+  bool has_ended() const override { return ends_ && end_.empty() && at().now.empty(); }
   void go_on() override {
     ends_ = false;
     end_.clear();
   }
-  void handed_out_elsewhere(std::uint64_t events) override { handed_count_ += events; }
+  void handed_out_elsewhere(std::uint64_t events) override { ledger_.hand_out(events); }
   void covers(const std::string& snapshot, std::int64_t passed) override;
   void settled_shows(const std::string& snapshot, std::int64_t passed) override;
   // Lets go delayed events that are due.
   Status do_chores() override;
 
  private:
-  struct HandedOut {
-    std::uint64_t count;  // events handed out up to here
-    Progress after;       // what is reached when they are settled
-  };
-
+  // What was handed out up to now.
+  const Progress& at() const { return ledger_.read(); }
   Status load_progress();
-  Status adopt_cluster(std::int64_t system_identifier);
+  Status adopt_foreign_rows();
   Status read_now(Batch& out, const Limits& limits);
   Result<bool> something_ended();
   Status read_window(Batch& out, const Limits& limits);
@@ -77,25 +64,15 @@ class PostgresSource final : public Windows {
   Status read_page(Batch& out, const Limits& limits);
   Status ask_for_page(const Limits& limits);
   Result<Progress> behind_window(std::int64_t passed) const;
-  Status check_history(std::string_view history) const;
   void move_to(Progress to, std::size_t handed_out);
-  Status write_progress();
 
   Reader& reader_;
   Clock& clock_;
   SourceOptions options_;
-  Progress read_;     // handed out up to here
-  Progress settled_;  // finished up to here
-  Progress written_;  // the same, as the database has it
-  std::deque<HandedOut> handed_out_;
-  std::uint64_t handed_count_ = 0;
-  std::uint64_t settled_count_ = 0;
-  std::int64_t settled_since_ = 0;  // events settled since the database was told
-  std::int64_t parked_since_ = 0;
-  std::int64_t window_end_ = 0;   // the last seq of the open window
-  std::uint64_t generation_ = 0;  // of the connection that the progress was loaded through
-  std::string history_{};         // of the server then
-  std::string exhausted_{};       // the snapshot in which nothing was left to read
+  ProgressRow row_;
+  Ledger ledger_{};
+  std::int64_t window_end_ = 0;  // the last seq of the open window
+  std::string exhausted_{};      // the snapshot in which nothing was left to read
   bool delayed_are_due_ = false;
   bool ends_ = false;  // with the window that is open, or was last
   std::string end_{};  // what it is to end at, while not all that it shows can be seen
@@ -115,7 +92,6 @@ class PostgresSource final : public Windows {
   // among.
   std::size_t page_events_ = std::numeric_limits<std::size_t>::max();
   std::int64_t span_ = 0;
-  TimePoint write_idle_at_{};
 };
 
 }  // namespace dovetail::postgres
