@@ -10,10 +10,8 @@
 #include "postgres/conninfo.h"
 #include "postgres/doctor.h"
 #include "postgres/lanes.h"
-#include "postgres/lease.h"
 #include "postgres/maintenance.h"
 #include "postgres/outside.h"
-#include "postgres/parking.h"
 #include "postgres/schema.h"
 #include "secrets.h"
 #include "stores.h"
@@ -276,30 +274,9 @@ std::unique_ptr<Lane> make_postgres_lane(LanePlan plan, Clock& clock) {
   return std::make_unique<PostgresLane>(std::move(plan), clock);
 }
 
-class PostgresHome final : public OutsideHome {
- public:
-  PostgresHome(const StoreConfig& store, const ops::RelayConfig& relay, Clock& clock)
-      : reader_(postgres::outside_reader(store.conninfo, relay.name)),
-        progress_(reader_),
-        parking_(reader_),
-        lease_(reader_, clock, process_label(), relay.lease) {}
-
-  Lease& lease() override { return lease_; }
-  Parking& parking() override { return parking_; }
-  Status open() override { return progress_.open(); }
-  void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
-  Status write() override { return progress_.write(); }
-
- private:
-  postgres::Reader reader_;
-  postgres::OutsideProgress progress_;
-  postgres::PostgresParking parking_;
-  postgres::PostgresLease lease_;
-};
-
 std::unique_ptr<OutsideHome> make_postgres_home(const StoreConfig& store,
                                                 const ops::RelayConfig& relay, Clock& clock) {
-  return std::make_unique<PostgresHome>(store, relay, clock);
+  return std::make_unique<postgres::PostgresHome>(store.conninfo, relay.name, relay.lease, clock);
 }
 
 }  // namespace

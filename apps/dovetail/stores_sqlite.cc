@@ -163,30 +163,9 @@ std::unique_ptr<Lane> make_sqlite_lane(LanePlan plan, Clock& clock) {
   return std::make_unique<SqliteLane>(std::move(plan), clock);
 }
 
-class SqliteHome final : public OutsideHome {
- public:
-  SqliteHome(const StoreConfig& store, const ops::RelayConfig& relay, Clock& clock)
-      : reader_{.path = store.path.string(), .name = relay.name, .stream = Stream::outside},
-        progress_(reader_, clock),
-        parking_(reader_, clock),
-        lease_(reader_, clock, process_label(), boot_id(), relay.lease) {}
-
-  Lease& lease() override { return lease_; }
-  Parking& parking() override { return parking_; }
-  Status open() override { return progress_.open(); }
-  void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
-  Status write() override { return progress_.write(); }
-
- private:
-  sqlite::Reader reader_;
-  sqlite::OutsideProgress progress_;
-  sqlite::SqliteParking parking_;
-  sqlite::SqliteLease lease_;
-};
-
 std::unique_ptr<OutsideHome> make_sqlite_home(const StoreConfig& store,
                                               const ops::RelayConfig& relay, Clock& clock) {
-  return std::make_unique<SqliteHome>(store, relay, clock);
+  return std::make_unique<sqlite::SqliteHome>(store.path.string(), relay.name, relay.lease, clock);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "core/operations.h"
-#include "core/parking.h"
+#include "core/origin_source.h"
 #include "core/relay.h"
 #include "core/routing.h"
 #include "core/sink.h"
@@ -42,21 +42,6 @@ struct LanePlan {
   std::optional<TopicTemplate> topics{};  // none: events keep those that they come with
   MakeSink make_sink;
   std::function<void(const RelayNotice&)> notify;  // on any thread
-};
-
-// What a database keeps about a reader of a broker: its lease, its counts and its parked events.
-// One thread at a time.
-class OutsideHome {
- public:
-  virtual ~OutsideHome() = default;
-  virtual Lease& lease() = 0;
-  virtual Parking& parking() = 0;
-  // Connects, also anew, and makes the reader's row.
-  virtual Status open() = 0;
-  // Counts on; durable with the next write().
-  virtual void add(std::uint64_t settled, std::uint64_t parked) = 0;
-  // stopped: the lane has another owner. After any other error it is counted with the next write.
-  virtual Status write() = 0;
 };
 
 // `config` must outlive the lane. `notify` is called on the thread that runs it.

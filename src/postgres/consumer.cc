@@ -11,9 +11,7 @@
 #include "host/parallel_sink.h"
 #include "postgres/inbox_store.h"
 #include "postgres/lanes.h"
-#include "postgres/lease.h"
-#include "postgres/origin_source.h"
-#include "postgres/parking.h"
+#include "postgres/outside.h"
 #include "postgres/schema.h"
 
 namespace dovetail::postgres {
@@ -209,17 +207,15 @@ LanesOptions Consumer::State::lanes_options() {
 
 // One process reads the broker, and others stand by, so that the broker's order holds.
 Status Consumer::State::run_origin(std::stop_token stop) {
-  Reader reader = outside_reader(options.database, options.name);
-  OriginSource source(options.origin, reader, clock);
-  PostgresParking parking(reader);
-  PostgresLease own(reader, clock, process_label(), options.lease_term);
-  OriginLease lease(source, own);
+  PostgresHome home(options.database, options.name, options.lease_term, clock);
+  OriginSource source(options.origin, home, clock);
+  OriginLease lease(source, home.lease());
   std::vector<std::unique_ptr<Sink>> sinks;
   for (std::uint32_t lane = 0; lane < options.parallel; ++lane) sinks.push_back(make_sink()(lane));
   std::unique_ptr<Sink> sink = sinks.size() == 1
                                    ? std::move(sinks.front())
                                    : std::make_unique<SpreadSink>(std::move(sinks), clock);
-  Relay relay(RelayPorts{source, *sink, parking, lease, clock, own_metrics,
+  Relay relay(RelayPorts{source, *sink, home.parking(), lease, clock, own_metrics,
                          [this](const RelayNotice& notice) { tell(notice); }},
               relay_options_of(options));
   Status ended = relay.run(std::move(stop));

@@ -4,7 +4,7 @@
 
 #include "core/check.h"
 #include "postgres/mapped_catalog.h"
-#include "postgres/reader.h"
+#include "postgres/rate_samples.h"
 
 namespace dovetail::postgres {
 

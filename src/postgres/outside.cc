@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "host/host.h"
+#include "postgres/rate_samples.h"
+
 namespace dovetail::postgres {
 
 namespace {
@@ -50,5 +53,12 @@ Status OutsideProgress::write() {
   settled_since_ = parked_since_ = 0;
   return {};
 }
+
+PostgresHome::PostgresHome(std::string conninfo, std::string name, Duration lease_term,
+                           Clock& clock)
+    : reader_(outside_reader(std::move(conninfo), std::move(name))),
+      progress_(reader_),
+      parking_(reader_),
+      lease_(reader_, clock, process_label(), lease_term) {}
 
 }  // namespace dovetail::postgres

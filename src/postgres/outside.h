@@ -1,9 +1,12 @@
-// Counts what a reader of a broker has settled, for those who ask for the status.
+// What a database keeps about a reader of a broker.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "core/origin_source.h"
+#include "postgres/lease.h"
+#include "postgres/parking.h"
 #include "postgres/reader.h"
 
 namespace dovetail::postgres {
@@ -28,6 +31,24 @@ class OutsideProgress {
   Reader& reader_;
   std::int64_t settled_since_ = 0;
   std::int64_t parked_since_ = 0;
+};
+
+// `clock` outlives it.
+class PostgresHome final : public OutsideHome {
+ public:
+  PostgresHome(std::string conninfo, std::string name, Duration lease_term, Clock& clock);
+
+  Lease& lease() override { return lease_; }
+  Parking& parking() override { return parking_; }
+  Status open() override { return progress_.open(); }
+  void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
+  Status write() override { return progress_.write(); }
+
+ private:
+  Reader reader_;
+  OutsideProgress progress_;
+  PostgresParking parking_;
+  PostgresLease lease_;
 };
 
 }  // namespace dovetail::postgres

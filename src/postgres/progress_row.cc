@@ -1,5 +1,7 @@
 #include "postgres/progress_row.h"
 
+#include "postgres/rate_samples.h"
+
 namespace dovetail::postgres {
 
 namespace {

@@ -18,19 +18,6 @@ inline const std::string kHistory =
     "CASE WHEN pg_is_in_recovery() THEN 'standby' "
     "ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END";
 
-// Assignments of an update of dovetail.reader that counts what was settled: when, and the samples
-// that give the rate.
-inline const std::string kSampled =
-    "updated_at = pg_catalog.clock_timestamp(), "
-    "previous_at = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "
-    "THEN sample_at ELSE previous_at END, "
-    "previous_total = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "
-    "THEN sample_total ELSE previous_total END, "
-    "sample_total = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "
-    "THEN settled_total ELSE sample_total END, "
-    "sample_at = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "
-    "THEN pg_catalog.statement_timestamp() ELSE sample_at END ";
-
 // One thread at a time: lease, source and parking of a lane run in the thread of its relay, and
 // share its connection. Outlives them.
 struct Reader {

@@ -1,5 +1,9 @@
 #include "sqlite/outside.h"
 
+#include <utility>
+
+#include "host/host.h"
+
 namespace dovetail::sqlite {
 
 OutsideProgress::OutsideProgress(Reader& reader, Clock& clock) : reader_(reader), clock_(clock) {}
@@ -37,5 +41,11 @@ Status OutsideProgress::write() {
   checkpointer_.after_commit(database_.get(), file_);
   return {};
 }
+
+SqliteHome::SqliteHome(std::string path, std::string name, Duration lease_term, Clock& clock)
+    : reader_{.path = std::move(path), .name = std::move(name), .stream = Stream::outside},
+      progress_(reader_, clock),
+      parking_(reader_, clock),
+      lease_(reader_, clock, process_label(), boot_id(), lease_term) {}
 
 }  // namespace dovetail::sqlite

@@ -1,11 +1,14 @@
-// Counts what a reader of an outside stream has settled, for those who ask for the status.
+// What a file keeps about a reader of a broker.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "core/clock.h"
+#include "core/origin_source.h"
 #include "sqlite/database.h"
+#include "sqlite/lease.h"
+#include "sqlite/parking.h"
 #include "sqlite/reader.h"
 
 namespace dovetail::sqlite {
@@ -31,6 +34,24 @@ class OutsideProgress {
   Checkpointer checkpointer_;
   std::int64_t settled_since_ = 0;
   std::int64_t parked_since_ = 0;
+};
+
+// `clock` outlives it.
+class SqliteHome final : public OutsideHome {
+ public:
+  SqliteHome(std::string path, std::string name, Duration lease_term, Clock& clock);
+
+  Lease& lease() override { return lease_; }
+  Parking& parking() override { return parking_; }
+  Status open() override { return progress_.open(); }
+  void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
+  Status write() override { return progress_.write(); }
+
+ private:
+  Reader reader_;
+  OutsideProgress progress_;
+  SqliteParking parking_;
+  SqliteLease lease_;
 };
 
 }  // namespace dovetail::sqlite
