@@ -116,30 +116,6 @@ class ConsumerSink final : public Sink {
   std::optional<ChainedSink> chain_;
 };
 
-// Several of them behind one relay.
-class ParallelConsumerSink final : public Sink {
- public:
-  ParallelConsumerSink(const MakeSink& make_one, std::uint32_t count, Clock& clock) {
-    std::vector<Sink*> sinks;
-    for (std::uint32_t lane = 0; lane < count; ++lane) {
-      owned_.push_back(make_one(lane));
-      sinks.push_back(owned_.back().get());
-    }
-    parallel_.emplace(std::move(sinks), clock);
-  }
-
-  Status open() override { return parallel_->open(); }
-  Status submit(Events events) override { return parallel_->submit(events); }
-  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
-    return parallel_->collect(outcomes, timeout);
-  }
-  bool keeps_order_on_failure() const override { return parallel_->keeps_order_on_failure(); }
-
- private:
-  std::vector<std::unique_ptr<Sink>> owned_;
-  std::optional<ParallelSink> parallel_;
-};
-
 // The lanes of a PostgreSQL store share its keys. What is read as one is spread over threads behind
 // the relay instead.
 MakeSink make_sinks(const ops::Config& config, const ops::ConsumerConfig& consumer, Clock& clock) {
@@ -150,7 +126,9 @@ MakeSink make_sinks(const ops::Config& config, const ops::ConsumerConfig& consum
   const std::uint32_t workers = consumer.relay.lanes;
   if (workers == 1 || from.scheme == ops::StoreScheme::postgres) return one;
   return [one = std::move(one), workers, &clock](std::uint32_t) -> std::unique_ptr<Sink> {
-    return std::make_unique<ParallelConsumerSink>(one, workers, clock);
+    std::vector<std::unique_ptr<Sink>> sinks;
+    for (std::uint32_t worker = 0; worker < workers; ++worker) sinks.push_back(one(worker));
+    return std::make_unique<ParallelSink>(std::move(sinks), clock);
   };
 }
 

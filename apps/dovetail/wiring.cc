@@ -1,27 +1,17 @@
 #include "wiring.h"
 
-#include <array>
 #include <optional>
 #include <utility>
 
 #include "broker_lane.h"
 #include "brokers.h"
 #include "core/routing.h"
-#include "host/host.h"
+#include "host/jitter.h"
 #include "sqlite/mailbox.h"
 #include "stores.h"
 
 namespace dovetail::app {
 namespace {
-
-// The seed of the jitter: relays that fail together must not come back together.
-std::uint64_t jitter_seed() {
-  std::array<std::uint8_t, 8> bytes{};
-  SystemEntropy().fill(bytes);
-  std::uint64_t seed = 0;
-  for (const std::uint8_t byte : bytes) seed = seed << 8 | byte;
-  return seed;
-}
 
 class RefusedSink final : public Sink {
  public:

@@ -31,6 +31,13 @@ ParallelSink::ParallelSink(std::vector<Sink*> sinks, Clock& clock, ParallelSinkO
   for (Sink* sink : sinks) workers_.emplace_back().sink = sink;
 }
 
+ParallelSink::ParallelSink(std::vector<std::unique_ptr<Sink>> owned, Clock& clock,
+                           ParallelSinkOptions options)
+    : owned_(std::move(owned)), clock_(clock), options_(options) {
+  DOVETAIL_CHECK(!owned_.empty());
+  for (const auto& sink : owned_) workers_.emplace_back().sink = sink.get();
+}
+
 ParallelSink::~ParallelSink() {
   {
     const std::lock_guard lock(mutex_);

@@ -35,10 +35,12 @@ struct ParallelSinkOptions {
 //
 // open() waits at most `quiet_max` for calls that are running (unavailable: one still is), then
 // opens all inner sinks at once. The destructor waits for running calls, as long as they take.
-// Sinks and clock outlive it.
+// Sinks and clock outlive it, unless it owns the sinks.
 class ParallelSink final : public Sink {
  public:
   ParallelSink(std::vector<Sink*> sinks, Clock& clock, ParallelSinkOptions options = {});
+  ParallelSink(std::vector<std::unique_ptr<Sink>> owned, Clock& clock,
+               ParallelSinkOptions options = {});
   ~ParallelSink() override;
 
   Status open() override;
@@ -89,6 +91,7 @@ class ParallelSink final : public Sink {
   void permit(Duration at_least);
   bool any_busy() const;
 
+  std::vector<std::unique_ptr<Sink>> owned_;
   Clock& clock_;
   ParallelSinkOptions options_;
   std::deque<Worker> workers_;

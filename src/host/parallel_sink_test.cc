@@ -319,5 +319,45 @@ TEST_F(ParallelRelayTest, EveryKeyKeepsItsOrderThroughRefusalsAndOutages) {
   expect_ordered(received());
 }
 
+TEST_F(ParallelSinkTest, SinksThatItOwnsEndBehindTheirThreads) {
+  class OwnedSink final : public Sink {
+   public:
+    OwnedSink(DoorSink& door, std::atomic<int>& ended) : door_(door), ended_(ended) {}
+    OwnedSink(const OwnedSink&) = delete;
+    OwnedSink& operator=(const OwnedSink&) = delete;
+    ~OwnedSink() override { ended_ += door_.is_inside ? 100 : 1; }
+    Status open() override { return door_.open(); }
+    Status submit(Events events) override { return door_.submit(events); }
+    Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+      return door_.collect(outcomes, timeout);
+    }
+    bool keeps_order_on_failure() const override { return true; }
+
+   private:
+    DoorSink& door_;
+    std::atomic<int>& ended_;
+  };
+  std::atomic<int> ended{0};
+  std::vector<std::unique_ptr<Sink>> sinks;
+  for (DoorSink& door : doors_) sinks.push_back(std::make_unique<OwnedSink>(door, ended));
+  auto owning = std::make_unique<ParallelSink>(std::move(sinks), system_clock());
+  ASSERT_TRUE(owning->open());
+  for (DoorSink& door : doors_) door.shut();
+  const auto events = of_many_keys(64, "x");
+  ASSERT_TRUE(owning->submit(events));
+  std::vector<Outcome> outcomes(events.size());
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(owning->collect(outcomes, 1ms));
+    return doors_[0].is_inside.load();
+  }));
+  std::jthread opener([&] {
+    // A sink that ended too early would have done so by then.
+    for (int i = 0; i < 50 && ended == 0; ++i) std::this_thread::sleep_for(1ms);
+    for (DoorSink& door : doors_) door.let_go();
+  });
+  owning.reset();
+  EXPECT_EQ(ended, static_cast<int>(kSinks));
+}
+
 }  // namespace
 }  // namespace dovetail

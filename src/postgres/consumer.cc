@@ -7,6 +7,7 @@
 #include "core/inbox.h"
 #include "core/relay.h"
 #include "dovetail/postgres_consumer.h"
+#include "host/consuming.h"
 #include "host/host.h"
 #include "host/parallel_sink.h"
 #include "postgres/inbox_store.h"
@@ -52,44 +53,6 @@ class InboxSink final : public Sink {
   Inbox inbox_;
   ChainedSink chain_;
 };
-
-// Several of them behind one relay, along the keys.
-class SpreadSink final : public Sink {
- public:
-  SpreadSink(std::vector<std::unique_ptr<Sink>> sinks, Clock& clock)
-      : sinks_(std::move(sinks)), spread_(pointers(), clock) {}
-
-  Status open() override { return spread_.open(); }
-  Status submit(Events events) override { return spread_.submit(events); }
-  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
-    return spread_.collect(outcomes, timeout);
-  }
-  bool keeps_order_on_failure() const override { return spread_.keeps_order_on_failure(); }
-
- private:
-  std::vector<Sink*> pointers() const {
-    std::vector<Sink*> all;
-    for (const auto& sink : sinks_) all.push_back(sink.get());
-    return all;
-  }
-
-  std::vector<std::unique_ptr<Sink>> sinks_;
-  ParallelSink spread_;
-};
-
-RelayOptions relay_options_of(const ConsumerOptions& options) {
-  RelayOptions relay;
-  relay.attempts_max = options.attempts_max;
-  relay.key_retry = RetryPolicy{options.retry_base, options.retry_cap};
-  relay.batch_events_max = options.batch_events_max;
-  relay.batch_bytes_max = options.batch_bytes_max;
-  relay.window_events_max = options.window_events_max;
-  relay.window_bytes_max = options.window_bytes_max;
-  // Only the jitter comes from it: consumers that fail together should not come back together.
-  const EventId id = new_event_id();
-  for (std::size_t i = 8; i < id.bytes.size(); ++i) relay.seed = relay.seed << 8 | id.bytes[i];
-  return relay;
-}
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
@@ -214,7 +177,7 @@ Status Consumer::State::run_origin(std::stop_token stop) {
   for (std::uint32_t lane = 0; lane < options.parallel; ++lane) sinks.push_back(make_sink()(lane));
   std::unique_ptr<Sink> sink = sinks.size() == 1
                                    ? std::move(sinks.front())
-                                   : std::make_unique<SpreadSink>(std::move(sinks), clock);
+                                   : std::make_unique<ParallelSink>(std::move(sinks), clock);
   Relay relay(RelayPorts{source, *sink, home.parking(), lease, clock, own_metrics,
                          [this](const RelayNotice& notice) { tell(notice); }},
               relay_options_of(options));
@@ -241,18 +204,6 @@ Status Consumer::run(std::stop_token stop) {
   return state_->lanes ? state_->lanes->run(std::move(stop)) : state_->run_origin(std::move(stop));
 }
 
-ConsumerCounts Consumer::counts() const {
-  const RelayMetrics& metrics = state_->metrics();
-  const auto read = [](const RelayMetrics::Counter& counter) {
-    return counter.load(std::memory_order_relaxed);
-  };
-  ConsumerCounts counts;
-  counts.duplicates = read(metrics.duplicates);
-  // The relay counts a duplicate as confirmed too, and before it counts it as a duplicate.
-  counts.applied = std::max(read(metrics.confirmed), counts.duplicates) - counts.duplicates;
-  counts.failed = read(metrics.failed) + read(metrics.rejected);
-  counts.parked = read(metrics.parked);
-  return counts;
-}
+ConsumerCounts Consumer::counts() const { return counts_of<ConsumerCounts>(state_->metrics()); }
 
 }  // namespace dovetail::postgres

@@ -1,9 +1,8 @@
 // The consumer: a relay from a mailbox or an outbox into an inbox with a handler.
-#include <algorithm>
-
 #include "core/inbox.h"
 #include "core/relay.h"
 #include "dovetail/sqlite.h"
+#include "host/consuming.h"
 #include "host/host.h"
 #include "sqlite/inbox_store.h"
 #include "sqlite/lease.h"
@@ -21,20 +20,6 @@ Reader reader_of(const ConsumerOptions& options) {
   reader.stream = options.from.empty() ? Stream::mailbox : Stream::outbox;
   reader.topics = options.topics;
   return reader;
-}
-
-RelayOptions relay_options_of(const ConsumerOptions& options) {
-  RelayOptions relay;
-  relay.attempts_max = options.attempts_max;
-  relay.key_retry = RetryPolicy{options.retry_base, options.retry_cap};
-  relay.batch_events_max = options.batch_events_max;
-  relay.batch_bytes_max = options.batch_bytes_max;
-  relay.window_events_max = options.window_events_max;
-  relay.window_bytes_max = options.window_bytes_max;
-  // Only the jitter comes from it: consumers that fail together should not come back together.
-  const EventId id = new_event_id();
-  for (std::size_t i = 8; i < id.bytes.size(); ++i) relay.seed = relay.seed << 8 | id.bytes[i];
-  return relay;
 }
 
 Status check(const ConsumerOptions& options, bool has_handler) {
@@ -105,18 +90,6 @@ Status Consumer::run(std::stop_token stop) {
   return ended ? closed : ended;
 }
 
-ConsumerCounts Consumer::counts() const {
-  const RelayMetrics& metrics = state_->metrics;
-  const auto read = [](const RelayMetrics::Counter& counter) {
-    return counter.load(std::memory_order_relaxed);
-  };
-  ConsumerCounts counts;
-  counts.duplicates = read(metrics.duplicates);
-  // The relay counts a duplicate as confirmed too, and before it counts it as a duplicate.
-  counts.applied = std::max(read(metrics.confirmed), counts.duplicates) - counts.duplicates;
-  counts.failed = read(metrics.failed) + read(metrics.rejected);
-  counts.parked = read(metrics.parked);
-  return counts;
-}
+ConsumerCounts Consumer::counts() const { return counts_of<ConsumerCounts>(state_->metrics); }
 
 }  // namespace dovetail::sqlite
