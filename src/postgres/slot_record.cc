@@ -116,4 +116,15 @@ Result<SafePoint> take_safe_point(Connection& connection, std::string_view publi
                    std::string(rows->text(0, 3)), std::string(rows->text(0, 4))};
 }
 
+Result<bool> is_visible(Connection& connection, const std::string& snapshot) {
+  const Result<Rows> rows = connection.query(
+      "SELECT pg_snapshot_xmax(pg_current_snapshot()) >= pg_snapshot_xmax(s.shown) AND NOT EXISTS "
+      "(SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS running "
+      "WHERE pg_visible_in_snapshot(running, s.shown)) FROM (SELECT $1::text::pg_snapshot) AS s "
+      "(shown)",
+      Params().text(snapshot));
+  if (!rows) return fail(rows.error());
+  return rows->boolean(0, 0);
+}
+
 }  // namespace dovetail::postgres

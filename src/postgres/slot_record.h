@@ -51,4 +51,9 @@ struct SafePoint {
 };
 Result<SafePoint> take_safe_point(Connection& connection, std::string_view publication);
 
+// Whether everything that a snapshot shows is visible to new statements. One that was made from the
+// log shows a transaction as soon as its commit is written there; to others it appears later, when
+// the server has waited for its standbys.
+Result<bool> is_visible(Connection& connection, const std::string& snapshot);
+
 }  // namespace dovetail::postgres

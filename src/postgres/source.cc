@@ -44,13 +44,6 @@ const std::string kPage =
     "o.headers, o.payload, o.aggregate_version, o.created_at, (SELECT bytes FROM page) " +
     kPageRows + "CASE WHEN (SELECT bytes FROM page) <= $9 THEN $8 ELSE 1 END";
 
-// Whether everything that a snapshot shows is visible now.
-constexpr std::string_view kCanSee =
-    "SELECT pg_snapshot_xmax(now.seen) >= pg_snapshot_xmax($1::text::pg_snapshot) AND NOT EXISTS ("
-    "SELECT FROM pg_snapshot_xip(now.seen) AS running (xid) "
-    "WHERE pg_visible_in_snapshot(running.xid, $1::text::pg_snapshot)) "
-    "FROM (SELECT pg_current_snapshot() AS seen) AS now";
-
 // The last column: whether delayed events are due.
 constexpr std::string_view kProbe =
     "SELECT pg_current_snapshot()::text, $1 AND coalesce((SELECT deliver_at <= clock_timestamp() "
@@ -158,10 +151,7 @@ Status PostgresSource::read_now(Batch& out, const Limits& limits) {
           reader_.connection.query(kRelease, Params().int4(kReleasedAtOnce));
       if (!released) return fail(released.error());
     }
-    if (!end_.empty()) {
-      DOVETAIL_TRY(open_end());
-      if (!end_.empty()) return {};
-    } else if (at().now.empty()) {
+    if (at().now.empty()) {
       const Result<bool> ended = something_ended();
       if (!ended) return fail(ended.error());
       if (!*ended) return {};
@@ -242,16 +232,7 @@ Status PostgresSource::end_at(const std::string& snapshot) {
   DOVETAIL_TRY(row_.check());
   look_again_at_ = {};
   ends_ = true;
-  end_ = snapshot;
-  return open_end();
-}
-
-// A snapshot of the log shows a transaction as soon as its commit is written. To others it appears
-// later, when the server has waited for its standbys: until then its rows cannot be read.
-Status PostgresSource::open_end() {
-  const Result<Rows> rows = reader_.connection.query(kCanSee, Params().text(end_));
-  if (!rows) return fail(rows.error());
-  return rows->boolean(0, 0) ? open_window(std::exchange(end_, {})) : Status{};
+  return open_window(snapshot);
 }
 
 // What was handed out when the open window is read. An upper snapshot that somebody else has taken

@@ -40,11 +40,8 @@ class PostgresSource final : public Windows {
   const std::string& handed_out() const override { return at().prev; }
   bool is_between_windows() const override { return at().now.empty(); }
   Status end_at(const std::string& snapshot) override;
-  bool has_ended() const override { return ends_ && end_.empty() && at().now.empty(); }
-  void go_on() override {
-    ends_ = false;
-    end_.clear();
-  }
+  bool has_ended() const override { return ends_ && is_between_windows(); }
+  void go_on() override { ends_ = false; }
   void handed_out_elsewhere(std::uint64_t events) override { ledger_.hand_out(events); }
   void covers(const std::string& snapshot, std::int64_t passed) override;
   void settled_shows(const std::string& snapshot, std::int64_t passed) override;
@@ -60,7 +57,6 @@ class PostgresSource final : public Windows {
   Result<bool> something_ended();
   Status read_window(Batch& out, const Limits& limits);
   Status open_window(const std::string& now);
-  Status open_end();
   Status read_page(Batch& out, const Limits& limits);
   Status ask_for_page(const Limits& limits);
   Result<Progress> behind_window(std::int64_t passed) const;
@@ -75,7 +71,6 @@ class PostgresSource final : public Windows {
   std::string exhausted_{};      // the snapshot in which nothing was left to read
   bool delayed_are_due_ = false;
   bool ends_ = false;  // with the window that is open, or was last
-  std::string end_{};  // what it is to end at, while not all that it shows can be seen
   Duration pause_{0};
   TimePoint look_again_at_{};
   TimePoint look_for_delayed_at_{};

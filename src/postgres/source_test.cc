@@ -5,14 +5,13 @@
 #include "dovetail/postgres.h"
 #include "host/host.h"
 #include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/test_source.h"
 #include "postgres/test_version.h"
 
 namespace dovetail::postgres {
 namespace {
 
 using namespace std::chrono_literals;
-using Payloads = std::vector<std::string>;
 
 class PostgresSourceTest : public testing::Test {
  protected:
@@ -40,24 +39,10 @@ class PostgresSourceTest : public testing::Test {
   }
   std::unique_ptr<Batch> read(std::size_t events_max = 1000, Duration wait = 50ms,
                               std::size_t bytes_max = 1 << 20) {
-    auto batch = std::make_unique<Batch>();
-    const Status done = source_->read(*batch, Limits{events_max, bytes_max, wait}, {});
-    EXPECT_TRUE(done) << text_of(done);
-    return batch;
+    return read_some(*source_, {events_max, bytes_max, wait});
   }
-  Payloads take(std::size_t events_max = 1000) {
-    Payloads all;
-    while (true) {
-      const auto batch = read(events_max);
-      if (batch->empty()) return all;
-      for (const Event& event : batch->events()) all.emplace_back(event.payload);
-      settle(*batch);
-    }
-  }
-  void settle(const Batch& batch) {
-    EXPECT_TRUE(source_->settle(batch, std::vector<Settled>(batch.size(), Settled::delivered)));
-    EXPECT_TRUE(source_->flush());
-  }
+  Payloads take(std::size_t events_max = 1000) { return take_all(*source_, events_max); }
+  void settle(const Batch& batch) { settle_all(*source_, batch); }
 
   TestDatabase database_;
   Connection connection_;

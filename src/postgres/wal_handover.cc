@@ -20,14 +20,6 @@ constexpr Duration kSayWhoHoldsUpAfter = 2s;
 constexpr Duration kRetryMin = 100ms;
 constexpr Duration kRetryMax = 5s;
 
-// Whether everything that a snapshot shows is visible to new statements. One that was made from the
-// log may show what has committed there, and is about to be seen.
-constexpr std::string_view kIsVisible =
-    "SELECT pg_snapshot_xmax(pg_current_snapshot()) >= pg_snapshot_xmax(s.shown) AND NOT EXISTS "
-    "(SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS running "
-    "WHERE pg_visible_in_snapshot(running, s.shown)) FROM (SELECT $1::text::pg_snapshot) AS s "
-    "(shown)";
-
 // Rows that carry the number of a transaction that is still to come, from another cluster: windows
 // wait for a new number of theirs, and a stream knows nothing of that.
 constexpr std::string_view kHasForeignRows =
@@ -188,9 +180,9 @@ Status WalSource::State::say_who_holds_up() {
 // stream.
 Status WalSource::State::end_windows() {
   if (!windows.is_between_windows()) return {};
-  const Result<Rows> visible = reader.connection.query(kIsVisible, Params().text(end));
+  const Result<bool> visible = is_visible(reader.connection, end);
   if (!visible) return fail(visible.error());
-  if (!visible->boolean(0, 0)) return {};
+  if (!*visible) return {};
   before = windows.handed_out();
   DOVETAIL_TRY(windows.end_at_exported(made.exported_snapshot, end));
   options.passing("windows end");
