@@ -1,6 +1,4 @@
-#include <gtest/gtest.h>
-
-#include "ops/config.h"
+#include "ops/test_config.h"
 
 namespace dovetail::ops {
 namespace {
@@ -15,21 +13,9 @@ std::string relay_of(const std::string& bus, const std::string& relay) {
 }
 
 StoreConfig parse_store(const std::string& text) {
-  const auto config = parse_config(text, "conf/dovetail.toml");
-  EXPECT_TRUE(config) << (config ? "" : config.error().text);
-  if (!config) return {};
-  return *config->find_store("bus");
-}
-
-// What a wrong file must say.
-void expect_error(const std::string& text, std::initializer_list<std::string_view> parts) {
-  const auto config = parse_config(text, "conf/dovetail.toml");
-  ASSERT_FALSE(config) << text;
-  EXPECT_EQ(config.error().code, Errc::rejected);
-  for (const std::string_view part : parts) {
-    EXPECT_NE(config.error().text.find(part), std::string::npos)
-        << "expected " << part << " in: " << config.error().text;
-  }
+  const Config config = parse(text);
+  const StoreConfig* const store = config.find_store("bus");
+  return store == nullptr ? StoreConfig{} : *store;
 }
 
 TEST(BrokerConfig, TheSchemeOfTheUrlSaysWhichBrokerAndWhetherWithTls) {

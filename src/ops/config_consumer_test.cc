@@ -1,8 +1,6 @@
 #include "ops/config_consumer.h"
 
-#include <gtest/gtest.h>
-
-#include "ops/config.h"
+#include "ops/test_config.h"
 
 namespace dovetail::ops {
 namespace {
@@ -20,22 +18,6 @@ std::string consumer(const std::string& lines) {
 
 const std::string kFromShop = "from = \"shop\"\nto = \"shop\"\n";
 const std::string kQueue = "[[consumer.handler]]\nkind = \"queue\"\n";
-
-Config parse(const std::string& text) {
-  auto config = parse_config(text, "conf/dovetail.toml");
-  EXPECT_TRUE(config) << (config ? "" : config.error().text);
-  return config ? std::move(*config) : Config{};
-}
-
-void expect_error(const std::string& text, std::initializer_list<std::string_view> parts) {
-  const auto config = parse_config(text, "conf/dovetail.toml");
-  ASSERT_FALSE(config) << text;
-  EXPECT_EQ(config.error().code, Errc::rejected);
-  for (const std::string_view part : parts) {
-    EXPECT_NE(config.error().text.find(part), std::string::npos)
-        << "expected " << part << " in: " << config.error().text;
-  }
-}
 
 TEST(ConsumerConfig, SaysWhereFromWhereToAndWhichHandlers) {
   using namespace std::chrono_literals;

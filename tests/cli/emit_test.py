@@ -3,14 +3,12 @@
 import itertools
 import json
 import os
-import pathlib
-import subprocess
 import sys
 import threading
 
 import harness
+from postgres_test import SERVER, psql
 
-STATE = pathlib.Path(os.environ.get("DOVETAIL_SERVERS", "servers"))
 COUNT = itertools.count()
 
 CONFIG = """\
@@ -35,37 +33,27 @@ format = "json"
 """
 
 
-def server():
-    path = STATE / "postgres.conninfo"
-    return path.read_text(encoding="utf-8").splitlines()[0] if path.exists() else ""
-
-
-def psql(sql, conninfo):
-    return subprocess.run(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql, conninfo], check=True, capture_output=True,
-                          text=True).stdout.strip()
-
-
 class EmitCase(harness.Case):
     HANDS_ON = True  # whether the server is to be one that does
 
     def setUp(self):
         super().setUp()
-        if (int(psql("SHOW server_version_num", server())) >= 140000) != self.HANDS_ON:
+        if (int(psql("SHOW server_version_num")) >= 140000) != self.HANDS_ON:
             self.skipTest("PostgreSQL 14 brought messages")
         self.database = f"emit_{os.getpid()}_{next(COUNT)}"
-        psql(f"CREATE DATABASE {self.database}", server())
+        psql(f"CREATE DATABASE {self.database}")
         self.addCleanup(self.drop_database)
-        self.conninfo = f"{server()} dbname={self.database}"
+        self.conninfo = f"{SERVER} dbname={self.database}"
         self.write("dovetail.toml", CONFIG % self.conninfo)
         self.init()
 
     def drop_database(self):
         """Its slot holds it."""
         slots = f"FROM pg_replication_slots WHERE database = '{self.database}'"
-        psql(f"SELECT pg_terminate_backend(active_pid) {slots} AND active", server())
-        self.wait_for("nobody uses the slot", lambda: psql(f"SELECT count(*) {slots} AND active", server()) == "0")
-        psql(f"SELECT pg_drop_replication_slot(slot_name) {slots}", server())
-        psql(f"DROP DATABASE {self.database} WITH (FORCE)", server())
+        psql(f"SELECT pg_terminate_backend(active_pid) {slots} AND active")
+        self.wait_for("nobody uses the slot", lambda: psql(f"SELECT count(*) {slots} AND active") == "0")
+        psql(f"SELECT pg_drop_replication_slot(slot_name) {slots}")
+        psql(f"DROP DATABASE {self.database} WITH (FORCE)")
 
     def sql(self, statement):
         return psql(statement, self.conninfo)
@@ -141,7 +129,7 @@ class OlderServer(EmitCase):
 
 
 if __name__ == "__main__":
-    if not server():
+    if not SERVER:
         print("SKIPPED: postgres was not started; run the tests through ctest")
         sys.exit(77)
     harness.main()

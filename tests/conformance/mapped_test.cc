@@ -1,17 +1,14 @@
 // A mapped table passes the suite that every source passes, on a real server: read by itself, the
 // same through a pooler in transaction mode, and out of the log.
-#include <deque>
 #include <mutex>
 
-#include "conformance/source_suite.h"
-#include "host/host.h"
+#include "conformance/postgres_sources.h"
 #include "postgres/mapped_publication.h"
 #include "postgres/mapped_rows.h"
 #include "postgres/mapped_source.h"
 #include "postgres/mapped_windows.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
-#include "postgres/wal_source.h"
 
 namespace dovetail::conformance {
 namespace {
@@ -19,87 +16,13 @@ namespace {
 using postgres::Assignment;
 using postgres::Connection;
 using postgres::MappedSource;
+using postgres::MappedWindows;
 using postgres::Params;
 using postgres::Reader;
 using postgres::TableMapping;
 using postgres::TestDatabase;
 
 enum class Path { direct, pooled, log };
-
-class OwningSource final : public Source {
- public:
-  OwningSource(const std::string& conninfo, TableMapping mapping)
-      : reader_{conninfo, "test"}, source_(reader_, std::move(mapping), system_clock()) {}
-  Status open() override {
-    reader_.connection.close();
-    return source_.open();
-  }
-  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
-    return source_.read(out, limits, stop);
-  }
-  Status settle(const Batch& batch, std::span<const Settled> fates) override {
-    return source_.settle(batch, fates);
-  }
-  Status flush() override { return source_.flush(); }
-
- private:
-  Reader reader_;
-  MappedSource source_;
-};
-
-// Out of the log: what the table gives before that is kept for the reads.
-class OwningLogSource final : public Source {
- public:
-  OwningLogSource(const std::string& conninfo, const TableMapping& mapping)
-      : reader_{conninfo, "test"},
-        windows_(reader_, mapping, system_clock()),
-        source_(reader_, windows_, system_clock(), metrics_, options(mapping)) {}
-  Status open() override {
-    reader_.connection.close();
-    early_.clear();
-    DOVETAIL_TRY(source_.open());
-    const auto end = std::chrono::steady_clock::now() + seconds(90);
-    while (metrics_.streams == 0 && std::chrono::steady_clock::now() < end) {
-      Batch batch;
-      DOVETAIL_TRY(source_.read(batch, Limits{1, 1, milliseconds(5)}, {}));
-      if (!batch.empty()) early_.push_back(std::move(batch));
-    }
-    EXPECT_EQ(metrics_.streams, 1U);
-    return {};
-  }
-  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
-    DOVETAIL_TRY(source_.tend());
-    if (early_.empty()) return source_.read(out, limits, stop);
-    do {
-      out.append(early_.front().events()[0]);
-      early_.pop_front();
-    } while (!early_.empty() && out.size() < limits.events_max &&
-             out.bytes() + early_.front().bytes() <= limits.bytes_max);
-    return {};
-  }
-  Status settle(const Batch& batch, std::span<const Settled> fates) override {
-    return source_.settle(batch, fates);
-  }
-  Status flush() override { return source_.flush(); }
-
- private:
-  postgres::WalSourceOptions options(const TableMapping& mapping) {
-    postgres::WalSourceOptions options;
-    options.mode = postgres::ReadMode::wal;
-    options.publication = postgres::publication_of("test", mapping);
-    options.checks_publication = false;
-    options.make_rows = [this, mapping] {
-      return postgres::mapped_rows(windows_.table(), mapping, windows_.last_position());
-    };
-    return options;
-  }
-
-  RelayMetrics metrics_;
-  Reader reader_;
-  postgres::MappedWindows windows_;
-  postgres::WalSource source_;
-  std::deque<Batch> early_;
-};
 
 template <Path kPath>
 class MappedTable final : public SourceUnderTest {
@@ -137,8 +60,13 @@ class MappedTable final : public SourceUnderTest {
     return abilities;
   }
   std::unique_ptr<Source> make() override {
-    if (mapping_.from_log) return std::make_unique<OwningLogSource>(conninfo_, mapping_);
-    return std::make_unique<OwningSource>(conninfo_, mapping_);
+    Reader reader{conninfo_, "test"};
+    if (!mapping_.from_log)
+      return std::make_unique<OwningSource<MappedSource>>(std::move(reader), mapping_,
+                                                          system_clock());
+    const auto options = [this](MappedWindows& windows) { return log_options(windows); };
+    return std::make_unique<OwningLogSource<MappedWindows>>(std::move(reader), options, mapping_,
+                                                            system_clock());
   }
   void publish(const NewEvent& event) override {
     const std::lock_guard lock(mutex_);
@@ -161,6 +89,17 @@ class MappedTable final : public SourceUnderTest {
   }
 
  private:
+  postgres::WalSourceOptions log_options(MappedWindows& windows) const {
+    postgres::WalSourceOptions options;
+    options.mode = postgres::ReadMode::wal;
+    options.publication = postgres::publication_of("test", mapping_);
+    options.checks_publication = false;
+    options.make_rows = [&windows, mapping = mapping_] {
+      return postgres::mapped_rows(windows.table(), mapping, windows.last_position());
+    };
+    return options;
+  }
+
   TestDatabase database_;
   std::mutex mutex_;
   Connection application_ = database_.connect();

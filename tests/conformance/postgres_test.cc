@@ -2,24 +2,22 @@
 // through a pooler in transaction mode, and once more through the server's log.
 #include "dovetail/postgres.h"
 
-#include <deque>
 #include <mutex>
 
 #include "conformance/lane_suite.h"
-#include "conformance/source_suite.h"
-#include "host/host.h"
+#include "conformance/postgres_sources.h"
 #include "postgres/lease.h"
 #include "postgres/parking.h"
 #include "postgres/schema.h"
 #include "postgres/source.h"
 #include "postgres/test_database.h"
-#include "postgres/wal_source.h"
 
 namespace dovetail::conformance {
 namespace {
 
 using postgres::Connection;
 using postgres::Params;
+using postgres::PostgresSource;
 using postgres::Reader;
 using postgres::ReadMode;
 using postgres::TestDatabase;
@@ -66,33 +64,12 @@ class Store {
   Connection publisher_;
 };
 
-class OwningSource final : public Source {
- public:
-  explicit OwningSource(Reader reader)
-      : reader_(std::move(reader)), source_(reader_, system_clock()) {}
-  Status open() override {
-    reader_.connection.close();
-    return source_.open();
-  }
-  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
-    return source_.read(out, limits, stop);
-  }
-  Status settle(const Batch& batch, std::span<const Settled> fates) override {
-    return source_.settle(batch, fates);
-  }
-  Status flush() override { return source_.flush(); }
-
- private:
-  Reader reader_;
-  postgres::PostgresSource source_;
-};
-
 template <Path kPath>
 class PostgresOutbox final : public SourceUnderTest {
  public:
   SourceAbilities abilities() const override { return {}; }
   std::unique_ptr<Source> make() override {
-    return std::make_unique<OwningSource>(store_.reader());
+    return std::make_unique<OwningSource<PostgresSource>>(store_.reader(), system_clock());
   }
   void publish(const NewEvent& event) override { store_.publish(event); }
 
@@ -100,58 +77,7 @@ class PostgresOutbox final : public SourceUnderTest {
   Store store_{kPath};
 };
 
-// The same outbox, read through the log: what the table gives before that is kept for the reads.
-class OwningWalSource final : public Source {
- public:
-  OwningWalSource(Reader reader, ReadMode mode)
-      : mode_(mode),
-        reader_(std::move(reader)),
-        source_(reader_, windows_, system_clock(), metrics_, of(mode)) {}
-  Status open() override {
-    reader_.connection.close();
-    early_.clear();
-    DOVETAIL_TRY(source_.open());
-    const auto end = std::chrono::steady_clock::now() + seconds(90);
-    while (metrics_.streams == 0 && std::chrono::steady_clock::now() < end) {
-      Batch batch;
-      DOVETAIL_TRY(source_.read(batch, Limits{1, 1, milliseconds(5)}, {}));
-      const bool is_all = batch.empty();
-      if (!is_all) early_.push_back(std::move(batch));
-      // No slot is made for a sink that takes nothing.
-      if (is_all && mode_ == ReadMode::automatic && !early_.empty()) return {};
-    }
-    EXPECT_EQ(metrics_.streams, 1U);
-    return {};
-  }
-  Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
-    DOVETAIL_TRY(source_.tend());
-    if (early_.empty()) return source_.read(out, limits, stop);
-    do {
-      out.append(early_.front().events()[0]);
-      early_.pop_front();
-    } while (!early_.empty() && out.size() < limits.events_max &&
-             out.bytes() + early_.front().bytes() <= limits.bytes_max);
-    return {};
-  }
-  Status settle(const Batch& batch, std::span<const Settled> fates) override {
-    return source_.settle(batch, fates);
-  }
-  Status flush() override { return source_.flush(); }
-
- private:
-  static postgres::WalSourceOptions of(ReadMode mode) {
-    postgres::WalSourceOptions options;
-    options.mode = mode;
-    return options;
-  }
-  const ReadMode mode_;
-  Reader reader_;
-  RelayMetrics metrics_;
-  postgres::PostgresSource windows_{reader_, system_clock()};
-  postgres::WalSource source_;
-  std::deque<Batch> early_;
-};
-
+// The same outbox, read through the log.
 template <ReadMode kMode>
 class PostgresLog final : public SourceUnderTest {
  public:
@@ -161,7 +87,13 @@ class PostgresLog final : public SourceUnderTest {
     return abilities;
   }
   std::unique_ptr<Source> make() override {
-    return std::make_unique<OwningWalSource>(store_.reader(), kMode);
+    const auto options = [](PostgresSource&) {
+      postgres::WalSourceOptions of_mode;
+      of_mode.mode = kMode;
+      return of_mode;
+    };
+    return std::make_unique<OwningLogSource<PostgresSource>>(store_.reader(), options,
+                                                             system_clock());
   }
   void publish(const NewEvent& event) override { store_.publish(event); }
 

@@ -12,19 +12,16 @@
 //
 // --as consumer: as applications do it, through dovetail/postgres_consumer.h, and nothing is put in
 // between; it dies when it is killed.
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "core/relay.h"
-#include "crash/dying.h"
+#include "crash/dying_main.h"
 #include "crash/feed.h"
 #include "crash/naive_store.h"
 #include "crash/postgres_stock.h"
@@ -36,17 +33,6 @@
 
 namespace dovetail::shop {
 namespace {
-
-using Words = std::map<std::string, std::string>;
-
-std::string word(const Words& words, const std::string& name, const std::string& otherwise) {
-  const auto found = words.find(name);
-  return found == words.end() ? otherwise : found->second;
-}
-
-int port_of(const std::string& conninfo) {
-  return std::atoi(conninfo.c_str() + conninfo.rfind("port=") + 5);
-}
 
 std::unique_ptr<InboxStore> make_store(const std::string& conninfo, const Words& words,
                                        Doom& doom) {
@@ -81,21 +67,6 @@ RelayOptions relay_options(const Words& words) {
   options.connect_retry.base = std::chrono::milliseconds(10);
   options.connect_retry.cap = std::chrono::milliseconds(200);
   return options;
-}
-
-// Until SIGTERM. The exit code.
-int run_until_told(const std::function<Status(std::stop_token)>& run) {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGTERM);
-  Status ended;
-  std::jthread thread([&](std::stop_token stop) { ended = run(stop); });
-  int signal = 0;
-  ::sigwait(&signals, &signal);
-  thread.request_stop();
-  thread.join();
-  if (!ended) std::printf("ended: %s\n", ended.error().text.c_str());
-  return ended ? 0 : 1;
 }
 
 int run_consumer(const std::string& from, const std::string& to, const Words& words, Doom& doom) {
@@ -141,15 +112,9 @@ int main_of(int argc, char** argv) {
     std::fprintf(stderr, "usage: dovetail_dying_consumer FROM TO [--NAME VALUE]...\n");
     return 2;
   }
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  Words words;
-  for (int i = 3; i + 1 < argc; i += 2) words[argv[i]] = argv[i + 1];
-
-  Doom doom(word(words, "--die", word(words, "--stop", "")),
-            std::stoll(word(words, "--times", "1")), words.contains("--stop"));
+  hold_sigterm();
+  const Words words = words_of(argc, argv);
+  Doom doom = doom_of(words);
   const std::string to = argv[2];
   if (words.contains("--as")) return run_consumer(argv[1], to, words, doom);
   servers::TcpProxy link(port_of(to));

@@ -16,19 +16,16 @@
 //
 // --slow: so many bytes of the log come in a second. At its end it tells which steps it has passed,
 // and how often.
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "core/relay.h"
 #include "crash/delivery_book.h"
-#include "crash/dying.h"
+#include "crash/dying_main.h"
 #include "host/host.h"
 #include "postgres/lease.h"
 #include "postgres/parking.h"
@@ -38,17 +35,6 @@
 
 namespace dovetail::shop {
 namespace {
-
-using Words = std::map<std::string, std::string>;
-
-std::string word(const Words& words, const std::string& name, const std::string& otherwise) {
-  const auto found = words.find(name);
-  return found == words.end() ? otherwise : found->second;
-}
-
-int port_of(const std::string& conninfo) {
-  return std::atoi(conninfo.c_str() + conninfo.rfind("port=") + 5);
-}
 
 RelayOptions relay_options(const Words& words) {
   RelayOptions options;
@@ -102,35 +88,14 @@ postgres::ReadMode mode_of(const std::string& name) {
   return name == "poll" ? postgres::ReadMode::poll : postgres::ReadMode::automatic;
 }
 
-// Until SIGTERM. The exit code.
-int run_until_told(Relay& relay) {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGTERM);
-  Status ended;
-  std::jthread thread([&](std::stop_token stop) { ended = relay.run(stop); });
-  int signal = 0;
-  ::sigwait(&signals, &signal);
-  thread.request_stop();
-  thread.join();
-  if (!ended) Doom::tell("ended:", ended.error().text);
-  return ended ? 0 : 1;
-}
-
 int main_of(int argc, char** argv) {
   if (argc < 3 || argc % 2 == 0) {
     std::fprintf(stderr, "usage: dovetail_dying_relay CONNINFO BOOK [--NAME VALUE]...\n");
     return 2;
   }
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  Words words;
-  for (int i = 3; i + 1 < argc; i += 2) words[argv[i]] = argv[i + 1];
-
-  Doom doom(word(words, "--die", word(words, "--stop", "")),
-            std::stoll(word(words, "--times", "1")), words.contains("--stop"));
+  hold_sigterm();
+  const Words words = words_of(argc, argv);
+  Doom doom = doom_of(words);
   RelayMetrics metrics;
   servers::TcpProxy link(port_of(argv[1]));
   link.slow(std::stoull(word(words, "--slow", "0")));
@@ -168,7 +133,7 @@ int main_of(int argc, char** argv) {
   };
   Relay relay(RelayPorts{dying_source, sink, parking, lease, system_clock(), metrics, tell},
               relay_options(words));
-  const int code = run_until_told(relay);
+  const int code = run_until_told([&](std::stop_token stop) { return relay.run(stop); });
   (void)lease.release();
   for (const auto& [step, times] : passed) Doom::tell("passed", step + " " + std::to_string(times));
   return code;
