@@ -159,7 +159,7 @@ namespace {
 
 // The slot of another program is read through the publication that it used: one that is made now
 // is not there yet in the part of the log that the slot holds.
-void check_foreign_slot(Section& section, const RelayConfig& relay) {
+void check_foreign_slot(Section& section, const RelayConfig& relay, const Config& config) {
   if (relay.mode != ReadMode::wal || !section.has("table")) {
     for (const std::string_view key : {"slot", "publication"}) {
       if (!section.has(key)) continue;
@@ -175,6 +175,11 @@ void check_foreign_slot(Section& section, const RelayConfig& relay) {
     section.wrong("slot",
                   "needs \"publication\", the one that the slot was read with: Debezium's is "
                   "called dbz_publication unless its publication.name says otherwise");
+  }
+  for (const RelayConfig* other : config.readers()) {
+    if (relay.slot.empty() || other->slot != relay.slot || other->from != relay.from) continue;
+    section.wrong("slot", "is that of " + in_quotes(other->name) +
+                              " already; what one of them reads the other would never see");
   }
 }
 
@@ -212,7 +217,7 @@ void check_log_options(Section& section, const RelayConfig& relay, std::string_v
   if (section.has("retained_wal_max") && relay.mode == ReadMode::poll) {
     section.wrong("retained_wal_max", "mode = \"poll\" makes the server keep nothing; remove it");
   }
-  check_foreign_slot(section, relay);
+  check_foreign_slot(section, relay, config);
 }
 
 void check_store_name(Section& section, std::string_view key, const std::string& name,

@@ -96,6 +96,10 @@ TEST(ConfigOfTheLog, ASlotIsTakenOverForATableOnly) {
                {"conf/dovetail.toml:13:", "slot"});
   expect_error(relay("shop", "bus", "slot = \"debezium\"\n" + table),
                {"conf/dovetail.toml:12:", "slot", "mode = \"wal\""});
+  const std::string taken =
+      "mode = \"wal\"\nslot = \"debezium\"\npublication = \"dbz_publication\"\n" + table;
+  const std::string again = "[[relay]]\nname = \"s\"\nfrom = \"shop\"\nto = \"bus\"\n" + taken;
+  expect_error(relay("shop", "bus", taken + again), {"slot", "\"r\" already"});
   expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"My-Slot\"\n" + table),
                {"conf/dovetail.toml:13:", "small letters"});
   expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"debezium\"\n" + table),

@@ -167,7 +167,9 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   const Result<Rows> store = connection->query(
       "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, "
       "coalesce(sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::int8, count(*), "
-      "pg_catalog.current_setting('server_version'), pg_catalog.pg_is_in_recovery() FROM "
+      "pg_catalog.current_setting('server_version'), pg_catalog.pg_is_in_recovery(), "
+      "CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE "
+      "pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_catalog.pg_lsn END::int8 FROM "
       "pg_catalog.pg_inherits i JOIN "
       "pg_catalog.pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
       "'dovetail.outbox'::pg_catalog.regclass");
@@ -177,6 +179,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   result.partitions = static_cast<std::uint64_t>(store->int8(0, 2));
   result.server_version = std::string(store->text(0, 3));
   result.standby = store->boolean(0, 4);
+  result.log_end = static_cast<std::uint64_t>(store->int8(0, 5));
   const Result<Rows> lanes = connection->query(kLanes);
   if (!lanes) return fail(lanes.error());
   for (std::size_t i = 0; i < lanes->size(); ++i) {

@@ -48,6 +48,7 @@ struct StoreStatus {
   std::int64_t schema_version = 0;
   std::string server_version;
   bool standby = false;
+  std::uint64_t log_end = 0;  // where the server writes its log; 0: it is a standby
 };
 // Without its mapping, what is pending of a relay that serves a table of its own is not known. One
 // that was never started is shown as a lane of nobody.

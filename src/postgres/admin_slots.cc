@@ -108,6 +108,10 @@ Status drop_log_slot(const std::string& url, const std::string& name, bool force
   if (slot->temporary)
     return fail(Errc::rejected, "the slot " + name +
                                     " ends by itself with the stream that uses it; stop its relay");
+  if (!slot->is_here && !slot->active && !force)
+    return fail(Errc::rejected, "the slot " + name + " is one of the database \"" + slot->database +
+                                    "\", whose relays are not known here; drop it through a store "
+                                    "of that database, or add --force if nobody needs it");
   if (!slot->relay.empty() && !slot->active && !force)
     return fail(Errc::rejected,
                 "the relay \"" + slot->relay + "\" reads through the slot " + name +

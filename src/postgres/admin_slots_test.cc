@@ -114,6 +114,17 @@ TEST_F(LogSlots, ThatARelayWillLookForAreDroppedOnlyByForce) {
   EXPECT_TRUE(here().empty());
 }
 
+TEST_F(LogSlots, OfAnotherDatabaseAreDroppedOnlyByForce) {
+  make_slot(own("gone"));
+  const std::string elsewhere = servers::with_database(database.conninfo, "postgres");
+  const Status refused = drop_log_slot(elsewhere, own("gone"), false, {});
+  EXPECT_TRUE(failed_with(refused, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(refused), database.name)) << text_of(refused);
+  EXPECT_EQ(here().size(), 1U);
+  EXPECT_TRUE(drop_log_slot(elsewhere, own("gone"), true, {}));
+  EXPECT_TRUE(here().empty());
+}
+
 TEST_F(LogSlots, ThatAreNotOursAreNeverDropped) {
   make_slot("foreign_" + database.name);
   EXPECT_TRUE(failed_with(drop("foreign_" + database.name, true), Errc::rejected));

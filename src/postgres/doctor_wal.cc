@@ -9,8 +9,8 @@ namespace dovetail::postgres {
 
 namespace {
 
-// Settings that a version does not have are null. Standbys are those that replicate without a
-// logical slot.
+// Settings that a version does not have are null. Standbys are those that stream without a logical
+// slot.
 constexpr std::string_view kSettings =
     "SELECT pg_catalog.current_setting('server_version_num')::int / 10000, "
     "pg_catalog.current_setting('max_replication_slots')::int8 - (SELECT count(*) FROM "
@@ -24,7 +24,8 @@ constexpr std::string_view kSettings =
     "('0', '0s', '0min'), "
     "coalesce(pg_catalog.current_setting('idle_replication_slot_timeout', true), '0'), "
     "coalesce(pg_catalog.current_setting('synchronized_standby_slots', true), ''), "
-    "(SELECT count(*) FROM pg_catalog.pg_stat_replication r WHERE NOT EXISTS (SELECT FROM "
+    "(SELECT count(*) FROM pg_catalog.pg_stat_replication r WHERE r.state IN ('catchup', "
+    "'streaming') AND NOT EXISTS (SELECT FROM "
     "pg_catalog.pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical'))";
 
 struct Settings {
@@ -241,19 +242,21 @@ Status examine_emitted(Connection& connection, const Settings& settings,
 // A slot is made when all that write at that time have ended.
 Status examine_waiting(Connection& connection, const DoctorOptions& options, Findings& findings) {
   const Result<Rows> rows = connection.query(
-      "SELECT pid, (EXTRACT(epoch FROM pg_catalog.clock_timestamp() - xact_start) * 1000000)::int8 "
-      "FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND xact_start < "
-      "pg_catalog.clock_timestamp() - $1::int8 * interval '1 microsecond' ORDER BY xact_start "
-      "LIMIT 1",
+      "SELECT who, (EXTRACT(epoch FROM pg_catalog.clock_timestamp() - since) * 1000000)::int8 FROM "
+      "(SELECT 'transaction of pid ' || pid, xact_start FROM pg_catalog.pg_stat_activity WHERE "
+      "backend_xid IS NOT NULL UNION ALL SELECT 'prepared transaction ' || "
+      "pg_catalog.quote_literal(gid), prepared FROM pg_catalog.pg_prepared_xacts) AS open (who, "
+      "since) WHERE since < pg_catalog.clock_timestamp() - $1::int8 * interval '1 microsecond' "
+      "ORDER BY since LIMIT 1",
       Params().int8(options.slot_wait_max.count()));
   if (!rows) return fail(rows.error());
   if (!rows->empty())
     findings.add(Severity::note, "slot-waits",
-                 "the server makes no slot while the transaction of pid " +
-                     std::to_string(rows->int4(0, 0)) + " is open, now for " +
-                     shown(Duration{rows->int8(0, 1)}) +
+                 "the server makes no slot while the " + std::string(rows->text(0, 0)) +
+                     " is open, now for " + shown(Duration{rows->int8(0, 1)}) +
                      "; a relay that starts reads the table until then",
-                 "find out why it is open, and set idle_in_transaction_session_timeout");
+                 "find out why it is open, and set idle_in_transaction_session_timeout; one that "
+                 "is prepared ends with COMMIT PREPARED or ROLLBACK PREPARED");
   return {};
 }
 

@@ -64,6 +64,7 @@ struct Lanes::State {
   MakeSink make_sink;
   std::string owner;
   RelayMetrics metrics{};
+  std::atomic<std::uint64_t> log_settled{0};
   Connection connection{};
   std::string history{};  // of the server that it led to last
   std::uint32_t lanes = 0;
@@ -89,7 +90,7 @@ struct Lanes::State {
   bool reads_log() const { return lanes == 1; }
   // Of a table that has no marks of its own.
   bool is_mapped_log() const { return options.mapping && options.mapping->from_log; }
-  WalSourceOptions wal_options(Runner& runner) const;
+  WalSourceOptions wal_options(Runner& runner);
   Status run_mapped_log(Runner& runner, Parking& parking, std::stop_token stop);
   Status run(Runner& runner, std::stop_token stop);
   Status run(Runner& runner, Source& source, Parking& parking, std::stop_token stop);
@@ -234,7 +235,7 @@ Status Lanes::State::run_mapped_log(Runner& runner, Parking& parking, std::stop_
   return run(runner, source, parking, stop);
 }
 
-WalSourceOptions Lanes::State::wal_options(Runner& runner) const {
+WalSourceOptions Lanes::State::wal_options(Runner& runner) {
   WalSourceOptions wal;
   wal.mode = options.mode;
   wal.replication_conninfo = options.replication_conninfo;
@@ -247,6 +248,7 @@ WalSourceOptions Lanes::State::wal_options(Runner& runner) const {
                                (streams ? "reads the log of the server " : "reads the table: ") +
                                    std::string(why)});
   };
+  wal.log_settled = [this](WalPosition position) { log_settled = position.value; };
   wal.lost = [this, &runner](std::string_view why) {
     options.notify(static_cast<std::int32_t>(runner.reader.lane),
                    RelayNotice{Kind::events_lost, std::string(why)});
@@ -345,5 +347,6 @@ std::vector<std::uint32_t> Lanes::held() const {
 }
 
 const RelayMetrics& Lanes::metrics() const { return state_->metrics; }
+std::uint64_t Lanes::log_settled() const { return state_->log_settled; }
 
 }  // namespace dovetail::postgres

@@ -60,6 +60,8 @@ class Lanes {
   std::vector<std::uint32_t> held() const;
   // Of all lanes that were run since the start. Outlives none but this.
   const RelayMetrics& metrics() const;
+  // Any thread: up to this position of the server's log everything is settled; 0: it is not read.
+  std::uint64_t log_settled() const;
 
  private:
   struct State;

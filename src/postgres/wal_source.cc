@@ -47,6 +47,7 @@ WalSource::~WalSource() {
   state_->abandon_attempt();
   state_->metrics.streams = 0;
   state_->metrics.retained_wal_bytes = 0;
+  state_->options.log_settled({});
 }
 
 Status WalSource::open() {
@@ -152,7 +153,9 @@ Status WalSource::State::read_windows(Batch& out, const Limits& limits, std::sto
   const std::size_t size = out.size();
   DOVETAIL_TRY(windows.read(out, part, stop));
   has_looked = true;
+  if (out.size() == size) return {};
   handed_out += out.size() - size;
+  options.passing("windows read");
   return {};
 }
 
@@ -194,6 +197,7 @@ void WalSource::State::count_read(const Batch& out, std::size_t before_size, Dur
 
 Status WalSource::State::look_after_stream() {
   const TimePoint now = clock.now();
+  options.log_settled(stream->confirmed());
   DOVETAIL_TRY(windows.do_chores());
   DOVETAIL_TRY(take_safe_point_if_due(now));
   DOVETAIL_TRY(consider_leaving(now));
@@ -399,6 +403,7 @@ void WalSource::State::say(bool streams, std::string_view why) {
   const std::string now = std::string(streams ? kLog : kTable) + std::string(why);
   metrics.streams = streams ? 1 : 0;
   if (!streams) metrics.retained_wal_bytes = 0;
+  if (!streams) options.log_settled({});
   if (now == said) return;
   said = now;
   options.changed(streams, why);

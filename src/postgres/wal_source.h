@@ -45,6 +45,8 @@ struct WalSourceOptions {
   std::function<void(bool streams, std::string_view why)> changed = [](bool, std::string_view) {};
   // Messages that were in the log alone are lost, those that were not yet handed out.
   std::function<void(std::string_view why)> lost = [](std::string_view) {};
+  // Everything in the log up to this position is settled; 0: it is not read any more.
+  std::function<void(WalPosition position)> log_settled = [](WalPosition) {};
   // Performance
   std::int64_t catch_up_events = 50'000;  // so far behind windows are quicker
   Duration safe_point_every = std::chrono::milliseconds(250);

@@ -4,7 +4,7 @@
 //   dovetail_dying_relay CONNINFO BOOK [--mode auto|wal|poll] [--die POINT | --stop POINT]
 //                        [--times N] [--cut N] [--slow BYTES] [--catch-up N]
 //                        [--lease MS] [--batch N] [--settles-first yes]
-//                        [--emitted yes]
+//                        [--emitted yes] [--table copied]
 //
 // POINT, reached for the N-th time, is one of those of BookSink and DyingSource, where only those
 // count that are reached while the log is read (in mode poll, all), or
@@ -14,6 +14,7 @@
 //                                            (--cut)
 //   step:NAME                                what WalSource passes under that name
 //
+// --table: that of copied_table.h is read, and not the outbox.
 // --slow: so many bytes of the log come in a second. At its end it tells which steps it has passed,
 // and how often.
 #include <unistd.h>
@@ -24,10 +25,14 @@
 #include <string>
 
 #include "core/relay.h"
+#include "crash/copied_table.h"
 #include "crash/delivery_book.h"
 #include "crash/dying_main.h"
 #include "host/host.h"
 #include "postgres/lease.h"
+#include "postgres/mapped_publication.h"
+#include "postgres/mapped_rows.h"
+#include "postgres/mapped_windows.h"
 #include "postgres/parking.h"
 #include "postgres/source.h"
 #include "postgres/wal_source.h"
@@ -88,6 +93,21 @@ postgres::ReadMode mode_of(const std::string& name) {
   return name == "poll" ? postgres::ReadMode::poll : postgres::ReadMode::automatic;
 }
 
+// Over the outbox, or over the table that is a copy of it.
+std::unique_ptr<postgres::Windows> make_windows(const Words& words, postgres::Reader& reader,
+                                                postgres::WalSourceOptions& options) {
+  if (!words.contains("--table"))
+    return std::make_unique<postgres::PostgresSource>(reader, system_clock());
+  auto windows =
+      std::make_unique<postgres::MappedWindows>(reader, copied_mapping(), system_clock());
+  options.publication = postgres::publication_of(reader.relay, copied_mapping());
+  options.checks_publication = false;
+  options.make_rows = [mapped = windows.get()] {
+    return postgres::mapped_rows(mapped->table(), copied_mapping(), mapped->last_position());
+  };
+  return windows;
+}
+
 int main_of(int argc, char** argv) {
   if (argc < 3 || argc % 2 == 0) {
     std::fprintf(stderr, "usage: dovetail_dying_relay CONNINFO BOOK [--NAME VALUE]...\n");
@@ -120,8 +140,8 @@ int main_of(int argc, char** argv) {
   const bool polls = options.mode == postgres::ReadMode::poll;
   const auto is_watched = [&metrics, polls] { return polls || metrics.streams.load() != 0; };
   postgres::Reader reader{.conninfo = argv[1], .relay = "dying"};
-  postgres::PostgresSource windows(reader, system_clock());
-  postgres::WalSource source(reader, windows, system_clock(), metrics, options);
+  const auto windows = make_windows(words, reader, options);
+  postgres::WalSource source(reader, *windows, system_clock(), metrics, options);
   CutSource cut_source(doom, source, link, metrics, std::stoll(word(words, "--cut", "0")));
   DyingSource dying_source(doom, cut_source, words.contains("--settles-first"), is_watched);
   BookSink sink(argv[2], doom, is_watched);

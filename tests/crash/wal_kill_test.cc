@@ -49,6 +49,7 @@ const std::vector<Point> kPoints = {
     {"C5", "step:connected"},
     {"C5", "step:slot asked for", 1, "", true},
     {"C5", "step:slot made", 1, "", true},
+    {"C5", "step:windows read", 1, "", true},
     {"C5", "step:windows end", 1, "", true},
     {"C5", "step:stream starting", 1, "", true},
     {"C5", "step:stream started", 1, "", true},
@@ -88,7 +89,13 @@ constexpr std::int64_t kBehindMax = 20'000;
 
 class Siege {
  public:
-  explicit Siege(std::string mode) : mode_(std::move(mode)), random_(std::random_device{}()) {}
+  // `copied`: not the outbox is read, but a table with copies of it.
+  explicit Siege(std::string mode, bool copied = false)
+      : mode_(std::move(mode)), random_(std::random_device{}()) {
+    if (!copied) return;
+    stage_.copy_into_table(false);
+    more_ = {"--table", "copied"};
+  }
 
   // So many times at each of them.
   WalOutcome run(const std::vector<Point>& points, int kills, std::int64_t rows_max = 10'000);
@@ -98,8 +105,10 @@ class Siege {
   void die_at(const Point& point);
 
   const std::string mode_;
+  Words more_{};
   std::mt19937_64 random_;
   WalStage stage_;
+  bool has_run_ = false;  // else there is no row of the relay
   std::string forms_;
 };
 
@@ -108,7 +117,13 @@ void Siege::die_at(const Point& point) {
   const std::string times = std::to_string(1 + random_() % point.times_max);
   Words words = {"--mode", mode_, "--die", point.name, "--times", times};
   words.insert(words.end(), point.more.begin(), point.more.end());
-  if (point.makes_slot) stage_.drop_slots();
+  words.insert(words.end(), more_.begin(), more_.end());
+  if (point.makes_slot) {
+    stage_.drop_slots();
+    if (has_run_)
+      stage_.wait_until("windows have something to read", [&] { return !stage_.is_drained(); });
+  }
+  has_run_ = true;
   Process process = stage_.start(words);
   EXPECT_EQ(process.wait(WalStage::patience()), Doom::kExitCode)
       << "it was to die at " << point.name << "; see " << stage_.file("relay.log");
@@ -139,14 +154,16 @@ WalOutcome Siege::run(const std::vector<Point>& points, int kills, std::int64_t 
     writers.stop();
     forms_ = writers.summary();
   }
-  stage_.finish({"--mode", mode_, "--batch", "1000"});
+  Words words = {"--mode", mode_, "--batch", "1000"};
+  words.insert(words.end(), more_.begin(), more_.end());
+  stage_.finish(words);
   return stage_.judge();
 }
 
 void besiege(const std::string& mode, const std::vector<Point>& points, int kills,
-             const std::string& what, std::int64_t rows_max = 10'000) {
+             const std::string& what, std::int64_t rows_max = 10'000, bool copied = false) {
   SCOPED_TRACE(mode + ", " + what);
-  Siege siege(mode);
+  Siege siege(mode, copied);
   const WalOutcome outcome = siege.run(points, kills, rows_max);
   claim_whole(outcome, "mode " + mode + ", killed " + std::to_string(kills) +
                            (kills == 1 ? " time at " : " times at ") + what + " (" + siege.forms() +
@@ -170,6 +187,29 @@ TEST(WalKill, AtEveryPointNothingIsLostInventedOrOutOfOrder) {
   }
   sieges.emplace_back(
       [=] { besiege("auto", {kStreamLeft}, kills, std::string("C5, ") + kStreamLeft.name, 50); });
+  side_by_side(sieges);
+}
+
+// In short, one of each group.
+TEST(WalKill, OverATableOfTheApplicationsOwnNothingIsLostInventedOrOutOfOrderEither) {
+  const std::vector<Point> points = points_of("wal");
+  std::vector<std::function<void()>> sieges;
+  if (is_long()) {
+    for (const Point& point : points)
+      sieges.emplace_back([=] {
+        besiege("wal", {point}, 50,
+                "(a mapped table) " + std::string(point.group) + ", " + point.name, 10'000, true);
+      });
+  } else {
+    std::vector<Point> some;
+    for (const Point& point : points) {
+      if (some.empty() || std::string(some.back().group) != point.group) some.push_back(point);
+    }
+    sieges.emplace_back([=] {
+      besiege("wal", some, 1, "(a mapped table) " + std::to_string(some.size()) + " points", 1'000,
+              true);
+    });
+  }
   side_by_side(sieges);
 }
 
@@ -202,11 +242,8 @@ TEST(WalKill, BehindAnyRowOfAStreamedTransactionTheRestStillComes) {
   side_by_side({[] { kill_behind_rows("auto"); }, [] { kill_behind_rows("wal"); }});
 }
 
-// No table has them, so only a slot that is gone on with brings them.
-TEST(WalKill, EmittedEventsOutliveTheRelayAsLongAsItsSlotDoes) {
-  WalStage stage;
-  if (postgres::is_before(stage.connection(), 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages";
-  const Words as = {"--mode", "wal", "--emitted", "yes"};
+// What no table has, only a slot that is gone on with brings.
+void outlive_kills(WalStage& stage, const Words& as, bool emits, const std::string& what) {
   {
     Process first = stage.start(as);
     stage.wait_until("the slot can be gone on with", [&] {
@@ -218,7 +255,7 @@ TEST(WalKill, EmittedEventsOutliveTheRelayAsLongAsItsSlotDoes) {
     stage.end_lease();
   }
   WalWritersOptions options = stage.writers();
-  options.emits = true;
+  options.emits = emits;
   WalWriters writers(options);
   int kills = 0;
   for (int round = 0; round < (is_long() ? 50 : 1); ++round) {
@@ -235,10 +272,20 @@ TEST(WalKill, EmittedEventsOutliveTheRelayAsLongAsItsSlotDoes) {
   writers.stop();
   Process last = stage.start(as);
   stage.wait_until("all is delivered", [&] { return stage.is_delivered(); });
-  const std::int64_t emitted = postgres::number(stage.connection(), "SELECT count(*) FROM emitted");
-  EXPECT_GT(emitted, 0);
-  claim_whole(stage.judge(), "mode wal, " + std::to_string(emitted) +
-                                 " emitted among them, killed " + std::to_string(kills) + " times");
+  claim_whole(stage.judge(), "mode wal, " + what + ", killed " + std::to_string(kills) + " times");
+}
+
+TEST(WalKill, EmittedEventsOutliveTheRelayAsLongAsItsSlotDoes) {
+  WalStage stage;
+  if (postgres::is_before(stage.connection(), 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages";
+  outlive_kills(stage, {"--mode", "wal", "--emitted", "yes"}, true, "some of them emitted");
+  EXPECT_GT(postgres::number(stage.connection(), "SELECT count(*) FROM emitted"), 0);
+}
+
+TEST(WalKill, RowsThatAreDeletedAtOnceOutliveTheRelayAsLongAsItsSlotDoes) {
+  WalStage stage;
+  stage.copy_into_table(true);
+  outlive_kills(stage, {"--mode", "wal", "--table", "copied"}, false, "rows deleted at once");
 }
 
 // The proof can fail: a relay that lets the source forget what nobody has confirmed loses it.

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "crash/copied_table.h"
 #include "live/claims.h"
 #include "postgres/admin.h"
 
@@ -64,6 +65,14 @@ WalStage::WalStage()
 
 WalStage::~WalStage() {
   if (!testing::Test::HasFailure()) std::filesystem::remove_all(folder_);
+}
+
+void WalStage::copy_into_table(bool deleted) {
+  has_copies_ = true;
+  postgres::must(connection_, std::string(kMakeCopiedTable) +
+                                  "CREATE TRIGGER copies AFTER INSERT ON dovetail.outbox FOR EACH "
+                                  "ROW EXECUTE FUNCTION public.copy_event(" +
+                                  (deleted ? "'deleted'" : "") + ")");
 }
 
 Process WalStage::start(std::vector<std::string> words, const std::string& log) const {
@@ -128,7 +137,9 @@ bool WalStage::is_streaming() {
 }
 
 bool WalStage::is_drained() const {
-  const auto status = postgres::status(database_.conninfo);
+  postgres::MappedRelays mapped;
+  if (has_copies_) mapped.emplace("dying", copied_mapping());
+  const auto status = postgres::status(database_.conninfo, mapped);
   if (!status || status->lanes.empty()) return false;
   return std::all_of(status->lanes.begin(), status->lanes.end(),
                      [](const auto& lane) { return lane.pending == 0; });

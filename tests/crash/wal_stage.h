@@ -40,6 +40,9 @@ class WalStage {
   WalStage& operator=(const WalStage&) = delete;
   ~WalStage();
 
+  // From here on a table has copies of all events. `deleted`: only for a moment, so that the log
+  // alone has them.
+  void copy_into_table(bool deleted);
   // A relay with these words on its command line.
   Process start(std::vector<std::string> words, const std::string& log = "relay.log") const;
   WalWritersOptions writers(std::uint64_t seed = 1) const;
@@ -78,6 +81,7 @@ class WalStage {
   postgres::TestDatabase database_;
   postgres::Connection connection_;
   DeliveryBook book_{""};
+  bool has_copies_ = false;
 };
 
 }  // namespace dovetail::shop

@@ -1,9 +1,13 @@
 // Whatever happens to the slot through which a relay reads the log, and to the connection: nothing
 // is lost, the relay finds back to the log by itself, and each change is told.
 #include <gtest/gtest.h>
+#include <libpq-fe.h>
+
+#include <algorithm>
 
 #include "live/claims.h"
 #include "live/wal_stage.h"
+#include "postgres/doctor.h"
 #include "servers/tcp_proxy.h"
 
 namespace dovetail::postgres {
@@ -16,6 +20,32 @@ using live::how;
 using live::modes;
 using live::said;
 using live::WalStage;
+
+// What the doctor says of one code, for a relay that reads the log through a slot that stays.
+std::string finding(const WalStage& stage, std::string_view code, bool emitted = false) {
+  DoctorOptions options;
+  options.log_readers = {{.relay = "shop", .is_required = true, .emitted = emitted}};
+  const auto found = examine(stage.conninfo, options, system_clock());
+  EXPECT_TRUE(found) << text_of(found);
+  if (!found) return {};
+  const auto one = std::find_if(found->begin(), found->end(),
+                                [&](const Finding& each) { return each.code == code; });
+  if (one == found->end()) return {};
+  return std::string(to_string(one->severity)) + ": " + one->what + " -> " + one->what_to_do;
+}
+
+// A standby, as far as the primary can tell.
+OwnedConnection receive_log(const WalStage& stage) {
+  Result<OwnedConnection> opened = connect_to(stage.conninfo, "true");
+  EXPECT_TRUE(opened) << text_of(opened);
+  if (!opened) return nullptr;
+  EXPECT_EQ(PQsetnonblocking(opened->get(), 0), 0);
+  const Rows identity(PQexec(opened->get(), "IDENTIFY_SYSTEM"));
+  const std::string from = PQgetvalue(identity.get(), 0, 2);
+  const Rows started(PQexec(opened->get(), ("START_REPLICATION PHYSICAL " + from).c_str()));
+  EXPECT_EQ(PQresultStatus(started.get()), PGRES_COPY_BOTH) << PQerrorMessage(opened->get());
+  return std::move(*opened);
+}
 
 // One server for all of them, each in a database of its own.
 class WalSlots : public ::testing::Test {
@@ -90,6 +120,66 @@ TEST_F(WalSlots, ASlotThatTheServerInvalidatesIsMadeAgain) {
     stage.let_write(50);
     stage.check(said("slot invalidated by a tiny max_slot_wal_keep_size", mode).c_str());
   }
+}
+
+TEST_F(WalSlots, TheDoctorFindsThemLostOrAllTaken) {
+  WalStage stage(*server_);
+  const std::string slot = "dovetail_shop";
+  ASSERT_TRUE(ensure_relay(stage.sql, "shop", 1, false));
+  must(stage.sql, "SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput')");
+  must(stage.sql, "UPDATE dovetail.reader SET slot = '" + slot + "'");
+  EXPECT_EQ(finding(stage, "slot-lost"), "");
+  EXPECT_EQ(finding(stage, "no-slot-free"), "");
+  {
+    const live::Setting tiny(*server_, "max_slot_wal_keep_size", "1MB");
+    EXPECT_TRUE(eventually([&] {
+      must(stage.sql, "SELECT pg_switch_wal()");
+      must(stage.sql, "CHECKPOINT");
+      return text(stage.sql, "SELECT wal_status FROM pg_replication_slots") == "lost";
+    }));
+  }
+  const std::string lost = finding(stage, "slot-lost");
+  EXPECT_TRUE(contains(lost, "warning: the slot " + slot + " is lost")) << lost;
+  EXPECT_TRUE(contains(lost, "raise max_slot_wal_keep_size")) << lost;
+  must(stage.sql,
+       "SELECT pg_create_physical_replication_slot('other_' || n) FROM generate_series(1, "
+       "current_setting('max_replication_slots')::int - 1) AS n");
+  const std::string none = finding(stage, "no-slot-free");
+  EXPECT_TRUE(contains(none, "error: every one of max_replication_slots is taken")) << none;
+  must(stage.sql, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
+}
+
+TEST_F(WalSlots, TheDoctorTellsWhatAFailoverAndTheVersionOfTheServerDoToThem) {
+  WalStage stage(*server_);
+  const std::int64_t version =
+      number(stage.sql, "SELECT current_setting('server_version_num')::int8 / 10000");
+  const std::string slot = "dovetail_shop";
+  ASSERT_TRUE(ensure_relay(stage.sql, "shop", 1, false));
+  must(stage.sql, "SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput')");
+  must(stage.sql, "UPDATE dovetail.reader SET slot = '" + slot + "'");
+  const std::string old = finding(stage, "emit-version", true);
+  EXPECT_EQ(contains(old, "error: emitted events need PostgreSQL 14"), version < 14) << old;
+  EXPECT_EQ(finding(stage, "idle-slot-timeout"), "");
+  if (version >= 18) {
+    const live::Setting soon(*server_, "idle_replication_slot_timeout", "1h");
+    const std::string idle = finding(stage, "idle-slot-timeout");
+    EXPECT_TRUE(contains(idle, "note: idle_replication_slot_timeout is 1h")) << idle;
+    EXPECT_TRUE(contains(finding(stage, "idle-slot-timeout", true), "warning")) << idle;
+  }
+  EXPECT_EQ(finding(stage, "failover").empty(), version < 17) << "there is no standby";
+  const OwnedConnection standby = receive_log(stage);
+  ASSERT_TRUE(eventually([&] {
+    return number(stage.sql, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") >
+           0;
+  }));
+  const std::string failover = finding(stage, "failover");
+  EXPECT_TRUE(contains(failover, version < 17 ? "a standby that is promoted has no slot"
+                                              : slot + " is not kept on standbys"))
+      << failover;
+  EXPECT_TRUE(contains(failover, "note: ")) << failover;
+  EXPECT_TRUE(contains(finding(stage, "failover", true), "warning: ")) << "emitted ones are lost";
+  EXPECT_EQ(finding(stage, "standby-behind").empty(), version < 17);
+  must(stage.sql, "SELECT pg_drop_replication_slot('" + slot + "')");
 }
 
 TEST_F(WalSlots, BeyondItsBudgetTheSlotIsGivenUp) {

@@ -1,0 +1,31 @@
+// A table of the application's own beside the outbox: a trigger copies every event into it, in the
+// same transaction, so that whatever form writers have, the copies have it too.
+#pragma once
+
+#include "postgres/mapped_table.h"
+
+namespace dovetail::shop {
+
+inline constexpr const char* kMakeCopiedTable =
+    "CREATE TABLE public.copied (id uuid PRIMARY KEY, seq bigint, kind text, key text, version "
+    "bigint, type text, payload bytea); "
+    "CREATE FUNCTION public.copy_event() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+    "INSERT INTO public.copied VALUES (NEW.id, NEW.seq, NEW.aggregate_type, NEW.aggregate_id, "
+    "NEW.aggregate_version, NEW.type, NEW.payload); "
+    "IF TG_ARGV[0] = 'deleted' THEN DELETE FROM public.copied WHERE id = NEW.id; END IF; "
+    "RETURN NULL; END $$; ";
+
+// How a relay reads it out of the log.
+inline postgres::TableMapping copied_mapping() {
+  postgres::TableMapping mapping;
+  mapping.table = "public.copied";
+  mapping.aggregate_type = "kind";
+  mapping.aggregate_id = "key";
+  mapping.aggregate_version = "version";
+  mapping.type = "type";
+  mapping.order_by = "seq";
+  mapping.from_log = true;
+  return mapping;
+}
+
+}  // namespace dovetail::shop
