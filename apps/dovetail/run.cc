@@ -92,10 +92,21 @@ struct Running {
   const ops::RelayConfig* config;
   std::unique_ptr<Lane> lane;
   std::uint64_t duplicates_logged = 0;
+  // Of a log that may hold what no table has.
+  std::optional<std::uint64_t> log_wanted{};  // where it ended when nothing else was left to do
+  Duration lease_left = Duration::max();      // when that was looked at last
+  // When it was told to stop.
+  std::uint64_t streams = 0;
+  std::uint64_t retained_wal_bytes = 0;
   std::atomic<bool> ended{false};
   Status result{};
   std::jthread thread{};
 
+  void tell_to_stop() {
+    streams = lane->metrics().streams;
+    retained_wal_bytes = lane->metrics().retained_wal_bytes;
+    thread.request_stop();
+  }
   void start() {
     thread = std::jthread([this](std::stop_token stop) {
       result = lane->run(stop);  // which has told why, when it had to stop
@@ -126,6 +137,7 @@ class Daemon {
   bool idle_now();
   bool idle() const;
   bool is_quiet(const Running& relay) const;
+  bool is_log_read(Running& relay, const StoreStatus& store, const ReaderStatus& reader) const;
   Expected<bool> check_brokers(const std::vector<Job>& jobs) const;
   Expected<bool> check_consumers(const std::vector<Job>& jobs) const;
   Expected<std::unique_ptr<Running>> make(const Job& job) const;
@@ -305,6 +317,21 @@ bool Daemon::is_quiet(const Running& relay) const {
          system_clock().now() - *since >= idle_after_;
 }
 
+// What was emitted, and rows that were deleted at once, are in the log alone, and are not counted
+// as pending: it is read up to where it ended when nothing else was left. Another process that has
+// the lane, and lives, sees to that itself.
+bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
+                         const ReaderStatus& reader) const {
+  const ops::RelayConfig& config = *relay.config;
+  const bool has_table = config_.find_store(config.from)->tables.contains(config.name);
+  if (!config.emitted && !(has_table && config.mode == ops::ReadMode::wal)) return true;
+  const bool is_ours = reader.owner.empty() || reader.owner.starts_with(process_label() + "#");
+  const Duration left = std::exchange(relay.lease_left, reader.lease_left);
+  if (!is_ours && reader.lease_left > left) return true;
+  if (!relay.log_wanted) relay.log_wanted = store.log_end;
+  return relay.lane->log_settled() >= *relay.log_wanted;
+}
+
 // Nothing pending, nothing in the window, and no retry that would come by itself.
 bool Daemon::idle() const {
   for (const auto& relay : relays_) {
@@ -315,7 +342,11 @@ bool Daemon::idle() const {
     const auto reader =
         std::find_if(status->readers.begin(), status->readers.end(),
                      [&](const auto& one) { return one.name == relay->config->name; });
-    if (reader == status->readers.end() || reader->pending != 0) return false;
+    if (reader == status->readers.end() || reader->pending != 0) {
+      relay->log_wanted.reset();
+      return false;
+    }
+    if (!is_log_read(*relay, *status, *reader)) return false;
     if (reader->waiting == 0) continue;
     ParkedFilter filter;
     filter.reader = relay->config->name;
@@ -396,7 +427,7 @@ void Daemon::main_loop() {
     if (!stop_now || stopping) continue;
     stopping = true;
     if (signal) ops::log_line(LogLevel::info, "", "stopping: what is in flight may finish");
-    for (const auto& relay : relays_) relay->thread.request_stop();
+    for (const auto& relay : relays_) relay->tell_to_stop();
   }
   for (const auto& relay : relays_) relay->thread.join();
   log_duplicates();
@@ -414,6 +445,10 @@ Json Daemon::report(bool of_consumers) const {
          {"failed", metrics.failed.load()},
          {"parked", metrics.parked.load()},
          {"replayed", metrics.replayed.load()},
+         {"streams", relay->streams},
+         {"stream_starts", metrics.stream_starts.load()},
+         {"stream_ends", metrics.stream_ends.load()},
+         {"retained_wal_bytes", relay->retained_wal_bytes},
          {"commit_to_confirm_p50_us", metrics.commit_to_confirm.quantile(0.5).count()},
          {"commit_to_confirm_p99_us", metrics.commit_to_confirm.quantile(0.99).count()}});
   }

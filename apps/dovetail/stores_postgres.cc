@@ -109,6 +109,7 @@ Result<StoreStatus> status(const StoreConfig& store) {
   result.schema_version = found->schema_version;
   result.server_version = std::move(found->server_version);
   result.standby = found->standby;
+  result.log_end = found->log_end;
   const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(),
                                    [](const auto& lane) { return !lane.mapped; });
   // The estimate knows nothing of a table that was never analysed; what nobody reads yet must be
@@ -264,6 +265,7 @@ class PostgresLane final : public Lane {
 
   Status run(std::stop_token stop) override { return lanes_.run(stop); }
   const RelayMetrics& metrics() const override { return lanes_.metrics(); }
+  std::uint64_t log_settled() const override { return lanes_.log_settled(); }
 
  private:
   std::optional<TopicTemplate> topics_;

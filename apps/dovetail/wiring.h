@@ -29,6 +29,9 @@ class Lane {
   // Of a source that cannot be asked what is pending there: since when it is open and has brought
   // nothing. None: it is not open, or it can be asked. Any thread.
   virtual std::optional<TimePoint> quiet_since() const { return std::nullopt; }
+  // Up to this position of its database's log everything is settled; 0: that is not read. Any
+  // thread.
+  virtual std::uint64_t log_settled() const { return 0; }
 };
 
 // Makes the sink of one lane; the lanes of a relay are numbered from 0.

@@ -101,6 +101,20 @@ class Emit(EmitCase):
         first = list(dict.fromkeys(self.payloads()))
         self.assertEqual(first, [str(i) for i in range(count)])
 
+    def test_until_idle_means_that_the_log_is_read_to_its_end(self):
+        process = self.start_streaming()
+        self.emit("first")
+        self.wait_for("it has arrived", lambda: self.payloads() == ["first"])
+        self.assertEqual(self.dovetail("run", "--until-idle").out, "delivered 0\n", "another one has the lane")
+        process.terminate()
+        process.wait()
+        self.emit(*range(500))
+        done = json.loads(self.dovetail("run", "--until-idle", "--json").out)["relays"][0]
+        self.assertEqual(self.payloads(), ["first"] + [str(i) for i in range(500)])
+        self.assertEqual((done["stream_starts"], done["streams"]), (1, 1), done)
+        self.assertIn("stream_ends", done)
+        self.assertIn("retained_wal_bytes", done)
+
     def test_what_was_lost_with_its_slot_is_said_and_what_comes_later_arrives(self):
         process = self.start_streaming()
         self.emit("before")
