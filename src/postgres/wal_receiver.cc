@@ -24,7 +24,10 @@ constexpr std::chrono::seconds kAskEvery{2};
 // A server that stops asks again as soon as it has an answer.
 constexpr std::chrono::milliseconds kRepliesApart{100};
 // The server sends every message on its own: to wake up for each of them would cost more than to
-// read it. The first event is handed on at once, those that follow are gathered for so long.
+// read it. While wakes come more often than so, in the long run, what follows one is gathered; as
+// many as fit into a burst are as quick as they can be.
+constexpr std::chrono::microseconds kWakesApart{250};
+constexpr std::chrono::microseconds kBurst{2000};
 constexpr std::chrono::microseconds kGatherFor{100};
 // 'w', two positions and a time stand before the message itself.
 constexpr std::size_t kHeadBytes = 25;
@@ -114,7 +117,7 @@ Status WalReceiver::receive_all() {
   }
   buffer_.hand_over(is_urgent);
   if (has_heard) heard_at_ = steady_clock::now();
-  if (is_urgent) woke_at_ = heard_at_;
+  if (is_urgent) count_wake(heard_at_);
   return {};
 }
 
@@ -196,9 +199,15 @@ Status WalReceiver::look_for_silence() {
               "network and the state of its walsender");
 }
 
-void WalReceiver::gather() {
+void WalReceiver::count_wake(Instant now) {
+  woke_at_ = now;
+  wakes_paid_until_ = std::clamp<Instant>(wakes_paid_until_, now - kBurst, now) + kWakesApart;
+}
+
+void WalReceiver::gather() const {
+  const Instant now = steady_clock::now();
   const Instant until = woke_at_ + kGatherFor;
-  if (steady_clock::now() < until) std::this_thread::sleep_until(until);
+  if (now < wakes_paid_until_ && now < until) std::this_thread::sleep_until(until);
 }
 
 void WalReceiver::wait() {

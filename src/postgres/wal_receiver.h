@@ -49,7 +49,8 @@ class WalReceiver {
   Status look_for_end();
   Status look_for_silence();
   void wait();
-  void gather();
+  void count_wake(Instant now);
+  void gather() const;
   void ring() const;
 
   Replication replication_;
@@ -71,7 +72,8 @@ class WalReceiver {
   Instant status_at_{};
   Instant sent_at_{};
   Instant ask_at_{};
-  Instant woke_at_{};  // when the reader was last woken
+  Instant woke_at_{};           // when the reader was last woken
+  Instant wakes_paid_until_{};  // later than now: it was woken often
   Instant heard_at_ = std::chrono::steady_clock::now();
 
   std::atomic<bool> is_sign_wanted_{false};
