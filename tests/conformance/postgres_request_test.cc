@@ -171,7 +171,8 @@ TEST_F(PostgresRequestFunctions, RolesUseTheFunctionsAndReadNoAnswersOfOthers) {
     must(connection, "COMMIT");
     EXPECT_EQ(postgres::lease_request(connection.get(), request)->response.body, "done");
     EXPECT_FALSE(connection.query("SELECT FROM dovetail.request"));
-    EXPECT_FALSE(connection.query("SELECT dovetail.prune_requests(1)"));
+    // A gateway deletes what has expired.
+    EXPECT_EQ(connection.query("SELECT dovetail.prune_requests(1)").has_value(), role == "relay");
     EXPECT_FALSE(connection.query("SELECT dovetail.forget_request('shop', 'app', 'x')"));
     EXPECT_FALSE(connection.query(
         "SELECT dovetail.take_request('s', 'k', '', gen_random_uuid(), '1s', '1h', false, false)"));
