@@ -44,12 +44,16 @@ constexpr std::string_view kServer =
     "h WHERE h.rolname = 'rds_replication' AND pg_catalog.pg_has_role(h.oid, 'MEMBER')) "
     "FROM pg_catalog.pg_roles r WHERE r.rolname = session_user";
 
-// A list of columns and a filter for rows exist since 15. A partition that is published under its
+// A list of columns and a filter for rows exist since 15. Without a list nothing is left out, even
+// where the columns of the publication, which newer servers tell as they are now, are not those
+// that this statement's snapshot shows. A partition that is published under its
 // own name would not be recognised.
 constexpr std::string_view kPublication =
     "SELECT p.pubinsert, count(t.tablename) > 0, "
     "coalesce(bool_or(to_jsonb(t) ->> 'rowfilter' IS NOT NULL), false), "
-    "coalesce(bool_or(jsonb_array_length(to_jsonb(t) -> 'attnames') < (SELECT count(*) FROM "
+    "coalesce(bool_or(EXISTS (SELECT FROM pg_catalog.pg_publication_rel r WHERE r.prpubid = p.oid "
+    "AND r.prrelid = c.oid AND to_jsonb(r) ->> 'prattrs' IS NOT NULL) "
+    "AND jsonb_array_length(to_jsonb(t) -> 'attnames') < (SELECT count(*) FROM "
     "pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
     "AND a.attgenerated = '')), false), "
     "coalesce(bool_or(c.relispartition AND NOT p.pubviaroot), false) "

@@ -86,6 +86,17 @@ TEST_F(WalSlotTest, EachFaultOfAPublicationIsNamed) {
   EXPECT_EQ(why("good"), "");
 }
 
+// From PostgreSQL 16 on the server tells the columns of a publication as they are now, whatever the
+// statement's snapshot shows.
+TEST_F(WalSlotTest, AColumnThatIsDroppedMeanwhileIsNotTakenForOneThatIsLeftOut) {
+  Connection other = database.connect();
+  must(other, "ALTER TABLE dovetail.outbox ADD COLUMN note text");
+  must(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class");
+  must(other, "ALTER TABLE dovetail.outbox DROP COLUMN note");
+  EXPECT_EQ(why(), "");
+  must(connection, "COMMIT");
+}
+
 TEST_F(WalSlotTest, APublicationOfSomeRowsOrColumnsIsNamed) {
   if (is_before(connection, 15)) GTEST_SKIP() << "PostgreSQL 15 brought such publications";
   must(connection, "CREATE TABLE partial (id int PRIMARY KEY, payload text)");
