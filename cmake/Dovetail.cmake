@@ -51,13 +51,13 @@ function(dovetail_test_program name)
   target_precompile_headers(${name} REUSE_FROM dovetail_test_headers)
 endfunction()
 
-# dovetail_test(name SOURCES a.cc b.cc [LIBS x y] [LABELS l] [TIMEOUT seconds]): one GoogleTest binary, registered
-# with CTest. Exit code 77 of a test means "skipped", which CTest reports.
+# dovetail_test(name SOURCES a.cc b.cc [LIBS x y] [LABELS l] [TIMEOUT seconds] [LAUNCHER command]): one GoogleTest binary,
+# registered with CTest, which starts it through the launcher. Exit code 77 of a test means "skipped", which CTest reports.
 function(dovetail_test name)
   if(NOT DOVETAIL_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS;LAUNCHER" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main)
   dovetail_test_program(${name})
@@ -65,7 +65,7 @@ function(dovetail_test name)
     set(ARG_TIMEOUT 300)
   endif()
   math(EXPR timeout "${ARG_TIMEOUT} * ${DOVETAIL_TIMEOUT_SCALE}")
-  add_test(NAME ${name} COMMAND ${name})
+  add_test(NAME ${name} COMMAND ${ARG_LAUNCHER} $<TARGET_FILE:${name}>)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
 

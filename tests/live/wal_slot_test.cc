@@ -130,6 +130,9 @@ TEST_F(WalSlots, TheDoctorFindsThemLostOrAllTaken) {
   must(stage.sql, "UPDATE dovetail.reader SET slot = '" + slot + "'");
   EXPECT_EQ(finding(stage, "slot-lost"), "");
   EXPECT_EQ(finding(stage, "no-slot-free"), "");
+  ASSERT_TRUE(eventually([&] {
+    return number(stage.sql, "SELECT count(*) FROM pg_replication_slots") == 1;
+  })) << "those of the tests before";
   {
     const live::Setting tiny(*server_, "max_slot_wal_keep_size", "1MB");
     EXPECT_TRUE(eventually([&] {

@@ -92,7 +92,8 @@ def standby(version, primary):
 
 def start_pgbouncer(state, name):
     home, port = make_home(name), free_port()
-    fields = fields_of(conninfo_of(state, "postgres"))
+    behind = "postgres" if (state / "postgres.conninfo").exists() else "postgres_new"
+    fields = fields_of(conninfo_of(state, behind))
     (home / "pgbouncer.ini").write_text(
         f"[databases]\n* = host={fields['host']} port={fields['port']} user=postgres\n"
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir = {home}\nauth_type = any\n"

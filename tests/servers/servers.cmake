@@ -22,9 +22,32 @@ function(dovetail_needed_servers out target)
   set(${out} ${file} PARENT_SCOPE)
 endfunction()
 
+# dovetail_needs_servers(launcher fixtures servers...): what stands before the command of a test that needs these servers,
+# and what its property FIXTURES_REQUIRED is. Of PostgreSQL each test has its own; brokers CTest starts once, before the
+# first test that needs one, and stops after the last.
+function(dovetail_needs_servers launcher fixtures)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  set(of_all kafka rabbitmq nats redis http http_tls)
+  set(own)
+  set(shared)
+  foreach(server ${ARGN})
+    if(server IN_LIST of_all)
+      list(APPEND shared server_${server})
+    else()
+      list(APPEND own ${server})
+    endif()
+  endforeach()
+  set(${fixtures} "${shared}" PARENT_SCOPE)
+  set(${launcher} PARENT_SCOPE)
+  if(own)
+    list(JOIN own "," own)
+    set(${launcher} ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/servers/servers.py --state
+                    ${CMAKE_BINARY_DIR}/servers with ${own} PARENT_SCOPE)
+  endif()
+endfunction()
+
 # dovetail_server_test(name SERVERS postgres [pgbouncer] ARGUMENTS_OF_dovetail_test...): a test against real servers.
-# CTest starts each server once, before the first test that needs it, and stops it after the last. By hand:
-#   tests/servers/servers.py --state build/release/servers start postgres && build/release/.../name
+# By hand: tests/servers/servers.py --state build/release/servers with postgres,pgbouncer build/release/.../name
 function(dovetail_server_test name)
   if(NOT DOVETAIL_TESTS)
     return()
@@ -35,14 +58,16 @@ function(dovetail_server_test name)
     set(ARG_TIMEOUT 900)
   endif()
   dovetail_needed_servers(needed ${name} ${ARG_SERVERS})
+  dovetail_needs_servers(launcher fixtures ${ARG_SERVERS})
   dovetail_test(
     ${name}
     SOURCES ${ARG_SOURCES} ${needed}
     LIBS ${ARG_LIBS} dovetail_test_servers
     LABELS ${ARG_LABELS} server
-    TIMEOUT ${ARG_TIMEOUT})
-  list(TRANSFORM ARG_SERVERS PREPEND server_ OUTPUT_VARIABLE fixtures)
+    TIMEOUT ${ARG_TIMEOUT}
+    LAUNCHER ${launcher})
   set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED "${fixtures}")
+  set_target_properties(${name} PROPERTIES DOVETAIL_SERVERS "${ARG_SERVERS}")
 endfunction()
 
 # dovetail_also_on_new_postgres(name filter): those cases of the test on the newer version of PostgreSQL, too.
@@ -50,11 +75,12 @@ function(dovetail_also_on_new_postgres name filter)
   if(NOT TARGET ${name})
     return()
   endif()
-  add_test(NAME ${name}_new COMMAND ${name} --gtest_filter=${filter})
+  get_target_property(servers ${name} DOVETAIL_SERVERS)
+  list(TRANSFORM servers REPLACE "^postgres$" postgres_new)
+  dovetail_needs_servers(launcher fixtures ${servers})
+  add_test(NAME ${name}_new COMMAND ${launcher} $<TARGET_FILE:${name}> --gtest_filter=${filter})
   get_test_property(${name} TIMEOUT timeout)
   get_test_property(${name} LABELS labels)
-  get_test_property(${name} FIXTURES_REQUIRED fixtures)
-  list(TRANSFORM fixtures REPLACE "^server_postgres$" server_postgres_new)
   set_tests_properties(
     ${name}_new
     PROPERTIES TIMEOUT "${timeout}"

@@ -9,7 +9,10 @@
     servers.py --state FOLDER crash NAME     ends at once, as by a loss of power, and starts again as it was
     servers.py --state FOLDER kill NAME      ends at once
     servers.py --state FOLDER again NAME     starts as it was, after kill
-    servers.py --state FOLDER stop [NAME]    all, without NAME
+    servers.py --state FOLDER stop [NAME]    without NAME: all, also those of commands that have ended
+    servers.py --state FOLDER with NAME[,NAME] COMMAND [ARGUMENT...]
+                                             starts servers of which only this command knows, and stops them after it;
+                                             it finds them, and those in FOLDER, by DOVETAIL_SERVERS
 
 FOLDER holds for each server NAME.conninfo (how to reach it), NAME.pid and NAME.home (its data and log). A server that
 is not installed leaves NAME.missing with the reason, and `start` succeeds: the tests then say aloud that they are
@@ -23,6 +26,7 @@ import importlib
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import time
 
@@ -71,7 +75,7 @@ def start(state, name):
             print(failure, file=sys.stderr)
             stop(state, name)
     (state / f"{name}.conninfo").write_text(conninfo + "\n", encoding="utf-8")
-    print(conninfo)
+    return conninfo
 
 
 def is_ours(pid, home):
@@ -102,11 +106,11 @@ def of(state, name):
     return int(pid), pathlib.Path(home)
 
 
-def stop(state, name):
+def stop(state, name, at_once=False):
     if (state / f"{name}.pid").exists() and (state / f"{name}.home").exists():
         pid, home = of(state, name)
         server = SERVERS[name]
-        for sign in server.stop_signals:
+        for sign in (server.crash_signal,) if at_once else server.stop_signals:
             end(pid, home, sign, WAIT_MAX_S / 2)
         if server.after:
             server.after(home)
@@ -135,21 +139,55 @@ def crash(state, name):
     again(state, name)
 
 
+def stop_all(state):
+    for name in reversed(SERVERS):
+        stop(state, name)
+    for folder in (*state.glob("of_*"), *state.glob("with_*")):
+        if not pathlib.Path("/proc", folder.name.split("_")[1]).exists():
+            stop_all(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_with(state, names, command):
+    own = state / f"with_{os.getpid()}"
+    own.mkdir()
+    for file in (*state.glob("*.conninfo"), *state.glob("*.missing")):
+        shutil.copy(file, own)
+    try:
+        for name in names:
+            start(own, name)
+        code = subprocess.run(command, env={**os.environ, "DOVETAIL_SERVERS": str(own)}, check=False).returncode
+        return code if code >= 0 else 128 - code
+    finally:
+        for name in reversed(names):
+            stop(own, name, at_once=True)
+        shutil.rmtree(own, ignore_errors=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", required=True, type=pathlib.Path)
     actions = {"start": start, "crash": crash, "kill": kill, "again": again, "stop": stop}
-    parser.add_argument("action", choices=tuple(actions))
-    parser.add_argument("name", nargs="?", choices=sorted(SERVERS))
+    parser.add_argument("action", choices=(*actions, "with"))
+    parser.add_argument("name", nargs="?", default="")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
+    names = arguments.name.split(",") if arguments.name else []
+    unknown = sorted(set(names) - set(SERVERS))
+    if unknown:
+        parser.error(f"{', '.join(unknown)}: no such server; there are {', '.join(sorted(SERVERS))}")
     arguments.state.mkdir(parents=True, exist_ok=True)
-    if arguments.action == "stop" and arguments.name is None:
-        for name in reversed(SERVERS):
-            stop(arguments.state, name)
-    elif arguments.name is None:
-        parser.error(f"{arguments.action} needs the NAME of a server")
+    if arguments.action == "stop" and not names:
+        stop_all(arguments.state)
+    elif arguments.action == "with" and names and arguments.command:
+        sys.exit(run_with(arguments.state, names, arguments.command))
+    elif arguments.action == "with" or arguments.command or len(names) != 1:
+        parser.error(f"{arguments.action} needs the NAME of a server" +
+                     (", and a command" if arguments.action == "with" else ""))
     else:
-        actions[arguments.action](arguments.state, arguments.name)
+        said = actions[arguments.action](arguments.state, names[0])
+        if said:
+            print(said)
 
 
 if __name__ == "__main__":
