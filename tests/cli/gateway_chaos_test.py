@@ -125,7 +125,10 @@ class GatewayKilled(Postgres, GatewayCase):
     more = 'timeout = "1s"\nconnect_timeout = "500ms"\nwait_max = "500ms"\nstore_timeout = "1s"\nlease = "4s"'
 
     def test_a_gateway_that_dies_in_the_middle_leaves_its_key_running_and_then_unknown(self):
-        client = threading.Thread(target=lambda: asyncio.run(send_once(self.port, "/wait", "k")))
+        def send():  # also where it takes so long that the gateway gives up before it has called the service
+            while not self.executed():
+                asyncio.run(send_once(self.port, "/wait", "k"))
+        client = threading.Thread(target=send)
         client.start()
         self.until_executed(1)
         self.gateway.kill()

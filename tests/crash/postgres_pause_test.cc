@@ -116,9 +116,9 @@ void Stage::take_orders_and_refuse_one() {
 void Stage::play() {
   Process a = start("a.log", point_.name);
   ASSERT_TRUE(says("a.log", "acquired"));
-  Process b = start("b.log", "");
   std::jthread customers([this] { take_orders_and_refuse_one(); });
   ASSERT_TRUE(says("a.log", "stopping"));
+  Process b = start("b.log", "");
   std::this_thread::sleep_for(3 * kLease);
   ASSERT_TRUE(says("b.log", "written", 10));
   const std::size_t before = count_of(lines("a.log"), "acquired");

@@ -24,10 +24,10 @@ void play(const std::string& mode, const std::string& point) {
       stage.start({"--mode", mode, "--lease", lease, "--stop", point, "--times", "5"}, "a.log");
   ASSERT_TRUE(stage.wait_until("the first has the lane",
                                [&] { return stage.lines("started", "a.log") > 0; }));
-  Process b = stage.start({"--mode", mode, "--lease", lease}, "b.log");
   ASSERT_TRUE(
       stage.wait_until("it stops", [&] { return stage.lines("stopping at", "a.log") > 0; }));
   const auto stopped_at = std::chrono::steady_clock::now();
+  Process b = stage.start({"--mode", mode, "--lease", lease}, "b.log");
   ASSERT_TRUE(stage.wait_until("the other delivers", [&] {
     stage.book().read_on();
     return stage.book().count_of(b.pid()) > 0;

@@ -164,14 +164,21 @@ class InboxRoad : public testing::TestWithParam<RoadBroker> {
     stage_->wait_until("it goes on", [&] { return applied() > before + 20; });
   }
   void finish() {
-    stage_->wait_until("all is applied",
-                       [&] { return applied() >= shop::count_postgres_orders(stage_->orders); });
+    if (!stage_->wait_until("all is applied", [&] {
+          return applied() >= shop::count_postgres_orders(stage_->orders);
+        }))
+      ADD_FAILURE() << "the broker says:\n" << last_words();
     for (auto* const processes : {&relays_, &consumers_}) {
       for (Process& process : *processes) process.send(SIGTERM);
       for (Process& process : *processes) EXPECT_EQ(process.wait(60s), 0);
     }
   }
   std::string name() const { return GetParam().name; }
+  std::string last_words() const {
+    std::ifstream log(bus().field("home") + "/log");
+    std::string all(std::istreambuf_iterator<char>(log), {});
+    return all.substr(all.size() - std::min<std::size_t>(all.size(), 4000));
+  }
 
   RoadServers* servers_ = nullptr;
   RoadStores stores_;
