@@ -138,6 +138,16 @@ Result<bool> Inbox::apply_alone(Submitted& batch) {
   return end == batch.events.size();
 }
 
+namespace {
+
+Outcome too_old() {
+  return Outcome{Fate::rejected, 0,
+                 "it is older than what the inbox remembers, so nobody knows whether it was "
+                 "applied; check its effect, then discard it"};
+}
+
+}  // namespace
+
 Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   Arrival arrival = Arrival::first;
   const Event* const one[] = {&event};
@@ -145,9 +155,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
   if (arrival == Arrival::forgotten) {
     store_.rollback();
-    outcome = Outcome{Fate::rejected, 0,
-                      "it is older than what the inbox remembers, so nobody knows whether it was "
-                      "applied; check its effect, then discard it"};
+    outcome = too_old();
     return {};
   }
   if (arrival != Arrival::first && !DOVETAIL_MUTANT(redelivery_burns_attempts)) {
@@ -186,6 +194,11 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
 
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
+  if (arrival == Arrival::forgotten) {  // since it was looked up above
+    store_.rollback();
+    outcome = too_old();
+    return forgive(1);
+  }
   if (DOVETAIL_MUTANT(inbox_row_commits_first)) {
     DOVETAIL_TRY(store_.commit(0, 0));
     DOVETAIL_TRY(store_.begin());

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/batch.h"
+#include "core/check.h"
 #include "memory/inbox_store.h"
 
 namespace dovetail {
@@ -203,6 +204,48 @@ TEST_F(InboxTest, AProcessThatStopsTakesBackTheAttemptThatAnOutageCutShort) {
   EXPECT_EQ(*store_->count_attempt(one->id, 0), 1U);
   ASSERT_TRUE(inbox.close().has_value());
   EXPECT_EQ(*store_->count_attempt(one->id, 0), 0U);
+}
+
+// The janitor comes between the two looks at an event that is tried alone.
+class ForgettingStore final : public InboxStore {
+ public:
+  explicit ForgettingStore(InboxStore& inner) : inner_(inner) {}
+  Result<bool> open() override { return inner_.open(); }
+  Status begin() override { return inner_.begin(); }
+  Status insert(Events events, std::span<Arrival> arrivals) override {
+    DOVETAIL_TRY(inner_.insert(events, arrivals));
+    if (++looks_ == 2) arrivals[0] = Arrival::forgotten;
+    return {};
+  }
+  Status apply(Events events) override { return inner_.apply(events); }
+  Status commit(std::uint64_t applied, std::uint64_t duplicates) override {
+    return inner_.commit(applied, duplicates);
+  }
+  void rollback() override { inner_.rollback(); }
+  Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override {
+    return inner_.count_attempt(id, change);
+  }
+  Status close() override { return inner_.close(); }
+
+ private:
+  InboxStore& inner_;
+  int looks_ = 0;
+};
+
+TEST_F(InboxTest, WhatIsForgottenWhileItIsTriedIsNotTakenForApplied) {
+  // The session before was never closed, so events are tried alone.
+  MemoryInboxStore next(database_, "stock",
+                        [](const Event&, MemoryTransaction&) { return Status{}; });
+  ForgettingStore forgetting(next);
+  Inbox inbox(forgetting, InboxOptions{.attempts_max = 3, .suspects_max = 100});
+  ASSERT_TRUE(inbox.open().has_value());
+  const Event* const one = event(1, "k", "a");
+  ASSERT_TRUE(inbox.submit({&one, 1}).has_value());
+  Outcome outcome;
+  ASSERT_TRUE(inbox.collect({&outcome, 1}, Duration{0}).has_value());
+  EXPECT_EQ(outcome.fate, Fate::rejected) << "nobody knows whether it was applied";
+  EXPECT_EQ(*store_->count_attempt(one->id, 0), 0U);
+  EXPECT_EQ(database_.applied("stock") + database_.duplicates("stock"), 0U);
 }
 
 // A connection that breaks in the handlers of some events. The next one works at once, or, where

@@ -173,9 +173,9 @@ Status PostgresParking::park(std::span<const ParkRequest> requests) {
 
 Status PostgresParking::refresh_heads(std::span<const std::string_view> types,
                                       std::span<const std::string_view> ids) {
-  const Result<Rows> done =
-      reader_.connection.query("SELECT dovetail.refresh_heads($1, $2, $3)",
-                               Params().text(reader_.relay).text_array(types).text_array(ids));
+  static const std::string refresh = "SELECT dovetail.refresh_heads($1, $2, $3), " + kDurably;
+  const Result<Rows> done = reader_.connection.query(
+      refresh, Params().text(reader_.relay).text_array(types).text_array(ids));
   if (!done) return fail(done.error());
   return {};
 }

@@ -16,12 +16,14 @@ constexpr std::string_view kBegin =
     "SELECT state, token, status, headers, body, "
     "ceil(extract(epoch FROM retry_after) * 1000)::bigint, 1 "
     "FROM dovetail.begin_request($1, $2, $3, $4 * interval '1 millisecond', $5)";
-constexpr std::string_view kLease =
+// The service is called when this is on disk, and a client has its answer when that is.
+const std::string kLease =
     "SELECT state, token, status, headers, body, "
-    "ceil(extract(epoch FROM retry_after) * 1000)::bigint, attempts "
-    "FROM dovetail.lease_request($1, $2, $3, $4 * interval '1 millisecond', "
+    "ceil(extract(epoch FROM retry_after) * 1000)::bigint, attempts, " +
+    kDurably +
+    " FROM dovetail.lease_request($1, $2, $3, $4 * interval '1 millisecond', "
     "$5 * interval '1 millisecond', $6, $7)";
-constexpr std::string_view kSettle = "SELECT dovetail.settle_request($1, $2, $3, $4, $5, $6)";
+const std::string kSettle = "SELECT dovetail.settle_request($1, $2, $3, $4, $5, $6), " + kDurably;
 constexpr std::string_view kRelease = "SELECT dovetail.release_request($1, $2, $3)";
 constexpr std::string_view kAbandon = "SELECT dovetail.abandon_request($1, $2, $3)";
 constexpr std::string_view kList =

@@ -25,10 +25,6 @@ std::string update(std::string_view set, std::string_view returning) {
          std::string(returning);
 }
 
-// Waits for the disk even where that is switched off; the setting ends with the transaction.
-constexpr std::string_view kDurably =
-    "set_config('synchronous_commit', CASE current_setting('synchronous_commit') "
-    "WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
 constexpr std::string_view kLazily = "set_config('synchronous_commit', 'off', true)";
 
 const std::string kWriteSlot =
