@@ -51,8 +51,10 @@ enum class RequestState : std::uint8_t {
 std::string_view to_string(RequestState state);
 
 struct StoredResponse {
-  int status = 0;         // 100 to 999
-  std::string headers{};  // text as the service writes it; the gateway writes lines "name: value"
+  int status = 0;  // 100 to 999
+  // Text as the service writes it, UTF-8. The gateway writes lines "name: value", with each byte as
+  // the character that Latin-1 has for it.
+  std::string headers{};
   std::string body{};
 
   friend bool operator==(const StoredResponse&, const StoredResponse&) = default;

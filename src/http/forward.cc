@@ -51,6 +51,28 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// UTF-8 of the characters that the bytes are in Latin-1, so that any byte may stand in a text.
+std::string from_latin1(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x80) text += static_cast<char>(0xc0 | (byte >> 6));
+    text += byte >= 0x80 ? static_cast<char>(0x80 | (byte & 0x3f)) : c;
+  }
+  return text;
+}
+
+// The way back.
+std::string to_latin1(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    const bool is_pair = (first == 0xc2 || first == 0xc3) && i + 1 < text.size();
+    bytes += is_pair ? static_cast<char>((first << 6) | (text[++i] & 0x3f)) : text[i];
+  }
+  return bytes;
+}
+
 }  // namespace
 
 bool is_of_connection(std::string_view lower_name, const std::vector<std::string>& connection) {
@@ -70,12 +92,15 @@ bool is_idempotent_method(std::string_view method) {
 
 std::string to_lines(const std::vector<Header>& headers) {
   std::string lines;
-  for (const Header& header : headers) lines += header.name + ": " + header.value + "\n";
+  for (const Header& header : headers)
+    lines += from_latin1(header.name) + ": " + from_latin1(header.value) + "\n";
   return lines;
 }
 
-std::vector<Header> from_lines(std::string_view lines) {
+std::vector<Header> from_lines(std::string_view text) {
   std::vector<Header> headers;
+  const std::string bytes = to_latin1(text);
+  std::string_view lines = bytes;
   while (!lines.empty()) {
     const std::size_t end = std::min(lines.find('\n'), lines.size());
     const std::string_view line = lines.substr(0, end);

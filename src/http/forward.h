@@ -81,8 +81,9 @@ bool is_of_connection(std::string_view lower_name, const std::vector<std::string
 bool is_idempotent_method(std::string_view method);
 bool is_safe_method(std::string_view method);
 
-// Header fields as lines "name: value", and back.
+// Header fields as lines "name: value", and back, byte for byte. The lines are UTF-8, as databases
+// want it, whatever the fields are: each byte of theirs is the character that Latin-1 has for it.
 std::string to_lines(const std::vector<Header>& headers);
-std::vector<Header> from_lines(std::string_view lines);
+std::vector<Header> from_lines(std::string_view text);
 
 }  // namespace dovetail::http

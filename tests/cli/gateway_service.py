@@ -3,7 +3,8 @@
     gateway_service.py RECORD [PORT]     prints its port
 
 /orders answers 201 with a number; /wait does so when the file RECORD.go is there; /die ends the process in the middle;
-/status/N answers N; /big answers a lot; /echo answers what it got; /cut sends half an answer; /drop none; /late/MS answers late.
+/status/N answers N; /big answers a lot; /echo answers what it got; /cut sends half an answer; /drop none; /late/MS answers late;
+/file has names that are not ASCII.
 """
 
 import http.server
@@ -66,6 +67,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Number", str(number))
         self.send_header("Set-Cookie", "a=1")
         self.send_header("Set-Cookie", "b=2")
+        if path == "/file":  # a name in Latin-1 and one in UTF-8; headers go out in Latin-1
+            self.send_header("Content-Disposition", "attachment; filename=caf\xe9\xff.pdf; again=caf\xc3\xa9.pdf")
         self.send_header("Keep-Alive", "timeout=5")
         self.send_header("X-Hop", "not for others")
         self.send_header("Connection", "keep-alive, X-Hop")

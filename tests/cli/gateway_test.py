@@ -282,6 +282,15 @@ class PostgresKeys(Postgres, GatewayCase):
         self.assertEqual(self.send(path="/bytes", key="k", body=b"").status, 422)
         self.assertEqual(len(self.executed()), 1)
 
+    def test_headers_that_are_no_utf8_are_kept_byte_for_byte(self):
+        name = "attachment; filename=caf\xe9\xff.pdf; again=caf\xc3\xa9.pdf"  # the client reads Latin-1
+        for replayed in (None, "true", "true"):
+            answer = self.send(path="/file", key="k", headers={"X-Mine": "caf\xe9"})
+            self.assertEqual((answer.status, answer.header("Idempotency-Replayed")), (201, replayed), answer)
+            self.assertEqual(answer.header("Content-Disposition"), name)
+        self.assertEqual(dict(self.executed()[0]["headers"])["X-Mine"], "caf\xe9")
+        self.assertEqual(len(self.executed()), 1)
+
     def test_an_operator_lets_an_unknown_one_run_again(self):
         lost = self.send(path="/cut", key="k", headers={"Authorization": "Bearer x"})
         self.assertEqual((lost.status, lost.problem()), (502, "outcome-unknown"), lost)
