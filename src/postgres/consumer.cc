@@ -67,6 +67,10 @@ Status check(const ConsumerOptions& options) {
     wrong = "ConsumerOptions::database is empty; give it as libpq takes it";
   if (options.name.empty() || options.name.size() > 200)
     wrong = "ConsumerOptions::name is empty or too long; check that it has 1 to 200 bytes";
+  if (options.name.find('.') != std::string::npos)
+    wrong =
+        "ConsumerOptions::name has a dot, which stands between a consumer and its handler; check "
+        "it, and use another character";
   if (!options.from.empty() && options.origin.make)
     wrong = "ConsumerOptions has both `from` and `origin`; check which of them is meant";
   if (options.attempts_max == 0)

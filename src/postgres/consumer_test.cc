@@ -291,6 +291,7 @@ TEST_F(PostgresConsumer, WrongOptionsAreRefusedWithTheirReason) {
   };
   const auto nothing = [](ConsumerOptions&) {};
   EXPECT_TRUE(refused([](auto& wrong) { wrong.name = ""; }));
+  EXPECT_TRUE(refused([](auto& wrong) { wrong.name = "stock.eu"; }));
   EXPECT_TRUE(refused([](auto& wrong) { wrong.attempts_max = 0; }));
   EXPECT_TRUE(refused([](auto& wrong) { wrong.parallel = 0; }));
   EXPECT_TRUE(refused([](auto& wrong) { wrong.batch_events_max = 0; }));

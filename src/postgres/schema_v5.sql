@@ -41,9 +41,11 @@ BEGIN
       USING ERRCODE = 'object_not_in_prerequisite_state',
             HINT = 'check that it is PostgreSQL 14 or newer with wal_level = logical, or use dovetail.publish()';
   END IF;
-  IF aggregate_type IS NULL OR type IS NULL OR content_type IS NULL OR payload IS NULL THEN
-    RAISE EXCEPTION 'aggregate_type, type, content_type or payload is null'
-      USING ERRCODE = 'not_null_violation', HINT = 'check that part of the event';
+  -- pg_logical_emit_message() of something that is null writes nothing.
+  IF topic IS NULL OR aggregate_type IS NULL OR aggregate_id IS NULL OR type IS NULL OR content_type IS NULL
+     OR headers IS NULL OR payload IS NULL OR aggregate_version IS NULL THEN
+    RAISE EXCEPTION 'a part of the event is null'
+      USING ERRCODE = 'not_null_violation', HINT = 'check that each part but the id has a value';
   END IF;
   id := coalesce(id, dovetail.uuid7());
   PERFORM pg_logical_emit_message(true, 'dovetail',
@@ -169,6 +171,15 @@ BEGIN
   SELECT o.* INTO one FROM dovetail.outbox AS o WHERE o.id = deliver_again.id;
   IF NOT FOUND THEN
     RETURN false;
+  END IF;
+  -- It would overtake those of its key that are still to come.
+  IF EXISTS (
+    SELECT FROM dovetail.reader AS r
+    WHERE r.relay = deliver_again.relay AND NOT pg_visible_in_snapshot(one.xid, r.prev)
+      AND dovetail.slot(one.aggregate_type, one.aggregate_id, one.id)
+        BETWEEN (256 * r.lane + r.lanes - 1) / r.lanes AND (256 * (r.lane + 1) + r.lanes - 1) / r.lanes - 1) THEN
+    RAISE EXCEPTION 'the event % has not been delivered yet, so it comes by itself', id
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'check with `dovetail status` how far the relay is';
   END IF;
   INSERT INTO dovetail.parked AS p (
     relay, id, position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,

@@ -211,6 +211,14 @@ TEST_F(WalDecodeTest, EmitRefusesWhatPublishRefuses) {
   EXPECT_TRUE(contains(refusal("'order', '1', NULL, 'x'"), "null"));
   EXPECT_TRUE(contains(refusal("'order', '1', 'placed', NULL::text"), "null"));
   EXPECT_TRUE(contains(refusal("'order', '1', 'placed', 'x', content_type => NULL"), "null"));
+  const std::string parts[] = {"NULL",  "''", "'order'", "'1'", "'placed'",
+                               "'x/y'", "''", "'x'",     "0"};
+  for (std::size_t absent = 1; absent < std::size(parts); ++absent) {
+    std::string call = "SELECT dovetail.emit_event(NULL";
+    for (std::size_t i = 1; i < std::size(parts); ++i)
+      call += ", " + (i == absent ? "NULL" : parts[i]);
+    EXPECT_TRUE(contains(text_of(owner_.execute(call + ")")), "null")) << call;
+  }
   EXPECT_TRUE(contains(refusal("'', '1', 'placed', 'x'"), "has 1 to 255 bytes"));
   EXPECT_TRUE(contains(refusal("'order', '1', '', 'x'"), "has 1 to 255 bytes"));
   EXPECT_TRUE(contains(refusal("'order', repeat('x', 1025), 'placed', 'x'"), "1024"));

@@ -252,6 +252,16 @@ class Sql(ConsumerCase):
                      name="rejected", says=("has not applied", "events show"))
         self.refused("inbox", "forget", "bookign", event, "--reason", "x", code=5, name="rejected", says=("bookign",))
 
+    def test_an_event_that_is_still_to_come_does_not_overtake_those_before_it(self):
+        self.configure()
+        self.place(40, keys=1)
+        last = self.sql("SELECT id FROM dovetail.outbox ORDER BY seq DESC LIMIT 1")
+        self.sql("INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('booking', 0, 1)")
+        self.refused("inbox", "forget", "booking", last, "--reason", "too early", code=5, name="rejected",
+                     says=("has not been delivered yet", "dovetail status"))
+        self.handle()
+        self.expect_order(range(1, 41), 1)
+
     def test_a_claim_that_cannot_see_what_was_dropped_since_is_refused(self):
         self.sql("SELECT dovetail.claim('own', '01900000-0000-7000-8000-000000000001')")
         for level in ("REPEATABLE READ", "SERIALIZABLE"):
