@@ -11,7 +11,7 @@
 #include "postgres/admin.h"
 #include "postgres/lanes.h"
 #include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/test_version.h"
 
 namespace dovetail::postgres {
 namespace {
@@ -231,6 +231,13 @@ TEST_F(MappedLog, SlotThatIsLostIsMadeAgainAndTheTableFillsTheGap) {
   ASSERT_TRUE(delivered(5)) << process->said();
   ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
   ASSERT_TRUE(process->stop());
+  // The server may still be about to let go of it.
+  ASSERT_TRUE(eventually([&] {
+    return number(application,
+                  "SELECT count(*) FROM pg_replication_slots WHERE active AND "
+                  "slot_name = '" +
+                      slot() + "'") == 0;
+  }));
   must(application, "SELECT pg_drop_replication_slot('" + slot() + "')");
   for (int n = 6; n <= 9; ++n) insert(n);
   process = start();
@@ -295,6 +302,56 @@ TEST_F(MappedLog, SlotOfAnotherProgramIsTakenOverWhereItStands) {
   insert(5);
   ASSERT_TRUE(delivered(4)) << process->said();
   EXPECT_EQ(payloads(), (Payloads{"2", "3", "4", "5"})) << "gone on with";
+  EXPECT_TRUE(process->stop());
+}
+
+// Since 15. What is taken out of the publication is not in the stream, which goes on.
+TEST_F(MappedLog, RowOfASchemaThatWasNotPublishedThenIsSentAllTheSame) {
+  if (is_before(application, 15)) GTEST_SKIP() << "no publication of a schema before 15";
+  must(application, "CREATE PUBLICATION of_schema FOR TABLES IN SCHEMA public");
+  mapping.publication = "of_schema";
+  std::unique_ptr<Process> process = start();
+  ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
+  insert(1);
+  ASSERT_TRUE(delivered(1)) << process->said();
+  must(application, "ALTER PUBLICATION of_schema DROP TABLES IN SCHEMA public");
+  insert(2);
+  // Until safe points have passed the row, or it was noticed that the stream does not have it.
+  ASSERT_TRUE(eventually([&] {
+    return contains(process->said(), "was changed") ||
+           text(application,
+                "SELECT pg_visible_in_snapshot(o.xmin::text::xid8, r.prev)::text "
+                "FROM outbox AS o, dovetail.reader AS r WHERE o.payload = '2'") == "true";
+  })) << process->said();
+  must(application, "ALTER PUBLICATION of_schema ADD TABLES IN SCHEMA public");
+  insert(3);
+  EXPECT_TRUE(eventually([&] {
+    const Payloads all = payloads();
+    return std::set<std::string>(all.begin(), all.end()).size() == 3;
+  })) << process->said();
+  EXPECT_TRUE(process->stop());
+}
+
+TEST_F(MappedLog, RowOfATableThatWasElsewhereThenIsSentAllTheSame) {
+  if (is_before(application, 15)) GTEST_SKIP() << "no publication of a schema before 15";
+  must(application, "CREATE PUBLICATION of_schema FOR TABLES IN SCHEMA public");
+  mapping.publication = "of_schema";
+  std::unique_ptr<Process> process = start();
+  ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
+  insert(1);
+  ASSERT_TRUE(delivered(1)) << process->said();
+  ASSERT_TRUE(process->stop());
+  must(application,
+       "CREATE SCHEMA elsewhere; SET search_path = public, elsewhere; "
+       "ALTER TABLE outbox SET SCHEMA elsewhere");
+  insert(2);
+  must(application, "ALTER TABLE outbox SET SCHEMA public");
+  process = start();
+  insert(3);
+  EXPECT_TRUE(eventually([&] {
+    const Payloads all = payloads();
+    return std::set<std::string>(all.begin(), all.end()).size() == 3;
+  })) << process->said();
   EXPECT_TRUE(process->stop());
 }
 

@@ -50,6 +50,7 @@ class MappedWindows final : public Windows {
   void go_on() override;
   void handed_out_elsewhere(std::uint64_t events) override { ledger_.hand_out(events); }
   void covers(const std::string& snapshot, std::int64_t passed) override;
+  std::int64_t table_oid() const override { return table_.oid; }
   Status do_chores() override;
 
   // Known after open().

@@ -1,5 +1,7 @@
 #include "postgres/slot_record.h"
 
+#include <libpq-fe.h>
+
 namespace dovetail::postgres {
 
 namespace {
@@ -9,6 +11,19 @@ const std::string kMark =
     "(SELECT coalesce(string_agg(p.oid || '.' || p.xmin || coalesce('.' || r.oid || '.' || r.xmin, "
     "''), ',' ORDER BY r.oid), '') FROM pg_catalog.pg_publication p "
     "LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = $1)";
+
+// Of all tables in a schema there are publications since 15: then it also matters in which schema
+// the table stands, or stood meanwhile. Its row type moves with it, and is left alone by all that
+// happens to the table every day. For other publications the text stays what it is without, as
+// readers have it written down.
+constexpr int kHasSchemas = 150000;
+const std::string kMarkWithSchemas =
+    "(" + kMark +
+    " || (SELECT coalesce('/' || string_agg(n.oid || '.' || n.xmin, ',' ORDER BY n.oid) || "
+    "coalesce((SELECT '/' || y.oid || '.' || y.xmin FROM pg_catalog.pg_class c "
+    "JOIN pg_catalog.pg_type y ON y.oid = c.reltype WHERE c.oid = $2::int8::oid), ''), '') "
+    "FROM pg_catalog.pg_publication p "
+    "JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid WHERE p.pubname = $1))";
 
 const std::string kIdentify = "SELECT c.system_identifier, " + kHistory +
                               ", current_database()::text FROM pg_catalog.pg_control_system() AS c";
@@ -34,9 +49,23 @@ const std::string kWriteHow =
     update("streams = $4, streams_why = $5, streams_since = clock_timestamp()", kLazily);
 
 // Snapshot first: it is taken before anything of the statement runs.
-const std::string kTake =
-    "SELECT shown::text, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, last_value, " +
-    kHistory + ", " + kMark + " FROM dovetail.outbox_seq, pg_current_snapshot() AS shown";
+std::string take_sql(const std::string& mark) {
+  return "SELECT shown::text, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, last_value, " +
+         kHistory + ", " + mark + " FROM dovetail.outbox_seq, pg_current_snapshot() AS shown";
+}
+const std::string kTake = take_sql(kMark);
+const std::string kTakeWithSchemas = take_sql(kMarkWithSchemas);
+
+bool has_schemas(const Connection& connection) {
+  return PQserverVersion(connection.get()) >= kHasSchemas;
+}
+
+Params of(const Connection& connection, const Published& what) {
+  Params params;
+  params.text(what.publication);
+  if (has_schemas(connection)) params.int8(what.table);
+  return params;
+}
 
 Params of(const Reader& reader) {
   Params params;
@@ -63,8 +92,9 @@ Result<ServerIdentity> identify(Connection& connection) {
                         std::string(rows->text(0, 2))};
 }
 
-Result<std::string> publication_mark(Connection& connection, std::string_view publication) {
-  const Result<Rows> rows = connection.query("SELECT " + kMark, Params().text(publication));
+Result<std::string> publication_mark(Connection& connection, const Published& what) {
+  const Result<Rows> rows = connection.query(
+      "SELECT " + (has_schemas(connection) ? kMarkWithSchemas : kMark), of(connection, what));
   if (!rows) return fail(rows.error());
   return std::string(rows->text(0, 0));
 }
@@ -105,8 +135,9 @@ Status write_how_it_reads(Reader& reader, bool streams, std::string_view why) {
                             kWriteHow, of(reader).int8(reader.epoch).boolean(streams).text(why)));
 }
 
-Result<SafePoint> take_safe_point(Connection& connection, std::string_view publication) {
-  const Result<Rows> rows = connection.query(kTake, Params().text(publication));
+Result<SafePoint> take_safe_point(Connection& connection, const Published& what) {
+  const Result<Rows> rows =
+      connection.query(has_schemas(connection) ? kTakeWithSchemas : kTake, of(connection, what));
   if (!rows) return fail(rows.error());
   return SafePoint{std::string(rows->text(0, 0)), position_at(*rows, 1), rows->int8(0, 2),
                    std::string(rows->text(0, 3)), std::string(rows->text(0, 4))};

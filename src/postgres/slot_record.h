@@ -20,9 +20,16 @@ struct ServerIdentity {
 };
 Result<ServerIdentity> identify(Connection& connection);
 
-// Another text after anything about the publication was changed: what is streamed through it may be
-// something else then. Empty: there is none.
-Result<std::string> publication_mark(Connection& connection, std::string_view publication);
+// What is streamed.
+struct Published {
+  std::string publication{};
+  std::int64_t table = 0;  // its oid; 0: it is in the publication by its own name, as ours is
+};
+
+// Another text after anything about the publication was changed, or the table has changed its
+// schema where schemas are in it: what is streamed through it may be something else then. Empty:
+// there is none.
+Result<std::string> publication_mark(Connection& connection, const Published& what);
 
 // The slot of a lane that stays between its starts. The server was never told to forget anything
 // behind `reported`.
@@ -49,7 +56,7 @@ struct SafePoint {
   std::string timeline{};
   std::string publication{};  // its mark
 };
-Result<SafePoint> take_safe_point(Connection& connection, std::string_view publication);
+Result<SafePoint> take_safe_point(Connection& connection, const Published& what);
 
 // Whether everything that a snapshot shows is visible to new statements. One that was made from the
 // log shows a transaction as soon as its commit is written there; to others it appears later, when

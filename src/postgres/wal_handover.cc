@@ -89,7 +89,7 @@ void WalSource::State::begin_attempt() {
   WayAsked asked;
   asked.conninfo = options.replication_conninfo;
   asked.server = server;
-  asked.publication = options.publication;
+  asked.published = published();
   asked.checks_publication = options.checks_publication;
   asked.temporary = !stays();
   slot = !options.slot.empty() ? options.slot

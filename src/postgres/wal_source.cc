@@ -213,7 +213,7 @@ Status WalSource::State::look_after_stream() {
 
 Status WalSource::State::take_safe_point_if_due(TimePoint now) {
   if (pending || now < safe_point_at || !(has_read || now >= idle_safe_point_at)) return {};
-  Result<SafePoint> taken = take_safe_point(reader.connection, options.publication);
+  Result<SafePoint> taken = take_safe_point(reader.connection, published());
   if (!taken) return fail(taken.error());
   if (taken->timeline != server.timeline)
     return fail_stream(

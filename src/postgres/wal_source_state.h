@@ -49,6 +49,7 @@ struct WalSource::State {
 
   bool stays() const { return options.mode == ReadMode::wal; }
   bool takes_over() const { return !options.slot.empty() && record.slot != options.slot; }
+  Published published() const { return {options.publication, windows.table_oid()}; }
 
   // The change to the log, step by step.
   Status advance();

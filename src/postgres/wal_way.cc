@@ -91,11 +91,12 @@ Result<Way> find_way(WayAsked asked, const std::stop_token& stop) {
                 "check replication_url");
   Way way;
   // Before it is looked at: a change in between is seen later.
-  Result<std::string> mark = publication_mark(*sql, asked.publication);
+  Result<std::string> mark = publication_mark(*sql, asked.published);
   if (!mark) return fail(mark.error());
   way.publication = std::move(*mark);
   const Result<std::optional<std::string>> cannot = why_not_streamed(
-      *sql, asked.checks_publication ? std::string_view(asked.publication) : std::string_view());
+      *sql, asked.checks_publication ? std::string_view(asked.published.publication)
+                                     : std::string_view());
   if (!cannot) return fail(cannot.error());
   if (*cannot) return fail(Errc::rejected, **cannot);
   if (stop.stop_requested()) return fail(not_wanted());

@@ -11,9 +11,9 @@
 namespace dovetail::postgres {
 
 struct WayAsked {
-  std::string conninfo{};     // of the server itself
-  ServerIdentity server{};    // that the table is read from
-  std::string publication{};  // what is to be streamed
+  std::string conninfo{};   // of the server itself
+  ServerIdentity server{};  // that the table is read from
+  Published published{};    // what is to be streamed
   bool checks_publication = true;
   std::string slot{};
   bool temporary = true;

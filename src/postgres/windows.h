@@ -45,6 +45,9 @@ class Windows : public Source {
     (void)passed;
   }
 
+  // Of a table that may be published with its schema, as far as it is known; 0: of no such table.
+  virtual std::int64_t table_oid() const { return 0; }
+
   // What the windows do beside reading, such as letting go delayed events that are due. To be
   // called now and then while something else reads.
   virtual Status do_chores() = 0;
