@@ -97,6 +97,7 @@ void WalSource::State::begin_attempt() {
                                : temporary_slot_name(reader.relay, server.database);
   asked.slot = slot;
   asked.record = record;
+  asked.held = {reader.relay, reader.lane, reader.epoch};
   asked.takes_over = takes_over();
   asked.distrusted = distrusted;
   asked.drops_only = stays() && was_too_much && !distrusted.empty();

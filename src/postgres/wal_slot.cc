@@ -31,6 +31,12 @@ constexpr std::string_view kDrop =
     "SELECT pg_catalog.pg_drop_replication_slot(slot_name) "
     "FROM pg_catalog.pg_replication_slots WHERE slot_name = $1 AND NOT active";
 
+// Whoever takes the lane waits until the slot is dropped, and its own is never met here.
+constexpr std::string_view kDropIfHeld =
+    "WITH held AS MATERIALIZED (SELECT lane FROM dovetail.reader WHERE relay = $2 AND lane = $3 "
+    "AND epoch = $4 FOR SHARE) SELECT pg_catalog.pg_drop_replication_slot(slot_name) "
+    "FROM held, pg_catalog.pg_replication_slots WHERE slot_name = $1 AND NOT active";
+
 // Locks of a transaction that is prepared belong to no process, and show as 0.
 constexpr std::string_view kHoldsUp =
     "SELECT holder, coalesce(a.application_name, ''), coalesce(a.state, ''), "
@@ -135,8 +141,12 @@ Result<std::vector<SlotState>> list_slots(Connection& connection) {
   return slots;
 }
 
-Status drop_slot(Connection& connection, std::string_view name) {
-  const Result<Rows> dropped = connection.query(kDrop, Params().text(name));
+Status drop_slot(Connection& connection, std::string_view name, const LaneHeld& held) {
+  Params params;
+  params.text(name);
+  if (held.epoch != 0)
+    params.text(held.relay).int4(static_cast<std::int32_t>(held.lane)).int8(held.epoch);
+  const Result<Rows> dropped = connection.query(held.epoch != 0 ? kDropIfHeld : kDrop, params);
   if (dropped && dropped->size() == 1) return {};
   if (!connection) return fail(dropped.error());
   // Somebody may have been quicker, with dropping it or with using it.
@@ -150,7 +160,9 @@ Status drop_slot(Connection& connection, std::string_view name) {
                                        "pg_terminate_backend() that process");
   if (!dropped) return fail(dropped.error());
   return fail(Errc::unavailable,
-              "the slot " + std::string(name) + " was in use a moment ago; try again");
+              "the slot " + std::string(name) + " was in use a moment ago" +
+                  (held.epoch == 0 ? "" : ", or another relay has taken the lane over") +
+                  "; try again");
 }
 
 Result<std::optional<std::string>> who_holds_up(Connection& connection, std::int32_t backend) {

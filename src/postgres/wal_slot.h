@@ -40,8 +40,16 @@ struct SlotState {
 Result<std::optional<SlotState>> find_slot(Connection& connection, std::string_view name);
 // All that dovetail made in this cluster, by the prefix of their names.
 Result<std::vector<SlotState>> list_slots(Connection& connection);
-// Ok when there is none. unavailable: somebody uses it; the text names the process.
-Status drop_slot(Connection& connection, std::string_view name);
+// Who holds a lane.
+struct LaneHeld {
+  std::string relay{};
+  std::uint32_t lane = 0;
+  std::int64_t epoch = 0;  // of the lease; 0: without a lease nothing is fenced
+};
+
+// Ok when there is none. unavailable: somebody uses it, and the text names the process; or the lane
+// has passed to another relay.
+Status drop_slot(Connection& connection, std::string_view name, const LaneHeld& held = {});
 
 // Whom the server waits for before it makes the slot that `backend` asked for, Replication's
 // backend_pid(), as text for people: a process or a prepared transaction. nullopt: nobody.

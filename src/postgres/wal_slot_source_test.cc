@@ -1,6 +1,7 @@
 // A slot that stays between the starts of its relay: when it is gone on with, and when it is not.
 #include "postgres/slot_record.h"
 #include "postgres/wal_source_stage.h"
+#include "postgres/wal_way.h"
 
 namespace dovetail::postgres {
 namespace {
@@ -167,6 +168,38 @@ TEST_F(WalSlotSource, ThatKeepsTooMuchIsDroppedAndMadeAgainWhenTheSinkTakes) {
   reading.settles = true;
   ASSERT_TRUE(reading.settle());
   EXPECT_TRUE(reading.until_streaming()) << reading.told();
+}
+
+// The thread of a process that was paused goes on with what it knew before.
+TEST_F(WalSlotSource, IsNotDroppedByWhoHasLostTheLane) {
+  read_and_go(3);
+  until_unused();
+  Reader reader;
+  reader.conninfo = database_.conninfo;
+  reader.relay = "test";
+  ASSERT_TRUE(connect(reader));
+  WayAsked asked;
+  asked.conninfo = reader.conninfo;
+  asked.server = identify(reader.connection).value();
+  asked.published.publication = kOutboxPublication;
+  asked.record = load_slot_record(reader).value();
+  asked.slot = asked.record.slot;
+  asked.temporary = false;
+  asked.held = {"test", 0, 7};
+  publish(3, 6);
+  must(connection_,
+       "UPDATE dovetail.reader SET epoch = 8; "
+       "SELECT pg_replication_slot_advance(slot, pg_current_wal_lsn()) FROM dovetail.reader");
+  const std::string left =
+      "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '" + asked.slot + "'";
+  const Result<Way> of_old = find_way(asked, {});
+  EXPECT_TRUE(failed_with(of_old, Errc::unavailable)) << text_of(of_old);
+  EXPECT_EQ(number(connection_, left), 1);
+  asked.held.epoch = 8;
+  const Result<Way> of_new = find_way(asked, {});
+  ASSERT_TRUE(of_new) << text_of(of_new);
+  EXPECT_TRUE(contains(of_new->lost, "moved it")) << of_new->lost;
+  EXPECT_EQ(number(connection_, left), 0);
 }
 
 // A relay that has lost its lane must not move the slot of the one that has it.

@@ -3,8 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include "postgres/wal_slot.h"
-
 namespace dovetail::postgres {
 
 namespace {
@@ -64,7 +62,7 @@ Status look_at_slot(Connection& sql, const WayAsked& asked, Way& way) {
     return {};
   } else if (const std::string why = why_not_resumed(*slot, asked, way.publication); !why.empty()) {
     way.lost = "the slot " + asked.slot + " cannot be gone on with: " + why;
-    return drop_slot(sql, asked.slot);
+    return drop_slot(sql, asked.slot, asked.held);
   } else if (slot->active) {
     return fail(in_use(*slot));
   }

@@ -7,6 +7,7 @@
 
 #include "postgres/replication.h"
 #include "postgres/slot_record.h"
+#include "postgres/wal_slot.h"
 
 namespace dovetail::postgres {
 
@@ -19,6 +20,7 @@ struct WayAsked {
   bool temporary = true;
   // Of a slot that stays.
   SlotRecord record{};
+  LaneHeld held{};          // when the record was read
   bool takes_over = false;  // it is somebody else's: gone on with where it stands
   // Why it is not to be gone on with, whatever it looks like; empty: it may be.
   std::string distrusted{};
@@ -34,7 +36,8 @@ struct Way {
 };
 
 // Connects, checks, and drops a slot that does not hold what we miss. May take 20 s, so it runs
-// beside the relay's thread; shares nothing with it. rejected: this server, this role or this
+// beside the relay's thread; shares nothing with it, and may come back when another relay has taken
+// the lane over: it does not drop the slot of that one. rejected: this server, this role or this
 // publication cannot. unavailable: not now. stopped: nobody wants it any more, and it has changed
 // nothing since; a connection that is being made is waited for nevertheless.
 Result<Way> find_way(WayAsked asked, const std::stop_token& stop);
