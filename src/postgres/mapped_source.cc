@@ -130,12 +130,16 @@ Status MappedSource::settle(const Batch& batch, std::span<const Settled> fates) 
   std::vector<EventId> parked_events;
   std::vector<std::string_view> sent_ids;
   std::vector<std::string_view> parked_ids;
+  std::vector<Ids::iterator> rows;
+  std::map<EventId, Ids::iterator> next;  // of each event, since batches come in the read order
   for (std::size_t i = 0; i < fates.size(); ++i) {
-    const auto found = in_flight_.find(batch.events()[i].id);
-    DOVETAIL_CHECK(found != in_flight_.end());
+    const EventId& id = batch.events()[i].id;
+    Ids::iterator& row = next.try_emplace(id, in_flight_.lower_bound(id)).first->second;
+    DOVETAIL_CHECK(row != in_flight_.end() && row->first == id);
     const bool parked = fates[i] == Settled::parked;
-    (parked ? parked_events : sent_events).push_back(found->first);
-    (parked ? parked_ids : sent_ids).push_back(found->second);
+    (parked ? parked_events : sent_events).push_back(id);
+    (parked ? parked_ids : sent_ids).push_back(row->second);
+    rows.push_back(row++);
   }
   Params params;
   params.text(reader_.relay)
@@ -149,11 +153,10 @@ Status MappedSource::settle(const Batch& batch, std::span<const Settled> fates) 
   DOVETAIL_TRY(written(reader_.connection.query(statements_.settle, params)));
   // Of uuids everything is known by the event id.
   if (parked_.size() > kParkedKnownMax) parked_.clear();
-  for (const EventId& id : parked_events) {
-    if (id_kind_ != IdKind::uuid) parked_.emplace(id, in_flight_.find(id)->second);
-    in_flight_.erase(id);
+  for (std::size_t i = 0; i < fates.size(); ++i) {
+    Ids::node_type row = in_flight_.extract(rows[i]);
+    if (fates[i] == Settled::parked && id_kind_ != IdKind::uuid) parked_.insert(std::move(row));
   }
-  for (const EventId& id : sent_events) in_flight_.erase(id);
   return {};
 }
 
@@ -163,18 +166,14 @@ Status MappedSource::mark_delivered(std::span<const EventId> ids) {
   std::vector<std::string_view> known;
   std::vector<EventId> unknown;
   for (const EventId& id : ids) {
-    // An event may be delivered out of parking before its batch is settled.
-    const auto parked = parked_.find(id);
-    const auto in_flight = in_flight_.find(id);
     if (id_kind_ == IdKind::uuid) {
       events.push_back(id);
-    } else if (parked != parked_.end()) {
-      known.push_back(parked->second);
-    } else if (in_flight != in_flight_.end()) {
-      known.push_back(in_flight->second);
-    } else {
-      unknown.push_back(id);
+      continue;
     }
+    // An event may be delivered out of parking before its batch is settled.
+    const auto [first, last] = (parked_.contains(id) ? parked_ : in_flight_).equal_range(id);
+    if (first == last) unknown.push_back(id);
+    for (auto row = first; row != last; ++row) known.push_back(row->second);
   }
   const auto mark = [&](const std::string& statement, bool by_event) {
     Params params;

@@ -41,7 +41,10 @@ class MappedSource final : public Source {
   Status mark_delivered(std::span<const EventId> ids);
 
  private:
-  using Ids = std::map<EventId, std::string>;  // the id of the row, as text
+  // The ids of the rows, as text. Several rows may be one event: a UUID has two spellings, and the
+  // index of the id may have another column beside it. They are handed out one by one, and each is
+  // marked.
+  using Ids = std::multimap<EventId, std::string>;
 
   Status read_page(Batch& out, const Limits& limits);
   Result<Rows> query_page(const Params& params);

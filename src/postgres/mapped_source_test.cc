@@ -338,6 +338,45 @@ TEST_F(Mapped, UuidStoredAsTextIsTheEventId) {
   EXPECT_EQ(number(application, "SELECT count(*) FROM t WHERE sent_at IS NULL"), 0);
 }
 
+TEST_F(Mapped, TwoSpellingsOfAUuidAreBothSentAndMarked) {
+  make(
+      "CREATE TABLE t (n int PRIMARY KEY, id text UNIQUE, payload text, state text DEFAULT 'new'); "
+      "INSERT INTO t VALUES (1, '0190AAAA-0000-7000-8000-000000000001', 'a'), "
+      "(2, '0190aaaa-0000-7000-8000-000000000001', 'b'), "
+      "(3, '0190AAAA-0000-7000-8000-000000000002', 'c'), "
+      "(4, '0190aaaa-0000-7000-8000-000000000002', 'd')");
+  TableMapping mapping;
+  mapping.table = "t";
+  mapping.id = "id";
+  mapping.payload = "payload";
+  mapping.order_by = "n";
+  mapping.pending = {{"state", {"new"}}};
+  mapping.when_sent = {{"state", Assignment::Value::text, "sent"}};
+  mapping.when_parked = {{"state", Assignment::Value::text, "bad"}};
+  Lane& lane = serve(mapping);
+  const auto states = [&] {
+    return text(application, "SELECT string_agg(state, ' ' ORDER BY n) FROM t");
+  };
+  // In flight at the same time, in batches of their own.
+  Batch first;
+  Batch second;
+  ASSERT_EQ(lane.read(first, 1), (std::vector<std::string>{"a"}));
+  ASSERT_EQ(lane.read(second, 1), (std::vector<std::string>{"b"}));
+  EXPECT_EQ(first.events()[0].id, second.events()[0].id);
+  ASSERT_TRUE(lane.settle(first));
+  EXPECT_EQ(states(), "sent new new new");
+  ASSERT_TRUE(lane.settle(second));
+  EXPECT_EQ(states(), "sent sent new new");
+  // In one batch, which is parked, and delivered later.
+  Batch both;
+  ASSERT_EQ(lane.read(both), (std::vector<std::string>{"c", "d"}));
+  ASSERT_TRUE(lane.settle(both, Settled::parked));
+  EXPECT_EQ(states(), "sent sent bad bad");
+  const EventId ids[] = {both.events()[0].id};
+  ASSERT_TRUE(lane.source.mark_delivered(ids));
+  EXPECT_EQ(states(), "sent sent sent sent");
+}
+
 TEST_F(Mapped, LateCommitIsNeverSkipped) {
   make(kNumberTable);
   Connection late = database.connect();
