@@ -128,7 +128,14 @@ Status WalSource::State::take_way() {
   distrusted.clear();
   step = Step::none;
   if (!way.resumes && std::exchange(may_resume, false)) slot_wanted_at = clock.now();
-  if (!way.replication) return {};  // only dropped; a new one is made when the sink takes again
+  if (!way.replication) {  // only dropped; a new one is made when the sink takes again
+    is_given_up = !way.lost.empty();
+    if (is_given_up)
+      tell_lost(
+          ", and so are those until a new one is made; check whether the sink is slow, or a "
+          "transaction open for long");
+    return {};
+  }
   was_too_much = false;
   options.passing("connected");
   if (options.messages && way.replication.server_version() < 140000)
@@ -137,11 +144,10 @@ Status WalSource::State::take_way() {
     step = Step::resuming;
     return advance();
   }
-  if (!way.lost.empty()) say(false, way.lost + "; the gap is closed from the table");
-  if (!way.lost.empty() && options.messages)
-    options.lost(way.lost +
-                 "; emitted events that were not yet carried are lost with it; check why "
-                 "the slot was lost");
+  if (!std::exchange(is_given_up, false) && !way.lost.empty()) {
+    say(false, way.lost + "; the gap is closed from the table");
+    tell_lost("; check why the slot was lost");
+  }
   const Status asked = way.replication.ask_for_slot(slot, !stays(), stays());
   if (!asked) return give_up(asked.error());
   options.passing("slot asked for");
@@ -149,6 +155,12 @@ Status WalSource::State::take_way() {
   say_who_at = asked_at + kSayWhoHoldsUpAfter;
   step = Step::making;
   return advance();
+}
+
+void WalSource::State::tell_lost(std::string_view more) const {
+  if (!options.messages) return;
+  options.lost(way.lost + "; emitted events that were not yet carried are lost with it" +
+               std::string(more));
 }
 
 Status WalSource::State::take_slot() {

@@ -57,6 +57,7 @@ struct WalSource::State {
   void begin_attempt();
   void abandon_attempt();
   Status take_way();
+  void tell_lost(std::string_view more) const;
   Status take_slot();
   Status say_who_holds_up();
   Status end_windows();
@@ -106,6 +107,7 @@ struct WalSource::State {
   TimePoint try_at{};
   std::string distrusted{};   // why the slot that stays is to be dropped
   bool was_too_much = false;  // more of the log was kept for us than may be
+  bool is_given_up = false;   // the slot that stays was dropped for that, and people know
   std::string said{};         // last, by changed()
 
   // Of a session.
