@@ -138,26 +138,20 @@ Result<bool> Inbox::apply_alone(Submitted& batch) {
   return end == batch.events.size();
 }
 
-namespace {
-
-Outcome too_old() {
-  return Outcome{Fate::rejected, 0,
-                 "it is older than what the inbox remembers, so nobody knows whether it was "
-                 "applied; check its effect, then discard it"};
+Status Inbox::reject_forgotten(Outcome& outcome) {
+  store_.rollback();
+  outcome = Outcome{Fate::rejected, 0,
+                    "it is older than what the inbox remembers, so nobody knows whether it was "
+                    "applied; check its effect, then discard it"};
+  return {};
 }
-
-}  // namespace
 
 Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   Arrival arrival = Arrival::first;
   const Event* const one[] = {&event};
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
-  if (arrival == Arrival::forgotten) {
-    store_.rollback();
-    outcome = too_old();
-    return {};
-  }
+  if (arrival == Arrival::forgotten) return reject_forgotten(outcome);
   if (arrival != Arrival::first && !DOVETAIL_MUTANT(redelivery_burns_attempts)) {
     // What is applied already is not tried again, so however often it comes, no attempt counts.
     DOVETAIL_TRY(store_.commit(0, 1));
@@ -195,8 +189,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
   if (arrival == Arrival::forgotten) {  // since it was looked up above
-    store_.rollback();
-    outcome = too_old();
+    DOVETAIL_TRY(reject_forgotten(outcome));
     return forgive(1);
   }
   if (DOVETAIL_MUTANT(inbox_row_commits_first)) {

@@ -99,6 +99,7 @@ class Inbox final : public Sink {
   Result<BatchResult> apply_together(const Submitted& batch, std::span<Outcome> outcomes);
   Result<bool> apply_alone(Submitted& batch);
   Status apply_one(const Event& event, Outcome& outcome);
+  Status reject_forgotten(Outcome& outcome);
   void suspect_together();
   bool breaks_again(const EventId& id);
   bool fenced(const Event& event, std::uint64_t batch, Outcome& outcome);

@@ -173,8 +173,8 @@ class Connection {
   Duration timeout_ = std::chrono::seconds(30);
 };
 
-// An expression: the transaction that evaluates it waits for the disk even where the server's default
-// is not to. For whatever somebody else is told of after the commit.
+// An expression: the transaction that evaluates it waits for the disk even where the server's
+// default is not to. For whatever somebody else is told of after the commit.
 inline const std::string kDurably =
     "set_config('synchronous_commit', CASE current_setting('synchronous_commit') "
     "WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
