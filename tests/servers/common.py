@@ -29,6 +29,7 @@ class Server:
     again: typing.Callable = None  # (home) -> process; as it was, after it ended
     before: typing.Callable = None  # () -> None, or why it cannot be started; may fetch what it needs
     after: typing.Callable = None  # (home): ends what the server has left running
+    before_crash: typing.Callable = None  # (home): what makes it one that the server promises to get over
     stop_signals: tuple = (signal.SIGTERM, signal.SIGKILL)  # each is given half of WAIT_MAX_S
     crash_signal: int = signal.SIGKILL
 

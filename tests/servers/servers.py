@@ -121,6 +121,8 @@ def stop(state, name, at_once=False):
 
 def kill(state, name):
     pid, home = of(state, name)
+    if SERVERS[name].before_crash:
+        SERVERS[name].before_crash(home)
     end(pid, home, SERVERS[name].crash_signal, WAIT_MAX_S)
 
 
