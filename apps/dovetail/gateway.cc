@@ -181,8 +181,8 @@ Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& sto
   ::sigaddset(&signals, SIGINT);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   http::Gateway gateway(
-      options_of(config), [&store] { return make_request_store(store); }, system_clock(),
-      [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
+      options_of(config), [&] { return make_request_store(store, config.store_timeout); },
+      system_clock(), [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
   DOVETAIL_OR_REFUSE(gateway.start());
   ops::log_line(LogLevel::info, config.name, "listening",
                 {{"address", config.address},

@@ -25,9 +25,11 @@ constexpr std::string_view kStates[] = {"running", "unknown", "finished"};
 
 }  // namespace
 
-std::unique_ptr<RequestStore> make_request_store(const ops::StoreConfig& store) {
+std::unique_ptr<RequestStore> make_request_store(const ops::StoreConfig& store,
+                                                 [[maybe_unused]] Duration limit) {
 #ifdef DOVETAIL_HAS_POSTGRES
-  if (is_postgres(store)) return std::make_unique<postgres::PostgresRequestStore>(store.conninfo);
+  if (is_postgres(store))
+    return std::make_unique<postgres::PostgresRequestStore>(store.conninfo, limit);
 #endif
   DOVETAIL_CHECK(!is_postgres(store));
   return std::make_unique<sqlite::SqliteRequestStore>(store.path.string(), system_clock(),

@@ -12,7 +12,8 @@
 namespace dovetail::app {
 
 // REQUIRES: the store is a database, and was prepared.
-std::unique_ptr<RequestStore> make_request_store(const ops::StoreConfig& store);
+// `limit`: how long a server may take to answer.
+std::unique_ptr<RequestStore> make_request_store(const ops::StoreConfig& store, Duration limit);
 Result<std::vector<RequestInfo>> list_requests(const ops::StoreConfig& store,
                                                const RequestFilter& filter);
 // False: there is none, or it runs.

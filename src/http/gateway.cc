@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "host/host.h"
+#include "http/gateway_replies.h"
 #include "http/posting.h"
 
 namespace dovetail::http {
@@ -14,44 +15,14 @@ namespace {
 
 using Level = GatewayNotice::Level;
 
-constexpr std::string_view kTypes = "urn:dovetail:gateway:";
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
+constexpr auto kPatiencePause = std::chrono::milliseconds(50);  // between two looks at who waits
 // What a request may take besides waiting for a place and for the service.
 constexpr auto kLeaseMargin = std::chrono::seconds(30);
 constexpr Duration kAbortMax = std::chrono::seconds(5);
 
-Problem problem(int status, std::string_view type, std::string title, std::string detail,
-                int retry_after_s = 0) {
-  return {status, std::string(kTypes) + std::string(type), std::move(title), std::move(detail),
-          retry_after_s};
-}
-
-Problem stopping() {
-  return problem(503, "stopping", "The gateway is stopping",
-                 "Nothing was done. Send the same request again in a moment.", 1);
-}
-
-Reply reply_of(const Problem& problem) {
-  Reply reply;
-  reply.status = static_cast<unsigned>(problem.status);
-  reply.retry_after_s = static_cast<unsigned>(problem.retry_after_s);
-  reply.headers.push_back({"Content-Type", "application/problem+json"});
-  reply.body = problem.to_json();
-  return reply;
-}
-
-StoredResponse stored(const Problem& problem) {
-  return {problem.status, to_lines({{"Content-Type", "application/problem+json"}}),
-          problem.to_json()};
-}
-
-Reply reply_of(StoredResponse response, bool is_replay) {
-  Reply reply;
-  reply.status = static_cast<unsigned>(response.status);
-  reply.headers = from_lines(response.headers);
-  if (is_replay) reply.headers.push_back({"Idempotency-Replayed", "true"});
-  reply.body = std::move(response.body);
-  return reply;
+bool may_come_back(const Error& error) {
+  return error.code == Errc::unavailable || error.code == Errc::in_doubt;
 }
 
 std::chrono::milliseconds to_milliseconds(Duration duration) {
@@ -60,9 +31,11 @@ std::chrono::milliseconds to_milliseconds(Duration duration) {
 
 }  // namespace
 
-// One request on its way. It stays in one queue, or with one thread, at a time.
+// One request on its way. It stays in one queue, or with one thread, at a time; while that thread
+// waits for the store, the client may be answered by another, under the mutex.
 struct Gateway::Job {
-  enum class Settle : std::uint8_t { finish, release, abandon };
+  // give_back: as release, of one whose beginning may still be under way.
+  enum class Settle : std::uint8_t { finish, release, abandon, give_back };
 
   Request* request = nullptr;  // null: answered
   TimePoint came_at{};
@@ -78,6 +51,16 @@ struct Gateway::Job {
   TimePoint settle_since{};
 
   RequestKey id() const { return {scope, key, fingerprint}; }
+  bool is_settling() const { return settle_since != TimePoint{}; }
+  void settle_as(Settle how, TimePoint now) {
+    settle = how;
+    settle_since = now;
+  }
+};
+
+struct Gateway::LateReply {
+  Request* request;
+  Reply reply;
 };
 
 // The store is opened before it is used again after an error.
@@ -97,6 +80,9 @@ Status check(const GatewayOptions& options) {
     return fail(
         Errc::rejected,
         "a limit is 0; check that requests_max, waiting_max and connections are at least 1");
+  if (options.store_patience < kRetryPause)
+    return fail(Errc::rejected,
+                "the store has no time to answer; check that store_timeout is at least 100ms");
   if (options.endpoint.cert_file.empty() != options.endpoint.key_file.empty())
     return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
   if (options.lease.count() != 0 && options.lease <= longest(options))
@@ -125,6 +111,7 @@ Status Gateway::start() {
     threads_.emplace_back([this] { run_store(); });
   for (std::size_t i = 0; i < options_.requests_max; ++i)
     threads_.emplace_back([this] { run_service(); });
+  threads_.emplace_back([this] { run_patience(); });
   return endpoint_.listen();
 }
 
@@ -140,6 +127,7 @@ bool Gateway::stop(Duration drain) {
     all_done_.wait_for(lock, kAbortMax, is_done);
   }
   leaving_ = true;
+  for_patience_.notify_all();
   for_store_.notify_all();
   for_service_.notify_all();
   lock.unlock();
@@ -272,12 +260,55 @@ void Gateway::reply_to(Job& job, Reply reply) {
   endpoint_.answer(*std::exchange(job.request, nullptr), std::move(reply));
 }
 
+// --- Clients that have waited long enough.
+
+void Gateway::run_patience() {
+  std::unique_lock lock(mutex_);
+  while (!for_patience_.wait_for(lock, kPatiencePause, [this] { return leaving_; })) {
+    std::vector<LateReply> replies = take_late();
+    if (jobs_ == 0) all_done_.notify_all();
+    lock.unlock();
+    for (LateReply& late : replies) endpoint_.answer(*late.request, std::move(late.reply));
+    lock.lock();
+  }
+}
+
+// Their jobs go on without a client: what may be taken is released, and what is known is kept.
+std::vector<Gateway::LateReply> Gateway::take_late() {
+  std::vector<LateReply> replies;
+  const TimePoint now = clock_.now();
+  const auto look_at = [&](Job& job) {
+    const TimePoint since = job.is_settling() ? job.settle_since : job.came_at;
+    if (job.request == nullptr || now - since <= options_.store_patience) return;
+    // What the service has said is true, whether it is kept or not.
+    Reply reply = job.is_settling() ? reply_of(StoredResponse(job.response), false)
+                                    : refuse(store_unavailable());
+    replies.push_back({std::exchange(job.request, nullptr), std::move(reply)});
+  };
+  for (Job* const job : at_store_) look_at(*job);
+  for (const JobPointer& job : settling_) look_at(*job);
+  for (JobPointer& job : beginning_) {
+    look_at(*job);
+    if (job->request != nullptr) continue;
+    if (job->may_be_taken) {
+      job->settle_as(Job::Settle::give_back, now);
+      settling_.push_back(std::move(job));
+      for_store_.notify_one();
+    } else {
+      job.reset();
+      --jobs_;
+    }
+  }
+  std::erase(beginning_, nullptr);
+  return replies;
+}
+
 // --- With the store.
 
 void Gateway::run_store() {
   Lane lane{make_store_()};
   while (JobPointer job = next_for_store()) {
-    if (job->settle_since != TimePoint{})
+    if (job->is_settling())
       settle_at(lane, std::move(job));
     else
       begin_at(lane, std::move(job));
@@ -286,15 +317,13 @@ void Gateway::run_store() {
   }
 }
 
-// What is to be kept comes before what is new, but for requests that have waited too long for a
-// store that is away.
+// What is to be kept and what is new take turns: neither waits for ever behind the other.
 Gateway::JobPointer Gateway::next_for_store() {
   std::unique_lock lock(mutex_);
   for_store_.wait(lock, [this] { return leaving_ || !beginning_.empty() || !settling_.empty(); });
   if (leaving_) return nullptr;
-  const bool is_late =
-      !beginning_.empty() && clock_.now() - beginning_.front()->came_at > options_.store_patience;
-  auto& queue = settling_.empty() || is_late ? beginning_ : settling_;
+  is_turn_of_new_ = settling_.empty() || (!beginning_.empty() && !is_turn_of_new_);
+  auto& queue = is_turn_of_new_ ? beginning_ : settling_;
   JobPointer job = std::move(queue.front());
   queue.pop_front();
   return job;
@@ -316,15 +345,34 @@ Status Gateway::open(Lane& lane) {
   return {};
 }
 
+// From here on until it is taken back, the client of the job may be answered by another thread.
+// That looks now and then, so pauses between two calls belong in here.
+void Gateway::hand_to_store(Job& job) {
+  const std::lock_guard lock(mutex_);
+  at_store_.push_back(&job);
+}
+
+void Gateway::take_from_store(Job& job) {
+  const std::lock_guard lock(mutex_);
+  std::erase(at_store_, &job);
+}
+
+Result<RequestTicket> Gateway::begin_in(Lane& lane, Job& job) {
+  DOVETAIL_TRY(open(lane));
+  const RequestTerms wanted = terms();
+  job.lease_ends = clock_.now() + wanted.lease;
+  job.may_be_taken = true;
+  return lane.store->begin(job.id(), wanted, job.token);
+}
+
 void Gateway::begin_at(Lane& lane, JobPointer job) {
   if (job->fingerprint.empty())
     job->fingerprint =
         request_fingerprint(job->request->method, job->request->uri, job->request->body);
-  if (const Status opened = open(lane); !opened) return not_begun(std::move(job), opened.error());
-  const RequestTerms wanted = terms();
-  job->lease_ends = clock_.now() + wanted.lease;
-  job->may_be_taken = true;
-  const Result<RequestTicket> ticket = lane.store->begin(job->id(), wanted, job->token);
+  hand_to_store(*job);
+  const Result<RequestTicket> ticket = begin_in(lane, *job);
+  if (!ticket && may_come_back(ticket.error())) clock_.sleep(kRetryPause, {});
+  take_from_store(*job);
   if (!ticket) {
     lane.is_open = false;
     return not_begun(std::move(job), ticket.error());
@@ -334,31 +382,29 @@ void Gateway::begin_at(Lane& lane, JobPointer job) {
 }
 
 void Gateway::not_begun(JobPointer job, const Error& error) {
-  const bool may_come_back = error.code == Errc::unavailable || error.code == Errc::in_doubt;
-  if (may_come_back) store_lost(error);
-  if (!may_come_back) note(Level::error, "a key cannot be taken: " + error.text, job.get());
-  if (may_come_back && !ending_ && clock_.now() - job->came_at < options_.store_patience) {
-    clock_.sleep(kRetryPause, {});
-    return to_store(std::move(job));
-  }
-  reply_to(*job, refuse(problem(503, "store-unavailable", "Keys cannot be looked up",
-                                "The request was not passed on, and nothing was done. Send the "
-                                "same request with the same key again in a moment.",
-                                1)));
+  const bool is_away = may_come_back(error);
+  if (is_away) store_lost(error);
+  if (!is_away) note(Level::error, "a key cannot be taken: " + error.text, job.get());
+  if (is_away && !ending_ && job->request != nullptr) return to_store(std::move(job));
+  if (job->request != nullptr) reply_to(*job, refuse(store_unavailable()));
   if (!job->may_be_taken) {
     const std::lock_guard lock(mutex_);
     --jobs_;
     return;
   }
   // The key may have been taken by a call whose answer was lost, and nobody runs it.
-  job->settle = Job::Settle::release;
-  job->settle_since = clock_.now();
+  job->settle_as(Job::Settle::give_back, clock_.now());
   to_settle(std::move(job));
 }
 
 void Gateway::begun(JobPointer job, const RequestTicket& ticket) {
   switch (ticket.state) {
     case RequestState::first:
+      // Its client was told that nothing was done, and so it stays.
+      if (job->request == nullptr) {
+        job->settle_as(Job::Settle::release, clock_.now());
+        return to_settle(std::move(job));
+      }
       if (ticket.attempts > 1)
         note(Level::warn,
              "a request whose outcome is unknown is sent again: attempt " +
@@ -384,20 +430,32 @@ void Gateway::begun(JobPointer job, const RequestTicket& ticket) {
   --jobs_;
 }
 
-void Gateway::settle_at(Lane& lane, JobPointer job) {
-  if (const Status opened = open(lane); !opened) return not_settled(std::move(job), opened.error());
-  Result<bool> done = false;
-  switch (job->settle) {
+Result<bool> Gateway::settle_in(Lane& lane, const Job& job) {
+  DOVETAIL_TRY(open(lane));
+  switch (job.settle) {
     case Job::Settle::finish:
-      done = lane.store->finish(job->id(), job->token, job->response);
-      break;
+      return lane.store->finish(job.id(), job.token, job.response);
     case Job::Settle::release:
-      done = lane.store->release(job->id(), job->token);
-      break;
+      return lane.store->release(job.id(), job.token);
     case Job::Settle::abandon:
-      done = lane.store->abandon(job->id(), job->token);
+      return lane.store->abandon(job.id(), job.token);
+    case Job::Settle::give_back:
       break;
   }
+  // The same call again waits for the one whose answer was lost, if that is still to commit.
+  RequestTerms wanted = terms();
+  wanted.retry_unknown = false;
+  const Result<RequestTicket> ticket = lane.store->begin(job.id(), wanted, job.token);
+  if (!ticket) return fail(ticket.error());
+  if (ticket->state != RequestState::first) return false;
+  return lane.store->release(job.id(), job.token);
+}
+
+void Gateway::settle_at(Lane& lane, JobPointer job) {
+  hand_to_store(*job);
+  const Result<bool> done = settle_in(lane, *job);
+  if (!done && may_come_back(done.error())) clock_.sleep(kRetryPause, {});
+  take_from_store(*job);
   if (!done) {
     lane.is_open = false;
     return not_settled(std::move(job), done.error());
@@ -414,16 +472,9 @@ void Gateway::settle_at(Lane& lane, JobPointer job) {
 }
 
 void Gateway::not_settled(JobPointer job, const Error& error) {
-  const bool may_come_back = error.code == Errc::unavailable || error.code == Errc::in_doubt;
-  if (may_come_back) store_lost(error);
-  const TimePoint now = clock_.now();
-  // The client has waited long enough, and what it gets is true, whether it is kept or not.
-  if (now - job->settle_since > options_.store_patience || !may_come_back)
-    reply_to(*job, reply_of(StoredResponse(job->response), false));
-  if (may_come_back && now < job->lease_ends && !aborted_) {
-    clock_.sleep(kRetryPause, {});
-    return to_settle(std::move(job));
-  }
+  const bool is_away = may_come_back(error);
+  if (is_away) store_lost(error);
+  if (is_away && clock_.now() < job->lease_ends && !aborted_) return to_settle(std::move(job));
   note(Level::error,
        "what became of a request cannot be kept, so that repeats are told that it is unknown: " +
            error.text,

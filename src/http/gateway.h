@@ -3,7 +3,8 @@
 //
 // A request goes from the endpoint's thread to a thread with a connection to the store, which takes
 // its key or answers at once; from there to a thread that waits for the service; and back to the
-// store, which keeps the answer before the client gets it.
+// store, which keeps the answer before the client gets it. One more thread answers clients that
+// have waited long enough for a store that is away or hangs; it never waits for the store itself.
 #pragma once
 
 #include <atomic>
@@ -110,13 +111,21 @@ class Gateway final : private RequestHandler {
   RequestTerms terms() const;
   Reply refuse(const Problem& problem);
 
+  void run_patience();
+  struct LateReply;
+  std::vector<LateReply> take_late();  // REQUIRES: mutex_ is held
+
   void run_store();
   JobPointer next_for_store();
   struct Lane;  // of a thread to the store
   static Status open(Lane& lane);
+  void hand_to_store(Job& job);
+  void take_from_store(Job& job);
+  Result<RequestTicket> begin_in(Lane& lane, Job& job);
   void begin_at(Lane& lane, JobPointer job);
   void begun(JobPointer job, const RequestTicket& ticket);
   void not_begun(JobPointer job, const Error& error);
+  Result<bool> settle_in(Lane& lane, const Job& job);
   void settle_at(Lane& lane, JobPointer job);
   void not_settled(JobPointer job, const Error& error);
   void store_lost(const Error& error);
@@ -145,10 +154,13 @@ class Gateway final : private RequestHandler {
   std::mutex mutex_;
   std::condition_variable for_store_;
   std::condition_variable for_service_;
+  std::condition_variable for_patience_;
   std::condition_variable all_done_;
   std::deque<JobPointer> beginning_;
   std::deque<JobPointer> settling_;
   std::deque<JobPointer> waiting_;  // for a place at the service
+  std::vector<Job*> at_store_;      // with threads that wait for the store
+  bool is_turn_of_new_ = false;     // at the store
   std::size_t jobs_ = 0;
   bool leaving_ = false;  // threads end
 

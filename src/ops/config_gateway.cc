@@ -41,7 +41,7 @@ void read_limits(Section& section, GatewayConfig& gateway) {
   section.duration("connect_timeout", gateway.connect_timeout, 1ms);
   section.duration("timeout", gateway.timeout, 1ms);
   section.duration("wait_max", gateway.wait_max, 0ms);
-  section.duration("store_timeout", gateway.store_timeout, 0ms);
+  section.duration("store_timeout", gateway.store_timeout, 100ms);
   section.duration("receive_timeout", gateway.receive_timeout, 1s);
   section.duration("drain_timeout", gateway.drain_timeout, 0ms);
   section.duration("lease", gateway.lease, 1s);

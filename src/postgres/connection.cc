@@ -397,15 +397,20 @@ Status run_prepared_and_commit(pg_conn* connection, const std::string& name, con
 
 void CloseConnection::operator()(pg_conn* connection) const { PQfinish(connection); }
 
-Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication) {
+Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication,
+                                   Duration limit) {
+  // No time at all would mean no limit.
+  const std::string limit_s = std::to_string(
+      std::max<std::int64_t>(2, std::chrono::ceil<std::chrono::seconds>(limit).count()));
   // A later keyword replaces an earlier one, so the caller's word comes last.
   const std::array<const char*, 10> keywords = {"connect_timeout",     "keepalives_idle",
                                                 "keepalives_interval", "keepalives_count",
                                                 "tcp_user_timeout",    "fallback_application_name",
                                                 "client_encoding",     "dbname",
                                                 "replication",         nullptr};
-  const std::array<const char*, 10> values = {
-      "10", "10", "5", "3", "30000", "dovetail", "UTF8", conninfo.c_str(), replication, nullptr};
+  const std::array<const char*, 10> values = {limit_s.c_str(), "10",       "5",    "3",
+                                              "30000",         "dovetail", "UTF8", conninfo.c_str(),
+                                              replication,     nullptr};
   OwnedConnection connection(PQconnectdbParams(keywords.data(), values.data(), 1));
   pg_conn* const raw = connection.get();
   if (raw == nullptr) return fail(Errc::unavailable, "out of memory while connecting; check it");
@@ -419,8 +424,8 @@ Result<OwnedConnection> connect_to(const std::string& conninfo, const char* repl
   return connection;
 }
 
-Result<Connection> Connection::open(const std::string& conninfo) {
-  Result<OwnedConnection> opened = connect_to(conninfo);
+Result<Connection> Connection::open(const std::string& conninfo, Duration limit) {
+  Result<OwnedConnection> opened = connect_to(conninfo, nullptr, limit);
   if (!opened) return fail(opened.error());
   Connection connection;
   connection.connection_ = std::move(*opened);

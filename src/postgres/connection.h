@@ -132,18 +132,22 @@ struct CloseConnection {
 };
 using OwnedConnection = std::unique_ptr<pg_conn, CloseConnection>;
 
-// Connects within 10 s; then no call of libpq waits for the server. `replication`: as libpq's
-// setting of that name; null: none.
-Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication = nullptr);
+inline constexpr Duration kConnectMax = std::chrono::seconds(10);
 
-// One thread at a time. Connects within 10 s. A statement that gets no answer within the time limit
+// Connects within `limit`, in whole seconds and 2 at least, unless `conninfo` says another; then no
+// call of libpq waits for the server. `replication`: as libpq's setting of that name; null: none.
+Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication = nullptr,
+                                   Duration limit = kConnectMax);
+
+// One thread at a time. A statement that gets no answer within the time limit
 // costs the connection: it is closed, never repaired.
 class Connection {
  public:
   Connection() = default;
   // `conninfo`: as libpq takes it, key=value pairs or a postgresql:// URL. Times of dead peers are
   // set unless it sets them. Errors never show the password. rejected: the server is too old.
-  static Result<Connection> open(const std::string& conninfo);
+  // `limit`: of connecting.
+  static Result<Connection> open(const std::string& conninfo, Duration limit = kConnectMax);
 
   explicit operator bool() const { return connection_ != nullptr; }
   void close();

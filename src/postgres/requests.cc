@@ -92,9 +92,10 @@ Result<bool> answer_of(const Result<Rows>& rows) {
 
 Status PostgresRequestStore::open() {
   connection_.close();
-  Result<Connection> connection = Connection::open(conninfo_);
+  Result<Connection> connection = Connection::open(conninfo_, limit_);
   if (!connection) return fail(connection.error());
   connection_ = std::move(*connection);
+  connection_.set_timeout(limit_);
   return {};
 }
 

@@ -9,9 +9,11 @@
 
 namespace dovetail::postgres {
 
+// A server that does not answer costs `limit` for each connection and each statement.
 class PostgresRequestStore final : public RequestStore {
  public:
-  explicit PostgresRequestStore(std::string conninfo) : conninfo_(std::move(conninfo)) {}
+  explicit PostgresRequestStore(std::string conninfo, Duration limit = kConnectMax)
+      : conninfo_(std::move(conninfo)), limit_(limit) {}
 
   Status open() override;
   Result<RequestTicket> begin(const RequestKey& request, const RequestTerms& terms,
@@ -25,6 +27,7 @@ class PostgresRequestStore final : public RequestStore {
   Result<bool> ask(std::string_view sql, const Params& params);
 
   std::string conninfo_;
+  Duration limit_;
   Connection connection_;
 };
 

@@ -5,7 +5,10 @@ With DOVETAIL_CHAOS=1 the storms are longer.
 
 import asyncio
 import collections
+import os
+import pathlib
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -69,6 +72,23 @@ class Storm(Postgres, GatewayCase):
         self.assertEqual(counts["executed"], 100)
         print(f"claim ok     gateway: 1000 requests of 100 keys, {len(self.executed())} executions, "
               f"{counts['running']} told to wait, {counts['replayed']} replays")
+
+
+class SlowDatabase(Postgres, GatewayCase):
+    more = 'store_timeout = "1s"'
+
+    def test_a_key_that_is_taken_after_its_client_was_refused_is_free_again(self):
+        database = f"{gateway_test.SERVER} dbname={self.database}"
+        gateway_test.psql("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+                          "'BEGIN PERFORM pg_sleep(4); RETURN NULL; END'; "
+                          "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON dovetail.request DEFERRABLE INITIALLY DEFERRED "
+                          "FOR EACH ROW EXECUTE FUNCTION slow()", database)
+        refused = self.send(key="k")
+        self.assertEqual((refused.status, refused.problem()), (503, "store-unavailable"), refused)
+        # Waits for the transaction that takes the key.
+        gateway_test.psql("DROP TRIGGER slow ON dovetail.request", database)
+        self.wait_for("the key is free", lambda: self.send(key="k").status == 201)
+        self.assertEqual(len(self.executed()), 1)
 
 
 class ServiceKilled(GatewayCase):
@@ -203,7 +223,9 @@ class DatabaseKilled(GatewayCase):
         first = self.in_background(path="/wait", key="during")
         self.until_executed(2)
         self.server("kill")
+        since = time.monotonic()
         away = self.send(key="new")
+        self.assertLess(time.monotonic() - since, 10, "store_timeout, and not by chance")
         self.assertEqual((away.status, away.problem()), (503, "store-unavailable"), away)
         self.let_go()
         self.assertEqual((first().status, first().body), (201, b"order 2\n"), "the client has its answer")
@@ -214,6 +236,55 @@ class DatabaseKilled(GatewayCase):
         self.assertEqual(len(self.executed()), 3)
         self.assertIn("the store is away", self.log())
         self.assertIn("the store is back", self.log())
+
+    def freeze(self):
+        """The server hangs: it takes connections, says nothing and refuses nothing. Returns what ends that."""
+        postmaster = int((self.folder / "servers/postgres.pid").read_text(encoding="utf-8"))
+        frozen = []
+
+        def stop(pid):
+            os.kill(pid, signal.SIGSTOP)
+            frozen.append(pid)
+
+        def go_on():
+            while frozen:
+                os.kill(frozen.pop(), signal.SIGCONT)
+        self.addCleanup(go_on)
+        stop(postmaster)  # so that it has no more children than these
+        for child in pathlib.Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split():
+            stop(int(child))
+        return go_on
+
+    def test_clients_of_a_database_that_hangs_wait_no_longer_than_they_should(self):
+        # Were the limits of one call (10 s to connect, 30 s to answer) all that bounds it, the last of 40 requests at 4
+        # connections would be told so after two minutes: 30 s and 9 times 10 s.
+        keys = [f"key-{n}" for n in range(40)]
+        asyncio.run(all_at_once(self.port, "/orders", [f"warm-{n}" for n in range(20)]))
+        first = self.in_background(path="/wait", key="during")
+        self.until_executed(21)
+        go_on = self.freeze()
+        since = time.monotonic()
+        self.let_go()
+
+        async def timed(key):
+            return await send_once(self.port, "/late/20", key), time.monotonic() - since
+
+        async def clients():
+            return await asyncio.gather(*(timed(key) for key in keys))
+        answers = asyncio.run(clients())
+        self.assertEqual((first().status, first().header("Idempotency-Replayed")), (201, None), "it has its answer")
+        waited = max(time.monotonic() - since, *(after for _, after in answers))
+        self.assertEqual({status for (status, _, _), _ in answers}, {503}, answers)
+        self.assertLess(waited, 20, answers)
+        self.assertEqual(len(self.executed()), 21)
+        go_on()
+        self.wait_for("it is kept", lambda: self.send(path="/wait", key="during").header("Idempotency-Replayed"))
+        for key in keys:
+            self.wait_for(f"{key} is free", lambda key=key: self.send(path="/late/20", key=key).status == 201)
+        executed = collections.Counter(one["key"].strip('"') for one in self.executed())
+        self.assertEqual([key for key, count in executed.items() if count > 1], [])
+        self.assertEqual(len(executed), 61)
+        print(f"claim ok     gateway: 40 clients of a database that hangs are told so within {waited:.1f} s")
 
     def test_restarts_under_load_lose_and_double_nothing(self):
         keys = [f"key-{n}" for n in range(400 if CHAOS else 60)]
