@@ -13,16 +13,24 @@
 #include "postgres_schema_v3.h"
 #include "postgres_schema_v4.h"
 #include "postgres_schema_v5.h"
+#include "postgres_schema_v6.h"
+#include "postgres_schema_v7.h"
+#include "postgres_schema_v8.h"
+#include "postgres_schema_v9.h"
 
 namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::array<Migration, 5> kMigrations = {{{1, kPostgresSchemaV1},
+constexpr std::array<Migration, 9> kMigrations = {{{1, kPostgresSchemaV1},
                                                    {2, kPostgresSchemaV2},
                                                    {3, kPostgresSchemaV3},
                                                    {4, kPostgresSchemaV4},
-                                                   {5, kPostgresSchemaV5}}};
+                                                   {5, kPostgresSchemaV5},
+                                                   {6, kPostgresSchemaV6},
+                                                   {7, kPostgresSchemaV7},
+                                                   {8, kPostgresSchemaV8},
+                                                   {9, kPostgresSchemaV9}}};
 
 struct Stored {
   std::int64_t version = 0;  // 0: there are no tables of dovetail

@@ -11,6 +11,8 @@
 #include "sqlite_schema_v3.h"
 #include "sqlite_schema_v4.h"
 #include "sqlite_schema_v5.h"
+#include "sqlite_schema_v6.h"
+#include "sqlite_schema_v7.h"
 
 namespace dovetail::sqlite {
 
@@ -42,7 +44,8 @@ Error newer(std::int64_t version) {
 
 // The step from each version to the next.
 constexpr std::string_view kSteps[] = {kSqliteSchemaV1, kSqliteSchemaV2, kSqliteSchemaV3,
-                                       kSqliteSchemaV4, kSqliteSchemaV5};
+                                       kSqliteSchemaV4, kSqliteSchemaV5, kSqliteSchemaV6,
+                                       kSqliteSchemaV7};
 static_assert(std::size(kSteps) == kSchemaVersion);
 
 Status create_tables(sqlite3* connection) {
