@@ -220,6 +220,7 @@ void Relay::resolve(Slot& slot, const Outcome& outcome) {
       }
       return retry_later(slot, outcome);
     case Fate::again:
+    case Fate::busy:
       return retry_later(slot, outcome);
   }
 }

@@ -16,6 +16,8 @@ enum class Fate : std::uint8_t {
   duplicate,  // was there already, and the sink knows it
   again,   // unknown, nacked, returned, or not tried behind a failure: send it again, no attempt is
            // counted
+  busy,    // the receiver takes nothing like it now: full, not bound, over a quota; the sink backs
+           // off and no attempt is counted
   failed,  // tried and refused this time: counts an attempt, its key waits
   rejected,  // will never be accepted as it is: park it now
 };
