@@ -43,12 +43,37 @@ std::string_view to_string(Kind kind) {
   return "unknown";
 }
 
+std::string_view to_string(RelayState::Kind kind) {
+  switch (kind) {
+    case RelayState::Kind::standby:
+      return "standby";
+    case RelayState::Kind::delivering:
+      return "delivering";
+    case RelayState::Kind::backing_off:
+      return "backing off";
+    case RelayState::Kind::halted:
+      return "halted";
+  }
+  return "unknown";
+}
+
 Relay::Relay(RelayPorts ports, RelayOptions options)
     : ports_(std::move(ports)), options_(options), random_(options.seed) {}
 
 Relay::~Relay() = default;
 
 void Relay::note(Kind kind, std::string text) { ports_.notify(RelayNotice{kind, std::move(text)}); }
+
+// Pauses grow, so a short one says nothing that the report before it did not say.
+void Relay::report(RelayState::Kind kind, std::string_view error, Duration next_try) {
+  const TimePoint now = ports_.clock.now();
+  const bool is_new = !was_reported_ || kind != reported_.kind || error != reported_.last_error;
+  if (!is_new && next_try < std::chrono::seconds(1)) return;
+  if (!was_reported_ || kind != reported_.kind) state_since_ = now;
+  was_reported_ = true;
+  reported_ = RelayState{kind, now - state_since_, std::string(error), next_try};
+  ports_.report(reported_);
+}
 
 Status Relay::run(std::stop_token stop) {
   while (!stop.stop_requested()) {
@@ -63,6 +88,7 @@ Status Relay::run(std::stop_token stop) {
 bool Relay::survive(const Error& error, std::stop_token stop) {
   if (error.code == Errc::corrupt || error.code == Errc::rejected) {
     note(Kind::halted, error.text);
+    report(RelayState::Kind::halted, error.text, {});
     return false;
   }
   // A lease that ran out, or a write that was refused because another relay has the lane.
@@ -75,7 +101,10 @@ bool Relay::survive(const Error& error, std::stop_token stop) {
     ports_.metrics.session_errors.fetch_add(1, std::memory_order_relaxed);
     if (session_failures_ == 0) note(Kind::session_lost, error.text);
   }
-  ports_.clock.sleep(retry_delay(policy, session_failures_, random_), stop);
+  const Duration pause = retry_delay(policy, session_failures_, random_);
+  report(standing_by_ ? RelayState::Kind::standby : RelayState::Kind::backing_off, error.text,
+         pause);
+  ports_.clock.sleep(pause, stop);
   if (!standing_by_) ++session_failures_;
   return true;
 }
@@ -93,6 +122,7 @@ Status Relay::session(std::stop_token stop) {
   DOVETAIL_TRY(ports_.parking.open());
   DOVETAIL_TRY(reload_blocked_keys());
   note(Kind::started, "the lane is ours and its source is open");
+  report(RelayState::Kind::delivering, {}, {});
   while (!stop.stop_requested()) DOVETAIL_TRY(step(stop));
   return drain();
 }
@@ -244,6 +274,7 @@ Status Relay::open_sink() {
   sink_open_ = true;
   limbo_.clear();
   if (sink_failures_ > 0) note(Kind::sink_restored, "the sink is connected again");
+  if (sink_failures_ == 0 || ready_.empty()) report(RelayState::Kind::delivering, {}, {});
   return {};
 }
 
@@ -337,6 +368,7 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
   for (std::size_t i = 0; i < submission.slots.size(); ++i) {
     resolve(*submission.slots[i], outcomes_[i]);
   }
+  if (sink_failures_ > 0) report(RelayState::Kind::delivering, {}, {});
   sink_failures_ = 0;
   ports_.metrics.progress_at_us = now.time_since_epoch().count();
   spare_submissions_.push_back(std::move(submission));
@@ -349,8 +381,9 @@ void Relay::lose_sink(const Error& error) {
   sink_open_ = false;
   ports_.metrics.sink_errors.fetch_add(1, std::memory_order_relaxed);
   if (sink_failures_ == 0) note(Kind::sink_lost, error.text);
-  sink_retry_at_ =
-      ports_.clock.now() + retry_delay(options_.connect_retry, sink_failures_, random_);
+  const Duration pause = retry_delay(options_.connect_retry, sink_failures_, random_);
+  sink_retry_at_ = ports_.clock.now() + pause;
+  report(RelayState::Kind::backing_off, error.text, pause);
   ++sink_failures_;
 
   std::deque<Slot*> back = std::exchange(ready_, {});

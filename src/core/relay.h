@@ -24,6 +24,7 @@
 #include "core/lease.h"
 #include "core/metrics.h"
 #include "core/parking.h"
+#include "core/relay_report.h"
 #include "core/retry.h"
 #include "core/routing.h"
 #include "core/sink.h"
@@ -94,6 +95,9 @@ struct RelayPorts {
   RelayMetrics& metrics;
   std::function<void(const RelayNotice&)> notify = [](const RelayNotice&) {};
   const TopicTemplate* topics = nullptr;  // none: topics are left as the source gave them
+  // Called when the state changes, its error, or the time of the next try; not for each try of a
+  // short pause. A call must not take long, and must not throw.
+  std::function<void(const RelayState&)> report = [](const RelayState&) {};
 };
 
 class Relay {
@@ -165,6 +169,7 @@ class Relay {
   void finish(Slot& slot, Settled fate);
   void lose_sink(const Error& error);
   void note(RelayNotice::Kind kind, std::string text);
+  void report(RelayState::Kind kind, std::string_view error, Duration next_try);
 
   RelayPorts ports_;
   RelayOptions options_;
@@ -207,6 +212,9 @@ class Relay {
   TimePoint renew_retry_at_{};
   TimePoint replay_poll_at_{};
   TimePoint write_progress_at_{};  // when something is unwritten
+  bool was_reported_ = false;
+  RelayState reported_{};
+  TimePoint state_since_{};
 };
 
 }  // namespace dovetail

@@ -122,6 +122,25 @@ TEST_F(RelayTest, AnOutageParksNothingAndCountsNoAttempt) {
   EXPECT_EQ(notices_[RelayNotice::Kind::sink_restored], 1);
 }
 
+TEST_F(RelayTest, TheStateIsReportedWhenItChanges) {
+  MemorySink sink;
+  sink.set_available(false);
+  publish("a", 10);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return metrics_.sink_errors > 20; }));
+  sink.set_available(true);
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 10; }));
+  ASSERT_TRUE(eventually([&] { return reader_.settled() == 10; }));
+  stop();
+  ASSERT_EQ(states_.size(), 3U) << "one for each change, not one for each try";
+  EXPECT_EQ(states_[0].kind, RelayState::Kind::delivering);
+  EXPECT_EQ(states_[1].kind, RelayState::Kind::backing_off);
+  EXPECT_FALSE(states_[1].last_error.empty());
+  EXPECT_GT(states_[1].next_try, Duration{0});
+  EXPECT_EQ(states_[2].kind, RelayState::Kind::delivering);
+  EXPECT_TRUE(states_[2].last_error.empty());
+}
+
 TEST_F(RelayTest, ANackForEverDoesNotHoldUpOtherKeys) {
   MemorySink sink;
   std::atomic<bool> healed = false;

@@ -105,7 +105,8 @@ class RelayTest : public testing::Test {
                    .lease = *lease_,
                    .clock = clock_,
                    .metrics = metrics_,
-                   .notify = [this](const RelayNotice& notice) { notices_[notice.kind]++; }},
+                   .notify = [this](const RelayNotice& notice) { notices_[notice.kind]++; },
+                   .report = [this](const RelayState& state) { states_.push_back(state); }},
         options_);
     thread_ = std::jthread([this](std::stop_token token) { result_ = relay_->run(token); });
   }
@@ -134,6 +135,7 @@ class RelayTest : public testing::Test {
   RelayOptions options_;
   RelayMetrics metrics_;
   std::map<RelayNotice::Kind, int> notices_;
+  std::vector<RelayState> states_;  // as reported; read it after stop()
   std::map<std::string, int> version_;
   int published_ = 0;
   std::function<std::string_view(const Event&)> defect_of_;  // set before start()
