@@ -57,6 +57,8 @@ Status read_settings(const StoreConfig& store, Both& both) {
   settings.number("requests_in_flight_max", both.sink.requests_in_flight_max, 1, 1000);
   settings.duration("signature_age_max", both.source.signature_age_max, std::chrono::seconds(1));
   settings.duration("answer_timeout", both.source.answer_timeout, milliseconds(100));
+  settings.duration("head_timeout", both.source.head_timeout, milliseconds(100));
+  settings.number("connections_per_client", both.source.connections_per_client_max, 1, 100'000);
   settings.duration("receive_timeout", both.source.receive_timeout, milliseconds(100));
   settings.number("waiting_max", both.source.waiting_max, 1, 100'000);
   settings.size("waiting_bytes_max", both.source.waiting_bytes_max, 1 << 20);

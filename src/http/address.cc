@@ -4,7 +4,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 
@@ -49,6 +51,24 @@ std::string_view why_not_public4(std::uint32_t address) {
 }
 
 using Bytes6 = std::array<std::uint8_t, 16>;
+
+constexpr Bytes6 kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+// As IPv6; false: of another family.
+bool read_bytes(const sockaddr* address, Bytes6& out) {
+  if (address->sa_family == AF_INET) {
+    sockaddr_in in{};
+    std::memcpy(&in, address, sizeof in);
+    out = kMapped;
+    std::memcpy(out.data() + 12, &in.sin_addr, 4);
+    return true;
+  }
+  if (address->sa_family != AF_INET6) return false;
+  sockaddr_in6 in{};
+  std::memcpy(&in, address, sizeof in);
+  std::memcpy(out.data(), &in.sin6_addr, out.size());
+  return true;
+}
 
 std::uint32_t four_bytes(const Bytes6& bytes, std::size_t at) {
   return static_cast<std::uint32_t>(bytes[at]) << 24 |
@@ -110,6 +130,46 @@ std::string address_text(const sockaddr* address) {
     inet_ntop(AF_INET6, &in.sin6_addr, text.data(), text.size());
   }
   return text.data();
+}
+
+std::optional<AddressRange> AddressRange::parse(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const std::string address(text.substr(0, slash));
+  AddressRange range;
+  std::array<std::uint8_t, 4> four{};
+  unsigned bits_max = 128;
+  if (inet_pton(AF_INET, address.c_str(), four.data()) == 1) {
+    range.first_ = kMapped;
+    std::copy(four.begin(), four.end(), range.first_.begin() + 12);
+    bits_max = 32;
+  } else if (inet_pton(AF_INET6, address.c_str(), range.first_.data()) != 1) {
+    return std::nullopt;
+  }
+  unsigned bits = bits_max;
+  if (slash != std::string_view::npos) {
+    const char* const end = text.data() + text.size();
+    const auto [read, code] = std::from_chars(text.data() + slash + 1, end, bits);
+    if (code != std::errc{} || read != end || bits > bits_max) return std::nullopt;
+  }
+  range.bits_ = bits + 128 - bits_max;
+  return range;
+}
+
+bool AddressRange::contains(const sockaddr* address) const {
+  Bytes6 bytes{};
+  if (!read_bytes(address, bytes)) return false;
+  for (unsigned i = 0; i < bits_; ++i) {
+    const unsigned mask = 0x80U >> (i % 8);
+    if (((bytes[i / 8] ^ first_[i / 8]) & mask) != 0) return false;
+  }
+  return true;
+}
+
+std::string client_of(const sockaddr* address) {
+  Bytes6 bytes{};
+  if (!read_bytes(address, bytes)) return {};
+  const bool is_four = std::equal(kMapped.begin(), kMapped.begin() + 12, bytes.begin());
+  return {reinterpret_cast<const char*>(bytes.data()), is_four ? bytes.size() : 8};
 }
 
 }  // namespace dovetail::http

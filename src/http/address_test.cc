@@ -9,7 +9,7 @@
 namespace dovetail::http {
 namespace {
 
-std::string_view kind_of(const std::string& text) {
+const sockaddr* address_of(const std::string& text) {
   sockaddr_in6 six{};
   sockaddr_in four{};
   static sockaddr_storage storage;
@@ -21,7 +21,11 @@ std::string_view kind_of(const std::string& text) {
     six.sin6_family = AF_INET6;
     std::memcpy(&storage, &six, sizeof six);
   }
-  const sockaddr* address = reinterpret_cast<const sockaddr*>(&storage);
+  return reinterpret_cast<const sockaddr*>(&storage);
+}
+
+std::string_view kind_of(const std::string& text) {
+  const sockaddr* address = address_of(text);
   if (text.find(':') == std::string::npos) {
     EXPECT_EQ(address_text(address), text);
   }
@@ -75,6 +79,38 @@ TEST(Address, PublicAddressesAreFree) {
                            "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1"}) {
     EXPECT_EQ(kind_of(text), "") << text;
   }
+}
+
+TEST(Address, ANetworkContainsItsAddresses) {
+  struct Row {
+    const char* range;
+    const char* address;
+    bool contains;
+  };
+  const Row rows[] = {
+      {"10.0.0.0/8", "10.255.0.1", true},        {"10.0.0.0/8", "11.0.0.0", false},
+      {"192.0.2.7", "192.0.2.7", true},          {"192.0.2.7", "192.0.2.6", false},
+      {"192.0.2.0/25", "192.0.2.127", true},     {"192.0.2.0/25", "192.0.2.128", false},
+      {"0.0.0.0/0", "203.0.113.9", true},        {"0.0.0.0/0", "2001:db8::1", false},
+      {"2001:db8::/32", "2001:db8:ff::1", true}, {"2001:db8::/32", "2001:db9::", false},
+      {"::ffff:192.0.2.7", "192.0.2.7", true},   {"::/0", "192.0.2.7", true},
+  };
+  for (const Row& row : rows) {
+    const auto range = AddressRange::parse(row.range);
+    ASSERT_TRUE(range) << row.range;
+    EXPECT_EQ(range->contains(address_of(row.address)), row.contains)
+        << row.range << " " << row.address;
+  }
+  for (const char* wrong :
+       {"", "x", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/8x", "10.0.0.0/-1", "::/129", "10.0.0/8"})
+    EXPECT_FALSE(AddressRange::parse(wrong)) << wrong;
+}
+
+TEST(Address, OneClientHasOneAddressOrOneNetwork) {
+  EXPECT_NE(client_of(address_of("192.0.2.1")), client_of(address_of("192.0.2.2")));
+  const std::string network = client_of(address_of("2001:db8:1:2::1"));
+  EXPECT_EQ(network, client_of(address_of("2001:db8:1:2:ffff::9")));
+  EXPECT_NE(network, client_of(address_of("2001:db8:1:3::1")));
 }
 
 }  // namespace

@@ -1,13 +1,14 @@
-// An HTTP server: libmicrohttpd with one thread of its own, which never waits for us. A request
-// that has no answer yet costs it nothing.
+// An HTTP/1.1 server with one thread of its own, which never waits for those who answer. A request
+// that has no answer yet costs it a place, and nothing else.
+//
+// Every client has a deadline for the head of a request, for its body and for taking the answer.
+// When all places are taken, the client that has the most gives up the oldest that has no whole
+// request.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,11 +18,12 @@
 #include "core/message.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
-
-struct MHD_Connection;
-struct MHD_Daemon;
+#include "http/address.h"
+#include "http/wire.h"
 
 namespace dovetail::http {
+
+struct ClientConnection;
 
 inline constexpr std::uint64_t kUnknownLength = static_cast<std::uint64_t>(-1);
 
@@ -45,18 +47,33 @@ struct EndpointOptions {
   std::string cert_file{};  // with key_file: HTTPS
   std::string key_file{};
   std::size_t body_bytes_max = 1 << 20;
-  Duration receive_timeout = std::chrono::seconds(30);  // for all of a request
+  Duration head_timeout = std::chrono::seconds(10);  // for all of it, and for the handshake of TLS
+  // For a body and for taking an answer, with a second more for each `bytes_per_second_min` that
+  // have moved; and for the next request on a connection that is kept.
+  Duration receive_timeout = std::chrono::seconds(30);
+  std::size_t bytes_per_second_min = 16 << 10;
+  // Of one address, or of one network of 64 bits in IPv6. 0: three quarters of all.
+  std::size_t connections_per_client_max = 0;
+  // Who speaks for others: not bounded by that, and believed in what it says about its clients.
+  std::vector<AddressRange> trusted_proxies{};
   std::size_t waiting_max = 500;
   std::size_t waiting_bytes_max = 64 << 20;  // of bodies that are not whole
   std::size_t header_bytes_max = 32 << 10;   // of one request
 };
 
+// Who is at the other side of a connection.
+struct Peer {
+  std::string text{};  // its address
+  bool is_proxy = false;
+};
+
 // One request. The views end with it.
 struct Request {
   std::string_view method{};
-  std::string_view target{};  // path as it was sent, without the query
-  std::string uri{};          // with it
-  std::string peer{};         // the address of the other side
+  std::string_view target{};   // path as it was sent, without the query
+  std::string uri{};           // with it
+  std::string peer{};          // the address of the other side
+  bool is_from_proxy = false;  // that side is one of trusted_proxies
   std::vector<MessageHeader> headers{};
   std::string body{};
   bool body_too_large = false;  // the body was not kept
@@ -67,11 +84,10 @@ struct Request {
 
  private:
   friend class Endpoint;
-  friend struct EndpointCallbacks;
-  MHD_Connection* connection_ = nullptr;
-  bool is_begun_ = false;
+  friend class Conversation;
+  ClientConnection* connection_ = nullptr;
+  std::string head_bytes_{};
   bool is_whole_ = false;
-  std::optional<Reply> reply_{};
 };
 
 // What decides about requests; called by the endpoint's thread.
@@ -95,7 +111,7 @@ class Endpoint {
 
   // unavailable: the address cannot be listened at. rejected: the options are wrong.
   Status listen();
-  bool is_listening() const { return daemon_ != nullptr; }
+  bool is_listening() const { return loop_ != nullptr; }
   std::uint16_t port() const { return port_; }
   // Takes no more connections; those that are there go on.
   void stop_listening();
@@ -103,25 +119,14 @@ class Endpoint {
   void answer(Request& request, Reply reply);
 
  private:
-  friend struct EndpointCallbacks;
-  struct Stop {
-    void operator()(MHD_Daemon* daemon) const;
-  };
-
-  void receive(Request& request, std::string_view bytes);
+  class Loop;  // of the thread
 
   EndpointOptions options_;
   Clock& clock_;
   RequestHandler& handler_;
   std::uint16_t port_ = 0;
-  bool is_deaf_ = false;  // takes no more connections
-  std::string certificate_;
-  std::string key_;
-  std::size_t receiving_bytes_ = 0;  // of bodies that are not whole; of the endpoint's thread
-  std::mutex mutex_;
-  std::condition_variable all_gone_;
-  std::size_t requests_ = 0;  // begun, and not gone
-  std::unique_ptr<MHD_Daemon, Stop> daemon_;
+  TlsIdentity identity_;
+  std::unique_ptr<Loop> loop_;
 };
 
 }  // namespace dovetail::http

@@ -46,11 +46,13 @@ struct SourceOptions {
   std::size_t payload_bytes_max = 1 << 20;
   // A request that is not settled for so long is answered 503. Below the sender's own limit.
   Duration answer_timeout = std::chrono::seconds(25);
-  Duration receive_timeout = std::chrono::seconds(30);  // for all of a request
+  Duration head_timeout = std::chrono::seconds(10);     // for all of a request's head
+  Duration receive_timeout = std::chrono::seconds(30);  // for its body, and for taking the answer
   // Performance
-  std::size_t waiting_max = 500;             // requests that are not settled
-  std::size_t waiting_bytes_max = 64 << 20;  // what they hold together
-  std::size_t header_bytes_max = 32 << 10;   // of one request
+  std::size_t connections_per_client_max = 0;  // 0: three quarters of all
+  std::size_t waiting_max = 500;               // requests that are not settled
+  std::size_t waiting_bytes_max = 64 << 20;    // what they hold together
+  std::size_t header_bytes_max = 32 << 10;     // of one request
 };
 
 }  // namespace dovetail::http

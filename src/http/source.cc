@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/event_id.h"
+#include "core/name_id.h"
+#include "http/path.h"
 #include "http/posting.h"
 
 namespace dovetail::http {
@@ -13,6 +16,8 @@ namespace {
 
 // Beside what an entry's event takes.
 constexpr std::size_t kEntryBytes = 1024;
+// About 10 MiB. More events within the time that signatures are valid are not compared.
+constexpr std::size_t kSignedFormsMax = 100'000;
 
 Reply come_back(std::string text) { return Reply{503, std::move(text), 1}; }
 Reply refuse(unsigned status, std::string text) { return Reply{status, std::move(text)}; }
@@ -26,30 +31,6 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   const auto parsed = std::from_chars(text.data(), end, number);
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   return number;
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    if (text.size() - i < 3) return std::nullopt;
-    const int high = hex_digit(text[i + 1]);
-    const int low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0) return std::nullopt;
-    out += static_cast<char>(high << 4 | low);
-    i += 2;
-  }
-  return out;
 }
 
 // The draft of the header writes its value in quotes; most senders do not.
@@ -74,7 +55,9 @@ EndpointOptions endpoint_options(const SourceOptions& options) {
   endpoint.cert_file = options.cert_file;
   endpoint.key_file = options.key_file;
   endpoint.body_bytes_max = options.payload_bytes_max;
+  endpoint.head_timeout = options.head_timeout;
   endpoint.receive_timeout = options.receive_timeout;
+  endpoint.connections_per_client_max = options.connections_per_client_max;
   endpoint.waiting_max = options.waiting_max;
   endpoint.waiting_bytes_max = options.waiting_bytes_max;
   endpoint.header_bytes_max = options.header_bytes_max;
@@ -86,6 +69,8 @@ EndpointOptions endpoint_options(const SourceOptions& options) {
 HttpSource::HttpSource(SourceOptions options, Clock& clock)
     : options_(std::move(options)),
       clock_(clock),
+      // A signature may be of the future, and is valid until it is of the past.
+      signed_forms_(2 * options_.signature_age_max, kSignedFormsMax),
       endpoint_(endpoint_options(options_), clock_, *this) {}
 
 HttpSource::~HttpSource() {
@@ -269,6 +254,13 @@ std::optional<Reply> HttpSource::check_signature(const Request& request, std::st
   return std::nullopt;
 }
 
+// Of what is signed, and of what the configuration says: nothing else of a request may make another
+// event of it.
+EventId HttpSource::signed_id(std::string_view webhook_id) const {
+  if (const auto parsed = read_id(webhook_id)) return *parsed;
+  return name_id(name_id(kMessageNames, options_.path), webhook_id);
+}
+
 std::optional<Reply> HttpSource::make_entry(Request& request, std::string_view id, Entry& entry) {
   entry.body = std::move(request.body);
   std::vector<MessageHeader> headers;
@@ -290,6 +282,13 @@ std::optional<Reply> HttpSource::make_entry(Request& request, std::string_view i
   reader_->read(message, EventId{}, entry.batch);
   Event& event = entry.event();
   if (!event.defect.empty()) return refuse(400, std::string(event.defect));
+  if (!secrets_.empty()) {
+    event.id = signed_id(id);
+    if (!signed_forms_.agrees(event, clock_.now()))
+      return refuse(422,
+                    "this webhook-id came with another topic, type, key or content type; send it "
+                    "as it was sent first, or give it its own id");
+  }
   event.payload = entry.body;
   entry.bytes = entry.body.size() + entry.batch.bytes() + kEntryBytes;
   return std::nullopt;

@@ -17,6 +17,7 @@
 #include "http/endpoint.h"
 #include "http/options.h"
 #include "http/signature.h"
+#include "http/signed_forms.h"
 
 namespace dovetail::http {
 
@@ -63,6 +64,7 @@ class HttpSource final : public Source, private RequestHandler {
   std::optional<Reply> begin(const Request& request) override;
   std::optional<Reply> take(Request& request) override;
   std::optional<Reply> check_signature(const Request& request, std::string_view id);
+  EventId signed_id(std::string_view webhook_id) const;
   Result<std::string> topic_of(std::string_view target) const;
   std::optional<Reply> make_entry(Request& request, std::string_view id, Entry& entry);
   std::optional<Reply> enqueue(Request& request, std::unique_ptr<Entry> entry);
@@ -75,7 +77,8 @@ class HttpSource final : public Source, private RequestHandler {
   SourceOptions options_;
   Clock& clock_;
   std::optional<MessageReader> reader_;
-  WebhookSecrets secrets_;  // of the endpoint's thread
+  WebhookSecrets secrets_;    // of the endpoint's thread
+  SignedForms signed_forms_;  // likewise
 
   mutable std::mutex mutex_;  // of everything below
   std::condition_variable_any came_;

@@ -317,6 +317,78 @@ TEST_F(HttpSourceTest, ASignatureIsVerified) {
   EXPECT_EQ(ship_now(two_ids).status, 400) << "only the signed id may be the event's";
 }
 
+TEST_F(HttpSourceTest, OneSignatureIsOneEventWhateverUnsignedPartChanges) {
+  SourceOptions options;
+  options.secrets = kSecret;
+  open(options);
+  // An id with a percent sign would be decoded as a CloudEvents attribute.
+  for (const std::string id : {"msg_1", "msg%5f1", "0190163D-8694-739B-AEA5-966C26F8AD91"}) {
+    const Shipment captured = signed_shipment(id, 0);
+    auto first = ship_later(captured);
+    const auto batch = read(1);
+    const EventId event_id = batch->events()[0].id;
+    settle(*batch);
+    EXPECT_EQ(first.get().status, 202);
+    const auto changed = [&](const std::string& header) {
+      Shipment again = captured;
+      again.headers.push_back(header);
+      return again;
+    };
+    for (const Shipment& again :
+         {changed("ce-source: elsewhere"), changed("ce-id: " + id), changed("id: other"),
+          changed("ce-time: 2020-01-01T00:00:00Z"), changed("Idempotency-Key: other")}) {
+      SCOPED_TRACE(again.headers.back());
+      auto response = ship_later(again);
+      const auto read_again = read(1);
+      ASSERT_EQ(read_again->size(), 1U);
+      EXPECT_EQ(read_again->events()[0].id, event_id);
+      settle(*read_again);
+      EXPECT_EQ(response.get().status, 202);
+    }
+    Shipment elsewhere = captured;
+    elsewhere.path = "/events/other";
+    for (const Shipment& again :
+         {changed("ce-type: other"), changed("ce-subject: 17"), changed("ce-aggregatetype: other"),
+          changed("Content-Type: text/x-other"), changed("ce-aggregateversion: 2"), elsewhere}) {
+      SCOPED_TRACE(again.headers.back());
+      EXPECT_EQ(ship_now(again).status, 422) << "what came first stands";
+    }
+  }
+}
+
+TEST_F(HttpSourceTest, EndpointsAtDifferentPathsKeepTheirSendersApart) {
+  std::vector<EventId> ids;
+  for (const char* path : {"/events", "/others"}) {
+    SourceOptions options;
+    options.secrets = kSecret;
+    options.path = path;
+    open(options);
+    Shipment one = signed_shipment("msg_1", 0);
+    one.path = path;
+    auto response = ship_later(one);
+    const auto batch = read(1);
+    ids.push_back(batch->events()[0].id);
+    settle(*batch);
+    EXPECT_EQ(response.get().status, 202);
+  }
+  EXPECT_NE(ids[0], ids[1]);
+}
+
+TEST(SignedForms, ForgetsWhatIsOldAndWhatIsTooMuch) {
+  SignedForms forms(seconds(10), 3);
+  Event event;
+  const TimePoint start{};
+  for (std::uint8_t i = 1; i <= 5; ++i) {
+    event.id.bytes[15] = i;
+    EXPECT_TRUE(forms.agrees(event, start));
+    EXPECT_LE(forms.size(), 3U);
+  }
+  event.type = "other";
+  EXPECT_FALSE(forms.agrees(event, start + seconds(10)));
+  EXPECT_TRUE(forms.agrees(event, start + seconds(11))) << "its signature is not valid any more";
+  EXPECT_EQ(forms.size(), 1U);
+}
+
 TEST_F(HttpSourceTest, BeyondItsLimitsSendersAreToldToComeBack) {
   SourceOptions options;
   options.waiting_max = 3;

@@ -46,7 +46,7 @@ async def all_at_once(port, path, keys):
 
 
 class Storm(Postgres, GatewayCase):
-    more = "waiting_max = 1200\nwait_max = \"60s\"\nstore_timeout = \"60s\""
+    more = "waiting_max = 1400\nwait_max = \"60s\"\nstore_timeout = \"60s\""
 
     def test_a_thousand_repeats_of_a_hundred_keys_reach_the_service_a_hundred_times(self):
         keys = [f"key-{n % 100}" for n in range(1000)]

@@ -35,7 +35,6 @@ LIBRARIES = (
     (r"nats/.*", ("src/nats/", "tests/", "bench/")),
     (r"hiredis/.*", ("src/redis/", "tests/", "bench/")),
     (r"curl/.*", ("src/http/", "tests/", "bench/")),
-    (r"microhttpd\.h", ("src/http/", "src/ops/", "tests/")),
     (r"openssl/.*", ("src/host/", "src/http/", "src/nats/", "src/redis/", "tests/")),
     (r"toml\+\+/.*|toml\.hpp", ("src/ops/",)),
     (r"CLI/.*|CLI11\.hpp", ("apps/", "tests/", "bench/")),
