@@ -41,7 +41,9 @@ http::GatewayOptions options_of(const ops::GatewayConfig& config) {
   options.endpoint.cert_file = config.cert_file.string();
   options.endpoint.key_file = config.key_file.string();
   options.endpoint.body_bytes_max = config.request_bytes_max;
+  options.endpoint.head_timeout = config.head_timeout;
   options.endpoint.receive_timeout = config.receive_timeout;
+  options.endpoint.connections_per_client_max = config.connections_per_client;
   options.endpoint.waiting_max = config.waiting_max;
   options.endpoint.waiting_bytes_max = config.waiting_bytes_max;
   options.service.url = config.service;
@@ -56,6 +58,7 @@ http::GatewayOptions options_of(const ops::GatewayConfig& config) {
   options.key_required = config.key_required;
   options.quoted_only = config.quoted_only;
   options.client_headers = config.client_headers;
+  options.trusted_proxies = config.trusted_proxies;
   options.keep = std::chrono::duration_cast<std::chrono::milliseconds>(config.keep);
   options.retry_unknown = config.retry_unknown;
   options.released_statuses = config.released_statuses;

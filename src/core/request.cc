@@ -155,8 +155,9 @@ std::optional<Problem> problem_of(const RequestTicket& ticket) {
                      "a new key."};
     case RequestState::mismatch:
       return Problem{422, types + "key-reused", "This key was used for another request",
-                     "The method, the path or the body differ from those of the first request with "
-                     "this key. Use a new key for a new request, and repeat a request as it was."};
+                     "The method, the path, the body or the login differ from those of the first "
+                     "request with this key. Use a new key for a new request, and repeat a request "
+                     "as it was."};
   }
   return std::nullopt;
 }

@@ -83,6 +83,14 @@ bool is_of_connection(std::string_view lower_name, const std::vector<std::string
          std::find(connection.begin(), connection.end(), lower_name) != connection.end();
 }
 
+bool is_about_client(std::string_view lower_name) {
+  std::string name(lower_name);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name == "forwarded" || name.starts_with("x-forwarded") || name == "x-real-ip" ||
+         name == "x-original-url" || name == "x-rewrite-url" || name == "x-client-ip" ||
+         name == "x-cluster-client-ip" || name == "true-client-ip" || name == "client-ip";
+}
+
 bool is_safe_method(std::string_view method) {
   return is_one_of(method, {"GET", "HEAD", "OPTIONS"});
 }
@@ -254,6 +262,7 @@ std::unique_ptr<curl_slist, FreeLines> Forwarder::Transfer::lines_of(
     const std::string name = to_lower(header.name);
     if (name == "host") host = header.value;
     if (name == "host" || is_of_connection(name, named)) continue;
+    if (!request.is_from_proxy && is_about_client(name)) continue;
     if (name == "x-forwarded-for") {
       forwarded_for = std::string(header.value) + ", " + forwarded_for;
       continue;

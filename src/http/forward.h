@@ -39,6 +39,8 @@ struct ForwardRequest {
   const std::vector<MessageHeader>* headers = nullptr;
   std::string_view body{};
   std::string_view peer{};  // who sent it
+  // Whether `peer` may say whom it speaks for. Anybody else could say anything.
+  bool is_from_proxy = false;
 };
 
 struct ForwardAnswer {
@@ -76,6 +78,10 @@ class Forwarder {
 // Fields that belong to one connection (RFC 9110, 7.6.1), and those that either side of us writes
 // anew. `connection`: the values of the field Connection, which names more.
 bool is_of_connection(std::string_view lower_name, const std::vector<std::string>& connection);
+
+// Fields in which a proxy says whom it speaks for. '_' counts as '-', which many services take for
+// the same.
+bool is_about_client(std::string_view lower_name);
 
 // Methods that may reach a service twice without harm.
 bool is_idempotent_method(std::string_view method);

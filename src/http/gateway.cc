@@ -6,7 +6,9 @@
 
 #include "core/check.h"
 #include "host/host.h"
+#include "http/client_identity.h"
 #include "http/gateway_replies.h"
+#include "http/path.h"
 #include "http/posting.h"
 
 namespace dovetail::http {
@@ -23,6 +25,13 @@ constexpr Duration kAbortMax = std::chrono::seconds(5);
 
 bool may_come_back(const Error& error) {
   return error.code == Errc::unavailable || error.code == Errc::in_doubt;
+}
+
+EndpointOptions endpoint_options(const GatewayOptions& options) {
+  EndpointOptions endpoint = options.endpoint;
+  for (const std::string& proxy : options.trusted_proxies)
+    if (const auto range = AddressRange::parse(proxy)) endpoint.trusted_proxies.push_back(*range);
+  return endpoint;
 }
 
 std::chrono::milliseconds to_milliseconds(Duration duration) {
@@ -89,6 +98,11 @@ Status check(const GatewayOptions& options) {
     return fail(Errc::rejected,
                 "the lease ends before a request can be given up; check that it is longer than "
                 "wait_max, connect_timeout, timeout and store_timeout together");
+  for (const std::string& proxy : options.trusted_proxies)
+    if (!AddressRange::parse(proxy))
+      return fail(Errc::rejected, "\"" + proxy +
+                                      "\" is no address and no network; check that trusted_proxies "
+                                      "has such as 10.0.0.1 or 10.0.0.0/8");
   for (const std::string& method : options.methods)
     if (is_safe_method(method))
       return fail(Errc::rejected,
@@ -101,7 +115,7 @@ Gateway::Gateway(GatewayOptions options, MakeStore make_store, Clock& clock, Not
       make_store_(std::move(make_store)),
       clock_(clock),
       notify_(std::move(notify)),
-      endpoint_(options_.endpoint, clock, *this) {}
+      endpoint_(endpoint_options(options_), clock, *this) {}
 
 Gateway::~Gateway() { stop(Duration{0}); }
 
@@ -180,24 +194,16 @@ Result<std::string> Gateway::key_of(const Request& request) const {
   return parse_idempotency_key(found->value, options_.quoted_only);
 }
 
-// The lengths keep values from running together.
-std::string Gateway::identity_of(const Request& request) const {
-  std::string identity;
-  bool any = false;
-  for (const std::string& name : options_.client_headers) {
-    const std::string_view value = request.header(name);
-    any |= !value.empty();
-    identity += std::to_string(value.size()) + ":" + std::string(value);
-  }
-  return any ? identity : "";
-}
-
 std::optional<Reply> Gateway::begin(const Request& request) {
   if (ending_) return refuse(stopping());
   if (!request.uri.starts_with('/') || request.method == "CONNECT" || request.method == "TRACE")
     return refuse(problem(501, "not-passed", "Such requests are not passed on",
                           "Send a method other than CONNECT and TRACE, and a target that begins "
                           "with a slash."));
+  if (const std::string_view why = why_unsafe_path(request.target); !why.empty())
+    return refuse(problem(400, "path-unsafe", "The path of the request is not passed on",
+                          "The path could lead elsewhere: " + std::string(why) +
+                              ". Nothing was done. Send the path that is meant."));
   if (has_key(request)) {
     if (const Result<std::string> key = key_of(request); !key)
       return refuse(key_problem(key.error().text));
@@ -222,7 +228,7 @@ std::optional<Reply> Gateway::take(Request& request) {
   job->has_key = has_key(request);
   if (job->has_key) {
     job->key = key_of(request).value_or("");
-    job->scope = request_scope(options_.name, identity_of(request));
+    job->scope = request_scope(options_.name, identity_of(request, options_.client_headers));
     job->token = new_event_id();
   }
   // Threads that are gone answer nobody.
@@ -367,8 +373,7 @@ Result<RequestTicket> Gateway::begin_in(Lane& lane, Job& job) {
 
 void Gateway::begin_at(Lane& lane, JobPointer job) {
   if (job->fingerprint.empty())
-    job->fingerprint =
-        request_fingerprint(job->request->method, job->request->uri, job->request->body);
+    job->fingerprint = fingerprint_of(*job->request, options_.client_headers);
   hand_to_store(*job);
   const Result<RequestTicket> ticket = begin_in(lane, *job);
   if (!ticket && may_come_back(ticket.error())) clock_.sleep(kRetryPause, {});
@@ -521,8 +526,8 @@ void Gateway::pass_on(Forwarder& forwarder, JobPointer job) {
     answer.why = "there was no place at the service in time; check requests_max and the service";
   } else {
     const Request& request = *job->request;
-    answer = forwarder.forward(
-        {request.method, request.uri, &request.headers, request.body, request.peer});
+    answer = forwarder.forward({request.method, request.uri, &request.headers, request.body,
+                                request.peer, request.is_from_proxy});
   }
   answered(std::move(job), std::move(answer));
 }

@@ -36,8 +36,12 @@ struct GatewayOptions {
   std::vector<std::string> methods{"POST", "PATCH"};  // that have keys; others only pass through
   bool key_required = true;
   bool quoted_only = false;  // keys as the draft writes them, and no bare ones
-  // What a client is known by: keys of one are not those of another.
+  // What a client is known by: keys of one are not those of another. Where a request has none of
+  // them, another login than that of the first request with the key gets no answer.
   std::vector<std::string> client_headers{"authorization"};
+  // Addresses and networks of those that speak for others: what they say about their clients is
+  // passed on, and their connections are not counted as one client's.
+  std::vector<std::string> trusted_proxies{};
   std::chrono::milliseconds keep{86'400'000};
   bool retry_unknown = false;
   // Answers that say that nothing was done: they are passed on, and the next request runs.
@@ -107,7 +111,6 @@ class Gateway final : private RequestHandler {
 
   bool has_key(const Request& request) const;
   Result<std::string> key_of(const Request& request) const;
-  std::string identity_of(const Request& request) const;
   RequestTerms terms() const;
   Reply refuse(const Problem& problem);
 

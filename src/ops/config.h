@@ -163,6 +163,7 @@ struct GatewayConfig {
   Duration timeout = std::chrono::seconds(30);  // of the service
   Duration wait_max = std::chrono::seconds(10);
   Duration store_timeout = std::chrono::seconds(5);
+  Duration head_timeout = std::chrono::seconds(10);
   Duration receive_timeout = std::chrono::seconds(30);
   Duration drain_timeout = std::chrono::seconds(30);
   Duration lease{0};  // 0: what a request can take, and half a minute
@@ -171,6 +172,8 @@ struct GatewayConfig {
   std::size_t requests_max = 64;
   std::size_t waiting_max = 1024;
   std::size_t waiting_bytes_max = 64 << 20;
+  std::size_t connections_per_client = 0;      // 0: three quarters of all
+  std::vector<std::string> trusted_proxies{};  // addresses and networks
   std::size_t connections = 4;
   // Relative to the configuration file.
   std::filesystem::path cert_file{};  // with key_file: HTTPS

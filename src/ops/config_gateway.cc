@@ -42,6 +42,7 @@ void read_limits(Section& section, GatewayConfig& gateway) {
   section.duration("timeout", gateway.timeout, 1ms);
   section.duration("wait_max", gateway.wait_max, 0ms);
   section.duration("store_timeout", gateway.store_timeout, 100ms);
+  section.duration("head_timeout", gateway.head_timeout, 100ms);
   section.duration("receive_timeout", gateway.receive_timeout, 1s);
   section.duration("drain_timeout", gateway.drain_timeout, 0ms);
   section.duration("lease", gateway.lease, 1s);
@@ -50,6 +51,8 @@ void read_limits(Section& section, GatewayConfig& gateway) {
   section.number("requests_max", gateway.requests_max, 1, 4096);
   section.number("waiting_max", gateway.waiting_max, 1, 100'000);
   section.size("waiting_bytes", gateway.waiting_bytes_max, 1 << 10);
+  section.number("connections_per_client", gateway.connections_per_client, 1, 100'000);
+  section.texts("trusted_proxies", gateway.trusted_proxies);
   section.number("connections", gateway.connections, 1, 256);
 }
 

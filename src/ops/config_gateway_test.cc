@@ -50,6 +50,8 @@ TEST(GatewayConfig, EverythingCanBeChosen) {
           "\"Authorization\"]\n"
           "keep = \"2h\"\non_unknown = \"retry\"\nreleased = [429]\ntimeout = \"3s\"\n"
           "lease = \"90s\"\nrequest_max = \"2MiB\"\nresponse_max = \"3MiB\"\nrequests_max = 7\n"
+          "head_timeout = \"4s\"\nconnections_per_client = 6\n"
+          "trusted_proxies = [\"10.0.0.0/8\"]\n"
           "waiting_max = 8\nwaiting_bytes = \"9MiB\"\nconnections = 2\ncert_file = \"a.pem\"\n"
           "key_file = \"b.pem\"\nservice_ca_file = \"c.pem\"\n",
       "etc/dovetail.toml");
@@ -58,6 +60,9 @@ TEST(GatewayConfig, EverythingCanBeChosen) {
   EXPECT_EQ(gateway.address, "::1");
   EXPECT_EQ(gateway.client_headers, (std::vector<std::string>{"x-client", "authorization"}));
   EXPECT_EQ(gateway.released_statuses, std::vector<int>{429});
+  EXPECT_EQ(gateway.head_timeout, std::chrono::seconds(4));
+  EXPECT_EQ(gateway.connections_per_client, 6U);
+  EXPECT_EQ(gateway.trusted_proxies, std::vector<std::string>{"10.0.0.0/8"});
   EXPECT_TRUE(gateway.retry_unknown);
   EXPECT_EQ(gateway.cert_file, "etc/a.pem");
   EXPECT_EQ(gateway.lease, std::chrono::seconds(90));

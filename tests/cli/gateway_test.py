@@ -224,6 +224,37 @@ class Keys(GatewayCase):
         self.assertEqual(len(stored["requests"]), 3)
         self.assertNotIn("c4n4ry", json.dumps(stored) + self.log())
 
+    def test_another_login_gets_no_answer_of_the_first_and_runs_nothing(self):
+        for number, name in enumerate(("Cookie", "X-API-Key", "X-Auth-Token")):
+            key = f"k-{number}"
+            first = self.send(key=key, headers={name: "c4n4ry-one"})
+            self.assertEqual(first.status, 201)
+            self.assertEqual(self.send(key=key, headers={name: "c4n4ry-one"}).body, first.body)
+            for other in ({name: "c4n4ry-two"}, {}):
+                answer = self.send(key=key, headers=other)
+                self.assertEqual((answer.status, answer.problem()), (422, "key-reused"), answer)
+                self.assertNotIn(first.body, answer.body)
+            self.assertEqual(len(self.executed()), number + 1)
+        # Who is known by Authorization may have another cookie each time.
+        for cookie in ("a", "b"):
+            answer = self.send(key="k", headers={"Authorization": "Bearer x", "Cookie": cookie})
+            self.assertEqual((answer.status, answer.body), (201, b"order 4\n"), answer)
+
+    def test_all_values_of_a_header_tell_clients_apart(self):
+        def send(*values):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=harness.PATIENCE_S)
+            connection.putrequest("POST", "/orders")
+            for name, value in (*(("Authorization", one) for one in values), ("Idempotency-Key", "k"),
+                                ("Content-Length", "2")):
+                connection.putheader(name, value)
+            connection.endheaders(b"{}")
+            answer = connection.getresponse().read()
+            connection.close()
+            return answer
+        answers = [send("one"), send("one", "two"), send("", "two"), send("", "three")]
+        self.assertEqual(len(set(answers)), 4, answers)
+        self.assertEqual(send("", "two"), answers[2])
+
     def test_a_repeat_while_the_first_runs_is_told_so(self):
         first = self.in_background(path="/wait", key="k")
         self.until_executed(1)
@@ -404,13 +435,13 @@ class Passing(GatewayCase):
     def test_headers_pass_but_for_those_of_the_connection(self):
         answer = self.send(path="/echo", key='"k"', headers={
             "X-Mine": "yes", "X-Empty": "", "Connection": "close, X-Secret", "X-Secret": "no", "TE": "trailers",
-            "Proxy-Authorization": "Basic x", "X-Forwarded-For": "192.0.2.1", "Content-Type": "text/x"})
+            "Proxy-Authorization": "Basic x", "Content-Type": "text/x"})
         seen = {name.lower(): value for name, value in json.loads(answer.body)["headers"]}
         self.assertEqual(seen["x-mine"], "yes")
         self.assertEqual(seen["x-empty"], "")
         self.assertEqual(seen["content-type"], "text/x")
         self.assertEqual(seen["idempotency-key"], '"k"')
-        self.assertEqual(seen["x-forwarded-for"], "192.0.2.1, 127.0.0.1")
+        self.assertEqual(seen["x-forwarded-for"], "127.0.0.1")
         self.assertEqual(seen["x-forwarded-host"], f"127.0.0.1:{self.port}")
         self.assertEqual(seen["via"], "1.1 dovetail")
         self.assertEqual(seen["host"], f"127.0.0.1:{self.service_port}")
@@ -422,6 +453,44 @@ class Passing(GatewayCase):
         seen = {name.lower(): value for name, value in json.loads(bare.body)["headers"]}
         self.assertNotIn("content-type", seen)
         self.assertEqual(seen["content-length"], "0")
+
+    def echoed(self, key, headers):
+        answer = self.send(path="/echo", key=key, headers=headers)
+        return {name.lower(): value for name, value in json.loads(answer.body)["headers"]}
+
+    CLAIMS = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Host": "bank.example", "X-Forwarded-Proto": "https",
+              "X-Forwarded-Prefix": "/admin", "Forwarded": "for=192.0.2.1", "X-Real-IP": "192.0.2.1",
+              "X_Forwarded_For": "192.0.2.2", "X-Original-URL": "/admin"}
+
+    def test_what_a_client_says_about_itself_as_a_proxy_is_not_believed(self):
+        seen = self.echoed("k", self.CLAIMS)
+        self.assertEqual(seen["x-forwarded-for"], "127.0.0.1")
+        self.assertEqual(seen["x-forwarded-host"], f"127.0.0.1:{self.port}")
+        self.assertEqual(seen["x-forwarded-proto"], "http")
+        for name in ("forwarded", "x-real-ip", "x_forwarded_for", "x-forwarded-prefix", "x-original-url"):
+            self.assertNotIn(name, seen)
+
+    def test_what_a_trusted_proxy_says_is_passed_on(self):
+        self.restart_gateway('trusted_proxies = ["127.0.0.0/8"]')
+        seen = self.echoed("k", self.CLAIMS)
+        self.assertEqual(seen["x-forwarded-for"], "192.0.2.1, 127.0.0.1")
+        for name in ("X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP"):
+            self.assertEqual(seen[name.lower()], self.CLAIMS[name])
+
+    def test_no_path_leads_out_of_the_prefix_of_the_service(self):
+        path = self.folder / "dovetail.toml"
+        self.end(self.gateway)
+        self.write("dovetail.toml", path.read_text().replace(f":{self.service_port}\"", f":{self.service_port}/api\""))
+        self.start_gateway()
+        for target in ("/../admin", "/..", "/a/../../admin", "/%2e%2e/admin", "/%2E%2E%2Fadmin", "/..%2fadmin",
+                       "/..%5cadmin", "/%252e%252e/admin", "/..;/admin", "/./x", "/x%00y", "/%zz"):
+            answer = self.send("GET", target, body=None)
+            self.assertEqual((answer.status, answer.problem()), (400, "path-unsafe"), (target, answer))
+        self.assertEqual(self.executed(), [])
+        for target in ("/x/..y", "/group%2Fproject?../..", "/.well-known/a"):
+            self.assertEqual(self.send("GET", target, body=None).status, 201, target)
+        self.assertEqual([one["path"] for one in self.executed()],
+                         ["/api/x/..y", "/api/group%2Fproject?../..", "/api/.well-known/a"])
 
     def test_a_chunked_body_arrives_whole(self):
         connection = socket.create_connection(("127.0.0.1", self.port))
@@ -437,10 +506,11 @@ class Passing(GatewayCase):
         self.assertEqual([self.send("DELETE", key="k", body=None).body for _ in range(2)], [b"order 3\n"] * 2)
 
     def test_what_cannot_be_passed_on_is_refused(self):
-        for line in (b"OPTIONS * HTTP/1.1", b"GET http://127.0.0.1/x HTTP/1.1", b"TRACE / HTTP/1.1"):
+        for line, status in ((b"OPTIONS * HTTP/1.1", b" 501 "), (b"GET http://127.0.0.1/x HTTP/1.1", b" 400 "),
+                             (b"CONNECT x:80 HTTP/1.1", b" 501 "), (b"TRACE / HTTP/1.1", b" 501 ")):
             connection = socket.create_connection(("127.0.0.1", self.port))
             connection.sendall(line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
-            self.assertIn(b" 501 ", connection.makefile("rb").readline(), line)
+            self.assertIn(status, connection.makefile("rb").readline(), line)
             connection.close()
         self.assertEqual(self.executed(), [])
 
