@@ -9,6 +9,7 @@
 #include "command/sink.h"
 #include "core/chained_sink.h"
 #include "core/claimed_sink.h"
+#include "core/inbox.h"
 #include "core/type_filter.h"
 #include "host/parallel_sink.h"
 #include "ops/config_consumer.h"
@@ -64,7 +65,7 @@ ClaimedSinkOptions claim_options(const ops::ConsumerConfig& consumer,
                                  const ops::HandlerConfig& handler) {
   ClaimedSinkOptions options;
   options.lease = consumer.claim;
-  options.attempts_max = consumer.relay.options.attempts_max;
+  options.attempts_max = deaths_max(consumer.relay.options.attempts_max);
   if (handler.kind == Kind::command) options.calls_max = kProcesses;
   return options;
 }

@@ -67,7 +67,8 @@ Result<std::unique_ptr<Sink>> make_inbox(const StoreConfig& store, const Consume
     options.handlers.push_back(std::move(*made));
   }
   return std::make_unique<InboxSession>(
-      std::move(options), InboxOptions{.attempts_max = consumer.relay.options.attempts_max});
+      std::move(options),
+      InboxOptions{.attempts_max = deaths_max(consumer.relay.options.attempts_max)});
 }
 
 std::unique_ptr<ClaimStore> make_claims(const StoreConfig& store, const std::string& name, Clock&) {

@@ -36,10 +36,10 @@ name = "orders-to-inventory"     # also the name of its progress and its lease: 
 from = "orders"                  # its outbox is read
 to = "inventory"                 # its mailbox is filled
 topic = "{aggregate_type}.events"  # also {type}, {aggregate_id}, {content_type}
-# attempts_max = 5               # failures of one event before it is parked
+# attempts_max = 15              # failures of one event, while others pass, before it is parked
 # lease = "10s"                  # how long a stand-by waits after this relay died
-# retry_base = "50ms"            # the first wait after a failure; doubles, with jitter,
-# retry_cap = "30s"              # up to this
+# retry_base = "250ms"           # the first wait after a failure; doubles, with jitter,
+# retry_cap = "10m"              # up to this
 # batch_events = 1000            # in one transaction of the mailbox
 # window_events = 8000           # read and not settled; also the most duplicates after a crash
 # [relay.table]                  # PostgreSQL: serve a table that exists already, not the outbox

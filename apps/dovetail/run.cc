@@ -67,7 +67,9 @@ LogLevel level_of(RelayNotice::Kind kind) {
     case RelayNotice::Kind::drained:
       return LogLevel::info;
     case RelayNotice::Kind::sink_lost:
+    case RelayNotice::Kind::sink_sick:
     case RelayNotice::Kind::session_lost:
+    case RelayNotice::Kind::reminder:
     case RelayNotice::Kind::parked:
     case RelayNotice::Kind::stalled:
       return LogLevel::warn;
@@ -505,8 +507,12 @@ Answer Daemon::run(bool json) {
 }  // namespace
 
 Answer run(const Surroundings& around, const RunOptions& options) {
-  const auto config = load(around);
+  auto config = load(around);
   if (!config) return tl::unexpected(config.error());
+  // A daemon waits until things are mended; a script wants to know.
+  for (ops::RelayConfig& relay : config->relays) relay.options.gives_up = options.until_idle;
+  for (ops::ConsumerConfig& consumer : config->consumers)
+    consumer.relay.options.gives_up = options.until_idle;
   const auto idle_after = duration_of(options.idle_after, "--idle-after");
   if (!idle_after) return tl::unexpected(idle_after.error());
   ops::log_setup(config->log);

@@ -86,9 +86,10 @@ struct ConsumerOptions {
   // Drops an event whose aggregate_version is not above the last one applied of its aggregate: for
   // producers that number the changes of an aggregate, and brokers that deliver late.
   bool version_guard = false;
-  std::uint32_t attempts_max = 5;            // failures of one event before it is parked
-  std::chrono::milliseconds retry_base{50};  // the first wait after a failure; doubles, with jitter
-  std::chrono::milliseconds retry_cap{30'000};
+  // Failures of one event, while others pass, before it is parked. While all fail, nothing counts.
+  std::uint32_t attempts_max = 15;
+  std::chrono::milliseconds retry_base{250};  // first wait after a failure; doubles, with jitter
+  std::chrono::milliseconds retry_cap{600'000};
   std::chrono::milliseconds lease_term{10'000};  // how long others wait after this process died
   std::function<void(std::string_view)> log{};   // a line for an operator; any thread
   // Performance
@@ -113,9 +114,9 @@ class Consumer {
                                                 std::vector<NamedHandler> handlers);
   ~Consumer();
 
-  // Blocks until `stop` is requested and the current batches are finished (ok), or until it must
-  // not go on (corrupt). Any number of processes may run a consumer of the same name: they share
-  // its work along its keys, or stand by.
+  // Blocks until `stop` is requested and the current batches are finished. Every error it survives
+  // by waiting and trying again; `log` says so. Any number of processes may run a consumer of the
+  // same name: they share its work along its keys, or stand by.
   Status run(std::stop_token stop);
 
   // Any thread, also while it runs.

@@ -67,10 +67,11 @@ struct ConsumerOptions {
   std::string database;  // the consumer's own file; made when it is not there
   std::string name;      // of the consumer; names its progress and its inbox rows
   std::string from{};    // empty: the own mailbox; else the file whose outbox is read directly
-  std::vector<std::string> topics{};         // only these; empty: all
-  std::uint32_t attempts_max = 5;            // failures of one event before it is parked
-  std::chrono::milliseconds retry_base{50};  // the first wait after a failure; doubles, with jitter
-  std::chrono::milliseconds retry_cap{30'000};
+  std::vector<std::string> topics{};  // only these; empty: all
+  // Failures of one event, while others pass, before it is parked. While all fail, nothing counts.
+  std::uint32_t attempts_max = 15;
+  std::chrono::milliseconds retry_base{250};  // first wait after a failure; doubles, with jitter
+  std::chrono::milliseconds retry_cap{600'000};
   std::chrono::milliseconds lease_term{
       10'000};  // how long another process waits after this one died
   std::function<void(std::string_view)>
@@ -106,9 +107,9 @@ class Consumer {
   static Result<std::unique_ptr<Consumer>> open(ConsumerOptions options, Handler handler);
   ~Consumer();
 
-  // Blocks until `stop` is requested and the current batch is finished (ok), or until it must not
-  // go on (corrupt). One thread. While another process runs a consumer of the same name, it stands
-  // by.
+  // Blocks until `stop` is requested and the current batch is finished. Every error it survives by
+  // waiting and trying again; `log` says so. One thread. While another process runs a consumer of
+  // the same name, it stands by.
   Status run(std::stop_token stop);
 
   // Any thread, also while it runs.

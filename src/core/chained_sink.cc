@@ -36,7 +36,7 @@ Status ChainedSink::submit(Events events) {
   }
   batch->number = failed_.number_batch();
   batch->events.assign(events.begin(), events.end());
-  batch->outcomes.assign(events.size(), Outcome{Fate::confirmed, 0, {}});
+  batch->outcomes.assign(events.size(), Outcome{Fate::confirmed, 0, {}, true});
   batch->alive.resize(events.size());
   for (std::size_t i = 0; i < events.size(); ++i) batch->alive[i] = i;
   return enter(0, std::move(batch));

@@ -36,7 +36,6 @@ Status ClaimedSink::open() {
   failed_.clear();
   done_.clear();
   untried_.clear();
-  failed_claims_.clear();
   parked_.clear();
   DOVETAIL_TRY(store_.open());
   // What happened is not to happen again because the database was away for a moment.
@@ -303,22 +302,16 @@ void ClaimedSink::sort_outcome(Call& call, Outcome outcome) {
     done_.push_back(std::move(call));
     return;
   }
-  if (call.item == nullptr) return sort_outcome_of_nobody(call, outcome);
-  const bool is_last = outcome.fate == Fate::rejected || call.attempts >= options_.attempts_max;
-  if (outcome.fate == Fate::again) {
-    untried_.add(call.id, call.epoch);
-  } else {
-    outcome.attempts = call.attempts;
-    (is_last ? parked_ : failed_claims_).add(call.id, call.epoch);
-  }
+  if (call.item == nullptr) return sort_outcome_of_nobody(call);
+  // The call ended, so it ended no process: nothing counts here. Whether the event is at fault, or
+  // all fail alike, the relay judges.
+  (outcome.fate == Fate::rejected ? parked_ : untried_).add(call.id, call.epoch);
   resolve(*call.item, std::move(outcome));
 }
 
-// Nobody can be told: the event has been submitted anew, or will be, and is tried then. An attempt
-// counts; but not the last one, whose reason is what an operator reads.
-void ClaimedSink::sort_outcome_of_nobody(const Call& call, const Outcome& outcome) {
-  const bool counts = outcome.fate == Fate::failed && call.attempts < options_.attempts_max;
-  (counts ? failed_claims_ : untried_).add(call.id, call.epoch);
+// Nobody can be told: the event has been submitted anew, or will be, and is tried then.
+void ClaimedSink::sort_outcome_of_nobody(const Call& call) {
+  untried_.add(call.id, call.epoch);
   leave_key(call.key);
 }
 
@@ -362,7 +355,6 @@ Status ClaimedSink::let_go(Claims& claims, LetGo how) {
 
 Status ClaimedSink::let_go_all() {
   DOVETAIL_TRY(let_go(untried_, LetGo::untried));
-  DOVETAIL_TRY(let_go(failed_claims_, LetGo::failed));
   return let_go(parked_, LetGo::parked);
 }
 

@@ -21,7 +21,7 @@ struct ClaimedSinkOptions {
   // How long a claim holds. Longer than one call of the inner sink may take, its time limit
   // included.
   Duration lease = std::chrono::seconds(60);
-  std::uint32_t attempts_max = 5;  // an event that kills the process more often is rejected
+  std::uint32_t attempts_max = 5;  // an event that ends the process so often is rejected
   // Calls that the inner sink makes at a time. So many events of different keys are claimed, each
   // just before its call; while calls take a small part of the lease, more of them ahead.
   std::size_t calls_max = 16;
@@ -109,7 +109,7 @@ class ClaimedSink final : public Sink {
   Status submit_wave(Wave wave);
   Result<bool> collect_waves(Duration timeout);
   void sort_outcome(Call& call, Outcome outcome);
-  void sort_outcome_of_nobody(const Call& call, const Outcome& outcome);
+  void sort_outcome_of_nobody(const Call& call);
   Status complete_finished();
   Status settle();
   Status complete_done();
@@ -147,7 +147,6 @@ class ClaimedSink final : public Sink {
   std::vector<Item*> skipped_;
   std::vector<Call> done_;  // confirmed by the inner sink, not completed yet
   Claims untried_;
-  Claims failed_claims_;
   Claims parked_;
 };
 

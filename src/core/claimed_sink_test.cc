@@ -95,6 +95,12 @@ class ClaimedSinkTest : public testing::Test {
       return Outcome{Fate::confirmed, 0, {}};
     });
   }
+  // That count when it is claimed next, that claim included.
+  std::uint32_t attempts_of(const Event* event) {
+    const Event* const events[] = {event};
+    const auto claims = MemoryClaimStore(database_, "mail").claim(events, 1s);
+    return claims ? (*claims)[0].attempts : 0;
+  }
   void refuse_nothing() { inner_.memory.decide_by({}); }
 
   TestClock clock_;
@@ -144,26 +150,21 @@ TEST_F(ClaimedSinkTest, WhatAnotherHoldsComesBackUncountedAndHoldsItsKey) {
   EXPECT_FALSE(done);
 }
 
-TEST_F(ClaimedSinkTest, AFailureCountsDurablyAndAReplayStartsFromZero) {
+TEST_F(ClaimedSinkTest, ACallThatEndsIsJudgedByTheRelayHoweverOftenItFails) {
   const Event* one = events_.make("a", "1");
-  refuse("1", Fate::failed);
-  for (std::uint32_t attempt = 1; attempt <= 3; ++attempt) {
-    const auto outcomes = deliver({one});
-    EXPECT_EQ(outcomes[0].fate, Fate::failed);
-    EXPECT_EQ(outcomes[0].attempts, attempt);
+  for (int i = 0; i < 10; ++i) {
+    refuse("1", i % 2 == 0 ? Fate::failed : Fate::busy);
+    EXPECT_EQ(fates_of(deliver({one})), (Fates{i % 2 == 0 ? Fate::failed : Fate::busy}));
     restart();
   }
-  EXPECT_EQ(deliver({one})[0].attempts, 1U) << "the relay has parked it, and an operator sent it";
+  EXPECT_EQ(attempts_of(one), 1U) << "only a process that dies counts";
 }
 
 TEST_F(ClaimedSinkTest, WhatIsRejectedIsForgottenSoThatAReplayStartsFromZero) {
   const Event* one = events_.make("a", "1");
-  refuse("1", Fate::failed);
-  EXPECT_EQ(deliver({one})[0].attempts, 1U);
   refuse("1", Fate::rejected);
   EXPECT_EQ(fates_of(deliver({one})), (Fates{Fate::rejected}));
-  refuse("1", Fate::failed);
-  EXPECT_EQ(deliver({one})[0].attempts, 1U);
+  EXPECT_EQ(attempts_of(one), 1U);
 }
 
 TEST_F(ClaimedSinkTest, WhatIsKnownWhenTheInnerSinkBreaksIsKept) {
@@ -184,15 +185,13 @@ TEST_F(ClaimedSinkTest, WhatIsKnownWhenTheInnerSinkBreaksIsKept) {
   ASSERT_TRUE(sink_->open());
   const auto outcomes = deliver({done, bad, lost});
   EXPECT_EQ(fates_of(outcomes), (Fates{Fate::duplicate, Fate::failed, Fate::confirmed}));
-  EXPECT_EQ(outcomes[1].attempts, 2U) << "the first one counts";
 }
 
 TEST_F(ClaimedSinkTest, WhatComesBackUntriedDoesNotCount) {
   const Event* one = events_.make("a", "1");
   refuse("1", Fate::again);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(fates_of(deliver({one})), (Fates{Fate::again}));
-  refuse("1", Fate::failed);
-  EXPECT_EQ(deliver({one})[0].attempts, 1U);
+  EXPECT_EQ(attempts_of(one), 1U);
 }
 
 TEST_F(ClaimedSinkTest, AnEventThatEndsTheProcessIsRejectedInTheEndWithoutBeingTried) {
@@ -242,7 +241,7 @@ TEST_F(ClaimedSinkTest, WhatFailsWhileNobodyCanBeToldIsTriedAgainAndItsReasonIsT
   const Event* one = events_.make("a", "1");
   const Event* next = events_.make("a", "2");
   refuse("1", Fate::failed);
-  for (std::uint32_t attempts = 2; attempts <= 3; ++attempts) {
+  for (int i = 0; i < 3; ++i) {
     inner_.may_collect = 0;
     submit({one, next});
     EXPECT_TRUE(poll(2));
@@ -250,7 +249,6 @@ TEST_F(ClaimedSinkTest, WhatFailsWhileNobodyCanBeToldIsTriedAgainAndItsReasonIsT
     inner_.may_collect = HeldSink::kAll;
     const auto outcomes = deliver({one, next});
     EXPECT_EQ(fates_of(outcomes), (Fates{Fate::failed, Fate::again})) << "next overtook it";
-    EXPECT_EQ(outcomes[0].attempts, std::min(attempts * 2 - 2, 3U)) << "both calls count";
     EXPECT_EQ(outcomes[0].reason, "refused by the test");
   }
 }

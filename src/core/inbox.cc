@@ -99,7 +99,8 @@ Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
   if (!committed && !DOVETAIL_MUTANT(ack_before_inbox_commit)) return fail(committed.error());
   for (std::size_t i = 0; i < tried_.size(); ++i) {
     const bool first = arrivals_[i] == Arrival::first;
-    outcomes[tried_index_[i]] = Outcome{first ? Fate::confirmed : Fate::duplicate};
+    outcomes[tried_index_[i]] =
+        Outcome{first ? Fate::confirmed : Fate::duplicate, 0, {}, !store_.wants(*tried_[i])};
   }
   return BatchResult::committed;
 }
@@ -146,6 +147,12 @@ Status Inbox::reject_forgotten(Outcome& outcome) {
   return {};
 }
 
+Status Inbox::forgive(const EventId& id, std::int64_t count) {
+  DOVETAIL_TRY(store_.count_attempt(id, -count));
+  interrupted_.reset();
+  return {};
+}
+
 Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   Arrival arrival = Arrival::first;
   const Event* const one[] = {&event};
@@ -163,17 +170,12 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   interrupted_ = event.id;
   const Result<std::uint32_t> attempts = store_.count_attempt(event.id, +1);
   if (!attempts) return fail(attempts.error());
-  const auto forgive = [&](std::int64_t count) -> Status {
-    DOVETAIL_TRY(store_.count_attempt(event.id, -count));
-    interrupted_.reset();
-    return {};
-  };
   if (*attempts > options_.attempts_max) {
     // One of them may be another member's that is at it just now, after a rebalance. Such a one is
     // gone a little later; that of a process which died is not.
     if (over_limit_.insert(event.id).second) {
       outcome = Outcome{Fate::again, 0, "not tried: there may be another attempt at it right now"};
-      return forgive(1);
+      return forgive(event.id, 1);
     }
     over_limit_.erase(event.id);
     // Every earlier attempt ended with the process; this one is not made. A replay starts from 0
@@ -182,7 +184,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
                       "the handler ended the process, or the connection to the database, " +
                           std::to_string(*attempts - 1) +
                           " times; check the handler, then replay the event"};
-    return forgive(*attempts);
+    return forgive(event.id, *attempts);
   }
   if (!over_limit_.empty()) over_limit_.erase(event.id);
 
@@ -190,7 +192,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
   if (arrival == Arrival::forgotten) {  // since it was looked up above
     DOVETAIL_TRY(reject_forgotten(outcome));
-    return forgive(1);
+    return forgive(event.id, 1);
   }
   if (DOVETAIL_MUTANT(inbox_row_commits_first)) {
     DOVETAIL_TRY(store_.commit(0, 0));
@@ -204,33 +206,44 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
     if (first && suspects_left_ > 0) --suspects_left_;
     interrupted_.reset();
     broke_alone_.erase(event.id);
-    outcome = Outcome{first ? Fate::confirmed : Fate::duplicate};
+    outcome = Outcome{first ? Fate::confirmed : Fate::duplicate, 0, {}, !store_.wants(event)};
     return {};
   }
 
+  return judge(event, applied.error(), *attempts, outcome);
+}
+
+// What the failure of a handler means; `attempts` were counted, this one included.
+Status Inbox::judge(const Event& event, const Error& error, std::uint32_t attempts,
+                    Outcome& outcome) {
   const bool broke = store_.broke();
   store_.rollback();
   if (suspects_left_ > 0) --suspects_left_;
-  const bool is_its_own = broke && breaks_again(event.id);
-  const bool is_outage = applied.error().code == Errc::unavailable && !is_its_own;
-  if (is_outage && !DOVETAIL_MUTANT(outage_burns_attempts)) {
-    outcome = Outcome{Fate::again, 0, applied.error().text};
-    return forgive(1);
+  const bool is_away = error.code == Errc::unavailable;
+  const bool is_its_own =
+      (broke && breaks_again(event.id)) || (is_away && DOVETAIL_MUTANT(outage_burns_attempts));
+  if (!broke) broke_alone_.erase(event.id);
+  if (!is_its_own) {
+    // The handler returned, so it ended neither the process nor the connection: nothing counts
+    // here. Whether the event is at fault, or all fail alike, the relay judges.
+    const Fate fate = is_away                        ? Fate::again
+                      : error.code == Errc::rejected ? Fate::rejected
+                                                     : Fate::failed;
+    outcome = Outcome{fate, 0, error.text};
+    return forgive(event.id, fate == Fate::rejected ? attempts : 1);
   }
   interrupted_.reset();
-  if (!broke) broke_alone_.erase(event.id);
-  const bool hopeless = applied.error().code == Errc::rejected;
-  outcome = Outcome{hopeless ? Fate::rejected : Fate::failed, *attempts, applied.error().text};
-  if (is_its_own)
-    outcome.reason =
-        "the connection to the database broke each time that it was in its handler, "
-        "also with nothing else; check the handler: " +
-        outcome.reason;
-  if (!hopeless && *attempts < options_.attempts_max) return {};
-  // The relay parks it now; a replay starts from 0 again. Where the database cannot be told, the
-  // event comes again, has no attempt left, and is rejected without being tried.
+  outcome = Outcome{Fate::failed, 0,
+                    "the connection to the database broke each time that it was in its handler, "
+                    "also with nothing else; check the handler: " +
+                        error.text};
+  if (attempts < options_.attempts_max) return {};
+  // It is parked now; a replay starts from 0 again. Where the database cannot be told, the event
+  // comes again, has no attempt left, and is rejected without being tried.
   broke_alone_.erase(event.id);
-  return forgive(*attempts);
+  outcome.fate = Fate::rejected;
+  outcome.attempts = attempts;
+  return forgive(event.id, attempts);
 }
 
 }  // namespace dovetail

@@ -43,6 +43,8 @@ class InboxStore {
   // is away, no attempt counts; rejected: the handler will never accept it; any other code: it
   // failed this time.
   virtual Status apply(Events events) = 0;
+  // Whether there is a handler for it. Where there is none, it is applied by having its row.
+  virtual bool wants(const Event&) const { return true; }
   // After apply() failed: whether the connection to the database broke in it. Always false where
   // there is none.
   virtual bool broke() const { return false; }
@@ -58,8 +60,14 @@ class InboxStore {
   virtual Status close() = 0;
 };
 
+// So often the handler of one event may end the process before the event is parked: not as often as
+// it may fail, because each time takes everybody else down too.
+constexpr std::uint32_t deaths_max(std::uint32_t attempts_max) {
+  return attempts_max < 5 ? attempts_max : 5;
+}
+
 struct InboxOptions {
-  std::uint32_t attempts_max = 5;   // an event that kills the process more often is rejected
+  std::uint32_t attempts_max = 5;   // an event that ends the process so often is rejected
   std::size_t suspects_max = 1000;  // events tried one by one after a session that died
   // Each takes several round trips, so collect() says "not yet" after so many of them: the relay
   // has a lease to renew.
@@ -69,7 +77,8 @@ struct InboxOptions {
 
 // The sink. Does its work in collect(). Normally a batch is one transaction; when an event of it
 // fails, the transaction is rolled back and each event is tried alone, its attempt counted durably
-// before the handler runs, so that a handler which kills the process is found out too.
+// before the handler runs, so that a handler which kills the process is found out. When the handler
+// returns, with whatever error, that is taken back: only the relay sees whether others pass.
 //
 // A connection that breaks while one event alone is in its handler looks the same whether the
 // database went away or the handler made the server end the connection. The first time it is taken
@@ -99,6 +108,8 @@ class Inbox final : public Sink {
   Result<BatchResult> apply_together(const Submitted& batch, std::span<Outcome> outcomes);
   Result<bool> apply_alone(Submitted& batch);
   Status apply_one(const Event& event, Outcome& outcome);
+  Status judge(const Event& event, const Error& error, std::uint32_t attempts, Outcome& outcome);
+  Status forgive(const EventId& id, std::int64_t count);
   Status reject_forgotten(Outcome& outcome);
   void suspect_together();
   bool breaks_again(const EventId& id);

@@ -23,6 +23,13 @@ enum class Mutant : std::uint8_t {
   ready_not_recalled,               // what stands ready is sent although one before it came back
   parked_past_flight,               // parked while earlier events of its key are in flight
   redelivery_burns_attempts,        // what is applied already counts as tried when it comes again
+  outage_counts_attempts,           // failures count although nobody else passes
+  attempts_never_count,             // a key that fails while others pass is tried for ever
+  sick_sink_not_probed,             // a sick sink is never tried again
+  busy_counts_attempts,             // a full receiver counts as a failure
+  confirmed_resent_after_stop,      // a stop leaves what precedes confirmed events unparked
+  asides_lose_attempts,             // an event that moves aside starts from 0
+  blocked_keys_not_asked,           // what is blocked and not kept in memory is sent
 };
 
 inline thread_local Mutant active_mutant = Mutant::none;

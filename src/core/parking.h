@@ -1,6 +1,7 @@
 // The durable store of events that could not be delivered, and of what waits behind them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/batch.h"
+#include "core/clock.h"
 #include "core/source.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
@@ -20,14 +22,14 @@ using OrderKey = std::pair<std::string, std::string>;
 
 enum class ParkState : std::uint8_t {
   parked,   // needs an operator: replay or discard
-  waiting,  // goes out by itself at `retry_at`, once nothing of its key stands before it
+  waiting,  // goes out by itself after its delay, once nothing of its key stands before it
 };
 
 struct ParkRequest {
   const Event* event = nullptr;
   ParkState state = ParkState::parked;
   std::uint32_t attempts = 0;
-  WallTime retry_at{};
+  Duration delay{};  // from the moment of the write, by the store's clock
   std::string reason{};
 };
 
@@ -41,8 +43,11 @@ class Parking {
   // Connects; also reconnects.
   virtual Status open() = 0;
 
-  // All keys that are blocked now, in no order.
-  virtual Status blocked_keys(std::vector<OrderKey>& out) = 0;
+  // Keys that are blocked now, in no order, at most `keys_max`.
+  virtual Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) = 0;
+
+  // Of these keys, those that are blocked now.
+  virtual Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) = 0;
 
   // Adds events, or updates those that are there (by event id). Durable when it returns. An event
   // that an operator has already discarded stays discarded, and one that needs an operator does so
@@ -50,11 +55,11 @@ class Parking {
   // one event, the earliest gives it its place.
   virtual Status park(std::span<const ParkRequest> requests) = 0;
 
-  // Adds to `out` the events that are due at `now` with nothing unfinished before them on their key
-  // that is not in `out` too, ordered by position along each key, and their attempts so far to
-  // `attempts`.
-  virtual Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                          WallTime now) = 0;
+  // Adds to `out` the events that are due by the store's clock with nothing unfinished before them
+  // on their key that is not in `out` too, ordered by position along each key, and their attempts
+  // so far to `attempts`.
+  virtual Status take_due(Batch& out, std::vector<std::uint32_t>& attempts,
+                          const Limits& limits) = 0;
 
   // These were delivered: they are finished.
   virtual Status delivered(std::span<const EventId> ids) = 0;

@@ -3,6 +3,8 @@
 #include "core/relay.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "core/check.h"
@@ -21,6 +23,8 @@ std::string_view to_string(Kind kind) {
       return "started";
     case Kind::sink_lost:
       return "sink_lost";
+    case Kind::sink_sick:
+      return "sink_sick";
     case Kind::sink_restored:
       return "sink_restored";
     case Kind::session_lost:
@@ -37,6 +41,8 @@ std::string_view to_string(Kind kind) {
       return "events_lost";
     case Kind::halted:
       return "halted";
+    case Kind::reminder:
+      return "reminder";
     case Kind::drained:
       return "drained";
   }
@@ -57,8 +63,33 @@ std::string_view to_string(RelayState::Kind kind) {
   return "unknown";
 }
 
+namespace {
+
+constexpr Duration kRemindEvery = std::chrono::minutes(1);
+constexpr std::uint32_t kFailedInARow = 5;  // batches; then this is not a hiccup
+
+FailurePolicyOptions policy_of(const RelayOptions& options) {
+  FailurePolicyOptions policy;
+  policy.attempts_max = options.attempts_max;
+  policy.key_retry = options.key_retry;
+  policy.sink_retry = options.connect_retry;
+  policy.busy_for = options.busy_for;
+  policy.once_is_enough = options.gives_up;
+  return policy;
+}
+
+std::string in_seconds(Duration duration) {
+  const auto tenths = duration.count() / 100'000;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+}  // namespace
+
 Relay::Relay(RelayPorts ports, RelayOptions options)
-    : ports_(std::move(ports)), options_(options), random_(options.seed) {}
+    : ports_(std::move(ports)),
+      options_(options),
+      random_(options.seed),
+      policy_(policy_of(options)) {}
 
 Relay::~Relay() = default;
 
@@ -67,9 +98,15 @@ void Relay::note(Kind kind, std::string text) { ports_.notify(RelayNotice{kind, 
 // Pauses grow, so a short one says nothing that the report before it did not say.
 void Relay::report(RelayState::Kind kind, std::string_view error, Duration next_try) {
   const TimePoint now = ports_.clock.now();
-  const bool is_new = !was_reported_ || kind != reported_.kind || error != reported_.last_error;
-  if (!is_new && next_try < std::chrono::seconds(1)) return;
-  if (!was_reported_ || kind != reported_.kind) state_since_ = now;
+  const bool is_change = !was_reported_ || kind != reported_.kind;
+  if (is_change) state_since_ = reminded_at_ = now;
+  const bool waits = kind == RelayState::Kind::backing_off || kind == RelayState::Kind::halted;
+  if (waits && now - reminded_at_ >= kRemindEvery) {
+    reminded_at_ = now;
+    note(Kind::reminder, std::string(to_string(kind)) + " since " + in_seconds(now - state_since_) +
+                             ", next try in " + in_seconds(next_try) + ": " + std::string(error));
+  }
+  if (!is_change && error == reported_.last_error && next_try < std::chrono::seconds(1)) return;
   was_reported_ = true;
   reported_ = RelayState{kind, now - state_since_, std::string(error), next_try};
   ports_.report(reported_);
@@ -86,7 +123,8 @@ Status Relay::run(std::stop_token stop) {
 
 // Whether to start over after this error, having waited for a while.
 bool Relay::survive(const Error& error, std::stop_token stop) {
-  if (error.code == Errc::corrupt || error.code == Errc::rejected) {
+  const bool halts = error.code == Errc::corrupt || error.code == Errc::rejected;
+  if ((halts && options_.gives_up) || has_given_up_) {
     note(Kind::halted, error.text);
     report(RelayState::Kind::halted, error.text, {});
     return false;
@@ -95,17 +133,25 @@ bool Relay::survive(const Error& error, std::stop_token stop) {
   if (error.code == Errc::stopped) ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
   if (stop.stop_requested()) return true;
   // Somebody else's lease may end at any time, so a standby asks often.
+  const bool stands_by = standing_by_ && !halts;
   const RetryPolicy policy =
-      standing_by_ ? RetryPolicy{options_.idle_wait, options_.idle_wait} : options_.connect_retry;
-  if (!standing_by_) {
-    ports_.metrics.session_errors.fetch_add(1, std::memory_order_relaxed);
-    if (session_failures_ == 0) note(Kind::session_lost, error.text);
-  }
+      stands_by ? RetryPolicy{options_.idle_wait, options_.idle_wait} : options_.connect_retry;
   const Duration pause = retry_delay(policy, session_failures_, random_);
-  report(standing_by_ ? RelayState::Kind::standby : RelayState::Kind::backing_off, error.text,
-         pause);
+  if (!stands_by) {
+    ports_.metrics.session_errors.fetch_add(1, std::memory_order_relaxed);
+    if (session_failures_ == 0 || halts != was_halted_)
+      note(halts ? Kind::halted : Kind::session_lost,
+           halts ? error.text + "; it is tried again, at least every " +
+                       in_seconds(options_.connect_retry.cap)
+                 : error.text);
+    was_halted_ = halts;
+    ++session_failures_;
+  }
+  report(halts       ? RelayState::Kind::halted
+         : stands_by ? RelayState::Kind::standby
+                     : RelayState::Kind::backing_off,
+         error.text, pause);
   ports_.clock.sleep(pause, stop);
-  if (!standing_by_) ++session_failures_;
   return true;
 }
 
@@ -121,20 +167,33 @@ Status Relay::session(std::stop_token stop) {
   DOVETAIL_TRY(ports_.source.open());
   DOVETAIL_TRY(ports_.parking.open());
   DOVETAIL_TRY(reload_blocked_keys());
+  session_since_ = ports_.clock.now();
   note(Kind::started, "the lane is ours and its source is open");
-  report(RelayState::Kind::delivering, {}, {});
+  if (session_failures_ == 0) report(RelayState::Kind::delivering, {}, {});
   while (!stop.stop_requested()) DOVETAIL_TRY(step(stop));
   return drain();
 }
 
+// A session that has lasted, or has recorded progress, starts afresh after its next error.
+void Relay::recover_session() {
+  session_failures_ = 0;
+  if (sink_failures_ == 0 && policy_.failed_in_a_row() < kFailedInARow)
+    report(RelayState::Kind::delivering, {}, {});
+}
+
 Status Relay::step(std::stop_token stop) {
   DOVETAIL_TRY(hold_lease());
+  if (session_failures_ > 0 &&
+      ports_.clock.now() - session_since_ >= 2 * options_.connect_retry.cap) {
+    recover_session();
+  }
   DOVETAIL_TRY(ports_.source.tend());
   DOVETAIL_TRY(take_replays());
   DOVETAIL_TRY(read_source(stop));
   release_due_lines();
   DOVETAIL_TRY(submit_ready());
   DOVETAIL_TRY(collect());
+  move_aside();
   park_held_lines();
   if (DOVETAIL_MUTANT(settle_before_park)) DOVETAIL_TRY(settle());
   DOVETAIL_TRY(park_pending());
@@ -143,7 +202,8 @@ Status Relay::step(std::stop_token stop) {
   return {};
 }
 
-// Takes no more work and waits for the fate of what is in flight.
+// Takes no more work and waits for the fate of what is in flight. Nothing that was confirmed is
+// left to be sent again.
 Status Relay::drain() {
   const TimePoint give_up_at = ports_.clock.now() + options_.drain_timeout;
   while (sink_open_ && !submitted_.empty() && ports_.clock.now() < give_up_at) {
@@ -154,6 +214,7 @@ Status Relay::drain() {
     DOVETAIL_TRY(settle());
   }
   DOVETAIL_TRY(park_pending());
+  DOVETAIL_TRY(park_before_confirmed());
   DOVETAIL_TRY(settle());
   DOVETAIL_TRY(ports_.source.flush());
   DOVETAIL_TRY(ports_.lease.release());
@@ -174,6 +235,7 @@ void Relay::forget() {
   lines_.clear();
   held_.clear();
   blocked_.clear();
+  is_spilled_ = false;
   park_requests_.clear();
   park_slots_.clear();
   behind_flight_.clear();
@@ -232,6 +294,11 @@ Duration Relay::wait_limit(Duration limit) const {
   if (!held_.empty() && (held_.begin()->first > now || submitted_.empty())) {
     until = std::min(until, held_.begin()->first);
   }
+  if (policy_.is_sick()) {
+    if (!ready_.empty() && policy_.probe_at() > now) until = std::min(until, policy_.probe_at());
+  } else if (!held_.empty()) {
+    until = std::min(until, now + options_.aside_after);
+  }
   return std::max(until - now, Duration{0});
 }
 
@@ -245,13 +312,13 @@ Status Relay::read_source(std::stop_token stop) {
   limits.bytes_max = std::min(options_.batch_bytes_max, options_.window_bytes_max - window_bytes_);
   limits.wait_max = idle ? wait_limit(options_.idle_wait) : Duration{0};
   DOVETAIL_TRY(ports_.source.read(flight->batch, limits, stop));
-  session_failures_ = 0;
   if (flight->batch.empty()) {
     if (idle) ports_.metrics.progress_at_us = ports_.clock.now().time_since_epoch().count();
     spare_flights_.push_back(std::move(flight));
     return {};
   }
   source_had_more_ = true;
+  DOVETAIL_TRY(learn_blocked_keys(*flight));
   admit(*flight);
   window_events_ += flight->slots.size();
   window_bytes_ += flight->batch.bytes();
@@ -280,9 +347,10 @@ Status Relay::open_sink() {
 
 Status Relay::submit_ready() {
   if (!sink_open_) DOVETAIL_TRY(open_sink());
+  if (policy_.is_sick()) return submit_probe();
   while (sink_open_ && !ready_.empty() && submitted_.size() < options_.batches_in_flight_max) {
     park_defects();
-    if (!ready_.empty()) DOVETAIL_TRY(submit_one());
+    if (!ready_.empty()) DOVETAIL_TRY(submit_one(options_.batch_events_max));
   }
   if (DOVETAIL_MUTANT(settle_before_confirm)) {
     for (const auto& flight : flights_) {
@@ -294,7 +362,44 @@ Status Relay::submit_ready() {
   return {};
 }
 
-Status Relay::submit_one() {
+// One probe at a time, and nothing else.
+Status Relay::submit_probe() {
+  if (!sink_open_ || !submitted_.empty() || ports_.clock.now() < policy_.probe_at()) return {};
+  park_defects();
+  if (ready_.empty()) return {};
+  choose_probe();
+  policy_.probe_sent();
+  return submit_one(policy_.probe_keys());
+}
+
+// Puts events of different keys first, each the first of its key. What fails goes to the end of the
+// line, so each key has its turn. Those that failed before, and come from parking, get one place
+// only: a sink that looks sick may just have many poison events.
+void Relay::choose_probe() {
+  std::set<std::uint64_t> keys;
+  std::vector<Slot*> fresh;
+  std::vector<Slot*> replayed;
+  for (Slot* const slot : ready_) {
+    if (!slot->event->defect.empty()) break;
+    if (!keys.insert(slot->line_key()).second) continue;
+    (slot->flight->replay ? replayed : fresh).push_back(slot);
+  }
+  std::vector<Slot*> chosen;
+  const auto take = [&](const std::vector<Slot*>& from, std::size_t until) {
+    for (Slot* const slot : from)
+      if (chosen.size() < until && std::find(chosen.begin(), chosen.end(), slot) == chosen.end())
+        chosen.push_back(slot);
+  };
+  take(fresh, policy_.probe_keys() - (replayed.empty() ? 0 : 1));
+  take(replayed, policy_.probe_keys());
+  take(fresh, policy_.probe_keys());
+  std::erase_if(ready_, [&](Slot* slot) {
+    return std::find(chosen.begin(), chosen.end(), slot) != chosen.end();
+  });
+  ready_.insert(ready_.begin(), chosen.begin(), chosen.end());
+}
+
+Status Relay::submit_one(std::size_t events_max) {
   DOVETAIL_TRY(check_deadline());
   Submission submission;
   if (!spare_submissions_.empty()) {
@@ -304,7 +409,8 @@ Status Relay::submit_one() {
   submission.slots.clear();
   submission.events.clear();
   std::size_t bytes = 0;
-  while (!ready_.empty() && submission.slots.size() < options_.batch_events_max) {
+  while (!ready_.empty() &&
+         submission.slots.size() < std::min(events_max, options_.batch_events_max)) {
     Slot* const slot = ready_.front();
     if (!slot->event->defect.empty()) break;  // parked when what precedes it is on its way
     bytes += slot->event->payload.size();
@@ -368,17 +474,49 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
   for (std::size_t i = 0; i < submission.slots.size(); ++i) {
     resolve(*submission.slots[i], outcomes_[i]);
   }
-  if (sink_failures_ > 0) report(RelayState::Kind::delivering, {}, {});
   sink_failures_ = 0;
   ports_.metrics.progress_at_us = now.time_since_epoch().count();
   spare_submissions_.push_back(std::move(submission));
-  return {};
+  const bool delivered = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& one) {
+    return one.fate == Fate::confirmed || one.fate == Fate::duplicate;
+  });
+  return judge_sink(now, delivered);
+}
+
+// After a batch: what its failures mean for the whole sink.
+Status Relay::judge_sink(TimePoint now, bool delivered) {
+  const bool was_sick = policy_.is_sick();
+  const bool changed = policy_.end_batch(now, random_);
+  const bool is_sick = policy_.is_sick();
+  const std::uint32_t failed = policy_.failed_in_a_row();
+  if (is_sick && !was_sick) {
+    make_room_at_ = now + options_.connect_retry.cap;
+    note(Kind::sink_sick, "it fails for every key, so only probes are sent: " + last_failure_);
+  }
+  if (was_sick && !is_sick) {
+    note(Kind::sink_restored, "the sink confirms again");
+    release_uncounted_lines();
+  }
+  if (is_sick && changed) {
+    report(RelayState::Kind::backing_off, last_failure_, policy_.probe_at() - now);
+  } else if (!is_sick && failed >= kFailedInARow) {
+    const Duration next = held_.empty() ? Duration{0} : held_.begin()->first - now;
+    report(RelayState::Kind::backing_off, last_failure_, std::max(next, Duration{0}));
+  } else if (!is_sick && failed == 0 && delivered) {
+    report(RelayState::Kind::delivering, {}, {});
+  }
+  // What fails alone at the end of such a run is parked before.
+  if (!options_.gives_up || failed < options_.attempts_max + kFailedInARow) return {};
+  has_given_up_ = true;
+  return fail(Errc::unavailable, "nothing was confirmed in the last " + std::to_string(failed) +
+                                     " tries; check the receiver: " + last_failure_);
 }
 
 // Throws the connection away. What was in flight on it goes out again, in order, before everything
 // else.
 void Relay::lose_sink(const Error& error) {
   sink_open_ = false;
+  policy_.probe_lost();
   ports_.metrics.sink_errors.fetch_add(1, std::memory_order_relaxed);
   if (sink_failures_ == 0) note(Kind::sink_lost, error.text);
   const Duration pause = retry_delay(options_.connect_retry, sink_failures_, random_);
@@ -396,7 +534,7 @@ void Relay::lose_sink(const Error& error) {
   // group may have parked its key in the meantime.
   for (Slot* const slot : back) {
     if (DOVETAIL_MUTANT(unconfirmed_forgotten_on_reopen)) {
-      deliver(*slot, false);
+      deliver(*slot, Outcome{Fate::confirmed});
       continue;
     }
     const auto line = lines_.find(slot->line_key());
@@ -436,13 +574,15 @@ Status Relay::write_progress() {
   if (window_has_room() && ports_.clock.now() < write_progress_at_) return {};
   DOVETAIL_TRY(ports_.source.flush());
   unwritten_events_ = 0;
+  if (session_failures_ > 0) recover_session();
   return {};
 }
 
 // Sleeps when there is nothing that reading or collecting could have waited for.
 void Relay::rest(std::stop_token stop) {
   const bool can_collect = sink_open_ && !submitted_.empty();
-  const bool can_send = sink_open_ && !ready_.empty();
+  const bool may_send = !policy_.is_sick() || ports_.clock.now() >= policy_.probe_at();
+  const bool can_send = sink_open_ && !ready_.empty() && may_send;
   if (can_collect || can_send) return;
   const bool read_waits = window_has_room() && ready_.empty() && submitted_.empty();
   if (read_waits) return;

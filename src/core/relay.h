@@ -3,8 +3,9 @@
 // It reads ahead within a window bounded by count and bytes, keeps several batches in flight, takes
 // confirmations whenever they come, and settles with the source what is confirmed, as a contiguous
 // prefix. Along a key nothing is sent before what precedes it is safe; a key whose event fails
-// waits, is retried with growing pauses, and is parked with everything behind it when its attempts
-// run out, while other keys flow.
+// waits and is retried with growing pauses, soon out of parking, so that the record of others is
+// not withheld. It needs an operator when it failed often enough while others passed. A sink that
+// fails for everybody is backed off from instead (failure_policy.h).
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,7 @@
 
 #include "core/batch.h"
 #include "core/clock.h"
+#include "core/failure_policy.h"
 #include "core/lease.h"
 #include "core/metrics.h"
 #include "core/parking.h"
@@ -34,16 +36,26 @@ namespace dovetail {
 
 struct RelayOptions {
   // Behaviour
-  std::uint32_t attempts_max = 5;  // failures of one event before it is parked
+  std::uint32_t attempts_max = 15;  // failures of one event, while others pass, before it is parked
+  Duration busy_for = std::chrono::minutes(15);  // so long a busy receiver is no failure
   Duration confirm_timeout =
       std::chrono::seconds(30);  // no word from the sink for so long: a new connection
   Duration drain_timeout = std::chrono::seconds(10);  // what is in flight may finish after stop
   Duration replay_poll =
       std::chrono::milliseconds(250);  // how often parking is asked while a key is blocked
-  RetryPolicy key_retry{};             // of one key, after its event failed
-  RetryPolicy connect_retry{};         // of the sink's connection and of the whole session
-  std::size_t blocked_keys_max =
-      100'000;  // more than this is not poison, it is an outage: the lane halts
+  // Of one key, after its event failed while others passed.
+  RetryPolicy key_retry = FailurePolicyOptions{}.key_retry;
+  // Of the sink's connection, of a sick sink, and of the whole session. Its cap also holds for a
+  // key that fails while nobody passes.
+  RetryPolicy connect_retry{};
+  Duration aside_after =
+      std::chrono::milliseconds(100);  // then what is to be tried again waits in parking
+  // Kept in memory. When there are more, parking is asked about the keys of each batch.
+  std::size_t blocked_keys_max = 10'000;
+  // For those who run it as a step of a script: it ends with an error when it is halted, or when
+  // nothing is confirmed over many batches that fail. What is left stays where it is. And a
+  // neighbour that passed once is enough to tell a poison event: there may be none left.
+  bool gives_up = false;
   // Gives order along a key (G3) away for throughput on sinks that do not keep it when something
   // fails: many events of one key are then in flight, and one that fails is overtaken by those
   // behind it. A key waits behind a parked event as ever.
@@ -68,6 +80,7 @@ struct RelayNotice {
     standby,  // another relay holds the lane
     started,  // lease held, source open
     sink_lost,
+    sink_sick,  // it fails for everybody; only probes are sent
     sink_restored,
     session_lost,  // source, parking or lease failed; starts over
     parked,
@@ -75,7 +88,8 @@ struct RelayNotice {
     stalled,
     source_changed,  // reads the database's log from here on, or no longer
     events_lost,     // the log is gone that alone had them
-    halted,          // will not go on by itself
+    halted,          // cannot go on as things are; it is tried again
+    reminder,        // backs off or is halted still, once a minute
     drained,         // stopped in good order
   };
   Kind kind;
@@ -105,8 +119,8 @@ class Relay {
   Relay(RelayPorts ports, RelayOptions options);
   ~Relay();
 
-  // Runs until `stop` is requested and what is in flight has drained (ok), or until it must not go
-  // on (corrupt). Everything else it survives by waiting and starting over. One thread.
+  // Runs until `stop` is requested and what is in flight has drained. It survives every error by
+  // waiting and starting over, unless it is told to give up. One thread.
   Status run(std::stop_token stop);
 
  private:
@@ -118,6 +132,7 @@ class Relay {
   // One session lasts from taking the lease to losing it, the source or the parking.
   Status session(std::stop_token stop);
   Status step(std::stop_token stop);
+  void recover_session();
   Status drain();
   void forget();
   bool survive(const Error& error, std::stop_token stop);
@@ -127,11 +142,16 @@ class Relay {
   Status read_source(std::stop_token stop);
   Status take_replays();
   Status reload_blocked_keys();
+  Status learn_blocked_keys(const Flight& flight);
+  std::vector<OrderKey> keys_in_window() const;
   Status open_sink();
   Status submit_ready();
-  Status submit_one();
+  Status submit_probe();
+  Status submit_one(std::size_t events_max);
+  void choose_probe();
   Status collect();
   Status collect_one(Duration timeout, bool& collected);
+  Status judge_sink(TimePoint now, bool delivered);
   Status park_pending();
   Status settle();
   Status write_progress();
@@ -153,13 +173,20 @@ class Relay {
   void advance_line(std::uint64_t key);
   void leave_line(std::uint64_t key);
   void recall(std::uint64_t key);
-  void hold_line(std::uint64_t key, Duration delay);
+  void hold_line(std::uint64_t key, Duration delay, bool counts);
   void release_due_lines();
+  void release_uncounted_lines();
+  using Held = std::set<std::pair<TimePoint, std::uint64_t>>;
+  Held::iterator park_held_line(Held::iterator held);
+  void move_aside();
   void park_held_lines();
+  void make_room_in_outage();
+  Status park_before_confirmed();
 
   void resolve(Slot& slot, const Outcome& outcome);
-  void deliver(Slot& slot, bool duplicate);
-  void retry_later(Slot& slot, const Outcome& outcome);
+  void deliver(Slot& slot, const Outcome& outcome);
+  void fail_once(Slot& slot, const Outcome& outcome);
+  void retry_later(Slot& slot, const Outcome& outcome, Duration delay, bool counts);
   void park(Slot& slot, ParkState state, Duration delay, std::string reason);
   void park_defects();
   void block_key(const Slot& slot);
@@ -174,6 +201,7 @@ class Relay {
   RelayPorts ports_;
   RelayOptions options_;
   Random random_;
+  FailurePolicy policy_;
 
   std::deque<std::unique_ptr<Flight>> flights_;  // in read order
   std::unique_ptr<Flight> replay_;               // the one batch taken from parking
@@ -184,11 +212,12 @@ class Relay {
   std::deque<Submission> submitted_;  // in the sink's order
   std::vector<Submission> spare_submissions_;
   std::unordered_map<std::uint64_t, Line> lines_;
-  std::set<std::pair<TimePoint, std::uint64_t>>
-      held_;  // lines that wait to be tried again, by time
+  Held held_;  // lines that wait to be tried again, by time
   // Keys with something in parking, and the submission after which nothing of the key is in flight
   // any more.
   std::map<OrderKey, std::uint64_t> blocked_;
+  bool is_spilled_ = false;  // more keys are blocked than are kept: of these only the window's are
+  TimePoint recount_at_{};   // when to ask again whether that is so
   std::vector<ParkRequest> park_requests_;  // decided, not yet durable
   std::vector<Slot*> park_slots_;           // their slots, one for each
   std::vector<Slot*> behind_flight_;        // to be parked once what precedes them is not in flight
@@ -204,17 +233,22 @@ class Relay {
   std::size_t unwritten_events_ = 0;  // settled, and not durably so
   bool sink_open_ = false;
   bool source_had_more_ = false;
-  bool may_be_no_outage_ = true;  // something was confirmed since a key made room for others
   bool standing_by_ = false;
   std::uint32_t sink_failures_ = 0;
   std::uint32_t session_failures_ = 0;
+  bool was_halted_ = false;     // in the last of them
+  bool has_given_up_ = false;   // on a sink that confirms nothing
+  std::string last_failure_{};  // of an event
+  TimePoint session_since_{};
   TimePoint sink_retry_at_{};
   TimePoint renew_retry_at_{};
   TimePoint replay_poll_at_{};
+  TimePoint make_room_at_{};       // a sick sink lets one line make room then
   TimePoint write_progress_at_{};  // when something is unwritten
   bool was_reported_ = false;
   RelayState reported_{};
   TimePoint state_since_{};
+  TimePoint reminded_at_{};
 };
 
 }  // namespace dovetail

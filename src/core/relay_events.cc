@@ -1,5 +1,5 @@
-// How one event fares: its place in the line of its key, what becomes of it after the sink has
-// spoken, and parking.
+// How one event fares: its place in the line of its key, and what becomes of it after the sink has
+// spoken. Parking is in relay_parking.cc.
 #include <algorithm>
 #include <utility>
 
@@ -9,19 +9,6 @@
 #include "core/relay_state.h"
 
 namespace dovetail {
-
-namespace {
-
-OrderKey order_key(const Event& event) {
-  return {std::string(event.aggregate_type), std::string(event.aggregate_id)};
-}
-
-std::string describe(const Event& event) {
-  return event.id.to_string() + " (" + std::string(event.aggregate_type) + " " +
-         std::string(event.aggregate_id) + ")";
-}
-
-}  // namespace
 
 std::unique_ptr<Relay::Flight> Relay::take_flight(bool replay) {
   std::unique_ptr<Flight> flight;
@@ -152,11 +139,12 @@ void Relay::recall(std::uint64_t key) {
   });
 }
 
-void Relay::hold_line(std::uint64_t key, Duration delay) {
+void Relay::hold_line(std::uint64_t key, Duration delay, bool counts) {
   if (lines_[key].held) return;
   recall(key);
   Line& line = lines_[key];
   line.held = true;
+  line.counts = counts;
   line.in_flight = false;
   line.due = ports_.clock.now() + delay;
   line.after_submission = submissions_made_;
@@ -179,56 +167,68 @@ void Relay::release_due_lines() {
   }
 }
 
-// When only keys that wait to be tried again fill the window, they wait in parking instead, so that
-// others flow. Where nothing counts as a failure, this may be an outage, and parking must not fill
-// with events that nothing is wrong with: so one such key makes room, and the next one only after
-// something was confirmed.
-void Relay::park_held_lines() {
-  if (held_.empty() || window_has_room() || !sink_open_ || !ready_.empty() || !submitted_.empty()) {
-    return;
-  }
+// The sink is well again: what failed while it was sick need not wait.
+void Relay::release_uncounted_lines() {
   const TimePoint now = ports_.clock.now();
-  for (auto it = held_.begin(); it != held_.end();) {
-    const auto [due, key] = *it;
+  Held later;
+  for (const auto& [due, key] : held_) {
     Line& line = lines_.at(key);
-    if (line.head->attempts == 0 && !std::exchange(may_be_no_outage_, false)) {
-      ++it;
-      continue;
-    }
-    it = held_.erase(it);
-    line.held = false;
-    Slot* const head = std::exchange(line.head, line.head->next);
-    park(*head, ParkState::waiting, std::max(due - now, Duration{0}),
-         "waits for its next attempt; the window was needed for other keys");
+    if (!line.counts) line.due = std::min(line.due, now);
+    later.emplace(line.due, key);
   }
+  held_ = std::move(later);
 }
 
 void Relay::resolve(Slot& slot, const Outcome& outcome) {
   switch (outcome.fate) {
     case Fate::confirmed:
     case Fate::duplicate:
-      return deliver(slot, outcome.fate == Fate::duplicate);
+      return deliver(slot, outcome);
     case Fate::rejected:
       ports_.metrics.rejected.fetch_add(1, std::memory_order_relaxed);
       slot.attempts = std::max(slot.attempts + 1, outcome.attempts);
+      policy_.answered(slot.event->id);
       return park(slot, ParkState::parked, {}, outcome.reason);
     case Fate::failed:
-      ports_.metrics.failed.fetch_add(1, std::memory_order_relaxed);
-      slot.attempts = std::max(slot.attempts + 1, outcome.attempts);
-      if (slot.attempts >= options_.attempts_max) {
-        return park(slot, ParkState::parked, {}, outcome.reason);
-      }
-      return retry_later(slot, outcome);
-    case Fate::again:
     case Fate::busy:
-      return retry_later(slot, outcome);
+      ports_.metrics.failed.fetch_add(1, std::memory_order_relaxed);
+      last_failure_ = outcome.reason;
+      return fail_once(slot, outcome);
+    case Fate::again:
+      return fail_once(slot, outcome);
   }
 }
 
-void Relay::deliver(Slot& slot, bool duplicate) {
+void Relay::fail_once(Slot& slot, const Outcome& outcome) {
+  if (outcome.fate == Fate::again) {
+    // Behind one of its key that failed it waits as long as that one does.
+    if (slot.flight->replay && went_back_before(slot)) return finish(slot, Settled::parked);
+    const auto line = lines_.find(slot.line_key());
+    if (!slot.flight->replay && line != lines_.end() && line->second.held)
+      return retry_later(slot, outcome, {}, false);
+  }
+  if (!slot.has_come_back) {
+    slot.has_come_back = true;
+    slot.came_back_at = ports_.clock.now();
+    slot.confirmations = policy_.confirmations();
+  }
+  const std::uint32_t before = slot.attempts;
+  const Judgement judged = policy_.failed(slot.event->id, slot.sick_key(), outcome.fate,
+                                          slot.attempts, ports_.clock.now(), random_);
+  slot.attempts = judged.attempts;
+  if (judged.parks) return park(slot, ParkState::parked, {}, outcome.reason);
+  retry_later(slot, outcome, judged.pause, judged.attempts > before);
+}
+
+void Relay::deliver(Slot& slot, const Outcome& outcome) {
+  const bool duplicate = outcome.fate == Fate::duplicate;
   ports_.metrics.confirmed.fetch_add(1, std::memory_order_relaxed);
   if (duplicate) ports_.metrics.duplicates.fetch_add(1, std::memory_order_relaxed);
-  if (!duplicate) may_be_no_outage_ = true;
+  if (duplicate || outcome.untried) {
+    policy_.answered(slot.event->id);
+  } else {
+    policy_.confirmed(slot.event->id, slot.sick_key());
+  }
   ports_.metrics.commit_to_confirm.observe(now_wall_ - slot.event->created_at);
   if (slot.flight->replay) {
     ports_.metrics.replayed.fetch_add(1, std::memory_order_relaxed);
@@ -238,112 +238,13 @@ void Relay::deliver(Slot& slot, bool duplicate) {
   if (!lines_.empty()) leave_line(slot.line_key());
 }
 
-void Relay::retry_later(Slot& slot, const Outcome& outcome) {
-  const Duration delay = retry_delay(options_.key_retry, slot.repeats, random_);
-  ++slot.repeats;
+void Relay::retry_later(Slot& slot, const Outcome& outcome, Duration delay, bool counts) {
   if (slot.flight->replay) return park(slot, ParkState::waiting, delay, outcome.reason);
   if (is_blocked(*slot.event)) return park_now(slot);
+  slot.reason = outcome.reason;
   const std::uint64_t key = slot.line_key();
   join_line(key, slot);
-  hold_line(key, delay);
-}
-
-// Decides that an event goes to parking, and with it everything of its key that waits here.
-void Relay::park(Slot& slot, ParkState state, Duration delay, std::string reason) {
-  if (reason.empty()) reason = "the sink gave no reason";
-  if (state == ParkState::parked) {
-    note(RelayNotice::Kind::parked, describe(*slot.event) + ": " + reason);
-  }
-  park_requests_.push_back(ParkRequest{slot.event, state, slot.attempts,
-                                       ports_.clock.wall() + delay, std::move(reason)});
-  park_slots_.push_back(&slot);
-  slot.fate = Settled::parked;
-  if (DOVETAIL_MUTANT(settle_before_park)) finish(slot, Settled::parked);
-  block_key(slot);
-  park_line(slot);
-}
-
-// What the source could not make sense of is not sent. It stands in parking only when what precedes
-// it on its key is safe, as everything there does.
-void Relay::park_defects() {
-  while (!ready_.empty() && !ready_.front()->event->defect.empty()) {
-    Slot& slot = *ready_.front();
-    ready_.pop_front();
-    note(RelayNotice::Kind::parked, describe(*slot.event) + ": " + std::string(slot.event->defect));
-    block_key(slot);
-    park_behind(slot);
-    park_line(slot);
-  }
-}
-
-void Relay::block_key(const Slot& slot) {
-  if (!slot.event->has_key() || DOVETAIL_MUTANT(no_key_block_after_refusal)) return;
-  blocked_[order_key(*slot.event)] = submissions_made_;
-  ports_.metrics.blocked_keys = blocked_.size();
-}
-
-// Everything that waits here for an event that goes to parking follows it.
-void Relay::park_line(const Slot& slot) {
-  const std::uint64_t key = slot.line_key();
-  recall(key);
-  const auto found = lines_.find(key);
-  if (found == lines_.end()) return;
-  Line& line = found->second;
-  if (line.held) held_.erase({line.due, key});
-  line.held = false;
-  line.in_flight = false;
-  // Different keys can share a hash; those of the other key stay.
-  Slot* waiting = std::exchange(line.head, nullptr);
-  line.tail = nullptr;
-  while (waiting != nullptr) {
-    Slot* const next = waiting->next;
-    if (waiting->flight->replay && waiting->same_key(slot)) {
-      finish(*waiting, Settled::parked);
-    } else if (waiting->same_key(slot) && is_blocked(*slot.event)) {
-      park_behind(*waiting);
-    } else {
-      join_line(key, *waiting);
-    }
-    waiting = next;
-  }
-  advance_line(key);
-}
-
-// An event may stand in parking only when everything before it on its key is safe. While some of it
-// may still be in flight, it waits here: after a crash it would be replayed before what is read
-// again.
-void Relay::park_behind(Slot& slot) {
-  const auto blocked = blocked_.find(order_key(*slot.event));
-  const bool in_flight = blocked != blocked_.end() && blocked->second > submissions_collected_;
-  if (in_flight && !DOVETAIL_MUTANT(parked_past_flight)) {
-    behind_flight_.push_back(&slot);
-    return;
-  }
-  park_now(slot);
-}
-
-void Relay::park_now(Slot& slot) {
-  const std::string_view defect = slot.event->defect;
-  park_requests_.push_back(ParkRequest{
-      slot.event, defect.empty() ? ParkState::waiting : ParkState::parked, slot.attempts,
-      ports_.clock.wall(),
-      std::string(defect.empty() ? "waits behind an earlier event of its key" : defect)});
-  park_slots_.push_back(&slot);
-}
-
-Status Relay::park_pending() {
-  for (Slot* const slot : std::exchange(behind_flight_, {})) park_behind(*slot);
-  if (park_requests_.empty()) return {};
-  DOVETAIL_TRY(ports_.parking.park(park_requests_));
-  ports_.metrics.parked.fetch_add(park_requests_.size(), std::memory_order_relaxed);
-  for (Slot* const slot : park_slots_) finish(*slot, Settled::parked);
-  park_requests_.clear();
-  park_slots_.clear();
-  if (blocked_.size() <= options_.blocked_keys_max) return {};
-  return fail(Errc::rejected,
-              std::to_string(blocked_.size()) +
-                  " keys are parked, more than blocked_keys_max; this is not poison but an "
-                  "outage: check the sink or the handler, then replay");
+  hold_line(key, delay, counts);
 }
 
 void Relay::finish(Slot& slot, Settled fate) {
@@ -351,58 +252,6 @@ void Relay::finish(Slot& slot, Settled fate) {
   slot.finished = true;
   slot.fate = fate;
   --slot.flight->unresolved;
-}
-
-Status Relay::take_replays() {
-  const TimePoint now = ports_.clock.now();
-  if (replay_ || now < replay_poll_at_) return {};
-  // Without a blocked key only an event without a key can be due.
-  replay_poll_at_ = now + (blocked_.empty() ? 4 : 1) * options_.replay_poll;
-  std::unique_ptr<Flight> flight = take_flight(true);
-  Limits limits;
-  limits.events_max = options_.batch_events_max;
-  limits.bytes_max = options_.batch_bytes_max;
-  DOVETAIL_TRY(
-      ports_.parking.take_due(flight->batch, flight->attempts, limits, ports_.clock.wall()));
-  if (flight->batch.empty()) {
-    spare_flights_.push_back(std::move(flight));
-    return blocked_.empty() ? Status{} : reload_blocked_keys();
-  }
-  DOVETAIL_CHECK(flight->attempts.size() == flight->batch.size());
-  replay_ = std::move(flight);
-  admit(*replay_);
-  return {};
-}
-
-Status Relay::finish_replay() {
-  const bool progress = !replay_->delivered.empty();
-  if (progress) {
-    DOVETAIL_TRY(ports_.parking.delivered(replay_->delivered));
-    replay_poll_at_ = {};
-  }
-  spare_flights_.push_back(std::move(replay_));
-  return reload_blocked_keys();
-}
-
-// A key that is free in the store stays blocked here while something of it may still be in flight.
-Status Relay::reload_blocked_keys() {
-  std::vector<OrderKey> keys;
-  DOVETAIL_TRY(ports_.parking.blocked_keys(keys));
-  std::map<OrderKey, std::uint64_t> stored;
-  for (OrderKey& key : keys) stored.emplace(std::move(key), 0);
-  for (const auto& [key, after] : blocked_) {
-    const auto found = stored.find(key);
-    if (found != stored.end()) {
-      found->second = after;
-    } else if (after > submissions_collected_) {
-      stored.emplace(key, after);
-    } else {
-      note(RelayNotice::Kind::key_released, key.first + " " + key.second + " flows again");
-    }
-  }
-  blocked_ = std::move(stored);
-  ports_.metrics.blocked_keys = blocked_.size();
-  return {};
 }
 
 }  // namespace dovetail

@@ -87,24 +87,6 @@ TEST_F(RelayTest, AnEventThatFailsIsTriedAgainBeforeItsKeyGoesOn) {
   }
 }
 
-TEST_F(RelayTest, AnEventThatAlwaysFailsIsParkedAfterItsAttempts) {
-  MemorySink sink;
-  std::atomic<int> tries = 0;
-  sink.decide_by([&](const Event&) {
-    ++tries;
-    return Outcome{Fate::failed, 0, "broken"};
-  });
-  options_.attempts_max = 4;
-  publish("a");
-  start(sink);
-  ASSERT_TRUE(eventually([&] { return reader_.parked().size() == 1; }));
-  stop();
-  EXPECT_EQ(tries, 4);
-  EXPECT_EQ(reader_.parked()[0].attempts, 4U);
-  EXPECT_EQ(reader_.parked()[0].state, ParkState::parked);
-  EXPECT_EQ(notices_[RelayNotice::Kind::parked], 1);
-}
-
 TEST_F(RelayTest, AnOutageParksNothingAndCountsNoAttempt) {
   MemorySink sink;
   sink.set_available(false);
@@ -434,18 +416,6 @@ TEST_F(RelayTest, ASinkDoesNoWorkForARelayWhoseLeaseRanOut) {
   thread.join();
   EXPECT_EQ(sink.worked_without_lease, 0);
   EXPECT_EQ(metrics_.fenced, 1U);
-}
-
-TEST_F(RelayTest, TooManyParkedKeysHaltTheLane) {
-  MemorySink sink;
-  sink.decide_by([](const Event&) { return Outcome{Fate::rejected, 0, "everything is refused"}; });
-  options_.blocked_keys_max = 10;
-  for (int i = 0; i < 50; ++i) publish(std::to_string(i));
-  start(sink);
-  thread_.join();
-  ASSERT_FALSE(result_.has_value());
-  EXPECT_NE(result_.error().text.find("blocked_keys_max"), std::string::npos);
-  EXPECT_EQ(notices_[RelayNotice::Kind::halted], 1);
 }
 
 TEST_F(RelayTest, TopicsAreRoutedByTemplate) {

@@ -10,8 +10,9 @@ Duration retry_delay(const RetryPolicy& policy, std::uint32_t failures, Random& 
   // Doubling stops at the cap, so neither the count nor the product can overflow.
   for (std::uint32_t i = 0; i < failures && ceiling < policy.cap; ++i) ceiling *= 2;
   ceiling = std::clamp(ceiling, kFloor, std::max(policy.cap, kFloor));
-  const auto spread = static_cast<std::uint64_t>((ceiling - kFloor).count()) + 1;
-  return kFloor + Duration(static_cast<Duration::rep>(random.below(spread)));
+  const Duration least = std::max(kFloor, ceiling / 2);
+  const auto spread = static_cast<std::uint64_t>((ceiling - least).count()) + 1;
+  return least + Duration(static_cast<Duration::rep>(random.below(spread)));
 }
 
 }  // namespace dovetail

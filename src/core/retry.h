@@ -1,4 +1,4 @@
-// How long to wait before trying again: exponential with full jitter, so that many who fail
+// How long to wait before trying again: exponential with jitter, so that many who fail
 // together do not come back together.
 #pragma once
 
@@ -10,10 +10,12 @@ namespace dovetail {
 
 struct RetryPolicy {
   Duration base = std::chrono::milliseconds(50);
-  Duration cap = std::chrono::seconds(30);
+  Duration cap = std::chrono::seconds(15);
 };
 
-// A wait before try number `failures` + 1, uniform in [1 ms, min(cap, base * 2^failures)].
+// A wait before try number `failures` + 1, uniform in the upper half of min(cap, base *
+// 2^failures), and at least 1 ms: a wait that may be next to nothing makes the count of failures
+// say little about the time that they took.
 Duration retry_delay(const RetryPolicy& policy, std::uint32_t failures, Random& random);
 
 }  // namespace dovetail

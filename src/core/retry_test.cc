@@ -11,17 +11,18 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-RC_GTEST_PROP(RetryDelay, StaysBetweenAMillisecondAndItsCeiling,
+RC_GTEST_PROP(RetryDelay, StaysBetweenHalfOfItsCeilingAndItsCeiling,
               (std::uint64_t seed, std::uint32_t failures)) {
   const RetryPolicy policy{milliseconds(50), seconds(30)};
   Random random(seed);
   const Duration delay = retry_delay(policy, failures, random);
-  RC_ASSERT(delay >= milliseconds(1));
-  RC_ASSERT(delay <= seconds(30));
-  if (failures < 5) RC_ASSERT(delay <= milliseconds(50) * (1 << failures));
+  const Duration ceiling =
+      failures < 9 ? Duration(milliseconds(50) * (1 << failures)) : Duration(seconds(30));
+  RC_ASSERT(delay >= ceiling / 2);
+  RC_ASSERT(delay <= ceiling);
 }
 
-TEST(RetryDelay, UsesTheWholeRange) {
+TEST(RetryDelay, UsesTheWholeOfThatRange) {
   const RetryPolicy policy{milliseconds(100), seconds(30)};
   Random random(7);
   Duration least = seconds(100);
@@ -31,7 +32,7 @@ TEST(RetryDelay, UsesTheWholeRange) {
     least = std::min(least, delay);
     most = std::max(most, delay);
   }
-  EXPECT_LT(least, milliseconds(20));
+  EXPECT_LT(least, milliseconds(420));
   EXPECT_GT(most, milliseconds(780));
 }
 

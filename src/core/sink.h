@@ -16,17 +16,19 @@ enum class Fate : std::uint8_t {
   duplicate,  // was there already, and the sink knows it
   again,   // unknown, nacked, returned, or not tried behind a failure: send it again, no attempt is
            // counted
-  busy,    // the receiver takes nothing like it now: full, not bound, over a quota; the sink backs
-           // off and no attempt is counted
-  failed,  // tried and refused this time: counts an attempt, its key waits
+  busy,    // the receiver takes nothing like it now: full, not bound, over a quota; as failed, but
+           // no attempt is counted for a while
+  failed,  // tried and refused this time: its key waits; counts an attempt while others pass
   rejected,  // will never be accepted as it is: park it now
 };
 
 struct Outcome {
   Fate fate = Fate::again;
   std::uint32_t attempts =
-      0;                 // where the sink counts attempts durably: how many there were; else 0
-  std::string reason{};  // for failed, rejected and again; never contains payload
+      0;                 // rejected because of attempts that the sink counts: how many; else 0
+  std::string reason{};  // for failed, busy, rejected and again; never contains payload
+  // Confirmed because nothing had to be done for it: that tells nothing about the receiver.
+  bool untried = false;
 };
 
 using Events = std::span<const Event* const>;

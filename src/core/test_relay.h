@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -105,7 +106,11 @@ class RelayTest : public testing::Test {
                    .lease = *lease_,
                    .clock = clock_,
                    .metrics = metrics_,
-                   .notify = [this](const RelayNotice& notice) { notices_[notice.kind]++; },
+                   .notify =
+                       [this](const RelayNotice& notice) {
+                         const std::lock_guard lock(notices_mutex_);
+                         notices_[notice.kind]++;
+                       },
                    .report = [this](const RelayState& state) { states_.push_back(state); }},
         options_);
     thread_ = std::jthread([this](std::stop_token token) { result_ = relay_->run(token); });
@@ -114,6 +119,11 @@ class RelayTest : public testing::Test {
     if (!thread_.joinable()) return;
     thread_.request_stop();
     thread_.join();
+  }
+
+  int notices_of(RelayNotice::Kind kind) {
+    const std::lock_guard lock(notices_mutex_);
+    return notices_[kind];
   }
 
   // Every key's first arrivals are in the order of its versions, without a gap.
@@ -134,8 +144,9 @@ class RelayTest : public testing::Test {
   MemoryReader reader_;
   RelayOptions options_;
   RelayMetrics metrics_;
-  std::map<RelayNotice::Kind, int> notices_;
-  std::vector<RelayState> states_;  // as reported; read it after stop()
+  std::mutex notices_mutex_;
+  std::map<RelayNotice::Kind, int> notices_;  // while it runs, use notices_of()
+  std::vector<RelayState> states_;            // as reported; read it after stop()
   std::map<std::string, int> version_;
   int published_ = 0;
   std::function<std::string_view(const Event&)> defect_of_;  // set before start()

@@ -11,7 +11,7 @@ OrderKey key_of(const StoredEvent& event) { return {event.aggregate_type, event.
 
 }  // namespace
 
-void ParkedRows::park(std::span<const ParkRequest> requests) {
+void ParkedRows::park(std::span<const ParkRequest> requests, WallTime now) {
   for (const ParkRequest& request : requests) {
     auto [row, added] = rows_.try_emplace(request.event->id);
     ParkedEvent& parked = row->second;
@@ -22,16 +22,27 @@ void ParkedRows::park(std::span<const ParkRequest> requests) {
       continue;
     parked.state = request.state;
     parked.attempts = request.attempts;
-    parked.retry_at = request.retry_at;
+    parked.retry_at = now + request.delay;
     parked.reason = request.reason;
   }
 }
 
-void ParkedRows::blocked_keys(std::vector<OrderKey>& out) const {
+void ParkedRows::blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) const {
   std::set<OrderKey> keys;
-  for (const auto& [id, row] : rows_)
+  for (const auto& [id, row] : rows_) {
+    if (keys.size() == keys_max) break;
     if (!row.discarded && row.event.key_hash != 0) keys.insert(key_of(row.event));
+  }
   out.insert(out.end(), keys.begin(), keys.end());
+}
+
+void ParkedRows::blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) const {
+  const std::set<OrderKey> asked(keys.begin(), keys.end());
+  std::set<OrderKey> found;
+  for (const auto& [id, row] : rows_)
+    if (!row.discarded && row.event.key_hash != 0 && asked.contains(key_of(row.event)))
+      found.insert(key_of(row.event));
+  out.insert(out.end(), found.begin(), found.end());
 }
 
 void ParkedRows::take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
@@ -88,6 +99,15 @@ bool ParkedRows::discard(const EventId& id, std::string reason) {
   return true;
 }
 
+void ParkedRows::hurry(WallTime now) {
+  for (auto& [id, row] : rows_) row.retry_at = std::min(row.retry_at, now);
+}
+
+void MemoryReader::hurry() {
+  std::lock_guard lock(mutex_);
+  parked_.hurry(clock_.wall());
+}
+
 std::int64_t MemoryReader::settled() const {
   std::lock_guard lock(mutex_);
   return settled_;
@@ -142,20 +162,27 @@ Status MemoryLease::release() {
   return {};
 }
 
-Status MemoryParking::blocked_keys(std::vector<OrderKey>& out) {
+Status MemoryParking::blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) {
   std::lock_guard lock(reader_.mutex_);
-  reader_.parked_.blocked_keys(out);
+  reader_.parked_.blocked_keys(out, keys_max);
+  return {};
+}
+
+Status MemoryParking::blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) {
+  std::lock_guard lock(reader_.mutex_);
+  reader_.parked_.blocked_among(keys, out);
   return {};
 }
 
 Status MemoryParking::park(std::span<const ParkRequest> requests) {
-  return reader_.fenced(epoch(), [&](MemoryReader& reader) { reader.parked_.park(requests); });
+  return reader_.fenced(
+      epoch(), [&](MemoryReader& reader) { reader.parked_.park(requests, reader.clock_.wall()); });
 }
 
 Status MemoryParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
-                               const Limits& limits, WallTime now) {
+                               const Limits& limits) {
   std::lock_guard lock(reader_.mutex_);
-  reader_.parked_.take_due(out, attempts, limits, now);
+  reader_.parked_.take_due(out, attempts, limits, reader_.clock_.wall());
   return {};
 }
 

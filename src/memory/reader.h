@@ -13,6 +13,7 @@
 
 #include "core/lease.h"
 #include "core/parking.h"
+#include "host/host.h"
 #include "memory/stored_event.h"
 
 namespace dovetail {
@@ -35,8 +36,9 @@ class ParkedRows {
   // let it wait comes from a reader that read it again. And where the row stands at an earlier
   // position, the request is about a later copy of the same event, and the earlier one speaks for
   // both.
-  void park(std::span<const ParkRequest> requests);
-  void blocked_keys(std::vector<OrderKey>& out) const;
+  void park(std::span<const ParkRequest> requests, WallTime now);
+  void blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) const;
+  void blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) const;
   // Only of events that are `mine`, where several readers share the rows.
   void take_due(
       Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits, WallTime now,
@@ -48,6 +50,7 @@ class ParkedRows {
   // For an operator.
   bool replay(const EventId& id, WallTime now);
   bool discard(const EventId& id, std::string reason);
+  void hurry(WallTime now);
   const std::map<EventId, ParkedEvent>& rows() const { return rows_; }
 
  private:
@@ -58,6 +61,9 @@ class ParkedRows {
 // it. Any thread may call it.
 class MemoryReader {
  public:
+  // `clock` is the store's own: what is due is due by it.
+  explicit MemoryReader(Clock& clock = system_clock()) : clock_(clock) {}
+
   // Runs `write` when `epoch` is the current owner's; epoch 0 stands for a reader that needs no
   // lease.
   template <class Write>
@@ -71,6 +77,8 @@ class MemoryReader {
 
   std::int64_t settled() const;
   std::vector<ParkedEvent> parked() const;
+  // What waits is due now.
+  void hurry();
   // False: no such event is parked.
   bool replay(const EventId& id, WallTime now);
   bool discard(const EventId& id, std::string reason);
@@ -80,6 +88,7 @@ class MemoryReader {
   friend class MemoryParking;
   friend class MemorySource;
 
+  Clock& clock_;
   mutable std::mutex mutex_;
   LeaseRow lease_;
   std::int64_t settled_ = 0;
@@ -117,10 +126,10 @@ class MemoryParking final : public Parking {
       : reader_(reader), lease_(lease) {}
 
   Status open() override { return {}; }
-  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override;
+  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override;
   Status park(std::span<const ParkRequest> requests) override;
-  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                  WallTime now) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override;
   Status delivered(std::span<const EventId> ids) override;
 
  private:

@@ -116,6 +116,7 @@ void read_relay_options(Section& section, RelayConfig& relay) {
   using namespace std::chrono_literals;
   RelayOptions& options = relay.options;
   section.number("attempts_max", options.attempts_max, 1, 1'000'000);
+  section.duration("busy_for", options.busy_for, 0ms);
   section.duration("lease", relay.lease, 100ms);
   section.duration("confirm_timeout", options.confirm_timeout, 10ms);
   section.duration("drain_timeout", options.drain_timeout, 0ms);

@@ -68,7 +68,7 @@ class PostgresOperator : public ::testing::Test {
     EXPECT_TRUE(parking.open());
     Batch batch;
     std::vector<std::uint32_t> attempts;
-    EXPECT_TRUE(parking.take_due(batch, attempts, {}, system_clock().wall() + 1s));
+    EXPECT_TRUE(parking.take_due(batch, attempts, {}));
     return batch.size();
   }
 
@@ -78,6 +78,27 @@ class PostgresOperator : public ::testing::Test {
   const std::string url = database.conninfo;
   const Decision decision{"anna", "checked with billing"};
 };
+
+// No clock of a relay takes part, so none can be wrong.
+TEST_F(PostgresOperator, ADelayOfAWaitingEventCountsByTheClockOfTheServer) {
+  PostgresParking parking(reader);
+  ASSERT_TRUE(parking.open());
+  Event event;
+  event.id = new_event_id();
+  event.aggregate_type = "order";
+  event.aggregate_id = "k";
+  event.type = "placed";
+  event.content_type = "text/plain";
+  const ParkRequest request{&event, ParkState::waiting, 1, 1h, "not now"};
+  ASSERT_TRUE(parking.park({&request, 1}));
+  EXPECT_EQ(text(application,
+                 "SELECT (retry_at - clock_timestamp() BETWEEN interval '59 min' AND interval '1 "
+                 "h')::text FROM dovetail.parked"),
+            "true");
+  EXPECT_EQ(due(), 0U);
+  must(application, "UPDATE dovetail.parked SET retry_at = clock_timestamp()");
+  EXPECT_EQ(due(), 1U);
+}
 
 TEST_F(PostgresOperator, SeesTheStatusOfEveryLane) {
   publish("k", 5);

@@ -28,7 +28,7 @@ class InboxSink final : public Sink {
  public:
   InboxSink(InboxStoreOptions store, const ConsumerOptions& options)
       : store_(std::move(store)),
-        inbox_(store_, InboxOptions{options.attempts_max}),
+        inbox_(store_, InboxOptions{deaths_max(options.attempts_max)}),
         chain_({{&inbox_, takes(options.topics)}}) {}
   InboxSink(const InboxSink&) = delete;
   InboxSink& operator=(const InboxSink&) = delete;

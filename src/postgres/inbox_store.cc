@@ -419,6 +419,13 @@ Status PostgresInboxStore::apply(Events events) {
   return applied;
 }
 
+bool PostgresInboxStore::wants(const Event& event) const {
+  const auto& handlers = state_->options.handlers;
+  return std::any_of(handlers.begin(), handlers.end(), [&](const TransactionHandler& one) {
+    return wants_type(one.types, event.type);
+  });
+}
+
 bool PostgresInboxStore::broke() const { return state_->broke; }
 
 Status PostgresInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates) {

@@ -56,6 +56,7 @@ class PostgresInboxStore final : public InboxStore {
   Status begin() override;
   Status insert(Events events, std::span<Arrival> arrivals) override;
   Status apply(Events events) override;
+  bool wants(const Event& event) const override;
   bool broke() const override;
   Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
   void rollback() override;

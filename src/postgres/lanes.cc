@@ -322,13 +322,15 @@ Status Lanes::run(std::stop_token stop) {
     halted = state.sweep();
     if (halted) break;
     const Status beaten = state.beat();
-    if (!beaten &&
-        (beaten.error().code == Errc::rejected || beaten.error().code == Errc::corrupt)) {
+    const bool halts =
+        !beaten && (beaten.error().code == Errc::rejected || beaten.error().code == Errc::corrupt);
+    if (halts && state.options.relay_options.gives_up) {
       halted = beaten.error();
       break;
     }
     // Lanes that run hold leases of their own, and go on.
-    if (!beaten && !was_lost) state.note(Kind::session_lost, beaten.error().text);
+    if (!beaten && !was_lost)
+      state.note(halts ? Kind::halted : Kind::session_lost, beaten.error().text);
     was_lost = !beaten;
     state.clock.sleep(std::min(state.options.heartbeat, state.options.lease_term / 3), stop);
   }

@@ -17,12 +17,12 @@ constexpr std::string_view kUpsert =
     "retry_at, at_head) "
     "SELECT $1, e.id, e.position, e.topic, e.aggregate_type, e.aggregate_id, e.type, "
     "e.content_type, e.headers, e.payload, e.aggregate_version, e.created_at, e.state, e.attempts, "
-    "e.reason, e.retry_at, e.aggregate_id = '' "
+    "e.reason, clock_timestamp() + e.delay * interval '1 microsecond', e.aggregate_id = '' "
     "FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], "
     "$8::text[], $9::text[], $10::bytea[], $11::bigint[], $12::timestamptz[], $13::text[], "
-    "$14::int[], $15::text[], $16::timestamptz[]) AS e (id, position, topic, aggregate_type, "
+    "$14::int[], $15::text[], $16::bigint[]) AS e (id, position, topic, aggregate_type, "
     "aggregate_id, type, content_type, headers, payload, aggregate_version, created_at, state, "
-    "attempts, reason, retry_at) "
+    "attempts, reason, delay) "
     // What waits for an operator goes on waiting for one when the relay reads it again. An event
     // that was finished is new: somebody published it once more, or set a row of a mapped table
     // ($17) back, perhaps with another content. Such a row is left alone for a minute after it was
@@ -42,10 +42,15 @@ constexpr std::string_view kUpsert =
 
 constexpr std::string_view kBlocked =
     "SELECT aggregate_type, aggregate_id FROM dovetail.parked WHERE relay = $1 AND at_head AND "
-    "aggregate_id <> '' AND slot BETWEEN $2 AND $3";
+    "aggregate_id <> '' AND slot BETWEEN $2 AND $3 LIMIT $4";
 
-// Heads that are due, and what follows them on their keys up to the first that is not due. $4: the
-// time; $5: events; $6: bytes.
+constexpr std::string_view kBlockedAmong =
+    "SELECT k.type, k.id FROM unnest($2::text[], $3::text[]) AS k (type, id) WHERE EXISTS (SELECT "
+    "FROM dovetail.parked AS p WHERE p.relay = $1 AND p.aggregate_type = k.type AND "
+    "p.aggregate_id = k.id AND p.finished_at IS NULL)";
+
+// Heads that are due by the clock of the server, which is the one that wrote their times, and what
+// follows them on their keys up to the first that is not due. $4: events; $5: bytes.
 constexpr std::string_view kDue =
     "SELECT position, id, topic, aggregate_type, aggregate_id, type, content_type, headers, "
     "payload, aggregate_version, created_at, attempts FROM ("
@@ -53,15 +58,16 @@ constexpr std::string_view kDue =
     "line.position, line.number ROWS UNBOUNDED PRECEDING) AS running, "
     "row_number() OVER (ORDER BY head.retry_at, head.number, line.position, line.number) AS place "
     "FROM (SELECT number, aggregate_type, aggregate_id, retry_at FROM dovetail.parked "
-    "WHERE relay = $1 AND at_head AND state = 'waiting' AND retry_at <= $4 "
-    "AND slot BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $5) AS head "
-    "CROSS JOIN LATERAL (SELECT p.*, bool_and(p.state = 'waiting' AND p.retry_at <= $4) "
+    "WHERE relay = $1 AND at_head AND state = 'waiting' AND retry_at <= statement_timestamp() "
+    "AND slot BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $4) AS head "
+    "CROSS JOIN LATERAL (SELECT p.*, bool_and(p.state = 'waiting' AND p.retry_at <= "
+    "statement_timestamp()) "
     "OVER (ORDER BY p.position, p.number ROWS UNBOUNDED PRECEDING) AS is_due "
     "FROM dovetail.parked AS p WHERE p.relay = $1 AND p.finished_at IS NULL "
     "AND p.aggregate_type = head.aggregate_type AND p.aggregate_id = head.aggregate_id "
     "AND (head.aggregate_id <> '' OR p.number = head.number) "
-    "ORDER BY p.position, p.number LIMIT $5) AS line WHERE line.is_due) AS due "
-    "WHERE place <= $5 AND (place = 1 OR running <= $6) ORDER BY place";
+    "ORDER BY p.position, p.number LIMIT $4) AS line WHERE line.is_due) AS due "
+    "WHERE place <= $4 AND (place = 1 OR running <= $5) ORDER BY place";
 
 constexpr std::string_view kFinish =
     "UPDATE dovetail.parked SET state = 'delivered', at_head = false, "
@@ -91,10 +97,10 @@ std::vector<const ParkRequest*> last_of_each(std::span<const ParkRequest> reques
 
 struct Columns {
   std::vector<EventId> id;
-  std::vector<std::int64_t> position, aggregate_version;
+  std::vector<std::int64_t> position, aggregate_version, delay;
   std::vector<std::string_view> topic, aggregate_type, aggregate_id, type, content_type, headers,
       payload, state, reason;
-  std::vector<WallTime> created_at, retry_at;
+  std::vector<WallTime> created_at;
   std::vector<std::int32_t> attempts;
 
   void add(const ParkRequest& request, std::string_view stored) {
@@ -113,7 +119,7 @@ struct Columns {
     state.push_back(request.state == ParkState::parked ? "parked" : "waiting");
     attempts.push_back(static_cast<std::int32_t>(request.attempts));
     reason.push_back(stored);
-    retry_at.push_back(request.retry_at);
+    delay.push_back(request.delay.count());
   }
 
   Params params(const Reader& reader) const {
@@ -133,7 +139,7 @@ struct Columns {
         .text_array(state)
         .int4_array(attempts)
         .text_array(reason)
-        .timestamptz_array(retry_at)
+        .int8_array(delay)
         .boolean(reader.mapped && !reader.outside);
     return params;
   }
@@ -143,9 +149,29 @@ struct Columns {
 
 Status PostgresParking::open() { return connect(reader_); }
 
-Status PostgresParking::blocked_keys(std::vector<OrderKey>& out) {
+Status PostgresParking::blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) {
+  const Result<Rows> rows =
+      reader_.connection.query(kBlocked, Params()
+                                             .text(reader_.relay)
+                                             .int4(reader_.first_slot())
+                                             .int4(reader_.last_slot())
+                                             .int8(static_cast<std::int64_t>(keys_max)));
+  if (!rows) return fail(rows.error());
+  for (std::size_t row = 0; row < rows->size(); ++row)
+    out.emplace_back(rows->text(row, 0), rows->text(row, 1));
+  return {};
+}
+
+Status PostgresParking::blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) {
+  if (keys.empty()) return {};
+  std::vector<std::string_view> types;
+  std::vector<std::string_view> ids;
+  for (const OrderKey& key : keys) {
+    types.push_back(key.first);
+    ids.push_back(key.second);
+  }
   const Result<Rows> rows = reader_.connection.query(
-      kBlocked, Params().text(reader_.relay).int4(reader_.first_slot()).int4(reader_.last_slot()));
+      kBlockedAmong, Params().text(reader_.relay).text_array(types).text_array(ids));
   if (!rows) return fail(rows.error());
   for (std::size_t row = 0; row < rows->size(); ++row)
     out.emplace_back(rows->text(row, 0), rows->text(row, 1));
@@ -181,14 +207,13 @@ Status PostgresParking::refresh_heads(std::span<const std::string_view> types,
 }
 
 Status PostgresParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
-                                 const Limits& limits, WallTime now) {
+                                 const Limits& limits) {
   const auto room = static_cast<std::int64_t>(limits.events_max);
   const Result<Rows> rows =
       reader_.connection.query(kDue, Params()
                                          .text(reader_.relay)
                                          .int4(reader_.first_slot())
                                          .int4(reader_.last_slot())
-                                         .timestamptz(now)
                                          .int8(room)
                                          .int8(static_cast<std::int64_t>(limits.bytes_max)));
   if (!rows) return fail(rows.error());

@@ -12,10 +12,10 @@ class PostgresParking final : public Parking {
   explicit PostgresParking(Reader& reader) : reader_(reader) {}
 
   Status open() override;
-  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override;
+  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override;
   Status park(std::span<const ParkRequest> requests) override;
-  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                  WallTime now) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override;
   Status delivered(std::span<const EventId> ids) override;
 
  private:

@@ -39,7 +39,7 @@ class Operator : public ::testing::Test {
     EXPECT_TRUE(parking.open());
     Batch batch;
     std::vector<std::uint32_t> attempts;
-    EXPECT_TRUE(parking.take_due(batch, attempts, {}, clock.wall()));
+    EXPECT_TRUE(parking.take_due(batch, attempts, {}));
     return batch.size();
   }
 

@@ -48,7 +48,7 @@ struct Consumer::State {
         parking(reader, system_clock()),
         lease(reader, system_clock(), process_label(), boot_id(), options.lease_term),
         store(options.database, options.name, std::move(handler), system_clock()),
-        inbox(store, InboxOptions{options.attempts_max}) {}
+        inbox(store, InboxOptions{deaths_max(options.attempts_max)}) {}
 
   ConsumerOptions options;
   Reader reader;

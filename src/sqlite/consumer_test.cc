@@ -102,10 +102,10 @@ TEST_F(ConsumerOfAnOutbox, AFailingEventIsParkedAndOtherKeysFlow) {
     return record(transaction, event);
   });
   run_until(*consumer, [&] {
-    return effects() == 1 && source.number("SELECT count(*) FROM dovetail_parked") == 2;
+    source.publish_one("good", "fine");  // only who fails while others pass is parked
+    return source.number("SELECT count(*) FROM dovetail_parked WHERE state = 'parked'") == 1;
   });
-  EXPECT_EQ(application.text("SELECT payload FROM effect"), "fine");
-  EXPECT_EQ(consumer->counts().parked, 2u);
+  EXPECT_EQ(application.number("SELECT count(*) FROM effect WHERE payload <> 'fine'"), 0);
   const std::vector<ParkedRow> heads =
       list_parked(publisher.path, {.reader = "billing", .heads_only = true}).value();
   ASSERT_EQ(heads.size(), 1u);
@@ -113,8 +113,8 @@ TEST_F(ConsumerOfAnOutbox, AFailingEventIsParkedAndOtherKeysFlow) {
 
   fixed = true;
   ASSERT_EQ(replay_event(publisher.path, "billing", heads[0].id, system_clock()).value(), 1u);
-  run_until(*consumer, [&] { return effects() == 3; });
-  EXPECT_EQ(application.text("SELECT group_concat(payload) FROM effect"), "fine,poison,behind");
+  const std::string others = "SELECT group_concat(payload) FROM effect WHERE payload <> 'fine'";
+  run_until(*consumer, [&] { return application.text(others) == "poison,behind"; });
 }
 
 TEST_F(ConsumerOfAnOutbox, TheHandlerPublishesInTheSameTransaction) {
@@ -140,10 +140,10 @@ TEST_F(ConsumerOfAnOutbox, AHandlerThatCommitsLosesNothing) {
     if (!fixed) sqlite3_exec(transaction, "COMMIT", nullptr, nullptr, nullptr);
     return record(transaction, event);
   });
-  run_until(*consumer, [&] { return source.number("SELECT count(*) FROM dovetail_parked") == 5; });
+  run_until(*consumer, [&] { return consumer->counts().failed > 20; });
   EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_inbox"), 0);
+  EXPECT_EQ(source.number("SELECT count(*) FROM dovetail_parked"), 0) << "it fails for everybody";
   fixed = true;
-  EXPECT_EQ(replay_all(publisher.path, "", system_clock()).value(), 5u);
   run_until(*consumer, [&] { return effects() == 5; });
 }
 

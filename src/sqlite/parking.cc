@@ -21,7 +21,11 @@ constexpr std::string_view kUpsert =
 
 constexpr std::string_view kSelectBlocked =
     "SELECT aggregate_type, aggregate_id FROM dovetail_parked INDEXED BY dovetail_parked_head "
-    "WHERE reader = ?1 AND at_head = 1 AND aggregate_id <> ''";
+    "WHERE reader = ?1 AND at_head = 1 AND aggregate_id <> '' LIMIT ?2";
+
+constexpr std::string_view kSelectIsBlocked =
+    "SELECT 1 FROM dovetail_parked INDEXED BY dovetail_parked_head "
+    "WHERE reader = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND at_head = 1";
 
 constexpr std::string_view kSelectDueHeads =
     "SELECT number, aggregate_type, aggregate_id FROM dovetail_parked "
@@ -74,6 +78,7 @@ Status SqliteParking::open() {
   DOVETAIL_TRY(heads_.prepare(database_));
   DOVETAIL_TRY(database_.prepare(select_epoch_, kSelectEpoch));
   DOVETAIL_TRY(database_.prepare(select_blocked_, kSelectBlocked));
+  DOVETAIL_TRY(database_.prepare(select_is_blocked_, kSelectIsBlocked));
   DOVETAIL_TRY(database_.prepare(upsert_, kUpsert));
   DOVETAIL_TRY(database_.prepare(select_due_heads_, kSelectDueHeads));
   DOVETAIL_TRY(database_.prepare(select_due_of_key_, kSelectDueOfKey));
@@ -81,8 +86,8 @@ Status SqliteParking::open() {
   return database_.prepare(finish_, kFinish);
 }
 
-Status SqliteParking::blocked_keys(std::vector<OrderKey>& out) {
-  select_blocked_.bind_text(1, reader_.name);
+Status SqliteParking::blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) {
+  select_blocked_.bind_text(1, reader_.name).bind(2, static_cast<std::int64_t>(keys_max));
   const Reading reading(select_blocked_);
   while (true) {
     const Result<bool> row = select_blocked_.step();
@@ -90,6 +95,17 @@ Status SqliteParking::blocked_keys(std::vector<OrderKey>& out) {
     if (!*row) return {};
     out.emplace_back(select_blocked_.bytes(0), select_blocked_.bytes(1));
   }
+}
+
+Status SqliteParking::blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) {
+  for (const OrderKey& key : keys) {
+    select_is_blocked_.bind_text(1, reader_.name).bind_text(2, key.first).bind_text(3, key.second);
+    const Reading reading(select_is_blocked_);
+    const Result<bool> row = select_is_blocked_.step();
+    if (!row) return fail(row.error());
+    if (*row) out.push_back(key);
+  }
+  return {};
 }
 
 Status SqliteParking::park(std::span<const ParkRequest> requests) {
@@ -116,14 +132,15 @@ Status SqliteParking::upsert(const ParkRequest& request, std::int64_t now) {
       .bind(14, request.attempts)
       .bind_text(15, reason)
       .bind(16, now)
-      .bind(17, to_stored(request.retry_at));
+      .bind(17, now + request.delay.count());
   return upsert_.run();
 }
 
 Status SqliteParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
-                               const Limits& limits, WallTime now) {
+                               const Limits& limits) {
+  const std::int64_t now = to_stored(clock_.wall());
   select_due_heads_.bind_text(1, reader_.name)
-      .bind(2, to_stored(now))
+      .bind(2, now)
       .bind(3, static_cast<std::int64_t>(limits.events_max));
   const Reading reading(select_due_heads_);
   while (out.size() < limits.events_max) {
@@ -136,9 +153,9 @@ Status SqliteParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
       select.bind_text(1, reader_.name)
           .bind_text(2, select_due_heads_.bytes(1))
           .bind_text(3, select_due_heads_.bytes(2))
-          .bind(4, to_stored(now));
+          .bind(4, now);
     } else {
-      select.bind(1, select_due_heads_.integer(0)).bind(2, to_stored(now));
+      select.bind(1, select_due_heads_.integer(0)).bind(2, now);
     }
     const Result<bool> room = take_rows(select, out, attempts, limits);
     if (!room) return fail(room.error());

@@ -16,10 +16,10 @@ class SqliteParking final : public Parking {
   SqliteParking(Reader& reader, Clock& clock);
 
   Status open() override;
-  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override;
+  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override;
   Status park(std::span<const ParkRequest> requests) override;
-  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                  WallTime now) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override;
   Status delivered(std::span<const EventId> ids) override;
 
  private:
@@ -31,6 +31,7 @@ class SqliteParking final : public Parking {
   ParkedHeads heads_;
   Statement select_epoch_;
   Statement select_blocked_;
+  Statement select_is_blocked_;
   Statement upsert_;
   Statement select_due_heads_;
   Statement select_due_of_key_;

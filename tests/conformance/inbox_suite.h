@@ -293,15 +293,15 @@ TEST_P(InboxSuite, APoisonEventIsFoundOutAndItsNeighboursAreApplied) {
   std::vector<Outcome> outcomes = deliver(inbox, batch);
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
   EXPECT_EQ(outcomes[1].fate, Fate::failed);
-  EXPECT_EQ(outcomes[1].attempts, 1U);
   EXPECT_EQ(outcomes[2].fate, Fate::confirmed);
   EXPECT_EQ(outcomes[3].fate, Fate::again) << "it stands behind the poison on its key";
   EXPECT_EQ(database_->effects(), (std::vector<EventId>{batch[0]->id, batch[2]->id}));
-  outcomes = deliver(inbox, batch);
-  EXPECT_EQ(outcomes[0].fate, Fate::duplicate);
-  EXPECT_EQ(outcomes[1].attempts, 2U);
-  EXPECT_EQ(deliver(inbox, batch)[1].attempts, 3U);
-  EXPECT_EQ(store->count_attempt(poison->id, 0).value(), 0U) << "a replay starts from 0";
+  for (int i = 0; i < 5; ++i) {
+    outcomes = deliver(inbox, batch);
+    EXPECT_EQ(outcomes[0].fate, Fate::duplicate);
+    EXPECT_EQ(outcomes[1].fate, Fate::failed) << "the relay judges, which sees the neighbours";
+  }
+  EXPECT_EQ(store->count_attempt(poison->id, 0).value(), 0U) << "its handler ended no process";
 }
 
 TEST_P(InboxSuite, AnOutageCostsNoAttempt) {

@@ -171,7 +171,7 @@ TEST_P(LeaseSuite, AStaleOwnerCannotPark) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(code(refused), Errc::stopped);
   std::vector<OrderKey> keys;
-  ASSERT_TRUE(second.parking->blocked_keys(keys));
+  ASSERT_TRUE(second.parking->blocked_keys(keys, 1000));
   EXPECT_TRUE(keys.empty());
 }
 
@@ -185,7 +185,7 @@ TEST_P(LeaseSuite, AStaleOwnerCannotFinishWhatIsParked) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(code(refused), Errc::stopped);
   std::vector<OrderKey> keys;
-  ASSERT_TRUE(second.parking->blocked_keys(keys));
+  ASSERT_TRUE(second.parking->blocked_keys(keys, 1000));
   EXPECT_EQ(keys.size(), 1U);
 }
 
@@ -205,7 +205,7 @@ class ParkingSuite : public LaneFixture {
     owner_ = owner("relay");
   }
   void park(const Event* one, ParkState state, Duration delay = {}, std::uint32_t attempts = 0) {
-    const ParkRequest request{one, state, attempts, lane_->clock.wall() + delay, "a reason"};
+    const ParkRequest request{one, state, attempts, delay, "a reason"};
     const Status parked = owner_.parking->park({&request, 1});
     ASSERT_TRUE(parked) << parked.error().text;
   }
@@ -214,7 +214,7 @@ class ParkingSuite : public LaneFixture {
     attempts_.clear();
     Limits limits;
     limits.events_max = events_max;
-    const Status status = owner_.parking->take_due(*taken_, attempts_, limits, lane_->clock.wall());
+    const Status status = owner_.parking->take_due(*taken_, attempts_, limits);
     EXPECT_TRUE(status) << (status ? "" : status.error().text);
     EXPECT_EQ(attempts_.size(), taken_->size());
     std::vector<EventId> ids;
@@ -223,7 +223,7 @@ class ParkingSuite : public LaneFixture {
   }
   std::vector<OrderKey> blocked() {
     std::vector<OrderKey> keys;
-    EXPECT_TRUE(owner_.parking->blocked_keys(keys));
+    EXPECT_TRUE(owner_.parking->blocked_keys(keys, 1000));
     std::sort(keys.begin(), keys.end());
     return keys;
   }
@@ -240,6 +240,20 @@ TEST_P(ParkingSuite, AParkedEventBlocksItsKeyAndNoOther) {
   park(event("k", 1), ParkState::parked);
   EXPECT_EQ(blocked(), (Keys{{"order", "k"}}));
   EXPECT_TRUE(due().empty()) << "it waits for an operator";
+}
+
+TEST_P(ParkingSuite, BlockedKeysAreFoundAmongThoseOfABatchAndListedUpToALimit) {
+  for (int i = 0; i < 10; ++i) park(event("k" + std::to_string(i), i + 1), ParkState::parked);
+  park(event("k3", 20), ParkState::waiting);
+  const Keys asked{{"order", "k3"}, {"order", "k99"}, {"other", "k4"}, {"order", "k7"}};
+  Keys found;
+  ASSERT_TRUE(owner_.parking->blocked_among(asked, found));
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, (Keys{{"order", "k3"}, {"order", "k7"}}));
+  Keys some;
+  ASSERT_TRUE(owner_.parking->blocked_keys(some, 4));
+  EXPECT_EQ(some.size(), 4U);
+  EXPECT_TRUE(owner_.parking->blocked_among({}, found));
 }
 
 TEST_P(ParkingSuite, AnEventWithoutKeyBlocksNothing) {

@@ -74,7 +74,7 @@ class MemoryLane final : public LaneUnderTest {
 
  private:
   MemoryLog log_;
-  MemoryReader reader_;
+  MemoryReader reader_{clock};
 };
 
 template <class Base, class Made>

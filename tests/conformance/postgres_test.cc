@@ -112,6 +112,9 @@ class ClockShift {
     ASSERT_TRUE(connection_.query(
         "UPDATE dovetail.reader SET expires = expires - $1 * interval '1 microsecond'",
         Params().int8(passed.count())));
+    ASSERT_TRUE(connection_.query(
+        "UPDATE dovetail.parked SET retry_at = retry_at - $1 * interval '1 microsecond'",
+        Params().int8(passed.count())));
   }
 
  private:

@@ -189,16 +189,20 @@ class DyingParking final : public Parking {
   DyingParking(Doom& doom, Parking& parking) : doom_(doom), parking_(parking) {}
 
   Status open() override { return parking_.open(); }
-  Status blocked_keys(std::vector<OrderKey>& out) override { return parking_.blocked_keys(out); }
+  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override {
+    return parking_.blocked_keys(out, keys_max);
+  }
+  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override {
+    return parking_.blocked_among(keys, out);
+  }
   Status park(std::span<const ParkRequest> requests) override {
     doom_.reach("parking");
     Status done = parking_.park(requests);
     doom_.reach("parked");
     return done;
   }
-  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                  WallTime now) override {
-    Status done = parking_.take_due(out, attempts, limits, now);
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override {
+    Status done = parking_.take_due(out, attempts, limits);
     if (!out.empty()) doom_.reach("replaying");
     return done;
   }

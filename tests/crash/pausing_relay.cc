@@ -115,14 +115,18 @@ class PausingParking final : public Parking {
  public:
   explicit PausingParking(Story& story) : story_(story), parking_(story.reader) {}
   Status open() override { return parking_.open(); }
-  Status blocked_keys(std::vector<OrderKey>& out) override { return parking_.blocked_keys(out); }
+  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override {
+    return parking_.blocked_keys(out, keys_max);
+  }
+  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override {
+    return parking_.blocked_among(keys, out);
+  }
   Status park(std::span<const ParkRequest> requests) override {
     story_.reach("parking");
     return story_.told("park", parking_.park(requests));
   }
-  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                  WallTime now) override {
-    return parking_.take_due(out, attempts, limits, now);
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override {
+    return parking_.take_due(out, attempts, limits);
   }
   Status delivered(std::span<const EventId> ids) override {
     return story_.told("park", parking_.delivered(ids));

@@ -68,6 +68,7 @@ class AwaySink final : public Sink {
   Outcome fate(const Event& event) {
     if (event.aggregate_id == kPoison) {
       ++poison_tries;
+      publish_();  // only who fails while others pass is parked
       return Outcome{Fate::failed, 0, "the sink does not like it"};
     }
     delivered[std::string(event.aggregate_id)].push_back(event.aggregate_version);
@@ -117,6 +118,8 @@ TEST_F(Outage, OfHalfAnHourParksNothingLosesNothingAndBurnsNoAttempt) {
   std::stop_source stop;
   RelayOptions options;
   options.window_events_max = 200;  // less than waits
+  options.attempts_max = 5;
+  options.key_retry = {1ms, 20ms};  // by the clock of the database, which is a real one
   Relay relay({source, sink, parking, lease, clock, metrics,
                [&](const RelayNotice& notice) {
                  ++notices[std::string(to_string(notice.kind))];
@@ -160,7 +163,7 @@ TEST_F(Outage, OfHalfAnHourParksNothingLosesNothingAndBurnsNoAttempt) {
         notices["sink_lost"] + notices["sink_restored"] + notices["stalled"]);
   const std::int64_t attempts =
       number(application_, "SELECT attempts FROM dovetail.parked WHERE aggregate_id = 'poison'");
-  claim(sink.poison_tries == options.attempts_max && attempts == options.attempts_max,
+  claim(sink.poison_tries > options.attempts_max && attempts == options.attempts_max,
         "outage: an event that failed afterwards still had all of its %llu attempts",
         static_cast<unsigned long long>(sink.poison_tries));
 }
