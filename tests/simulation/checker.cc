@@ -130,6 +130,7 @@ class Checker {
     // operator.
     came_back_ = at_fault_;
     for (const EventId& id : simulation_.broker().events_nacked()) came_back_.insert({"", id});
+    for (const EventId& id : simulation_.database().put_aside) came_back_.insert({"", id});
     came_back_.insert(inbox.untried.begin(), inbox.untried.end());
     for (const auto& [where, id] : came_back_) keys_that_wait_.insert({where, key(truth_[id])});
 

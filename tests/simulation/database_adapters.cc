@@ -21,8 +21,14 @@ void DatabaseServer::accepted(const char* write, std::uint32_t lane, std::uint64
 }
 
 void DatabaseServer::note_parked(std::span<const ParkRequest> requests) {
+  // What stands before confirmed events makes way for their record when the relay stops.
+  const bool stops = server.world().current().stop().stop_requested();
   for (const ParkRequest& request : requests) {
-    (request.state == ParkState::parked ? parked : waiting).insert(request.event->id);
+    const bool makes_way = stops && request.state == ParkState::waiting;
+    (makes_way                            ? put_aside
+     : request.state == ParkState::parked ? parked
+                                          : waiting)
+        .insert(request.event->id);
     if (request.reason.empty())
       server.world().violation("reason", "an event was parked without a reason");
   }
@@ -179,9 +185,16 @@ SimParking::SimParking(DatabaseServer& database, const SimLease& lease)
 
 Status SimParking::open() { return connection_.open("parking.open"); }
 
-Status SimParking::blocked_keys(std::vector<OrderKey>& out) {
+Status SimParking::blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) {
   return connection_.call("parking.blocked_keys", [&]() -> Status {
-    database_.tables.lane(lease_.lane()).parked.blocked_keys(out);
+    database_.tables.lane(lease_.lane()).parked.blocked_keys(out, keys_max);
+    return {};
+  });
+}
+
+Status SimParking::blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) {
+  return connection_.call("parking.blocked_among", [&]() -> Status {
+    database_.tables.lane(lease_.lane()).parked.blocked_among(keys, out);
     return {};
   });
 }
@@ -206,13 +219,14 @@ Status SimParking::park(std::span<const ParkRequest> requests) {
       world.sometimes(request.state == ParkState::parked ? "parked" : "parked behind");
     }
     database_.note_parked(requests);
-    rows.park(requests);
+    rows.park(requests, VirtualClock::wall_of(world.now()));
   });
 }
 
-Status SimParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                            WallTime now) {
+Status SimParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
+                            const Limits& limits) {
   return connection_.call("parking.take_due", [&]() -> Status {
+    const WallTime now = VirtualClock::wall_of(database_.server.world().now());
     database_.tables.lane(lease_.lane()).parked.take_due(out, attempts, limits, now);
     if (!out.empty())
       database_.server.world().note("parking.take_due", "events",

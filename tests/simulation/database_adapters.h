@@ -28,9 +28,10 @@ struct DatabaseServer {
 
   Server server;
   ModelDatabase tables;
-  WaitQueue changed;          // something committed or rolled back
-  std::set<EventId> parked;   // ever, until an operator comes
-  std::set<EventId> waiting;  // ever
+  WaitQueue changed;            // something committed or rolled back
+  std::set<EventId> parked;     // ever, until an operator comes
+  std::set<EventId> waiting;    // ever
+  std::set<EventId> put_aside;  // ever, when a relay stopped
 };
 
 class SimLease final : public Lease {
@@ -92,10 +93,10 @@ class SimParking final : public Parking {
   SimParking(DatabaseServer& database, const SimLease& lease);
 
   Status open() override;
-  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override;
+  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override;
   Status park(std::span<const ParkRequest> requests) override;
-  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                  WallTime now) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override;
   Status delivered(std::span<const EventId> ids) override;
 
  private:

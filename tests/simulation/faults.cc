@@ -155,7 +155,7 @@ void Simulation::strike() {
   everybody.insert(everybody.end(), writers_.begin(), writers_.end());
   Actor& anybody = *everybody[world_.random().below(everybody.size())];
   Actor& process = *processes_[world_.random().below(processes_.size())];
-  switch (world_.random().below(8)) {
+  switch (world_.random().below(10)) {
     case 0:
       if (!options.kills) return;
       world_.sometimes("killed");
@@ -196,6 +196,19 @@ void Simulation::strike() {
       if (!options.rebalances) return;
       world_.note("nemesis.rebalance");
       for (auto& [name, group] : broker_.groups()) broker_.rebalance(group);
+      return;
+    case 7:
+      if (options.sick_sinks)
+        return broker_.fall_sick(milliseconds(300) + random_time(milliseconds(3000)), Fate::failed);
+      if (options.full_sinks)
+        return broker_.fall_sick(milliseconds(300) + random_time(milliseconds(3000)), Fate::busy);
+      return;
+    case 8:
+      if (!options.sick_handlers) return;
+      if (world_.now() < inbox_.handlers_sick_until + milliseconds(1500)) return;
+      world_.note("nemesis.handlers");
+      inbox_.handlers_sick_until =
+          world_.now() + milliseconds(300) + random_time(milliseconds(3000));
       return;
     default:
       if (!options.service_outages) return;

@@ -102,6 +102,10 @@ Status SimInboxStore::fate_of_handler(const Event& event) {
     world().sometimes("handler unavailable");
     return fail(Errc::unavailable, "a service that the handler needs is away; check it");
   }
+  if (world().faults_on() && world().now() < database_.handlers_sick_until) {
+    world().sometimes("sick handlers");
+    return fail(Errc::in_doubt, "a table of the handler is missing; check it");
+  }
   if (world().faults_on() && in_share(event.id, options.handler_kills, salt + 3) &&
       world().chance(0.8)) {
     world().sometimes("handler ended the process");
@@ -226,9 +230,16 @@ ConsumerParking::ConsumerParking(InboxServer& database, std::string consumer, Mo
 
 Status ConsumerParking::open() { return connection_.open("consumer parking.open"); }
 
-Status ConsumerParking::blocked_keys(std::vector<OrderKey>& out) {
+Status ConsumerParking::blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) {
   return connection_.call("consumer parking.blocked_keys", [&]() -> Status {
-    database_.tables.parked(consumer_).blocked_keys(out);
+    database_.tables.parked(consumer_).blocked_keys(out, keys_max);
+    return {};
+  });
+}
+
+Status ConsumerParking::blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) {
+  return connection_.call("consumer parking.blocked_among", [&]() -> Status {
+    database_.tables.parked(consumer_).blocked_among(keys, out);
     return {};
   });
 }
@@ -242,23 +253,29 @@ Status ConsumerParking::park(std::span<const ParkRequest> requests) {
                  request.state == ParkState::parked ? 1 : 0);
       world.sometimes("parked by a consumer");
       if (request.reason.empty()) world.violation("reason", "a consumer parked without a reason");
-      (request.state == ParkState::parked ? database_.parked : database_.waiting)
+      // What stands before confirmed events makes way for their record when the relay stops.
+      const bool makes_way =
+          world.current().stop().stop_requested() && request.state == ParkState::waiting;
+      (makes_way                            ? database_.untried
+       : request.state == ParkState::parked ? database_.parked
+                                            : database_.waiting)
           .insert({consumer_, event.id});
     }
-    database_.tables.parked(consumer_).park(requests);
+    database_.tables.parked(consumer_).park(requests, VirtualClock::wall_of(world.now()));
     return {};
   });
 }
 
 Status ConsumerParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
-                                 const Limits& limits, WallTime now) {
+                                 const Limits& limits) {
   return connection_.call("consumer parking.take_due", [&]() -> Status {
     const auto& owner = broker_.group(consumer_).owner;
     const auto mine = [&](const StoredEvent& event) {
       const auto found = owner.find(broker_.partition_of(event));
       return found != owner.end() && found->second == actor_.name();
     };
-    database_.tables.parked(consumer_).take_due(out, attempts, limits, now, mine);
+    database_.tables.parked(consumer_).take_due(
+        out, attempts, limits, VirtualClock::wall_of(database_.server.world().now()), mine);
     return {};
   });
 }

@@ -27,7 +27,8 @@ struct InboxServer {
   Server server;
   ModelInbox tables;
   WaitQueue changed;
-  TimePoint service_down_until{};  // of something else that the handlers need
+  TimePoint service_down_until{};   // of something else that the handlers need
+  TimePoint handlers_sick_until{};  // as when a table of theirs is missing
   std::map<std::string, ModelInbox::Transaction> transactions;  // by client
   using ConsumerEvent = std::pair<std::string, EventId>;
   std::set<ConsumerEvent> at_fault;  // its handler failed, or the process died in a counted try
@@ -71,10 +72,10 @@ class ConsumerParking final : public Parking {
                   const Actor& actor);
 
   Status open() override;
-  Status blocked_keys(std::vector<OrderKey>& out) override;
+  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override;
+  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override;
   Status park(std::span<const ParkRequest> requests) override;
-  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits,
-                  WallTime now) override;
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override;
   Status delivered(std::span<const EventId> ids) override;
 
  private:

@@ -58,6 +58,13 @@ constexpr NamedMutant kMutants[] = {
     DOVETAIL_NAMED(ready_not_recalled),
     DOVETAIL_NAMED(parked_past_flight),
     DOVETAIL_NAMED(redelivery_burns_attempts),
+    DOVETAIL_NAMED(outage_counts_attempts),
+    DOVETAIL_NAMED(attempts_never_count),
+    DOVETAIL_NAMED(busy_counts_attempts),
+    DOVETAIL_NAMED(sick_sink_not_probed),
+    DOVETAIL_NAMED(asides_lose_attempts),
+    DOVETAIL_NAMED(confirmed_resent_after_stop),
+    DOVETAIL_NAMED(blocked_keys_not_asked),
 };
 #undef DOVETAIL_NAMED
 Mutant chosen_mutant = Mutant::none;

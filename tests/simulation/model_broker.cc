@@ -35,6 +35,10 @@ void ModelBroker::client_died(const Actor& client) {
 }
 
 void ModelBroker::send(const std::shared_ptr<Channel>& channel, Message message) {
+  if (recorded_.contains(message.event.id))
+    world().violation("bounds", "sent again although a stop in good order had recorded it: " +
+                                    message.event.aggregate_id + " version " +
+                                    std::to_string(message.event.aggregate_version));
   Duration way = delay();
   if (world().fault(world().options().late_arrival, "late arrival"))
     way += milliseconds(100 + world().random().below(4000));
@@ -80,6 +84,7 @@ void ModelBroker::arrive(const std::shared_ptr<Channel>& channel, Message messag
                : outcome.fate == Fate::duplicate ? "broker.duplicate"
                : outcome.fate == Fate::again     ? "broker.nacked"
                : outcome.fate == Fate::failed    ? "broker.failed"
+               : outcome.fate == Fate::busy      ? "broker.busy"
                                                  : "broker.rejected",
                message.event.aggregate_id, message.event.aggregate_version, message.event.position);
   if (outcome.fate == Fate::confirmed || outcome.fate == Fate::duplicate) {
@@ -101,6 +106,45 @@ Outcome ModelBroker::refuse(Channel& channel, const Message& message, Fate fate,
   return {fate, 0, reason};
 }
 
+// Not the event's fault: it may wait, and is never parked.
+Outcome ModelBroker::refuse_blamelessly(Channel& channel, const Message& message, Fate fate,
+                                        const char* reason) {
+  ++channel.failures[message.event.key_hash];
+  channel.failed_tags.emplace(message.tag, message.event.key_hash);
+  events_nacked_.insert(message.event.id);
+  return {fate, 0, reason};
+}
+
+void ModelBroker::fall_sick(Duration duration, Fate fate) {
+  if (world().now() < sick_until_ + milliseconds(1500)) return;
+  world().sometimes(fate == Fate::busy ? "full sink" : "sick sink");
+  sick_until_ = world().now() + duration;
+  sick_fate_ = fate;
+}
+
+bool ModelBroker::is_of_sick_key(const StoredEvent& event) {
+  const std::uint64_t key = world().options().sick_key;
+  return key != 0 && world().faults_on() && event.aggregate_id == "k" + std::to_string(key) &&
+         !mended_.contains(event.id);
+}
+
+// A relay that is told of every failure, and of every confirmation between them, parks it in time.
+Outcome ModelBroker::refuse_sick_key(Channel& channel, const Message& message) {
+  const Options& options = world().options();
+  world().sometimes(options.sick_key_is_full ? "full key" : "sick key");
+  if (options.sick_key_is_full)
+    return refuse_blamelessly(channel, message, Fate::busy, "its queue is full");
+  Channel::Tries& tries = channel.tries[message.event.id];
+  if (tries.has_failed && channel.accepted > tries.accepted) ++tries.proofs;
+  tries.has_failed = true;
+  tries.accepted = channel.accepted;
+  if (tries.proofs > 4 * options.attempts_max + 8)
+    world().violation("isolation",
+                      "a sick key is tried without end: " + message.event.aggregate_id +
+                          " version " + std::to_string(message.event.aggregate_version));
+  return refuse(channel, message, Fate::failed, "its key is sick");
+}
+
 Outcome ModelBroker::judge(Channel& channel, const Message& message) {
   const Options& options = world().options();
   const StoredEvent& event = message.event;
@@ -109,6 +153,8 @@ Outcome ModelBroker::judge(Channel& channel, const Message& message) {
     world().sometimes("refused behind a failure");
     return {Fate::again, 0, "not tried: an earlier event of its key failed"};
   }
+  if (world().faults_on() && world().now() < sick_until_)
+    return refuse_blamelessly(channel, message, sick_fate_, "the broker refuses everything");
   if (options.sink_dedups && ids_.contains(event.id)) {
     world().sometimes("duplicate told by the broker");
     return {Fate::duplicate, 0, {}};
@@ -118,10 +164,12 @@ Outcome ModelBroker::judge(Channel& channel, const Message& message) {
     world().sometimes("refused for good");
     return refuse(channel, message, Fate::rejected, "the broker refuses this event");
   }
+  if (is_of_sick_key(event)) return refuse_sick_key(channel, message);
   if (in_share(event.id, options.refuse_transient, 2) && world().fault(0.6, "refused this time"))
     return refuse(channel, message, Fate::failed, "the broker refused it this time");
   if (world().fault(options.nack, "nack")) return refuse(channel, message, Fate::again, "nacked");
   append(event);
+  ++channel.accepted;
   if (world().fault(options.nack_after_effect, "nack after effect")) {
     ++repeats_made_;
     return refuse(channel, message, Fate::again, "timed out");
@@ -217,7 +265,8 @@ Status BrokerSink::submit(Events events) {
     return fail(Errc::unavailable, "not connected; check the broker");
 
   const std::uint64_t first = channel_->tracker.add_batch(events.size());
-  batches_.emplace_back(first, events.size());
+  batches_.push_back({first, {}});
+  for (const Event* event : events) batches_.back().ids.push_back(event->id);
   const bool breaks = world.fault(world.options().connection_loss, "connection lost in submit");
   const std::size_t sent = breaks ? world.random().below(events.size() + 1) : events.size();
   for (std::size_t i = 0; i < sent; ++i) {
@@ -256,9 +305,13 @@ Result<bool> BrokerSink::collect(std::span<Outcome> outcomes, Duration timeout) 
   }
   if (!channel->tracker.oldest_is_complete()) return false;
   channel->tracker.take_oldest(outcomes);
-  const auto [first, count] = batches_.front();
+  const Sent sent = std::move(batches_.front());
   batches_.pop_front();
-  for (std::uint64_t tag = first; tag < first + count; ++tag) {
+  for (std::size_t i = 0; i < sent.ids.size(); ++i) {
+    const Fate fate = outcomes[i].fate;
+    if (fate == Fate::confirmed || fate == Fate::duplicate) confirmed_.insert(sent.ids[i]);
+  }
+  for (std::uint64_t tag = sent.first; tag < sent.first + sent.ids.size(); ++tag) {
     const auto failed = channel->failed_tags.find(tag);
     if (failed == channel->failed_tags.end()) continue;
     ++failures_known_[failed->second];

@@ -39,6 +39,14 @@ struct Channel {
   // had heard of the last failure is refused untried: so a channel keeps the order of a key when
   // one of its events fails.
   std::map<std::uint64_t, std::uint64_t> failures;
+  // Events of the sick key: how often one failed again after others had been accepted meanwhile.
+  struct Tries {
+    std::uint64_t accepted = 0;  // of others, when it failed last
+    std::uint64_t proofs = 0;
+    bool has_failed = false;
+  };
+  std::map<EventId, Tries> tries;
+  std::uint64_t accepted = 0;
   std::uint64_t confirmed_through = 0;  // every tag up to this one is confirmed
   std::set<std::uint64_t> confirmed;
   ConfirmTracker tracker;
@@ -72,6 +80,10 @@ class ModelBroker {
   void close(Channel& channel);
   void client_died(const Actor& client);
   void block_for(Duration duration) { blocked_until_ = world().now() + duration; }
+  // Fails for everybody, or takes nothing from anybody. Well for some time in between.
+  void fall_sick(Duration duration, Fate fate);
+  // A relay that stopped in good order has recorded these as delivered.
+  void recorded(const std::set<EventId>& ids) { recorded_.insert(ids.begin(), ids.end()); }
 
   // Consumers
   Group& group(const std::string& name);
@@ -101,12 +113,19 @@ class ModelBroker {
   void arrive(const std::shared_ptr<Channel>& channel, Message message);
   Outcome judge(Channel& channel, const Message& message);
   Outcome refuse(Channel& channel, const Message& message, Fate fate, const char* reason);
+  Outcome refuse_blamelessly(Channel& channel, const Message& message, Fate fate,
+                             const char* reason);
+  Outcome refuse_sick_key(Channel& channel, const Message& message);
+  bool is_of_sick_key(const StoredEvent& event);
   void append(const StoredEvent& event);
   void reply(const std::shared_ptr<Channel>& channel, std::uint64_t tag, const Outcome& outcome);
   Duration delay();
 
   Server server_;
   TimePoint blocked_until_{};
+  TimePoint sick_until_{};
+  Fate sick_fate_ = Fate::failed;
+  std::set<EventId> recorded_;
   std::vector<std::vector<Record>> partitions_;
   std::vector<StoredEvent> history_;
   std::set<EventId> ids_;
@@ -134,13 +153,22 @@ class BrokerSink final : public Sink {
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override;
 
+  // Confirmed, and told to the relay, since its session began.
+  void begin_session() { confirmed_.clear(); }
+  const std::set<EventId>& confirmed() const { return confirmed_; }
+
  private:
   ModelBroker& broker_;
   const SimLease& lease_;
   Clock& clock_;
   Connection connection_;
   std::shared_ptr<Channel> channel_;
-  std::deque<std::pair<std::uint64_t, std::size_t>> batches_;  // first tag, count
+  struct Sent {
+    std::uint64_t first;  // tag
+    std::vector<EventId> ids;
+  };
+  std::deque<Sent> batches_;
+  std::set<EventId> confirmed_;
   std::map<std::uint64_t, std::uint64_t> failures_known_;
 };
 

@@ -82,6 +82,14 @@ Options::Options(std::uint64_t seed_) : seed(seed_) {
   hot_keys = random.chance(0.5) ? keys : between(random, 1, keys);
   relays_start_after =
       random.chance(0.4) ? Duration{} : between(random, milliseconds(500), milliseconds(4000));
+
+  aside_after = between(random, milliseconds(1), milliseconds(120));
+  blocked_keys_max = random.chance(0.5) ? 1000 : between(random, 1, 3);
+  sick_sinks = random.chance(0.3);
+  full_sinks = random.chance(0.2);
+  sick_handlers = random.chance(0.3);
+  sick_key = random.chance(0.3) ? between(random, 1, keys) : 0;
+  sick_key_is_full = random.chance(0.3);
 }
 
 std::string Options::text() const {
@@ -94,6 +102,7 @@ std::string Options::text() const {
       << "ms lease=" << lease_term.count() / 1000 << "ms latency=" << latency_max.count() / 1000
       << "ms faults=" << faults_for.count() / 1000
       << "ms late=" << relays_start_after.count() / 1000 << "ms"
+      << " aside=" << aside_after.count() / 1000 << "ms blocked=" << blocked_keys_max
       << (sink_keeps_order ? " sink_keeps_order" : "") << (sink_dedups ? " sink_dedups" : "")
       << "\n ";
   const auto chance = [&](const char* name, double value) {
@@ -128,6 +137,10 @@ std::string Options::text() const {
   flag("broker_blocks", broker_blocks);
   flag("rebalances", rebalances);
   flag("service_outages", service_outages);
+  flag("sick_sinks", sick_sinks);
+  flag("full_sinks", full_sinks);
+  flag("sick_handlers", sick_handlers);
+  if (sick_key > 0) out << " sick_key=" << sick_key << (sick_key_is_full ? " (full)" : "");
   flag("operator_replays", operator_replays);
   flag("operator_discards", operator_discards);
   return out.str();

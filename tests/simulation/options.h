@@ -36,6 +36,10 @@ struct Options {
   Duration faults_for{};
   std::uint64_t hot_keys = 1;     // of them, which half of the changes are made to
   Duration relays_start_after{};  // then they find a backlog, with many events of a key
+  Duration aside_after{};
+  std::uint64_t blocked_keys_max = 1;
+  std::uint64_t sick_key = 0;     // fails at the broker until healed; 0: none
+  bool sick_key_is_full = false;  // its receiver is full, so it is not at fault
 
   // Behaviour of the broker as a sink
   bool sink_keeps_order = false;
@@ -70,6 +74,9 @@ struct Options {
   bool broker_blocks = false;
   bool rebalances = false;
   bool service_outages = false;  // something that handlers need is away
+  bool sick_sinks = false;       // the broker fails for everybody for a while
+  bool full_sinks = false;       // the broker takes nothing for a while
+  bool sick_handlers = false;    // every handler fails for a while
   bool operator_replays = false;
   bool operator_discards = false;
 };

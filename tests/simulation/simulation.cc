@@ -112,13 +112,18 @@ RelayOptions Simulation::relay_options() {
   relay.batches_in_flight_max = options.batches_in_flight_max;
   relay.window_events_max = options.window_events_max;
   relay.idle_wait = milliseconds(100);
+  relay.aside_after = options.aside_after;
+  relay.blocked_keys_max = options.blocked_keys_max;
+  relay.busy_for = seconds(3600);
   relay.progress_interval = options.progress_interval;
   relay.seed = world_.random().next();
   return relay;
 }
 
-void Simulation::run_until_stopped(RelayPorts ports, Actor& actor) {
-  ports.notify = [this](const RelayNotice& notice) {
+void Simulation::run_until_stopped(RelayPorts ports, Actor& actor,
+                                   const std::function<void(RelayNotice::Kind)>& noticed) {
+  ports.notify = [this, &noticed](const RelayNotice& notice) {
+    noticed(notice.kind);
     world_.note("notice", std::string(to_string(notice.kind)) + ": " + notice.text);
     world_.sometimes("notice " + std::string(to_string(notice.kind)));
   };
@@ -143,7 +148,11 @@ void Simulation::run_relay(Actor& actor, std::uint32_t lane, Duration clock_offs
   SimParking parking(database_, lease);
   BrokerSink sink(broker_, lease, clock);
   RelayMetrics metrics;
-  run_until_stopped({source, sink, parking, lease, clock, metrics, {}, &topics_}, actor);
+  run_until_stopped({source, sink, parking, lease, clock, metrics, {}, &topics_}, actor,
+                    [&](RelayNotice::Kind kind) {
+                      if (kind == RelayNotice::Kind::started) sink.begin_session();
+                      if (kind == RelayNotice::Kind::drained) broker_.recorded(sink.confirmed());
+                    });
 }
 
 void Simulation::consumer_process(Actor& actor, const std::string& consumer) {
@@ -157,9 +166,10 @@ void Simulation::run_consumer(Actor& actor, const std::string& consumer, Duratio
   BrokerSource source(broker_, consumer, actor);
   ConsumerParking parking(inbox_, consumer, broker_, actor);
   SimInboxStore store(inbox_, consumer, actor);
-  Inbox inbox(store, {world_.options().attempts_max, 20});
+  Inbox inbox(store, {deaths_max(world_.options().attempts_max), 20});
   RelayMetrics metrics;
-  run_until_stopped({source, inbox, parking, lease, clock, metrics, {}, nullptr}, actor);
+  run_until_stopped({source, inbox, parking, lease, clock, metrics, {}, nullptr}, actor,
+                    [](RelayNotice::Kind) {});
   broker_.leave(broker_.group(consumer), actor.name());
   // Not being able to say goodbye costs the next session some care, nothing else. To the database
   // this process died, perhaps inside a try that counts.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -53,7 +54,8 @@ class Simulation {
   void run_consumer(Actor& actor, const std::string& consumer, Duration clock_offset);
   template <class Life>
   void live(Actor& actor, Life life);
-  void run_until_stopped(RelayPorts ports, Actor& actor);
+  void run_until_stopped(RelayPorts ports, Actor& actor,
+                         const std::function<void(RelayNotice::Kind)>& noticed);
   RelayOptions relay_options();
   void nemesis(Actor& actor);
   void strike();
