@@ -68,13 +68,14 @@ void add_init(CLI::App& app, CommandLine& line) {
   CLI::App* sub = command(
       app, "init", "Write a first dovetail.toml when there is none, and create the tables",
       "Run it again after an upgrade: it migrates the tables of every store of the config file.\n\n"
-      "  dovetail init --roles                roles that may only publish, relay or operate\n"
+      "  dovetail init --roles                roles that may only publish, work, relay or operate\n"
       "  dovetail init --print-sql --roles    the SQL of a PostgreSQL database, to run by hand",
       [&line] { line.chosen = [&line] { return init(line.around, line.init); }; });
   sub->add_flag("--print-sql", line.init.print_sql,
                 "Print the migration of a PostgreSQL database, and do nothing else");
   sub->add_flag("--roles", line.init.roles,
-                "Also the roles dovetail_app, dovetail_relay and dovetail_operator of PostgreSQL");
+                "Also the roles dovetail_app, dovetail_worker, dovetail_relay and "
+                "dovetail_operator of PostgreSQL");
 }
 
 void add_run(CLI::App& app, CommandLine& line) {

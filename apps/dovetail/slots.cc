@@ -93,8 +93,7 @@ Answer drop(const Surroundings& around, const std::vector<Listed>& all,
             const SlotsOptions& options) {
   for (const auto& [store, slot] : all) {
     if (slot.name != options.drop) continue;
-    const Status dropped =
-        postgres::drop_log_slot(store->conninfo, slot.name, options.force, {.who = ""});
+    const Status dropped = postgres::drop_log_slot(store->conninfo, slot.name, options.force);
     if (!dropped) return refuse_in(*store, dropped.error());
     if (around.json)
       print_json({{"dropped", slot.name}});

@@ -164,12 +164,12 @@ Result<std::vector<ParkedRow>> list_parked(const StoreConfig& store, const Parke
 
 Result<std::uint64_t> replay(const StoreConfig& store, const std::string& reader,
                              const EventId& id) {
-  return postgres::replay_event(store.conninfo, reader, id, {.who = ""});
+  return postgres::replay_event(store.conninfo, reader, id, {});
 }
 
 Status discard(const StoreConfig& store, const std::string& reader, const EventId& id,
                const std::string& reason) {
-  return postgres::discard(store.conninfo, reader, id, {.who = "", .reason = reason});
+  return postgres::discard(store.conninfo, reader, id, {.reason = reason});
 }
 
 Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) {

@@ -26,8 +26,9 @@ namespace dovetail::postgres {
 // made by a newer dovetail. rejected: the role may not create it, or the server is older than 13.
 Status create_schema(pg_conn* connection);
 
-// Makes the roles dovetail_app (publishes, reads nothing), dovetail_relay and dovetail_operator,
-// and grants them what they need. Needs the right to create roles. Safe to call again.
+// Makes the roles dovetail_app (publishes, reads nothing), dovetail_worker (takes events of the
+// consumers that dovetail.grant_worker() gives to it), dovetail_relay and dovetail_operator, grants
+// them what they need and takes back the rest. Needs the right to create roles. Safe to call again.
 Status create_roles(pg_conn* connection);
 
 // The same as SQL, for those who apply it by hand.

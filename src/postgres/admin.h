@@ -72,9 +72,8 @@ Result<std::string> payload_of(const std::string& url, const EventId& id);
 Result<std::string> mapped_payload_of(const std::string& url, const TableMapping& mapping,
                                       const EventId& id);
 
-// Who does it and why; both are kept in dovetail.audit.
+// Why it is done; kept in dovetail.audit, in the name of the login, which nobody can choose.
 struct Decision {
-  std::string who;  // empty: the database user
   std::string reason{};
 };
 

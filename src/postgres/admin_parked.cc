@@ -1,6 +1,5 @@
 // What an operator sees and decides about parked events.
 #include <algorithm>
-#include <map>
 
 #include "postgres/admin.h"
 #include "postgres/connection.h"
@@ -18,32 +17,19 @@ constexpr std::string_view kMatches =
     "p.aggregate_type = $3) AND ($4 = '' OR p.type = $4) AND ($5 = '' OR "
     "pg_catalog.strpos(p.reason, $5) > 0)";
 
-constexpr std::string_view kReplay =
-    "UPDATE dovetail.parked AS p SET state = 'waiting', attempts = 0, retry_at = "
-    "pg_catalog.clock_timestamp(), note = 'replay asked for' WHERE p.at_head AND p.finished_at IS "
-    "NULL AND ";
-
-// The parked events of queues, with the columns that the filter looks at.
-constexpr std::string_view kQueued =
-    "ARRAY(SELECT p.number FROM (SELECT q.*, q.consumer AS relay FROM dovetail.queue_parked AS q) "
-    "AS p WHERE ";
-
-// `note` comes first among the parameters that follow the filter's.
+// $1 relay, $2 id or null, $3 key, $4 aggregate type, $5 type, $6 part of the reason. Both write
+// the audit, in the name of the login.
+constexpr std::string_view kReplay = "SELECT dovetail.replay_parked($1, $2, $3, $4, $5, $6, $7)";
 constexpr std::string_view kDiscard =
-    "UPDATE dovetail.parked AS p SET state = 'discarded', at_head = false, finished_at = "
-    "pg_catalog.clock_timestamp(), note = $6 WHERE p.finished_at IS NULL AND ";
-
-constexpr std::string_view kKeys = " RETURNING p.relay, p.aggregate_type, p.aggregate_id";
+    "SELECT dovetail.discard_parked($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 struct Parked {
-  std::int64_t number = 0;
   std::string relay;
   std::string state;
   bool head = false;
   bool finished = false;
   std::string aggregate_type;
   std::string aggregate_id;
-  bool queued = false;  // it is in a queue, where a row needs functions to be changed
 };
 
 Params& add_filter(Params& params, const ParkedFilter& filter) {
@@ -54,25 +40,24 @@ Params& add_filter(Params& params, const ParkedFilter& filter) {
       .text(filter.reason_contains);
 }
 
-std::string shown(const ParkedFilter& filter) {
-  std::string text;
-  const std::pair<const char*, const std::string*> parts[] = {
-      {"key", &filter.key},
-      {"aggregate_type", &filter.aggregate_type},
-      {"type", &filter.type},
-      {"reason contains", &filter.reason_contains}};
-  for (const auto& [name, value] : parts)
-    if (!value->empty())
-      text += (text.empty() ? "" : ", ") + std::string(name) + " \"" + *value + "\"";
-  return text.empty() ? "all" : text;
+// What a decision is about: one event, or all that match.
+Params subject_of(std::string_view relay, const EventId* id, const ParkedFilter& filter) {
+  Params params;
+  params.text(relay);
+  id == nullptr ? params.null() : params.uuid(*id);
+  params.text(filter.key)
+      .text(filter.aggregate_type)
+      .text(filter.type)
+      .text(filter.reason_contains);
+  return params;
 }
 
 Status check_decision(const Decision& decision, bool needs_reason) {
   if (needs_reason && decision.reason.find_first_not_of(" \t\r\n") == std::string::npos)
     return fail(Errc::rejected,
                 "a discard needs a reason, which is kept; say why the event is given up");
-  if (decision.reason.size() > kReasonBytesMax || decision.who.size() > 255)
-    return fail(Errc::rejected, "the reason may have 2000 bytes and the name 255; shorten them");
+  if (decision.reason.size() > kReasonBytesMax)
+    return fail(Errc::rejected, "the reason may have 2000 bytes; shorten it");
   return {};
 }
 
@@ -83,74 +68,42 @@ Result<Connection> open_store(const std::string& url) {
   return connection;
 }
 
-Status write_audit(Connection& connection, const Decision& decision, std::string_view what,
-                   std::string_view relay, std::string_view subject, std::uint64_t events) {
-  const Result<Rows> written = connection.query(
-      "INSERT INTO dovetail.audit (who, what, relay, subject, events, reason) VALUES "
-      "(coalesce(nullif($1, ''), session_user::text), $2, $3, $4, $5, $6)",
-      Params()
-          .text(decision.who)
-          .text(what)
-          .text(relay)
-          .text(subject)
-          .int8(static_cast<std::int64_t>(events))
-          .text(decision.reason));
-  if (!written) return fail(written.error());
-  return {};
-}
-
-// After rows were finished, given as relay, aggregate_type and aggregate_id.
-Status refresh_heads(Connection& connection, const Rows& finished) {
-  struct Keys {
-    std::vector<std::string_view> types;
-    std::vector<std::string_view> ids;
-  };
-  std::map<std::string_view, Keys> relays;
-  for (std::size_t i = 0; i < finished.size(); ++i) {
-    Keys& keys = relays[finished.text(i, 0)];
-    keys.types.push_back(finished.text(i, 1));
-    keys.ids.push_back(finished.text(i, 2));
-  }
-  for (const auto& [relay, keys] : relays) {
-    const Result<Rows> done =
-        connection.query("SELECT dovetail.refresh_heads($1, $2, $3)",
-                         Params().text(relay).text_array(keys.types).text_array(keys.ids));
-    if (!done) return fail(done.error());
-  }
-  return {};
+Result<std::uint64_t> decide(Connection& connection, std::string_view sql, const Params& params) {
+  const Result<Rows> done = connection.query(sql, params);
+  if (!done) return fail(done.error());
+  return static_cast<std::uint64_t>(done->int8(0, 0));
 }
 
 Result<std::vector<Parked>> find_queued(Connection& connection, std::string_view relay,
                                         const EventId& id) {
   const Result<Rows> rows = connection.query(
-      "SELECT number, consumer, aggregate_type, aggregate_id FROM dovetail.queue_parked WHERE id = "
-      "$1 AND ($2 = '' OR consumer = $2) ORDER BY consumer",
+      "SELECT consumer, aggregate_type, aggregate_id FROM dovetail.queue_parked WHERE id = $1 AND "
+      "($2 = '' OR consumer = $2) ORDER BY consumer",
       Params().uuid(id).text(relay));
   if (!rows) return fail(rows.error());
   std::vector<Parked> found;
   for (std::size_t i = 0; i < rows->size(); ++i)
-    found.push_back(Parked{rows->int8(i, 0), std::string(rows->text(i, 1)), "parked", true, false,
-                           std::string(rows->text(i, 2)), std::string(rows->text(i, 3)), true});
+    found.push_back(Parked{std::string(rows->text(i, 0)), "parked", true, false,
+                           std::string(rows->text(i, 1)), std::string(rows->text(i, 2))});
   return found;
 }
 
-// All unfinished rows of the event, one for each relay that parked it; locked. Those of queues come
-// first.
+// All unfinished rows of the event, one for each relay that parked it. Those of queues come first.
 Result<std::vector<Parked>> find(Connection& connection, std::string_view relay,
                                  const EventId& id) {
   const Result<Rows> rows = connection.query(
-      "SELECT number, relay, state, at_head, finished_at IS NOT NULL, aggregate_type, aggregate_id "
-      "FROM dovetail.parked WHERE id = $1 AND ($2 = '' OR relay = $2) ORDER BY finished_at IS NOT "
-      "NULL, relay FOR UPDATE",
+      "SELECT relay, state, at_head, finished_at IS NOT NULL, aggregate_type, aggregate_id FROM "
+      "dovetail.parked WHERE id = $1 AND ($2 = '' OR relay = $2) ORDER BY finished_at IS NOT NULL, "
+      "relay",
       Params().uuid(id).text(relay));
   if (!rows) return fail(rows.error());
   Result<std::vector<Parked>> queued = find_queued(connection, relay, id);
   if (!queued) return queued;
   std::vector<Parked> found = std::move(*queued);
   for (std::size_t i = 0; i < rows->size(); ++i)
-    found.push_back(Parked{rows->int8(i, 0), std::string(rows->text(i, 1)),
-                           std::string(rows->text(i, 2)), rows->boolean(i, 3), rows->boolean(i, 4),
-                           std::string(rows->text(i, 5)), std::string(rows->text(i, 6))});
+    found.push_back(Parked{std::string(rows->text(i, 0)), std::string(rows->text(i, 1)),
+                           rows->boolean(i, 2), rows->boolean(i, 3), std::string(rows->text(i, 4)),
+                           std::string(rows->text(i, 5))});
   const std::string whose =
       relay.empty() ? std::string() : " for relay \"" + std::string(relay) + "\"";
   if (found.empty())
@@ -182,26 +135,21 @@ Error nothing_of_key(std::string_view aggregate_id) {
                                    "\" is parked; check the key with `dovetail parked`"};
 }
 
+// Between our look and the decision a relay, a worker or another operator was there.
+Error changed_meanwhile(const EventId& id) {
+  return Error{Errc::rejected, "the event " + id.to_string() +
+                                   " was changed by another in this moment; look at it with "
+                                   "`dovetail parked`, and decide again"};
+}
+
 Result<std::uint64_t> replay(const std::string& url, const ParkedFilter& filter,
                              const Decision& decision, bool of_key) {
   DOVETAIL_TRY(check_decision(decision, false));
   Result<Connection> connection = open_store(url);
   if (!connection) return fail(connection.error());
-  Result<Transaction> transaction = Transaction::begin(*connection);
-  if (!transaction) return fail(transaction.error());
-  Params params;
-  const Result<Rows> done =
-      connection->query(std::string(kReplay) + std::string(kMatches), add_filter(params, filter));
-  if (!done) return fail(done.error());
-  Params same;
-  const Result<Rows> queued = connection->query(
-      "SELECT dovetail.queue_replay(" + std::string(kQueued) + std::string(kMatches) + "))",
-      add_filter(same, filter));
-  if (!queued) return fail(queued.error());
-  const auto count = static_cast<std::uint64_t>(done->affected() + queued->int8(0, 0));
-  if (count == 0 && of_key) return fail(nothing_of_key(filter.key));
-  DOVETAIL_TRY(write_audit(*connection, decision, "replay", filter.reader, shown(filter), count));
-  DOVETAIL_TRY(transaction->commit());
+  const Result<std::uint64_t> count = decide(
+      *connection, kReplay, subject_of(filter.reader, nullptr, filter).text(decision.reason));
+  if (count && *count == 0 && of_key) return fail(nothing_of_key(filter.key));
   return count;
 }
 
@@ -210,25 +158,12 @@ Result<std::uint64_t> give_up(const std::string& url, const ParkedFilter& filter
   DOVETAIL_TRY(check_decision(decision, true));
   Result<Connection> connection = open_store(url);
   if (!connection) return fail(connection.error());
-  Result<Transaction> transaction = Transaction::begin(*connection);
-  if (!transaction) return fail(transaction.error());
-  Params params;
-  add_filter(params, filter).text(decision.reason);
-  const Result<Rows> done =
-      connection->query(std::string(kDiscard) + std::string(kMatches) +
-                            (filter.heads_only ? " AND p.at_head" : "") + std::string(kKeys),
-                        params);
-  if (!done) return fail(done.error());
-  const Result<Rows> queued =
-      connection->query("SELECT dovetail.queue_discard(" + std::string(kQueued) +
-                            std::string(kMatches) + "), $7, $6)",
-                        params.boolean(of_key && !filter.heads_only));
-  if (!queued) return fail(queued.error());
-  const std::uint64_t count = done->size() + static_cast<std::uint64_t>(queued->int8(0, 0));
-  if (count == 0 && of_key) return fail(nothing_of_key(filter.key));
-  DOVETAIL_TRY(refresh_heads(*connection, *done));
-  DOVETAIL_TRY(write_audit(*connection, decision, "discard", filter.reader, shown(filter), count));
-  DOVETAIL_TRY(transaction->commit());
+  const Result<std::uint64_t> count = decide(*connection, kDiscard,
+                                             subject_of(filter.reader, nullptr, filter)
+                                                 .boolean(filter.heads_only)
+                                                 .boolean(of_key && !filter.heads_only)
+                                                 .text(decision.reason));
+  if (count && *count == 0 && of_key) return fail(nothing_of_key(filter.key));
   return count;
 }
 
@@ -294,25 +229,14 @@ Result<std::uint64_t> replay_event(const std::string& url, std::string_view rela
   DOVETAIL_TRY(check_decision(decision, false));
   Result<Connection> connection = open_store(url);
   if (!connection) return fail(connection.error());
-  Result<Transaction> transaction = Transaction::begin(*connection);
-  if (!transaction) return fail(transaction.error());
   const Result<std::vector<Parked>> rows = find(*connection, relay, id);
   if (!rows) return fail(rows.error());
-  std::vector<std::int64_t> numbers;
-  for (const Parked& row : *rows) {
+  for (const Parked& row : *rows)
     if (!row.head) return fail(behind_another(*connection, id, row));
-    numbers.push_back(row.number);
-  }
-  const Result<Rows> done =
-      connection->query(std::string(kReplay) + "p.number = ANY ($1)", Params().int8_array(numbers));
-  if (!done) return fail(done.error());
-  // Numbers are given out for both together.
-  if (rows->front().queued)
-    DOVETAIL_TRY(
-        connection->query("SELECT dovetail.queue_replay($1)", Params().int8_array(numbers)));
-  DOVETAIL_TRY(write_audit(*connection, decision, "replay", relay, id.to_string(), numbers.size()));
-  DOVETAIL_TRY(transaction->commit());
-  return numbers.size();
+  const Result<std::uint64_t> count =
+      decide(*connection, kReplay, subject_of(relay, &id, {}).text(decision.reason));
+  if (count && *count == 0) return fail(changed_meanwhile(id));
+  return count;
 }
 
 Result<std::uint64_t> forget_event(const std::string& url, std::string_view consumer,
@@ -353,8 +277,6 @@ Status discard(const std::string& url, std::string_view relay, const EventId& id
   DOVETAIL_TRY(check_decision(decision, true));
   Result<Connection> connection = open_store(url);
   if (!connection) return fail(connection.error());
-  Result<Transaction> transaction = Transaction::begin(*connection);
-  if (!transaction) return fail(transaction.error());
   const Result<std::vector<Parked>> rows = find(*connection, relay, id);
   if (!rows) return fail(rows.error());
   if (rows->size() > 1)
@@ -362,20 +284,12 @@ Status discard(const std::string& url, std::string_view relay, const EventId& id
                                     "; name the one that should give it up");
   const Parked& row = rows->front();
   if (!row.head) return fail(behind_another(*connection, id, row));
-  if (row.queued) {
-    DOVETAIL_TRY(connection->query("SELECT dovetail.queue_discard(ARRAY[$1], false, $2)",
-                                   Params().int8(row.number).text(decision.reason)));
-  } else {
-    const Result<Rows> done = connection->query(
-        "UPDATE dovetail.parked AS p SET state = 'discarded', at_head = false, finished_at = "
-        "pg_catalog.clock_timestamp(), note = $1 WHERE p.number = $2" +
-            std::string(kKeys),
-        Params().text(decision.reason).int8(row.number));
-    if (!done) return fail(done.error());
-    DOVETAIL_TRY(refresh_heads(*connection, *done));
-  }
-  DOVETAIL_TRY(write_audit(*connection, decision, "discard", row.relay, id.to_string(), 1));
-  return transaction->commit();
+  const Result<std::uint64_t> count =
+      decide(*connection, kDiscard,
+             subject_of(row.relay, &id, {}).boolean(true).boolean(false).text(decision.reason));
+  if (!count) return fail(count.error());
+  if (*count == 0) return fail(changed_meanwhile(id));
+  return {};
 }
 
 Result<std::uint64_t> discard_key(const std::string& url, std::string_view relay,

@@ -37,17 +37,16 @@ bool is_of(const SlotState& slot, const Owner& owner, const std::string& databas
   return slot.name == own || slot.name.starts_with(own + "_");
 }
 
-Status write_down(Connection& connection, const LogSlot& slot, const Decision& decision) {
+// Before the drop: it is the slot that proves what is written down.
+Status write_down(Connection& connection, const LogSlot& slot) {
   const Result<Rows> may = connection.query(
-      "SELECT coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass('dovetail.audit'), "
-      "'INSERT'), false)");
+      "SELECT coalesce(pg_catalog.has_function_privilege(pg_catalog.to_regprocedure("
+      "'dovetail.note_slot_drop(text, text)'), 'EXECUTE'), false)");
   if (!may) return fail(may.error());
   // A role that may replicate need not be an operator's, and a slot may outlive the schema.
   if (!may->boolean(0, 0)) return {};
-  const Result<Rows> written = connection.query(
-      "INSERT INTO dovetail.audit (who, what, relay, subject, events, reason) VALUES "
-      "(coalesce(nullif($1, ''), session_user::text), 'drop slot', $2, $3, 0, $4)",
-      Params().text(decision.who).text(slot.relay).text(slot.name).text(decision.reason));
+  const Result<Rows> written = connection.query("SELECT dovetail.note_slot_drop($1, $2)",
+                                                Params().text(slot.name).text(slot.relay));
   if (!written) return fail(written.error());
   return {};
 }
@@ -96,8 +95,7 @@ Result<std::vector<LogSlot>> list_log_slots(const std::string& url) {
   return list_log_slots(*connection);
 }
 
-Status drop_log_slot(const std::string& url, const std::string& name, bool force,
-                     const Decision& decision) {
+Status drop_log_slot(const std::string& url, const std::string& name, bool force) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   const Result<std::vector<LogSlot>> slots = list_log_slots(*connection);
@@ -117,8 +115,9 @@ Status drop_log_slot(const std::string& url, const std::string& name, bool force
                 "the relay \"" + slot->relay + "\" reads through the slot " + name +
                     ": without it events of the outbox are read from the table, and emitted ones "
                     "that were not yet carried are lost; add --force if that is meant");
-  DOVETAIL_TRY(drop_slot(*connection, name));
-  return write_down(*connection, *slot, decision);
+  // One that is in use is not dropped.
+  if (!slot->active) DOVETAIL_TRY(write_down(*connection, *slot));
+  return drop_slot(*connection, name);
 }
 
 }  // namespace dovetail::postgres

@@ -22,7 +22,6 @@ Result<std::vector<LogSlot>> list_log_slots(const std::string& url);
 // Lets the server forget what it keeps for the slot. rejected: there is no such slot of ours, it
 // ends by itself, or a relay of this database reads through it and `force` is not set. unavailable:
 // it is in use, or nobody can be asked.
-Status drop_log_slot(const std::string& url, const std::string& name, bool force,
-                     const Decision& decision);
+Status drop_log_slot(const std::string& url, const std::string& name, bool force);
 
 }  // namespace dovetail::postgres

@@ -65,8 +65,11 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 }
 
 constexpr std::string_view kRolesHint =
-    "; check that this user was granted dovetail_app to publish, dovetail_relay to run relays, or "
-    "dovetail_operator to look, replay and discard; init and prune are for the owner of the schema";
+    "; check that this user was granted dovetail_app to publish, dovetail_worker to take events "
+    "and "
+    "requests, dovetail_relay to run relays, or dovetail_operator to look, replay and discard; "
+    "init "
+    "and prune are for the owner of the schema";
 
 // What to check, where the server's own words do not say.
 std::string_view hint_of(std::string_view sqlstate) {
@@ -117,7 +120,9 @@ Error server_error(pg_conn* connection, const pg_result* result, bool during_com
   const char* given = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
   std::string hint(hint_of(sqlstate));
   if (given != nullptr && sqlstate != "42883") hint = "; " + one_line(given);
-  if (sqlstate == "42501") hint = rights_hint.empty() ? kRolesHint : rights_hint;
+  // Of the server's own words about rights none has a hint; those of our functions have.
+  if (sqlstate == "42501" && given == nullptr)
+    hint = rights_hint.empty() ? kRolesHint : rights_hint;
   return Error{errc_of(sqlstate, during_commit), primary + " (" + sqlstate + ")" + hint};
 }
 

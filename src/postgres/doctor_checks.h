@@ -28,6 +28,9 @@ Status examine_server(Connection& connection, const DoctorOptions& options, Cloc
 // The schema dovetail: version, drift, rights, partitions, dead rows. False: it is not whole.
 Result<bool> examine_schema(Connection& connection, const DoctorOptions& options,
                             Findings& findings);
+// What this user may do; rights that the roles have beyond their work; grants of workers that give
+// no right.
+Status examine_roles(Connection& connection, Findings& findings);
 // Relays that do not run, lag behind or have parked events.
 Status examine_backlog(Connection& connection, const DoctorOptions& options, Findings& findings);
 // Queues with parked events, and those that nobody works on.

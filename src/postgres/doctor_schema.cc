@@ -21,43 +21,6 @@ constexpr std::string_view kDrift =
     "pg_catalog.split_part(name, '.', 1) IN (SELECT name FROM gone)) AND NOT (kind = 'right' AND "
     "EXISTS (SELECT FROM gone)) ORDER BY missing DESC, kind, name LIMIT 20";
 
-// What a user must hold to publish, to run relays and to operate. `mark`: nobody else holds this
-// right, so that who has it is meant for the work.
-constexpr std::string_view kRights =
-    "WITH wanted (ability, mark, what, held) AS (VALUES "
-    "('publish', false, 'USAGE ON SCHEMA dovetail', "
-    "pg_catalog.has_schema_privilege('dovetail', 'USAGE')), "
-    "('publish', true, 'EXECUTE ON every FUNCTION dovetail.publish', (SELECT "
-    "pg_catalog.bool_and(pg_catalog.has_function_privilege(p.oid, 'EXECUTE')) FROM "
-    "pg_catalog.pg_proc AS p WHERE p.proname = 'publish' AND p.pronamespace = "
-    "pg_catalog.to_regnamespace('dovetail'))), "
-    "('run relays', false, 'SELECT ON dovetail.outbox', "
-    "pg_catalog.has_table_privilege('dovetail.outbox', 'SELECT')), "
-    "('run relays', false, 'SELECT ON SEQUENCE dovetail.outbox_seq', "
-    "pg_catalog.has_sequence_privilege('dovetail.outbox_seq', 'SELECT')), "
-    "('run relays', true, 'SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process', "
-    "pg_catalog.has_table_privilege('dovetail.relay_process', 'INSERT') AND "
-    "pg_catalog.has_table_privilege('dovetail.relay_process', 'DELETE')), "
-    "('run relays', false, 'SELECT, INSERT, UPDATE ON dovetail.reader', "
-    "pg_catalog.has_table_privilege('dovetail.reader', 'SELECT') AND "
-    "pg_catalog.has_table_privilege('dovetail.reader', 'INSERT') AND "
-    "pg_catalog.has_table_privilege('dovetail.reader', 'UPDATE')), "
-    "('run relays', false, 'SELECT, INSERT, UPDATE ON dovetail.parked', "
-    "pg_catalog.has_table_privilege('dovetail.parked', 'SELECT') AND "
-    "pg_catalog.has_table_privilege('dovetail.parked', 'INSERT') AND "
-    "pg_catalog.has_table_privilege('dovetail.parked', 'UPDATE')), "
-    "('replay and discard', true, 'INSERT ON dovetail.audit', "
-    "pg_catalog.has_table_privilege('dovetail.audit', 'INSERT')), "
-    "('replay and discard', false, 'SELECT, UPDATE ON dovetail.parked', "
-    "pg_catalog.has_table_privilege('dovetail.parked', 'SELECT') AND "
-    "pg_catalog.has_table_privilege('dovetail.parked', 'UPDATE')), "
-    "('prune and migrate', true, 'the ownership of SCHEMA dovetail', (SELECT "
-    "pg_catalog.pg_has_role(n.nspowner, 'USAGE') FROM pg_catalog.pg_namespace AS n WHERE "
-    "n.nspname = 'dovetail'))) "
-    "SELECT ability, pg_catalog.bool_or(held AND mark), pg_catalog.bool_and(held), "
-    "coalesce(pg_catalog.string_agg(what, '; ') FILTER (WHERE NOT held), ''), current_user::text "
-    "FROM wanted GROUP BY ability ORDER BY ability";
-
 // The end of the last partition that begins with the present, in microseconds from now; and rows in
 // the default partition, about.
 constexpr std::string_view kAhead =
@@ -67,38 +30,6 @@ constexpr std::string_view kAhead =
     "'dovetail.outbox'::pg_catalog.regclass) SELECT coalesce(max((('x' || upto[1] || "
     "upto[2])::bit(48)::int8 * 1000 - (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * "
     "1000000)::int8)), 0)::int8, count(upto) FROM bounds";
-
-void list(std::string& text, std::string_view item) {
-  text += (text.empty() ? "" : ", ") + std::string(item);
-}
-
-// A user is meant for some of the work only: what it may do is said, and that it may not do the
-// rest is no fault unless it holds a part of it.
-Status examine_rights(Connection& connection, Findings& findings) {
-  const Result<Rows> rights = connection.query(kRights);
-  if (!rights) return fail(rights.error());
-  std::string may;
-  std::string may_not;
-  for (std::size_t i = 0; i < rights->size(); ++i) {
-    list(rights->boolean(i, 2) ? may : may_not, rights->text(i, 0));
-    if (!rights->boolean(i, 1) || rights->boolean(i, 2)) continue;
-    const std::string missing(rights->text(i, 3));
-    findings.add(
-        Severity::error, "missing-right",
-        "this user is meant to " + std::string(rights->text(i, 0)) + ", and lacks " + missing,
-        "run `dovetail init --roles` as the owner of the schema and grant this user the "
-        "role for it, or grant it " +
-            missing);
-  }
-  if (may_not.empty()) return {};
-  findings.add(
-      Severity::note, "rights",
-      "the user " + std::string(rights->text(0, 4)) + " may " +
-          (may.empty() ? "look" : "look, " + may) + "; it may not " + may_not,
-      "where it should: GRANT dovetail_app, dovetail_relay or dovetail_operator TO it; the "
-      "owner of the schema may do everything");
-  return {};
-}
 
 // True: what other checks ask for is there.
 Result<bool> examine_drift(Connection& connection, Findings& findings) {
@@ -239,7 +170,7 @@ Result<bool> examine_schema(Connection& connection, const DoctorOptions& options
   if (!is_whole) return fail(is_whole.error());
   DOVETAIL_TRY(examine_sequence(connection, findings));
   if (!*is_whole) return false;
-  DOVETAIL_TRY(examine_rights(connection, findings));
+  DOVETAIL_TRY(examine_roles(connection, findings));
   DOVETAIL_TRY(examine_partitions(connection, options, findings));
   for (const char* table : {"dovetail.outbox", "dovetail.reader", "dovetail.parked"}) {
     const Result<Rows> oid =

@@ -130,10 +130,31 @@ TEST_F(Doctor, FindsRightsThatWereTakenAway) {
   EXPECT_EQ(find(look(), "missing-right"), nullptr) << shown(look());
   must(application, "REVOKE UPDATE ON dovetail.reader FROM dovetail_relay");
   expect("missing-right", Severity::error, "UPDATE ON dovetail.reader TO dovetail_relay");
-  must(application, "REVOKE EXECUTE ON FUNCTION dovetail.refresh_heads FROM dovetail_operator");
-  expect("missing-right", Severity::error, "refresh_heads");
+  must(application, "REVOKE EXECUTE ON FUNCTION dovetail.discard_parked FROM dovetail_operator");
+  expect("missing-right", Severity::error, "discard_parked");
   ASSERT_TRUE(create_roles(application));
   EXPECT_EQ(find(look(), "missing-right"), nullptr) << shown(look());
+}
+
+TEST_F(Doctor, FindsRightsThatWereGivenToARoleByHand) {
+  ASSERT_TRUE(create_roles(application));
+  EXPECT_EQ(find(look(), "extra-right"), nullptr) << shown(look());
+  must(application, "GRANT SELECT (payload) ON dovetail.outbox TO dovetail_app");
+  expect("extra-right", Severity::warning, "SELECT ON dovetail.outbox (payload) TO dovetail_app");
+  ASSERT_TRUE(create_roles(application));
+  EXPECT_EQ(find(look(), "extra-right"), nullptr) << shown(look());
+}
+
+TEST_F(Doctor, FindsGrantsOfWorkersThatGiveNoRight) {
+  ASSERT_TRUE(create_roles(application));
+  const std::string login = database.name + "_worker";
+  must(application, "CREATE ROLE " + login + " LOGIN");
+  must(application, "SELECT dovetail.grant_worker('" + login + "', 'stock')");
+  expect("worker-grant", Severity::warning, "GRANT dovetail_worker TO " + login);
+  must(application, "GRANT dovetail_worker TO " + login);
+  EXPECT_EQ(find(look(), "worker-grant"), nullptr) << shown(look());
+  must(application, "DROP ROLE " + login);
+  expect("worker-grant", Severity::warning, "there is no such role");
 }
 
 TEST_F(Doctor, FindsACachedSequence) {

@@ -8,6 +8,7 @@ target_sources(
           doctor_inbox.cc
           doctor_mapping.cc
           doctor_queue.cc
+          doctor_roles.cc
           doctor_schema.cc
           doctor_server.cc
           doctor_wal.cc

@@ -166,7 +166,7 @@ TEST_F(MappedRoad, FailedEventIsParkedReplayedAndMarked) {
   EXPECT_EQ((*parked)[0].reason, "not like this");
 
   healed = true;
-  ASSERT_TRUE(replay_key(database.conninfo, "mapped", "order", "a", Decision{"anna", "healed"}));
+  ASSERT_TRUE(replay_key(database.conninfo, "mapped", "order", "a", Decision{"healed"}));
   EXPECT_TRUE(eventually([&] { return with_status("processed") == 3; }));
   const std::vector<StoredEvent> received = sink.received();
   ASSERT_EQ(received.size(), 3u);
@@ -190,8 +190,7 @@ TEST_F(MappedRoad, RowThatIsResetByHandAndFailsAgainIsParkedAgainAsItIsNow) {
              1;
     }));
     healed = true;
-    const auto asked =
-        replay_key(database.conninfo, "mapped", "order", "a", Decision{"anna", "healed"});
+    const auto asked = replay_key(database.conninfo, "mapped", "order", "a", Decision{"healed"});
     EXPECT_TRUE(asked) << text_of(asked);
     EXPECT_TRUE(eventually([&] { return with_status("processed") == 1; }));
     healed = false;
@@ -223,9 +222,8 @@ TEST_F(MappedRoad, DiscardedEventIsMarkedAndTheRestOfItsKeyFlows) {
   });
   RunningLane lane(database.conninfo, mapping, sink, 0, 1);
   EXPECT_TRUE(eventually([&] { return with_status("failed") == 2; }));
-  const Result<std::uint64_t> discarded =
-      discard_matching(database.conninfo, ParkedFilter{"mapped", "a", "", "", "", true},
-                       Decision{"anna", "of no use"});
+  const Result<std::uint64_t> discarded = discard_matching(
+      database.conninfo, ParkedFilter{"mapped", "a", "", "", "", true}, Decision{"of no use"});
   ASSERT_TRUE(discarded) << text_of(discarded);
   EXPECT_TRUE(eventually([&] { return with_status("processed") == 1; }));
   EXPECT_EQ(with_status("failed"), 1);

@@ -56,7 +56,7 @@ TEST_F(PostgresQueueOperator, SeesHowMuchIsInAQueue) {
 TEST_F(PostgresQueueOperator, ReplaysAnEventAKeyAndAFilter) {
   const Line a{"1", "a"};
   fill(owner_, "stock", {a, {"2", "b"}, {"3", "c"}});
-  const Decision decision{.who = "anna"};
+  const Decision decision{};
   park("no");
   EXPECT_EQ(replay_event(database_.conninfo, "stock", a.id, decision).value(), 1U);
   EXPECT_EQ(types(receive(owner_, "stock", 10)), "a");
@@ -71,7 +71,7 @@ TEST_F(PostgresQueueOperator, DiscardsAnEventAndTheNextOfItsKeyFollows) {
   const Line a{"1", "a"};
   fill(owner_, "stock", {a, {"1", "b"}});
   park("no");
-  const Decision decision{.who = "anna", .reason = "test data"};
+  const Decision decision{.reason = "test data"};
   EXPECT_TRUE(failed_with(discard(database_.conninfo, "", a.id, {}), Errc::rejected));
   ASSERT_TRUE(discard(database_.conninfo, "", a.id, decision));
   EXPECT_EQ(types(receive(owner_, "stock", 10)), "b");
@@ -86,7 +86,7 @@ TEST_F(PostgresQueueOperator, DiscardsAnEventAndTheNextOfItsKeyFollows) {
 TEST_F(PostgresQueueOperator, DiscardsAKeyWithWhatWaitsBehindAndAFilterWithout) {
   fill(owner_, "stock", {{"1", "a"}, {"1", "b"}, {"1", "c"}, {"2", "d"}, {"2", "e"}});
   park("no");
-  const Decision decision{.who = "anna", .reason = "test data"};
+  const Decision decision{.reason = "test data"};
   EXPECT_EQ(discard_key(database_.conninfo, "stock", "order", "1", decision).value(), 3U);
   EXPECT_TRUE(receive(owner_, "stock", 10).value().empty());
   EXPECT_EQ(discard_matching(database_.conninfo, {.type = "d"}, decision).value(), 1U);

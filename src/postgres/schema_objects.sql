@@ -55,7 +55,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'right', format('%s ON %s TO %s', g.privilege_type, held.place, o.rolname), ''
   FROM held CROSS JOIN LATERAL aclexplode(held.acl) AS g JOIN pg_roles AS o ON o.oid = g.grantee
-  WHERE o.rolname IN ('dovetail_app', 'dovetail_relay', 'dovetail_operator')
+  WHERE o.rolname IN ('dovetail_app', 'dovetail_worker', 'dovetail_relay', 'dovetail_operator')
 $$;
 
 CREATE TABLE IF NOT EXISTS dovetail.schema_made (

@@ -40,7 +40,7 @@ class Server:
         if self.environment:
             for name in ("shop", "shop_stock"):
                 postgres_test.drop_database(name)
-            postgres_test.psql("".join(f"DROP ROLE IF EXISTS shop_{role};" for role in ("app", "relay", "operator")))
+            postgres_test.psql("".join(f"DROP ROLE IF EXISTS shop_{role};" for role in ("app", "worker", "relay", "operator")))
 
 
 def free_port():
