@@ -400,6 +400,13 @@ Status run_prepared_and_commit(pg_conn* connection, const std::string& name, con
                          [&] { return Statement(name, params).send_prepared(connection); });
 }
 
+namespace {
+
+constexpr std::string_view kTlsHint =
+    " (for TLS: sslmode, sslrootcert, and that host is the name in the server's certificate)";
+
+}  // namespace
+
 void CloseConnection::operator()(pg_conn* connection) const { PQfinish(connection); }
 
 Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication,
@@ -419,9 +426,15 @@ Result<OwnedConnection> connect_to(const std::string& conninfo, const char* repl
   OwnedConnection connection(PQconnectdbParams(keywords.data(), values.data(), 1));
   pg_conn* const raw = connection.get();
   if (raw == nullptr) return fail(Errc::unavailable, "out of memory while connecting; check it");
-  if (PQstatus(raw) != CONNECTION_OK)
-    return fail(Errc::unavailable, "cannot connect: " + one_line(PQerrorMessage(raw)) +
-                                       "; check the connection settings and that the server runs");
+  if (PQstatus(raw) != CONNECTION_OK) {
+    const std::string said = one_line(PQerrorMessage(raw));
+    const bool is_tls = said.find("SSL") != std::string::npos ||
+                        said.find("certificate") != std::string::npos ||
+                        said.find("no encryption") != std::string::npos;
+    return fail(Errc::unavailable, "cannot connect: " + said + "; check the connection settings" +
+                                       std::string(is_tls ? kTlsHint : "") +
+                                       " and that the server runs");
+  }
   DOVETAIL_TRY(check_server_version(raw));
   PQsetNoticeProcessor(raw, ignore_notice, nullptr);
   if (PQsetnonblocking(raw, 1) != 0)

@@ -24,6 +24,7 @@ Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   Findings findings;
+  examine_transport(transport_of(*connection), "url", findings);
   DOVETAIL_TRY(soften(examine_server(*connection, options, clock, findings), *connection,
                       "the server", findings));
   const Result<bool> schema = examine_schema(*connection, options, findings);

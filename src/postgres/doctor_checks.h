@@ -22,6 +22,18 @@ class Findings {
   std::vector<Finding> all_;
 };
 
+// How a connection got to its server.
+struct Transport {
+  std::string host{};  // as the settings name it; a folder for a socket
+  std::string address{};
+  std::string sslmode{};
+  bool is_encrypted = false;
+};
+Transport transport_of(const Connection& connection);
+// A connection that leaves this machine, and does not prove whose server it reached. `setting`: of
+// which it is, "url".
+void examine_transport(const Transport& transport, std::string_view setting, Findings& findings);
+
 // The server: version, standby, settings, open and prepared transactions, clock.
 Status examine_server(Connection& connection, const DoctorOptions& options, Clock& clock,
                       Findings& findings);

@@ -373,6 +373,7 @@ Status examine_log(Connection& connection, const std::string& url, const DoctorO
       return {};
     }
     past_pooler = std::move(*opened);
+    examine_transport(transport_of(past_pooler), "replication_url", findings);
   }
   const Result<bool> readable =
       examine_readable(past_pooler ? past_pooler : connection, options, findings);

@@ -11,6 +11,7 @@ target_sources(
           doctor_roles.cc
           doctor_schema.cc
           doctor_server.cc
+          doctor_transport.cc
           doctor_wal.cc
           doctor_wal_proof.cc
           function_check.cc
@@ -52,4 +53,12 @@ dovetail_server_test(
   PkgConfig::LIBPQ
   Threads::Threads)
 dovetail_also_on_new_postgres(dovetail_postgres_operator_test "MappedLog.*:MappedRows*")
+dovetail_server_test(
+  dovetail_postgres_tls_test
+  SERVERS
+  postgres_tls
+  SOURCES
+  tls_test.cc
+  LIBS
+  PkgConfig::LIBPQ)
 dovetail_early(dovetail_postgres_test dovetail_postgres_operator_test)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import certificates
 import postgres_versions
 from common import Server, call, conninfo_of, fields_of, free_port, make_home, program, spawn, unprivileged
 from postgres_versions import program_of
@@ -90,6 +91,28 @@ def standby(version, primary):
     return dataclasses.replace(of_its_kind, programs=("pg_basebackup", *of_its_kind.programs), start=start)
 
 
+def tls(version):
+    """A server that takes no connection without TLS, except by its socket."""
+    of_its_kind = cluster(version)
+
+    def start(state, name):
+        del state
+        home, port = make_home(name), free_port()
+        call([program_of(version, "initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+              "--locale=C.UTF-8", "--no-sync"])
+        certs = certificates.make(home / "certs")
+        (certs / "server.key").chmod(0o600)  # the server refuses one that its group may read
+        write_settings(home, port, {"ssl": "on", "ssl_cert_file": str(certs / "server.pem"),
+                                    "ssl_key_file": str(certs / "server.key")})
+        call(["tee", str(home / "data" / "pg_hba.conf")],
+             input=b"local all all trust\nhostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust\n")
+        return home, of_its_kind.again(home), (
+            f"host=localhost hostaddr=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=verify-full "
+            f"sslrootcert={certs}/ca.pem")
+
+    return dataclasses.replace(of_its_kind, start=start)
+
+
 def start_pgbouncer(state, name):
     home, port = make_home(name), free_port()
     behind = "postgres" if (state / "postgres.conninfo").exists() else "postgres_new"
@@ -119,6 +142,7 @@ SERVERS = {
     "postgres": cluster(CHOSEN),
     "other": cluster(CHOSEN),
     "standby": standby(CHOSEN, "postgres"),
+    "postgres_tls": tls(CHOSEN),
     "postgres_new": cluster(NEWEST),
     "standby_new": standby(NEWEST, "postgres_new"),
     "pgbouncer": Server("pgbouncer", ("pgbouncer", "psql"), start_pgbouncer, answers, stop_signals=STOP),
