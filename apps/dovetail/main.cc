@@ -131,7 +131,9 @@ void add_publish(CLI::App& app, CommandLine& line) {
           ->check(CLI::IsMember({"-"}));
   payload->excludes(file)->excludes(from_stdin);
   file->excludes(from_stdin);
-  sub->add_option("--content-type", options.content_type, "Of the payload")->capture_default_str();
+  sub->add_option("--content-type", options.content_type,
+                  "Of the payload; what is declared as JSON must be valid JSON")
+      ->capture_default_str();
   sub->add_option("--topic", options.topic,
                   "Where it goes; without it the relay's template decides");
   sub->add_option("--id", options.id, "A UUID, to make a repeated publish harmless");

@@ -62,6 +62,23 @@ Expected<std::vector<Header>> parse_headers(const std::vector<std::string>& writ
   return headers;
 }
 
+// As dovetail.publish() in PostgreSQL has it, for texts: "application/json", "application/x+json",
+// and with parameters behind.
+bool is_json_type(std::string_view content_type) {
+  std::string type(content_type.substr(0, content_type.find(';')));
+  while (type.ends_with(' ') || type.ends_with('\t')) type.pop_back();
+  for (char& c : type) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return type.ends_with("/json") || type.ends_with("+json");
+}
+
+// The next who reads it would fail, and nobody would know why.
+Status check_json(const NewEvent& event) {
+  if (!is_json_type(event.content_type) || nlohmann::json::accept(event.payload)) return {};
+  return fail(Errc::rejected, "the payload is declared as " + printable(event.content_type, 100) +
+                                  " and is not valid JSON; check it, or say what it is: "
+                                  "--content-type text/plain");
+}
+
 // A topic that no mailbox behind this store accepts would only be parked later: it is refused here,
 // where somebody sees it. A store that no relay reads accepts every topic.
 Status check_topic(const ops::Config& config, const ops::StoreConfig& store,
@@ -124,6 +141,7 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
   limits.payload_bytes_max = (*store)->payload_bytes_max;
   DOVETAIL_OR_REFUSE(validate(event, limits));
   DOVETAIL_OR_REFUSE(check_topic(*config, **store, event));
+  DOVETAIL_OR_REFUSE(check_json(event));
   const auto id = kind_of(**store).publish(**store, event, limits);
   if (!id && id.error().code == Errc::in_doubt) {
     return refuse_in(**store,

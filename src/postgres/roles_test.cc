@@ -322,7 +322,7 @@ using Names = std::set<std::string>;
 
 TEST_F(PostgresRoleRights, APublisherMayCallWhatPublishesAndWhatTellsIt) {
   EXPECT_EQ(may_call("dovetail_app"),
-            (Names{"add_event", "begin_request", "check_published", "claim", "delay",
+            (Names{"add_event", "begin_request", "bytes_of", "check_published", "claim", "delay",
                    "lease_request", "publish", "receive"}));
 }
 

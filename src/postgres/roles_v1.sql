@@ -38,6 +38,7 @@ GRANT EXECUTE ON FUNCTION
   dovetail.publish(text, uuid, text, bytea, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, uuid, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, uuid, text, text, jsonb, text, uuid, bigint, timestamptz, text),
+  dovetail.bytes_of(text, text),
   dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint),
   dovetail.delay(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz),
   dovetail.add_event(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz) TO dovetail_app;

@@ -315,8 +315,38 @@ $$;
 CREATE TRIGGER refuse_discard BEFORE INSERT OR UPDATE OF state ON dovetail.parked
   FOR EACH ROW WHEN (NEW.state = 'discarded') EXECUTE FUNCTION dovetail.refuse_discard();
 
--- Part 3: ids of aggregates that are numbers or UUIDs. A literal in quotes is a text, for which the functions of version 1
--- are taken.
+-- Part 3: publishing. What is declared as JSON and given as text must be JSON, and ids of aggregates may be numbers.
+
+-- The bytes of the text, unchanged. The server's own error would show a part of the payload, also in its log.
+CREATE FUNCTION dovetail.bytes_of(payload text, content_type text) RETURNS bytea
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  parsed json;
+BEGIN
+  IF payload <> '' AND (content_type = 'application/json' OR content_type ~* '^[^;]*[/+]json[ \t]*(;|$)') THEN
+    BEGIN
+      parsed := payload::json;
+    EXCEPTION WHEN invalid_text_representation THEN
+      RAISE EXCEPTION 'the payload is declared as % and is not valid JSON', content_type
+        USING ERRCODE = 'invalid_text_representation',
+              HINT = 'check the payload, or say what it is: content_type => ''text/plain''';
+    END;
+  END IF;
+  RETURN convert_to(payload, 'UTF8');
+END
+$$;
+
+-- A text is taken for JSON; say content_type => 'text/plain' where it is not.
+CREATE OR REPLACE FUNCTION dovetail.publish(
+  aggregate_type text, aggregate_id text, type text, payload text, headers jsonb DEFAULT NULL, topic text DEFAULT '',
+  id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
+  content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
+  SELECT dovetail.add_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
+                            coalesce(nullif(headers, '{}')::text, ''), dovetail.bytes_of(payload, content_type),
+                            coalesce(aggregate_version, 0), deliver_at)
+$$;
+
+-- The same for ids that are numbers or UUIDs. A literal in quotes is a text, for which the functions above are taken.
 CREATE FUNCTION dovetail.publish(
   aggregate_type text, aggregate_id bigint, type text, payload bytea, headers jsonb DEFAULT NULL, topic text DEFAULT '',
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
@@ -338,7 +368,7 @@ CREATE FUNCTION dovetail.publish(
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
   content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
   SELECT dovetail.add_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id::text, ''), type, content_type,
-                            coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload, 'UTF8'),
+                            coalesce(nullif(headers, '{}')::text, ''), dovetail.bytes_of(payload, content_type),
                             coalesce(aggregate_version, 0), deliver_at)
 $$;
 CREATE FUNCTION dovetail.publish(
@@ -362,7 +392,7 @@ CREATE FUNCTION dovetail.publish(
   id uuid DEFAULT NULL, aggregate_version bigint DEFAULT 0, deliver_at timestamptz DEFAULT NULL,
   content_type text DEFAULT 'application/json') RETURNS uuid LANGUAGE sql AS $$
   SELECT dovetail.add_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id::text, ''), type, content_type,
-                            coalesce(nullif(headers, '{}')::text, ''), pg_catalog.convert_to(payload, 'UTF8'),
+                            coalesce(nullif(headers, '{}')::text, ''), dovetail.bytes_of(payload, content_type),
                             coalesce(aggregate_version, 0), deliver_at)
 $$;
 
@@ -371,7 +401,7 @@ REVOKE ALL ON FUNCTION dovetail.grant_worker(text, text), dovetail.revoke_worker
   dovetail.shown_filter(text, text, text, text), dovetail.queue_matching(text, uuid, text, text, text, text),
   dovetail.replay_parked(text, uuid, text, text, text, text, text),
   dovetail.discard_parked(text, uuid, text, text, text, text, boolean, boolean, text),
-  dovetail.note_slot_drop(text, text), dovetail.refuse_discard(),
+  dovetail.note_slot_drop(text, text), dovetail.refuse_discard(), dovetail.bytes_of(text, text),
   dovetail.publish(text, bigint, text, bytea, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, bigint, text, jsonb, jsonb, text, uuid, bigint, timestamptz, text),
   dovetail.publish(text, bigint, text, text, jsonb, text, uuid, bigint, timestamptz, text),

@@ -34,8 +34,8 @@ class PostgresSourceTest : public testing::Test {
     opened_ = source_->open();
   }
   void publish(const std::string& key, const std::string& payload) {
-    must(connection_,
-         "SELECT dovetail.publish('order', '" + key + "', 'placed', '" + payload + "')");
+    must(connection_, "SELECT dovetail.publish('order', '" + key + "', 'placed', '" + payload +
+                          "', content_type => 'text/plain')");
   }
   std::unique_ptr<Batch> read(std::size_t events_max = 1000, Duration wait = 50ms,
                               std::size_t bytes_max = 1 << 20) {

@@ -37,15 +37,16 @@ inline CreatedSlot make_slot(Replication& replication, const std::string& name, 
 
 // One event in one transaction.
 inline void publish(Connection& connection, const std::string& key, const std::string& payload) {
-  const Result<Rows> done =
-      connection.query("SELECT dovetail.publish('orders', $1, 'placed', $2::text)",
-                       Params().text(key).text(payload));
+  const Result<Rows> done = connection.query(
+      "SELECT dovetail.publish('orders', $1, 'placed', $2::text, content_type => 'text/plain')",
+      Params().text(key).text(payload));
   EXPECT_TRUE(done) << text_of(done);
 }
 // `count` events in one transaction.
 inline void publish_many(Connection& connection, int count, int bytes) {
   const Result<Rows> done = connection.query(
-      "SELECT count(dovetail.publish('orders', i::text, 'placed', repeat('x', $2))) "
+      "SELECT count(dovetail.publish('orders', i::text, 'placed', repeat('x', $2), content_type => "
+      "'text/plain')) "
       "FROM generate_series(1, $1) i",
       Params().int4(count).int4(bytes));
   EXPECT_TRUE(done) << text_of(done);

@@ -126,11 +126,11 @@ TEST_F(WalDecodeTest, TheTransactionsNumberIsTheOneThatSnapshotsKnow) {
 }
 
 TEST_F(WalDecodeTest, ColumnsThatComeAndGoBetweenCommitsDoNoHarm) {
-  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'one')");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'one'::bytea)");
   must(owner_, "ALTER TABLE dovetail.outbox ADD COLUMN note text DEFAULT 'x'");
-  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'two')");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'two'::bytea)");
   must(owner_, "ALTER TABLE dovetail.outbox DROP COLUMN note");
-  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'three')");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'three'::bytea)");
   read("true");
   EXPECT_EQ(payloads(), (std::vector<std::string>{"one", "two", "three"}));
   for (const Event& event : batch_.events()) EXPECT_EQ(event.defect, "");
@@ -169,9 +169,9 @@ TEST_F(WalDecodeTest, AnEmittedEventComesOutAsItWasGivenAndLeavesNoRow) {
 
 TEST_F(WalDecodeTest, EmittedAndPublishedEventsShareOneOrder) {
   must(owner_, "BEGIN");
-  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'one')");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'one'::bytea)");
   must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'two')");
-  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'three')");
+  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'three'::bytea)");
   must(owner_, "COMMIT");
   read("true");
   EXPECT_EQ(payloads(), (std::vector<std::string>{"one", "two", "three"}));

@@ -17,7 +17,8 @@ class WalSourceTest : public testing::Test {
     EXPECT_TRUE(create_schema(connection_));
   }
   static std::string publishing(const std::string& payload) {
-    return "SELECT dovetail.publish('order', 'k', 'placed', '" + payload + "')";
+    return "SELECT dovetail.publish('order', 'k', 'placed', '" + payload +
+           "', content_type => 'text/plain')";
   }
   void publish(const std::string& payload) { must(connection_, publishing(payload)); }
   void publish(int from, int to) {

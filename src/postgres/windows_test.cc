@@ -23,7 +23,8 @@ class PostgresWindows : public testing::Test {
   }
 
   static std::string publishing(const std::string& payload) {
-    return "SELECT dovetail.publish('order', 'k', 'placed', '" + payload + "')";
+    return "SELECT dovetail.publish('order', 'k', 'placed', '" + payload +
+           "', content_type => 'text/plain')";
   }
   void publish(const std::string& payload) { must(connection_, publishing(payload)); }
   std::string snapshot() { return text(connection_, "SELECT pg_current_snapshot()::text"); }

@@ -24,13 +24,13 @@ class Usage(harness.Case):
     def test_publish_needs_one_payload(self):
         self.init()
         self.refused(*PUBLISH, code=2, name="usage", says=["--payload"])
-        self.dovetail(*PUBLISH, "--payload", "x", "--payload-file", "y", code=2)
+        self.dovetail(*PUBLISH, "--payload", "1", "--payload-file", "y", code=2)
 
 
 class Config(harness.Case):
     def wrong(self, text, *says):
         self.write("dovetail.toml", text)
-        for command in (("status",), ("run",), PUBLISH + ("--payload", "x"), ("init",)):
+        for command in (("status",), ("run",), PUBLISH + ("--payload", "1"), ("init",)):
             self.refused(*command, code=3, name="config", says=says)
 
     def test_config_errors_name_file_line_and_what_is_allowed(self):
@@ -63,12 +63,12 @@ class Events(harness.Case):
         self.assertEqual(self.rows("orders.db", "SELECT count(*) FROM dovetail_outbox"), [(0,)], "nothing was stored")
 
     def test_unknown_store(self):
-        self.rejected("publish", "--store", "ordesr", "--aggregate-type", "a", "--type", "t", "--payload", "x",
+        self.rejected("publish", "--store", "ordesr", "--aggregate-type", "a", "--type", "t", "--payload", "1",
                       says=['did you mean "orders"?', "inventory"])
 
     def test_unknown_topic(self):
-        self.rejected(*PUBLISH, "--payload", "x", "--topic", "invoices.events", says=["invoices.events", "orders.events"])
-        self.rejected("publish", "--store", "orders", "--aggregate-type", "invoices", "--type", "t", "--payload", "x",
+        self.rejected(*PUBLISH, "--payload", "1", "--topic", "invoices.events", says=["invoices.events", "orders.events"])
+        self.rejected("publish", "--store", "orders", "--aggregate-type", "invoices", "--type", "t", "--payload", "1",
                       says=["invoices.events"])
 
     def test_empty_payload(self):
@@ -85,34 +85,42 @@ class Events(harness.Case):
         self.rejected(*PUBLISH, "--payload-file", "/dev/zero", says=["payload"])
         self.rejected(*PUBLISH, "--payload-file", "nowhere.json", says=["nowhere.json"])
 
+    def test_a_payload_that_is_declared_as_json_must_be_json(self):
+        for content_type in ("application/json", "application/problem+json; charset=utf-8"):
+            said = self.refused(*PUBLISH, "--payload", '{"hush-hush": ', "--content-type", content_type, code=5, name="rejected",
+                                says=["not valid JSON"])
+            self.assertNotIn("hush-hush", said.err)
+        self.rejected(*PUBLISH, "--payload", "broken", says=["--content-type text/plain"])
+        self.dovetail(*PUBLISH, "--payload", "broken", "--content-type", "text/plain")
+
     def test_key_and_type_too_long(self):
-        self.rejected(*PUBLISH, "--payload", "x", "--key", "k" * 1025, says=["1024"])
+        self.rejected(*PUBLISH, "--payload", "1", "--key", "k" * 1025, says=["1024"])
         self.rejected("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "t" * 256, "--payload",
                       "x", says=["255"])
-        self.rejected("publish", "--store", "orders", "--aggregate-type", "a" * 256, "--type", "t", "--payload", "x",
+        self.rejected("publish", "--store", "orders", "--aggregate-type", "a" * 256, "--type", "t", "--payload", "1",
                       says=["255"])
 
     def test_invalid_utf8_in_text_fields(self):
         for option in ("--key", "--content-type", "--topic"):
-            self.rejected(*PUBLISH, "--payload", "x", option, b"caf\xe9", says=["UTF-8"])
-        self.rejected(*PUBLISH, "--payload", "x", "--header", b"name=caf\xe9", says=["UTF-8"])
+            self.rejected(*PUBLISH, "--payload", "1", option, b"caf\xe9", says=["UTF-8"])
+        self.rejected(*PUBLISH, "--payload", "1", "--header", b"name=caf\xe9", says=["UTF-8"])
 
     def test_malformed_headers(self):
         for header in ("novalue", "=value", "bad\nname=x"):
-            self.rejected(*PUBLISH, "--payload", "x", "--header", header, says=["header"])
-        self.rejected(*PUBLISH, "--payload", "x", "--header", "big=" + "x" * (17 << 10), says=["header"])
+            self.rejected(*PUBLISH, "--payload", "1", "--header", header, says=["header"])
+        self.rejected(*PUBLISH, "--payload", "1", "--header", "big=" + "x" * (17 << 10), says=["header"])
 
     def test_malformed_id(self):
-        self.rejected(*PUBLISH, "--payload", "x", "--id", "17")
+        self.rejected(*PUBLISH, "--payload", "1", "--id", "17")
 
     def test_duplicate_id_with_other_content(self):
         same = str(uuid.uuid4())
         self.publish("--id", same)
-        self.refused(*PUBLISH, "--key", "17", "--payload", "other", "--id", same, code=5, name="rejected", says=[same])
+        self.refused(*PUBLISH, "--key", "17", "--payload", '"other"', "--id", same, code=5, name="rejected", says=[same])
         self.assertEqual(self.rows("orders.db", "SELECT count(*) FROM dovetail_outbox"), [(1,)])
 
     def test_an_error_text_never_shows_the_payload(self):
-        result = self.run_dovetail(*PUBLISH, "--payload", "hush-hush", "--topic", "nowhere")
+        result = self.run_dovetail(*PUBLISH, "--payload", '"hush-hush"', "--topic", "nowhere")
         self.assertEqual(result.code, 5)
         self.assertNotIn(b"hush-hush", result.out + result.err)
 
@@ -127,7 +135,7 @@ class Stores(harness.Case):
         self.publish()
         self.change("orders.db", "UPDATE dovetail_schema SET version = 99")
         before = (self.folder / "orders.db").read_bytes()
-        for command in (("init",), ("run",), ("run", "--until-idle"), PUBLISH + ("--payload", "x"),
+        for command in (("init",), ("run",), ("run", "--until-idle"), PUBLISH + ("--payload", "1"),
                         ("events", "--store", "orders"), ("parked", "list"), ("prune", "--sent", "1s")):
             self.refused(*command, code=6, name="corrupt", says=["99", "upgrade"])
         self.dovetail("status", code=6)
@@ -136,7 +144,7 @@ class Stores(harness.Case):
 
     def test_a_file_that_is_no_database(self):
         self.write("orders.db", b"this is not a database, whatever its name says" * 100)
-        for command in (("init",), PUBLISH + ("--payload", "x"), ("run", "--until-idle")):
+        for command in (("init",), PUBLISH + ("--payload", "1"), ("run", "--until-idle")):
             self.refused(*command, code=6, name="corrupt", says=["orders"])
 
     def test_a_locked_file_is_waited_for_and_then_an_error(self):
@@ -196,7 +204,7 @@ class Disks(harness.Case):
         folder = self.mount("size=4m")
         self.publish()
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
-        self.refused(*PUBLISH, "--payload", "x", code=4, name="unavailable", says=["permissions"])
+        self.refused(*PUBLISH, "--payload", "1", code=4, name="unavailable", says=["permissions"])
         subprocess.run(["mount", "-o", "remount,rw", folder], check=True)
         self.publish()
         self.dovetail("run", "--until-idle")
@@ -211,7 +219,7 @@ class Permissions(harness.Case):
             path.chmod(0o444)
         self.folder.chmod(0o555)
         self.addCleanup(self.folder.chmod, 0o755)
-        self.refused(*PUBLISH, "--payload", "x", code=4, name="unavailable")
+        self.refused(*PUBLISH, "--payload", "1", code=4, name="unavailable")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ class Publish(harness.Case):
 
     def test_a_file_with_one_store_needs_no_store_option(self):
         self.write("one.toml", '[store.orders]\nurl = "sqlite:orders.db"\n')
-        self.dovetail("-c", "one.toml", "publish", "--aggregate-type", "a", "--type", "t", "--payload", "x")
+        self.dovetail("-c", "one.toml", "publish", "--aggregate-type", "a", "--type", "t", "--payload", "1")
 
 
 class Looking(harness.Case):

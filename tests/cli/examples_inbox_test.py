@@ -198,7 +198,7 @@ class Language(Stock):
         self.check_books()
 
     def test_an_event_that_cannot_be_handled_waits_with_its_reason_and_others_go_on(self):
-        self.sql("SELECT dovetail.publish('orders', '0', 'OrderPlaced', 'this is no JSON'::text)")
+        self.sql("SELECT dovetail.publish('orders', '0', 'OrderPlaced', 'this is no JSON'::bytea)")
         self.fill_queue()
         self.ended_well(self.start_service("work_queue", "stock", "--until-empty"))
         self.check_books()

@@ -37,9 +37,9 @@ class WholeFlow(Pooled):
     def test_every_command_does_its_work(self):
         self.assertTrue(self.stores("init", "--roles")["orders"]["created"])
         self.assertFalse(self.stores("init")["orders"]["created"])
-        bad = self.publish_id("--topic", "orders.events", payload="x" * 100)
+        bad = self.publish_id("--topic", "orders.events", payload="1" * 100)
         behind = self.publish_id("--topic", "orders.events")
-        unwanted = self.publish_id("--topic", "orders.events", key="18", payload="y" * 100)
+        unwanted = self.publish_id("--topic", "orders.events", key="18", payload="2" * 100)
         others = [self.publish_id("--topic", "orders.events", key=f"other-{n}") for n in range(10)]
         self.publish("--id", others[0], "--topic", "orders.events", key="other-0")
         config = (self.folder / "dovetail.toml").read_text()

@@ -19,7 +19,7 @@ import common
 from postgres import SERVERS
 from postgres_test import SERVER, STATE, PostgresCase, first_line, psql
 
-PUBLISH = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "T", "--payload", "hush-hush")
+PUBLISH = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "T", "--payload", '"hush-hush"')
 # Every command that works on the store.
 COMMANDS = (("init",), PUBLISH, ("events", "--store", "orders"), ("parked", "list", "--store", "orders"),
             ("prune", "--sent", "1s"), ("run", "--until-idle"))

@@ -172,7 +172,7 @@ class Carrying(PostgresCase):
     def test_the_same_id_with_other_content_is_rejected(self):
         event = self.publish_id()
         self.publish("--id", event)
-        self.publish("--id", event, payload="other", code=5)
+        self.publish("--id", event, payload='"other"', code=5)
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.mailbox(), 1)
 
@@ -227,9 +227,9 @@ class Carrying(PostgresCase):
         self.assertEqual(levels()[:2], ["warn", "debug"])
 
     def test_parked_events_are_replayed_or_discarded_with_an_audit(self):
-        bad = self.publish_id("--topic", "orders.events", payload="x" * 100)
+        bad = self.publish_id("--topic", "orders.events", payload="1" * 100)
         behind = self.publish_id("--topic", "orders.events")
-        other = self.publish_id("--topic", "orders.events", key="18", payload="y" * 100)
+        other = self.publish_id("--topic", "orders.events", key="18", payload="2" * 100)
         config = (self.folder / "dovetail.toml").read_text()
         self.write("dovetail.toml", config.replace("topics = [", 'payload_max = "50B"\ntopics = ['))
         self.assertEqual(self.ask("run", "--until-idle", code=1)["parked"], 2)
@@ -370,7 +370,7 @@ class Secrets(PostgresCase):
         said = ""
         for command in (("init",), ("status",), ("doctor",), ("events", "--store", "orders"), ("parked", "list"),
                         ("prune", "--sent", "1d"), ("run", "--until-idle"),
-                        ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "T", "--payload", "x")):
+                        ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "T", "--payload", "1")):
             for json_option in ((), ("--json",)):
                 result = self.run_dovetail(*command, *json_option, env=environment)
                 said += (result.out + result.err).decode()

@@ -107,8 +107,9 @@ void Stage::take_orders_and_refuse_one() {
   // Larger than the mailbox takes; it stops a key of its own.
   postgres::Connection connection = database_.connect();
   postgres::must(connection,
-                 "SELECT dovetail.publish('poison', 'one', 'T', repeat('x', 2000)), "
-                 "dovetail.publish('poison', 'one', 'T', 'behind')");
+                 "SELECT dovetail.publish('poison', 'one', 'T', repeat('x', 2000), content_type => "
+                 "'text/plain'), "
+                 "dovetail.publish('poison', 'one', 'T', 'behind'::bytea)");
   service.first_order += service.orders;
   ASSERT_TRUE(run_postgres_order_service(service));
 }
