@@ -611,6 +611,28 @@ TEST_F(PostgresRolesUpgrade, TakesBackTheRightsThatEarlierVersionsGave) {
             "ffft");
 }
 
+// Roles are made by who may; the owner of the schema need not.
+TEST_F(PostgresRolesUpgrade, AnOwnerWhoMayMakeNoRolesIsToldWhichIsMissing) {
+  const std::string plain = database_.name + "_plain";
+  ASSERT_TRUE(create_schema(owner_));
+  ASSERT_TRUE(create_roles(owner_));
+  must(owner_, "DROP SCHEMA dovetail CASCADE; DROP PUBLICATION dovetail_outbox; CREATE ROLE " +
+                   plain + " LOGIN; GRANT CREATE ON DATABASE " + database_.name + " TO " + plain +
+                   "; ALTER ROLE dovetail_worker RENAME TO " + plain + "_worker");
+  {
+    Connection owner = database_.connect(plain);
+    EXPECT_TRUE(create_schema(owner));
+    const Status refused = create_roles(owner);
+    EXPECT_TRUE(failed_with(refused, Errc::rejected)) << text_of(refused);
+    EXPECT_TRUE(contains(text_of(refused), "CREATE ROLE dovetail_worker NOLOGIN"))
+        << text_of(refused);
+    must(owner_, "ALTER ROLE " + plain + "_worker RENAME TO dovetail_worker");
+    const Status made = create_roles(owner);
+    EXPECT_TRUE(made) << text_of(made);
+  }
+  must(owner_, "DROP OWNED BY " + plain + "; DROP ROLE " + plain);
+}
+
 TEST_F(PostgresRolesUpgrade, AMigrationGrantsTheRightsOnWhatIsNew) {
   ASSERT_TRUE(create_schema(owner_));
   ASSERT_TRUE(create_roles(owner_));
