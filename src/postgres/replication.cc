@@ -6,10 +6,11 @@
 #include <chrono>
 #include <cstring>
 #include <future>
-#include <thread>
+#include <memory>
 #include <utility>
 
 #include "core/check.h"
+#include "host/errand.h"
 #include "postgres/connection.h"
 #include "postgres/pgoutput.h"
 
@@ -101,13 +102,13 @@ Error why_refused(const std::string& conninfo, Error refused) {
 void cancel_within(pg_conn* connection, std::chrono::milliseconds wait_max) {
   PGcancel* const cancel = PQgetCancel(connection);
   if (cancel == nullptr) return;
-  std::packaged_task<void()> ask([cancel] {
+  auto ask = std::make_shared<std::packaged_task<void()>>([cancel] {
     std::array<char, 256> text{};
     (void)PQcancel(cancel, text.data(), static_cast<int>(text.size()));
     PQfreeCancel(cancel);
   });
-  const std::future<void> asked = ask.get_future();
-  std::thread(std::move(ask)).detach();
+  const std::future<void> asked = ask->get_future();
+  run_errand([ask] { (*ask)(); });
   (void)asked.wait_for(wait_max);
 }
 

@@ -1,10 +1,11 @@
 // How a WalSource changes from windows to the log.
 #include <algorithm>
 #include <array>
-#include <thread>
+#include <memory>
 #include <utility>
 
 #include "core/sha256.h"
+#include "host/errand.h"
 #include "host/host.h"
 #include "postgres/wal_source_state.h"
 
@@ -102,12 +103,12 @@ void WalSource::State::begin_attempt() {
   asked.distrusted = distrusted;
   asked.drops_only = stays() && was_too_much && !distrusted.empty();
   options.passing("connecting");
-  std::packaged_task<Result<Way>()> find(
+  auto find = std::make_shared<std::packaged_task<Result<Way>()>>(
       [asked = std::move(asked), stop = attempt_stop.get_token()] {
         return find_way(asked, stop);
       });
-  attempt = find.get_future();
-  std::thread(std::move(find)).detach();
+  attempt = find->get_future();
+  run_errand([find] { (*find)(); });
   step = Step::connecting;
 }
 
