@@ -38,6 +38,12 @@ class NoLease final : public Lease {
   TimePoint renew_at() const override { return TimePoint::max(); }
 };
 
+// Every write carries the epoch of its writer's lease. They count from 1, so that 0, of one who has
+// not acquired his lease or has released it, is refused as any other that is not current.
+inline constexpr std::int64_t kNoLeaseNow = 0;
+// Of one who needs no lease: nothing is fenced.
+inline constexpr std::int64_t kUnfenced = -1;
+
 // What a lease store keeps for one lane, and the three decisions about it. Shared by every store,
 // so that the rule exists once. `now` and `expires` are of the store's clock.
 struct LeaseRow {

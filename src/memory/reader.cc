@@ -142,7 +142,7 @@ Status MemoryLease::acquire() {
                 "the lease is held by " + row.owner + "; check whether that relay is meant to run");
   row.owner = owner_;
   row.expires = now + term_;
-  epoch_ = ++row.epoch;
+  epoch_ = static_cast<std::int64_t>(++row.epoch);
   asked_at_ = now;
   return {};
 }
@@ -157,8 +157,9 @@ Status MemoryLease::renew() {
 
 Status MemoryLease::release() {
   std::lock_guard lock(reader_.mutex_);
-  if (epoch_ != 0 && epoch_is_current(reader_.lease_, epoch_))
+  if (epoch_is_current(reader_.lease_, static_cast<std::uint64_t>(epoch_)))
     reader_.lease_.expires = clock_.now();
+  epoch_ = kNoLeaseNow;
   return {};
 }
 

@@ -64,12 +64,11 @@ class MemoryReader {
   // `clock` is the store's own: what is due is due by it.
   explicit MemoryReader(Clock& clock = system_clock()) : clock_(clock) {}
 
-  // Runs `write` when `epoch` is the current owner's; epoch 0 stands for a reader that needs no
-  // lease.
+  // Runs `write` when `epoch` is the current owner's, or kUnfenced.
   template <class Write>
-  Status fenced(std::uint64_t epoch, Write write) {
+  Status fenced(std::int64_t epoch, Write write) {
     std::lock_guard lock(mutex_);
-    if (epoch != 0 && !epoch_is_current(lease_, epoch))
+    if (epoch != kUnfenced && !epoch_is_current(lease_, static_cast<std::uint64_t>(epoch)))
       return fail(Errc::stopped, "another relay owns this reader; check for a second process");
     write(*this);
     return {};
@@ -106,8 +105,8 @@ class MemoryLease final : public Lease {
   TimePoint deadline() const override { return asked_at_ + term_ - term_ / 8; }
   TimePoint renew_at() const override { return asked_at_ + term_ / 3; }
 
-  // Of the last acquisition; 0 before the first.
-  std::uint64_t epoch() const { return epoch_; }
+  // Of the last acquisition; kNoLeaseNow before the first.
+  std::int64_t epoch() const { return epoch_; }
 
  private:
   MemoryReader& reader_;
@@ -115,7 +114,7 @@ class MemoryLease final : public Lease {
   Duration term_;
   Clock& clock_;
   TimePoint asked_at_{};
-  std::uint64_t epoch_ = 0;
+  std::int64_t epoch_ = kNoLeaseNow;
 };
 
 // One thread at a time.
@@ -133,7 +132,7 @@ class MemoryParking final : public Parking {
   Status delivered(std::span<const EventId> ids) override;
 
  private:
-  std::uint64_t epoch() const { return lease_ == nullptr ? 0 : lease_->epoch(); }
+  std::int64_t epoch() const { return lease_ == nullptr ? kUnfenced : lease_->epoch(); }
 
   MemoryReader& reader_;
   const MemoryLease* lease_;

@@ -33,6 +33,7 @@ class MemorySink final : public Sink {
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return options_.keeps_order_on_failure; }
+  bool blocks() const override { return false; }
 
   void decide_by(Decide decide);
   // False: every call fails with Errc::unavailable until it is true again and the sink is opened.

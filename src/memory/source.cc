@@ -23,7 +23,7 @@ Status MemorySource::settle(const Batch& batch, std::span<const Settled>) {
 }
 
 Status MemorySource::flush() {
-  const std::uint64_t epoch = lease_ == nullptr ? 0 : lease_->epoch();
+  const std::int64_t epoch = lease_ == nullptr ? kUnfenced : lease_->epoch();
   return reader_.fenced(epoch, [&](MemoryReader& reader) { reader.settled_ = settled_; });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/owner.h"
 #include "postgres/admin_slots.h"
 #include "postgres/connection.h"
 #include "postgres/mapped_catalog.h"
@@ -62,7 +63,7 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
   lane.mapped = rows.boolean(i, 3);
   lane.settled_total = static_cast<std::uint64_t>(rows.int8(i, 4));
   lane.parked_total = static_cast<std::uint64_t>(rows.int8(i, 5));
-  lane.owner = std::string(rows.text(i, 6));
+  lane.owner = shown_owner(rows.text(i, 6));
   lane.epoch = rows.int8(i, 7);
   lane.lease_left = Duration{rows.int8(i, 8)};
   lane.updated_at = rows.timestamptz(i, 9);

@@ -6,8 +6,9 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
-#include "host/host.h"
+#include "host/owner.h"
 #include "postgres/lease.h"
 #include "postgres/mapped_catalog.h"
 #include "postgres/mapped_publication.h"
@@ -24,19 +25,27 @@ namespace {
 
 using Kind = RelayNotice::Kind;
 
+constexpr std::string_view kOthers =
+    "SELECT owner FROM dovetail.relay_process WHERE relay = $1 AND owner <> $2 "
+    "AND expires >= clock_timestamp()";
+
 // Says that this process lives, forgets those that do not, and tells our place among the rest.
+// $4: those that are provably gone.
 constexpr std::string_view kHeartbeat =
     "WITH beat AS (INSERT INTO dovetail.relay_process (relay, owner, expires) "
     "VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond') "
     "ON CONFLICT (relay, owner) DO UPDATE SET expires = excluded.expires), "
     "gone AS (DELETE FROM dovetail.relay_process WHERE relay = $1 AND owner <> $2 "
-    "AND expires < clock_timestamp() - interval '1 minute') "
+    "AND (expires < clock_timestamp() - interval '1 minute' OR owner = ANY ($4))) "
     "SELECT count(*) FILTER (WHERE owner < $2), count(*) FROM dovetail.relay_process "
-    "WHERE relay = $1 AND owner <> $2 AND expires >= clock_timestamp()";
+    "WHERE relay = $1 AND owner <> $2 AND expires >= clock_timestamp() AND owner <> ALL ($4)";
 
-constexpr std::string_view kFreeLanes =
-    "SELECT lane FROM dovetail.reader WHERE relay = $1 AND (owner = '' OR "
-    "expires <= clock_timestamp()) ORDER BY lane";
+constexpr std::string_view kLanes =
+    "SELECT lane, owner, free, CASE WHEN free THEN 0 "
+    "ELSE ceil(extract(epoch FROM expires - clock_timestamp()))::bigint END "
+    "FROM dovetail.reader, LATERAL (SELECT owner = '' OR expires <= clock_timestamp() AS free) AS "
+    "f "
+    "WHERE relay = $1 ORDER BY lane";
 
 constexpr std::string_view kLeave =
     "DELETE FROM dovetail.relay_process WHERE relay = $1 AND owner = $2";
@@ -68,13 +77,14 @@ struct Lanes::State {
   Connection connection{};
   std::string history{};  // of the server that it led to last
   std::uint32_t lanes = 0;
+  std::string awaited{};       // who holds what we could run, when that was said last
   bool binary = true;          // whether the mapped table can be read so
   mutable std::mutex mutex{};  // of `runners`
   std::map<std::uint32_t, std::unique_ptr<Runner>> runners{};
 
   State(LanesOptions given, Clock& given_clock, MakeSink given_make_sink)
       : options(std::move(given)), clock(given_clock), make_sink(std::move(given_make_sink)) {
-    owner = options.owner + "#" + new_event_id().to_string().substr(24);
+    owner = lease_owner(options.owner);
   }
 
   void note(Kind kind, std::string text) const {
@@ -94,7 +104,9 @@ struct Lanes::State {
   Status run_mapped_log(Runner& runner, Parking& parking, std::stop_token stop);
   Status run(Runner& runner, std::stop_token stop);
   Status run(Runner& runner, Source& source, Parking& parking, std::stop_token stop);
-  void balance(std::uint32_t share, const Rows& free);
+  Result<std::uint32_t> find_share();
+  Result<std::vector<std::uint32_t>> find_free_lanes();
+  void balance(std::uint32_t share, const std::vector<std::uint32_t>& free);
   std::optional<Error> sweep();
   void leave();
 };
@@ -141,15 +153,49 @@ Status Lanes::State::check_mode(std::uint32_t stored) {
 // Keeps our part of the lanes: no more, and no fewer when there are any to have.
 Status Lanes::State::beat() {
   if (!connection) DOVETAIL_TRY(connect());
-  const Result<Rows> others = connection.query(
-      kHeartbeat, Params().text(options.relay).text(owner).int8(options.lease_term.count()));
-  if (!others) return fail(others.error());
-  const Result<Rows> free = connection.query(kFreeLanes, Params().text(options.relay));
+  const Result<std::uint32_t> share = find_share();
+  if (!share) return fail(share.error());
+  const Result<std::vector<std::uint32_t>> free = find_free_lanes();
   if (!free) return fail(free.error());
+  balance(*share, *free);
+  return {};
+}
+
+// Of all lanes, how many are for us.
+Result<std::uint32_t> Lanes::State::find_share() {
+  const Result<Rows> known = connection.query(kOthers, Params().text(options.relay).text(owner));
+  if (!known) return fail(known.error());
+  std::vector<std::string_view> gone;
+  for (std::size_t row = 0; row < known->size(); ++row)
+    if (is_gone(known->text(row, 0))) gone.push_back(known->text(row, 0));
+  const Result<Rows> others = connection.query(
+      kHeartbeat,
+      Params().text(options.relay).text(owner).int8(options.lease_term.count()).text_array(gone));
+  if (!others) return fail(others.error());
   const auto place = static_cast<std::uint32_t>(others->int8(0, 0));
   const auto processes = static_cast<std::uint32_t>(others->int8(0, 1)) + 1;
-  balance(fair_share(lanes, place, processes), *free);
-  return {};
+  return fair_share(lanes, place, processes);
+}
+
+// Those that nobody holds, or somebody who is provably gone. A process that has none and finds none
+// says whom it waits for.
+Result<std::vector<std::uint32_t>> Lanes::State::find_free_lanes() {
+  const Result<Rows> all = connection.query(kLanes, Params().text(options.relay));
+  if (!all) return fail(all.error());
+  std::vector<std::uint32_t> free;
+  for (std::size_t row = 0; row < all->size(); ++row) {
+    if (all->boolean(row, 2) || is_gone(all->text(row, 1)))
+      free.push_back(static_cast<std::uint32_t>(all->int4(row, 0)));
+  }
+  const bool stands_by = free.empty() && runners.empty() && !all->empty();
+  const std::string holder(stands_by ? all->text(0, 1) : std::string_view());
+  if (std::exchange(awaited, holder) == holder || holder.empty()) return free;
+  note(Kind::standby, "lane " + std::to_string(all->int4(0, 0)) + " of relay \"" + options.relay +
+                          "\" is held by " + shown_owner(holder) + " for another " +
+                          std::to_string(all->int8(0, 3)) +
+                          " s unless renewed; waits for that, since it cannot be proved that its "
+                          "process is gone");
+  return free;
 }
 
 // Lanes start over by themselves; people want to know why.
@@ -166,7 +212,7 @@ Status Lanes::State::check_history(Connection& opened) {
   return {};
 }
 
-void Lanes::State::balance(std::uint32_t share, const Rows& free) {
+void Lanes::State::balance(std::uint32_t share, const std::vector<std::uint32_t>& free) {
   const std::lock_guard lock(mutex);
   std::uint32_t mine = 0;
   for (const auto& [lane, runner] : runners)
@@ -177,8 +223,8 @@ void Lanes::State::balance(std::uint32_t share, const Rows& free) {
     it->second->thread.request_stop();
     --mine;
   }
-  for (std::size_t row = 0; row < free.size() && mine < share; ++row) {
-    const auto lane = static_cast<std::uint32_t>(free.int4(row, 0));
+  for (const std::uint32_t lane : free) {
+    if (mine >= share) break;
     if (runners.contains(lane)) continue;
     start(lane);
     ++mine;
@@ -191,6 +237,7 @@ void Lanes::State::start(std::uint32_t lane) {
   runner->reader.relay = options.relay;
   runner->reader.lane = lane;
   runner->reader.lanes = lanes;
+  runner->reader.call_max = call_max_of(options.lease_term);
   runner->sink = make_sink(lane);
   Runner& self = *runner;
   runner->thread = std::jthread([this, &self](std::stop_token stop) {
@@ -268,10 +315,7 @@ Status Lanes::State::run(Runner& runner, Source& source, Parking& parking, std::
                          },
                          options.topics},
               relay_options);
-  Status result = relay.run(stop);
-  // A relay that stops outside of a session has nothing to drain, but may still have the lease.
-  (void)lease.release();
-  return result;
+  return relay.run(stop);
 }
 
 // Lets go of lanes that others were faster to take, and of those that have ended. Returns why one

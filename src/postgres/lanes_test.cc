@@ -5,6 +5,7 @@
 #include <set>
 
 #include "host/host.h"
+#include "host/test_processes.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
 
@@ -111,6 +112,50 @@ TEST_F(PostgresLanes, OneProcessTakesAllAndLetsGoOfAllWhenItStops) {
   EXPECT_TRUE(process.stop());
   EXPECT_EQ(leased(), 0) << "the next one need not wait";
   EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.relay_process"), 0);
+}
+
+// As a process leaves them that was killed a moment ago.
+TEST_F(PostgresLanes, TheLanesOfAProcessThatIsProvablyGoneAreTakenAtOnce) {
+  ASSERT_TRUE(ensure_relay(connection_, "test", 4, false));
+  const auto held_by = [&](const std::string& owner) {
+    must(connection_, "UPDATE dovetail.reader SET owner = '" + owner +
+                          "', epoch = 7, expires = clock_timestamp() + interval '1 hour'; "
+                          "TRUNCATE dovetail.relay_process; INSERT INTO dovetail.relay_process "
+                          "VALUES ('test', '" +
+                          owner + "', clock_timestamp() + interval '1 hour')");
+  };
+  publish(20);
+  held_by(owner_text(dead_process()));
+  Process process(database_, "next", delivered_);
+  EXPECT_TRUE(eventually([&] { return process.held() == 4 && delivered_ == 20; }))
+      << process.held() << " lanes, " << delivered_ << " delivered";
+  EXPECT_TRUE(process.stop());
+}
+
+TEST_F(PostgresLanes, WhereItCannotBeProvedItIsSaidWhoIsAwaitedAndUntilWhen) {
+  ASSERT_TRUE(ensure_relay(connection_, "test", 4, false));
+  ProcessIdentity elsewhere = dead_process();
+  elsewhere.namespaces = "pid:[1]";
+  must(connection_, "UPDATE dovetail.reader SET owner = '" + owner_text(elsewhere) +
+                        "', expires = clock_timestamp() + interval '1 hour'");
+  LanesOptions options = Process::options(database_, "next");
+  std::mutex mutex;
+  std::string said;
+  options.notify = [&](std::int32_t, const RelayNotice& notice) {
+    const std::lock_guard lock(mutex);
+    said += std::string(to_string(notice.kind)) + ": " + notice.text + "\n";
+  };
+  Lanes lanes(options, system_clock(),
+              [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); });
+  std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(lanes.run(stop)); });
+  const auto says = [&](std::string_view part) {
+    const std::lock_guard lock(mutex);
+    return said.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(eventually([&] { return says("standby: lane 0"); }));
+  EXPECT_TRUE(says("held by dead:"));
+  EXPECT_TRUE(says("for another 3600 s") || says("for another 3599 s"));
+  EXPECT_TRUE(lanes.held().empty());
 }
 
 TEST_F(PostgresLanes, ProcessesThatComeAndGoShareEvenly) {

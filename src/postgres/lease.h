@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/lease.h"
 #include "postgres/reader.h"
@@ -9,7 +10,8 @@
 namespace dovetail::postgres {
 
 // The database's clock says when the lease ends for others; our own clock, from before we asked,
-// says when it ends for us, a tenth of the term earlier.
+// says when it ends for us, a tenth of the term earlier. One whose owner is provably gone (see
+// host/owner.h) is taken at once.
 class PostgresLease final : public Lease {
  public:
   // `owner` is for people; every lease adds a part of its own, so that two with one name are told
@@ -25,6 +27,7 @@ class PostgresLease final : public Lease {
   const std::string& owner() const { return owner_; }
 
  private:
+  Result<bool> take(std::string_view gone);
   void hold_from(TimePoint asked_at);
 
   Reader& reader_;

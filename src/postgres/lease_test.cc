@@ -1,6 +1,8 @@
 #include "postgres/lease.h"
 
 #include "core/test_clock.h"
+#include "host/test_processes.h"
+#include "postgres/parking.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
 
@@ -61,6 +63,45 @@ TEST_F(PostgresLeaseTest, TheTermCountsFromBeforeItWasAskedFor) {
   PostgresLease lease(first, clock, "ours", 10s);
   ASSERT_TRUE(lease.acquire());
   EXPECT_EQ(lease.deadline(), TimePoint{1h} + 1s + 9s);
+}
+
+TEST_F(PostgresLeaseTest, OfAProcessThatIsProvablyGoneIsNotWaitedFor) {
+  Reader first = reader();
+  Reader second = reader();
+  PostgresLease ours(first, clock_, "ours", 10s);
+  PostgresLease theirs(second, clock_, "theirs", 10s);
+  ASSERT_TRUE(theirs.acquire());
+  const auto held_by = [&](const ProcessIdentity& owner) {
+    must(connection_, "UPDATE dovetail.reader SET owner = '" + owner_text(owner) + "'");
+  };
+  const ProcessIdentity dead = dead_process();
+  ProcessIdentity elsewhere = dead;
+  elsewhere.namespaces = "pid:[1]";
+  held_by(elsewhere);
+  const Status refused = ours.acquire();
+  EXPECT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
+  EXPECT_TRUE(contains(text_of(refused), "is held by dead:")) << text_of(refused);
+  EXPECT_FALSE(contains(text_of(refused), "@")) << "only what is for people: " << text_of(refused);
+  held_by(dead);
+  EXPECT_TRUE(ours.acquire());
+  EXPECT_TRUE(failed_with(theirs.renew(), Errc::stopped));
+}
+
+TEST_F(PostgresLeaseTest, WhoHasReleasedItOrNeverHadItWritesNothing) {
+  Reader first = reader();
+  Reader second = reader();
+  PostgresLease ours(first, clock_, "ours", 10s);
+  PostgresLease theirs(second, clock_, "theirs", 10s);
+  PostgresParking parking(first);
+  ASSERT_TRUE(ours.acquire());
+  ASSERT_TRUE(parking.open());
+  const EventId id{};
+  EXPECT_TRUE(parking.delivered({&id, 1}));
+  ASSERT_TRUE(ours.release());
+  EXPECT_TRUE(failed_with(parking.delivered({&id, 1}), Errc::stopped));
+  ASSERT_TRUE(theirs.acquire());
+  EXPECT_FALSE(ours.acquire());
+  EXPECT_TRUE(failed_with(parking.delivered({&id, 1}), Errc::stopped));
 }
 
 TEST_F(PostgresLeaseTest, LanesAreIndependent) {

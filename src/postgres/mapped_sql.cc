@@ -128,7 +128,7 @@ class Writer {
 const std::string kFence =
     "WITH fence AS (UPDATE dovetail.reader SET settled_total = settled_total + $4 + $5, "
     "parked_total = parked_total + $5, " +
-    kSampled + "WHERE relay = $1 AND lane = $2 AND ($3 = 0 OR epoch = $3) RETURNING 1)";
+    kSampled + "WHERE relay = $1 AND lane = $2 AND ($3 = -1 OR epoch = $3) RETURNING 1)";
 
 }  // namespace
 
@@ -318,7 +318,7 @@ std::string mark_discarded_sql(const CatalogTable& table, const TableMapping& ma
   const std::vector<Assignment>& set =
       mapping.when_discarded.empty() ? mapping.when_sent : mapping.when_discarded;
   // Nothing is counted here, so the lane's row is locked and not written.
-  return "WITH fence AS (SELECT 1 FROM dovetail.reader WHERE relay = $1 AND lane = $2 AND ($3 = 0 "
+  return "WITH fence AS (SELECT 1 FROM dovetail.reader WHERE relay = $1 AND lane = $2 AND ($3 = -1 "
          "OR "
          "epoch = $3) FOR NO KEY UPDATE), given_up AS (UPDATE " +
          table.quoted + " AS t SET " + writer.assignments(set) +

@@ -15,7 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kGapTimeout = 10min;
 constexpr Duration kPauseMin = 500ms;
 constexpr int kPauseToGap = 4;
 constexpr std::string_view kNothing = "1:1:";  // a snapshot that shows nothing
@@ -67,11 +66,12 @@ void MappedWindows::go_on() {
 Status MappedWindows::begin(const std::string& import, std::string snapshot) {
   DOVETAIL_CHECK(!gap_);
   DOVETAIL_TRY(row_.check());
-  Result<Connection> opened = Connection::open(reader_.conninfo);
+  Result<Connection> opened =
+      Connection::open(reader_.conninfo, std::min(kConnectMax, reader_.call_max));
   if (!opened) return fail(opened.error());
   Gap gap;
   gap.connection = std::move(*opened);
-  gap.connection.set_timeout(kGapTimeout);
+  gap.connection.set_timeout(reader_.call_max);  // but for the search, which is waited for in steps
   // A sink that stands still makes it wait, which is no reason to end it. Rows that row level
   // security hides are an error: the log would have had them.
   DOVETAIL_TRY(gap.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + import +

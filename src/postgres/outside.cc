@@ -13,7 +13,7 @@ const std::string kCount =
     "UPDATE dovetail.reader SET settled_total = settled_total + $4, "
     "parked_total = parked_total + $5, " +
     kSampled +
-    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) "
+    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) "
     // Not worth a wait for the disk; the setting ends with this transaction.
     "RETURNING set_config('synchronous_commit', 'off', true)";
 
@@ -59,6 +59,8 @@ PostgresHome::PostgresHome(std::string conninfo, std::string name, Duration leas
     : reader_(outside_reader(std::move(conninfo), std::move(name))),
       progress_(reader_),
       parking_(reader_),
-      lease_(reader_, clock, process_label(), lease_term) {}
+      lease_(reader_, clock, process_label(), lease_term) {
+  reader_.call_max = call_max_of(lease_term);
+}
 
 }  // namespace dovetail::postgres

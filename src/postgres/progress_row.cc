@@ -19,14 +19,14 @@ const std::string kLoad =
 constexpr std::string_view kAdoptCluster =
     "UPDATE dovetail.reader SET system_identifier = $3, prev = $4::text::pg_snapshot, "
     "now = nullif($5, '')::pg_snapshot, seq = $6 WHERE relay = $1 AND lane = $2 "
-    "AND system_identifier <> $3 AND (epoch = $7 OR $7 = 0)";
+    "AND system_identifier <> $3 AND (epoch = $7 OR $7 = -1)";
 
 // The last condition: the snapshots still belong to this server.
 const std::string kWrite =
     "UPDATE dovetail.reader SET prev = $4::text::pg_snapshot, "
     "now = nullif($5, '')::pg_snapshot, seq = $6, passed_seq = greatest(passed_seq, $7), "
     "settled_total = settled_total + $8, parked_total = parked_total + $9, " +
-    kSampled + "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) AND " + kHistory +
+    kSampled + "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) AND " + kHistory +
     // Not worth a wait for the disk; the setting ends with this transaction.
     " = $10 RETURNING set_config('synchronous_commit', 'off', true)";
 

@@ -1,5 +1,7 @@
 #include "postgres/reader.h"
 
+#include <algorithm>
+
 #include "postgres/schema.h"
 
 namespace dovetail::postgres {
@@ -65,10 +67,16 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
   return lanes;
 }
 
+Duration call_max_of(Duration lease_term) {
+  return std::max<Duration>(lease_term / 3, std::chrono::seconds(3));
+}
+
 Status connect(Reader& reader) {
   if (reader.connection) return {};
-  Result<Connection> opened = Connection::open(reader.conninfo);
+  Result<Connection> opened =
+      Connection::open(reader.conninfo, std::min(kConnectMax, reader.call_max));
   if (!opened) return fail(opened.error());
+  opened->set_timeout(reader.call_max);
   const Result<Rows> recovery = opened->query("SELECT pg_is_in_recovery()");
   if (!recovery) return fail(recovery.error());
   if (recovery->boolean(0, 0))
@@ -106,7 +114,7 @@ Event read_event(const Rows& rows, std::size_t row) {
 }
 
 Status check_epoch(Reader& reader) {
-  if (reader.epoch == 0) return {};
+  if (reader.epoch == kUnfenced) return {};
   const Result<Rows> rows = reader.connection.query(
       "SELECT epoch FROM dovetail.reader WHERE relay = $1 AND lane = $2 FOR SHARE",
       Params().text(reader.relay).int4(static_cast<std::int32_t>(reader.lane)));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/lease.h"
 #include "dovetail/result.h"
 #include "postgres/connection.h"
 
@@ -27,7 +28,9 @@ struct Reader {
   std::uint32_t lanes = 1;  // of the relay; fixed at its first start
   bool mapped = false;      // serves another table than dovetail.outbox
   bool outside = false;     // reads a broker: nothing of this database, so it counts as mapped too
-  std::int64_t epoch = 0;   // of the lease; 0: without a lease nothing is fenced
+  std::int64_t epoch = kUnfenced;  // of the lease, when there is one
+  // Of connecting and of each statement: its relay's thread must come back to renew the lease.
+  Duration call_max = std::chrono::seconds(30);
   Connection connection{};
   std::uint64_t generation = 0;  // counts connections: each may lead to another server
 
@@ -38,6 +41,9 @@ struct Reader {
     return static_cast<std::int32_t>((kSlots * (lane + 1) + lanes - 1) / lanes) - 1;
   }
 };
+
+// For a lane with such a lease: a third of it, and at least what a server may take that is busy.
+Duration call_max_of(Duration lease_term);
 
 // Opens the connection unless it is open; checks that the server is no standby and has the schema,
 // and that the lane has its row. unavailable: the server is a standby, or not there.

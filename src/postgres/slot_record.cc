@@ -36,7 +36,7 @@ constexpr std::string_view kLoad =
 // An UPDATE of the lane's row, if it is still ours.
 std::string update(std::string_view set, std::string_view returning) {
   return "UPDATE dovetail.reader SET " + std::string(set) +
-         " WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = 0) RETURNING " +
+         " WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) RETURNING " +
          std::string(returning);
 }
 

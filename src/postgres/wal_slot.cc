@@ -144,9 +144,10 @@ Result<std::vector<SlotState>> list_slots(Connection& connection) {
 Status drop_slot(Connection& connection, std::string_view name, const LaneHeld& held) {
   Params params;
   params.text(name);
-  if (held.epoch != 0)
+  if (held.epoch != kUnfenced)
     params.text(held.relay).int4(static_cast<std::int32_t>(held.lane)).int8(held.epoch);
-  const Result<Rows> dropped = connection.query(held.epoch != 0 ? kDropIfHeld : kDrop, params);
+  const Result<Rows> dropped =
+      connection.query(held.epoch != kUnfenced ? kDropIfHeld : kDrop, params);
   if (dropped && dropped->size() == 1) return {};
   if (!connection) return fail(dropped.error());
   // Somebody may have been quicker, with dropping it or with using it.
@@ -161,7 +162,7 @@ Status drop_slot(Connection& connection, std::string_view name, const LaneHeld& 
   if (!dropped) return fail(dropped.error());
   return fail(Errc::unavailable,
               "the slot " + std::string(name) + " was in use a moment ago" +
-                  (held.epoch == 0 ? "" : ", or another relay has taken the lane over") +
+                  (held.epoch == kUnfenced ? "" : ", or another relay has taken the lane over") +
                   "; try again");
 }
 

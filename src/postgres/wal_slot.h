@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/lease.h"
 #include "postgres/connection.h"
 #include "postgres/wal_position.h"
 
@@ -44,7 +45,7 @@ Result<std::vector<SlotState>> list_slots(Connection& connection);
 struct LaneHeld {
   std::string relay{};
   std::uint32_t lane = 0;
-  std::int64_t epoch = 0;  // of the lease; 0: without a lease nothing is fenced
+  std::int64_t epoch = kUnfenced;  // of the lease, when there is one
 };
 
 // Ok when there is none. unavailable: somebody uses it, and the text names the process; or the lane

@@ -6,6 +6,7 @@
 
 #include "dovetail/sqlite.h"
 #include "host/host.h"
+#include "host/owner.h"
 #include "sqlite/database.h"
 #include "sqlite/reader.h"
 
@@ -121,7 +122,7 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
     reader.settled = select->integer(3);
     reader.settled_total = static_cast<std::uint64_t>(select->integer(4));
     reader.parked_total = static_cast<std::uint64_t>(select->integer(5));
-    reader.owner = std::string(select->bytes(6));
+    reader.owner = shown_owner(select->bytes(6));
     reader.epoch = select->integer(7);
     if (!reader.owner.empty() && select->bytes(9) == boot_id())
       reader.lease_left =

@@ -1,6 +1,6 @@
 #include "sqlite/lease.h"
 
-#include "host/host.h"
+#include "host/owner.h"
 
 namespace dovetail::sqlite {
 
@@ -8,7 +8,7 @@ SqliteLease::SqliteLease(Reader& reader, Clock& clock, std::string label, std::s
                          Duration term)
     : reader_(reader),
       clock_(clock),
-      owner_(std::move(label) + "#" + new_event_id().to_string().substr(24)),
+      owner_(lease_owner(label)),
       boot_(std::move(boot)),
       term_(term) {}
 
@@ -24,6 +24,7 @@ Status SqliteLease::connect() {
 }
 
 Status SqliteLease::acquire() {
+  reader_.epoch = kNoLeaseNow;
   database_.close();
   DOVETAIL_TRY(connect());
   Result<Transaction> transaction = Transaction::begin(database_.get(), "taking the lease");
@@ -43,10 +44,12 @@ Status SqliteLease::acquire() {
   held.expires = TimePoint{Duration{select->integer(2)}};
   const bool of_this_boot = select->bytes(3) == boot_;
   select->reset();
-  if (held.owner != owner_ && of_this_boot && !lease_is_free(held, now)) {
+  const bool is_held = held.owner != owner_ && of_this_boot && !lease_is_free(held, now);
+  if (is_held && !is_gone(held.owner)) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(held.expires - now);
-    return fail(Errc::unavailable, "reader \"" + reader_.name + "\" is held by " + held.owner +
-                                       " for another " + std::to_string(left.count()) +
+    return fail(Errc::unavailable, "reader \"" + reader_.name + "\" is held by " +
+                                       shown_owner(held.owner) + " for another " +
+                                       std::to_string(left.count()) +
                                        " s unless renewed; check whether that relay runs");
   }
 
@@ -92,13 +95,14 @@ Status SqliteLease::write_expiry(TimePoint asked_at) {
 }
 
 Status SqliteLease::release() {
-  if (!database_ || reader_.epoch == 0) return {};
+  if (!database_ || reader_.epoch <= kNoLeaseNow) return {};
   Result<Statement> update = database_.prepare(
       "UPDATE dovetail_reader SET owner = '', lease_expires = 0 "
       "WHERE name = ?1 AND owner = ?2 AND epoch = ?3");
   if (!update) return fail(update.error());
   DOVETAIL_TRY(
       update->bind_text(1, reader_.name).bind_text(2, owner_).bind(3, reader_.epoch).run());
+  reader_.epoch = kNoLeaseNow;
   return {};
 }
 

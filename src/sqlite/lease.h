@@ -10,7 +10,8 @@
 namespace dovetail::sqlite {
 
 // Expiry is counted in boot time beside the boot's id: a step of the wall clock changes nothing,
-// and a lease of an earlier boot is dead. All relays of a file run on one machine, as SQLite asks.
+// and a lease of an earlier boot is dead. So is one whose owner is provably gone (see
+// host/owner.h). All relays of a file run on one machine, as SQLite asks.
 class SqliteLease final : public Lease {
  public:
   // `label` names the owner to people, such as "host:pid"; two leases never count as the same

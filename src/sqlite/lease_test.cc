@@ -1,6 +1,7 @@
 #include "sqlite/lease.h"
 
 #include "core/test_clock.h"
+#include "host/test_processes.h"
 #include "sqlite/parking.h"
 #include "sqlite/test_file.h"
 
@@ -88,6 +89,42 @@ TEST_F(ReaderLease, AStaleOwnersRenewalParkingAndDeliveryAreAllRefused) {
   EXPECT_TRUE(failed_with(parking.park({&request, 1}), Errc::stopped));
   EXPECT_TRUE(failed_with(parking.delivered({&event.id, 1}), Errc::stopped));
   EXPECT_EQ(Application(file.path).number("SELECT count(*) FROM dovetail_parked"), 0);
+}
+
+TEST_F(ReaderLease, OfAProcessThatIsProvablyGoneIsNotWaitedFor) {
+  ASSERT_TRUE(first.acquire());
+  ProcessIdentity dead = dead_process();
+  const auto held_by = [&](const ProcessIdentity& owner) {
+    Application(file.path).run("UPDATE dovetail_reader SET owner = '" + owner_text(owner) + "'");
+  };
+  ProcessIdentity elsewhere = dead;
+  elsewhere.namespaces = "pid:[1]";
+  held_by(elsewhere);
+  const Status refused = second.acquire();
+  EXPECT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
+  EXPECT_TRUE(contains(text_of(refused), "dead:")) << text_of(refused);
+  EXPECT_FALSE(contains(text_of(refused), "@")) << "only what is for people: " << text_of(refused);
+  ProcessIdentity rebooted = dead;
+  rebooted.boot = "another boot";
+  held_by(rebooted);
+  EXPECT_FALSE(second.acquire());
+  held_by(dead);
+  EXPECT_TRUE(second.acquire());
+  EXPECT_FALSE(first.renew()) << "its epoch is over";
+}
+
+TEST_F(ReaderLease, WhoHasReleasedItOrNeverHadItWritesNothing) {
+  SqliteParking parking(one, clock);
+  ASSERT_TRUE(first.acquire());
+  ASSERT_TRUE(parking.open());
+  ASSERT_TRUE(first.release());
+  const Event event = make_event("k", 1);
+  ParkRequest request;
+  request.event = &event;
+  EXPECT_TRUE(failed_with(parking.park({&request, 1}), Errc::stopped));
+  ASSERT_TRUE(second.acquire());
+  EXPECT_FALSE(first.acquire());
+  EXPECT_TRUE(failed_with(parking.park({&request, 1}), Errc::stopped));
 }
 
 TEST_F(ReaderLease, AStaleOwnersReleaseLeavesTheNewOwnerAlone) {

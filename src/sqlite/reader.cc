@@ -17,7 +17,7 @@ const std::string_view kUpdateProgress =
     "sample_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN settled_total "
     "ELSE sample_total END, "
     "sample_at = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN ?6 ELSE sample_at END "
-    "WHERE name = ?1 AND (epoch = ?2 OR ?2 = 0)";
+    "WHERE name = ?1 AND (epoch = ?2 OR ?2 = -1)";
 
 std::string stored_topics(const std::vector<std::string>& topics) {
   std::string text;
@@ -53,7 +53,7 @@ Status ensure_reader(Database& database, const Reader& reader) {
 }
 
 Status check_epoch(Statement& select_epoch, const Reader& reader) {
-  if (reader.epoch == 0) return {};  // without a lease nothing is fenced
+  if (reader.epoch == kUnfenced) return {};
   const Result<bool> row = select_epoch.bind_text(1, reader.name).step();
   if (!row) return fail(row.error());
   const bool current = *row && select_epoch.integer(0) == reader.epoch;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/lease.h"
 #include "core/operations.h"
 #include "sqlite/database.h"
 
@@ -21,7 +22,7 @@ struct Reader {
   std::string name;
   Stream stream = Stream::outbox;
   std::vector<std::string> topics{};  // only these; empty: all
-  std::int64_t epoch = 0;             // of the lease; 0 without one. Every write carries it.
+  std::int64_t epoch = kUnfenced;     // of the lease, when there is one. Every write carries it.
 };
 
 // Makes the reader's row when it is not there. rejected: the name is taken by a reader of another
