@@ -65,6 +65,7 @@ constexpr NamedMutant kMutants[] = {
     DOVETAIL_NAMED(asides_lose_attempts),
     DOVETAIL_NAMED(confirmed_resent_after_stop),
     DOVETAIL_NAMED(blocked_keys_not_asked),
+    DOVETAIL_NAMED(open_waited_for),
 };
 #undef DOVETAIL_NAMED
 Mutant chosen_mutant = Mutant::none;

@@ -198,7 +198,11 @@ void ModelBroker::reply(const std::shared_ptr<Channel>& channel, std::uint64_t t
                         const Outcome& outcome) {
   // A confirmation may stand for all before it, where all before it are confirmed too.
   const bool through = channel->confirmed_through >= tag && world().chance(0.3);
-  world().at(delay(), [this, channel, tag, outcome, through] {
+  Duration takes = delay();
+  if (world().fault(world().options().slow_confirm, "slow confirmation"))
+    takes += Duration(world().random().below(
+        2 * static_cast<std::uint64_t>(world().options().lease_term.count())));
+  world().at(takes, [this, channel, tag, outcome, through] {
     if (!channel->open) return;
     if (through) {
       world().sometimes("confirmation of many at once");
@@ -250,10 +254,35 @@ Status BrokerSink::open() {
   channel_.reset();
   batches_.clear();
   failures_known_.clear();
-  DOVETAIL_TRY(connection_.open("sink.open"));
-  channel_ = broker_.connect(broker_.world().current());
+  World& world = broker_.world();
+  opens_at_ = world.now();
+  if (world.fault(world.options().slow_open, "slow open")) {
+    const auto most = static_cast<std::uint64_t>(3 * world.options().lease_term.count());
+    opens_at_ += Duration(world.random().below(most));
+  }
   return {};
 }
+
+Result<bool> BrokerSink::opened(Duration timeout) {
+  check_wait(timeout);
+  World& world = broker_.world();
+  const TimePoint until = std::min(opens_at_, world.now() + timeout);
+  if (world.now() < until) world.sleep(until - world.now());
+  if (world.now() < opens_at_) return false;
+  DOVETAIL_TRY(connection_.open("sink.open"));
+  channel_ = broker_.connect(world.current());
+  return true;
+}
+
+// A relay that waits for longer may come back too late to renew its lease.
+void BrokerSink::check_wait(Duration timeout) {
+  World& world = broker_.world();
+  if (timeout > world.options().lease_term / 3)
+    world.violation("lease", "the relay waits for its sink for more than a third of its lease");
+}
+
+// Every other seed has its batches cut by the time that they take.
+bool BrokerSink::blocks() const { return broker_.world().options().seed % 2 == 0; }
 
 Status BrokerSink::submit(Events events) {
   World& world = broker_.world();
@@ -291,6 +320,7 @@ bool ModelBroker::is_unreadable(const EventId& id) {
 
 Result<bool> BrokerSink::collect(std::span<Outcome> outcomes, Duration timeout) {
   World& world = broker_.world();
+  check_wait(timeout);
   world.crash_point("sink.collect", "before");
   if (!channel_) return fail(Errc::unavailable, "not connected; check the broker");
   const std::shared_ptr<Channel> channel = channel_;

@@ -148,18 +148,24 @@ class BrokerSink final : public Sink {
   // `lease` and `clock` are the relay's, to judge whether it still had the right to send.
   BrokerSink(ModelBroker& broker, const SimLease& lease, Clock& clock);
 
+  // Connects in the background, as the sinks do that have a thread for it.
   Status open() override;
+  Result<bool> opened(Duration timeout) override;
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override;
+  bool blocks() const override;
 
   // Confirmed, and told to the relay, since its session began.
   void begin_session() { confirmed_.clear(); }
   const std::set<EventId>& confirmed() const { return confirmed_; }
 
  private:
+  void check_wait(Duration timeout);
+
   ModelBroker& broker_;
   const SimLease& lease_;
+  TimePoint opens_at_{};
   Clock& clock_;
   Connection connection_;
   std::shared_ptr<Channel> channel_;

@@ -90,6 +90,8 @@ Options::Options(std::uint64_t seed_) : seed(seed_) {
   sick_handlers = random.chance(0.3);
   sick_key = random.chance(0.3) ? between(random, 1, keys) : 0;
   sick_key_is_full = random.chance(0.3);
+  slow_open = maybe(random, 0.5);
+  slow_confirm = maybe(random, 0.02);
 }
 
 std::string Options::text() const {
@@ -123,6 +125,8 @@ std::string Options::text() const {
   chance("refuse_transient", refuse_transient);
   chance("refuse_forever", refuse_forever);
   chance("unreadable", unreadable);
+  chance("slow_open", slow_open);
+  chance("slow_confirm", slow_confirm);
   chance("handler_fails", handler_fails);
   chance("handler_rejects", handler_rejects);
   chance("handler_kills", handler_kills);

@@ -12,6 +12,11 @@ namespace dovetail::sim {
 struct Options {
   explicit Options(std::uint64_t seed);
   std::string text() const;
+  // Whether anything can keep a relay from renewing its lease, but for the sink.
+  bool may_lose_lease() const {
+    return pauses || database_restarts || connection_loss > 0 || reply_loss > 0 ||
+           lease_term < 40 * latency_max;
+  }
 
   std::uint64_t seed;
 
@@ -64,6 +69,9 @@ struct Options {
   double handler_fails = 0;     // the same three for the handlers of consumers
   double handler_rejects = 0;
   double handler_kills = 0;  // share of events whose handler ends the process until healed
+
+  double slow_open = 0;     // opening the broker's connection takes up to three leases
+  double slow_confirm = 0;  // a confirmation takes up to two leases
 
   // Faults by the nemesis
   bool kills = false;

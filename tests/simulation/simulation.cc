@@ -126,6 +126,11 @@ void Simulation::run_until_stopped(RelayPorts ports, Actor& actor,
     noticed(notice.kind);
     world_.note("notice", std::string(to_string(notice.kind)) + ": " + notice.text);
     world_.sometimes("notice " + std::string(to_string(notice.kind)));
+    const bool ran_out = notice.text.find("the lease ran out") != std::string::npos;
+    if (ran_out) world_.sometimes("lease ran out");
+    if (ran_out && !world_.options().may_lose_lease())
+      world_.violation("lease",
+                       "it ran out although nothing was paused and the database was there");
   };
   Relay relay(std::move(ports), relay_options());
   const Status ended = relay.run(actor.stop().get_token());
