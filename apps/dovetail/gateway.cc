@@ -1,5 +1,3 @@
-#include <pthread.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "ops/units.h"
 #include "output.h"
 #include "requests.h"
+#include "signals.h"
 #include "stores.h"
 #ifdef DOVETAIL_HAS_HTTP
 #include "http/gateway.h"
@@ -178,11 +177,8 @@ Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& sto
   }
   raise_descriptor_limit(config);
   // Before any thread is started, so that one takes them: this one, when it looks.
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGTERM);
-  ::sigaddset(&signals, SIGINT);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  block_stop_signals();
+  std::jthread hurry;  // ends last: also what waits for the store at the end may be cut short
   http::Gateway gateway(
       options_of(config), [&] { return make_request_store(store, config.store_timeout); },
       system_clock(), [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
@@ -193,16 +189,16 @@ Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& sto
                  {"service", config.service}});
   Janitor janitor(gateway, config, store, every);
   janitor.start();
-  int signal = 0;
-  ::sigwait(&signals, &signal);
+  while (!wait_for_stop_signal(std::chrono::hours(1))) continue;
   ops::log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
-  std::thread hurry([signals] {
-    int again = 0;
-    ::sigwait(&signals, &again);
-    ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
-    ::_exit(128 + again);
+  hurry = std::jthread([](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const auto again = wait_for_stop_signal(std::chrono::milliseconds(50));
+      if (!again || !is_urgent(*again)) continue;
+      ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
+      ::_exit(128 + *again);
+    }
   });
-  hurry.detach();
   const bool whole = gateway.stop(config.drain_timeout);
   if (!whole)
     ops::log_line(LogLevel::warn, config.name,

@@ -1,5 +1,8 @@
 // dovetail: one binary for the relay daemon and for the operator.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +11,7 @@
 #include <string>
 
 #include "commands.h"
+#include "host/errand.h"
 #include "output.h"
 
 namespace dovetail::app {
@@ -430,10 +434,15 @@ int main_of(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A reader of our output that goes away is no reason to die without draining.
   std::signal(SIGPIPE, SIG_IGN);
+  int exit_code = static_cast<int>(dovetail::app::Exit::corrupt);
   try {
-    return dovetail::app::main_of(argc, argv);
+    exit_code = dovetail::app::main_of(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "dovetail: %s; this is a bug in dovetail\n", error.what());
-    return static_cast<int>(dovetail::app::Exit::corrupt);
   }
+  if (dovetail::wait_for_errands(std::chrono::milliseconds(100))) return exit_code;
+  // A thread still waits for a server. It must not meet the end of static objects, and nobody is to
+  // wait for it.
+  std::fflush(nullptr);
+  ::_exit(exit_code);
 }

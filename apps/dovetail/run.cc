@@ -1,10 +1,8 @@
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <ctime>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,10 +14,12 @@
 
 #include "commands.h"
 #include "consumer_lane.h"
+#include "host/errand.h"
 #include "host/host.h"
 #include "ops/log.h"
 #include "ops/units.h"
 #include "output.h"
+#include "signals.h"
 #include "stores.h"
 #include "wiring.h"
 
@@ -28,25 +28,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using ops::LogLevel;
-
-// Blocked in every thread, so that they are taken by one: the main loop, when it looks.
-sigset_t stop_signals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGTERM);
-  ::sigaddset(&signals, SIGINT);
-  return signals;
-}
-
-std::optional<int> wait_for_signal(const sigset_t& signals, Duration wait_max) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait_max);
-  timespec timeout{};
-  timeout.tv_sec = seconds.count();
-  timeout.tv_nsec = std::chrono::nanoseconds(wait_max - seconds).count();
-  const int signal = ::sigtimedwait(&signals, nullptr, &timeout);
-  if (signal > 0) return signal;
-  return std::nullopt;
-}
 
 Status check_usable(const ops::StoreConfig& store) {
   const auto status = kind_of(store).status(store);
@@ -118,21 +99,28 @@ struct Running {
 };
 
 constexpr Duration kPruneAgain = 5s;  // when more was old than is deleted at once
+constexpr auto kAnswerWait = 1s;      // for brokers, before relays start without a word of theirs
 constexpr Duration kLookWaitMin = 50ms;
 constexpr Duration kLookWaitMax = 1s;
 
-class Daemon {
+// Its main thread takes the signals, and so talks to nothing that may keep it waiting: everything
+// else is done in threads beside it. Those may be busy when it is time to leave, and then share in
+// owning it.
+class Daemon : public std::enable_shared_from_this<Daemon> {
  public:
-  Daemon(const ops::Config& config, const RunOptions& options, Duration idle_after)
-      : config_(config), options_(options), idle_after_(idle_after) {}
+  Daemon(ops::Config config, RunOptions options, Duration idle_after)
+      : config_(std::move(config)), options_(std::move(options)), idle_after_(idle_after) {}
 
   Answer run(bool json);
 
  private:
   std::vector<Job> jobs() const;
   Expected<std::vector<Job>> chosen() const;
+  template <class Work>
+  std::optional<std::invoke_result_t<Work>> beside(Work work);
   Expected<bool> start();
   void main_loop();
+  void do_chores();
   void log_duplicates();
   void prune_now_and_then();
   bool all_ended() const;
@@ -140,20 +128,22 @@ class Daemon {
   bool idle() const;
   bool is_quiet(const Running& relay) const;
   bool is_log_read(Running& relay, const StoreStatus& store, const ReaderStatus& reader) const;
-  Expected<bool> check_brokers(const std::vector<Job>& jobs) const;
+  Status check_broker(const ops::StoreConfig& store, bool is_filled) const;
+  Expected<bool> check_brokers(const std::vector<Job>& jobs);
   Expected<bool> check_consumers(const std::vector<Job>& jobs) const;
   Expected<std::unique_ptr<Running>> make(const Job& job) const;
   std::uint64_t parked() const;
   Json report(bool of_consumers) const;
   std::string summary(std::uint64_t parked_now) const;
 
-  const ops::Config& config_;
-  const RunOptions& options_;
+  const ops::Config config_;
+  const RunOptions options_;
   const Duration idle_after_;
-  sigset_t signals_ = stop_signals();
   std::vector<std::unique_ptr<Running>> relays_;
+  std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_idle_{false};
+  // Of do_chores().
   std::set<std::string> not_pruned_;  // stores of which that was said
-  // Of idle_now().
   TimePoint look_at_{};
   TimePoint looked_at_{};
   Duration look_wait_ = kLookWaitMin;
@@ -196,27 +186,47 @@ Expected<std::vector<Job>> Daemon::chosen() const {
   return some;
 }
 
-// Connects once to every broker that is filled, so that what will never work is said at once.
-// Whether a broker that is read answers, the relay says; a script wants to know before.
-Expected<bool> Daemon::check_brokers(const std::vector<Job>& jobs) const {
+Status Daemon::check_broker(const ops::StoreConfig& store, bool is_filled) const {
+  if (is_filled) return make_sink(store, system_clock())->open();
+  if (!options_.until_idle || store.scheme == ops::StoreScheme::http) return {};
+  const auto examined = kind_of(store).examine(store, config_);
+  if (!examined && examined.error().code == Errc::unavailable) return fail(examined.error());
+  return {};
+}
+
+// Connects once to every broker that is filled, to all at the same time, so that what will never
+// work is said at once. Whether a broker that is read answers, the relay says; a script wants to
+// know before. One that is silent keeps no other relay waiting.
+Expected<bool> Daemon::check_brokers(const std::vector<Job>& jobs) {
+  struct Check {
+    const ops::RelayConfig* relay;
+    const ops::StoreConfig* store;
+    std::future<Status> usable;
+  };
+  std::vector<Check> checks;
   for (const Job& job : jobs) {
     for (const std::string& name : {job.relay->from, job.relay->to}) {
       const ops::StoreConfig& store = *config_.find_store(name);
       if (!store.is_broker()) continue;
-      Status usable;
-      if (name == job.relay->to) {
-        usable = make_sink(store, system_clock())->open();
-      } else if (options_.until_idle && store.scheme != ops::StoreScheme::http) {
-        const auto examined = kind_of(store).examine(store, config_);
-        if (!examined && examined.error().code == Errc::unavailable)
-          usable = fail(examined.error());
-      }
-      if (usable) continue;
-      const auto failure = refuse_in(store, usable.error());
-      const bool waits = failure.value().exit == Exit::unavailable;
-      if (!waits || options_.until_idle) return failure;
-      ops::log_line(LogLevel::warn, job.relay->name, failure.value().text);
+      auto task = std::make_shared<std::packaged_task<Status()>>(
+          [self = shared_from_this(), &store, is_filled = name == job.relay->to] {
+            return self->check_broker(store, is_filled);
+          });
+      checks.push_back({job.relay, &store, task->get_future()});
+      run_errand([task] { (*task)(); });
     }
+  }
+  const auto end = std::chrono::steady_clock::now() + kAnswerWait;
+  for (Check& check : checks) {
+    const bool is_told =
+        options_.until_idle || check.usable.wait_until(end) == std::future_status::ready;
+    const Status usable =
+        is_told ? check.usable.get() : fail(Errc::unavailable, "it has not answered yet");
+    if (usable) continue;
+    const auto failure = refuse_in(*check.store, usable.error());
+    const bool waits = failure.value().exit == Exit::unavailable;
+    if (!waits || options_.until_idle) return failure;
+    ops::log_line(LogLevel::warn, check.relay->name, failure.value().text);
   }
   return true;
 }
@@ -252,6 +262,19 @@ Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
   return running;
 }
 
+// Does what talks to a store or a broker, and takes signals meanwhile. None: a signal came first.
+template <class Work>
+std::optional<std::invoke_result_t<Work>> Daemon::beside(Work work) {
+  using Outcome = std::invoke_result_t<Work>;
+  auto task = std::make_shared<std::packaged_task<Outcome()>>(
+      [self = shared_from_this(), work = std::move(work)] { return work(); });
+  std::future<Outcome> done = task->get_future();
+  run_errand([task] { (*task)(); });
+  while (done.wait_for(0s) != std::future_status::ready)
+    if (wait_for_stop_signal(2ms)) return std::nullopt;
+  return done.get();
+}
+
 Expected<bool> Daemon::start() {
   const auto jobs = chosen();
   if (!jobs) return tl::unexpected(jobs.error());
@@ -265,8 +288,6 @@ Expected<bool> Daemon::start() {
     }
     ops::log_line(LogLevel::warn, "", failure.value().text);
   }
-  // Before anything starts a thread, which a broker's library may do.
-  ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   if (const auto checked = check_brokers(*jobs); !checked) return checked;
   if (const auto checked = check_consumers(*jobs); !checked) return checked;
   for (const Job& job : *jobs) {
@@ -275,6 +296,7 @@ Expected<bool> Daemon::start() {
     relays_.push_back(std::move(*running));
   }
   for (const auto& relay : relays_) {
+    if (is_stopping_) break;
     if (relay->job.consumer != nullptr)
       ops::log_line(LogLevel::info, relay->config->name, describe(config_, *relay->job.consumer),
                     {{"event", "consumer"}});
@@ -414,23 +436,33 @@ void Daemon::prune_now_and_then() {
   }
 }
 
+// What keeps a store busy for a while, or waits for it.
+void Daemon::do_chores() {
+  while (!is_stopping_) {
+    prune_now_and_then();
+    if (options_.until_idle && !is_stopping_ && idle_now()) is_idle_ = true;
+    if (is_idle_) return;
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
 void Daemon::main_loop() {
   bool stopping = false;
+  run_errand([self = shared_from_this()] { self->do_chores(); });
   while (!all_ended()) {
-    const auto signal = wait_for_signal(signals_, stopping ? 5ms : 50ms);
-    if (signal && stopping) {
+    const auto signal = wait_for_stop_signal(stopping ? 5ms : 20ms);
+    if (signal && stopping && is_urgent(*signal)) {
       ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
       ::_exit(128 + *signal);
     }
     log_duplicates();
-    if (!stopping && !signal) prune_now_and_then();
-    bool stop_now = signal.has_value();
-    if (options_.until_idle && !stopping) stop_now = stop_now || idle_now();
-    if (!stop_now || stopping) continue;
+    if ((!signal && !is_idle_) || stopping) continue;
     stopping = true;
+    is_stopping_ = true;
     if (signal) ops::log_line(LogLevel::info, "", "stopping: what is in flight may finish");
     for (const auto& relay : relays_) relay->tell_to_stop();
   }
+  is_stopping_ = true;
   for (const auto& relay : relays_) relay->thread.join();
   log_duplicates();
 }
@@ -483,8 +515,13 @@ std::string Daemon::summary(std::uint64_t parked_now) const {
 }
 
 Answer Daemon::run(bool json) {
-  const auto started = start();
-  if (!started) return tl::unexpected(started.error());
+  block_stop_signals();
+  const auto started = beside([this] { return start(); });
+  if (!started) {  // told to stop before anything began
+    is_stopping_ = true;
+    return Exit::ok;
+  }
+  if (!*started) return tl::unexpected(started->error());
   main_loop();
   for (const auto& relay : relays_) {
     if (!relay->result) {
@@ -493,7 +530,12 @@ Answer Daemon::run(bool json) {
                                                      relay->result.error().text});
     }
   }
-  const std::uint64_t parked_now = options_.until_idle ? parked() : 0;
+  std::uint64_t parked_now = 0;
+  if (options_.until_idle) {
+    const auto counted = beside([this] { return parked(); });
+    if (!counted) return Exit::ok;
+    parked_now = *counted;
+  }
   if (json) {
     Json document{{"relays", report(false)}, {"consumers", report(true)}};
     if (options_.until_idle) document["parked"] = parked_now;
@@ -516,7 +558,7 @@ Answer run(const Surroundings& around, const RunOptions& options) {
   const auto idle_after = duration_of(options.idle_after, "--idle-after");
   if (!idle_after) return tl::unexpected(idle_after.error());
   ops::log_setup(config->log);
-  return Daemon(*config, options, *idle_after).run(around.json);
+  return std::make_shared<Daemon>(*config, options, *idle_after)->run(around.json);
 }
 
 }  // namespace dovetail::app

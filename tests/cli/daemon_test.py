@@ -61,6 +61,38 @@ class Daemon(harness.Case):
         self.assertIn(f":{second.pid}", self.reader()["owner"])
         self.stop(second)
 
+    def test_after_kill_9_the_next_one_goes_on_at_once(self):
+        self.write("dovetail.toml", harness.CONFIG.replace('lease = "500ms"', 'lease = "1h"'))
+        first = self.start("run")
+        self.started()
+        self.assertNotIn("@", self.reader()["owner"], "what is shown is for people")
+        first.kill()
+        self.publish()
+        second = self.start("run")
+        self.wait_for("the event arrived, and nobody waited for an hour", lambda: self.mailbox() == 1)
+        self.assertNotIn('"event":"standby"', self.log())
+        self.stop(second)
+
+    def test_a_terminal_that_goes_away_stops_it_in_good_order(self):
+        process = self.start("run")
+        self.started()
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(process.wait(harness.PATIENCE_S), 0, self.log())
+        self.assertIn('"event":"drained"', self.log())
+        self.assertEqual(self.reader()["owner"], "", "the lease is given back")
+
+    def test_under_nohup_it_goes_on_when_the_terminal_goes_away(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGHUP, before)
+        process = self.start("run")
+        self.started()
+        process.send_signal(signal.SIGHUP)
+        self.publish()
+        self.wait_for("the event arrived", lambda: self.mailbox() == 1)
+        self.assertNotIn("stopping", self.log())
+        self.stop(process)
+
     def leave_at_once(self, head_start_s):
         """Two signals while the mailbox is locked; the exit code. 0 when the event was not on its way yet."""
         process = self.start("run")

@@ -196,6 +196,35 @@ class Carrying(PostgresCase):
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.mailbox(), 11)
 
+    def test_after_kill_9_the_next_one_goes_on_at_once(self):
+        self.write("dovetail.toml", (CONFIG % self.conninfo).replace('lease = "2s"', 'lease = "1h"'))
+        self.init()
+        first = self.start("run")
+        self.wait_for("it has started", lambda: self.log().count('"event":"started"') >= 2)
+        first.kill()
+        first.wait()
+        self.publish()
+        second = self.start("run")
+        self.wait_for("the event arrived, and nobody waited for an hour", lambda: self.mailbox() == 1)
+        second.terminate()
+        self.assertEqual(second.wait(harness.PATIENCE_S), 0)
+
+    def test_a_prune_that_waits_for_a_lock_keeps_no_signal_waiting(self):
+        self.configure(self.conninfo, '[retention]\nsent = "1h"\nevery = "1s"\n')
+        self.init()
+        holder = subprocess.Popen(["psql", "-XAtq", self.conninfo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, holder)
+        self.addCleanup(holder.stdin.close)
+        holder.stdin.write("BEGIN; LOCK TABLE dovetail.audit, dovetail.request IN ACCESS EXCLUSIVE MODE; SELECT 'locked';\n")
+        holder.stdin.flush()
+        self.assertEqual(holder.stdout.readline().strip(), "locked")
+        process = self.start("run")
+        self.wait_for("the prune waits", lambda: self.sql(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") != "0")
+        process.terminate()
+        self.assertEqual(process.wait(harness.PATIENCE_S), 0, self.log())
+        self.assertIsNone(holder.poll(), "it still has the lock")
+
     def test_waiting_until_idle_asks_seldom(self):
         if int(psql("SHOW server_version_num")) < 140000:
             self.skipTest("PostgreSQL 14 brought the count of sessions")
