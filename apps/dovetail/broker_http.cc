@@ -112,7 +112,7 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   return std::make_unique<http::HttpSink>(std::move(options->sink), clock);
 }
 
-Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Clock& clock) {
+Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration, Clock& clock) {
   Result<Both> options = options_of(from);
   if (!options) return fail(options.error());
   DOVETAIL_TRY(check_source(from, options->source));

@@ -94,7 +94,7 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   return std::make_unique<kafka::KafkaSink>(std::move(*options), clock);
 }
 
-Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Clock& clock) {
+Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration, Clock& clock) {
   Result<kafka::Options> options = options_of(from);
   if (!options) return fail(options.error());
   return std::make_unique<kafka::KafkaSource>(std::move(*options), clock);

@@ -1,7 +1,11 @@
 #include "broker_lane.h"
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
+
+#include "host/errand.h"
 
 namespace dovetail::app {
 namespace {
@@ -11,7 +15,7 @@ class BrokerLane final : public Lane {
   BrokerLane(Origin origin, LanePlan plan, std::unique_ptr<OutsideHome> home, Clock& clock)
       : home_(std::move(home)),
         topics_(std::move(plan.topics)),
-        source_(std::move(origin), *home_, clock, !topics_),
+        source_(std::move(origin), *home_, clock, run_errand, !topics_),
         lease_(source_, home_->lease()),
         sink_(plan.make_sink(0)),
         relay_(RelayPorts{.source = source_,
@@ -43,7 +47,11 @@ class BrokerLane final : public Lane {
 std::unique_ptr<Lane> make_broker_lane(const BrokerKind& kind, LanePlan plan,
                                        std::unique_ptr<OutsideHome> home, Clock& clock) {
   Origin origin;
-  origin.make = [&kind, &from = plan.from](Clock& its) { return kind.make_source(from, its); };
+  // The relay's thread must come back to renew the lease, and a busy broker may take a while.
+  const Duration call_max = std::max<Duration>(plan.relay.lease / 3, std::chrono::seconds(3));
+  origin.make = [&kind, &from = plan.from, call_max](Clock& its) {
+    return kind.make_source(from, call_max, its);
+  };
   return std::make_unique<BrokerLane>(std::move(origin), std::move(plan), std::move(home), clock);
 }
 

@@ -1,4 +1,5 @@
 // What the config says of NATS servers, as their adapter takes it.
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -97,13 +98,16 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   return std::make_unique<nats::NatsSink>(std::move(options->sink), clock);
 }
 
-Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Clock& clock) {
+Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration call_max,
+                                            Clock& clock) {
   Result<NatsOptions> options = options_of(from);
   if (!options) return fail(options.error());
   if (!options->sink.jetstream)
     return fail(Errc::rejected, from.where +
                                     ": core NATS keeps nothing that could be read later; set "
                                     "jetstream = true in its settings");
+  Duration& request_timeout = options->source.connection.request_timeout;
+  request_timeout = std::min(request_timeout, call_max);
   return std::make_unique<nats::NatsSource>(std::move(options->source), clock);
 }
 

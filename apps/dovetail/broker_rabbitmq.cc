@@ -1,4 +1,5 @@
 // What the config says of a RabbitMQ server, as its adapter takes it.
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <string>
@@ -105,9 +106,11 @@ Status prepare(const StoreConfig& store) {
   return {};
 }
 
-Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Clock& clock) {
+Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration call_max,
+                                            Clock& clock) {
   Result<rabbitmq::Options> options = options_of(from);
   if (!options) return fail(options.error());
+  options->answer_timeout = std::min(options->answer_timeout, call_max);
   return std::make_unique<rabbitmq::RabbitmqSource>(std::move(*options), clock);
 }
 

@@ -1,4 +1,5 @@
 // What the config says of a Redis server, as its adapter takes it.
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <utility>
@@ -77,9 +78,11 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   return std::make_unique<redis::RedisSink>(std::move(*options), clock);
 }
 
-Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Clock& clock) {
+Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration call_max,
+                                            Clock& clock) {
   Result<redis::Options> options = options_of(from);
   if (!options) return fail(options.error());
+  options->reply_timeout = std::min(options->reply_timeout, call_max);
   return std::make_unique<redis::RedisSource>(std::move(*options), clock);
 }
 

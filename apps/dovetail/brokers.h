@@ -20,7 +20,9 @@ struct BrokerKind {
   // begins with the place in the config file.
   Status (*prepare)(const ops::StoreConfig& store);
   Result<std::unique_ptr<Sink>> (*make_sink)(const ops::StoreConfig& to, Clock& clock);
-  Result<std::unique_ptr<Source>> (*make_source)(const ops::StoreConfig& from, Clock& clock);
+  // `call_max`: no call of it but open() takes longer, beyond what it is told to wait.
+  Result<std::unique_ptr<Source>> (*make_source)(const ops::StoreConfig& from, Duration call_max,
+                                                 Clock& clock);
   // What is unsafe there, with what to change. unavailable: it does not answer.
   Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store, const ops::Config& config);
   // How long it keeps what it is read for.

@@ -117,18 +117,17 @@ class ConsumerSink final : public Sink {
   std::optional<ChainedSink> chain_;
 };
 
-// The lanes of a PostgreSQL store share its keys. What is read as one is spread over threads behind
-// the relay instead.
+// Handlers take their time, so each lane has a thread for them. The lanes of a PostgreSQL store
+// share its keys. What is read as one is spread over threads behind the relay instead.
 MakeSink make_sinks(const ops::Config& config, const ops::ConsumerConfig& consumer, Clock& clock) {
-  MakeSink one = [&config, &consumer, &clock](std::uint32_t lane) -> std::unique_ptr<Sink> {
-    return std::make_unique<ConsumerSink>(config, consumer, lane, clock);
-  };
   const ops::StoreConfig& from = *config.find_store(consumer.relay.from);
-  const std::uint32_t workers = consumer.relay.lanes;
-  if (workers == 1 || from.scheme == ops::StoreScheme::postgres) return one;
-  return [one = std::move(one), workers, &clock](std::uint32_t) -> std::unique_ptr<Sink> {
+  const bool is_shared = from.scheme == ops::StoreScheme::postgres;
+  return [&config, &consumer, &clock, is_shared](std::uint32_t lane) -> std::unique_ptr<Sink> {
+    const std::uint32_t first = is_shared ? lane : 0;
+    const std::uint32_t workers = is_shared ? 1 : consumer.relay.lanes;
     std::vector<std::unique_ptr<Sink>> sinks;
-    for (std::uint32_t worker = 0; worker < workers; ++worker) sinks.push_back(one(worker));
+    for (std::uint32_t worker = first; worker < first + workers; ++worker)
+      sinks.push_back(std::make_unique<ConsumerSink>(config, consumer, worker, clock));
     return std::make_unique<ParallelSink>(std::move(sinks), clock);
   };
 }

@@ -7,6 +7,7 @@
 #include "brokers.h"
 #include "core/routing.h"
 #include "host/jitter.h"
+#include "host/parallel_sink.h"
 #include "sqlite/mailbox.h"
 #include "stores.h"
 
@@ -30,6 +31,7 @@ class RefusedSink final : public Sink {
 RelayOptions options_of(const ops::RelayConfig& relay) {
   RelayOptions options = relay.options;
   options.seed = jitter_seed();
+  options.batch_time_max = relay.lease / 6;
   return options;
 }
 
@@ -63,11 +65,13 @@ Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::Re
     if (!parsed) return fail(parsed.error());
     topics = std::move(*parsed);
   }
-  LanePlan plan{.from = *from,
-                .relay = relay,
-                .topics = std::move(topics),
-                .make_sink = [to, &clock](std::uint32_t) { return make_sink(*to, clock); },
-                .notify = std::move(notify)};
+  LanePlan plan{
+      .from = *from,
+      .relay = relay,
+      .topics = std::move(topics),
+      .make_sink = [to,
+                    &clock](std::uint32_t) { return in_background(make_sink(*to, clock), clock); },
+      .notify = std::move(notify)};
   return make_lane(std::move(plan), home_of(relay, config), clock);
 }
 

@@ -34,7 +34,8 @@ class Lane {
   virtual std::uint64_t log_settled() const { return 0; }
 };
 
-// Makes the sink of one lane; the lanes of a relay are numbered from 0.
+// Makes the sink of one lane, which keeps its relay's thread free; the lanes of a relay are
+// numbered from 0.
 using MakeSink = std::function<std::unique_ptr<Sink>(std::uint32_t lane)>;
 
 // What a lane is made of. The store and the relay must outlive it.

@@ -17,6 +17,11 @@ bool ChainedSink::keeps_order_on_failure() const {
                      [](const Stage& stage) { return stage.sink->keeps_order_on_failure(); });
 }
 
+bool ChainedSink::blocks() const {
+  return std::any_of(stages_.begin(), stages_.end(),
+                     [](const Stage& stage) { return stage.sink->blocks(); });
+}
+
 Status ChainedSink::open() {
   for (Line& line : lines_) line.clear();
   done_.clear();

@@ -40,6 +40,7 @@ class ChainedSink final : public Sink {
   // Moves each stage on by one batch at most, so that the relay looks at its lease in between.
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override;
+  bool blocks() const override;
 
  private:
   struct Submitted {

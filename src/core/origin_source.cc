@@ -1,11 +1,14 @@
 #include "core/origin_source.h"
 
 #include <algorithm>
+#include <string>
+#include <system_error>
 
 namespace dovetail {
 
 void OriginSource::drop() {
   quiet_since_us_ = 0;
+  opening_.reset();
   source_.reset();
 }
 
@@ -14,10 +17,36 @@ Status OriginSource::open() {
   Result<std::unique_ptr<Source>> made = origin_.make(clock_);
   if (!made) return fail(made.error());
   DOVETAIL_TRY(home_.open());
-  DOVETAIL_TRY((*made)->open());
-  source_ = std::move(*made);
-  moved();
+  auto opening = std::make_shared<Opening>();
+  opening->source = std::move(*made);
+  opening_ = opening;
+  try {
+    run_beside_([opening = std::move(opening)] {
+      Status opened = opening->source->open();
+      const std::lock_guard lock(opening->mutex);
+      opening->result = std::move(opened);
+      opening->has_ended = true;
+      opening->ended.notify_all();
+    });
+  } catch (const std::system_error& error) {
+    return fail(Errc::unavailable, std::string("a thread could not be started: ") + error.what() +
+                                       "; check the limit of threads");
+  }
   return {};
+}
+
+Result<bool> OriginSource::opened(Duration timeout) {
+  if (source_) return true;
+  {
+    std::unique_lock lock(opening_->mutex);
+    if (!opening_->ended.wait_for(lock, timeout, [this] { return opening_->has_ended; }))
+      return false;
+    if (!opening_->result) return fail(opening_->result.error());
+    source_ = std::move(opening_->source);
+  }
+  opening_.reset();
+  moved();
+  return true;
 }
 
 Status OriginSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
@@ -39,6 +68,7 @@ Status OriginSource::settle(const Batch& batch, std::span<const Settled> fates) 
 }
 
 Status OriginSource::flush() {
+  if (!source_) return {};
   DOVETAIL_TRY(source_->flush());
   // The broker knows what is settled. Counts that cannot be written now are no reason to stop.
   const Status counted = home_.write();

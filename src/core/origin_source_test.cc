@@ -35,6 +35,10 @@ class TestSource final : public Source {
     seen_.emplace_back("told");
     return {};
   }
+  Status tend() override {
+    seen_.emplace_back("tended");
+    return {};
+  }
 
  private:
   std::vector<std::string>& seen_;
@@ -89,6 +93,14 @@ class TestHome final : public OutsideHome {
 
 class OriginSourceTest : public testing::Test {
  protected:
+  static void at_once(const std::function<void()>& work) { work(); }
+  static Status open(OriginSource& source) {
+    DOVETAIL_TRY(source.open());
+    const Result<bool> opened = source.opened(Duration{0});
+    if (!opened) return fail(opened.error());
+    EXPECT_TRUE(*opened);
+    return {};
+  }
   Origin origin() {
     return {"test", [this](Clock&) -> Result<std::unique_ptr<Source>> {
               return std::make_unique<TestSource>(seen_, events_);
@@ -104,31 +116,31 @@ class OriginSourceTest : public testing::Test {
   TestClock clock_;
   std::vector<std::string> seen_;
   TestHome home_{seen_};
-  OriginSource source_{origin(), home_, clock_};
+  OriginSource source_{origin(), home_, clock_, at_once};
   OriginLease lease_{source_, home_.lease()};
 };
 using Seen = std::vector<std::string>;
 
 TEST_F(OriginSourceTest, WhoeverAsksForTheLaneOrGivesItUpHasLeftTheBrokerBefore) {
   ASSERT_TRUE(lease_.acquire());
-  ASSERT_TRUE(source_.open());
+  ASSERT_TRUE(open(source_));
   ASSERT_TRUE(lease_.acquire());
   EXPECT_EQ(seen_, (Seen{"acquired", "joined", "left", "acquired"}));
   seen_.clear();
-  ASSERT_TRUE(source_.open());
+  ASSERT_TRUE(open(source_));
   ASSERT_TRUE(lease_.release());
   EXPECT_EQ(seen_, (Seen{"joined", "left", "released"}));
 }
 
 TEST_F(OriginSourceTest, ASessionThatTheHomeDoesNotTakeLeavesTheBroker) {
   home_.opens = fail(Errc::unavailable, "away");
-  EXPECT_FALSE(source_.open());
+  EXPECT_FALSE(open(source_));
   EXPECT_EQ(seen_, (Seen{"joined", "left"}));
   EXPECT_FALSE(source_.quiet_since());
 }
 
 TEST_F(OriginSourceTest, TheBrokerIsToldBeforeItIsCounted) {
-  ASSERT_TRUE(source_.open());
+  ASSERT_TRUE(open(source_));
   const Batch batch = read(source_);
   ASSERT_TRUE(source_.settle(batch, std::vector<Settled>{Settled::parked}));
   EXPECT_EQ(home_.counted, 1U);
@@ -139,7 +151,7 @@ TEST_F(OriginSourceTest, TheBrokerIsToldBeforeItIsCounted) {
 }
 
 TEST_F(OriginSourceTest, CountsThatCannotBeWrittenStopNobodyButALaneThatIsLostDoes) {
-  ASSERT_TRUE(source_.open());
+  ASSERT_TRUE(open(source_));
   home_.writes = fail(Errc::unavailable, "away");
   EXPECT_TRUE(source_.flush());
   home_.writes = fail(Errc::stopped, "taken over");
@@ -148,17 +160,44 @@ TEST_F(OriginSourceTest, CountsThatCannotBeWrittenStopNobodyButALaneThatIsLostDo
   EXPECT_EQ(flushed.error().code, Errc::stopped);
 }
 
+TEST_F(OriginSourceTest, ABrokerThatDoesNotAnswerKeepsNobodyWaiting) {
+  std::function<void()> later;
+  OriginSource source{origin(), home_, clock_, [&](std::function<void()> work) { later = work; }};
+  ASSERT_TRUE(source.open());
+  EXPECT_FALSE(source.opened(1ms).value());
+  EXPECT_FALSE(source.quiet_since());
+  EXPECT_TRUE(source.flush()) << "a relay that is stopped meanwhile";
+  later();
+  EXPECT_TRUE(source.opened(1ms).value());
+  EXPECT_EQ(read(source).size(), 1U);
+  // One that is dropped meanwhile ends with whoever opens it.
+  ASSERT_TRUE(source.open());
+  seen_.clear();
+  source.drop();
+  EXPECT_EQ(seen_, Seen{});
+  later();
+  later = nullptr;
+  EXPECT_EQ(seen_, Seen{"left"});
+}
+
+TEST_F(OriginSourceTest, TheBrokersSourceIsTendedToo) {
+  ASSERT_TRUE(open(source_));
+  seen_.clear();
+  ASSERT_TRUE(source_.tend());
+  EXPECT_EQ(seen_, (Seen{"tended"}));
+}
+
 TEST_F(OriginSourceTest, TopicsAreLeftOutWhereTheRelayNamesThem) {
-  ASSERT_TRUE(source_.open());
+  ASSERT_TRUE(open(source_));
   EXPECT_EQ(read(source_).events()[0].topic, "there");
-  OriginSource naming{origin(), home_, clock_, false};
-  ASSERT_TRUE(naming.open());
+  OriginSource naming{origin(), home_, clock_, at_once, false};
+  ASSERT_TRUE(open(naming));
   EXPECT_EQ(read(naming).events()[0].topic, "");
 }
 
 TEST_F(OriginSourceTest, ItIsQuietSinceSomethingCameOrWasSettled) {
   EXPECT_FALSE(source_.quiet_since());
-  ASSERT_TRUE(source_.open());
+  ASSERT_TRUE(open(source_));
   EXPECT_EQ(source_.quiet_since(), clock_.now());
   clock_.advance(1s);
   EXPECT_EQ(source_.quiet_since(), clock_.now() - 1s);

@@ -15,6 +15,12 @@ namespace dovetail {
 
 using Kind = RelayNotice::Kind;
 
+namespace {
+
+constexpr Duration kOpeningIsLong = std::chrono::seconds(15);  // then it is said
+
+}  // namespace
+
 std::string_view to_string(Kind kind) {
   switch (kind) {
     case Kind::standby:
@@ -89,7 +95,8 @@ Relay::Relay(RelayPorts ports, RelayOptions options)
     : ports_(std::move(ports)),
       options_(options),
       random_(options.seed),
-      policy_(policy_of(options)) {}
+      policy_(policy_of(options)),
+      pace_(options.batch_events_max, options.batch_time_max) {}
 
 Relay::~Relay() = default;
 
@@ -113,6 +120,14 @@ void Relay::report(RelayState::Kind kind, std::string_view error, Duration next_
 }
 
 Status Relay::run(std::stop_token stop) {
+  const Status ended = run_sessions(stop);
+  // One that did not end in good order may have left the lease behind: the next relay need not wait
+  // for its end.
+  if (ports_.clock.now() < ports_.lease.deadline()) (void)ports_.lease.release();
+  return ended;
+}
+
+Status Relay::run_sessions(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const Status ended = session(stop);
     forget();
@@ -164,9 +179,14 @@ Status Relay::session(std::stop_token stop) {
     return acquired;
   }
   standing_by_ = false;
+  timed_at_ = ports_.clock.now();
+  longest_ = Duration{0};
   DOVETAIL_TRY(ports_.source.open());
+  DOVETAIL_TRY(wait_for_source(stop));
+  took_time("opening the source");
   DOVETAIL_TRY(ports_.parking.open());
   DOVETAIL_TRY(reload_blocked_keys());
+  took_time("reading what is parked");
   session_since_ = ports_.clock.now();
   note(Kind::started, "the lane is ours and its source is open");
   if (session_failures_ == 0) report(RelayState::Kind::delivering, {}, {});
@@ -181,6 +201,17 @@ void Relay::recover_session() {
     report(RelayState::Kind::delivering, {}, {});
 }
 
+// One that takes its time to open is waited for under a lease that is renewed.
+Status Relay::wait_for_source(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const Result<bool> opened = ports_.source.opened(std::chrono::milliseconds(20));
+    if (!opened) return fail(opened.error());
+    if (*opened) break;
+    DOVETAIL_TRY(hold_lease());
+  }
+  return {};
+}
+
 Status Relay::step(std::stop_token stop) {
   DOVETAIL_TRY(hold_lease());
   if (session_failures_ > 0 &&
@@ -189,16 +220,21 @@ Status Relay::step(std::stop_token stop) {
   }
   DOVETAIL_TRY(ports_.source.tend());
   DOVETAIL_TRY(take_replays());
+  took_time("reading what is parked");
   DOVETAIL_TRY(read_source(stop));
+  took_time("reading the source");
   release_due_lines();
   DOVETAIL_TRY(submit_ready());
   DOVETAIL_TRY(collect());
+  took_time("a call of the sink");
   move_aside();
   park_held_lines();
   if (DOVETAIL_MUTANT(settle_before_park)) DOVETAIL_TRY(settle());
   DOVETAIL_TRY(park_pending());
   DOVETAIL_TRY(settle());
+  took_time("recording what is settled or parked");
   rest(stop);
+  took_time("a rest of the relay");
   return {};
 }
 
@@ -210,13 +246,17 @@ Status Relay::drain() {
     DOVETAIL_TRY(hold_lease());
     bool collected = false;
     DOVETAIL_TRY(collect_one(wait_limit(std::chrono::milliseconds(50)), collected));
+    took_time("a call of the sink");
     DOVETAIL_TRY(park_pending());
     DOVETAIL_TRY(settle());
+    took_time("recording what is settled or parked");
   }
   DOVETAIL_TRY(park_pending());
   DOVETAIL_TRY(park_before_confirmed());
   DOVETAIL_TRY(settle());
   DOVETAIL_TRY(ports_.source.flush());
+  // Another relay may begin as soon as the lease is free.
+  if (!submitted_.empty()) ports_.sink.permit(TimePoint{});
   DOVETAIL_TRY(ports_.lease.release());
   note(Kind::drained,
        submitted_.empty()
@@ -227,6 +267,7 @@ Status Relay::drain() {
 
 // What is in memory belongs to a session; the next one reads it again.
 void Relay::forget() {
+  if (!submitted_.empty()) ports_.sink.permit(TimePoint{});
   for (auto& flight : flights_) limbo_.push_back(std::move(flight));
   flights_.clear();
   if (replay_) limbo_.push_back(std::move(replay_));
@@ -244,6 +285,7 @@ void Relay::forget() {
   window_bytes_ = 0;
   unwritten_events_ = 0;
   sink_open_ = false;
+  sink_opening_ = false;
   source_had_more_ = false;
   sink_retry_at_ = {};
   replay_poll_at_ = {};
@@ -253,21 +295,35 @@ void Relay::forget() {
 // there are sinks that work only while they are asked for the fate of a batch.
 Status Relay::check_deadline() const {
   if (ports_.clock.now() < ports_.lease.deadline() || DOVETAIL_MUTANT(deadline_ignored)) return {};
+  using std::chrono::milliseconds;
   return fail(Errc::stopped,
-              "the lease ran out before it was renewed; check for pauses of this process");
+              "the lease ran out before it was renewed; since its last renewal " +
+                  std::string(longest_what_) + " took longest, " +
+                  std::to_string(std::chrono::duration_cast<milliseconds>(longest_).count()) +
+                  " ms: check what that waits for, and whether this process was paused in it");
+}
+
+void Relay::took_time(std::string_view what) {
+  const TimePoint now = ports_.clock.now();
+  const Duration took = now - std::exchange(timed_at_, now);
+  if (took <= longest_) return;
+  longest_ = took;
+  longest_what_ = what;
 }
 
 Status Relay::hold_lease() {
   DOVETAIL_TRY(check_deadline());
   const TimePoint now = ports_.clock.now();
-  if (now < ports_.lease.renew_at() || now < renew_retry_at_) return {};
-  const Status renewed = ports_.lease.renew();
-  if (!renewed && renewed.error().code == Errc::unavailable) {
-    // It is tried again until the deadline.
-    renew_retry_at_ = now + retry_delay(options_.connect_retry, 0, random_);
-    return {};
+  if (now >= ports_.lease.renew_at() && now >= renew_retry_at_) {
+    const Status renewed = ports_.lease.renew();
+    if (!renewed && renewed.error().code != Errc::unavailable) return renewed;
+    // Otherwise it is tried again until the deadline.
+    if (!renewed) renew_retry_at_ = now + retry_delay(options_.connect_retry, 0, random_);
+    if (renewed) longest_ = Duration{0};
+    took_time("renewing the lease");
   }
-  return renewed;
+  if (!submitted_.empty()) ports_.sink.permit(ports_.lease.deadline());
+  return {};
 }
 
 // Events that may still be read. What is settled and not written counts, too: after a crash it is
@@ -289,7 +345,7 @@ Duration Relay::wait_limit(Duration limit) const {
       {until, std::max(ports_.lease.renew_at(), renew_retry_at_), ports_.lease.deadline()});
   if (!replay_) until = std::min(until, replay_poll_at_);
   if (unwritten_events_ > 0) until = std::min(until, write_progress_at_);
-  if (!sink_open_) until = std::min(until, sink_retry_at_);
+  if (!sink_open_ && !sink_opening_) until = std::min(until, sink_retry_at_);
   // A line that is due already waits for a confirmation, which ends any wait by itself.
   if (!held_.empty() && (held_.begin()->first > now || submitted_.empty())) {
     until = std::min(until, held_.begin()->first);
@@ -308,7 +364,7 @@ Status Relay::read_source(std::stop_token stop) {
   const bool idle = ready_.empty() && submitted_.empty();
   std::unique_ptr<Flight> flight = take_flight(false);
   Limits limits;
-  limits.events_max = std::min(options_.batch_events_max, window_room());
+  limits.events_max = std::min(batch_limit(), window_room());
   limits.bytes_max = std::min(options_.batch_bytes_max, options_.window_bytes_max - window_bytes_);
   limits.wait_max = idle ? wait_limit(options_.idle_wait) : Duration{0};
   DOVETAIL_TRY(ports_.source.read(flight->batch, limits, stop));
@@ -331,10 +387,20 @@ Status Relay::read_source(std::stop_token stop) {
 
 Status Relay::open_sink() {
   const TimePoint now = ports_.clock.now();
-  if (now < sink_retry_at_) return {};
-  const Status opened = ports_.sink.open();
+  if (!sink_opening_ && now < sink_retry_at_) return {};
+  const Result<bool> opened = wait_for_sink();
+  if (opened && !*opened) {
+    if (opening_is_long_ || now < opening_since_ + kOpeningIsLong) return {};
+    opening_is_long_ = true;
+    note(Kind::stalled,
+         "the sink is not open yet; it may still be busy with what it had: check for a handler "
+         "or a receiver that hangs");
+    return {};
+  }
+  sink_opening_ = false;
   if (!opened) {
-    if (opened.error().code == Errc::corrupt || opened.error().code == Errc::stopped) return opened;
+    if (opened.error().code == Errc::corrupt || opened.error().code == Errc::stopped)
+      return fail(opened.error());
     lose_sink(opened.error());
     return {};
   }
@@ -343,6 +409,31 @@ Status Relay::open_sink() {
   if (sink_failures_ > 0) note(Kind::sink_restored, "the sink is connected again");
   if (sink_failures_ == 0 || ready_.empty()) report(RelayState::Kind::delivering, {}, {});
   return {};
+}
+
+// Whether it is open. Where there is something to read meanwhile, that is waited for, not this.
+Result<bool> Relay::wait_for_sink() {
+  if (!sink_opening_) {
+    const Status asked = ports_.sink.open();
+    if (!asked) return fail(asked.error());
+    sink_opening_ = true;
+    opening_is_long_ = false;
+    opening_since_ = ports_.clock.now();
+  }
+  if (DOVETAIL_MUTANT(open_waited_for)) return ports_.sink.opened(std::chrono::hours(1));
+  const bool reads = window_has_room() && (source_had_more_ || ready_.empty());
+  return ports_.sink.opened(reads ? Duration{0} : wait_limit(std::chrono::milliseconds(20)));
+}
+
+std::size_t Relay::batch_limit() const {
+  if (!ports_.sink.blocks()) return options_.batch_events_max;
+  return std::min(options_.batch_events_max, pace_.limit());
+}
+
+// Since when the sink has only the oldest submission to do: before, it may have been busy with the
+// one before that.
+TimePoint Relay::waits_since() const {
+  return std::max(submitted_.front().submitted_at, collected_at_);
 }
 
 Status Relay::submit_ready() {
@@ -409,8 +500,8 @@ Status Relay::submit_one(std::size_t events_max) {
   submission.slots.clear();
   submission.events.clear();
   std::size_t bytes = 0;
-  while (!ready_.empty() &&
-         submission.slots.size() < std::min(events_max, options_.batch_events_max)) {
+  const std::size_t limit = std::min(events_max, batch_limit());
+  while (!ready_.empty() && submission.slots.size() < limit) {
     Slot* const slot = ready_.front();
     if (!slot->event->defect.empty()) break;  // parked when what precedes it is on its way
     bytes += slot->event->payload.size();
@@ -423,6 +514,7 @@ Status Relay::submit_one(std::size_t events_max) {
   submission.submitted_at = ports_.clock.now();
   ports_.metrics.submitted.fetch_add(submission.slots.size(), std::memory_order_relaxed);
   submitted_.push_back(std::move(submission));
+  ports_.sink.permit(ports_.lease.deadline());
   const Status submitted = ports_.sink.submit(submitted_.back().events);
   if (!submitted) lose_sink(submitted.error());
   return {};
@@ -460,13 +552,16 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
   }
   const TimePoint now = ports_.clock.now();
   if (!*known) {
-    if (now - submitted_.front().submitted_at < options_.confirm_timeout) return {};
+    if (now - waits_since() < options_.confirm_timeout) return {};
+    pace_.took(submitted_.front().slots.size(), now - waits_since());
     ports_.metrics.stalls.fetch_add(1, std::memory_order_relaxed);
     note(Kind::stalled, "the sink did not confirm in time; its connection is replaced");
     lose_sink(Error{Errc::in_doubt, "no confirmation within the limit"});
     return {};
   }
   collected = true;
+  pace_.took(submitted_.front().slots.size(), now - waits_since());
+  collected_at_ = now;
   Submission submission = std::move(submitted_.front());
   submitted_.pop_front();
   submissions_collected_ = submission.number;
@@ -517,6 +612,8 @@ Status Relay::judge_sink(TimePoint now, bool delivered) {
 void Relay::lose_sink(const Error& error) {
   sink_open_ = false;
   policy_.probe_lost();
+  sink_opening_ = false;
+  ports_.sink.permit(TimePoint{});
   ports_.metrics.sink_errors.fetch_add(1, std::memory_order_relaxed);
   if (sink_failures_ == 0) note(Kind::sink_lost, error.text);
   const Duration pause = retry_delay(options_.connect_retry, sink_failures_, random_);
@@ -583,7 +680,8 @@ void Relay::rest(std::stop_token stop) {
   const bool can_collect = sink_open_ && !submitted_.empty();
   const bool may_send = !policy_.is_sick() || ports_.clock.now() >= policy_.probe_at();
   const bool can_send = sink_open_ && !ready_.empty() && may_send;
-  if (can_collect || can_send) return;
+  // Each of them has waited.
+  if (can_collect || can_send || sink_opening_) return;
   const bool read_waits = window_has_room() && ready_.empty() && submitted_.empty();
   if (read_waits) return;
   ports_.clock.sleep(wait_limit(options_.idle_wait), stop);

@@ -25,6 +25,7 @@
 #include "core/failure_policy.h"
 #include "core/lease.h"
 #include "core/metrics.h"
+#include "core/pace.h"
 #include "core/parking.h"
 #include "core/relay_report.h"
 #include "core/retry.h"
@@ -71,6 +72,9 @@ struct RelayOptions {
   // Progress is made durable so long after the first event that it lacks, or when the window is
   // full of such events: each write of it leaves a dead row in many databases.
   Duration progress_interval = std::chrono::milliseconds(200);
+  // What a sink that blocks is handed at once takes about so long at most, and is settled then: a
+  // sixth of the lease.
+  Duration batch_time_max = std::chrono::milliseconds(1600);
   std::uint64_t seed = 1;  // of the jitter
 };
 
@@ -119,8 +123,8 @@ class Relay {
   Relay(RelayPorts ports, RelayOptions options);
   ~Relay();
 
-  // Runs until `stop` is requested and what is in flight has drained. It survives every error by
-  // waiting and starting over, unless it is told to give up. One thread.
+  // Runs until `stop` is requested and what is in flight has drained; lets go of the lease then. It
+  // survives every error by waiting and starting over, unless it is told to give up. One thread.
   Status run(std::stop_token stop);
 
  private:
@@ -129,8 +133,10 @@ class Relay {
   struct Line;        // the events of one key that wait for each other
   struct Submission;  // one batch handed to the sink
 
+  Status run_sessions(const std::stop_token& stop);
   // One session lasts from taking the lease to losing it, the source or the parking.
   Status session(std::stop_token stop);
+  Status wait_for_source(const std::stop_token& stop);
   Status step(std::stop_token stop);
   void recover_session();
   Status drain();
@@ -139,12 +145,14 @@ class Relay {
 
   Status check_deadline() const;
   Status hold_lease();
+  void took_time(std::string_view what);
   Status read_source(std::stop_token stop);
   Status take_replays();
   Status reload_blocked_keys();
   Status learn_blocked_keys(const Flight& flight);
   std::vector<OrderKey> keys_in_window() const;
   Status open_sink();
+  Result<bool> wait_for_sink();
   Status submit_ready();
   Status submit_probe();
   Status submit_one(std::size_t events_max);
@@ -159,6 +167,8 @@ class Relay {
   void rest(std::stop_token stop);
 
   Duration wait_limit(Duration limit) const;
+  std::size_t batch_limit() const;
+  TimePoint waits_since() const;
   std::size_t window_room() const;
   bool window_has_room() const;
   bool is_blocked(const Event& event) const;
@@ -232,6 +242,15 @@ class Relay {
   std::size_t window_bytes_ = 0;
   std::size_t unwritten_events_ = 0;  // settled, and not durably so
   bool sink_open_ = false;
+  bool sink_opening_ = false;  // asked to open, and not known to be
+  bool opening_is_long_ = false;
+  TimePoint opening_since_{};
+  Pace pace_;
+  TimePoint collected_at_{};  // the last submission
+  // What took longest since the lease was renewed, for the one who reads why it was lost.
+  TimePoint timed_at_{};
+  Duration longest_{0};
+  std::string_view longest_what_ = "nothing";
   bool source_had_more_ = false;
   bool standing_by_ = false;
   std::uint32_t sink_failures_ = 0;

@@ -39,8 +39,26 @@ class Sink {
   virtual ~Sink() = default;
 
   // Connects. Called again after any error: throws the old connection away with everything
-  // submitted on it.
+  // submitted on it. A sink that connects in the background returns at once, and opened() tells.
   virtual Status open() = 0;
+
+  // Asked after open() until it says true or fails; nothing else is asked meanwhile but permit().
+  // Waits at most `timeout`. False: not yet. After an error, open() is called again.
+  virtual Result<bool> opened(Duration timeout) {
+    (void)timeout;
+    return true;
+  }
+
+  // Until when the relay holds its lease: told before a batch is submitted and again and again
+  // until it is collected; the past, when the relay has lost the lease or gives the batch up. For a
+  // sink with threads of its own, which start no call on anything outside after that. Any other
+  // works only while it is called, and the relay looks at its lease before each call.
+  virtual void permit(TimePoint until) { (void)until; }
+
+  // Whether submit(), or collect() beyond its timeout, may take long: a handler is run, a
+  // transaction commits, an answer is waited for. Then it belongs into a thread of its own (see
+  // ParallelSink), and is handed as much at once as takes a small part of the lease.
+  virtual bool blocks() const { return true; }
 
   // Takes a batch without waiting for its fate. The events (not the span) stay valid until the
   // batch is collected, the sink is opened again or the relay is gone. After an error nothing is

@@ -28,8 +28,16 @@ class Source {
   virtual ~Source() = default;
 
   // Connects and starts behind the last settled event. Called again after any error: it then throws
-  // the old connection away and forgets what was read and not settled.
+  // the old connection away and forgets what was read and not settled. A source that connects in
+  // the background returns at once, and opened() tells.
   virtual Status open() = 0;
+
+  // Asked after open() until it says true or fails; until then only flush() may come, when the
+  // relay stops. Waits at most `timeout`. False: not yet.
+  virtual Result<bool> opened(Duration timeout) {
+    (void)timeout;
+    return true;
+  }
 
   // Adds to `out` what is there, at most `limits`. Returns with an empty batch when nothing came
   // within `limits.wait_max` or `stop` was requested. Never waits to fill a batch.

@@ -94,7 +94,7 @@ class RelayTest : public testing::Test {
   }
 
   void start(Sink& sink) {
-    lease_.emplace(reader_, "relay", 10s, clock_);
+    lease_.emplace(reader_, "relay", lease_term_, clock_);
     source_.emplace(log_, reader_, &*lease_);
     counted_.emplace(*source_);
     if (defect_of_) counted_->defect_of = defect_of_;
@@ -142,6 +142,7 @@ class RelayTest : public testing::Test {
   SystemClock clock_;
   MemoryLog log_;
   MemoryReader reader_;
+  Duration lease_term_ = 10s;
   RelayOptions options_;
   RelayMetrics metrics_;
   std::mutex notices_mutex_;

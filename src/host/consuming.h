@@ -19,6 +19,7 @@ RelayOptions relay_options_of(const ConsumerOptions& options) {
   relay.batch_bytes_max = options.batch_bytes_max;
   relay.window_events_max = options.window_events_max;
   relay.window_bytes_max = options.window_bytes_max;
+  relay.batch_time_max = options.lease_term / 6;
   relay.seed = jitter_seed();
   return relay;
 }

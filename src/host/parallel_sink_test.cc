@@ -9,6 +9,7 @@
 
 #include "core/test_relay.h"
 #include "core/test_sinks.h"
+#include "host/errand.h"
 #include "host/host.h"
 
 namespace dovetail {
@@ -64,12 +65,19 @@ class ParallelSinkTest : public testing::Test {
   ~ParallelSinkTest() override {
     for (DoorSink& door : doors_) door.let_go();
   }
-  void make(ParallelSinkOptions options = {}) {
+  void make() {
     std::vector<Sink*> sinks;
     for (DoorSink& door : doors_) sinks.push_back(&door);
-    sink_ = std::make_unique<ParallelSink>(sinks, system_clock(), options);
-    const Status opened = sink_->open();
+    sink_ = std::make_unique<ParallelSink>(sinks, system_clock());
+    const Status opened = open(*sink_);
     ASSERT_TRUE(opened) << opened.error().text;
+  }
+  // As a relay does it.
+  static Status open(Sink& sink) {
+    DOVETAIL_TRY(sink.open());
+    Result<bool> opened = false;
+    EXPECT_TRUE(eventually([&] { return !(opened = sink.opened(1ms)) || *opened; }));
+    return opened ? Status{} : fail(opened.error());
   }
   // One event of its own key for each of many keys, so that every sink gets some.
   std::vector<const Event*> of_many_keys(int count, const std::string& payload) {
@@ -202,19 +210,19 @@ TEST_F(ParallelSinkTest, WhatItIsGivenNeedNotLiveOn) {
       EXPECT_EQ(one.payload, std::string(1000, 'x'));
 }
 
-TEST_F(ParallelSinkTest, OpeningWaitsForACallOnlySoLongAndWorksWhenItHasEnded) {
-  make({.quiet_max = Duration(5ms)});
+TEST_F(ParallelSinkTest, OpeningKeepsNobodyWaitingAndWaitsItselfForACallThatRuns) {
+  make();
   doors_[0].shut();
   std::vector<const Event*> events;
   for (int i = 0; i < 4; ++i) events.push_back(events_.make("", "1"));
   ASSERT_TRUE(sink_->submit(events));
   ASSERT_TRUE(eventually([&] { return doors_[0].is_inside.load(); }));
-  const Status opened = sink_->open();
-  ASSERT_FALSE(opened);
-  EXPECT_EQ(opened.error().code, Errc::unavailable);
-  EXPECT_EQ(doors_[1].opens, 1) << "none is opened before all are quiet";
+  ASSERT_TRUE(sink_->open());
+  ASSERT_TRUE(eventually([&] { return doors_[1].opens == 2; }));
+  EXPECT_FALSE(sink_->opened(1ms).value());
+  EXPECT_EQ(doors_[0].opens, 1) << "its last call has not ended";
   doors_[0].let_go();
-  ASSERT_TRUE(eventually([&] { return sink_->open().has_value(); }));
+  ASSERT_TRUE(eventually([&] { return sink_->opened(1ms).value(); }));
   std::vector<Outcome> outcomes(4);
   const Result<bool> known = sink_->collect(outcomes, Duration{0});
   EXPECT_TRUE(known && !*known) << "what was submitted before is forgotten";
@@ -233,32 +241,31 @@ TEST_F(ParallelSinkTest, AnErrorOfOneIsOneOfTheWholeAndWhatIsCompleteIsHandedOut
   Result<bool> known = false;
   ASSERT_TRUE(eventually([&] { return !(known = sink_->collect(outcomes, 1ms)); }));
   EXPECT_EQ(known.error().code, Errc::unavailable);
-  EXPECT_FALSE(sink_->open());
+  EXPECT_FALSE(open(*sink_));
   doors_[2].memory.set_available(true);
-  ASSERT_TRUE(sink_->open());
+  ASSERT_TRUE(open(*sink_));
   ASSERT_TRUE(sink_->submit(of_many_keys(10, "third ")));
   collect(10);
 }
 
-TEST_F(ParallelSinkTest, ThreadsStopSoonAfterNobodyAsksAnyMore) {
-  make({.permit = Duration(1ms)});
+TEST_F(ParallelSinkTest, NoCallBeginsAfterTheLeaseHasRunOut) {
+  make();
   for (DoorSink& door : doors_) door.shut();
   ASSERT_TRUE(sink_->submit(of_many_keys(50, "first ")));
   ASSERT_TRUE(sink_->submit(of_many_keys(50, "second ")));
   ASSERT_TRUE(eventually([&] {
-    std::vector<Outcome> outcomes(50);
-    EXPECT_TRUE(sink_->collect(outcomes, Duration{0}));
     return std::all_of(doors_.begin(), doors_.end(),
                        [](auto& door) { return door.is_inside.load(); });
   }));
-  // Long enough after the relay has asked: each may end its call, and starts none.
-  const auto asked_at = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() < asked_at + 5ms) std::this_thread::yield();
+  sink_->permit(system_clock().now());
+  // Each ends its call, and starts none.
   for (DoorSink& door : doors_) door.let_go();
   ASSERT_TRUE(eventually([&] { return received() >= 50; }));
+  std::vector<Outcome> outcomes(50);
+  EXPECT_TRUE(sink_->collect(outcomes, 20ms)) << "asking alone allows nothing";
   for (const DoorSink& door : doors_) EXPECT_EQ(door.calls, 1);
   EXPECT_EQ(received(), 50U);
-  collect(50);
+  sink_->permit(system_clock().now() + 1h);
   collect(50);
   EXPECT_EQ(received(), 100U);
 }
@@ -341,7 +348,7 @@ TEST_F(ParallelSinkTest, SinksThatItOwnsEndBehindTheirThreads) {
   std::vector<std::unique_ptr<Sink>> sinks;
   for (DoorSink& door : doors_) sinks.push_back(std::make_unique<OwnedSink>(door, ended));
   auto owning = std::make_unique<ParallelSink>(std::move(sinks), system_clock());
-  ASSERT_TRUE(owning->open());
+  ASSERT_TRUE(open(*owning));
   for (DoorSink& door : doors_) door.shut();
   const auto events = of_many_keys(64, "x");
   ASSERT_TRUE(owning->submit(events));
@@ -357,6 +364,102 @@ TEST_F(ParallelSinkTest, SinksThatItOwnsEndBehindTheirThreads) {
   });
   owning.reset();
   EXPECT_EQ(ended, static_cast<int>(kSinks));
+}
+
+// Hangs while it is opened, as one whose server does not answer. Does not block otherwise.
+class HangingSink final : public Sink {
+ public:
+  explicit HangingSink(std::shared_ptr<std::atomic<bool>> hangs, std::atomic<int>* ended = nullptr)
+      : hangs_(std::move(hangs)), ended_(ended) {}
+  HangingSink(const HangingSink&) = delete;
+  HangingSink& operator=(const HangingSink&) = delete;
+  ~HangingSink() override {
+    if (ended_ != nullptr) ++*ended_;
+  }
+  Status open() override {
+    hangs_->wait(true);
+    return memory.open();
+  }
+  Status submit(Events events) override {
+    callers.insert(std::this_thread::get_id());
+    return memory.submit(events);
+  }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    callers.insert(std::this_thread::get_id());
+    return memory.collect(outcomes, timeout);
+  }
+  bool keeps_order_on_failure() const override { return true; }
+  bool blocks() const override { return false; }
+
+  MemorySink memory;
+  std::set<std::thread::id> callers;
+
+ private:
+  std::shared_ptr<std::atomic<bool>> hangs_;
+  std::atomic<int>* ended_;
+};
+
+void end_of(std::atomic<bool>& hangs) {
+  hangs = false;
+  hangs.notify_all();
+}
+
+TEST_F(ParallelSinkTest, ASinkThatDoesNotBlockIsOnlyOpenedInTheBackground) {
+  const auto hangs = std::make_shared<std::atomic<bool>>(true);
+  HangingSink inner(hangs);
+  ParallelSink sink(std::vector<Sink*>{&inner}, system_clock());
+  ASSERT_TRUE(sink.open());
+  EXPECT_FALSE(sink.opened(1ms).value());
+  end_of(*hangs);
+  ASSERT_TRUE(eventually([&] { return sink.opened(1ms).value(); }));
+  ASSERT_TRUE(sink.submit(std::vector{events_.make("a", "1")}));
+  for (const Outcome& outcome : collect_from(sink, 1)) EXPECT_TRUE(is_safe(outcome));
+  EXPECT_EQ(inner.callers, std::set{std::this_thread::get_id()}) << "no thread is between";
+}
+
+TEST_F(ParallelSinkTest, TheEndDoesNotWaitForASinkThatHangsWhileItIsOpened) {
+  const auto hangs = std::make_shared<std::atomic<bool>>(true);
+  std::atomic<int> ended{0};
+  std::unique_ptr<Sink> sink =
+      in_background(std::make_unique<HangingSink>(hangs, &ended), system_clock());
+  ASSERT_TRUE(sink->open());
+  EXPECT_FALSE(sink->opened(1ms).value());
+  sink.reset();
+  EXPECT_EQ(ended, 0);
+  EXPECT_EQ(errands_left(), 1U) << "it is known that its thread still runs";
+  end_of(*hangs);
+  EXPECT_TRUE(wait_for_errands(60s));
+  EXPECT_EQ(ended, 1) << "and it goes when it can";
+}
+
+// A relay above: a lease of 300 ms, and a sink that takes longer for everything.
+TEST_F(RelayTest, NeitherASlowOpenNorASlowBatchCostsTheLease) {
+  class SlowSink final : public Sink {
+   public:
+    Status open() override {
+      std::this_thread::sleep_for(500ms);
+      return memory.open();
+    }
+    Status submit(Events events) override { return memory.submit(events); }
+    Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+      std::this_thread::sleep_for(outcomes.size() * 5ms);
+      return memory.collect(outcomes, timeout);
+    }
+    bool keeps_order_on_failure() const override { return true; }
+    MemorySink memory;
+  };
+  SlowSink slow;
+  ParallelSink sink(std::vector<Sink*>{&slow}, clock_);
+  lease_term_ = 300ms;
+  options_.batch_time_max = lease_term_ / 6;
+  for (int key = 0; key < 10; ++key) publish(std::to_string(key), 20);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return metrics_.settled.load() == 200; }));
+  stop();
+  EXPECT_EQ(metrics_.fenced.load(), 0U);
+  EXPECT_EQ(metrics_.session_errors.load(), 0U);
+  EXPECT_EQ(metrics_.duplicates.load(), 0U);
+  expect_ordered(slow.memory.received());
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class HttpSink final : public Sink {
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return true; }
+  bool blocks() const override { return false; }
 
  private:
   struct Submission;

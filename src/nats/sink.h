@@ -30,6 +30,7 @@ class NatsSink final : public Sink {
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return false; }
+  bool blocks() const override { return false; }
 
  private:
   struct Flight {  // one batch

@@ -8,6 +8,7 @@
 #include "core/relay.h"
 #include "dovetail/postgres_consumer.h"
 #include "host/consuming.h"
+#include "host/errand.h"
 #include "host/host.h"
 #include "host/parallel_sink.h"
 #include "postgres/inbox_store.h"
@@ -123,10 +124,13 @@ Status check_database(const std::string& conninfo) {
 struct Consumer::State {
   State(ConsumerOptions given, std::vector<TransactionHandler> given_handlers)
       : options(std::move(given)), handlers(std::move(given_handlers)) {
-    if (!options.origin.make) lanes = std::make_unique<Lanes>(lanes_options(), clock, make_sink());
+    if (options.origin.make) return;
+    lanes = std::make_unique<Lanes>(lanes_options(), clock, [this](std::uint32_t lane) {
+      return in_background(make_inbox(lane), clock);
+    });
   }
 
-  Lanes::MakeSink make_sink();
+  std::unique_ptr<Sink> make_inbox(std::uint32_t lane);
   LanesOptions lanes_options();
   Status run_origin(std::stop_token stop);
   void tell(const RelayNotice& notice);
@@ -147,16 +151,14 @@ void Consumer::State::tell(const RelayNotice& notice) {
   options.log(std::string(to_string(notice.kind)) + ": " + notice.text);
 }
 
-Lanes::MakeSink Consumer::State::make_sink() {
-  return [this](std::uint32_t lane) -> std::unique_ptr<Sink> {
-    InboxStoreOptions store;
-    store.conninfo = options.database;
-    store.consumer = options.name;
-    store.lane = lane;
-    store.version_guard = options.version_guard;
-    store.handlers = handlers;
-    return std::make_unique<InboxSink>(std::move(store), options);
-  };
+std::unique_ptr<Sink> Consumer::State::make_inbox(std::uint32_t lane) {
+  InboxStoreOptions store;
+  store.conninfo = options.database;
+  store.consumer = options.name;
+  store.lane = lane;
+  store.version_guard = options.version_guard;
+  store.handlers = handlers;
+  return std::make_unique<InboxSink>(std::move(store), options);
 }
 
 LanesOptions Consumer::State::lanes_options() {
@@ -175,19 +177,15 @@ LanesOptions Consumer::State::lanes_options() {
 // One process reads the broker, and others stand by, so that the broker's order holds.
 Status Consumer::State::run_origin(std::stop_token stop) {
   PostgresHome home(options.database, options.name, options.lease_term, clock);
-  OriginSource source(options.origin, home, clock);
+  OriginSource source(options.origin, home, clock, run_errand);
   OriginLease lease(source, home.lease());
   std::vector<std::unique_ptr<Sink>> sinks;
-  for (std::uint32_t lane = 0; lane < options.parallel; ++lane) sinks.push_back(make_sink()(lane));
-  std::unique_ptr<Sink> sink = sinks.size() == 1
-                                   ? std::move(sinks.front())
-                                   : std::make_unique<ParallelSink>(std::move(sinks), clock);
-  Relay relay(RelayPorts{source, *sink, home.parking(), lease, clock, own_metrics,
+  for (std::uint32_t lane = 0; lane < options.parallel; ++lane) sinks.push_back(make_inbox(lane));
+  ParallelSink sink(std::move(sinks), clock);
+  Relay relay(RelayPorts{source, sink, home.parking(), lease, clock, own_metrics,
                          [this](const RelayNotice& notice) { tell(notice); }},
               relay_options_of(options));
-  Status ended = relay.run(std::move(stop));
-  (void)lease.release();
-  return ended;
+  return relay.run(std::move(stop));
 }
 
 Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}

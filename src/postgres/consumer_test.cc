@@ -1,4 +1,5 @@
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -83,6 +84,31 @@ TEST_F(PostgresConsumer, AppliesEachEventOfItsOwnOutboxOnceInOrder) {
       text(connection, "SELECT string_agg(trim('\"' FROM payload), '' ORDER BY n) FROM effect"),
       "01234567890123456789");
   EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.consumer_lane WHERE NOT clean"), 0);
+}
+
+// Handlers that take longer than the lease for a batch of events.
+TEST_F(PostgresConsumer, ASlowHandlerCostsNoLeaseAndNothingIsAppliedTwice) {
+  const bool is_long = std::getenv("DOVETAIL_CHAOS") != nullptr;
+  const auto takes = is_long ? 50ms : 10ms;
+  const int events = is_long ? 1000 : 200;
+  options.lease_term = is_long ? 10s : 1s;
+  options.batch_events_max = 500;
+  must(connection,
+       "SELECT dovetail.publish('order', (n % 10)::text, 'placed', '{}') FROM "
+       "generate_series(1, " +
+           std::to_string(events) + ") AS n");
+  auto consumer = open(only([&](Handling& handling, const Event& event) {
+    std::this_thread::sleep_for(takes);
+    return record(handling, event);
+  }));
+  run_until(*consumer, [&] {
+    return number(connection, "SELECT settled_total FROM dovetail.reader WHERE relay = 'stock'") ==
+           events;
+  });
+  EXPECT_EQ(effects(), events);
+  EXPECT_EQ(consumer->counts().duplicates, 0U);
+  EXPECT_EQ(number(connection, "SELECT epoch FROM dovetail.reader WHERE relay = 'stock'"), 1)
+      << "the lease was never lost";
 }
 
 TEST_F(PostgresConsumer, ReadsTheOutboxOfAnotherDatabaseAndKnowsWhatComesAgain) {

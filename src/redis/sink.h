@@ -30,6 +30,7 @@ class RedisSink final : public Sink {
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   // Redis goes on behind an XADD that it refuses.
   bool keeps_order_on_failure() const override { return false; }
+  bool blocks() const override { return false; }
 
  private:
   // What a reply is for, in the order of commands.

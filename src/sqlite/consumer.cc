@@ -1,9 +1,13 @@
 // The consumer: a relay from a mailbox or an outbox into an inbox with a handler.
+#include <optional>
+#include <vector>
+
 #include "core/inbox.h"
 #include "core/relay.h"
 #include "dovetail/sqlite.h"
 #include "host/consuming.h"
 #include "host/host.h"
+#include "host/parallel_sink.h"
 #include "sqlite/inbox_store.h"
 #include "sqlite/lease.h"
 #include "sqlite/parking.h"
@@ -77,7 +81,11 @@ Result<std::unique_ptr<Consumer>> Consumer::open(ConsumerOptions options, Handle
 
 Status Consumer::run(std::stop_token stop) {
   State& state = *state_;
-  RelayPorts ports{state.source, state.inbox,    state.parking,
+  // A handler may take longer than the lease: it gets a thread, which is through before the inbox
+  // is closed.
+  std::optional<ParallelSink> background(std::in_place, std::vector<Sink*>{&state.inbox},
+                                         system_clock());
+  RelayPorts ports{state.source, *background,    state.parking,
                    state.lease,  system_clock(), state.metrics};
   if (state.options.log)
     ports.notify = [&log = state.options.log](const RelayNotice& notice) {
@@ -85,6 +93,7 @@ Status Consumer::run(std::stop_token stop) {
     };
   Relay relay(std::move(ports), relay_options_of(state.options));
   const Status ended = relay.run(stop);
+  background.reset();
   // A session that halts did not die either: no event of it is suspected of killing the process.
   const Status closed = state.inbox.close();
   return ended ? closed : ended;

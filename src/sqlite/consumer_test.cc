@@ -1,4 +1,5 @@
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 
@@ -89,6 +90,27 @@ TEST_F(ConsumerOfAnOutbox, SeesWhatIsPublishedWhileItRuns) {
     if (!published.exchange(true)) source.publish_one("k");
     return effects() == 1;
   });
+}
+
+// Handlers that take longer than the lease for a batch of events.
+TEST_F(ConsumerOfAnOutbox, ASlowHandlerCostsNoLeaseAndNothingIsAppliedTwice) {
+  const bool is_long = std::getenv("DOVETAIL_CHAOS") != nullptr;
+  const auto takes = is_long ? 50ms : 10ms;
+  const int events = is_long ? 1000 : 200;
+  options.lease_term = is_long ? 10s : 500ms;
+  options.batch_events_max = 500;
+  for (int i = 0; i < events; ++i) source.publish_one("k" + std::to_string(i % 10));
+  auto consumer = open([&](sqlite3* transaction, const Event& event) -> Status {
+    std::this_thread::sleep_for(takes);
+    return record(transaction, event);
+  });
+  run_until(*consumer, [&] {
+    return source.number("SELECT settled FROM dovetail_reader WHERE name='billing'") == events;
+  });
+  EXPECT_EQ(effects(), events);
+  EXPECT_EQ(consumer->counts().duplicates, 0U);
+  EXPECT_EQ(source.number("SELECT epoch FROM dovetail_reader WHERE name='billing'"), 1)
+      << "the lease was never lost";
 }
 
 TEST_F(ConsumerOfAnOutbox, AFailingEventIsParkedAndOtherKeysFlow) {

@@ -4,8 +4,11 @@ import json
 import os
 import pathlib
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
 import unittest
 
 import harness
@@ -119,6 +122,28 @@ class WithoutAServer(BrokerCase):
         for relay in ("orders-to-bus", "bus-to-inventory"):
             said = self.refused("run", relay, "--until-idle", code=4, name="unavailable", says=("store bus",))
             self.assertIn("127.0.0.1", said.err)
+
+    def test_brokers_that_never_answer_cost_no_lease_and_no_time_at_the_end(self):
+        silent = socket.create_server(("127.0.0.1", 0), backlog=64)  # takes connections, and says nothing
+        self.addCleanup(silent.close)
+        port = silent.getsockname()[1]
+        urls = {"kafka": f"kafka://127.0.0.1:{port}", "rabbitmq": f"amqp://127.0.0.1:{port}/",
+                "nats": f"nats://127.0.0.1:{port}", "redis": f"redis://127.0.0.1:{port}/0"}
+        relays = ""
+        for name, url in urls.items():
+            relays += f'[store.{name}]\nurl = "{url}"\n' + OUT.replace('"bus"', f'"{name}"').replace("to-bus", f"to-{name}")
+        self.write("dovetail.toml", '[store.orders]\nurl = "sqlite:orders.db"\n' + relays + LOG)
+        self.init()
+        self.publish()
+        daemon = self.start("run")
+        epochs = lambda: [self.reader("orders", f"orders-to-{name}")["epoch"] for name in urls]
+        self.wait_for("all of them have started", lambda: self.log().count('"event":"started"') == len(urls))
+        time.sleep(2)  # four leases
+        self.assertEqual(epochs(), [1] * len(urls), self.log())
+        self.assertNotIn("session_lost", self.log())
+        daemon.terminate()
+        self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
+        self.assertEqual(self.reader("orders", "orders-to-redis")["owner"], "", "the lease is given back")
 
     def test_the_doctor_says_that_it_is_away(self):
         self.configure(self.URL)
@@ -311,6 +336,25 @@ class WithRedis(BrokerCase):
             self.server.run("again")
         self.wait_for("the event is there", self.mailbox)
         self.assertEqual(self.reader("orders", "orders-to-bus")["parked"], 0)
+        daemon.terminate()
+        self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
+
+    def test_a_broker_that_freezes_costs_no_lease(self):
+        self.configure(self.server.url, relays=OUT)
+        daemon = self.start("run")
+        self.publish()
+        arrived = lambda: int(self.server.ask("xlen", "orders.events")[0])
+        self.wait_for("the event is there", arrived)
+        frozen = int((self.server.state / "redis.pid").read_text().split()[0])
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            self.publish()
+            time.sleep(2)  # four leases
+            self.assertEqual(self.reader("orders", "orders-to-bus")["epoch"], 1, self.log())
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        self.wait_for("the other event is there", lambda: arrived() >= 2)
+        self.assertNotIn("session_lost", self.log())
         daemon.terminate()
         self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
 
