@@ -270,7 +270,6 @@ constexpr std::int64_t kWalBytesMax = 8 << 20;
 constexpr std::int64_t kIdleWalBytesMax = 64 << 10;
 constexpr std::int64_t kRetryAfterUs = 500'000;
 constexpr int kCheckpointWaitMs = 50;
-constexpr int kBusyTimeoutMs = 5000;
 
 std::int64_t wal_bytes(const std::string& file) {
   struct stat wal{};

@@ -79,10 +79,14 @@ enum class Durability : std::uint8_t {
            // only; else full)
 };
 
+// How long our own connections wait for another writer: below a third of the usual lease, since
+// the thread of a relay must come back to renew it.
+inline constexpr int kBusyTimeoutMs = 3000;
+
 struct OpenOptions {
   bool create = false;
   Durability durability = Durability::full;
-  int busy_timeout_ms = 5000;
+  int busy_timeout_ms = kBusyTimeoutMs;
 };
 
 class Database {
