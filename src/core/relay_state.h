@@ -5,6 +5,8 @@
 
 namespace dovetail {
 
+inline constexpr std::uint32_t kFailedInARow = 5;  // batches; then this is not a hiccup
+
 inline OrderKey order_key(const Event& event) {
   return {std::string(event.aggregate_type), std::string(event.aggregate_id)};
 }
