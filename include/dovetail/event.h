@@ -59,6 +59,9 @@ struct Event {
   // Why the source could not make sense of what it read; the relay parks such an event. Empty for
   // every event that a handler sees.
   std::string_view defect{};
+  // How often an operator had it delivered once more after it was parked. Sinks whose receiver
+  // drops what it has seen before let such an event through.
+  std::uint32_t replays = 0;
 
   bool has_key() const { return key_hash != 0; }
 };
@@ -76,8 +79,10 @@ struct NewEvent {
   std::optional<EventId> id{};  // set it to make a retried publish harmless
 };
 
+// An event within these limits is taken by every broker that Dovetail knows, as that comes: with
+// its headers and attributes it stays below 1 MiB.
 struct EventLimits {
-  std::size_t payload_bytes_max = 1 << 20;
+  std::size_t payload_bytes_max = 1000 << 10;
   std::size_t name_bytes_max = 255;  // aggregate_type, type, content_type, topic
   std::size_t key_bytes_max = 1024;  // aggregate_id
   std::size_t headers_bytes_max = 16 << 10;

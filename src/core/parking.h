@@ -57,7 +57,7 @@ class Parking {
 
   // Adds to `out` the events that are due by the store's clock with nothing unfinished before them
   // on their key that is not in `out` too, ordered by position along each key, and their attempts
-  // so far to `attempts`.
+  // so far to `attempts`. Event::replays says how often an operator had each replayed.
   virtual Status take_due(Batch& out, std::vector<std::uint32_t>& attempts,
                           const Limits& limits) = 0;
 

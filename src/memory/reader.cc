@@ -69,7 +69,7 @@ void ParkedRows::take_due(Batch& out, std::vector<std::uint32_t>& attempts, cons
     }
     bytes += row->event.bytes();
     ++count;
-    out.append(row->event.view());
+    out.append(row->event.view()).replays = row->replays;
     attempts.push_back(row->attempts);
   }
 }
@@ -86,6 +86,7 @@ bool ParkedRows::replay(const EventId& id, WallTime now) {
   if (row == rows_.end() || row->second.discarded || row->second.state != ParkState::parked)
     return false;
   row->second.state = ParkState::waiting;
+  ++row->second.replays;
   row->second.attempts = 0;
   row->second.retry_at = now;
   return true;

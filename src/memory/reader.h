@@ -25,7 +25,8 @@ struct ParkedEvent {
   std::uint32_t attempts = 0;
   WallTime retry_at{};
   std::string reason{};
-  bool discarded = false;  // finished by an operator, kept as history
+  std::uint32_t replays = 0;  // that an operator asked for
+  bool discarded = false;     // finished by an operator, kept as history
 };
 
 // The rules of a parking store, over rows in memory. Not for several threads.

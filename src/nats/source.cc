@@ -17,6 +17,12 @@ constexpr Duration kHoldCheck = milliseconds(100);
 constexpr Duration kHoldCheckAfterNews = milliseconds(5);
 constexpr Duration kAskBackAgain = seconds(1);
 constexpr std::string_view kIdHeader = "Nats-Msg-Id";
+
+// The event's own id: the sink adds a colon and a number for one that an operator replayed.
+std::string_view without_replay(std::string_view id) {
+  const std::string_view own = id.substr(0, std::min(id.find(':'), id.size()));
+  return own.size() < id.size() && EventId::parse(own) ? own : id;
+}
 constexpr std::string_view kAck = "+ACK";
 constexpr std::string_view kNak = "-NAK";
 constexpr std::string_view kPatience = "+WPI";
@@ -213,7 +219,7 @@ void NatsSource::give_one(Batch& out, std::int64_t sequence, const Held& held) {
   message.topic = held.subject;
   message.payload = bytes.substr(held.header_size);
   message.position = sequence;
-  message.native_id = find_header(block_.headers, kIdHeader);
+  message.native_id = without_replay(find_header(block_.headers, kIdHeader));
   std::string key;
   if (options_.key_in_subject && held.subject.find('.') != std::string::npos) {
     const std::size_t dot = held.subject.rfind('.');

@@ -236,6 +236,18 @@ TEST_F(NatsSourceTest, ADeletedConsumerIsNoticedAndMadeAgain) {
   EXPECT_EQ(payloads(*read(*source, 1)), numbers(1, 1));
 }
 
+TEST_F(NatsSourceTest, AReplayHasTheIdOfTheEvent) {
+  const std::string id = "7b1d4a52-0d2c-4b0a-9c57-3d0f8d2f3a11";
+  publish("first", "NATS/1.0\r\nNats-Msg-Id: " + id + "\r\n\r\n");
+  publish("replay", "NATS/1.0\r\nNats-Msg-Id: " + id + ":2\r\n\r\n");
+  publish("another", "NATS/1.0\r\nNats-Msg-Id: order:2\r\n\r\n");
+  const auto source = opened(options());
+  const auto batch = read(*source, 3);
+  EXPECT_EQ(batch->events()[0].id.to_string(), id);
+  EXPECT_EQ(batch->events()[1].id.to_string(), id);
+  EXPECT_NE(batch->events()[2].id.to_string(), id);
+}
+
 TEST_F(NatsSourceTest, MessagesOfOthersBecomeEvents) {
   publish("plain");
   publish("with id", "NATS/1.0\r\norder-id: 7b1d4a52-0d2c-4b0a-9c57-3d0f8d2f3a11\r\n\r\n");
@@ -286,6 +298,13 @@ TEST_F(NatsSourceTest, AMissingStreamIsUnavailableUnlessItIsToBeMade) {
   const Error error = open_error(missing);
   EXPECT_EQ(error.code, Errc::unavailable);
   EXPECT_NE(error.text.find("create it"), std::string::npos) << error.text;
+  admin_.make_stream(name_ + "2", name_ + "2.>");
+  {
+    const auto late = opened(missing);
+    publish("0", {}, name_ + "2.x");
+    read(*late, 1);
+  }
+  admin_.drop_stream(name_ + "2");
   missing.declare = true;
   const auto source = opened(missing);
   publish("1", {}, name_ + "2.x");

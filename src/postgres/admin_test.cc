@@ -282,6 +282,28 @@ TEST_F(PostgresOperator, ReplaysTheHeadAndWhatWaitsBehindItFollows) {
   EXPECT_TRUE(failed_with(replay_event(url, "", new_event_id(), decision), Errc::rejected));
 }
 
+TEST_F(PostgresOperator, CountsTheReplaysOfAnEventAndOfNoOther) {
+  const std::vector<EventId> ids = park("a", 2);
+  const auto replays = [&] {
+    PostgresParking parking(reader);
+    EXPECT_TRUE(parking.open());
+    Batch batch;
+    std::vector<std::uint32_t> attempts;
+    EXPECT_TRUE(parking.take_due(batch, attempts, {}));
+    std::vector<std::uint32_t> counts;
+    for (const Event& event : batch.events()) counts.push_back(event.replays);
+    return counts;
+  };
+  ASSERT_TRUE(replay_event(url, "", ids[0], decision));
+  EXPECT_EQ(replays(), (std::vector<std::uint32_t>{1, 0}));
+  // One that waits already is only tried at once.
+  ASSERT_TRUE(replay_event(url, "", ids[0], decision));
+  EXPECT_EQ(replays(), (std::vector<std::uint32_t>{1, 0}));
+  application.query("UPDATE dovetail.parked SET state = 'parked' WHERE at_head").value();
+  ASSERT_TRUE(replay_key(url, "", "order", "a", decision));
+  EXPECT_EQ(replays(), (std::vector<std::uint32_t>{2, 0}));
+}
+
 TEST_F(PostgresOperator, ReplaysAKeyAndAFilter) {
   park("a", 2);
   park("b", 1);

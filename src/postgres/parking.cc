@@ -53,7 +53,7 @@ constexpr std::string_view kBlockedAmong =
 // follows them on their keys up to the first that is not due. $4: events; $5: bytes.
 constexpr std::string_view kDue =
     "SELECT position, id, topic, aggregate_type, aggregate_id, type, content_type, headers, "
-    "payload, aggregate_version, created_at, attempts FROM ("
+    "payload, aggregate_version, created_at, attempts, replays FROM ("
     "SELECT line.*, sum(octet_length(line.payload)) OVER (ORDER BY head.retry_at, head.number, "
     "line.position, line.number ROWS UNBOUNDED PRECEDING) AS running, "
     "row_number() OVER (ORDER BY head.retry_at, head.number, line.position, line.number) AS place "
@@ -218,7 +218,7 @@ Status PostgresParking::take_due(Batch& out, std::vector<std::uint32_t>& attempt
                                          .int8(static_cast<std::int64_t>(limits.bytes_max)));
   if (!rows) return fail(rows.error());
   for (std::size_t row = 0; row < rows->size(); ++row) {
-    out.append(read_event(*rows, row));
+    out.append(read_event(*rows, row)).replays = static_cast<std::uint32_t>(rows->int4(row, 12));
     attempts.push_back(static_cast<std::uint32_t>(rows->int4(row, 11)));
   }
   return {};

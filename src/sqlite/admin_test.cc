@@ -156,6 +156,29 @@ TEST_F(Operator, ReplaysAHead) {
   EXPECT_EQ(application.number("SELECT attempts FROM dovetail_parked WHERE position = 1"), 0);
 }
 
+TEST_F(Operator, CountsTheReplaysOfAnEventAndOfNoOther) {
+  const std::vector<Event> events = {make_event("a", 1), make_event("a", 2)};
+  park(events);
+  const auto replays = [&] {
+    SqliteParking parking(reader, clock);
+    EXPECT_TRUE(parking.open());
+    Batch batch;
+    std::vector<std::uint32_t> attempts;
+    EXPECT_TRUE(parking.take_due(batch, attempts, {}));
+    std::vector<std::uint32_t> counts;
+    for (const Event& event : batch.events()) counts.push_back(event.replays);
+    return counts;
+  };
+  ASSERT_TRUE(replay_event(file.path, "", events[0].id, clock));
+  EXPECT_EQ(replays(), (std::vector<std::uint32_t>{1, 0}));
+  // One that waits already is only tried at once.
+  ASSERT_TRUE(replay_event(file.path, "", events[0].id, clock));
+  EXPECT_EQ(replays(), (std::vector<std::uint32_t>{1, 0}));
+  application.run("UPDATE dovetail_parked SET state = 'parked' WHERE position = 1");
+  ASSERT_TRUE(replay_key(file.path, "", "order", "a", clock));
+  EXPECT_EQ(replays(), (std::vector<std::uint32_t>{2, 0}));
+}
+
 TEST_F(Operator, ReplaysAKeyOrEverything) {
   park({make_event("a", 1), make_event("a", 2)});
   park({make_event("b", 3)});

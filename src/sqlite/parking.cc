@@ -33,14 +33,14 @@ constexpr std::string_view kSelectDueHeads =
     "AND retry_at <= ?2 ORDER BY retry_at LIMIT ?3";
 
 const std::string kSelectDueOfKey =
-    "SELECT position, attempts, state = 'waiting' AND retry_at <= ?4, " +
+    "SELECT position, attempts, state = 'waiting' AND retry_at <= ?4, replays, " +
     std::string(kEventColumns) +
     " FROM dovetail_parked INDEXED BY dovetail_parked_key WHERE reader = ?1 AND "
     "aggregate_type = ?2 AND aggregate_id = ?3 AND finished_at = 0 ORDER BY position";
 
-const std::string kSelectOne = "SELECT position, attempts, state = 'waiting' AND retry_at <= ?2, " +
-                               std::string(kEventColumns) +
-                               " FROM dovetail_parked WHERE number = ?1";
+const std::string kSelectOne =
+    "SELECT position, attempts, state = 'waiting' AND retry_at <= ?2, replays, " +
+    std::string(kEventColumns) + " FROM dovetail_parked WHERE number = ?1";
 
 constexpr std::string_view kFinish =
     "UPDATE dovetail_parked SET state = 'delivered', at_head = 0, finished_at = ?3 "
@@ -56,9 +56,10 @@ Result<bool> take_rows(Statement& select, Batch& out, std::vector<std::uint32_t>
     if (!row) return fail(row.error());
     if (!*row || select.integer(2) == 0) return true;
     const bool room = out.size() < limits.events_max &&
-                      (out.empty() || out.bytes() + select.bytes(10).size() <= limits.bytes_max);
+                      (out.empty() || out.bytes() + select.bytes(11).size() <= limits.bytes_max);
     if (!room) return false;
-    out.append(read_event(select, select.integer(0), 3));
+    out.append(read_event(select, select.integer(0), 4)).replays =
+        static_cast<std::uint32_t>(select.integer(3));
     attempts.push_back(static_cast<std::uint32_t>(select.integer(1)));
   }
 }
