@@ -193,7 +193,7 @@ void CommandSink::take_ended_runs() {
     running_keys_.erase(item.event->key_hash);
     Outcome outcome = outcome_of(*run);
     run = runs_.erase(run);
-    put_off_ = outcome.fate == Fate::again ? put_off_ + 1 : 0;
+    put_off_ = outcome.fate == Fate::busy ? put_off_ + 1 : 0;
     const std::string reason = outcome.reason;
     resolve(item, std::move(outcome));
     if (put_off_ >= kOutage) give_up(Error{Errc::unavailable, reason});
@@ -219,7 +219,7 @@ Outcome CommandSink::outcome_of(const Run& run) {
   if (ending.exit_code == kRejected)
     return Outcome{Fate::rejected, 0, ended + "; check the event, then replay or discard it"};
   if (ending.exit_code == kNotNow)
-    return Outcome{Fate::again, 0, ended + "; check what the command needs"};
+    return Outcome{Fate::busy, 0, ended + "; check what the command needs"};
   return Outcome{Fate::failed, 0, ended + "; check the command"};
 }
 
@@ -232,7 +232,7 @@ void CommandSink::give_up(Error error) {
 void CommandSink::resolve(Item& item, Outcome outcome) {
   if (outcome.fate != Fate::confirmed) failed_.add(item.event->key_hash, item.submission->number);
   --item.submission->unresolved;
-  if (outcome.fate != Fate::again) ++item.submission->told;
+  if (outcome.fate != Fate::again && outcome.fate != Fate::busy) ++item.submission->told;
   item.outcome = std::move(outcome);
 }
 

@@ -84,8 +84,7 @@ TEST_F(CommandSinkTest, TheExitCodeSaysWhatBecameOfTheEvent) {
   make(R"(echo first >&2; echo "code $DOVETAIL_EVENT_KEY" >&2; exit "$DOVETAIL_EVENT_KEY")");
   const auto outcomes = deliver({events_.make("0", "x"), events_.make("65", "x"),
                                  events_.make("75", "x"), events_.make("1", "x")});
-  EXPECT_EQ(fates_of(outcomes),
-            (Fates{Fate::confirmed, Fate::rejected, Fate::again, Fate::failed}));
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::rejected, Fate::busy, Fate::failed}));
   EXPECT_EQ(outcomes[1].reason,
             "the command ended with 65, saying: code 65; check the event, then replay or discard "
             "it");

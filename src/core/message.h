@@ -55,6 +55,10 @@ struct MessageHeader {
   std::string_view value;
 };
 
+// What the key, the attributes and the headers of an event add to its payload at most, where the
+// event keeps to EventLimits: also percent-encoded, with the names of the headers.
+inline constexpr std::size_t kMessageOverheadMax = 23 << 10;
+
 // A message to be sent. All views point into the event, the writer or the arena.
 struct Message {
   std::string_view topic;

@@ -1,5 +1,6 @@
 #include "host/stream.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -231,6 +232,18 @@ struct Stream::State {
   Result<std::size_t> tls_done(int result, std::size_t count, bool& needs_other, int other);
   Status handshake(const Deadline& deadline);
 };
+
+bool is_loopback(std::string_view host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host == "localhost") return true;
+  const std::string text(host);
+  in_addr four{};
+  if (inet_pton(AF_INET, text.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  in6_addr six{};
+  if (inet_pton(AF_INET6, text.c_str(), &six) != 1) return false;
+  if (IN6_IS_ADDR_V4MAPPED(&six)) return six.s6_addr[12] == 127;
+  return IN6_IS_ADDR_LOOPBACK(&six);
+}
 
 std::string Endpoint::to_string() const {
   const bool brackets = host.find(':') != std::string::npos;

@@ -21,6 +21,10 @@ struct Endpoint {
   std::string to_string() const;
 };
 
+// Only what is written as a number, or is "localhost"; nobody is asked for other names. An IPv6
+// address may have brackets.
+bool is_loopback(std::string_view host);
+
 struct TlsOptions {
   std::string ca_file{};      // PEM; empty: what the system trusts
   std::string cert_file{};    // PEM, of the client, with what is needed of its chain; empty: none

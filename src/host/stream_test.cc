@@ -146,6 +146,15 @@ TEST(Stream, WhatIsWrittenArrivesAndAnswersComeBack) {
   EXPECT_EQ(read_exactly(*stream, 5), "hello");
 }
 
+TEST(Stream, OnlyThisMachineIsLoopback) {
+  for (const char* host :
+       {"localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]", "::ffff:127.0.0.1"})
+    EXPECT_TRUE(is_loopback(host)) << host;
+  for (const char* host : {"", "0.0.0.0", "10.0.0.1", "::", "[::2]", "::ffff:10.0.0.1",
+                           "localhost.example.com", "127.0.0.1.example.com", "example.com"})
+    EXPECT_FALSE(is_loopback(host)) << host;
+}
+
 TEST(Stream, NobodyThereIsUnavailable) {
   Endpoint gone;
   {

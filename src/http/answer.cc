@@ -12,16 +12,11 @@ Meaning meaning_of(long status, bool own_path) {
   switch (status) {
     case 400:
     case 413:
-    case 414:
-    case 415:
     case 422:
-    case 431:
       return Meaning::rejected;
     case 401:
     case 407:
-      return Meaning::shut;
-    case 410:
-      return own_path ? Meaning::failed : Meaning::gone;
+      return own_path ? Meaning::failed : Meaning::shut;
     case 408:
     case 425:
     case 429:

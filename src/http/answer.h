@@ -12,14 +12,13 @@ namespace dovetail::http {
 
 enum class Meaning : std::uint8_t {
   confirmed,
-  failed,    // this event, this time
+  failed,    // this event, this time; whether it is to blame, its neighbours show
   rejected,  // this event, as it is, for ever
   busy,      // not now: sent again, no attempt is counted
   shut,      // nothing is accepted from us: the credentials are wrong
-  gone,      // nothing is accepted any more
 };
 
-// `own_path`: the url has fields of the event, so that a missing resource is the event's own.
+// `own_path`: the url has fields of the event, so that another event may have other rights.
 Meaning meaning_of(long status, bool own_path);
 
 // What to tell an operator about any status that is not 2xx.

@@ -30,9 +30,18 @@ TEST(Answer, OnlyTwoHundredsConfirm) {
   }
 }
 
-TEST(Answer, AMissingResourceOfAnEventIsItsOwn) {
-  EXPECT_EQ(meaning_of(410, false), Meaning::gone);
-  EXPECT_EQ(meaning_of(410, true), Meaning::failed);
+TEST(Answer, OnlyThreeStatusesRefuseOneEventForGood) {
+  for (long status = 100; status < 600; ++status) {
+    const bool is_definite = status == 400 || status == 413 || status == 422;
+    EXPECT_EQ(meaning_of(status, false) == Meaning::rejected, is_definite) << status;
+    EXPECT_EQ(meaning_of(status, true) == Meaning::rejected, is_definite) << status;
+  }
+}
+
+TEST(Answer, WrongCredentialsShutTheEndpointUnlessThePathIsTheEventsOwn) {
+  EXPECT_EQ(meaning_of(401, false), Meaning::shut);
+  EXPECT_EQ(meaning_of(401, true), Meaning::failed);
+  EXPECT_EQ(meaning_of(410, false), Meaning::failed);
 }
 
 }  // namespace

@@ -1,13 +1,9 @@
 #include "http/examine.h"
 
-#include <netdb.h>
-#include <sys/socket.h>
-
-#include <memory>
 #include <string>
 #include <utility>
 
-#include "http/address.h"
+#include "host/stream.h"
 #include "http/answer.h"
 #include "http/sink.h"
 #include "http/source.h"
@@ -22,21 +18,7 @@ namespace {
 constexpr Duration kClockNote = std::chrono::minutes(1);
 constexpr Duration kClockError = std::chrono::minutes(5);
 
-struct FreeAddresses {
-  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
-};
-
-// Only what is written as a number or is this machine's own name; nobody is asked for others.
-bool is_loopback(std::string host) {
-  if (host == "localhost") return true;
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
-  const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
-  return why_not_public(addresses->ai_addr) == "loopback";
-}
+using net::is_loopback;
 
 void examine_settings(const SinkOptions& options, const UrlTemplate& url, Duration confirm_timeout,
                       std::vector<Finding>& findings) {

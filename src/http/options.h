@@ -21,12 +21,11 @@ struct SinkOptions {
   std::string cert_file{};
   std::string key_file{};
   bool allow_private = false;  // else only addresses of the public internet are connected to
-  std::size_t payload_bytes_max = 1 << 20;
+  std::size_t payload_bytes_max = 64 << 20;
   Duration connect_timeout = std::chrono::seconds(5);
   // Below the relay's confirm_timeout, or the relay gives up first.
   Duration request_timeout = std::chrono::seconds(15);
   Duration retry_after_max = std::chrono::minutes(5);  // a longer wish is cut to this
-  Duration gone_pause = std::chrono::minutes(10);      // after 410, before one more try
   // Performance
   std::size_t requests_in_flight_max = 32;
   std::size_t response_bytes_max = 64 << 10;  // read of an answer's body, which nobody looks at

@@ -118,7 +118,7 @@ void HttpSink::start_ready() {
 void HttpSink::resolve(Item& item, Outcome outcome) {
   const bool confirmed = outcome.fate == Fate::confirmed;
   --item.submission->unresolved;
-  if (outcome.fate != Fate::again) ++item.submission->told;
+  if (outcome.fate != Fate::again && outcome.fate != Fate::busy) ++item.submission->told;
   item.outcome = std::move(outcome);
   const std::uint64_t key = item.event->key_hash;
   if (key == 0) return;
@@ -162,16 +162,13 @@ void HttpSink::take(Item& item, const Answer& answer) {
     case Meaning::busy:
       return take_busy(item, answer, reason);
     case Meaning::shut:
-      resolve(item, Outcome{Fate::again, 0, reason});
+      resolve(item, Outcome{Fate::busy, 0, reason});
       return give_up(Error{Errc::unavailable, std::move(reason)}, Duration{0});
-    case Meaning::gone:
-      resolve(item, Outcome{Fate::again, 0, reason});
-      return give_up(Error{Errc::unavailable, std::move(reason)}, options_.gone_pause);
   }
 }
 
 void HttpSink::take_busy(Item& item, const Answer& answer, const std::string& reason) {
-  resolve(item, Outcome{Fate::again, 0, reason});
+  resolve(item, Outcome{Fate::busy, 0, reason});
   const auto wish = parse_retry_after(answer.retry_after, clock_.wall());
   if (wish && *wish > Duration{0}) {
     const Duration pause = std::min(*wish, options_.retry_after_max);

@@ -25,7 +25,7 @@ Status check(const SinkOptions& options);
 // Only 2xx confirms. Of each key one event at a time is on its way, and behind one that is not
 // confirmed nothing of its key is sent until that was collected. An endpoint that is down, busy or
 // refuses our credentials is an error of the connection: what is on its way is waited for, what is
-// not comes back as `again`, and no attempt is counted. Copies no payload.
+// not comes back as `busy` or `again`, and no attempt is counted. Copies no payload.
 class HttpSink final : public Sink {
  public:
   HttpSink(SinkOptions options, Clock& clock);
@@ -48,7 +48,7 @@ class HttpSink final : public Sink {
     std::uint64_t number = 0;
     std::vector<Item> items{};
     std::size_t unresolved = 0;
-    std::size_t told = 0;  // outcomes that say more than `again`
+    std::size_t told = 0;  // outcomes that say more than "not now"
   };
   struct Line {  // what waits behind the one of its key that is on its way
     Item* head = nullptr;

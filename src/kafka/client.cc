@@ -134,6 +134,8 @@ void add_consumer(const Options& options, Properties& out) {
   // How long the partitions of a member that died lie idle. It says that it lives from a thread of
   // librdkafka, whatever the relay waits for.
   out.emplace_back("session.timeout.ms", "10000");
+  // Topics that come later and match a pattern are found within so long, instead of five minutes.
+  out.emplace_back("topic.metadata.refresh.interval.ms", "10000");
   out.emplace_back("check.crcs", "true");
   out.emplace_back("queued.min.messages", "10000");
   out.emplace_back("queued.max.messages.kbytes", "16384");

@@ -103,12 +103,19 @@ class Examination {
     findings_.push_back({severity, std::move(code), std::move(text), std::move(what_to_do)});
   }
 
+  // What the largest event of the outboxes takes as a message; 0: not known.
+  std::size_t message_bytes() const {
+    return what_.payload_bytes_max == 0 ? 0 : what_.payload_bytes_max + kMessageOverheadMax;
+  }
+
   void look_at_options() {
-    const Options& options = what_.options;
-    if (!options.user.empty() && !options.tls && options.sasl_mechanism == "PLAIN")
-      add(Severity::warning, "password-in-clear",
-          "the password of " + options.user + " crosses the network as it is",
-          "let the url begin with kafka+tls://, or set sasl_mechanism to SCRAM-SHA-256 or -512");
+    if (what_.options.message_bytes_max < message_bytes())
+      add(Severity::warning, "message-bytes",
+          "events may have a payload of " + std::to_string(what_.payload_bytes_max) +
+              " bytes, and with key and headers " +
+              std::to_string(what_.options.message_bytes_max) + " are sent at most",
+          "raise message_bytes_max of the store and max.message.bytes of its topics, or lower "
+          "payload_max of the outbox");
   }
 
   void look_at_brokers(const ClusterShape& shape) {
@@ -205,8 +212,17 @@ class Examination {
           name + " lets a replica that lags behind lead: events that were confirmed are lost",
           "set unclean.leader.election.enable=false on the topic");
     look_at_retention(name, *settings);
-    if (is_written(topic.name) && number_of(*settings, "max.message.bytes", 0) <
-                                      static_cast<std::int64_t>(what_.options.message_bytes_max))
+    if (is_written(topic.name)) look_at_size(name, number_of(*settings, "max.message.bytes", 0));
+  }
+
+  void look_at_size(const std::string& name, std::int64_t taken) {
+    if (taken < static_cast<std::int64_t>(message_bytes()))
+      add(Severity::warning, "topic-bytes",
+          name + " takes " + std::to_string(taken) + " bytes at once, and events may have " +
+              std::to_string(what_.payload_bytes_max) +
+              " and their headers: those that do not fit are parked",
+          "raise max.message.bytes of the topic, or lower payload_max of the outbox");
+    else if (taken < static_cast<std::int64_t>(what_.options.message_bytes_max))
       add(Severity::note, "topic-bytes",
           name + " takes less at once than message_bytes_max: larger events are parked",
           "raise max.message.bytes of the topic, or lower message_bytes_max");

@@ -16,7 +16,8 @@ struct Examined {
   Options options;
   // Names of the topics that are written, without prefix; '*' stands for anything.
   std::vector<std::string> written{};
-  bool is_read = false;  // `options.topics` are
+  bool is_read = false;               // `options.topics` are
+  std::size_t payload_bytes_max = 0;  // that may be published; 0: not known
   // How long consumers remember what they have applied; none: for ever.
   std::optional<Duration> inbox_retention{};
 };

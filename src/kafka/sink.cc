@@ -18,8 +18,9 @@ constexpr std::size_t kBatchBytes = 1'000'000;
 // How long batches stay as small as a topic wants all of them, or as one record.
 constexpr Duration kTopicsBatches = std::chrono::minutes(10);
 constexpr Duration kLoneRecords = std::chrono::minutes(1);
-constexpr Duration kAskTopicMax = std::chrono::seconds(5);
-constexpr Duration kQueueFullMax = std::chrono::seconds(10);
+constexpr Duration kAskTopicMax = std::chrono::seconds(1);
+constexpr Duration kAskTopicAgain = std::chrono::milliseconds(250);
+constexpr Duration kPatience = std::chrono::seconds(1);  // of one submit()
 // A broker that restarts is back, or another leads its partitions, before the producer is given up.
 constexpr Duration kDownMax = std::chrono::seconds(5);
 constexpr std::size_t kTopicsMax = 10'000;
@@ -126,6 +127,7 @@ Status KafkaSink::submit(Events events) {
   // Larger batches again.
   if (opened_batch_bytes_ != kBatchBytes && uncollected_ == 0 && clock_.now() >= batch_bytes_until_)
     DOVETAIL_TRY(open());
+  patience_until_ = clock_.now() + kPatience;
   const std::uint64_t first = tracker_.add_batch(events.size());
   ++uncollected_;
   for (std::size_t i = 0; i < events.size(); ++i) DOVETAIL_TRY(send(*events[i], first + i));
@@ -170,14 +172,34 @@ Status KafkaSink::send(const Event& event, std::uint64_t tag) {
                "; raise message_bytes_max, and max.message.bytes of the topic");
     return {};
   }
-  auto topic = find_topic(name);
+  const Result<Topic*> topic = find_topic(name);
   if (!topic) return fail(topic.error());
-  return produce(event, *topic, partition, tag);
+  if (!(*topic)->is_there && clock_.now() >= (*topic)->ask_at) ask_for(**topic);
+  if (!(*topic)->why.empty()) {
+    refuse(tag, Fate::busy, (*topic)->why);
+    return {};
+  }
+  return produce(**topic, partition, tag);
 }
 
-Result<rd_kafka_topic_s*> KafkaSink::find_topic(std::string_view name) {
+// Fills librdkafka's own memory anew, too. Where no answer comes in time, what is known stays.
+void KafkaSink::ask_for(Topic& topic) {
+  const Duration left = std::min<Duration>(kAskTopicMax, patience_until_ - clock_.now());
+  if (left <= Duration{0}) return;
+  const rd_kafka_metadata_t* told = nullptr;
+  const rd_kafka_resp_err_t code =
+      rd_kafka_metadata(producer_.get(), 0, topic.handle.get(), &told, to_milliseconds(left));
+  topic.ask_at = clock_.now() + kAskTopicAgain;
+  if (code != RD_KAFKA_RESP_ERR_NO_ERROR) return;
+  const rd_kafka_resp_err_t state = told->topic_cnt == 1 ? told->topics[0].err : code;
+  rd_kafka_metadata_destroy(told);
+  topic.is_there = !is_of_topic(state);
+  topic.why = topic.is_there ? "" : reason_of(state, rd_kafka_topic_name(topic.handle.get()));
+}
+
+Result<KafkaSink::Topic*> KafkaSink::find_topic(std::string_view name) {
   const auto known = topics_.find(name);
-  if (known != topics_.end()) return known->second.get();
+  if (known != topics_.end()) return &known->second;
   // Only a template that puts something else than a topic into its name comes here.
   if (topics_.size() >= kTopicsMax)
     return fail(Errc::unavailable, "Kafka: more than " + std::to_string(kTopicsMax) +
@@ -188,18 +210,17 @@ Result<rd_kafka_topic_s*> KafkaSink::find_topic(std::string_view name) {
     return fail(Errc::unavailable, "Kafka: librdkafka refuses a topic: " +
                                        std::string(rd_kafka_err2str(rd_kafka_last_error())) +
                                        "; check the properties");
-  return topics_.emplace(std::move(owned), std::move(topic)).first->second.get();
+  return &topics_.emplace(std::move(owned), Topic{std::move(topic)}).first->second;
 }
 
-Status KafkaSink::produce(const Event& event, rd_kafka_topic_s* topic, std::int32_t partition,
-                          std::uint64_t tag) {
+Status KafkaSink::produce(Topic& topic, std::int32_t partition, std::uint64_t tag) {
   Handle<rd_kafka_headers_s> headers(rd_kafka_headers_new(message_.headers.size()));
   for (const MessageHeader& one : message_.headers)
     rd_kafka_header_add(headers.get(), one.name.data(), static_cast<ssize_t>(one.name.size()),
                         one.value.data(), static_cast<ssize_t>(one.value.size()));
   std::array<rd_kafka_vu_t, 7> parts{};
   parts[0].vtype = RD_KAFKA_VTYPE_RKT;
-  parts[0].u.rkt = topic;
+  parts[0].u.rkt = topic.handle.get();
   parts[1].vtype = RD_KAFKA_VTYPE_PARTITION;
   parts[1].u.i32 = partition;
   parts[2].vtype = RD_KAFKA_VTYPE_VALUE;
@@ -214,7 +235,6 @@ Status KafkaSink::produce(const Event& event, rd_kafka_topic_s* topic, std::int3
   parts[5].u.i = RD_KAFKA_MSG_F_COPY;
   parts[6].vtype = RD_KAFKA_VTYPE_OPAQUE;
   parts[6].u.ptr = as_opaque(tag);
-  const TimePoint end = clock_.now() + kQueueFullMax;
   for (;;) {
     rd_kafka_error_t* error = rd_kafka_produceva(producer_.get(), parts.data(), parts.size());
     if (error == nullptr) {
@@ -226,15 +246,18 @@ Status KafkaSink::produce(const Event& event, rd_kafka_topic_s* topic, std::int3
     rd_kafka_error_destroy(error);
     if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
       // Confirmations make room.
-      if (clock_.now() >= end)
-        return fail(Errc::unavailable,
-                    "Kafka: the queue of messages stays full; check that the brokers keep up");
+      if (clock_.now() >= patience_until_) {
+        refuse(tag, Fate::busy,
+               "the queue of messages for Kafka is full; check that the brokers keep up");
+        return {};
+      }
       take_events(10);
       DOVETAIL_TRY(check_connection());
       continue;
     }
     if (is_of_topic(code)) {
-      refuse(tag, Fate::failed, reason_of(code, event.topic));
+      topic.is_there = false;
+      refuse(tag, Fate::busy, reason_of(code, rd_kafka_topic_name(topic.handle.get())));
       return {};
     }
     give_up(Errc::in_doubt, std::move(text));
@@ -292,7 +315,9 @@ void KafkaSink::take_report(const rd_kafka_message_s& report) {
   if (is_refusal(report.err)) {
     take_refusal(report, name);
   } else if (is_of_topic(report.err)) {
-    refuse(tag_of(report), Fate::failed, reason_of(report.err, name));
+    if (const auto known = topics_.find(name); known != topics_.end())
+      known->second.is_there = false;
+    refuse(tag_of(report), Fate::busy, reason_of(report.err, name));
   } else {
     // Timed out, of a producer that is fenced or fatal: later messages may have overtaken it.
     give_up(Errc::in_doubt, rd_kafka_err2str(report.err));

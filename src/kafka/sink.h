@@ -26,6 +26,10 @@ namespace dovetail::kafka {
 // A broker refuses a whole batch of records for the sake of one. An event is taken to be at fault
 // only when it was alone in its batch; until then it comes back as `again`, and the producer is
 // built anew with smaller batches, for a while.
+//
+// librdkafka remembers for minutes that a topic is not there. So the sink asks by itself whether a
+// topic exists, before its first event and, where it did not, before the next ones; such events
+// come back as `busy`.
 class KafkaSink final : public Sink {
  public:
   KafkaSink(Options options, Clock& clock);
@@ -35,18 +39,25 @@ class KafkaSink final : public Sink {
 
   // Waits until a broker has answered. rejected: the options are wrong.
   Status open() override;
-  // Waits only while librdkafka's queue is full, 10 s at most.
+  // Waits for answers about topics and while librdkafka's queue is full, 2 s at most.
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return false; }
 
  private:
+  struct Topic {
+    Handle<rd_kafka_topic_s> handle{};
+    bool is_there = false;  // as far as we know
+    TimePoint ask_at{};     // when it is not: not before
+    std::string why{};      // events for it are refused; empty: nobody has said so
+  };
+
   Status open_producer();
   void close();
   Status send(const Event& event, std::uint64_t tag);
-  Status produce(const Event& event, rd_kafka_topic_s* topic, std::int32_t partition,
-                 std::uint64_t tag);
-  Result<rd_kafka_topic_s*> find_topic(std::string_view name);
+  Status produce(Topic& topic, std::int32_t partition, std::uint64_t tag);
+  Result<Topic*> find_topic(std::string_view name);
+  void ask_for(Topic& topic);
   void refuse(std::uint64_t tag, Fate fate, std::string reason);
   // Takes what has come, and waits for the first of it. False: nothing came.
   bool take_events(int timeout_ms);
@@ -62,7 +73,8 @@ class KafkaSink final : public Sink {
   std::optional<MessageWriter> writer_;
   Handle<rd_kafka_s> producer_;
   Handle<rd_kafka_queue_s> queue_;
-  std::map<std::string, Handle<rd_kafka_topic_s>, std::less<>> topics_;
+  std::map<std::string, Topic, std::less<>> topics_;
+  TimePoint patience_until_{};  // of this submit()
   ConfirmTracker tracker_;
   std::size_t uncollected_ = 0;  // batches
   Arena arena_;                  // of one message

@@ -61,6 +61,16 @@ class Reader {
     batches_.clear();
   }
   Status flush() { return source_.flush(); }
+  // As the relay does after an error: until it has come.
+  bool open_and_read(std::size_t count) {
+    const auto end = std::chrono::steady_clock::now() + seconds(90);
+    while (events.size() < count && std::chrono::steady_clock::now() < end) {
+      Status status = source_.open();
+      while (status && events.size() < count && std::chrono::steady_clock::now() < end)
+        status = read_once();
+    }
+    return events.size() >= count;
+  }
   std::vector<std::string> payloads() const {
     std::vector<std::string> found;
     for (const StoredEvent& one : events) found.push_back(one.payload);
@@ -305,6 +315,9 @@ TEST_F(KafkaSourceTest, ATopicThatIsNotThereIsUnavailableWithWhatToDo) {
   const Error error = reader.error_within(seconds(30));
   EXPECT_EQ(error.code, Errc::unavailable);
   EXPECT_NE(error.text.find("create the topic"), std::string::npos) << error.text;
+  cluster_.create_topic("orders");
+  publish(2);
+  EXPECT_TRUE(reader.open_and_read(2)) << "it heals by itself once the topic is there";
 }
 
 TEST_F(KafkaSourceTest, ATopicThatIsForbiddenIsUnavailableWithWhatToDo) {
@@ -318,6 +331,9 @@ TEST_F(KafkaSourceTest, ATopicThatIsForbiddenIsUnavailableWithWhatToDo) {
   const Error error = reader.error_within(seconds(30));
   EXPECT_EQ(error.code, Errc::unavailable);
   EXPECT_NE(error.text.find("right to read the topic"), std::string::npos) << error.text;
+  cluster_.reserve_topic("orders", "limited");
+  publish(2);
+  EXPECT_TRUE(reader.open_and_read(2)) << "it heals by itself once the right is given";
 }
 
 TEST_F(KafkaSourceTest, TopicsMayBeGivenByAPattern) {
@@ -327,6 +343,12 @@ TEST_F(KafkaSourceTest, TopicsMayBeGivenByAPattern) {
   pattern.topics = {"^ord.*"};
   Reader reader(pattern);
   EXPECT_TRUE(reader.read_until(3));
+  cluster_.create_topic("orders-late");
+  KafkaSink sink(cluster_.options(), system_clock());
+  ASSERT_TRUE(sink.open());
+  ASSERT_EQ(deliver_once(sink, {events_.make("orders-late", "k", "late")})[0].fate,
+            Fate::confirmed);
+  EXPECT_TRUE(reader.read_until(4)) << "a topic that comes later is found, too";
 }
 
 TEST_F(KafkaSourceTest, TransactionsThatWereAbortedAreNotRead) {

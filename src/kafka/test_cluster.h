@@ -63,18 +63,18 @@ class TestCluster {
   }
 
   // The controller knows a new topic before the broker tells of it.
-  void wait_for(const std::string& full) {
+  void wait_for(const std::string& full, bool wanted = true) {
     const Handle<rd_kafka_topic_s> topic(rd_kafka_topic_new(admin_.get(), full.c_str(), nullptr));
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    bool is_known = false;
-    while (!is_known && std::chrono::steady_clock::now() < end) {
+    bool is_known = !wanted;
+    while (is_known != wanted && std::chrono::steady_clock::now() < end) {
       const rd_kafka_metadata_t* told = nullptr;
       if (rd_kafka_metadata(admin_.get(), 0, topic.get(), &told, 10'000) != 0) continue;
       is_known = told->topic_cnt == 1 && told->topics[0].err == 0;
       rd_kafka_metadata_destroy(told);
-      if (!is_known) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (is_known != wanted) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    ASSERT_TRUE(is_known) << full;
+    ASSERT_EQ(is_known, wanted) << full;
   }
 
   void create_topic(const std::string& name, int partitions = 1,
@@ -98,6 +98,40 @@ class TestCluster {
         });
     rd_kafka_NewTopic_destroy(topic);
     wait_for(full);
+  }
+
+  // Returns when the broker no longer tells of it.
+  void delete_topic(const std::string& name) {
+    const std::string full = prefix_ + name;
+    rd_kafka_DeleteTopic_t* topic = rd_kafka_DeleteTopic_new(full.c_str());
+    run(
+        RD_KAFKA_ADMIN_OP_DELETETOPICS,
+        [&](rd_kafka_AdminOptions_t* options, rd_kafka_queue_t* queue) {
+          rd_kafka_DeleteTopics(admin_.get(), &topic, 1, options, queue);
+        },
+        [](const rd_kafka_event_t* event) {
+          std::size_t count = 0;
+          const auto** results = rd_kafka_DeleteTopics_result_topics(
+              rd_kafka_event_DeleteTopics_result(const_cast<rd_kafka_event_t*>(event)), &count);
+          return rd_kafka_topic_result_error(results[0]);
+        });
+    rd_kafka_DeleteTopic_destroy(topic);
+    wait_for(full, false);
+  }
+
+  void add_partitions(const std::string& name, std::size_t in_all) {
+    std::array<char, 256> why{};
+    rd_kafka_NewPartitions_t* more =
+        rd_kafka_NewPartitions_new((prefix_ + name).c_str(), in_all, why.data(), why.size());
+    run(
+        RD_KAFKA_ADMIN_OP_CREATEPARTITIONS,
+        [&](rd_kafka_AdminOptions_t* options, rd_kafka_queue_t* queue) {
+          rd_kafka_CreatePartitions(admin_.get(), &more, 1, options, queue);
+        },
+        [](const rd_kafka_event_t* event) {
+          return rd_kafka_event_error(const_cast<rd_kafka_event_t*>(event));
+        });
+    rd_kafka_NewPartitions_destroy(more);
   }
 
   // Deletes all records of partition 0 before `offset`, as retention does.

@@ -35,12 +35,13 @@ void check_server(const Examined& what, const ServerInfo& server, Findings& out)
                        "; before 2.11 it may call an event a duplicate whose first copy it lost "
                        "in a crash",
                    "run nats-server 2.11 or newer"});
-  if (what.payload_bytes_max > server.max_payload)
+  if (what.payload_bytes_max > 0 &&
+      what.payload_bytes_max + kMessageOverheadMax > server.max_payload)
     out.push_back({Severity::warning, "nats-max-payload",
                    "events may have " + std::to_string(what.payload_bytes_max) +
                        " bytes, and the server takes messages of " +
                        std::to_string(server.max_payload) + " with their headers",
-                   "raise max_payload of the server, or lower payload_max of the store"});
+                   "raise max_payload of the server, or lower payload_max of the outbox"});
 }
 
 // What a stream does with messages that nobody has read.
@@ -114,11 +115,13 @@ void check_stream(const std::string& name, const Json& config, const Examined& w
   check_copies(name, config, out);
   check_times(name, config, what, out);
   const std::int64_t size = config.get("max_msg_size").number_or(-1);
-  if (size > 0 && static_cast<std::size_t>(size) < what.payload_bytes_max)
+  if (size > 0 && what.payload_bytes_max > 0 &&
+      static_cast<std::size_t>(size) < what.payload_bytes_max + kMessageOverheadMax)
     out.push_back({Severity::warning, "nats-max-msg-size",
                    "events may have " + std::to_string(what.payload_bytes_max) +
-                       " bytes, and the stream " + name + " takes " + std::to_string(size),
-                   "raise max_msg_size of the stream, or lower payload_max of the store"});
+                       " bytes and headers, and the stream " + name + " takes " +
+                       std::to_string(size),
+                   "raise max_msg_size of the stream, or lower payload_max of the outbox"});
 }
 
 void check_consumer(const std::string& name, const Json& config, Findings& out) {

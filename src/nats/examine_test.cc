@@ -61,6 +61,15 @@ TEST_F(NatsExamine, AStreamThatLosesMessagesIsNamedForEachReason) {
                                    "nats-no-ack", "nats-replicas"}));
 }
 
+TEST_F(NatsExamine, AServerThatIsNotChangedTakesWhateverAnOutboxAccepts) {
+  Examined what;
+  what.connection = connection_to();
+  what.payload_bytes_max = EventLimits{}.payload_bytes_max;
+  EXPECT_FALSE(codes(what).contains("nats-max-payload"));
+  what.payload_bytes_max += 2048;
+  EXPECT_TRUE(codes(what).contains("nats-max-payload"));
+}
+
 TEST_F(NatsExamine, ACarefulStreamHasNothingButItsOneCopy) {
   admin_.make_stream(name_, name_ + ".>",
                      ",\"discard\":\"new\",\"max_msgs\":1000,\"max_age\":3600000000000,"

@@ -33,8 +33,8 @@ bool parse_tag(std::string_view text, std::uint64_t& tag) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-// What an error in the answer of a stream means for the event. `again`: it is a state of the
-// server, not a fault of the event, and holds for others as well.
+// What an error in the answer of a stream means for the event. `busy`: it is a state of the stream
+// or of the server, not a fault of the event.
 Outcome outcome_of(const Json& error, const std::string& stream) {
   const auto number = static_cast<int>(error.get("err_code").number_or(0));
   const std::string text = "stream " + stream + ": " + error.get("description").text() + " (" +
@@ -43,13 +43,17 @@ Outcome outcome_of(const Json& error, const std::string& stream) {
   constexpr int kHeadersTooLarge = 10097;
   if (number == kMessageTooLarge || number == kHeadersTooLarge)
     return {Fate::rejected, 0, text + "; check the stream's max_msg_size"};
+  if (text.find("per subject") != std::string::npos)
+    return {Fate::busy, 0, text + "; check the stream's max_msgs_per_subject"};
   // A full stream, no leader, no resources. The codes of such errors are 500 and above, but for an
-  // account without room. A limit of one subject is the matter of those who publish there.
+  // account without room.
   constexpr int kAccountFull = 10002;
-  const bool is_of_subject = text.find("per subject") != std::string::npos;
-  if (is_of_subject) return {Fate::failed, 0, text + "; check the stream's max_msgs_per_subject"};
   if (number == kAccountFull || error.get("code").number_or(0) >= 500)
-    return {Fate::again, 0, text + "; check the limits of the stream and of the server"};
+    return {Fate::busy, 0, text + "; check the limits of the stream and of the server"};
+  constexpr int kAnotherStream = 10060;  // than the one of Nats-Expected-Stream
+  constexpr int kSealed = 10109;
+  if (number == kAnotherStream || number == kSealed)
+    return {Fate::busy, 0, text + "; check which stream takes the subject"};
   return {Fate::failed, 0, text + "; check the settings of the stream"};
 }
 
@@ -65,7 +69,6 @@ Status NatsSink::open() {
   flights_.clear();
   probes_.clear();
   lost_.reset();
-  refusal_.clear();
   pings_ = 0;
   connection_ = Connection();
   if (!writer_) {
@@ -88,11 +91,13 @@ std::string_view NatsSink::subject_of(const Event& event, std::string& scratch) 
   return scratch;
 }
 
-// What can be refused before it is sent. Fills message_.
+// What can be refused before it is sent. Fills message_ and duplicate_id_.
 std::string NatsSink::why_refused(const Event& event, std::string_view subject) {
   arena_.clear();
   const Status written = writer_->write(event, arena_, message_);
   if (!written) return written.error().text;
+  duplicate_id_ = message_.id;
+  if (event.replays > 0) duplicate_id_ += ":" + std::to_string(event.replays);
   if (std::string why = why_no_subject(subject); !why.empty())
     return why + "; check the topic of the event, or the template that makes it";
   const bool carries_key =
@@ -111,7 +116,7 @@ std::string NatsSink::why_refused(const Event& event, std::string_view subject) 
 
 // Writes message_ into the connection's buffer, without a copy in between.
 void NatsSink::append(std::uint64_t tag, std::string_view subject) {
-  std::size_t headers = kFirstHeaderLine.size() + 2 + header_size(kIdHeader, message_.id);
+  std::size_t headers = kFirstHeaderLine.size() + 2 + header_size(kIdHeader, duplicate_id_);
   for (const MessageHeader& header : message_.headers)
     headers += header_size(header.name, header.value);
   if (!options_.expected_stream.empty())
@@ -139,7 +144,7 @@ void NatsSink::append(std::uint64_t tag, std::string_view subject) {
   out += numbers;
   out += "\r\n";
   out += kFirstHeaderLine;
-  append_header(out, kIdHeader, message_.id);
+  append_header(out, kIdHeader, duplicate_id_);
   if (!options_.expected_stream.empty())
     append_header(out, kStreamHeader, options_.expected_stream);
   for (const MessageHeader& header : message_.headers)
@@ -152,7 +157,6 @@ void NatsSink::append(std::uint64_t tag, std::string_view subject) {
 Status NatsSink::submit(Events events) {
   // A server ends a connection that has not answered its pings for minutes, because nothing was to
   // be published. As long as nothing is in flight, that is nobody's loss.
-  if (flights_.empty() && !refusal_.empty()) return fail(Errc::unavailable, refusal_);
   if (flights_.empty() && !pump(Duration{0})) DOVETAIL_TRY(open());
   Flight& flight = flights_.emplace_back();
   flight.first_tag = tracker_.add_batch(events.size());
@@ -190,12 +194,6 @@ Result<bool> NatsSink::collect(std::span<Outcome> outcomes, Duration timeout) {
   }
   tracker_.take_oldest(outcomes);
   flights_.pop_front();
-  // A server that takes nothing at all now is an outage. As long as it took anything, that is told
-  // first, or else it would be sent again and again while little by little makes room.
-  const bool all_wait = std::all_of(outcomes.begin(), outcomes.end(), [](const Outcome& outcome) {
-    return outcome.fate == Fate::again;
-  });
-  if (!refusal_.empty() && all_wait && !outcomes.empty()) return fail(Errc::unavailable, refusal_);
   return true;
 }
 
@@ -234,11 +232,8 @@ void NatsSink::on_answer(std::uint64_t tag, const Frame& frame) {
   }
   const Json answer = Json::parse(frame.payload);
   const std::string stream = answer.get("stream").text();
-  if (const Json error = answer.get("error"); error.is_there()) {
-    Outcome outcome = outcome_of(error, stream);
-    if (outcome.fate == Fate::again) refusal_ = outcome.reason;
-    return tracker_.resolve(tag, std::move(outcome));
-  }
+  if (const Json error = answer.get("error"); error.is_there())
+    return tracker_.resolve(tag, outcome_of(error, stream));
   if (!stream.empty() && answer.get("seq").number_or(0) > 0) {
     const bool is_duplicate = answer.get("duplicate").is_true();
     return tracker_.resolve(tag, {is_duplicate ? Fate::duplicate : Fate::confirmed});
@@ -257,13 +252,13 @@ void NatsSink::on_refused_subject(std::string_view error_text) {
   if (subject.starts_with(api_prefix(options_.domain))) {
     for (const auto& [number, asked] : std::exchange(probes_, {}))
       for (const std::uint64_t tag : asked.tags)
-        tracker_.resolve(tag, {Fate::failed, 0,
+        tracker_.resolve(tag, {Fate::busy, 0,
                                "no stream takes the subject " + asked.subject +
                                    "; create one, or check the topic"});
     return;
   }
   const Outcome refused{
-      Fate::failed, 0,
+      Fate::busy, 0,
       "the server refuses: " + std::string(error_text) + "; check the user's permissions"};
   std::string scratch;
   for (const Flight& flight : flights_)
@@ -318,11 +313,11 @@ void NatsSink::on_probe(std::uint64_t number, const Frame& frame) {
                               ? Outcome{Fate::again, 0,
                                         "the stream that takes " + asked.subject +
                                             " does not answer; check that it has a leader"}
-                              : Outcome{Fate::failed, 0,
+                              : Outcome{Fate::busy, 0,
                                         "no stream takes the subject " + asked.subject +
                                             "; create one, or check the topic"};
   for (const std::uint64_t tag : asked.tags) tracker_.resolve(tag, outcome);
-  if (outcome.fate == Fate::failed)
+  if (outcome.fate == Fate::busy)
     for (const std::uint64_t tag : asked.silent_tags) tracker_.resolve(tag, outcome);
 }
 

@@ -21,7 +21,8 @@ namespace dovetail::nats {
 // A batch is one write; submit() waits for nothing, and what the socket does not take at once goes
 // out while the fates are collected. An answer names the event by the number at the end of its
 // subject, which lies below an inbox of this connection alone: answers of an old connection reach
-// nobody. The id of an event is the server's duplicate id.
+// nobody. The id of an event is the server's duplicate id, so that what is sent again is stored
+// once; an event that an operator replays gets a new one, or else the server would drop it.
 class NatsSink final : public Sink {
  public:
   NatsSink(SinkOptions options, Clock& clock);
@@ -74,10 +75,10 @@ class NatsSink final : public Sink {
   std::map<std::uint64_t, Probe> probes_;  // by number
   std::uint64_t probes_made_ = 0;
   std::optional<Error> lost_;  // why this connection is of no use
-  std::string refusal_;        // why the server takes no more now; empty: it does
 
   Arena arena_;
   Message message_;
+  std::string duplicate_id_;  // of message_; behind a colon, how often an operator replayed it
   std::string subject_scratch_;
 };
 

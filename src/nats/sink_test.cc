@@ -113,28 +113,46 @@ TEST_F(NatsSinkTest, WhatTheStreamHasStoredIsConfirmedAndASecondCopyIsADuplicate
   EXPECT_EQ(admin_.messages(name_), 2);
 }
 
-TEST_F(NatsSinkTest, ASubjectThatNoStreamTakesFailsWithItsName) {
+TEST_F(NatsSinkTest, AReplayIsStoredInsideTheDuplicateWindowAndItsRepeatsAreDuplicates) {
+  make_stream();
+  open(options_for());
+  const Event* const first = event(name_ + ".a", "1");
+  ASSERT_EQ(send_one(first).fate, Fate::confirmed);
+  Event& replayed = batches_.emplace_back().append(*first);
+  replayed.replays = 1;
+  EXPECT_EQ(send_one(&replayed).fate, Fate::confirmed);
+  EXPECT_EQ(send_one(&replayed).fate, Fate::duplicate) << "it is the same replay, tried again";
+  EXPECT_EQ(send_one(first).fate, Fate::duplicate);
+  replayed.replays = 2;
+  EXPECT_EQ(send_one(&replayed).fate, Fate::confirmed);
+  EXPECT_EQ(admin_.messages(name_), 3);
+}
+
+TEST_F(NatsSinkTest, ASubjectThatNoStreamTakesIsBusyUntilOneDoes) {
   make_stream();
   open(options_for());
   const auto outcomes =
       send({event(name_ + ".a"), event(name_ + "nowhere.x"), event(name_ + ".b")});
-  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::failed, Fate::confirmed}));
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::busy, Fate::confirmed}));
   EXPECT_TRUE(says(outcomes[1], "no stream takes the subject " + name_ + "nowhere.x"))
       << outcomes[1].reason;
+  admin_.make_stream(name_ + "LATE", name_ + "nowhere.>");
+  EXPECT_EQ(send_one(event(name_ + "nowhere.x")).fate, Fate::confirmed) << "on the same connection";
+  admin_.drop_stream(name_ + "LATE");
 }
 
-TEST_F(NatsSinkTest, ASubjectWithAListenerButNoStreamFailsToo) {
+TEST_F(NatsSinkTest, ASubjectWithAListenerButNoStreamIsBusyToo) {
   admin_.connection().subscribe(name_ + ".>", 7);
   ASSERT_TRUE(admin_.connection().pump(milliseconds(50), [](const Frame&) {}));
   SinkOptions options = options_for();
   options.probe_after = milliseconds(50);
   open(options);
   const Outcome outcome = send_one(event(name_ + ".a"));
-  EXPECT_EQ(outcome.fate, Fate::failed);
+  EXPECT_EQ(outcome.fate, Fate::busy);
   EXPECT_TRUE(says(outcome, "no stream takes the subject")) << outcome.reason;
 }
 
-TEST_F(NatsSinkTest, AFullStreamIsUnavailableUntilThereIsRoom) {
+TEST_F(NatsSinkTest, AFullStreamIsBusyUntilThereIsRoom) {
   struct Case {
     const char* limit;
     const char* says;
@@ -145,36 +163,35 @@ TEST_F(NatsSinkTest, AFullStreamIsUnavailableUntilThereIsRoom) {
     open(options_for());
     EXPECT_EQ(send_one(event(name_ + ".a")).fate, Fate::confirmed);
     const Event* waiting = event(name_ + ".a");
-    EXPECT_TRUE(send({waiting}).empty());
-    EXPECT_EQ(error_.code, Errc::unavailable) << "no attempt is counted";
-    EXPECT_NE(error_.text.find(one.says), std::string::npos) << error_.text;
+    const Outcome full = send_one(waiting);
+    EXPECT_EQ(full.fate, Fate::busy) << "no attempt is counted";
+    EXPECT_TRUE(says(full, one.says)) << full.reason;
     admin_.ask("STREAM.PURGE." + name_);
-    ASSERT_TRUE(sink_->open());
     EXPECT_EQ(send_one(waiting).fate, Fate::confirmed) << "there is room again";
     admin_.drop_stream(name_);
   }
 }
 
-TEST_F(NatsSinkTest, WhatAStreamTookBeforeItWasFullIsToldFirst) {
+TEST_F(NatsSinkTest, AFullStreamDoesNotHoldUpAnother) {
   make_stream(",\"discard\":\"new\",\"max_msgs\":1");
+  admin_.make_stream(name_ + "FREE", name_ + "free.>");
   open(options_for());
-  const std::vector<const Event*> events{event(name_ + ".a"), event(name_ + ".b")};
-  const auto outcomes = send(events);
-  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::again}));
-  const Status next = sink_->submit(events);
-  ASSERT_FALSE(next);
-  EXPECT_EQ(next.error().code, Errc::unavailable);
+  const auto outcomes = send({event(name_ + ".a"), event(name_ + ".b"), event(name_ + "free.a")});
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::busy, Fate::confirmed}));
+  EXPECT_EQ(fates_of(send({event(name_ + ".b"), event(name_ + "free.b")})),
+            (Fates{Fate::busy, Fate::confirmed}));
+  admin_.drop_stream(name_ + "FREE");
 }
 
-TEST_F(NatsSinkTest, ASubjectThatMayHoldNoMoreFails) {
+TEST_F(NatsSinkTest, ASubjectThatMayHoldNoMoreIsBusy) {
   make_stream(",\"discard\":\"new\",\"max_msgs_per_subject\":1,\"discard_new_per_subject\":true");
   open(options_for());
   const auto outcomes = send({event(name_ + ".a"), event(name_ + ".a"), event(name_ + ".b")});
-  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::failed, Fate::confirmed}));
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::busy, Fate::confirmed}));
   EXPECT_TRUE(says(outcomes[1], "max_msgs_per_subject")) << outcomes[1].reason;
 }
 
-TEST_F(NatsSinkTest, AnAccountWithoutRoomIsUnavailable) {
+TEST_F(NatsSinkTest, AnAccountWithoutRoomIsBusy) {
   ConnectionOptions connection = connection_to();
   connection.user = "tiny";
   connection.password = "tiny-secret";
@@ -182,12 +199,11 @@ TEST_F(NatsSinkTest, AnAccountWithoutRoomIsUnavailable) {
   admin.drop_stream("TINY");
   admin.make_stream("TINY", "tiny.>");
   open(options_for("tiny"));
-  std::vector<Outcome> outcomes{Outcome{}};
-  for (int i = 0; i < 50 && !outcomes.empty(); ++i)
-    outcomes = send({event("tiny.a", std::string(1000, 'x'))});
-  EXPECT_EQ(error_.code, Errc::unavailable);
-  EXPECT_NE(error_.text.find("resource limits exceeded for account"), std::string::npos)
-      << error_.text;
+  Outcome outcome{Fate::confirmed};
+  for (int i = 0; i < 50 && outcome.fate == Fate::confirmed; ++i)
+    outcome = send_one(event("tiny.a", std::string(1000, 'x')));
+  EXPECT_EQ(outcome.fate, Fate::busy);
+  EXPECT_TRUE(says(outcome, "resource limits exceeded for account")) << outcome.reason;
 }
 
 TEST_F(NatsSinkTest, AMessageTooLargeForTheStreamIsRejectedAndItsNeighboursAreNot) {
@@ -216,13 +232,12 @@ TEST_F(NatsSinkTest, AMessageTooLargeForTheServerIsRejectedBeforeItIsSent) {
             Fate::rejected);
 }
 
-TEST_F(NatsSinkTest, AForbiddenSubjectFailsAloneAndNothingHangs) {
+TEST_F(NatsSinkTest, AForbiddenSubjectIsBusyAloneAndNothingHangs) {
   make_stream();
   open(options_for("narrow"));
   const auto outcomes = send(
       {event(name_ + ".a"), event("forbidden.x"), event("forbidden.\"y\""), event(name_ + ".b")});
-  EXPECT_EQ(fates_of(outcomes),
-            (Fates{Fate::confirmed, Fate::failed, Fate::failed, Fate::confirmed}));
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::busy, Fate::busy, Fate::confirmed}));
   EXPECT_TRUE(says(outcomes[1], "check the user's permissions")) << outcomes[1].reason;
 }
 
@@ -233,23 +248,23 @@ TEST_F(NatsSinkTest, AnAccountWithoutJetStreamIsUnavailableAndBlamesNoEvent) {
   EXPECT_NE(error_.text.find("not enabled for this account"), std::string::npos) << error_.text;
 }
 
-TEST_F(NatsSinkTest, AnotherStreamThanTheExpectedOneFails) {
+TEST_F(NatsSinkTest, AnotherStreamThanTheExpectedOneIsBusy) {
   make_stream();
   SinkOptions options = options_for();
   options.expected_stream = "ANOTHER";
   open(options);
   const Outcome outcome = send_one(event(name_ + ".a"));
-  EXPECT_EQ(outcome.fate, Fate::failed);
+  EXPECT_EQ(outcome.fate, Fate::busy);
   EXPECT_TRUE(says(outcome, "expected stream does not match")) << outcome.reason;
 }
 
-TEST_F(NatsSinkTest, ASealedStreamFails) {
+TEST_F(NatsSinkTest, ASealedStreamIsBusy) {
   make_stream();
   admin_.ask("STREAM.UPDATE." + name_, "{\"name\":\"" + name_ + "\",\"subjects\":[\"" + name_ +
                                            ".>\"],\"storage\":\"file\",\"sealed\":true}");
   open(options_for());
   const Outcome outcome = send_one(event(name_ + ".a"));
-  EXPECT_EQ(outcome.fate, Fate::failed);
+  EXPECT_EQ(outcome.fate, Fate::busy);
   EXPECT_TRUE(says(outcome, "sealed")) << outcome.reason;
 }
 
@@ -295,7 +310,7 @@ TEST_F(NatsSinkTest, CoreNatsConfirmsWhatTheServerHasReadAndAListenerGetsIt) {
   open(options);
   const auto outcomes =
       send({event(name_ + ".a", "1"), event("forbidden.x"), event(name_ + ".a", "2")});
-  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::failed, Fate::confirmed}));
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::busy, Fate::confirmed}));
   std::vector<std::string> heard;
   const TimePoint end = system_clock().now() + seconds(30);
   while (heard.size() < 2 && system_clock().now() < end)

@@ -24,7 +24,7 @@ bool Confirmations::acked(std::uint64_t number, bool multiple) {
 
 bool Confirmations::nacked(std::uint64_t number, bool multiple) {
   return settle(number, multiple,
-                Outcome{Fate::failed, 0,
+                Outcome{Fate::busy, 0,
                         "RabbitMQ refused the message (nack); check whether its queue is full "
                         "(overflow reject-publish) or has lost its leader"});
 }
@@ -36,7 +36,7 @@ void Confirmations::settle_one(Sent& sent, const Outcome& outcome) {
   if (sent.why_returned.empty())
     tracker_.resolve(sent.tag, outcome);
   else
-    tracker_.resolve(sent.tag, Outcome{Fate::failed, 0, std::move(sent.why_returned)});
+    tracker_.resolve(sent.tag, Outcome{Fate::busy, 0, std::move(sent.why_returned)});
 }
 
 bool Confirmations::settle(std::uint64_t number, bool multiple, const Outcome& outcome) {
@@ -52,6 +52,16 @@ bool Confirmations::settle(std::uint64_t number, bool multiple, const Outcome& o
     ++first_number_;
   }
   return true;
+}
+
+std::vector<EventId> Confirmations::give_up(const Outcome& outcome) {
+  std::vector<EventId> ids;
+  for (Sent& sent : sent_) {
+    if (!sent.settled && sent.why_returned.empty()) ids.push_back(sent.id);
+    settle_one(sent, outcome);
+  }
+  clear();
+  return ids;
 }
 
 void Confirmations::clear() {

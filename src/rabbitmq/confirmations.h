@@ -7,6 +7,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/confirms.h"
 #include "dovetail/event.h"
@@ -27,6 +28,9 @@ class Confirmations {
   // False: the server talks about a message that was never published.
   bool acked(std::uint64_t number, bool multiple);
   bool nacked(std::uint64_t number, bool multiple);
+
+  // The channel is gone: what the server said nothing about gets `outcome`. Returns their ids.
+  std::vector<EventId> give_up(const Outcome& outcome);
 
   std::size_t outstanding() const { return outstanding_; }
   void clear();  // a new channel: numbers begin again

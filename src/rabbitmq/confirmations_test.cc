@@ -54,14 +54,14 @@ TEST_F(ConfirmationsTest, AcksInAnyOrderConfirmWhatTheyName) {
   EXPECT_TRUE(confirmations_.acked(1, false));
   EXPECT_FALSE(tracker_.oldest_is_complete());
   EXPECT_TRUE(confirmations_.nacked(2, false));
-  EXPECT_EQ(take(3), (Fates{Fate::confirmed, Fate::failed, Fate::confirmed}));
+  EXPECT_EQ(take(3), (Fates{Fate::confirmed, Fate::busy, Fate::confirmed}));
 }
 
 TEST_F(ConfirmationsTest, AReturnOutweighsTheAckThatFollows) {
   publish(3);
   confirmations_.returned(id_of(2).to_string(), "no queue");
   EXPECT_TRUE(confirmations_.acked(3, true));
-  EXPECT_EQ(take(3), (Fates{Fate::confirmed, Fate::failed, Fate::confirmed}));
+  EXPECT_EQ(take(3), (Fates{Fate::confirmed, Fate::busy, Fate::confirmed}));
 }
 
 TEST_F(ConfirmationsTest, AReturnOfAnEventThatIsThereTwiceCountsForTheFirst) {
@@ -70,7 +70,7 @@ TEST_F(ConfirmationsTest, AReturnOfAnEventThatIsThereTwiceCountsForTheFirst) {
   confirmations_.published(first + 1, id_of(7));
   confirmations_.returned(id_of(7).to_string(), "no queue");
   EXPECT_TRUE(confirmations_.acked(2, true));
-  EXPECT_EQ(take(2), (Fates{Fate::failed, Fate::confirmed}));
+  EXPECT_EQ(take(2), (Fates{Fate::busy, Fate::confirmed}));
 }
 
 TEST_F(ConfirmationsTest, ANumberThatWasNeverPublishedIsNoticed) {
@@ -95,7 +95,7 @@ class Model {
   void settle(std::uint64_t number, bool multiple, Fate fate) {
     for (auto& [one, known] : fates_) {
       const bool meant = multiple ? number == 0 || one <= number : one == number;
-      if (meant && known == Fate::again) known = returned_[one] ? Fate::failed : fate;
+      if (meant && known == Fate::again) known = returned_[one] ? Fate::busy : fate;
     }
   }
   bool is_open(std::uint64_t number) const { return fates_.at(number) == Fate::again; }
@@ -147,7 +147,7 @@ TEST(ConfirmationsProperty, AnySequenceOfAcksNacksAndReturnsEndsAsTheProtocolSay
         const std::uint64_t number =
             multiple && random.chance(0.1) ? 0 : 1 + random.below(published);
         const bool ack = random.chance(0.7);
-        model.settle(number, multiple, ack ? Fate::confirmed : Fate::failed);
+        model.settle(number, multiple, ack ? Fate::confirmed : Fate::busy);
         ASSERT_TRUE(ack ? confirmations.acked(number, multiple)
                         : confirmations.nacked(number, multiple));
       }

@@ -18,6 +18,7 @@ namespace dovetail::rabbitmq {
 namespace {
 
 constexpr std::uint16_t kChannel = 1;
+constexpr std::size_t kOfferedMax = 64 << 20;
 
 // A setting of the queue, by its argument, else by the policies in effect.
 const Json& setting(const Json& queue, const std::string& name) {
@@ -27,7 +28,8 @@ const Json& setting(const Json& queue, const std::string& name) {
 
 class Examination {
  public:
-  Examination(const Options& options, Clock& clock) : options_(options), clock_(clock) {}
+  Examination(const Options& options, Clock& clock, std::size_t payload_bytes_max)
+      : options_(options), clock_(clock), payload_bytes_max_(payload_bytes_max) {}
 
   Result<std::vector<Finding>> run() {
     DOVETAIL_TRY(look_by_amqp());
@@ -56,6 +58,8 @@ class Examination {
     if (!connection) return fail(connection.error());
     for (const std::string& queue : options_.queues) DOVETAIL_TRY(find_queue(**connection, queue));
     if (has_one_exchange()) DOVETAIL_TRY(find_exchange(**connection));
+    if (payload_bytes_max_ > 0 && payload_bytes_max_ <= kOfferedMax)
+      DOVETAIL_TRY(offer(**connection));
     (*connection)->close(options_.connect_timeout);
     return {};
   }
@@ -91,6 +95,32 @@ class Examination {
           "exchange \"" + options_.exchange + "\": " + answer->text,
           "create it, or set declare = true to have it made");
     return answer->refused == 0 ? close_channel(connection) : Status{};
+  }
+
+  // The size is what the server looks at first. A message that nobody wants and that is not
+  // mandatory leaves no trace.
+  Status offer(Connection& connection) {
+    DOVETAIL_TRY(connection.open_channel(kChannel));
+    const std::string payload(payload_bytes_max_, ' ');
+    Message message;
+    message.payload = payload;
+    std::string frames;
+    PublishEncoder encoder;
+    Publish publish{"", "dovetail.doctor.nobody", &message};
+    publish.is_mandatory = false;
+    if (!encoder.append(frames, kChannel, publish, connection.frame_bytes_max()).empty()) return {};
+    connection.send(frames);
+    amqp_channel_close_t close{};
+    close.reply_code = AMQP_REPLY_SUCCESS;
+    const Result<Answer> answer =
+        connection.call(kChannel, AMQP_CHANNEL_CLOSE_METHOD, &close, AMQP_CHANNEL_CLOSE_OK_METHOD);
+    if (!answer) return fail(answer.error());
+    if (answer->refused == AMQP_PRECONDITION_FAILED)
+      add(Severity::warning, "rabbitmq-message-size",
+          "events may have " + std::to_string(payload_bytes_max_) +
+              " bytes, and the server refuses that: " + answer->text,
+          "raise max_message_size of the server, or lower payload_max of the outbox");
+    return {};
   }
 
   static Status close_channel(Connection& connection) {
@@ -221,6 +251,7 @@ class Examination {
 
   const Options& options_;
   Clock& clock_;
+  std::size_t payload_bytes_max_;
   std::set<std::string, std::less<>> bound_;  // queues that the exchange sends to
   std::vector<Finding> findings_;
 };
@@ -243,8 +274,9 @@ Result<std::vector<Kept>> retention(const Options& options) {
   return kept;
 }
 
-Result<std::vector<Finding>> examine(const Options& options, Clock& clock) {
-  return Examination(options, clock).run();
+Result<std::vector<Finding>> examine(const Options& options, Clock& clock,
+                                     std::size_t payload_bytes_max) {
+  return Examination(options, clock, payload_bytes_max).run();
 }
 
 }  // namespace dovetail::rabbitmq

@@ -43,6 +43,19 @@ TEST_F(RabbitmqExamineTest, ASafeQueueIsFoundSafe) {
       Codes{});
 }
 
+TEST_F(RabbitmqExamineTest, AServerThatTakesLessThanTheOutboxIsNamed) {
+  constexpr std::size_t kServerMax = 4 << 20;  // as the test server is configured
+  const auto is_named = [&](std::size_t payload_bytes_max) {
+    const auto findings = examine(broker_.options(), system_clock(), payload_bytes_max);
+    EXPECT_TRUE(findings) << (findings ? "" : findings.error().text);
+    return findings && std::any_of(findings->begin(), findings->end(), [](const Finding& one) {
+             return one.code == "rabbitmq-message-size";
+           });
+  };
+  EXPECT_FALSE(is_named(kServerMax));
+  EXPECT_TRUE(is_named(kServerMax + 1));
+}
+
 TEST_F(RabbitmqExamineTest, AQueueThatDropsItsOldestIsNamed) {
   EXPECT_EQ(found_in(R"({"x-max-length":1000})"), Codes{"rabbitmq-drop-head"});
 }

@@ -151,7 +151,7 @@ std::string PublishEncoder::append(std::string& out, std::uint16_t channel, cons
   put16(out, 0);
   put_short_string(out, publish.exchange);
   put_short_string(out, publish.routing_key);
-  put8(out, 1);  // mandatory
+  put8(out, publish.is_mandatory ? 1 : 0);
   end_frame(out, begin);
   if (!append_properties(out, channel, publish, frame_bytes_max)) {
     const std::size_t size = out.size() - start;

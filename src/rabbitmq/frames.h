@@ -32,9 +32,10 @@ struct Publish {
   const Message* message = nullptr;
   std::string_view key_header{};  // empty: the key is not sent
   WallTime time{};
+  bool is_mandatory = true;
 };
 
-// Appends a persistent, mandatory message. Not for several threads. Uses its memory again.
+// Appends a persistent message. Not for several threads. Uses its memory again.
 class PublishEncoder {
  public:
   PublishEncoder();

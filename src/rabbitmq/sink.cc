@@ -90,24 +90,32 @@ Status RabbitmqSink::open() {
   why_returned_.clear();
   known_.clear();
   last_known_.clear();
-  control_open_ = alone_open_ = probe_fed_ = false;
+  server_bytes_max_ = 0;
+  control_open_ = alone_open_ = publish_open_ = probe_fed_ = false;
   Result<std::unique_ptr<Connection>> connection = Connection::open(
       options_, "sink", clock_, [this](const amqp_frame_t_& frame) { return on_frame(frame); });
   if (!connection) return fail(connection.error());
-  DOVETAIL_TRY((*connection)->open_channel(kPublishChannel));
+  DOVETAIL_TRY(open_publishing(**connection));
+  connection_ = std::move(*connection);
+  publish_open_ = true;
+  return {};
+}
+
+Status RabbitmqSink::open_publishing(Connection& connection) {
+  DOVETAIL_TRY(connection.open_channel(kPublishChannel));
   amqp_confirm_select_t select{};
-  const Result<Answer> selected = (*connection)
-                                      ->call(kPublishChannel, AMQP_CONFIRM_SELECT_METHOD, &select,
-                                             AMQP_CONFIRM_SELECT_OK_METHOD);
+  const Result<Answer> selected = connection.call(kPublishChannel, AMQP_CONFIRM_SELECT_METHOD,
+                                                  &select, AMQP_CONFIRM_SELECT_OK_METHOD);
   if (!selected) return fail(selected.error());
   if (selected->refused != 0)
     return fail(Errc::unavailable, "RabbitMQ offers no publisher confirms: " + selected->text);
-  connection_ = std::move(*connection);
   return {};
 }
 
 Status RabbitmqSink::submit(Events events) {
   if (connection_ == nullptr) return fail(Errc::unavailable, "the sink is not open; open it");
+  if (!publish_open_) DOVETAIL_TRY(open_publishing(*connection_));
+  publish_open_ = true;
   refused_now_.clear();
   careful_until_ = clock_.now() + kCarefulTimeMax;
   std::uint64_t tag = tracker_.add_batch(events.size());
@@ -122,17 +130,23 @@ Status RabbitmqSink::submit_one(const Event& event, std::uint64_t tag) {
     tracker_.resolve(tag, Outcome{Fate::rejected, 0, written.error().text});
     return {};
   }
-  if (std::string reason = why_too_large(); !reason.empty()) {
+  // The server's limit may have been raised since: what an operator replays is offered to it.
+  const bool asks_again = event.replays > 0 && server_bytes_max_ > 0 &&
+                          message_.payload.size() > server_bytes_max_ &&
+                          message_.payload.size() <= options_.payload_bytes_max;
+  if (std::string reason = why_too_large(); !asks_again && !reason.empty()) {
     tracker_.resolve(tag, Outcome{Fate::rejected, 0, std::move(reason)});
     return {};
   }
   const Destination to{exchange_ ? exchange_->fill(event, arena_) : std::string_view{},
                        routing_key_.fill(event, arena_)};
-  if (careful_left_ > 0) {
-    --careful_left_;
-    return publish_alone(event, to, tag);
+  const bool alone = asks_again || (!careful_.empty() && careful_.contains(event.id)) ||
+                     (!suspects_.empty() && suspects_.contains(to.name()));
+  if (alone) return publish_alone(event, to, tag);
+  if (!publish_open_) {
+    tracker_.resolve(tag, Outcome{Fate::again, 0, "not sent: RabbitMQ has closed the channel"});
+    return {};
   }
-  if (!suspects_.empty() && suspects_.contains(to.name())) return publish_alone(event, to, tag);
   return publish(event, to, tag);
 }
 
@@ -156,7 +170,7 @@ Status RabbitmqSink::publish(const Event& event, const Destination& to, std::uin
     Result<std::string> missing = why_missing(to);
     if (!missing) return fail(missing.error());
     if (!missing->empty()) {
-      tracker_.resolve(tag, Outcome{Fate::failed, 0, std::move(*missing)});
+      tracker_.resolve(tag, Outcome{Fate::busy, 0, std::move(*missing)});
       return {};
     }
   }
@@ -196,7 +210,7 @@ Result<std::string> RabbitmqSink::why_missing(const Destination& to) {
     return std::string();
   }
   std::string reason = refusal(answer->refused, answer->text).reason;
-  refused_now_[name] = Outcome{Fate::failed, 0, reason};
+  refused_now_[name] = Outcome{Fate::busy, 0, reason};
   return reason;
 }
 
@@ -227,22 +241,27 @@ Result<Answer> RabbitmqSink::look_for(const Destination& to) {
 Status RabbitmqSink::publish_alone(const Event& event, const Destination& to, std::uint64_t tag) {
   const std::string name = to.name();
   if (const auto found = refused_now_.find(name); found != refused_now_.end()) {
+    careful_.erase(event.id);
     tracker_.resolve(tag, found->second);
     return {};
   }
+  // Each waits for the server's word, and the relay must not wait for long.
   if (clock_.now() > careful_until_) {
-    ++careful_left_;
-    tracker_.resolve(tag, Outcome{Fate::again, 0, "the sink sends one by one for a while"});
+    tracker_.resolve(tag, Outcome{Fate::again, 0,
+                                  "RabbitMQ closed a channel because of one of several messages; "
+                                  "they are sent one by one to find it"});
     return {};
   }
   Result<Outcome> outcome = try_alone(event, to);
   if (!outcome) return fail(outcome.error());
-  if (outcome->fate == Fate::failed) {
+  careful_.erase(event.id);
+  if (!alone_open_ && outcome->fate != Fate::rejected) {
     if (suspects_.size() >= kSuspectsMax) suspects_.clear();
     suspects_.insert(name);
     refused_now_[name] = *outcome;
   } else if (outcome->fate == Fate::confirmed) {
     suspects_.erase(name);
+    if (message_.payload.size() > server_bytes_max_) server_bytes_max_ = 0;
   }
   tracker_.resolve(tag, std::move(*outcome));
   return {};
@@ -354,6 +373,9 @@ Status RabbitmqSink::on_method(const amqp_frame_t_& frame) {
                       std::string(as_view(back.routing_key)) + "\" (" +
                       std::string(as_view(back.reply_text)) +
                       "); check that a queue of that name or a binding is there";
+      // What was declared may have been deleted since; the next try declares it again.
+      if (options_.declare) known_.clear();
+      if (options_.declare) last_known_.clear();
       return {};
     }
     case AMQP_CHANNEL_CLOSE_METHOD: {
@@ -370,11 +392,11 @@ Status RabbitmqSink::on_confirm(std::uint16_t channel, std::uint64_t number, boo
   if (channel == kAloneChannel && alone_) {
     alone_->done = true;
     if (!alone_->why_returned.empty())
-      alone_->outcome = Outcome{Fate::failed, 0, std::move(alone_->why_returned)};
+      alone_->outcome = Outcome{Fate::busy, 0, std::move(alone_->why_returned)};
     else if (ack)
       alone_->outcome = Outcome{Fate::confirmed};
     else
-      alone_->outcome = Outcome{Fate::failed, 0,
+      alone_->outcome = Outcome{Fate::busy, 0,
                                 "RabbitMQ refused the message (nack); check "
                                 "whether its queue is full"};
     return {};
@@ -403,8 +425,8 @@ void RabbitmqSink::on_return(const amqp_frame_t_& frame) {
 Outcome RabbitmqSink::refusal(int code, std::string_view text) {
   const std::string said = "RabbitMQ refuses: " + std::string(text) + "; check ";
   if (code == AMQP_NOT_FOUND)
-    return {Fate::failed, 0, said + "the name of the exchange, or create it"};
-  if (code == AMQP_ACCESS_REFUSED) return {Fate::failed, 0, said + "the user's permissions"};
+    return {Fate::busy, 0, said + "the name of the exchange, or create it"};
+  if (code == AMQP_ACCESS_REFUSED) return {Fate::busy, 0, said + "the user's permissions"};
   if (const std::size_t limit = size_limit_in(text); limit > 0) {
     server_bytes_max_ = limit;
     return {Fate::rejected, 0, said + "the server's max_message_size"};
@@ -416,16 +438,28 @@ Status RabbitmqSink::on_close(std::uint16_t channel, int code, std::string_view 
   amqp_channel_close_ok_t done{};
   connection_->send(channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &done);
   Outcome outcome = refusal(code, text);
-  if (channel == kAloneChannel && alone_) {
+  if (channel == kAloneChannel) {
     alone_open_ = false;
+    if (!alone_) return {};
     alone_->done = true;
     alone_->outcome = std::move(outcome);
     return {};
   }
+  if (channel == kControlChannel) {
+    control_open_ = false;
+    return {};
+  }
   // One of those in flight did it; which, will be known when they go one by one.
-  careful_left_ = confirmations_.outstanding();
-  return fail(Errc::in_doubt, "RabbitMQ closed the channel: " + std::string(text) +
-                                  "; what was in flight is sent again, one by one");
+  publish_open_ = false;
+  chunk_.clear();
+  chunks_.clear();
+  known_.clear();
+  last_known_.clear();
+  if (careful_.size() >= kSuspectsMax) careful_.clear();
+  const std::vector<EventId> doubtful = confirmations_.give_up(
+      Outcome{Fate::again, 0, "RabbitMQ closed the channel: " + std::string(text)});
+  careful_.insert(doubtful.begin(), doubtful.end());
+  return {};
 }
 
 }  // namespace dovetail::rabbitmq

@@ -6,10 +6,12 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "core/batch.h"
 #include "core/confirms.h"
@@ -28,12 +30,16 @@ namespace dovetail::rabbitmq {
 // that the server may close the channel for: those go alone, on a channel of their own.
 //
 //   acked                                          confirmed
-//   returned (no queue is bound), then acked       failed
-//   nacked (queue full, no leader)                 failed
-//   no such exchange, no right to write to it      failed
+//   returned (no queue is bound), then acked       busy
+//   nacked (queue full, no leader)                 busy
+//   no such exchange, no right to write to it      busy
 //   larger than allowed, or not to be expressed    rejected
 //   server blocks publishers (memory, disk)        waits; nothing is counted
-//   channel or connection lost                     in_doubt or unavailable
+//   channel closed                                 again; a new channel on the same connection
+//   connection lost                                in_doubt or unavailable
+//
+// The server closes a channel for the sake of one message and does not say which. So what was in
+// flight then goes alone when it comes again, until the server has spoken about each.
 class RabbitmqSink final : public Sink {
  public:
   // rejected: a template is wrong.
@@ -61,6 +67,7 @@ class RabbitmqSink final : public Sink {
   RabbitmqSink(Options options, Clock& clock, MessageWriter writer,
                std::optional<EventTemplate> exchange, EventTemplate routing_key);
   void leave();
+  static Status open_publishing(Connection& connection);
   Status submit_one(const Event& event, std::uint64_t tag);
   Status publish(const Event& event, const Destination& to, std::uint64_t tag);
   Status publish_alone(const Event& event, const Destination& to, std::uint64_t tag);
@@ -109,10 +116,10 @@ class RabbitmqSink final : public Sink {
   std::string last_known_;
   bool control_open_ = false;
   bool alone_open_ = false;
+  bool publish_open_ = false;
   std::optional<Alone> alone_;
-  // How many messages are to go alone, because one of those that were in flight closed the channel;
-  // and destinations whose messages go alone until one of them is taken.
-  std::size_t careful_left_ = 0;
+  std::set<EventId> careful_;  // that go alone: one of them may have closed the channel
+  // Destinations that close a channel: their messages go alone until one of them is taken.
   std::unordered_set<std::string> suspects_;
   std::unordered_map<std::string, Outcome> refused_now_;  // by destination, within one submit()
   TimePoint careful_until_{};

@@ -211,6 +211,31 @@ TEST_F(RabbitmqSourceTest, AQueueThatIsDeletedIsUnavailable) {
   const Status again = source->open();
   ASSERT_FALSE(again);
   EXPECT_NE(again.error().text.find("create it"), std::string::npos) << again.error().text;
+  broker_.make_queue("orders");
+  ASSERT_TRUE(source->open()) << "it heals by itself once the queue is there";
+  publish_numbers("orders", 1, 2);
+  EXPECT_EQ(read(*source, 2).size(), 2U);
+}
+
+TEST_F(RabbitmqSourceTest, ARightThatIsTakenAndGivenBackHeals) {
+  broker_.make_queue("orders");
+  broker_.put("users/reader", R"({"password":"reader","tags":""})");
+  const auto allow = [&](const std::string& read) {
+    broker_.put("permissions/" + broker_.host() + "/reader",
+                R"({"configure":"","write":"","read":")" + read + R"("})");
+  };
+  allow("orders");
+  Options options = reading("orders");
+  options.user = options.password = "reader";
+  auto source = open(options);
+  allow("nothing");
+  const Status refused = source->open();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unavailable) << refused.error().text;
+  allow("orders");
+  ASSERT_TRUE(source->open());
+  publish_numbers("orders", 1, 2);
+  EXPECT_EQ(read(*source, 2).size(), 2U);
 }
 
 TEST_F(RabbitmqSourceTest, SeveralQueuesAreReadAtOnce) {

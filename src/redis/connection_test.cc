@@ -132,7 +132,7 @@ TEST(RedisFakeServerTest, AnArgumentThatAnErrorQuotesIsNotRepeated) {
   Outcome outcome;
   const Result<bool> known = fate_of_one(server, outcome);
   ASSERT_TRUE(known) << known.error().text;
-  EXPECT_EQ(outcome.fate, Fate::again);
+  EXPECT_EQ(outcome.fate, Fate::busy);
   EXPECT_EQ(outcome.reason.find("secret"), std::string::npos) << outcome.reason;
 }
 

@@ -50,7 +50,7 @@ Reach reach_of(std::string_view reply) {
   if (reply.starts_with("NOPERM ") && reply.find("to run the") != std::string_view::npos)
     return Reach::server;
   const Known* const one = known(reply);
-  return one == nullptr ? Reach::stream : one->reach;
+  return one == nullptr ? Reach::unknown : one->reach;
 }
 
 std::string describe(std::string_view reply) {

@@ -11,9 +11,10 @@
 namespace dovetail::redis {
 
 enum class Reach : std::uint8_t {
-  server,  // nobody can write now: wait, no attempt is counted
-  stream,  // this stream refuses; an operator can change that
-  event,   // this event never gets in
+  server,   // nobody can write now
+  stream,   // this stream refuses; an operator can change that
+  event,    // this event never gets in
+  unknown,  // an error that we do not know
 };
 
 // Whom an error reply concerns, by its first word.

@@ -42,8 +42,8 @@ Facts facts_of_info(std::string_view text) {
 
 class Examination {
  public:
-  Examination(const Options& options, Connection& connection)
-      : options_(options), connection_(connection) {}
+  Examination(const Options& options, Connection& connection, std::size_t payload_bytes_max)
+      : options_(options), connection_(connection), payload_bytes_max_(payload_bytes_max) {}
 
   Result<std::vector<Finding>> run() {
     DOVETAIL_TRY(learn());
@@ -51,6 +51,7 @@ class Examination {
     check_role();
     check_persistence();
     check_memory();
+    check_size();
     check_replicas();
     for (const std::string& stream : options_.streams) DOVETAIL_TRY(check_stream(stream));
     return std::move(findings_);
@@ -75,8 +76,9 @@ class Examination {
           "the user may not run INFO, so little can be checked: " + describe(info->value().text()),
           "give the user the right +info, or check the server by hand");
     info_ = facts_of_info(info->value().text());
-    for (const std::string_view name : {"appendonly", "appendfsync", "save", "maxmemory",
-                                        "maxmemory-policy", "min-replicas-to-write"}) {
+    for (const std::string_view name :
+         {"appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy",
+          "min-replicas-to-write", "proto-max-bulk-len"}) {
       const Result<Reply> reply = ask({"CONFIG", "GET", name});
       if (!reply) return fail(reply.error());
       if (reply->value().is_array()) config_.emplace(name, reply->value().named(name).text());
@@ -160,6 +162,15 @@ class Examination {
       add(Severity::warning, "redis-memory-short",
           "more than 90 % of maxmemory is in use; at 100 % no event can be added",
           "raise maxmemory, or trim streams behind their readers (XTRIM MINID)");
+  }
+
+  void check_size() {
+    const auto limit = static_cast<std::size_t>(number(fact(config_, "proto-max-bulk-len")));
+    if (limit > 0 && payload_bytes_max_ > limit)
+      add(Severity::warning, "redis-bulk-length",
+          "events may have " + std::to_string(payload_bytes_max_) +
+              " bytes, and the server takes fields of " + std::to_string(limit),
+          "raise proto-max-bulk-len of the server, or lower payload_max of the outbox");
   }
 
   void check_replicas() {
@@ -253,6 +264,7 @@ class Examination {
 
   const Options& options_;
   Connection& connection_;
+  std::size_t payload_bytes_max_;
   Facts info_;
   Facts config_;
   std::vector<Finding> findings_;
@@ -267,10 +279,11 @@ std::vector<Kept> retention(const Options& options) {
   return kept;
 }
 
-Result<std::vector<Finding>> examine(const Options& options, Clock& clock) {
+Result<std::vector<Finding>> examine(const Options& options, Clock& clock,
+                                     std::size_t payload_bytes_max) {
   Result<Connection> connection = Connection::open(options, clock);
   if (!connection) return fail(connection.error());
-  return Examination(options, *connection).run();
+  return Examination(options, *connection, payload_bytes_max).run();
 }
 
 }  // namespace dovetail::redis

@@ -67,6 +67,17 @@ TEST_F(RedisExamineTest, ASyncOnceASecondIsAWarningAndNoneIsAnError) {
   EXPECT_EQ(finding->severity, Severity::error);
 }
 
+TEST_F(RedisExamineTest, AServerThatTakesLessThanTheOutboxIsNamed) {
+  const Setting limit(database_, "proto-max-bulk-len", "2mb");
+  const auto is_named = [&](std::size_t payload_bytes_max) {
+    const auto found = examine(database_.options(), system_clock(), payload_bytes_max);
+    EXPECT_TRUE(found) << (found ? "" : found.error().text);
+    return found && std::ranges::find(*found, "redis-bulk-length", &Finding::code) != found->end();
+  };
+  EXPECT_FALSE(is_named(2 << 20));
+  EXPECT_TRUE(is_named((2 << 20) + 1));
+}
+
 TEST_F(RedisExamineTest, EvictionOfStreamsIsAnError) {
   {
     const Setting all(database_, "maxmemory-policy", "allkeys-lru");

@@ -34,7 +34,7 @@ struct Options {
   std::string key_field = "key";
 
   // Behaviour of the sink
-  bool create_streams = true;  // false: an event for a stream that is not there fails
+  bool create_streams = true;  // false: an event for a stream that is not there waits for it
   std::size_t payload_bytes_max = 64 << 20;
   std::uint32_t wait_replicas = 0;  // that must have an event before it is confirmed
 

@@ -86,13 +86,17 @@ Status RedisSink::submit(Events events) {
   if (!connection_.is_open() && !lost_) lost_ = Error{Errc::unavailable, "redis: not connected"};
   if (batches_ == 0 && lost_) return fail(*lost_);
   if (batches_ == 0 && !refusal_.empty()) return fail(Errc::unavailable, refusal_);
+  // The server's limit may have been raised since an event was parked: a replay asks for it.
+  const bool replays = std::any_of(events.begin(), events.end(),
+                                   [](const Event* event) { return event->replays > 0; });
+  if (replays && batches_ == 0) DOVETAIL_TRY(learn_limit());
   const std::uint64_t first = tracker_.add_batch(events.size());
   ++batches_;
   // What is in flight is collected first, so that nothing confirmed is sent a second time.
   if (lost_) return {};
   if (!refusal_.empty()) {
     if (!events.empty())
-      tracker_.resolve_through(first + events.size() - 1, Outcome{Fate::again, 0, refusal_});
+      tracker_.resolve_through(first + events.size() - 1, Outcome{Fate::busy, 0, refusal_});
     return {};
   }
   const std::size_t before = expected_.size();
@@ -211,7 +215,7 @@ Status RedisSink::resolve(const Expected& expected, Value reply) {
     return connection_.send();
   }
   if (reply.is_nil()) {
-    tracker_.resolve(expected.tag, Outcome{Fate::failed, 0,
+    tracker_.resolve(expected.tag, Outcome{Fate::busy, 0,
                                            "there is no stream \"" + std::string(expected.topic) +
                                                "\"; create it, or allow it by create_streams"});
     return {};
@@ -234,12 +238,14 @@ Status RedisSink::resolve_error(const Expected& expected, std::string_view reply
   switch (reach_of(reply)) {
     case Reach::server:
       refusal_ = server_error("redis: no event can be added", reply).text;
-      tracker_.resolve(expected.tag, Outcome{Fate::again, 0, refusal_});
+      tracker_.resolve(expected.tag, Outcome{Fate::busy, 0, refusal_});
       break;
     case Reach::stream:
-      tracker_.resolve(expected.tag, Outcome{Fate::failed, 0,
-                                             "stream \"" + std::string(expected.topic) +
-                                                 "\": " + describe(reply)});
+    case Reach::unknown:
+      tracker_.resolve(
+          expected.tag,
+          Outcome{reach_of(reply) == Reach::stream ? Fate::busy : Fate::failed, 0,
+                  "stream \"" + std::string(expected.topic) + "\": " + describe(reply)});
       break;
     case Reach::event:
       // The server closes the connection behind this; what is as large is not sent again.

@@ -36,7 +36,7 @@ class RedisSinkTest : public testing::Test {
     const auto sink = opened(options());
     begin();
     const Outcome outcome = send(*sink, {&events_.make("orders", "k", "1")})[0];
-    EXPECT_EQ(outcome.fate, Fate::again);
+    EXPECT_EQ(outcome.fate, Fate::busy);
     EXPECT_NE(outcome.reason.find(word), std::string::npos) << outcome.reason;
     const Status next = sink->submit(std::vector<const Event*>{&events_.make("orders", "k", "2")});
     ASSERT_FALSE(next);
@@ -72,7 +72,7 @@ TEST_F(RedisSinkTest, WhatWasConfirmedBeforeMemoryRanShortIsToldBeforeTheOutageI
   const Event* const second = &events_.make("orders", "b", "2");
   ASSERT_TRUE(sink->submit({&second, 1}));
   EXPECT_EQ(collect(*sink, 1)[0].fate, Fate::confirmed);
-  EXPECT_EQ(collect(*sink, 1)[0].fate, Fate::again);
+  EXPECT_EQ(collect(*sink, 1)[0].fate, Fate::busy);
 }
 
 TEST_F(RedisSinkTest, AServerThatCannotPersistIsAnOutage) {
@@ -197,35 +197,37 @@ TEST_F(RedisSinkTest, TheRightsThatTheReadmeNamesAreEnough) {
   EXPECT_EQ(send(*opened(writer), {&events_.make("orders", "a", "1")})[0].fate, Fate::confirmed);
 }
 
-TEST_F(RedisSinkTest, AForbiddenStreamFailsAloneAndAnAllowedOneIsServed) {
+TEST_F(RedisSinkTest, AForbiddenStreamIsBusyAloneAndAnAllowedOneIsServed) {
   Options narrow = options();
   narrow.user = "narrow";
   narrow.password = "narrow-secret";
   const auto sink = opened(narrow);
   const auto outcomes =
       send(*sink, {&events_.make("forbidden", "a", "1"), &events_.make("allowed", "b", "2")});
-  EXPECT_EQ(outcomes[0].fate, Fate::failed);
+  EXPECT_EQ(outcomes[0].fate, Fate::busy);
   EXPECT_NE(outcomes[0].reason.find("NOPERM"), std::string::npos) << outcomes[0].reason;
   EXPECT_NE(outcomes[0].reason.find("forbidden"), std::string::npos) << outcomes[0].reason;
   EXPECT_EQ(outcomes[1].fate, Fate::confirmed);
 }
 
-TEST_F(RedisSinkTest, AKeyThatIsNoStreamFailsAlone) {
+TEST_F(RedisSinkTest, AKeyThatIsNoStreamIsBusyAloneUntilItIsRemoved) {
   database_.run({"SET", "text", "1"});
   const auto sink = opened(options());
   const auto outcomes =
       send(*sink, {&events_.make("text", "a", "1"), &events_.make("orders", "b", "2")});
-  EXPECT_EQ(outcomes[0].fate, Fate::failed);
+  EXPECT_EQ(outcomes[0].fate, Fate::busy);
   EXPECT_NE(outcomes[0].reason.find("WRONGTYPE"), std::string::npos) << outcomes[0].reason;
   EXPECT_EQ(outcomes[1].fate, Fate::confirmed);
+  database_.run({"DEL", "text"});
+  EXPECT_EQ(send(*sink, {&events_.make("text", "a", "1")})[0].fate, Fate::confirmed);
 }
 
-TEST_F(RedisSinkTest, AStreamThatIsNotThereFailsWhereItMayNotBeMade) {
+TEST_F(RedisSinkTest, AStreamThatIsNotThereIsBusyWhereItMayNotBeMade) {
   Options strict = options();
   strict.create_streams = false;
   const auto sink = opened(strict);
   const Outcome before = send(*sink, {&events_.make("orders", "a", "1")})[0];
-  EXPECT_EQ(before.fate, Fate::failed);
+  EXPECT_EQ(before.fate, Fate::busy);
   EXPECT_NE(before.reason.find("create_streams"), std::string::npos) << before.reason;
   EXPECT_EQ(database_.run({"EXISTS", "orders"}).value().integer(), 0);
   database_.run({"XGROUP", "CREATE", "orders", "test", "0", "MKSTREAM"});
@@ -286,6 +288,10 @@ TEST_F(RedisSinkTest, TheServersOwnLimitIsRespected) {
   EXPECT_EQ(outcomes[1].fate, Fate::confirmed);
   EXPECT_EQ(outcomes[2].fate, Fate::rejected);
   EXPECT_EQ(outcomes[3].fate, Fate::confirmed);
+  const Setting raised(database_, "proto-max-bulk-len", "2mb");
+  Event& replayed = events_.make("orders", "c", std::string(kLimit + 1, 'x'));
+  replayed.replays = 1;
+  EXPECT_EQ(send(*sink, {&replayed})[0].fate, Fate::confirmed) << "a replay asks afresh";
 }
 
 // The user may not ask for the limit, so it shows only when the server hangs up.

@@ -301,6 +301,10 @@ TEST_F(RedisSourceTest, AKeyThatIsNoStreamIsUnavailableInWords) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, Errc::unavailable);
   EXPECT_NE(done.error().text.find("WRONGTYPE"), std::string::npos) << done.error().text;
+  database_.run({"DEL", "orders"});
+  ASSERT_TRUE(source.open()) << "it heals by itself";
+  add_many(1, 2);
+  EXPECT_EQ(read_until(source, 2), (Texts{"1", "2"}));
 }
 
 TEST_F(RedisSourceTest, TheRightsThatTheReadmeNamesAreEnough) {
@@ -321,6 +325,23 @@ TEST_F(RedisSourceTest, TheRightsThatTheReadmeNamesAreEnough) {
     return count == 2;
   }));
   EXPECT_EQ(pending(), 0);
+}
+
+TEST_F(RedisSourceTest, ARightThatIsTakenAndGivenBackHeals) {
+  database_.run({"ACL", "SETUSER", "fickle", "on", ">fickle-secret", "~*", "+@all"});
+  Options options = named("a");
+  options.user = "fickle";
+  options.password = "fickle-secret";
+  const auto source = opened(options);
+  database_.run({"ACL", "SETUSER", "fickle", "-@stream"});
+  add_many(1, 2);
+  Batch batch;
+  const Status refused = source->read(batch, Limits{10, 4 << 20, milliseconds(100)}, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unavailable) << refused.error().text;
+  database_.run({"ACL", "SETUSER", "fickle", "+@stream"});
+  ASSERT_TRUE(source->open());
+  EXPECT_EQ(read_until(*source, 2), (Texts{"1", "2"}));
 }
 
 TEST_F(RedisSourceTest, AForbiddenStreamIsUnavailableInWords) {
