@@ -53,7 +53,6 @@ Status read_settings(const StoreConfig& store, Both& both) {
   settings.duration("connect_timeout", both.sink.connect_timeout, milliseconds(100));
   settings.duration("request_timeout", both.sink.request_timeout, milliseconds(100));
   settings.duration("retry_after_max", both.sink.retry_after_max, milliseconds(0));
-  settings.duration("gone_pause", both.sink.gone_pause, milliseconds(0));
   settings.number("requests_in_flight_max", both.sink.requests_in_flight_max, 1, 1000);
   settings.duration("signature_age_max", both.source.signature_age_max, std::chrono::seconds(1));
   settings.duration("answer_timeout", both.source.answer_timeout, milliseconds(100));
@@ -75,7 +74,8 @@ Result<Both> options_of(const StoreConfig& store) {
   both.sink.ca_file = broker.ca_file.string();
   both.sink.cert_file = both.source.cert_file = broker.cert_file.string();
   both.sink.key_file = both.source.key_file = broker.key_file.string();
-  both.sink.payload_bytes_max = both.source.payload_bytes_max = store.payload_bytes_max;
+  if (store.payload_bytes_max > 0)
+    both.sink.payload_bytes_max = both.source.payload_bytes_max = store.payload_bytes_max;
   both.source.address = broker.hosts.front().name;
   both.source.port = broker.hosts.front().port;
   if (both.source.port == 0) both.source.port = broker.tls ? 443 : 80;

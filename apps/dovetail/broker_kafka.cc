@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "broker_findings.h"
 #include "broker_settings.h"
 #include "brokers.h"
 #include "kafka/client.h"
@@ -122,6 +123,7 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
     if (relay->to == store.name) what.written.push_back(pattern_of(relay->topic));
     if (relay->from == store.name) what.is_read = true;
   }
+  what.payload_bytes_max = payload_bytes_max_for(store, config);
   return kafka::examine(what);
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "broker_findings.h"
 #include "broker_settings.h"
 #include "brokers.h"
 #include "nats/examine.h"
@@ -143,10 +144,10 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   what.jetstream = options->sink.jetstream;
   what.stream = options->sink.expected_stream;
   what.inbox_retention = config.retention.inbox;
+  what.payload_bytes_max = payload_bytes_max_for(store, config);
   for (const ops::RelayConfig* const reader : config.readers()) {
     const ops::RelayConfig& relay = *reader;
     if (relay.to == store.name) {
-      what.payload_bytes_max = store.payload_bytes_max;
       std::string subject = pattern_of(relay.topic);
       if (options->sink.key_in_subject) subject += ".*";
       what.subjects.push_back(std::move(subject));

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "broker_findings.h"
 #include "broker_settings.h"
 #include "brokers.h"
 #include "host/host.h"
@@ -85,7 +86,7 @@ Result<rabbitmq::Options> options_of(const StoreConfig& store) {
   options.tls_files.key_file = broker.key_file.string();
   options.message = broker.message;
   options.foreign = broker.foreign;
-  options.payload_bytes_max = store.payload_bytes_max;
+  if (store.payload_bytes_max > 0) options.payload_bytes_max = store.payload_bytes_max;
   options.queues = broker.read;
   DOVETAIL_TRY(read_settings(store, options));
   return options;
@@ -114,10 +115,10 @@ Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration ca
   return std::make_unique<rabbitmq::RabbitmqSource>(std::move(*options), clock);
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
   const Result<rabbitmq::Options> options = options_of(store);
   if (!options) return fail(options.error());
-  return rabbitmq::examine(*options, system_clock());
+  return rabbitmq::examine(*options, system_clock(), payload_bytes_max_for(store, config));
 }
 
 Result<std::vector<Kept>> retention(const StoreConfig& store) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "broker_findings.h"
 #include "broker_settings.h"
 #include "brokers.h"
 #include "host/host.h"
@@ -57,7 +58,7 @@ Result<redis::Options> options_of(const StoreConfig& store) {
   options.key_file = broker.key_file.string();
   options.message = broker.message;
   options.foreign = broker.foreign;
-  options.payload_bytes_max = store.payload_bytes_max;
+  if (store.payload_bytes_max > 0) options.payload_bytes_max = store.payload_bytes_max;
   options.streams = broker.read;
   options.group = broker.group;
   DOVETAIL_TRY(read_settings(store, options));
@@ -86,10 +87,10 @@ Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration ca
   return std::make_unique<redis::RedisSource>(std::move(*options), clock);
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
   const Result<redis::Options> options = options_of(store);
   if (!options) return fail(options.error());
-  return redis::examine(*options, system_clock());
+  return redis::examine(*options, system_clock(), payload_bytes_max_for(store, config));
 }
 
 Result<std::vector<Kept>> retention(const StoreConfig& store) {

@@ -24,7 +24,7 @@ constexpr std::string_view kFirstConfig =
 url = "sqlite:orders.db"         # a path, relative to this file
 # url = "postgres:host=db dbname=shop user=shop"   # or a PostgreSQL database
 # password_file = "shop.password"  # or password_env, or PGPASSFILE; never in the url
-# payload_max = "1MiB"           # a larger payload is rejected when it is published
+# payload_max = "1000KiB"        # a larger payload is rejected when it is published
 
 [store.inventory]
 url = "sqlite:inventory.db"

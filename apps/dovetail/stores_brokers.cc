@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "broker_findings.h"
 #include "brokers.h"
 #include "inbox_retention.h"
 #include "secrets.h"
@@ -57,9 +58,16 @@ Result<EventId> publish(const StoreConfig&, const NewEvent&, const EventLimits&)
   return no_database();
 }
 Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
-  auto findings = broker_of(store)->examine(store, config);
-  if (!findings) return findings;
-  for (Finding& one : examine_retention(store, config)) findings->push_back(std::move(one));
+  std::vector<Finding> findings = examine_config(store, config);
+  auto found = broker_of(store)->examine(store, config);
+  if (!found && findings.empty()) return found;
+  if (!found) {
+    findings.push_back({Severity::error, std::string(to_string(found.error().code)),
+                        "it cannot be examined", found.error().text});
+    return findings;
+  }
+  for (Finding& one : *found) findings.push_back(std::move(one));
+  for (Finding& one : examine_retention(store, config)) findings.push_back(std::move(one));
   return findings;
 }
 

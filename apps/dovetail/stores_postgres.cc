@@ -207,6 +207,7 @@ Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
 Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
   postgres::DoctorOptions options;
   options.replication_conninfo = store.replication_conninfo;
+  options.payload_bytes_max = store.payload_bytes_max;
   for (const ops::RelayConfig* relay : config.readers()) {
     const bool is_wal = relay->mode == ops::ReadMode::wal;
     const bool is_own_table = store.tables.contains(relay->name);

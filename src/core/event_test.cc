@@ -55,7 +55,7 @@ TEST(Validate, RefusesWhatIsTooLongAndSaysTheLimit) {
   event = order_placed();
   const std::string payload((1 << 20) + 1, 'x');
   event.payload = payload;
-  expect_refused(event, "the limit is 1048576");
+  expect_refused(event, "the limit is 1024000");
   event.payload = std::string_view(payload).substr(1);
   EXPECT_TRUE(validate(event).has_value()) << "exactly the limit is allowed";
 }

@@ -190,6 +190,7 @@ void read_broker(Section& section, StoreConfig& store, const std::string& url,
   if (const auto wrong = read_url(url, *scheme_of(url), store)) section.wrong("url", *wrong);
   read_secrets(section, store, folder);
   read_message(section, store.broker.message);
+  store.payload_bytes_max = 0;
   section.size("payload_max", store.payload_bytes_max, 1);
   ForeignNames& foreign = store.broker.foreign;
   section.text("id_header", foreign.id);

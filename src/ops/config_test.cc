@@ -82,7 +82,7 @@ TEST(Config, AStoreAloneIsEnoughAndTheRestHasDefaults) {
   const auto config = parse_config("[store.a]\nurl = \"sqlite:a.db\"\n", "dovetail.toml");
   ASSERT_TRUE(config) << config.error().text;
   EXPECT_EQ(config->stores.front().path, "a.db");
-  EXPECT_EQ(config->stores.front().payload_bytes_max, std::size_t{1} << 20);
+  EXPECT_EQ(config->stores.front().payload_bytes_max, std::size_t{1000} << 10);
   EXPECT_FALSE(config->retention.wanted());
   EXPECT_EQ(config->log.format, LogFormat::text);
 }

@@ -19,6 +19,26 @@ Status soften(Status checked, const Connection& connection, std::string_view par
 
 }  // namespace
 
+// Publishers in SQL are bound by the table, the others by the config.
+static Status examine_limit(Connection& connection, const DoctorOptions& options,
+                            Findings& findings) {
+  if (options.payload_bytes_max == 0) return {};
+  const Result<Rows> rows =
+      connection.query("SELECT coalesce(payload_bytes_max, 0) FROM dovetail.outbox_limit");
+  if (!rows) return fail(rows.error());
+  if (rows->empty()) return {};
+  const std::int64_t allowed = rows->int8(0, 0);
+  if (allowed > 0 && static_cast<std::size_t>(allowed) <= options.payload_bytes_max) return {};
+  findings.add(Severity::warning, "payload-limit",
+               "SQL may publish payloads of " +
+                   (allowed == 0 ? "any size" : std::to_string(allowed) + " bytes") +
+                   ", and payload_max of this store is " +
+                   std::to_string(options.payload_bytes_max) +
+                   ": what a broker takes is compared with the latter",
+               "let payload_max of the store be what dovetail.outbox_limit says");
+  return {};
+}
+
 Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions& options,
                                      Clock& clock) {
   Result<Connection> connection = Connection::open(url);
@@ -33,6 +53,9 @@ Result<std::vector<Finding>> examine(const std::string& url, const DoctorOptions
   if (schema && *schema)
     DOVETAIL_TRY(soften(examine_backlog(*connection, options, findings), *connection, "the backlog",
                         findings));
+  if (schema && *schema)
+    DOVETAIL_TRY(soften(examine_limit(*connection, options, findings), *connection,
+                        "the limit of payloads", findings));
   if (schema && *schema)
     DOVETAIL_TRY(soften(examine_queues(*connection, options, findings), *connection, "the queues",
                         findings));

@@ -22,6 +22,8 @@ struct DoctorOptions {
   MappedRelays mapped{};
   std::vector<LogReader> log_readers{};
   std::string replication_conninfo{};  // past a pooler; empty: the url
+  // What the config says of the outbox, and brokers are compared with; 0: not known.
+  std::size_t payload_bytes_max = 0;
   Duration transaction_age_max = std::chrono::minutes(5);
   Duration prepared_age_max = std::chrono::minutes(10);
   Duration lag_max = std::chrono::seconds(30);

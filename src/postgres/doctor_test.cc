@@ -75,6 +75,16 @@ TEST_F(Doctor, FindsNothingWrongWithAFreshSchemaThatIsMaintained) {
   })) << shown(all);
 }
 
+TEST_F(Doctor, FindsALimitOfPayloadsAboveThatOfTheConfig) {
+  DoctorOptions options;
+  options.payload_bytes_max = EventLimits{}.payload_bytes_max;
+  EXPECT_EQ(find(look(options), "payload-limit"), nullptr);
+  must(application, "UPDATE dovetail.outbox_limit SET payload_bytes_max = 2000000");
+  expect("payload-limit", Severity::warning, "2000000 bytes", options);
+  must(application, "UPDATE dovetail.outbox_limit SET payload_bytes_max = NULL");
+  expect("payload-limit", Severity::warning, "any size", options);
+}
+
 TEST_F(Doctor, FindsAMissingSchema) {
   must(application, "DROP SCHEMA dovetail CASCADE");
   expect("schema-version", Severity::error, "dovetail init");

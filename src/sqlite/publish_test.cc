@@ -77,7 +77,7 @@ TEST_F(Publish, AnEmptyPayloadIsRejected) {
 }
 
 TEST_F(Publish, ATooLargePayloadIsRejected) {
-  const std::string large((1 << 20) + 1, 'x');
+  const std::string large((1000 << 10) + 1, 'x');
   NewEvent event = good();
   event.payload = large;
   expect_rejected(event, "limit");

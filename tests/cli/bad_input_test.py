@@ -76,7 +76,7 @@ class Events(harness.Case):
         self.rejected(*PUBLISH, "-", stdin=b"", says=["payload"])
 
     def test_oversized_payload_and_the_limit_of_the_config(self):
-        self.rejected(*PUBLISH, "-", stdin=b"x" * ((1 << 20) + 1), says=["payload"])
+        self.rejected(*PUBLISH, "-", stdin=b"x" * ((1000 << 10) + 1), says=["payload"])
         self.write("dovetail.toml", harness.CONFIG.replace('orders.db"', 'orders.db"\npayload_max = "10B"'))
         self.rejected(*PUBLISH, "--payload", "12345678901", says=["payload"])
         self.dovetail(*PUBLISH, "--payload", "1234567890")

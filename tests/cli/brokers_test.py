@@ -145,6 +145,35 @@ class WithoutAServer(BrokerCase):
         self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
         self.assertEqual(self.reader("orders", "orders-to-redis")["owner"], "", "the lease is given back")
 
+    def findings(self, **more):
+        report = json.loads(self.run_dovetail("doctor", "--store", "bus", "--json", **more).out)
+        return [one["code"] for one in report["stores"][0]["findings"]]
+
+    def test_the_doctor_names_a_password_that_travels_readable(self):
+        """Nobody listens at 0.0.0.0:1, which is no address of this machine alone, as far as one can read it."""
+        env = {"BUS_PASSWORD": CANARY}
+        for plain, safe in (("redis://%s:1/0", "rediss://%s:1/0"), ("amqp://%s:1/", "amqps://%s:1/"),
+                            ("nats://%s:1", "nats+tls://%s:1"), ("kafka://%s:1", "kafka+tls://%s:1")):
+            for url, host, is_named in ((plain, "0.0.0.0", True), (plain, "127.0.0.1", False), (safe, "0.0.0.0", False)):
+                with self.subTest(url=url, host=host):
+                    self.configure(url % host, 'user = "shop"\npassword_env = "BUS_PASSWORD"\n'
+                                               '[store.bus.settings]\nconnect_timeout = "500ms"')
+                    found = self.findings(env=env)
+                    self.assertIn("unavailable", found)
+                    self.assertEqual("password-in-clear" in found, is_named, found)
+        self.configure("amqps://127.0.0.1:1/", 'user = "shop"\npassword_env = "BUS_PASSWORD"\n'
+                       '[store.bus.settings]\nconnect_timeout = "500ms"\nmanagement_url = "http://0.0.0.0:2"')
+        self.assertIn("password-in-clear", self.findings(env=env))
+        self.configure("kafka://0.0.0.0:1", 'user = "shop"\npassword_env = "BUS_PASSWORD"\n'
+                       '[store.bus.settings]\nconnect_timeout = "500ms"\nsasl_mechanism = "SCRAM-SHA-256"')
+        self.assertNotIn("password-in-clear", self.findings(env=env))
+
+    def test_the_doctor_compares_the_limit_of_the_outbox_with_that_of_the_broker(self):
+        self.configure(self.URL, 'payload_max = "100KiB"')
+        self.assertIn("payload-limit", self.findings())
+        self.configure(self.URL)
+        self.assertNotIn("payload-limit", self.findings())
+
     def test_the_doctor_says_that_it_is_away(self):
         self.configure(self.URL)
         self.init()

@@ -128,7 +128,7 @@ class Texts(BadInput):
         self.assertEqual(self.outbox(), 4)
 
     def test_a_payload_over_the_limit_is_refused_before_anything_is_written(self):
-        large = "x" * ((1 << 20) + 1)
+        large = "x" * ((1000 << 10) + 1)
         self.refused(*PUBLISH[:-2], "-", stdin=large, code=5, name="rejected", says=["the payload has 1048577 bytes"])
         self.configure(self.conninfo, 'payload_max = "10B"')
         self.refused(*PUBLISH[:-1], "12345678901", code=5, name="rejected", says=["payload_max"])
@@ -153,7 +153,7 @@ class Texts(BadInput):
                   "('order', '1', 'placed', convert_to(repeat('x', 2000000), 'UTF8'), 'orders.events')")
         with self.assertRaises(subprocess.CalledProcessError) as refused:
             self.sql(insert)
-        self.assertIn("the limit is 1048576", refused.exception.stderr)
+        self.assertIn("the limit is 1024000", refused.exception.stderr)
         self.sql("UPDATE dovetail.outbox_limit SET payload_bytes_max = NULL")
         self.sql(insert)
         self.publish(key="2")

@@ -48,7 +48,7 @@ class HttpSinkStore : public SinkUnderTest {
   void restart_server() override { ASSERT_TRUE(own_server().crash()); }
 
  private:
-  static constexpr std::size_t kPayloadBytesMax = 100'000;
+  static constexpr std::size_t kPayloadBytesMax = 1'100'000;
   const std::string path_ = "/conformance_" + new_event_id().to_string();
 };
 

@@ -190,6 +190,32 @@ TEST_P(LimitsSuite, ThePayloadMayBeAsLargeAsTheLimitAndNotLarger) {
   check_all();
 }
 
+// As large as all of EventLimits allow at once, with everything that a broker may write longer than
+// it is.
+TEST_P(LimitsSuite, TheLargestEventThatMayBePublishedArrives) {
+  const EventLimits limits;
+  const std::size_t own_limit = store_->payload_bytes_max(plain("size", "x"));
+  if (own_limit > 0 && own_limit < limits.payload_bytes_max)
+    GTEST_SKIP() << "the test has set a lower limit";
+  const auto umlauts = [](std::size_t bytes) {
+    std::string text;
+    while (text.size() + 2 <= bytes) text += "\xc3\xbc";
+    return text;
+  };
+  Event event =
+      plain(umlauts(limits.key_bytes_max), keep(std::string(limits.payload_bytes_max, 'x')));
+  event.type = keep(umlauts(limits.name_bytes_max));
+  event.aggregate_type = keep(umlauts(limits.name_bytes_max));
+  event.content_type = keep("text/plain; x=" + std::string(limits.name_bytes_max - 14, 'x'));
+  event.headers = headers({{"a", std::string(limits.headers_bytes_max / 2 - 20, 'x')},
+                           {"b", std::string(limits.headers_bytes_max / 2 - 20, 'x')}});
+  add("the largest", event);
+  send();
+  if (HasFatalFailure()) return;
+  EXPECT_EQ(outcomes_[1].fate, Fate::confirmed) << outcomes_[1].reason;
+  check_all();
+}
+
 TEST_P(LimitsSuite, AwkwardKeysArriveOrAreRefused) {
   for (const Awkward& one : awkward_texts()) add(one.name, plain(one.text, "{}"));
   for (const Awkward& one : awkward_controls()) add(one.name, plain(one.text, "{}"));
