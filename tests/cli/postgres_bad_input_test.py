@@ -129,7 +129,7 @@ class Texts(BadInput):
 
     def test_a_payload_over_the_limit_is_refused_before_anything_is_written(self):
         large = "x" * ((1000 << 10) + 1)
-        self.refused(*PUBLISH[:-2], "-", stdin=large, code=5, name="rejected", says=["the payload has 1048577 bytes"])
+        self.refused(*PUBLISH[:-2], "-", stdin=large, code=5, name="rejected", says=["the payload has 1024001 bytes"])
         self.configure(self.conninfo, 'payload_max = "10B"')
         self.refused(*PUBLISH[:-1], "12345678901", code=5, name="rejected", says=["payload_max"])
         self.assertEqual(self.outbox(), 0)
