@@ -117,7 +117,10 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
   if (!config) return tl::unexpected(config.error());
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
-  const auto payload = read_payload(options, (*store)->payload_bytes_max);
+  EventLimits limits;
+  // A broker, which refuses below, need not have a limit.
+  if ((*store)->payload_bytes_max > 0) limits.payload_bytes_max = (*store)->payload_bytes_max;
+  const auto payload = read_payload(options, limits.payload_bytes_max);
   if (!payload) return tl::unexpected(payload.error());
   const auto headers = parse_headers(options.headers);
   if (!headers) return tl::unexpected(headers.error());
@@ -137,8 +140,6 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
     if (!id) return refuse(id.error());
     event.id = *id;
   }
-  EventLimits limits;
-  limits.payload_bytes_max = (*store)->payload_bytes_max;
   DOVETAIL_OR_REFUSE(validate(event, limits));
   DOVETAIL_OR_REFUSE(check_topic(*config, **store, event));
   DOVETAIL_OR_REFUSE(check_json(event));

@@ -53,7 +53,7 @@ TEST(Validate, RefusesWhatIsTooLongAndSaysTheLimit) {
   event.type = long_text;
   expect_refused(event, "at most 255");
   event = order_placed();
-  const std::string payload((1 << 20) + 1, 'x');
+  const std::string payload((1000 << 10) + 1, 'x');
   event.payload = payload;
   expect_refused(event, "the limit is 1024000");
   event.payload = std::string_view(payload).substr(1);
