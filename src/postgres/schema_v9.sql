@@ -12,6 +12,7 @@ BEGIN
   NEW.replays := OLD.replays + 1;
   RETURN NEW;
 END $$;
+REVOKE ALL ON FUNCTION dovetail.count_replay() FROM PUBLIC;
 CREATE TRIGGER count_replay BEFORE UPDATE OF state ON dovetail.parked FOR EACH ROW
   WHEN (OLD.state = 'parked' AND NEW.state = 'waiting') EXECUTE FUNCTION dovetail.count_replay();
 
