@@ -199,7 +199,7 @@ Drained read_by_bare_cursor(const std::string& conninfo) {
 
 // What a business transaction does besides its own row: nothing; an event from C++, in a statement
 // of its own or together with COMMIT, and the same prepared; an event by the SQL function, as any
-// language does; one that stands in the log alone; a bare message there, which only log readers
+// language does; a bare message in the log, which only log readers
 // see; and, to see what any table must cost, a row in a bare one.
 enum class Write : std::uint8_t {
   nothing,
@@ -208,7 +208,6 @@ enum class Write : std::uint8_t {
   prepared,
   prepared_and_commit,
   sql_function,
-  emitted,
   message,
   bare_row
 };
@@ -240,9 +239,6 @@ void write_one(const Raw& db, const postgres::Publisher& publisher, Write what,
     case Write::sql_function:
       PQclear(db.prepared("publish", {key.c_str(), kPayload.c_str()}));
       break;
-    case Write::emitted:
-      PQclear(db.prepared("emit", {key.c_str(), kPayload.c_str()}));
-      break;
     case Write::message:
       PQclear(db.prepared("message", {kPayload.c_str()}));
       break;
@@ -263,7 +259,6 @@ double write_transactions(const std::string& conninfo, Write what) {
       db.prepare("business", "INSERT INTO orders(customer, body) VALUES('c-778812', $1)");
       db.prepare("message", "SELECT pg_logical_emit_message(true, 'bench', $1::text)");
       db.prepare("bare", "INSERT INTO bare_outbox(key, payload) VALUES($1, $2::text)");
-      db.prepare("emit", "SELECT dovetail.emit('order', $1, 'OrderPlaced', $2::text)");
       db.prepare("publish", "SELECT dovetail.publish('order', $1, 'OrderPlaced', $2::text)");
       const Result<postgres::Publisher> publisher = postgres::Publisher::prepare(db.get());
       require(publisher.has_value(), "prepare failed");
@@ -367,9 +362,8 @@ void bench_publish(const std::string& conninfo, Report& report) {
   const auto written = least_disturbed(5, 3, [&] {
     const double without = write_transactions(conninfo, Write::nothing);
     std::vector<double> values{without};
-    for (const Write what :
-         {Write::prepared_and_commit, Write::prepared, Write::event_and_commit, Write::event,
-          Write::sql_function, Write::emitted, Write::message, Write::bare_row})
+    for (const Write what : {Write::prepared_and_commit, Write::prepared, Write::event_and_commit,
+                             Write::event, Write::sql_function, Write::message, Write::bare_row})
       values.push_back(write_transactions(conninfo, what) / without);
     return values;
   });
@@ -382,9 +376,8 @@ void bench_publish(const std::string& conninfo, Report& report) {
   add("publish_and_commit()", written[3], {});
   add("publish()", written[4], {});
   add("the SQL function, prepared", written[5], {});
-  add("dovetail.emit(), prepared", written[6], {});
-  add("a logical message, prepared", written[7], {});
-  add("a row in a bare table, prepared", written[8], {});
+  add("a logical message, prepared", written[6], {});
+  add("a row in a bare table, prepared", written[7], {});
   report.add({"transactions without", written[0], "per second", {}, {}});
 }
 

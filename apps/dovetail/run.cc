@@ -54,7 +54,6 @@ LogLevel level_of(RelayNotice::Kind kind) {
     case RelayNotice::Kind::parked:
     case RelayNotice::Kind::stalled:
       return LogLevel::warn;
-    case RelayNotice::Kind::events_lost:
     case RelayNotice::Kind::halted:
       return LogLevel::error;
   }
@@ -341,14 +340,14 @@ bool Daemon::is_quiet(const Running& relay) const {
          system_clock().now() - *since >= idle_after_;
 }
 
-// What was emitted, and rows that were deleted at once, are in the log alone, and are not counted
-// as pending: it is read up to where it ended when nothing else was left. Another process that has
-// the lane, and lives, sees to that itself.
+// Rows that were deleted at once are in the log alone, and are not counted as pending: it is read
+// up to where it ended when nothing else was left. Another process that has the lane, and lives,
+// sees to that itself.
 bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
                          const ReaderStatus& reader) const {
   const ops::RelayConfig& config = *relay.config;
   const bool has_table = config_.find_store(config.from)->tables.contains(config.name);
-  if (!config.emitted && !(has_table && config.mode == ops::ReadMode::wal)) return true;
+  if (!has_table || config.mode != ops::ReadMode::wal) return true;
   const bool is_ours = reader.owner.empty() || reader.owner.starts_with(process_label() + "#");
   const Duration left = std::exchange(relay.lease_left, reader.lease_left);
   if (!is_ours && reader.lease_left > left) return true;

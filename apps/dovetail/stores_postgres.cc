@@ -215,7 +215,7 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
     // Several lanes, and tables that are marked, are read as tables.
     if (!is_wal && (relay->lanes > 1 || is_own_table)) continue;
     options.log_readers.push_back(
-        {relay->name, is_wal, relay->emitted, static_cast<std::int64_t>(relay->retained_wal_max)});
+        {relay->name, is_wal, static_cast<std::int64_t>(relay->retained_wal_max)});
   }
   auto mapped = mapped_relays(store);
   if (!mapped) return fail(mapped.error());
@@ -254,7 +254,6 @@ class PostgresLane final : public Lane {
                 .lanes = plan.relay.lanes,
                 .mapping = mapping_for(plan.from, plan.relay.name),
                 .mode = mode_of(plan.relay),
-                .emitted = plan.relay.emitted,
                 .replication_conninfo = plan.from.replication_conninfo,
                 .retained_wal_max = static_cast<std::int64_t>(plan.relay.retained_wal_max),
                 .lease_term = plan.relay.lease,

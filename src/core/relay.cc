@@ -37,8 +37,6 @@ std::string_view to_string(Kind kind) {
       return "stalled";
     case Kind::source_changed:
       return "source_changed";
-    case Kind::events_lost:
-      return "events_lost";
     case Kind::halted:
       return "halted";
     case Kind::reminder:

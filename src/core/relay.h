@@ -91,7 +91,6 @@ struct RelayNotice {
     key_released,  // everything parked of a key was delivered or discarded
     stalled,
     source_changed,  // reads the database's log from here on, or no longer
-    events_lost,     // the log is gone that alone had them
     halted,          // cannot go on as things are; it is tried again
     reminder,        // backs off or is halted still, once a minute
     drained,         // stopped in good order

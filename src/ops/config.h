@@ -103,7 +103,6 @@ struct RelayConfig {
   // Of a PostgreSQL store: through the server's log where it can and where that is quicker (auto),
   // through a slot of the log that stays (wal), or by looking at the table (poll).
   ReadMode mode = ReadMode::automatic;
-  bool emitted = false;  // carries what dovetail.emit() puts into the log alone; only with wal
   std::size_t retained_wal_max = std::size_t{1} << 30;  // the slot is given up beyond it
   // Those that another program used for a table of its own; empty: made by dovetail.
   std::string slot{};

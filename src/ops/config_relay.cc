@@ -27,8 +27,7 @@ constexpr std::string_view kTableLists[] = {"pending", "when_sent", "when_parked
                                             "when_discarded"};
 
 // What is about the log of PostgreSQL.
-constexpr std::string_view kLogKeys[] = {"mode", "emitted", "retained_wal_max", "slot",
-                                         "publication"};
+constexpr std::string_view kLogKeys[] = {"mode", "retained_wal_max", "slot", "publication"};
 
 // As the server allows it.
 bool is_slot_name(std::string_view name) {
@@ -150,7 +149,10 @@ void read_log_options(Section& section, RelayConfig& relay) {
       {{"auto", ReadMode::automatic}, {"wal", ReadMode::wal}, {"poll", ReadMode::poll}});
   std::optional<bool> emitted;
   section.flag("emitted", emitted);
-  relay.emitted = emitted.value_or(false);
+  if (emitted)
+    section.wrong("emitted",
+                  "dovetail.emit() was removed, because its events were lost with their slot; "
+                  "publish with dovetail.publish() and remove this line");
   section.size("retained_wal_max", relay.retained_wal_max, std::size_t{1} << 20);
   section.text("slot", relay.slot);
   section.text("publication", relay.publication);
@@ -204,16 +206,6 @@ void check_log_options(Section& section, const RelayConfig& relay, std::string_v
     section.wrong(lanes_key, "the log comes as one stream, so mode = \"wal\" needs " +
                                  in_quotes(std::string(lanes_key) + " = 1") +
                                  "; with more, mode = \"poll\" reads the table");
-  }
-  if (relay.emitted && !is_wal) {
-    section.wrong("emitted",
-                  "what dovetail.emit() writes is in the log alone, and is lost where nobody keeps "
-                  "the log; it needs mode = \"wal\", whose slot stays");
-  }
-  if (relay.emitted && section.has("table")) {
-    section.wrong("emitted",
-                  "goes with dovetail's own outbox, and this relay serves another "
-                  "table; give it a relay of its own");
   }
   if (section.has("retained_wal_max") && relay.mode == ReadMode::poll) {
     section.wrong("retained_wal_max", "mode = \"poll\" makes the server keep nothing; remove it");

@@ -24,17 +24,15 @@ TEST(ConfigOfTheLog, ARelayReadsTheLogByItselfUnlessItIsToldOtherwise) {
   const Config config = parse(relay("shop", "bus", ""));
   ASSERT_EQ(config.relays.size(), 1U);
   EXPECT_EQ(config.relays[0].mode, ReadMode::automatic);
-  EXPECT_FALSE(config.relays[0].emitted);
   EXPECT_EQ(config.relays[0].retained_wal_max, std::size_t{1} << 30);
   EXPECT_EQ(config.relays[0].slot, "");
 }
 
 TEST(ConfigOfTheLog, ARelayAndAConsumerSayHowTheyReadIt) {
   const Config relays =
-      parse(relay("shop", "bus", "mode = \"wal\"\nemitted = true\nretained_wal_max = \"64MiB\"\n"));
+      parse(relay("shop", "bus", "mode = \"wal\"\nretained_wal_max = \"64MiB\"\n"));
   ASSERT_EQ(relays.relays.size(), 1U);
   EXPECT_EQ(relays.relays[0].mode, ReadMode::wal);
-  EXPECT_TRUE(relays.relays[0].emitted);
   EXPECT_EQ(relays.relays[0].retained_wal_max, std::size_t{64} << 20);
 
   const Config consumers = parse(consumer("shop", "mode = \"poll\"\nparallel = 4\n"));
@@ -53,7 +51,6 @@ TEST(ConfigOfTheLog, WhatHasNoLogIsToldSo) {
   expect_error(relay("bus", "file", "retained_wal_max = \"1GiB\"\n"),
                {"conf/dovetail.toml:12:", "\"bus\" is Kafka", "remove it"});
   expect_error(consumer("bus", "mode = \"auto\"\n"), {"conf/dovetail.toml:12:", "is Kafka"});
-  expect_error(consumer("file", "emitted = true\n"), {"conf/dovetail.toml:12:", "is SQLite"});
 }
 
 TEST(ConfigOfTheLog, OneStreamIsNotSharedByLanes) {
@@ -64,14 +61,11 @@ TEST(ConfigOfTheLog, OneStreamIsNotSharedByLanes) {
   parse(relay("shop", "bus", "mode = \"auto\"\nlanes = 4\n"));
 }
 
-TEST(ConfigOfTheLog, EmittedEventsNeedASlotThatStays) {
-  expect_error(relay("shop", "bus", "emitted = true\n"),
-               {"conf/dovetail.toml:12:", "emitted", "mode = \"wal\""});
-  expect_error(relay("shop", "bus", "mode = \"poll\"\nemitted = true\n"),
-               {"conf/dovetail.toml:13:", "emitted"});
-  expect_error(relay("shop", "bus",
-                     "mode = \"wal\"\nemitted = true\n[relay.table]\npreset = \"debezium\"\n"),
-               {"conf/dovetail.toml:13:", "emitted", "another table"});
+TEST(ConfigOfTheLog, ARelayThatStillCarriesEmittedEventsIsToldWhatToDo) {
+  for (const char* lines : {"emitted = true\n", "emitted = false\n"})
+    expect_error(relay("shop", "bus", lines),
+                 {"conf/dovetail.toml:12:", "emitted", "was removed", "dovetail.publish()"});
+  expect_error(consumer("file", "emitted = true\n"), {"conf/dovetail.toml:12:", "was removed"});
 }
 
 TEST(ConfigOfTheLog, PollingKeepsNoLogThatCouldBeLimited) {

@@ -113,8 +113,8 @@ Status drop_log_slot(const std::string& url, const std::string& name, bool force
   if (!slot->relay.empty() && !slot->active && !force)
     return fail(Errc::rejected,
                 "the relay \"" + slot->relay + "\" reads through the slot " + name +
-                    ": without it events of the outbox are read from the table, and emitted ones "
-                    "that were not yet carried are lost; add --force if that is meant");
+                    ": without it events are read from the table, and rows of a mapped table that "
+                    "are deleted by then are never seen; add --force if that is meant");
   // One that is in use is not dropped.
   if (!slot->active) DOVETAIL_TRY(write_down(*connection, *slot));
   return drop_slot(*connection, name);

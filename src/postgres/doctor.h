@@ -14,7 +14,6 @@ namespace dovetail::postgres {
 struct LogReader {
   std::string relay{};
   bool is_required = false;  // it goes through a slot that stays, and does not run without the log
-  bool emitted = false;      // it carries events that are in the log alone
   std::int64_t retained_wal_max = std::int64_t{1} << 30;
 };
 

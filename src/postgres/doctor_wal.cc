@@ -75,11 +75,6 @@ bool any_required(const DoctorOptions& options) {
                      [](const LogReader& reader) { return reader.is_required; });
 }
 
-bool any_emitted(const DoctorOptions& options) {
-  return std::any_of(options.log_readers.begin(), options.log_readers.end(),
-                     [](const LogReader& reader) { return reader.emitted; });
-}
-
 const LogReader* reader_of(const Slot& slot, const DoctorOptions& options) {
   for (const LogReader& reader : options.log_readers) {
     if (reader.is_required && slot.is_here && reader.relay == slot.relay) return &reader;
@@ -176,27 +171,24 @@ void examine_keeping(const Settings& settings, const DoctorOptions& options, Fin
                  "the relay say so itself");
   }
   if (settings.has_idle_timeout)
-    findings.add(any_emitted(options) ? Severity::warning : Severity::note, "idle-slot-timeout",
+    findings.add(Severity::note, "idle-slot-timeout",
                  "idle_replication_slot_timeout is " + settings.idle_timeout +
-                     ": after a relay was stopped for so long its slot is gone" +
-                     (any_emitted(options) ? ", and with it the emitted events since then"
-                                           : "; it reads on from the table, and makes another"),
+                     ": after a relay was stopped for so long its slot is gone; it reads on from "
+                     "the table, and makes another",
                  "set it to longer than a relay is ever stopped, or to 0");
 }
 
 void examine_failover(const Settings& settings, const std::vector<Slot>& slots,
                       const DoctorOptions& options, Findings& findings) {
   if (!any_required(options)) return;
-  const Severity severity = any_emitted(options) ? Severity::warning : Severity::note;
-  const std::string after = any_emitted(options)
-                                ? "emitted events that were not yet carried are lost then"
-                                : "its relay reads on from the table, and makes another";
+  const std::string after = "its relay reads on from the table, and makes another";
   if (settings.version < 17 && settings.standbys > 0)
-    findings.add(severity, "failover", "a standby that is promoted has no slot of ours: " + after,
+    findings.add(Severity::note, "failover",
+                 "a standby that is promoted has no slot of ours: " + after,
                  "nothing in this version of the server; PostgreSQL 17 keeps slots on standbys");
   for (const Slot& slot : slots) {
     if (settings.version < 17 || slot.failover || reader_of(slot, options) == nullptr) continue;
-    findings.add(severity, "failover",
+    findings.add(Severity::note, "failover",
                  "the slot " + slot.name + " is not kept on standbys: " + after,
                  "stop its relay and drop it with `dovetail slots --drop " + slot.name +
                      " --force`: the relay makes it again as one that is; and set "
@@ -208,35 +200,6 @@ void examine_failover(const Settings& settings, const std::vector<Slot>& slots,
                  "has its transaction, and when the primary is lost then, it was never written",
                  "name the slots of the standbys in synchronized_standby_slots, or commit with "
                  "synchronous_standby_names");
-}
-
-Status examine_emitted(Connection& connection, const Settings& settings,
-                       const DoctorOptions& options, Findings& findings) {
-  if (!any_emitted(options)) return {};
-  if (settings.version < 14)
-    findings.add(Severity::error, "emit-version",
-                 "emitted events need PostgreSQL 14, and this server is older",
-                 "upgrade it, or publish with dovetail.publish() and remove emitted = true");
-  findings.add(Severity::note, "emit-price",
-               "events of dovetail.emit() are in the log alone: when their slot is lost, those "
-               "that were not yet carried are gone, and none can be listed or replayed from the "
-               "outbox",
-               "publish with dovetail.publish() whatever must survive that");
-  const Result<Rows> open = connection.query(
-      "SELECT coalesce(pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::text, ', '), '') FROM "
-      "pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.aclexplode(coalesce(p.proacl, "
-      "pg_catalog.acldefault('f', p.proowner))) AS a WHERE p.proname = 'pg_logical_emit_message' "
-      "AND a.grantee = 0");
-  if (!open) return fail(open.error());
-  const std::string functions(open->text(0, 0));
-  if (!functions.empty())
-    findings.add(Severity::warning, "emit-open",
-                 "everybody who can connect may write messages into the log, and with that forge "
-                 "events that look like those of dovetail.emit()",
-                 "REVOKE EXECUTE ON FUNCTION " + functions +
-                     " FROM PUBLIC, as a superuser, in this database, and grant it to the owner "
-                     "of the schema dovetail, as whom dovetail.emit() runs");
-  return {};
 }
 
 // A slot is made when all that write at that time have ended.
@@ -291,8 +254,7 @@ void examine_idle(const Slot& slot, const DoctorOptions& options, Findings& find
                "nobody reads through the slot " + slot.name + " of the relay " +
                    quoted(slot.relay) + ", and " + kept,
                "start the relay, or drop the slot with " + drop +
-                   " --force: events of the outbox are read from the table then, emitted ones are "
-                   "lost");
+                   " --force: events are read from the table then");
 }
 
 void examine_slot(const Slot& slot, const DoctorOptions& options, Findings& findings) {
@@ -380,7 +342,6 @@ Status examine_log(Connection& connection, const std::string& url, const DoctorO
   if (!readable) return fail(readable.error());
   const Result<Settings> settings = read_settings(connection);
   if (!settings) return fail(settings.error());
-  DOVETAIL_TRY(examine_emitted(connection, *settings, options, findings));
   if (!*readable) return {};
   examine_limits(*settings, *slots, options, findings);
   examine_keeping(*settings, options, findings);

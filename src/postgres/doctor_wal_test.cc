@@ -29,9 +29,9 @@ class DoctorOfTheLog : public ::testing::Test {
     options.log_readers = {{.relay = "shop"}};
     return options;
   }
-  static DoctorOptions wal(bool emitted = false) {
+  static DoctorOptions wal() {
     DoctorOptions options;
-    options.log_readers = {{.relay = "shop", .is_required = true, .emitted = emitted}};
+    options.log_readers = {{.relay = "shop", .is_required = true}};
     return options;
   }
   std::vector<Finding> look(const DoctorOptions& options, const std::string& user = "") {
@@ -180,25 +180,6 @@ TEST_F(DoctorOfTheLog, WarnsOfAServerThatKeepsItsLogWithoutLimit) {
     EXPECT_TRUE(has(all, Severity::warning, "keep-size", "max_slot_wal_keep_size")) << shown(all);
   }
   EXPECT_FALSE(has(look(automatic()), "keep-size")) << "its slot ends with the connection";
-}
-
-TEST_F(DoctorOfTheLog, SaysWhatEmittedEventsCost) {
-  {
-    const std::vector<Finding> all = look(wal(true));
-    EXPECT_TRUE(has(all, Severity::note, "emit-price", "dovetail.publish()")) << shown(all);
-    EXPECT_TRUE(has(all, Severity::warning, "emit-open", "REVOKE")) << shown(all);
-  }
-  EXPECT_FALSE(has(look(wal()), "emit-price"));
-}
-
-TEST_F(DoctorOfTheLog, IsContentWithMessagesThatNotEverybodyMayWrite) {
-  Connection connection = database.connect();
-  must(connection,
-       "DO $$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE proname = "
-       "'pg_logical_emit_message' LOOP EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', "
-       "f); END LOOP; END $$");
-  const std::vector<Finding> all = look(wal(true));
-  EXPECT_FALSE(has(all, "emit-open")) << shown(all);
 }
 
 TEST_F(DoctorOfTheLog, SaysNothingOfALogThatNobodyMeansToRead) {

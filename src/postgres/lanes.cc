@@ -139,8 +139,6 @@ Status Lanes::State::check_mode(std::uint32_t stored) {
     return fail(Errc::rejected,
                 "a table that is read out of the log needs mode = \"wal\"; check the relay's "
                 "settings");
-  if (options.emitted && options.mode != ReadMode::wal)
-    return fail(Errc::rejected, "emitted events need mode = \"wal\"; check the relay's settings");
   if (stored == 1 || options.mode == ReadMode::poll) return {};
   const std::string why = "relay \"" + options.relay + "\" has " + std::to_string(stored) +
                           " lanes, and the log is read by one; start it under another name with "
@@ -272,7 +270,6 @@ Status Lanes::State::run_mapped_log(Runner& runner, Parking& parking, std::stop_
   WalSourceOptions wal = wal_options(runner);
   wal.publication = publication_of(options.relay, mapping);
   wal.checks_publication = false;
-  wal.messages = false;
   wal.binary = binary;
   wal.slot = mapping.slot;
   wal.make_rows = [&windows, &mapping] {
@@ -286,8 +283,6 @@ WalSourceOptions Lanes::State::wal_options(Runner& runner) {
   WalSourceOptions wal;
   wal.mode = options.mode;
   wal.replication_conninfo = options.replication_conninfo;
-  wal.messages = options.emitted;
-  wal.make_rows = [emitted = options.emitted] { return outbox_rows(emitted); };
   wal.retained_wal_max = options.retained_wal_max;
   wal.changed = [this, &runner](bool streams, std::string_view why) {
     options.notify(static_cast<std::int32_t>(runner.reader.lane),
@@ -296,10 +291,6 @@ WalSourceOptions Lanes::State::wal_options(Runner& runner) {
                                    std::string(why)});
   };
   wal.log_settled = [this](WalPosition position) { log_settled = position.value; };
-  wal.lost = [this, &runner](std::string_view why) {
-    options.notify(static_cast<std::int32_t>(runner.reader.lane),
-                   RelayNotice{Kind::events_lost, std::string(why)});
-  };
   return wal;
 }
 

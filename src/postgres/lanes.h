@@ -27,8 +27,7 @@ struct LanesOptions {
   // How the outbox is read. The log needs one lane: with more, `automatic` reads the table, and
   // `wal` is refused.
   ReadMode mode = ReadMode::automatic;
-  bool emitted = false;                // what dovetail.emit() put into the log alone, too; with wal
-  std::string replication_conninfo{};  // past a pooler; empty: `conninfo`
+  std::string replication_conninfo{};                     // past a pooler; empty: `conninfo`
   std::int64_t retained_wal_max = std::int64_t{1} << 30;  // the slot is given up beyond it
   Duration lease_term = std::chrono::seconds(10);  // how long others wait after a process died
   RelayOptions relay_options{};                    // of each lane

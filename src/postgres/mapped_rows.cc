@@ -163,8 +163,6 @@ class MappedRows final : public WalRows {
     return {};
   }
 
-  Status append(const pgoutput::Message&, const Begin&, Batch&) override { return {}; }
-
  private:
   // By its number, so that a table that was renamed is still the same; and by its name, so that one
   // that was made anew is, too.

@@ -26,7 +26,7 @@ struct CreatedSlot {
 struct StreamRequest {
   std::string slot;
   std::string publication;
-  bool messages = false;  // those of pg_logical_emit_message(), too
+  bool messages = false;  // those of pg_logical_emit_message(), too: our probe is one
   bool binary = true;     // values in binary form, where the server can (14)
 };
 

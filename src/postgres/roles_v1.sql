@@ -42,11 +42,6 @@ GRANT EXECUTE ON FUNCTION
   dovetail.check_published(uuid, text, text, text, text, text, text, bytea, bigint),
   dovetail.delay(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz),
   dovetail.add_event(uuid, text, text, text, text, text, text, bytea, bigint, timestamptz) TO dovetail_app;
-GRANT EXECUTE ON FUNCTION
-  dovetail.emit(text, text, text, bytea, jsonb, text, uuid, bigint, text),
-  dovetail.emit(text, text, text, jsonb, jsonb, text, uuid, bigint, text),
-  dovetail.emit(text, text, text, text, jsonb, text, uuid, bigint, text),
-  dovetail.emit_event(uuid, text, text, text, text, text, text, bytea, bigint) TO dovetail_app;
 GRANT INSERT (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version)
   ON dovetail.outbox TO dovetail_app;
 GRANT USAGE ON SEQUENCE dovetail.outbox_seq TO dovetail_app;

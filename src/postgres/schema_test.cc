@@ -70,6 +70,20 @@ TEST(PostgresSchema, AMigrationDoesNotHoldUpPublishersForLong) {
   EXPECT_EQ(check_schema(connection).value_or(0), kSchemaVersion + 1);
 }
 
+TEST(PostgresSchema, AnUpdateTakesAwayWhatWasEmittedIntoTheLogAlone) {
+  EmptyDatabase database;
+  Connection connection = database.connect();
+  ASSERT_TRUE(create_schema(connection.get(), migrations().first(5)));
+  const std::string emits =
+      "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dovetail'::regnamespace AND proname LIKE "
+      "'emit%'";
+  EXPECT_EQ(number(connection, emits), 4);
+  const Status updated = create_schema(connection);
+  EXPECT_TRUE(updated) << text_of(updated);
+  EXPECT_EQ(number(connection, emits), 0);
+  EXPECT_TRUE(create_roles(connection));
+}
+
 TEST(PostgresSchema, CanBeAppliedByHand) {
   EmptyDatabase database;
   Connection connection = database.connect();

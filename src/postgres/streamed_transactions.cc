@@ -20,13 +20,6 @@ class RememberingRows final : public WalRows {
     to_.add(transaction.xid, out.size() - before);
     return done;
   }
-  Status append(const pgoutput::Message& message, const pgoutput::Begin& transaction,
-                Batch& out) override {
-    const std::size_t before = out.size();
-    const Status done = rows_->append(message, transaction, out);
-    to_.add(transaction.xid, out.size() - before);
-    return done;
-  }
 
  private:
   std::unique_ptr<WalRows> rows_;

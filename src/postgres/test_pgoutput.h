@@ -89,17 +89,4 @@ inline std::string message_bytes(bool transactional, std::uint64_t position,
       .bytes();
 }
 
-// What dovetail.emit() writes.
-inline std::string emitted_bytes(const Event& event) {
-  MessageBytes out('\1');
-  out.raw({reinterpret_cast<const char*>(event.id.bytes.data()), event.id.bytes.size()});
-  out.number(event.position).number(event.aggregate_version);
-  out.number(std::int64_t{event.created_at.time_since_epoch().count()} - kEpochOffset);
-  for (auto field : {&Event::topic, &Event::aggregate_type, &Event::aggregate_id, &Event::type,
-                     &Event::content_type, &Event::headers}) {
-    out.sized(event.*field);
-  }
-  return out.raw(event.payload).bytes();
-}
-
 }  // namespace dovetail::postgres

@@ -117,8 +117,8 @@ class TestStream {
     EXPECT_TRUE(started) << text_of(started);
     options.conninfo = conninfo_;
     if (started)
-      stream = std::make_unique<WalStream>(std::move(replication), outbox_rows(false),
-                                           system_clock(), std::move(options));
+      stream = std::make_unique<WalStream>(std::move(replication), outbox_rows(), system_clock(),
+                                           std::move(options));
   }
   std::string conninfo_;
 };

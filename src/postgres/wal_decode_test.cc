@@ -30,8 +30,8 @@ class WalDecodeTest : public testing::Test {
   }
 
   // Everything since the slot was made, as `form` ("true": binary).
-  const Batch& read(const std::string& form, bool emitted = true) {
-    rows_ = outbox_rows(emitted);
+  const Batch& read(const std::string& form) {
+    rows_ = outbox_rows();
     batch_.clear();
     const Result<Rows> changes = owner_.query(
         "SELECT data FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, 'proto_version', "
@@ -51,17 +51,12 @@ class WalDecodeTest : public testing::Test {
       done = rows_->describe(*relation);
     if (const auto* insert = std::get_if<pgoutput::Insert>(&*decoded))
       done = rows_->append(insert->relation, values, begin_, batch_);
-    if (const auto* message = std::get_if<pgoutput::Message>(&*decoded))
-      done = rows_->append(*message, begin_, batch_);
     EXPECT_TRUE(done) << text_of(done);
   }
   std::vector<std::string> payloads() {
     std::vector<std::string> out;
     for (const Event& event : batch_.events()) out.emplace_back(event.payload);
     return out;
-  }
-  std::string refusal(const std::string& arguments) {
-    return text_of(owner_.execute("SELECT dovetail.emit(" + arguments + ")"));
   }
 
   TestDatabase database_;
@@ -134,100 +129,6 @@ TEST_F(WalDecodeTest, ColumnsThatComeAndGoBetweenCommitsDoNoHarm) {
   read("true");
   EXPECT_EQ(payloads(), (std::vector<std::string>{"one", "two", "three"}));
   for (const Event& event : batch_.events()) EXPECT_EQ(event.defect, "");
-}
-
-TEST_F(WalDecodeTest, AnEmittedEventComesOutAsItWasGivenAndLeavesNoRow) {
-  must(owner_,
-       "SELECT dovetail.emit('order', 'ключ', 'placed', decode(repeat('00ff5c27', 40000), 'hex'), "
-       "headers => '{\"a\": \"b\"}', topic => 't', aggregate_version => 3, content_type => 'x/y', "
-       "id => '01890a5d-ac96-774b-bcce-b302099a8057')");
-  must(owner_, "SELECT dovetail.emit('order', NULL, 'placed', '{\"a\": 1}'::jsonb)");
-  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'näive')");
-  read("true");
-  ASSERT_EQ(batch_.size(), 3U);
-  const Event& first = batch_.events()[0];
-  EXPECT_EQ(first.defect, "");
-  EXPECT_EQ(first.id.to_string(), "01890a5d-ac96-774b-bcce-b302099a8057");
-  EXPECT_EQ(first.topic, "t");
-  EXPECT_EQ(first.aggregate_type, "order");
-  EXPECT_EQ(first.aggregate_id, "ключ");
-  EXPECT_EQ(first.type, "placed");
-  EXPECT_EQ(first.content_type, "x/y");
-  EXPECT_EQ(first.headers, "{\"a\": \"b\"}");
-  EXPECT_EQ(first.payload.size(), 160'000U);
-  EXPECT_EQ(first.payload.substr(0, 4), std::string_view("\0\xff\x5c\x27", 4));
-  EXPECT_EQ(first.aggregate_version, 3);
-  EXPECT_LT(std::chrono::abs(first.created_at - begin_.committed_at), std::chrono::minutes(1));
-  const Event& second = batch_.events()[1];
-  EXPECT_EQ(second.payload, "{\"a\": 1}");
-  EXPECT_EQ(second.content_type, "application/json");
-  EXPECT_EQ(second.headers, "");
-  EXPECT_FALSE(second.has_key());
-  EXPECT_EQ(batch_.events()[2].payload, "näive");
-  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.outbox"), 0);
-}
-
-TEST_F(WalDecodeTest, EmittedAndPublishedEventsShareOneOrder) {
-  must(owner_, "BEGIN");
-  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'one'::bytea)");
-  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'two')");
-  must(owner_, "SELECT dovetail.publish('order', '1', 'placed', 'three'::bytea)");
-  must(owner_, "COMMIT");
-  read("true");
-  EXPECT_EQ(payloads(), (std::vector<std::string>{"one", "two", "three"}));
-  EXPECT_LT(batch_.events()[0].position, batch_.events()[1].position);
-  EXPECT_LT(batch_.events()[1].position, batch_.events()[2].position);
-}
-
-TEST_F(WalDecodeTest, WhatIsRolledBackWasNeverEmitted) {
-  must(owner_, "BEGIN");
-  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'kept')");
-  must(owner_, "SAVEPOINT s");
-  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'undone')");
-  must(owner_, "ROLLBACK TO s");
-  must(owner_, "COMMIT");
-  must(owner_, "BEGIN");
-  must(owner_, "SELECT dovetail.emit('order', '1', 'placed', 'undone, too')");
-  must(owner_, "ROLLBACK");
-  read("true");
-  EXPECT_EQ(payloads(), std::vector<std::string>{"kept"});
-}
-
-TEST_F(WalDecodeTest, WhatOthersWriteUnderOurPrefixIsADefectAndUnderTheirOwnNothing) {
-  must(owner_, "SELECT pg_logical_emit_message(true, 'dovetail', 'junk')");
-  must(owner_, "SELECT pg_logical_emit_message(false, 'dovetail', 'junk')");
-  must(owner_, "SELECT pg_logical_emit_message(true, 'theirs', 'junk')");
-  read("true");
-  ASSERT_EQ(batch_.size(), 2U);
-  for (const Event& event : batch_.events()) {
-    EXPECT_TRUE(contains(event.defect, "check")) << event.defect;
-    EXPECT_EQ(event.payload, "junk");
-  }
-  EXPECT_TRUE(read("true", false).empty());
-}
-
-TEST_F(WalDecodeTest, EmitRefusesWhatPublishRefuses) {
-  EXPECT_TRUE(contains(refusal("NULL, '1', 'placed', 'x'"), "null"));
-  EXPECT_TRUE(contains(refusal("'order', '1', NULL, 'x'"), "null"));
-  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', NULL::text"), "null"));
-  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', 'x', content_type => NULL"), "null"));
-  const std::string parts[] = {"NULL",  "''", "'order'", "'1'", "'placed'",
-                               "'x/y'", "''", "'x'",     "0"};
-  for (std::size_t absent = 1; absent < std::size(parts); ++absent) {
-    std::string call = "SELECT dovetail.emit_event(NULL";
-    for (std::size_t i = 1; i < std::size(parts); ++i)
-      call += ", " + (i == absent ? "NULL" : parts[i]);
-    EXPECT_TRUE(contains(text_of(owner_.execute(call + ")")), "null")) << call;
-  }
-  EXPECT_TRUE(contains(refusal("'', '1', 'placed', 'x'"), "has 1 to 255 bytes"));
-  EXPECT_TRUE(contains(refusal("'order', '1', '', 'x'"), "has 1 to 255 bytes"));
-  EXPECT_TRUE(contains(refusal("'order', repeat('x', 1025), 'placed', 'x'"), "1024"));
-  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', ''"), "has a byte at least"));
-  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', repeat('x', 1024001)"), "1024000"));
-  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', 'x', '{\"a\": 1}'"), "flat object"));
-  EXPECT_TRUE(contains(refusal("'order', '1', 'placed', 'x', '{\"a b\": \"c\"}'"), "flat object"));
-  EXPECT_EQ(refusal("'order', '1', 'placed', repeat('x', 1024000)"), "ok");
-  EXPECT_EQ(read("true").size(), 1U);
 }
 
 }  // namespace

@@ -131,24 +131,16 @@ Status WalSource::State::take_way() {
   if (!way.resumes && std::exchange(may_resume, false)) slot_wanted_at = clock.now();
   if (!way.replication) {  // only dropped; a new one is made when the sink takes again
     is_given_up = !way.lost.empty();
-    if (is_given_up)
-      tell_lost(
-          ", and so are those until a new one is made; check whether the sink is slow, or a "
-          "transaction open for long");
     return {};
   }
   was_too_much = false;
   options.passing("connected");
-  if (options.messages && way.replication.server_version() < 140000)
-    return fail(Errc::rejected, "events without a table need PostgreSQL 14; set emitted = false");
   if (way.resumes) {
     step = Step::resuming;
     return advance();
   }
-  if (!std::exchange(is_given_up, false) && !way.lost.empty()) {
+  if (!std::exchange(is_given_up, false) && !way.lost.empty())
     say(false, way.lost + "; the gap is closed from the table");
-    tell_lost("; check why the slot was lost");
-  }
   const Status asked = way.replication.ask_for_slot(slot, !stays(), stays());
   if (!asked) return give_up(asked.error());
   options.passing("slot asked for");
@@ -156,12 +148,6 @@ Status WalSource::State::take_way() {
   say_who_at = asked_at + kSayWhoHoldsUpAfter;
   step = Step::making;
   return advance();
-}
-
-void WalSource::State::tell_lost(std::string_view more) const {
-  if (!options.messages) return;
-  options.lost(way.lost + "; emitted events that were not yet carried are lost with it" +
-               std::string(more));
 }
 
 Status WalSource::State::take_slot() {
@@ -261,7 +247,7 @@ Status WalSource::State::start_stream() {
   metrics.stream_starts.fetch_add(1, std::memory_order_relaxed);
   say(true, "through the slot " + slot + (way.resumes ? ", where it stood" : ""));
   probe.clear();
-  return has_messages && !stays() ? emit_probe() : Status{};
+  return has_messages && !stays() ? send_probe() : Status{};
 }
 
 // Back to windows, until it is tried again.
@@ -282,14 +268,13 @@ Duration WalSource::State::retry_delay() const {
 }
 
 // Proves that what is written into the log comes out of it.
-Status WalSource::State::emit_probe() {
+Status WalSource::State::send_probe() {
   probe = random_text();
-  const Result<Rows> emitted = reader.connection.query(
+  const Result<Rows> written = reader.connection.query(
       "SELECT pg_logical_emit_message(false, $1, $2)", Params().text(kProbePrefix).text(probe));
-  if (emitted) return {};
-  if (!reader.connection) return fail(emitted.error());
-  probe.clear();  // it was taken from PUBLIC, so that nobody forges events: the log is read all the
-                  // same
+  if (written) return {};
+  if (!reader.connection) return fail(written.error());
+  probe.clear();  // the right was taken from PUBLIC: the log is read all the same
   return {};
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -45,74 +44,8 @@ struct Table {
 // A name that the parking can keep, for what has none that can be read.
 constexpr std::string_view kUnreadable = "unreadable";
 
-// The event of a message of dovetail.emit(): a version, id, seq, aggregate_version, created_at, and
-// then texts, each behind its size; what is left is the payload. All views point into `content`.
-// Anybody may write messages under any prefix: what is not right is a defect.
-class Emitted {
- public:
-  explicit Emitted(std::string_view content) : rest_(content) {}
-
-  // Empty: the event is whole.
-  std::string_view read(Event& event) {
-    if (number<std::uint8_t>() != 1) return "is not of a version that this program knows";
-    const std::string_view id = take(event.id.bytes.size());
-    std::copy(id.begin(), id.end(), event.id.bytes.begin());
-    event.position = number<std::int64_t>();
-    event.aggregate_version = number<std::int64_t>();
-    event.created_at = wall_time_of(number<std::int64_t>());
-    for (auto field : {&Event::topic, &Event::aggregate_type, &Event::aggregate_id, &Event::type,
-                       &Event::content_type, &Event::headers})
-      event.*field = take(number<std::uint32_t>());
-    event.payload = rest_;
-    return fits_ ? fault_of(event) : "ends too early";
-  }
-
- private:
-  template <class Integer>
-  Integer number() {
-    const std::string_view bytes = take(sizeof(Integer));
-    return bytes.empty() ? Integer{0} : read_big_endian<Integer>(bytes.data());
-  }
-  std::string_view take(std::size_t size) {
-    if (size > rest_.size()) {
-      fits_ = false;
-      rest_ = {};
-      return {};
-    }
-    const std::string_view found = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return found;
-  }
-  // The database has looked at sizes: it knows the limit of payloads, and its own encoding may be
-  // shorter than UTF-8.
-  static std::string_view fault_of(const Event& event) {
-    EventLimits limits;
-    limits.payload_bytes_max = std::numeric_limits<std::size_t>::max();
-    limits.name_bytes_max *= 4;
-    limits.key_bytes_max *= 4;
-    limits.headers_bytes_max *= 4;
-    if (event.headers.size() > limits.headers_bytes_max) return "has too many headers";
-    const Result<std::vector<Header>> headers = decode_headers(event.headers);
-    if (!headers) return "has headers that are none";
-    NewEvent checked;
-    checked.aggregate_type = event.aggregate_type;
-    checked.aggregate_id = event.aggregate_id;
-    checked.type = event.type;
-    checked.payload = event.payload;
-    checked.content_type = event.content_type;
-    checked.headers = *headers;
-    checked.topic = event.topic;
-    return validate(checked, limits) ? "" : "has fields that no event may have";
-  }
-
-  std::string_view rest_;
-  bool fits_ = true;
-};
-
 class OutboxRows final : public WalRows {
  public:
-  explicit OutboxRows(bool emitted) : emitted_(emitted) {}
-
   Status describe(const pgoutput::Relation& relation) override {
     Table table;
     table.relation = relation.id;
@@ -147,38 +80,11 @@ class OutboxRows final : public WalRows {
     return {};
   }
 
-  Status append(const pgoutput::Message& message, const Begin& transaction, Batch& out) override {
-    if (!emitted_ || message.prefix != kEmitPrefix) return {};
-    Event event;
-    std::string_view fault = Emitted(message.content).read(event);
-    if (fault.empty() && !message.transactional) fault = "belongs to no transaction";
-    if (!fault.empty()) {
-      event = Event{};
-      event.id = place_id("message", message.position, 0);
-      event.position = last_position_;
-      event.aggregate_type = kUnreadable;
-      event.type = kUnreadable;
-      event.content_type = "application/octet-stream";
-      event.payload = message.content;
-      event.created_at = transaction.committed_at;
-    }
-    std::string defect;
-    if (!fault.empty())
-      defect = "a message in the log under the prefix of dovetail.emit() " + std::string(fault) +
-               "; check who calls pg_logical_emit_message()";
-    event.defect = defect;
-    out.append(event);
-    last_position_ = event.position;
-    return {};
-  }
-
  private:
   // The same each time that this part of the log is read.
-  static EventId place_id(std::string_view what, WalPosition position, std::uint64_t number) {
-    std::string name = "postgres/";
-    name += what;
-    name += '/' + to_string(position) + '/' + std::to_string(number);
-    return name_id(kMessageNames, name);
+  static EventId place_id(WalPosition position, std::uint64_t number) {
+    return name_id(kMessageNames,
+                   "postgres/row/" + to_string(position) + '/' + std::to_string(number));
   }
 
   void count_row(const Begin& transaction) {
@@ -201,8 +107,7 @@ class OutboxRows final : public WalRows {
     };
     Event event;
     const std::optional<EventId> id = uuid_of(value(kId));
-    event.id =
-        or_else(kId, id, id ? *id : place_id("row", transaction.commit, rows_in_transaction_));
+    event.id = or_else(kId, id, id ? *id : place_id(transaction.commit, rows_in_transaction_));
     event.position = or_else(kSeq, integer_of(value(kSeq)), last_position_);
     event.topic = text(kTopic, "");
     event.aggregate_type = text(kAggregateType, kUnreadable);
@@ -236,7 +141,6 @@ class OutboxRows final : public WalRows {
     out.adopt(event);
   }
 
-  bool emitted_;
   std::vector<Table> tables_;
   std::int64_t last_position_ = 0;
   WalPosition counted_in_{};
@@ -245,6 +149,6 @@ class OutboxRows final : public WalRows {
 
 }  // namespace
 
-std::unique_ptr<WalRows> outbox_rows(bool emitted) { return std::make_unique<OutboxRows>(emitted); }
+std::unique_ptr<WalRows> outbox_rows() { return std::make_unique<OutboxRows>(); }
 
 }  // namespace dovetail::postgres

@@ -24,16 +24,12 @@ class WalRows {
   // What cannot be understood becomes an event with a defect, so that it is parked and not lost.
   virtual Status append(std::uint32_t relation, std::span<const pgoutput::Value> values,
                         const pgoutput::Begin& transaction, Batch& out) = 0;
-  // The same for a message; those with another prefix than ours are left alone.
-  virtual Status append(const pgoutput::Message& message, const pgoutput::Begin& transaction,
-                        Batch& out) = 0;
 };
 
-// Of dovetail.outbox, and of dovetail.emit() when `emitted`.
-std::unique_ptr<WalRows> outbox_rows(bool emitted);
+// Of dovetail.outbox.
+std::unique_ptr<WalRows> outbox_rows();
 
-// Prefixes of our messages.
-inline constexpr std::string_view kEmitPrefix = "dovetail";
+// The prefix of messages that prove the log.
 inline constexpr std::string_view kProbePrefix = "dovetail.probe";
 
 }  // namespace dovetail::postgres

@@ -39,7 +39,7 @@ class OutboxRowsTest : public testing::Test {
   }
   const Event& last() { return out_.events().back(); }
 
-  std::unique_ptr<WalRows> rows_ = outbox_rows(false);
+  std::unique_ptr<WalRows> rows_ = outbox_rows();
   std::vector<std::string> columns_;
   pgoutput::Begin begin_{{1000}, WallTime{std::chrono::seconds{5}}, 7};
   Batch out_;
@@ -154,7 +154,7 @@ TEST_F(OutboxRowsTest, AnUnreadableIdIsReplacedByTheSameOneEachTimeAndAnotherFor
   row_["id"] = Value{};
   ASSERT_TRUE(append());
   ASSERT_TRUE(append());
-  rows_ = outbox_rows(false);
+  rows_ = outbox_rows();
   describe(kColumns);
   ASSERT_TRUE(append());
   EXPECT_EQ(out_.events()[0].id, out_.events()[2].id);
@@ -162,7 +162,7 @@ TEST_F(OutboxRowsTest, AnUnreadableIdIsReplacedByTheSameOneEachTimeAndAnotherFor
   begin_.commit = {2000};
   ASSERT_TRUE(append());
   EXPECT_NE(out_.events()[0].id, last().id);
-  rows_ = outbox_rows(false);
+  rows_ = outbox_rows();
   describe(kColumns);
   ASSERT_TRUE(append());
   EXPECT_EQ(out_.events()[3].id, last().id) << "wherever reading began";
@@ -174,130 +174,6 @@ TEST_F(OutboxRowsTest, ATimeInAnotherStyleIsReplacedByThatOfTheCommit) {
   ASSERT_TRUE(append());
   EXPECT_EQ(last().created_at, begin_.committed_at);
   EXPECT_EQ(last().defect, "");
-}
-
-// Messages of dovetail.emit().
-
-Event an_event() {
-  Event event;
-  event.id = *EventId::parse("01890a5d-ac96-774b-bcce-b302099a8057");
-  event.position = 12;
-  event.aggregate_version = 4;
-  event.created_at = WallTime{std::chrono::microseconds{1'700'000'000'123'456}};
-  event.topic = "orders";
-  event.aggregate_type = "order";
-  event.aggregate_id = "17";
-  event.type = "placed";
-  event.content_type = "text/plain";
-  event.headers = R"({"a":"b"})";
-  event.payload = "pay\0load"sv;
-  return event;
-}
-
-class EmittedRowsTest : public testing::Test {
- protected:
-  const Event& append(std::string_view content, bool transactional = true) {
-    const pgoutput::Message message{transactional, {++position_}, kEmitPrefix, content};
-    const Status appended = rows_->append(message, begin_, out_);
-    EXPECT_TRUE(appended);
-    return out_.events().back();
-  }
-  std::unique_ptr<WalRows> rows_ = outbox_rows(true);
-  pgoutput::Begin begin_{{1000}, WallTime{std::chrono::seconds{5}}, 7};
-  std::uint64_t position_ = 900;
-  Batch out_;
-};
-
-TEST_F(EmittedRowsTest, AMessageBecomesItsEvent) {
-  const Event expected = an_event();
-  const Event& event = append(emitted_bytes(expected));
-  EXPECT_EQ(event.defect, "");
-  EXPECT_EQ(event.id, expected.id);
-  EXPECT_EQ(event.position, 12);
-  EXPECT_EQ(event.aggregate_version, 4);
-  EXPECT_EQ(event.created_at, expected.created_at);
-  EXPECT_EQ(event.topic, "orders");
-  EXPECT_EQ(event.aggregate_type, "order");
-  EXPECT_EQ(event.aggregate_id, "17");
-  EXPECT_EQ(event.key_hash, key_hash("order", "17"));
-  EXPECT_EQ(event.type, "placed");
-  EXPECT_EQ(event.content_type, "text/plain");
-  EXPECT_EQ(event.headers, R"({"a":"b"})");
-  EXPECT_EQ(event.payload, "pay\0load"sv);
-}
-
-TEST_F(EmittedRowsTest, OtherPrefixesAreLeftAlone) {
-  const std::string content = emitted_bytes(an_event());
-  for (const std::string_view prefix : {""sv, "dovetail.probe"sv, "dovetailx"sv, "other"sv})
-    EXPECT_TRUE(rows_->append({true, {1}, prefix, content}, begin_, out_));
-  EXPECT_TRUE(out_.empty());
-}
-
-TEST_F(EmittedRowsTest, WithoutTheOptionMessagesAreLeftAlone) {
-  const std::string content = emitted_bytes(an_event());
-  EXPECT_TRUE(outbox_rows(false)->append({true, {1}, kEmitPrefix, content}, begin_, out_));
-  EXPECT_TRUE(out_.empty());
-}
-
-TEST_F(EmittedRowsTest, EveryMessageThatIsCutIsAnEventWithADefectAndItsBytes) {
-  const std::string whole = emitted_bytes(an_event());
-  const std::size_t head = whole.size() - an_event().payload.size();
-  for (std::size_t size = 0; size <= head; ++size) {
-    const std::vector<char> cut(whole.begin(), whole.begin() + static_cast<long>(size));
-    const Event& event = append(std::string_view(cut.data(), cut.size()));
-    EXPECT_NE(event.defect.find("check"), std::string_view::npos) << size;
-    if (size > 0 && size < head) {
-      EXPECT_NE(event.defect.find("ends too early"), std::string_view::npos) << size;
-    }
-    EXPECT_EQ(event.payload, whole.substr(0, size));
-    EXPECT_FALSE(event.has_key());
-  }
-}
-
-TEST_F(EmittedRowsTest, WhatNoEventMayHaveIsADefect) {
-  const auto defect = [&](auto change) {
-    Event event = an_event();
-    change(event);
-    return std::string(append(emitted_bytes(event)).defect);
-  };
-  EXPECT_NE(defect([](Event& e) { e.type = ""; }), "");
-  EXPECT_NE(defect([](Event& e) { e.aggregate_type = ""; }), "");
-  EXPECT_NE(defect([](Event& e) { e.aggregate_id = "\xff"; }), "");
-  EXPECT_NE(defect([](Event& e) { e.topic = "a\0b"sv; }), "");
-  EXPECT_NE(defect([](Event& e) { e.headers = "[]"; }), "");
-  EXPECT_NE(defect([](Event& e) { e.headers = R"({"a b":"c"})"; }), "");
-  EXPECT_EQ(defect([](Event& e) { e.headers = ""; }), "");
-  EXPECT_EQ(defect([](Event& e) { e.aggregate_id = ""; }), "");
-}
-
-TEST_F(EmittedRowsTest, AMessageOutsideOfATransactionIsADefect) {
-  EXPECT_NE(append(emitted_bytes(an_event()), false).defect, "");
-}
-
-TEST_F(EmittedRowsTest, TheIdOfADefectIsThatOfItsPlace) {
-  append("junk");
-  append("junk");
-  position_ = 900;
-  append("junk");
-  EXPECT_NE(out_.events()[0].id, out_.events()[1].id);
-  EXPECT_EQ(out_.events()[0].id, out_.events()[2].id);
-}
-
-RC_GTEST_PROP(EmittedRows, AnyPayloadSurvives, (const std::string& payload)) {
-  RC_PRE(!payload.empty());
-  Event event = an_event();
-  event.payload = payload;
-  Batch out;
-  const std::string content = emitted_bytes(event);
-  RC_ASSERT(outbox_rows(true)->append({true, {1}, kEmitPrefix, content}, {}, out).has_value());
-  RC_ASSERT(out.events()[0].payload == payload);
-  RC_ASSERT(out.events()[0].defect.empty());
-}
-
-RC_GTEST_PROP(EmittedRows, AnyBytesBecomeOneEvent, (const std::string& content)) {
-  Batch out;
-  RC_ASSERT(outbox_rows(true)->append({true, {1}, kEmitPrefix, content}, {}, out).has_value());
-  RC_ASSERT(out.size() == 1U);
 }
 
 }  // namespace

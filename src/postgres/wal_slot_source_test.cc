@@ -171,35 +171,6 @@ TEST_F(WalSlotSource, ThatKeepsTooMuchIsDroppedAndMadeAgainWhenTheSinkTakes) {
   EXPECT_TRUE(reading.until_streaming()) << reading.told();
 }
 
-TEST_F(WalSlotSource, ThatIsGivenUpWithEmittedEventsIsToldAtOnceAndWhy) {
-  if (is_before(connection_, 14)) GTEST_SKIP() << "no emitted events before 14";
-  WalSourceOptions options = quick_wal(ReadMode::wal);
-  options.retained_wal_max = 4 << 20;
-  options.messages = true;
-  options.make_rows = [] { return outbox_rows(true); };
-  Payloads lost;
-  options.lost = [&](std::string_view why) { lost.emplace_back(why); };
-  WalReading reading(database_, options);
-  ASSERT_TRUE(reading.until_streaming()) << reading.told();
-  reading.settles = false;
-  publish(0, 1);
-  ASSERT_TRUE(reading.until([&] { return reading.payloads.size() == 1; }));
-  must(connection_,
-       "CREATE TABLE other AS SELECT repeat(n::text, 200) FROM generate_series(1, 10000) AS n");
-  EXPECT_TRUE(failed_with(reading.until_lost(), Errc::unavailable));
-  reading.unsettled.clear();
-  ASSERT_TRUE(reading.source->open());
-  ASSERT_TRUE(reading.until([&] { return reading.payloads.size() == 2; })) << reading.told();
-  ASSERT_TRUE(reading.until([&] { return !lost.empty(); })) << reading.told();
-  EXPECT_TRUE(contains(lost[0], "retained_wal_max")) << lost[0];
-  EXPECT_TRUE(contains(lost[0], "until a new one is made")) << lost[0];
-  reading.settles = true;
-  ASSERT_TRUE(reading.settle());
-  ASSERT_TRUE(reading.until_streaming()) << reading.told();
-  EXPECT_EQ(lost.size(), 1u) << lost.back();
-  EXPECT_FALSE(contains(reading.told(), "is gone")) << reading.told();
-}
-
 // The thread of a process that was paused goes on with what it knew before.
 TEST_F(WalSlotSource, IsNotDroppedByWhoHasLostTheLane) {
   read_and_go(3);

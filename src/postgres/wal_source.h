@@ -29,13 +29,12 @@ struct WalSourceOptions {
   // Whether all of the publication must be as ours is. Where it is somebody else's, or of another
   // table, whoever made `windows` looks at the part that matters.
   bool checks_publication = true;
-  bool messages = false;  // the log has some that no table has
-  bool binary = true;     // values come in binary form where the server can
+  bool binary = true;  // values come in binary form where the server can
   // Only in mode wal: a slot that is there at the first start, of somebody who stood in our place.
   // It is taken over where it stands, and what the table holds counts as sent. rejected: there is
   // none. From then on it is ours, and made again when it is lost. Empty: one of our own.
   std::string slot{};
-  std::function<std::unique_ptr<WalRows>()> make_rows = [] { return outbox_rows(false); };
+  std::function<std::unique_ptr<WalRows>()> make_rows = outbox_rows;
   // So much of the log may be kept for us before the slot is given up.
   std::int64_t retained_wal_max = std::int64_t{1} << 30;
   // How long reads wait for what is written into the log to come out of it, before the table is
@@ -43,8 +42,6 @@ struct WalSourceOptions {
   Duration probe_within = std::chrono::seconds(30);
   // `streams`: from here on the log is read; else the table. For people: one line for each change.
   std::function<void(bool streams, std::string_view why)> changed = [](bool, std::string_view) {};
-  // Messages that were in the log alone are lost, those that were not yet handed out.
-  std::function<void(std::string_view why)> lost = [](std::string_view) {};
   // Everything in the log up to this position is settled; 0: it is not read any more.
   std::function<void(WalPosition position)> log_settled = [](WalPosition) {};
   // Performance

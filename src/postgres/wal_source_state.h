@@ -57,13 +57,12 @@ struct WalSource::State {
   void begin_attempt();
   void abandon_attempt();
   Status take_way();
-  void tell_lost(std::string_view more) const;
   Status take_slot();
   Status say_who_holds_up();
   Status end_windows();
   Status start_stream();
   Status record_slot();
-  Status emit_probe();
+  Status send_probe();
   Status give_up(const Error& why);
 
   // Reading.

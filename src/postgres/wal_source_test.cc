@@ -393,32 +393,5 @@ TEST_F(WalSourceTest, WhoMayNotWriteTheProbeReadsTheLogAllTheSame) {
   must(connection_, "DROP ROLE " + role);
 }
 
-// Windows know nothing of emitted events: what they read meanwhile must not hide those.
-TEST_F(WalSourceTest, EmittedEventsAreNotLostWhileTheTableIsReadInstead) {
-  if (is_before(connection_, 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages";
-  WalSourceOptions options = quick_wal(ReadMode::wal);
-  options.messages = true;
-  options.make_rows = [] { return outbox_rows(true); };
-  {
-    WalReading first(database_, options);
-    ASSERT_TRUE(first.until_streaming()) << first.told();
-    must(connection_, "SELECT dovetail.emit('order', 'k', 'placed', 'first')");
-    ASSERT_TRUE(until_read(first, 1));
-  }
-  must(connection_, "BEGIN; " + publishing("row") +
-                        "; SELECT dovetail.emit('order', 'k', 'placed', 'message'); COMMIT");
-  {
-    WalSourceOptions cut_off = options;
-    cut_off.replication_conninfo = "host=/nonexistent dbname=x";
-    WalReading second(database_, cut_off);
-    ASSERT_TRUE(until_read(second, 1)) << second.told();
-    EXPECT_EQ(second.payloads, Payloads{"row"});
-    ASSERT_TRUE(second.until([&] { return is_progress_complete(); }));
-  }
-  WalReading third(database_, options);
-  ASSERT_TRUE(until_read(third, 1)) << third.told();
-  EXPECT_EQ(third.payloads, Payloads{"message"});
-}
-
 }  // namespace
 }  // namespace dovetail::postgres

@@ -29,7 +29,7 @@ constexpr std::chrono::microseconds kLookForEndEvery{200};
 // between two transactions where that is possible.
 bool leads_to_event(std::string_view message) {
   const char kind = kind_of(message);
-  return kind == 'B' || kind == 'I' || kind == 'M';
+  return kind == 'B' || kind == 'I';
 }
 
 }  // namespace
@@ -46,7 +46,6 @@ struct WalStream::State {
   // Makes events of what has arrived, as far as it fits.
   Status take_arrived(Batch& out, const Limits& limits, const std::stop_token& stop);
   Status take(std::string_view message, Batch& out);
-  Status take(const pgoutput::Message& message, Batch& out);
   void reach(WalPosition end);
 
   std::unique_ptr<WalRows> rows;
@@ -74,20 +73,6 @@ void WalStream::State::reach(WalPosition end) {
   flush.reached(position, handed_out);
 }
 
-Status WalStream::State::take(const pgoutput::Message& message, Batch& out) {
-  if (message.prefix == kProbePrefix) {
-    last_probe = message.content;
-    return {};
-  }
-  // No table has it, so nothing else can have handed it out.
-  if (is_inside) return rows->append(message, transaction, out);
-  // It is of no transaction, and stands for itself.
-  pgoutput::Begin alone;
-  alone.commit = message.position;
-  alone.committed_at = clock.wall();
-  return rows->append(message, alone, out);
-}
-
 Status WalStream::State::take(std::string_view message, Batch& out) {
   const auto parsed = parse_copy_data(message);
   if (!parsed) return fail(parsed.error());
@@ -109,8 +94,8 @@ Status WalStream::State::take(std::string_view message, Batch& out) {
     reach(commit->end);
   } else if (const auto* relation = std::get_if<pgoutput::Relation>(&*decoded)) {
     return rows->describe(*relation);
-  } else if (const auto* emitted = std::get_if<pgoutput::Message>(&*decoded)) {
-    return take(*emitted, out);
+  } else if (const auto* written = std::get_if<pgoutput::Message>(&*decoded)) {
+    if (written->prefix == kProbePrefix) last_probe = written->content;
   }
   return {};
 }

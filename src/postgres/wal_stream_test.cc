@@ -64,31 +64,6 @@ TEST_F(WalStreamTest, LeavesOutWhatASnapshotShowsAndNothingElse) {
   test.stream->leave_out(std::nullopt);
 }
 
-// Whoever read the rows of a transaction by other means has not seen its messages.
-TEST_F(WalStreamTest, EmittedEventsAreNeverLeftOut) {
-  if (is_before(connection, 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages";
-  Replication replication = open_replication(database.conninfo);
-  make_slot(replication, slot, true);
-  must(connection,
-       "BEGIN; SELECT dovetail.publish('orders', 'row', 'placed', '{}'::text); "
-       "SELECT dovetail.emit('orders', 'message', 'placed', '{}'::text); COMMIT");
-  const Result<Snapshot> shown =
-      Snapshot::parse(text(connection, "SELECT pg_current_snapshot()::text"));
-  ASSERT_TRUE(shown) << text_of(shown);
-  const Status started =
-      replication.start(StreamRequest{slot, std::string(kOutboxPublication), true});
-  ASSERT_TRUE(started) << text_of(started);
-  WalStream stream(std::move(replication), outbox_rows(true), system_clock(), {database.conninfo});
-  stream.leave_out(*shown);
-  Batch batch;
-  EXPECT_TRUE(eventually([&] {
-    EXPECT_TRUE(stream.read(batch, Limits{10, 1 << 20, milliseconds(20)}, {}));
-    return !batch.empty();
-  }));
-  ASSERT_EQ(batch.size(), 1U);
-  EXPECT_EQ(batch.events()[0].aggregate_id, "message");
-}
-
 TEST_F(WalStreamTest, ReadsALargeTransactionInPiecesAndThroughASmallBuffer) {
   WalStreamOptions options;
   options.buffer_bytes_max = 256 << 10;

@@ -116,7 +116,7 @@ class Slots(LogCase):
         self.refused("slots", "--drop", name, "--force", code=4, name="unavailable", says=["in use"])
         self.stop(daemon)
         self.wait_for("nobody uses it", lambda: [slot["active"] for slot in self.slots()] == [False])
-        self.refused("slots", "--drop", name, code=5, name="rejected", says=["--force", "emitted"])
+        self.refused("slots", "--drop", name, code=5, name="rejected", says=["--force", "table"])
         self.assertEqual(self.ask("slots", "--drop", name, "--force")["dropped"], name)
         self.assertEqual(self.slots(), [])
         self.assertEqual(self.sql("SELECT subject FROM dovetail.audit WHERE what = 'drop slot'"), name)
@@ -129,26 +129,6 @@ class Slots(LogCase):
         self.assertEqual([slot["name"] for slot in self.slots()], [name])
         self.stop(daemon)
 
-    def test_emitted_events_are_carried(self):
-        if int(self.sql("SHOW server_version_num")) < 140000:
-            self.skipTest("PostgreSQL 14 brought messages")
-        self.settings('mode = "wal"\nemitted = true')
-        daemon = self.start("run")
-        self.until_it_reads("log")
-        self.sql("SELECT dovetail.emit('orders', '1', 'Emitted', '{}')")
-        self.sql("SELECT dovetail.publish('orders', '1', 'Published', '{}')")
-        self.until_mailbox_has(2)
-        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.outbox"), "1")
-        self.stop(daemon)
-        # With their slot they are lost, and that is said aloud.
-        self.sql("SELECT dovetail.emit('orders', '1', 'Emitted', '{}')")
-        self.dovetail("slots", "--drop", self.slots()[0]["name"], "--force")
-        daemon = self.start("run")
-        self.wait_for("it is said", lambda: '"events_lost"' in self.log())
-        (line,) = [line for line in map(json.loads, self.log().splitlines()) if line.get("event") == "events_lost"]
-        self.assertEqual(line["level"], "error")
-        self.stop(daemon)
-
 
 class Refused(LogCase):
     def test_what_can_never_work_ends_a_relay_that_must_read_the_log(self):
@@ -156,7 +136,7 @@ class Refused(LogCase):
         self.assertIn("REPLICATION", self.dovetail("run", code=5).err.splitlines()[-1])
 
     def test_what_cannot_be_is_refused_with_its_place(self):
-        for lines, says in (('mode = "wal"\nlanes = 2', "lanes = 1"), ("emitted = true", 'mode = "wal"'),
+        for lines, says in (('mode = "wal"\nlanes = 2', "lanes = 1"), ("emitted = true", "dovetail.publish()"),
                             ('mode = "log"', "poll"), ('slot = "x"', "table")):
             self.settings(lines)
             self.refused("status", code=3, name="config", says=["dovetail.toml:", says])

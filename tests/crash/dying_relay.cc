@@ -4,7 +4,7 @@
 //   dovetail_dying_relay CONNINFO BOOK [--mode auto|wal|poll] [--die POINT | --stop POINT]
 //                        [--times N] [--cut N] [--slow BYTES] [--catch-up N]
 //                        [--lease MS] [--batch N] [--settles-first yes]
-//                        [--emitted yes] [--table copied]
+//                        [--table copied]
 //
 // POINT, reached for the N-th time, is one of those of BookSink and DyingSource, where only those
 // count that are reached while the log is read (in mode poll, all), or
@@ -126,10 +126,6 @@ int main_of(int argc, char** argv) {
                                  " host=127.0.0.1 port=" + std::to_string(link.port()) +
                                  " sslmode=disable gssencmode=disable";
   options.catch_up_events = std::stoll(word(words, "--catch-up", "50000"));
-  if (words.contains("--emitted")) {
-    options.messages = true;
-    options.make_rows = [] { return postgres::outbox_rows(true); };
-  }
   options.safe_point_every = std::chrono::milliseconds(50);
   options.retry_every = std::chrono::milliseconds(200);
   options.changed = [](bool, std::string_view why) { Doom::tell("source_changed", why); };

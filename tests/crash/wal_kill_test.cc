@@ -243,7 +243,7 @@ TEST(WalKill, BehindAnyRowOfAStreamedTransactionTheRestStillComes) {
 }
 
 // What no table has, only a slot that is gone on with brings.
-void outlive_kills(WalStage& stage, const Words& as, bool emits, const std::string& what) {
+void outlive_kills(WalStage& stage, const Words& as, const std::string& what) {
   {
     Process first = stage.start(as);
     stage.wait_until("the slot can be gone on with", [&] {
@@ -254,9 +254,7 @@ void outlive_kills(WalStage& stage, const Words& as, bool emits, const std::stri
     first.kill();
     stage.end_lease();
   }
-  WalWritersOptions options = stage.writers();
-  options.emits = emits;
-  WalWriters writers(options);
+  WalWriters writers(stage.writers());
   int kills = 0;
   for (int round = 0; round < (is_long() ? 50 : 1); ++round) {
     for (const char* point : {"received", "sent", "row", "written", "settled", "step:reported"}) {
@@ -275,17 +273,10 @@ void outlive_kills(WalStage& stage, const Words& as, bool emits, const std::stri
   claim_whole(stage.judge(), "mode wal, " + what + ", killed " + std::to_string(kills) + " times");
 }
 
-TEST(WalKill, EmittedEventsOutliveTheRelayAsLongAsItsSlotDoes) {
-  WalStage stage;
-  if (postgres::is_before(stage.connection(), 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages";
-  outlive_kills(stage, {"--mode", "wal", "--emitted", "yes"}, true, "some of them emitted");
-  EXPECT_GT(postgres::number(stage.connection(), "SELECT count(*) FROM emitted"), 0);
-}
-
 TEST(WalKill, RowsThatAreDeletedAtOnceOutliveTheRelayAsLongAsItsSlotDoes) {
   WalStage stage;
   stage.copy_into_table(true);
-  outlive_kills(stage, {"--mode", "wal", "--table", "copied"}, false, "rows deleted at once");
+  outlive_kills(stage, {"--mode", "wal", "--table", "copied"}, "rows deleted at once");
 }
 
 // The proof can fail: a relay that lets the source forget what nobody has confirmed loses it.

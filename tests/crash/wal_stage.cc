@@ -119,8 +119,7 @@ void WalStage::drop_slots() {
 bool WalStage::is_delivered() {
   book_.read_on();
   return static_cast<std::int64_t>(book_.first().size()) >=
-         number(connection_,
-                "SELECT (SELECT count(*) FROM dovetail.outbox) + (SELECT count(*) FROM emitted)");
+         number(connection_, "SELECT count(*) FROM dovetail.outbox");
 }
 
 bool WalStage::is_behind(postgres::Connection& connection, std::int64_t events) {
@@ -155,8 +154,7 @@ void WalStage::finish(const std::vector<std::string>& words) {
 WalOutcome WalStage::judge() {
   book_.read_on();
   WalOutcome outcome;
-  const Result<Rows> rows =
-      connection_.query("SELECT id FROM dovetail.outbox UNION ALL SELECT id FROM emitted");
+  const Result<Rows> rows = connection_.query("SELECT id FROM dovetail.outbox");
   EXPECT_TRUE(rows) << postgres::text_of(rows);
   if (!rows) return outcome;
   std::set<EventId> committed;

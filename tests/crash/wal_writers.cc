@@ -88,11 +88,9 @@ class Writer {
     const auto touched =
         std::max<std::uint64_t>(1, std::min<std::uint64_t>(static_cast<std::uint64_t>(rows), 8));
     std::vector<std::int64_t> keys;
-    const std::int64_t first = emits_ ? options_.keys / 2 : 0;
-    const std::int64_t end = options_.emits && !emits_ ? options_.keys / 2 : options_.keys;
     for (std::uint64_t i = 0; i < touched; ++i)
-      keys.push_back(first + static_cast<std::int64_t>(
-                                 random_.below(static_cast<std::uint64_t>(end - first))));
+      keys.push_back(
+          static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(options_.keys))));
     std::vector<std::int64_t> places;
     for (std::int64_t row = 0; row < rows; ++row) {
       places.push_back(keys[random_.below(keys.size())]);
@@ -135,8 +133,6 @@ class Writer {
   }
 
   Status write(Form form) {
-    emits_ = options_.emits && random_.chance(0.5) &&
-             (form == Form::published || form == Form::savepoints);
     const Result<Versions> versions = change_accounts(rows(form));
     if (!versions) return fail(versions.error());
     switch (form) {
@@ -156,11 +152,6 @@ class Writer {
 
   Status publish(const NewVersion& one) {
     const std::string payload = payload_of(one.key, one.version);
-    if (emits_)
-      return changed(connection_.query(
-          "INSERT INTO emitted SELECT dovetail.emit('account', $2, 'changed', $3::text, id => $1, "
-          "aggregate_version => $4)",
-          Params().uuid(one.id).text(one.key).text(payload).int8(one.version)));
     NewEvent event;
     event.id = one.id;
     event.aggregate_type = "account";
@@ -227,7 +218,6 @@ class Writer {
   const std::uint64_t number_;
   Random random_;
   bool has_column_ = false;
-  bool emits_ = false;  // in this transaction
 };
 
 }  // namespace
@@ -247,7 +237,7 @@ Status open_accounts(const std::string& conninfo, std::int64_t keys) {
   if (!maintained) return fail(maintained.error());
   DOVETAIL_TRY(
       connection->execute("CREATE TABLE account (key bigint PRIMARY KEY, version bigint NOT NULL) "
-                          "WITH (fillfactor = 50); CREATE TABLE emitted (id uuid PRIMARY KEY)"));
+                          "WITH (fillfactor = 50)"));
   return changed(connection->query(
       "INSERT INTO account SELECT k, 0 FROM generate_series(0, $1 - 1) AS k", Params().int8(keys)));
 }

@@ -38,9 +38,6 @@ struct WalWritersOptions {
   std::chrono::microseconds pause = std::chrono::milliseconds(30);  // at most, between two
   std::chrono::microseconds hold = std::chrono::milliseconds(20);   // at most, inside of one
   std::uint64_t seed = 1;
-  // Some of what is published stands in the log alone, under keys of its own; the table `emitted`
-  // has the ids.
-  bool emits = false;
   // While it is false none begins a transaction. Any thread; empty: always.
   std::function<bool()> may_write{};
 };
