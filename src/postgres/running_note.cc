@@ -1,9 +1,6 @@
 #include "postgres/running_note.h"
 
 #include <algorithm>
-
-#include "host/host.h"
-
 namespace dovetail::postgres {
 
 namespace {
@@ -17,12 +14,6 @@ constexpr Duration kDelayMax = 15s;
 constexpr std::string_view kMayAsk =
     "SELECT coalesce(has_function_privilege(to_regprocedure('pg_catalog.pg_log_standby_snapshot()')"
     ", 'EXECUTE'), false)";
-
-// Nothing is lost if it cannot be made. By its name it is none of those that `dovetail slots`
-// shows.
-constexpr std::string_view kBeginSlot =
-    "SELECT pg_drop_replication_slot(slot_name) "
-    "FROM pg_create_logical_replication_slot($1::name, 'pgoutput', true)";
 
 }  // namespace
 
@@ -38,15 +29,9 @@ bool RunningNote::is_due(TimePoint now, WalPosition kept_from) {
 Status RunningNote::make(Connection& connection) {
   const Result<Rows> may_ask = connection.query(kMayAsk);
   if (!may_ask) return fail(may_ask.error());
-  if (may_ask->boolean(0, 0)) {
-    (void)connection.query("SELECT pg_catalog.pg_log_standby_snapshot()");
-  } else {
-    const Result<Transaction> transaction =
-        Transaction::begin(connection, "BEGIN; SET LOCAL statement_timeout = 10");
-    if (!transaction) return fail(transaction.error());
-    (void)connection.query(kBeginSlot,
-                           Params().unknown("noting_" + new_event_id().to_string().substr(24)));
-  }
+  // Elsewhere the server does it by itself every 15 s. Every other way to have it done waits for
+  // transactions of others, and to give up a wait is an ERROR in the server's log.
+  if (may_ask->boolean(0, 0)) (void)connection.query("SELECT pg_catalog.pg_log_standby_snapshot()");
   if (connection) return {};
   return fail(Errc::unavailable, "the connection was lost; check that the server runs");
 }

@@ -15,7 +15,8 @@ class RunningNote {
   // Not more often than it helps: while a transaction stays open the log is kept from
   // `kept_from` on, however often it is noted that it runs.
   bool is_due(TimePoint now, WalPosition kept_from);
-  // Takes at most some milliseconds. Fails when the connection is lost, and only then.
+  // Where the server can be asked. Waits for nobody. Fails when the connection is lost, and only
+  // then.
   Status make(Connection& connection);
 
  private:
