@@ -494,6 +494,7 @@ Result<Rows> Connection::finish(bool sent, bool during_commit) {
   pg_result* const result = sent ? take_results(get(), end) : nullptr;
   Rows rows(result);
   if (result != nullptr && succeeded(result)) return rows;
+  if (const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE)) sqlstate_ = state;
   Error error = server_error(get(), result, during_commit);
   if (result == nullptr && std::chrono::steady_clock::now() >= end)
     error.text = "no answer from the server in time; check its load and the network";

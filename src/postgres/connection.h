@@ -154,6 +154,10 @@ class Connection {
   pg_conn* get() const { return connection_.get(); }
   void set_timeout(Duration timeout) { timeout_ = timeout; }
 
+  // Of the last statement that the server refused; empty: none yet. It does not depend on the
+  // server's language.
+  const std::string& sqlstate() const { return sqlstate_; }
+
   // One statement with parameters. An error of the connection closes it.
   Result<Rows> query(std::string_view sql, const Params& params = {});
   // Any number of statements without parameters, in one implicit transaction unless they say
@@ -174,6 +178,7 @@ class Connection {
   OwnedConnection connection_;
   bool is_asked_ahead_ = false;  // its answer is still to be read
   Rows ahead_{};                 // its answer, read because something else was in a hurry
+  std::string sqlstate_{};
   Duration timeout_ = std::chrono::seconds(30);
 };
 

@@ -101,6 +101,18 @@ TEST_F(Maintenance, PartitionOfTimesThatAreInTheDefaultOneIsLeftOut) {
   EXPECT_EQ(rows(), 1);
 }
 
+// What the server says of it depends on its language.
+TEST_F(Maintenance, WhatTheDefaultPartitionHoldsIsKnownByItsCodeAndNotByItsText) {
+  must(application,
+       "CREATE FUNCTION other_words() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "
+       "check_violation USING MESSAGE = 'geht nicht'; END $$; CREATE EVENT TRIGGER other_words ON "
+       "ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION other_words()");
+  const MaintenanceReport report = run();
+  EXPECT_TRUE(report.created.empty());
+  ASSERT_FALSE(report.notes.empty());
+  EXPECT_TRUE(contains(report.notes[0], "is left out")) << report.notes[0];
+}
+
 TEST_F(Maintenance, DropsWhatEveryRelayHasPassedAndIsOldEnough) {
   publish_old(20);
   publish_old(3);
