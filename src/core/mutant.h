@@ -31,6 +31,7 @@ enum class Mutant : std::uint8_t {
   asides_lose_attempts,             // an event that moves aside starts from 0
   blocked_keys_not_asked,           // what is blocked and not kept in memory is sent
   open_waited_for,                  // the relay does nothing else until its sink is open
+  crash_not_noticed,                // a snapshot is used although the server crashed since
 };
 
 inline thread_local Mutant active_mutant = Mutant::none;

@@ -3,6 +3,7 @@
 #include "postgres/connection.h"
 #include "postgres/maintenance_inbox.h"
 #include "postgres/partitions.h"
+#include "postgres/reader.h"
 #include "postgres/schema.h"
 #include "postgres/sweep.h"
 
@@ -83,6 +84,8 @@ class Work {
 
   Status drop(const Partition& partition) {
     const std::string name = partition.qualified();
+    const Result<std::string> run = server_run(connection_);
+    if (!run) return fail(run.error());
     // All rows are asked about before the lock is taken; under it only those that came since then.
     const Result<Rows> first = connection_.query(
         "SELECT pg_catalog.pg_current_snapshot()::text, EXISTS (SELECT 1 FROM dovetail.reader r "
@@ -91,7 +94,8 @@ class Work {
         " o WHERE (o.xid >= pg_catalog.pg_snapshot_xmax(r.prev) OR o.xid = ANY (ARRAY(SELECT "
         "pg_catalog.pg_snapshot_xip(r.prev)))) AND dovetail.slot(o.aggregate_type, o.aggregate_id, "
         "o.id) * r.lanes / 256 = r.lane AND NOT (r.now "
-        "IS NOT NULL AND o.seq <= r.seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.now))))");
+        "IS NOT NULL AND o.seq <= r.seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.now)))), " +
+        kServerRun);
     if (!first) return fail(first.error());
     if (first->boolean(0, 1)) {
       report_.notes.push_back("the partition " + partition.name +
@@ -100,14 +104,15 @@ class Work {
     }
     // Two steps, because publishers hold the outbox, but never an old partition: that is emptied
     // while they go on, and the empty table is removed when nobody holds the outbox.
-    const Result<bool> emptied = empty(partition, name, std::string(first->text(0, 0)));
+    const Result<bool> emptied =
+        empty(partition, name, std::string(first->text(0, 0)), std::string(first->text(0, 2)));
     if (!emptied) return fail(emptied.error());
     return *emptied ? outbox_.remove(partition) : Status{};
   }
 
   // False, and a note, when it must stay as it is for now.
   Result<bool> empty(const Partition& partition, const std::string& name,
-                     const std::string& snapshot) {
+                     const std::string& snapshot, const std::string& run) {
     Result<Transaction> transaction = Transaction::begin(connection_);
     if (!transaction) return fail(transaction.error());
     Status done = connection_.execute(lock_limits(options_) + "; LOCK TABLE ONLY " + name +
@@ -116,10 +121,12 @@ class Work {
       const Result<Rows> since = connection_.query(
           "SELECT EXISTS (SELECT 1 FROM " + name +
               " o WHERE o.xid >= pg_catalog.pg_snapshot_xmax($1::pg_catalog.pg_snapshot) OR o.xid "
-              "= ANY (ARRAY(SELECT pg_catalog.pg_snapshot_xip($1::pg_catalog.pg_snapshot))))",
+              "= ANY (ARRAY(SELECT pg_catalog.pg_snapshot_xip($1::pg_catalog.pg_snapshot)))), " +
+              kServerRun,
           Params().unknown(snapshot));
       if (!since) return fail(since.error());
-      if (since->boolean(0, 0)) return stays(partition);
+      if (since->boolean(0, 0) || since->is_null(0, 1) || since->text(0, 1) != run)
+        return stays(partition);
       done = connection_.execute("TRUNCATE ONLY " + name);
     }
     if (done) {

@@ -85,10 +85,11 @@ struct MappedStatements {
 struct LaneShare {
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
+  std::string run{};  // of the server: without it nothing is written
 };
 
 MappedStatements mapped_statements(const CatalogTable& table, const TableMapping& mapping,
-                                   LaneShare share);
+                                   const LaneShare& share);
 
 // Which rows were written by transactions from a number on, and where they stand: $1 all of them,
 // $2 the lower half of that number, $3 how many numbers count. Columns: place, partition, bytes. In
@@ -101,7 +102,7 @@ std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping)
 // $1 relay. Returns how many rows are pending, counted up to `exact_max` and one more, and the age
 // of the oldest in microseconds.
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
-                               LaneShare share, std::int64_t exact_max);
+                               const LaneShare& share, std::int64_t exact_max);
 
 // What became of each row, for people. $1 relay, $2 rows to pass over, $3 rows at most, $4 state,
 // $5 type, $6 aggregate id, $7 topic, each empty for all; $8 the event id, if `of_one`. Columns:

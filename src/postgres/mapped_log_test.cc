@@ -1,4 +1,6 @@
 // The whole road over a mapped table that is read out of the log: slots, gaps and take-over.
+#include <signal.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +12,9 @@
 #include "memory/sink.h"
 #include "postgres/admin.h"
 #include "postgres/lanes.h"
+#include "postgres/mapped_publication.h"
+#include "postgres/mapped_rows.h"
+#include "postgres/mapped_windows.h"
 #include "postgres/schema.h"
 #include "postgres/test_version.h"
 
@@ -128,6 +133,78 @@ class MappedLog : public ::testing::Test {
   // Counts what comes twice as often as it comes.
   MemorySink sink{MemorySinkOptions{.dedup = false}};
 };
+
+// Stops the process of the server that sends the log to the slot.
+class FrozenSender {
+ public:
+  explicit FrozenSender(std::int64_t pid) : pid_(static_cast<int>(pid)) { ::kill(pid_, SIGSTOP); }
+  FrozenSender(const FrozenSender&) = delete;
+  FrozenSender& operator=(const FrozenSender&) = delete;
+  // It ends before it hears what it was told meanwhile.
+  ~FrozenSender() {
+    ::kill(pid_, SIGTERM);
+    ::kill(pid_, SIGCONT);
+  }
+
+ private:
+  int pid_;
+};
+
+TEST_F(MappedLog, WhatWasFlushedIsNotReadAgainThoughTheServerNeverHeardOfIt) {
+  Reader reader;
+  reader.conninfo = database.conninfo;
+  reader.relay = "mapped";
+  RelayMetrics metrics;
+  const auto options = [&](MappedWindows& windows) {
+    WalSourceOptions wal;
+    wal.mode = ReadMode::wal;
+    wal.publication = publication_of("mapped", mapping);
+    wal.checks_publication = false;
+    wal.make_rows = [&] { return mapped_rows(windows.table(), mapping, windows.last_position()); };
+    return wal;
+  };
+  const auto read = [](Source& source, std::vector<std::string>& all, std::size_t count) {
+    return eventually([&] {
+      Batch batch;
+      const Status done = source.read(batch, {100, 1 << 20, 10ms}, {});
+      EXPECT_TRUE(done) << text_of(done);
+      for (const Event& event : batch.events()) all.emplace_back(event.payload);
+      EXPECT_TRUE(source.settle(batch, std::vector<Settled>(batch.size(), Settled::delivered)));
+      return all.size() >= count;
+    });
+  };
+  std::vector<std::string> first;
+  {
+    MappedWindows windows(reader, mapping, system_clock());
+    WalSource source(reader, windows, system_clock(), metrics, options(windows));
+    ASSERT_TRUE(source.open());
+    insert(1);
+    ASSERT_TRUE(read(source, first, 1));
+    ASSERT_TRUE(eventually([&] {
+      std::vector<std::string> none;
+      EXPECT_TRUE(read(source, none, 0));
+      EXPECT_TRUE(source.flush());
+      return metrics.streams == 1 && number(application,
+                                            "SELECT count(*) FROM dovetail.reader WHERE "
+                                            "slot_reported > '0/0'") > 0;
+    }));
+    insert(2);
+    ASSERT_TRUE(read(source, first, 2));
+    const FrozenSender frozen(
+        number(application,
+               "SELECT max(active_pid) FROM pg_replication_slots WHERE database = "
+               "current_database()"));
+    ASSERT_TRUE(source.flush());
+  }
+  insert(3);
+  reader.connection.close();
+  MappedWindows windows(reader, mapping, system_clock());
+  WalSource source(reader, windows, system_clock(), metrics, options(windows));
+  ASSERT_TRUE(source.open());
+  std::vector<std::string> second;
+  ASSERT_TRUE(read(source, second, 1));
+  EXPECT_EQ(second, Payloads{"3"});
+}
 
 TEST_F(MappedLog, RowsThatAreThereComeFirstAndThenWhatIsInsertedInTheOrderOfCommits) {
   must(application,

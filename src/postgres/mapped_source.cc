@@ -35,7 +35,10 @@ Status MappedSource::open() {
   DOVETAIL_TRY(connect(reader_));
   const Result<CatalogTable> table = look_up(reader_.connection, mapping_);
   if (!table) return fail(table.error());
-  statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes});
+  Result<std::string> run = server_run(reader_.connection);
+  if (!run) return fail(run.error());
+  run_ = std::move(*run);
+  statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes, run_});
   id_kind_ = id_kind(*table, mapping_);
   // What is read from here on stands behind what is parked already.
   const Result<std::int64_t> parked = last_parked_position(reader_);
@@ -117,10 +120,10 @@ Params& MappedSource::add_ids(Params& params, const std::vector<EventId>& events
   return id_kind_ == IdKind::uuid ? params.uuid_array(events) : params.text_array(ids);
 }
 
-Status MappedSource::written(const Result<Rows>& answer) const {
+Status MappedSource::written(const Result<Rows>& answer) {
   if (!answer) return fail(answer.error());
   if (answer->boolean(0, 0)) return {};
-  return fail(taken_over(reader_));
+  return fail(not_written(reader_, run_));
 }
 
 Status MappedSource::settle(const Batch& batch, std::span<const Settled> fates) {

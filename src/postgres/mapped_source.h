@@ -52,12 +52,13 @@ class MappedSource final : public Source {
   Status mark_discarded(bool all);
   Params& add_ids(Params& params, const std::vector<EventId>& events,
                   const std::vector<std::string_view>& ids) const;
-  Status written(const Result<Rows>& answer) const;
+  Status written(const Result<Rows>& answer);
 
   Reader& reader_;
   TableMapping mapping_;
   Clock& clock_;
   MappedStatements statements_;
+  std::string run_{};  // of the server, in which ids of rows are known
   IdKind id_kind_ = IdKind::uuid;
   Ids in_flight_;  // read and not settled
   Ids parked_;     // parked in this session and not delivered

@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "postgres/mapped_catalog.h"
 #include "postgres/rate_samples.h"
+#include "postgres/reader.h"
 
 namespace dovetail::postgres {
 
@@ -128,7 +129,13 @@ class Writer {
 const std::string kFence =
     "WITH fence AS (UPDATE dovetail.reader SET settled_total = settled_total + $4 + $5, "
     "parked_total = parked_total + $5, " +
-    kSampled + "WHERE relay = $1 AND lane = $2 AND ($3 = -1 OR epoch = $3) RETURNING 1)";
+    kSampled + "WHERE relay = $1 AND lane = $2 AND ($3 = -1 OR epoch = $3)";
+
+// Rows are known by ids that a server may give twice around a crash, as it does numbers of
+// transactions.
+std::string fence_sql(const LaneShare& share) {
+  return kFence + " AND " + kServerRun + " = " + quoted_text(share.run) + " RETURNING 1)";
+}
 
 }  // namespace
 
@@ -203,8 +210,8 @@ std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& ma
 // Which rows are this lane's to send: pending, and not parked by this relay ($`relay`). NOT IN is
 // looked up in a hash, however wrong the planner's idea of the number of rows is. Older discarded
 // ones are marked already.
-std::string which_sql(const CatalogTable& table, const TableMapping& mapping, LaneShare share,
-                      int relay) {
+std::string which_sql(const CatalogTable& table, const TableMapping& mapping,
+                      const LaneShare& share, int relay) {
   const Writer writer(table, mapping);
   const std::string aggregate_id = writer.text_or_nothing(mapping.aggregate_id);
   const std::string event_id = event_id_sql(table, mapping);
@@ -257,7 +264,8 @@ std::string joined(const std::vector<std::string>& parts) {
   return result;
 }
 
-std::string read_sql(const CatalogTable& table, const TableMapping& mapping, LaneShare share) {
+std::string read_sql(const CatalogTable& table, const TableMapping& mapping,
+                     const LaneShare& share) {
   const Writer writer(table, mapping);
   std::vector<std::string> columns = event_columns(table, mapping);
   std::vector<std::string> outer;
@@ -292,11 +300,12 @@ std::string mark_sent_sql(const CatalogTable& table, const TableMapping& mapping
   return ", sent AS (" + verb + " WHERE " + which + std::string(kFenceHeld) + ")";
 }
 
-std::string settle_sql(const CatalogTable& table, const TableMapping& mapping) {
+std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
+                       const LaneShare& share) {
   const Writer writer(table, mapping);
   const std::string id = writer.column(mapping.id);
   std::string result =
-      std::string(kFence) + mark_sent_sql(table, mapping, id + " = ANY (" + writer.ids(6) + ")");
+      fence_sql(share) + mark_sent_sql(table, mapping, id + " = ANY (" + writer.ids(6) + ")");
   if (mapping.delete_when_done) {
     result += ", parked AS (DELETE FROM " + table.quoted + " AS t WHERE " + id + " = ANY (" +
               writer.ids(7) + ")" + std::string(kFenceHeld) + ")";
@@ -331,17 +340,17 @@ std::string mark_discarded_sql(const CatalogTable& table, const TableMapping& ma
 }  // namespace
 
 MappedStatements mapped_statements(const CatalogTable& table, const TableMapping& mapping,
-                                   LaneShare share) {
+                                   const LaneShare& share) {
   const Writer writer(table, mapping);
   MappedStatements statements;
   statements.read = read_sql(table, mapping, share);
-  statements.settle = settle_sql(table, mapping);
+  statements.settle = settle_sql(table, mapping, share);
   statements.mark_sent =
-      std::string(kFence) +
+      fence_sql(share) +
       mark_sent_sql(table, mapping, writer.column(mapping.id) + " = ANY (" + writer.ids(6) + ")") +
       std::string(kAnswer);
   statements.mark_sent_by_event =
-      std::string(kFence) +
+      fence_sql(share) +
       mark_sent_sql(table, mapping,
                     event_id_sql(table, mapping) + " = ANY ($6::pg_catalog.uuid[])") +
       std::string(kAnswer);
@@ -375,7 +384,7 @@ std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping)
 }
 
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
-                               LaneShare share, std::int64_t exact_max) {
+                               const LaneShare& share, std::int64_t exact_max) {
   const Writer writer(table, mapping);
   return "SELECT count(*), greatest(0, coalesce(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - "
          "min(page.at)) * 1000000, 0))::int8 FROM (SELECT " +

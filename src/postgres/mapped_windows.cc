@@ -81,9 +81,11 @@ Status MappedWindows::begin(const std::string& import, std::string snapshot) {
   gap.end = std::move(snapshot);
   gap_began_ = clock_.now();
   begin_at_ = gap_began_ + kPauseMin;
+  const Result<Rows> now =
+      gap.connection.query("SELECT pg_current_snapshot()::text, " + kServerRun);
+  if (!now) return fail(now.error());
+  DOVETAIL_TRY(row_.check(now->text(0, 1)));
   if (!gap.is_last) {
-    const Result<Rows> now = gap.connection.query("SELECT pg_current_snapshot()::text");
-    if (!now) return fail(now.error());
     gap.end = now->text(0, 0);
     if (gap.end == handed_out()) return {};
   }

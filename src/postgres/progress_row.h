@@ -25,11 +25,11 @@ class ProgressRow {
   // Begins a session: connects, and says where it begins.
   Result<Loaded> load();
 
-  // unavailable: what is in memory belongs to another session or to another server's history.
-  Status check() const { return check(history_); }
-  Status check(std::string_view history) const;
+  // unavailable: what is in memory belongs to another session or to another run of the server.
+  Status check() const { return check(run_); }
+  Status check(std::string_view run) const;
 
-  // stopped: another relay has taken the lane over.
+  // stopped: another relay has taken the lane over. unavailable: the server has crashed since.
   Status write(Ledger& ledger);
   // Progress over what belongs to others loses nothing in a crash, so it is written seldom.
   Status write_if_idle(Ledger& ledger);
@@ -38,7 +38,7 @@ class ProgressRow {
   Reader& reader_;
   Clock& clock_;
   std::uint64_t generation_ = 0;  // of the connection that the progress was loaded through
-  std::string history_{};         // of the server then
+  std::string run_{};             // of the server then
   TimePoint write_idle_at_{};
 };
 

@@ -39,6 +39,30 @@ Error taken_over(const Reader& reader) {
                                   "\"; check for pauses of this process longer than the lease"};
 }
 
+Result<std::string> server_run(Connection& connection) {
+  static const std::string kRead = "SELECT " + kServerRun;
+  for (int i = 0; i < 2; ++i) {
+    const Result<Rows> rows = connection.query(kRead);
+    if (!rows) return fail(rows.error());
+    if (!rows->is_null(0, 0)) return std::string(rows->text(0, 0));
+    const Result<Rows> marked = connection.query("SELECT dovetail.mark_server()");
+    if (!marked) return fail(marked.error());
+  }
+  return fail(run_has_ended());
+}
+
+Error run_has_ended() {
+  return Error{Errc::unavailable,
+               "the server was restarted or has crashed since its tables were read; they are read "
+               "again from the progress that it has; check the server's log"};
+}
+
+Error not_written(Reader& reader, std::string_view of) {
+  const Result<std::string> run = server_run(reader.connection);
+  if (!run) return run.error();
+  return *run == of ? taken_over(reader) : run_has_ended();
+}
+
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
                                    std::uint32_t lanes, bool mapped, bool outside) {
   if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kSlots)

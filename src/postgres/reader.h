@@ -19,6 +19,17 @@ inline const std::string kHistory =
     "CASE WHEN pg_is_in_recovery() THEN 'standby' "
     "ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END";
 
+// An expression: which run of the server this is. Another text after every start, and after a crash
+// that the server recovers from by itself, which no connection behind a pooler need notice; null
+// after a crash, until somebody asks for server_run(). What a snapshot shows means something only
+// in the run in which it was taken: a crash lets the server give numbers of transactions twice.
+// What was read back from a table of ours has outlived the crash, and is right in the next run,
+// too. docs/decisions/0014-a-snapshot-belongs-to-one-run.md says why.
+inline const std::string kServerRun =
+    "(SELECT " + kHistory +
+    " || ' ' || (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint || ' ' || "
+    "m.mark FROM dovetail.server_mark AS m)";
+
 // One thread at a time: lease, source and parking of a lane run in the thread of its relay, and
 // share its connection. Outlives them.
 struct Reader {
@@ -60,6 +71,14 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
 Status check_epoch(Reader& reader);
 
 Error taken_over(const Reader& reader);
+
+// Which run of the server this is; marks it, if nobody has since it crashed.
+Result<std::string> server_run(Connection& connection);
+// What is known of another run of the server means nothing in this one.
+Error run_has_ended();
+// Why a write of progress or of a settled row found no row of ours to write: stopped, or
+// unavailable when the server is not in the run `of` any more.
+Error not_written(Reader& reader, std::string_view of);
 
 // Reads the columns position, id, topic, aggregate_type, aggregate_id, type, content_type, headers,
 // payload, aggregate_version, created_at. Its views end with `rows`.

@@ -222,9 +222,8 @@ Status Replication::start(const StreamRequest& request) {
   if (!slot) return fail(slot.error());
   const Result<std::string> publication = quoted_name(request.publication);
   if (!publication) return fail(publication.error());
-  std::string command = "START_REPLICATION SLOT " + *slot +
-                        " LOGICAL 0/0 (proto_version '1', publication_names " +
-                        literal(*publication);
+  std::string command = "START_REPLICATION SLOT " + *slot + " LOGICAL " + to_string(request.from) +
+                        " (proto_version '1', publication_names " + literal(*publication);
   if (server_version() >= 140000) {
     if (request.binary) command += ", binary 'true'";
     if (request.messages) command += ", messages 'true'";

@@ -28,6 +28,7 @@ struct StreamRequest {
   std::string publication;
   bool messages = false;  // those of pg_logical_emit_message(), too: our probe is one
   bool binary = true;     // values in binary form, where the server can (14)
+  WalPosition from{};     // what committed before is not sent; 0: from where the slot stands
 };
 
 // A message as libpq hands it over.
@@ -63,8 +64,8 @@ class Replication {
   // nullopt: not yet. rejected: the server cannot, and its text says why (wal_level, no slot free).
   Result<std::optional<CreatedSlot>> slot_made();
 
-  // From where the slot stands. unavailable: somebody else uses the slot, or it is lost or gone.
-  // rejected: this role may not.
+  // From where the slot stands, or a later position. unavailable: somebody else uses the slot, or
+  // it is lost or gone. rejected: this role may not.
   Status start(const StreamRequest& request);
   // The next message; empty: none has arrived. unavailable: the server has ended the stream, or the
   // slot is lost.

@@ -68,7 +68,9 @@ GRANT EXECUTE ON FUNCTION
   dovetail.lease_request(text, text, bytea, interval, interval, boolean, uuid) TO dovetail_app;
 
 -- Reads events and keeps its own progress.
-GRANT SELECT ON dovetail.schema_version, dovetail.schema_made, dovetail.outbox, dovetail.delayed, dovetail.outbox_limit TO dovetail_relay;
+GRANT SELECT ON dovetail.schema_version, dovetail.schema_made, dovetail.outbox, dovetail.delayed, dovetail.outbox_limit,
+  dovetail.server_mark TO dovetail_relay;
+GRANT EXECUTE ON FUNCTION dovetail.mark_server() TO dovetail_relay;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.reader TO dovetail_relay;
 -- It parks events and ends that, but neither renames one nor gives it to another relay; only a decision discards.
@@ -110,7 +112,8 @@ GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovet
   dovetail.replay_parked(text, uuid, text, text, text, text, text),
   dovetail.discard_parked(text, uuid, text, text, text, text, boolean, boolean, text),
   dovetail.deliver_again(text, uuid, text), dovetail.forget_event(text, uuid, text),
-  dovetail.forget_request(text, text, text), dovetail.note_slot_drop(text, text) TO dovetail_operator;
+  dovetail.forget_request(text, text, text), dovetail.note_slot_drop(text, text),
+  dovetail.cancel_delayed(uuid, text) TO dovetail_operator;
 
 -- For `dovetail doctor`.
 DELETE FROM dovetail.schema_made WHERE kind = 'right';

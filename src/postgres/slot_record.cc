@@ -51,7 +51,8 @@ const std::string kWriteHow =
 // Snapshot first: it is taken before anything of the statement runs.
 std::string take_sql(const std::string& mark) {
   return "SELECT shown::text, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, last_value, " +
-         kHistory + ", " + mark + " FROM dovetail.outbox_seq, pg_current_snapshot() AS shown";
+         kHistory + ", " + mark + ", " + kServerRun +
+         " FROM dovetail.outbox_seq, pg_current_snapshot() AS shown";
 }
 const std::string kTake = take_sql(kMark);
 const std::string kTakeWithSchemas = take_sql(kMarkWithSchemas);
@@ -139,8 +140,9 @@ Result<SafePoint> take_safe_point(Connection& connection, const Published& what)
   const Result<Rows> rows =
       connection.query(has_schemas(connection) ? kTakeWithSchemas : kTake, of(connection, what));
   if (!rows) return fail(rows.error());
-  return SafePoint{std::string(rows->text(0, 0)), position_at(*rows, 1), rows->int8(0, 2),
-                   std::string(rows->text(0, 3)), std::string(rows->text(0, 4))};
+  return SafePoint{
+      std::string(rows->text(0, 0)), position_at(*rows, 1),         rows->int8(0, 2),
+      std::string(rows->text(0, 3)), std::string(rows->text(0, 4)), std::string(rows->text(0, 5))};
 }
 
 Result<bool> is_visible(Connection& connection, const std::string& snapshot) {

@@ -55,6 +55,7 @@ struct SafePoint {
   std::int64_t last_seq = 0;  // of dovetail.outbox
   std::string timeline{};
   std::string publication{};  // its mark
+  std::string run{};          // of the server
 };
 Result<SafePoint> take_safe_point(Connection& connection, const Published& what);
 

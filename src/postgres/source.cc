@@ -28,7 +28,8 @@ constexpr std::string_view kBounds =
 
 // The next events of a window that is too large to come whole: those of the lane between two
 // numbers, in order. All of them, at most $8, when they have at most $9 bytes, else the first
-// alone; the last column says how many bytes they have. The bounds keep it quick whatever the
+// alone; the last columns say how many bytes they have, and in which run of the server they were
+// read. The bounds keep it quick whatever the
 // planner knows of the table, and no function stands between, which would copy every row.
 const std::string kPageRows =
     "FROM dovetail.outbox AS o WHERE o.seq > $3 AND o.seq <= $4 AND ($5 OR "
@@ -41,13 +42,16 @@ const std::string kPage =
     kPageRows +
     "$8) AS size) "
     "SELECT o.seq, o.id, o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, "
-    "o.headers, o.payload, o.aggregate_version, o.created_at, (SELECT bytes FROM page) " +
-    kPageRows + "CASE WHEN (SELECT bytes FROM page) <= $9 THEN $8 ELSE 1 END";
+    "o.headers, o.payload, o.aggregate_version, o.created_at, (SELECT bytes FROM page)" +
+    (", " + kServerRun) + " " + kPageRows +
+    "CASE WHEN (SELECT bytes FROM page) <= $9 THEN $8 ELSE 1 END";
 
-// The last column: whether delayed events are due.
-constexpr std::string_view kProbe =
+// Then: whether delayed events are due, and the run of the server, in which alone two snapshots can
+// be compared.
+const std::string kProbe =
     "SELECT pg_current_snapshot()::text, $1 AND coalesce((SELECT deliver_at <= clock_timestamp() "
-    "FROM dovetail.delayed ORDER BY deliver_at, number LIMIT 1), false)";
+    "FROM dovetail.delayed ORDER BY deliver_at, number LIMIT 1), false), " +
+    kServerRun;
 
 // In how many microseconds the first delayed event is due.
 constexpr std::string_view kFirstDelayed =
@@ -174,6 +178,7 @@ Result<bool> PostgresSource::something_ended() {
   look_for_delayed_at_ = clock_.now() + options_.poll_max;
   const Result<Rows> rows = reader_.connection.query(kProbe, Params().boolean(reader_.lane == 0));
   if (!rows) return fail(rows.error());
+  DOVETAIL_TRY(row_.check(rows->text(0, 2)));
   if (!rows->boolean(0, 1)) return is_flowing || rows->text(0, 0) != exhausted_;
   delayed_are_due_ = true;
   return true;
@@ -201,7 +206,7 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
     }
   }
   DOVETAIL_CHECK(head < rows->size());
-  DOVETAIL_TRY(row_.check(rows->text(head, 3)));
+  DOVETAIL_TRY(row_.check(rows->text(head, 4)));
   const std::string now(rows->text(head, 2));
   if (static_cast<std::size_t>(rows->int8(head, 0)) != order.size()) return open_window(now);
 
@@ -273,6 +278,7 @@ Status PostgresSource::read_page(Batch& out, const Limits& limits) {
   const Result<Rows> rows = reader_.connection.take_ahead();
   if (!rows) return fail(rows.error());
 
+  if (!rows->empty()) DOVETAIL_TRY(row_.check(rows->text(0, 12)));
   const auto got = static_cast<std::int64_t>(rows->size());
   const std::int64_t bytes = got == 0 ? 0 : rows->int8(0, 11);
   const bool is_whole = bytes <= asked.bytes_max;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/server_run.h"
 #include "core/sha256.h"
 #include "host/errand.h"
 #include "host/host.h"
@@ -23,9 +24,10 @@ constexpr Duration kRetryMax = 5s;
 
 // Rows that carry the number of a transaction that is still to come, from another cluster: windows
 // wait for a new number of theirs, and a stream knows nothing of that.
-constexpr std::string_view kHasForeignRows =
+const std::string kHasForeignRows =
     "SELECT EXISTS (SELECT FROM dovetail.outbox WHERE xid >= "
-    "pg_snapshot_xmax(pg_current_snapshot()))";
+    "pg_snapshot_xmax(pg_current_snapshot())), " +
+    kServerRun;
 
 // A snapshot that was made from the log ends behind the last commit, and begins further on when all
 // who came later have ended without one. The server reads no such text back.
@@ -196,7 +198,8 @@ Status WalSource::State::record_slot() {
   if (!stays()) return {};
   SlotRecord now{slot, server.timeline, way.publication, {}, server.system_identifier};
   resumable_from = way.resumes ? WalPosition{} : made.start;
-  if (way.resumes) now.reported = takes_over() ? way.confirmed : record.reported;
+  const bool is_ours = !takes_over() && record.timeline == server.timeline;
+  if (way.resumes) now.reported = is_ours ? record.reported : way.confirmed;
   record = std::move(now);
   return write_slot(reader, record);
 }
@@ -204,6 +207,9 @@ Status WalSource::State::record_slot() {
 Status WalSource::State::start_stream() {
   const Result<Rows> foreign = reader.connection.query(kHasForeignRows);
   if (!foreign) return fail(foreign.error());
+  // What windows have handed out is left out of the stream, which is connected already and would
+  // not outlive a crash.
+  if (!is_same_run(run, foreign->text(0, 1))) return fail(run_has_ended());
   if (!reader.mapped && foreign->boolean(0, 0)) {
     distrusted = "the table has rows of another cluster";
     (void)give_up(Error{Errc::unavailable, distrusted});
@@ -213,10 +219,14 @@ Status WalSource::State::start_stream() {
   Result<Snapshot> shown = Snapshot::parse(before);
   if (!shown) return fail(shown.error());
   const bool has_messages = way.replication.server_version() >= 140000;
+  // The server may not have heard our last report. On another timeline positions mean something
+  // else.
+  const bool is_ours = way.resumes && !takes_over() && record.timeline == server.timeline;
+  const WalPosition from = is_ours ? record.reported : WalPosition{};
   DOVETAIL_TRY(record_slot());
   options.passing("stream starting");
   const Status started =
-      way.replication.start(StreamRequest{slot, options.publication, has_messages, options.binary});
+      way.replication.start({slot, options.publication, has_messages, options.binary, from});
   if (!started) return give_up(started.error());
   streamed.clear();
   std::unique_ptr<WalRows> rows = options.make_rows();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/server_run.h"
 #include "postgres/wal_source_state.h"
 
 namespace dovetail::postgres {
@@ -66,6 +67,9 @@ Status WalSource::open() {
   Result<ServerIdentity> server = identify(s.reader.connection);
   if (!server) return fail(server.error());
   s.server = std::move(*server);
+  Result<std::string> run = server_run(s.reader.connection);
+  if (!run) return fail(run.error());
+  s.run = std::move(*run);
   Result<SlotRecord> record = load_slot_record(s.reader);
   if (!record) return fail(record.error());
   s.record = std::move(*record);
@@ -218,6 +222,7 @@ Status WalSource::State::take_safe_point_if_due(TimePoint now) {
   if (taken->timeline != server.timeline)
     return fail_stream(
         Error{Errc::unavailable, "another server has taken over; check for a failover"});
+  if (!is_same_run(run, taken->run)) return fail_stream(run_has_ended());
   if (taken->publication != way.publication)
     return fail_stream(Error{Errc::unavailable, "the publication " + options.publication +
                                                     " was changed; check who changes it"});

@@ -112,6 +112,7 @@ struct WalSource::State {
   // Of a session.
   Step step = Step::none;
   ServerIdentity server{};
+  std::string run{};  // of the server, in which the snapshots of this session mean something
   SlotRecord record{};
   bool is_way_known = false;   // whether the slot that stays can be gone on with
   bool may_resume = false;     // unless it is known that it cannot

@@ -21,8 +21,8 @@ using std::chrono::steady_clock;
 constexpr int kMessagesPerLook = 1024;
 constexpr std::chrono::milliseconds kLeaveOutFor{100};
 // The server sends the end of a transaction right behind its last row, unless it must wait for a
-// processor.
-constexpr std::chrono::milliseconds kEndComesWithin{200};
+// processor. What has ended need not be read again.
+constexpr std::chrono::milliseconds kEndComesWithin{2000};
 constexpr std::chrono::microseconds kLookForEndEvery{200};
 
 // Whether it may become an event, or begins the transaction of some: whoever has enough stands

@@ -120,7 +120,7 @@ def start_pgbouncer(state, name):
     (home / "pgbouncer.ini").write_text(
         f"[databases]\n* = host={fields['host']} port={fields['port']} user=postgres\n"
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir = {home}\nauth_type = any\n"
-        "pool_mode = transaction\ndefault_pool_size = 4\nmax_client_conn = 200\nserver_lifetime = 5\n",
+        "admin_users = postgres\npool_mode = transaction\ndefault_pool_size = 4\nmax_client_conn = 200\nserver_lifetime = 5\n",
         encoding="utf-8")
     process = spawn([program("pgbouncer"), str(home / "pgbouncer.ini")], home)
     return home, process, f"host={home} port={port} user=postgres dbname=postgres"

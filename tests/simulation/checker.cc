@@ -161,7 +161,8 @@ class Checker {
     for (const StoredEvent& event : broker.history()) ids.insert(event.id);
     const std::uint64_t duplicates = broker.history().size() - ids.size();
     const std::uint64_t window = options.window_events_max + options.batch_events_max;
-    const std::uint64_t most = broker.repeats_made() + simulation_.disturbances() * window;
+    const std::uint64_t most =
+        broker.repeats_made() + simulation_.disturbances() * window + simulation_.progress_lost();
     if (duplicates > most)
       violation("bounds", std::to_string(duplicates) + " duplicates, at most " +
                               std::to_string(most) + " are explained");

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/server_run.h"
+
 namespace dovetail::sim {
 namespace {
 
@@ -36,7 +38,7 @@ void DatabaseServer::note_parked(std::span<const ParkRequest> requests) {
 
 SimLease::SimLease(DatabaseServer& database, std::uint32_t lane, std::string owner, Clock& clock)
     : database_(database),
-      connection_(database.server),
+      connection_(database.server, Way::pooled),
       lane_(lane),
       owner_(std::move(owner)),
       clock_(clock),
@@ -96,7 +98,7 @@ Status SimLease::release() {
 }
 
 OutboxSource::OutboxSource(DatabaseServer& database, const SimLease& lease)
-    : database_(database), lease_(lease), connection_(database.server) {}
+    : database_(database), lease_(lease), connection_(database.server, Way::pooled) {}
 
 Status OutboxSource::open() {
   DOVETAIL_TRY(connection_.open("source.open"));
@@ -105,8 +107,15 @@ Status OutboxSource::open() {
   return connection_.call("source.progress", [&]() -> Status {
     next_ = database_.tables.lane(lease_.lane()).progress;
     settled_ = next_;
+    run_ = database_.tables.run();
     return {};
   });
+}
+
+Status OutboxSource::check_run() const {
+  if (is_same_run(run_, database_.tables.run())) return {};
+  database_.server.world().sometimes("crash noticed on a living connection");
+  return fail(Errc::unavailable, "the database crashed since it was read; read it again");
 }
 
 Status OutboxSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
@@ -122,6 +131,7 @@ Status OutboxSource::read(Batch& out, const Limits& limits, std::stop_token stop
 Status OutboxSource::read_page(Batch& out, const Limits& limits) {
   World& world = database_.server.world();
   return connection_.call("source.read", [&]() -> Status {
+    DOVETAIL_TRY(check_run());
     if (!next_.now) next_.now = database_.tables.snapshot();
     std::size_t bytes = 0;
     bool exhausted = true;
@@ -171,6 +181,7 @@ Status OutboxSource::flush() {
   return connection_.call("source.flush", [&]() -> Status {
     LaneRow& lane = database_.tables.lane(lease_.lane());
     if (!epoch_is_current(lane.lease, lease_.epoch())) return stale(world);
+    DOVETAIL_TRY(check_run());
     database_.accepted("progress", lease_.lane(), lease_.epoch());
     lane.progress = settled_;
     unwritten_events_ = 0;
@@ -181,7 +192,7 @@ Status OutboxSource::flush() {
 }
 
 SimParking::SimParking(DatabaseServer& database, const SimLease& lease)
-    : database_(database), lease_(lease), connection_(database.server) {}
+    : database_(database), lease_(lease), connection_(database.server, Way::pooled) {}
 
 Status SimParking::open() { return connection_.open("parking.open"); }
 

@@ -77,12 +77,14 @@ class OutboxSource final : public Source {
     Progress after;
   };
   Status read_page(Batch& out, const Limits& limits);
+  Status check_run() const;
 
   DatabaseServer& database_;
   const SimLease& lease_;
   Connection connection_;
-  Progress next_;     // where the next read begins
-  Progress settled_;  // what the next flush stores
+  std::string run_{};  // of the server, in which the rest was read
+  Progress next_;      // where the next read begins
+  Progress settled_;   // what the next flush stores
   std::deque<Read> unsettled_;
   std::size_t unsettled_events_ = 0;
   std::size_t unwritten_events_ = 0;  // settled since the last flush

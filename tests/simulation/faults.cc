@@ -149,13 +149,34 @@ void Simulation::nemesis(Actor&) {
   }
 }
 
+// Relays see numbers that nobody puts on disk, then the server crashes, and through the pooler they
+// see it again only after some of these were given to others.
+void Simulation::crash_database() {
+  ModelDatabase& tables = database_.tables;
+  for (std::uint64_t i = 0; i <= world_.random().below(6); ++i) {
+    const TxId tx = tables.begin();
+    tables.xid_of(tx);
+    tables.rollback(tx);
+  }
+  world_.wake_all(database_.changed);
+  world_.at(random_time(milliseconds(60)), [this] {
+    const Xid before = database_.tables.snapshot().xmax;
+    progress_lost_ += database_.tables.crash();
+    if (database_.tables.snapshot().xmax < before) world_.sometimes("numbers given twice");
+    world_.sometimes("database crashed behind a pooler");
+    world_.note("nemesis.crash");
+    database_.server.crash_behind_pooler(random_time(milliseconds(1500)));
+    world_.wake_all(database_.changed);
+  });
+}
+
 void Simulation::strike() {
   const Options& options = world_.options();
   std::vector<Actor*> everybody = processes_;
   everybody.insert(everybody.end(), writers_.begin(), writers_.end());
   Actor& anybody = *everybody[world_.random().below(everybody.size())];
   Actor& process = *processes_[world_.random().below(processes_.size())];
-  switch (world_.random().below(10)) {
+  switch (world_.random().below(11)) {
     case 0:
       if (!options.kills) return;
       world_.sometimes("killed");
@@ -183,6 +204,8 @@ void Simulation::strike() {
       inbox_.server.go_down(random_time(milliseconds(1500)));
       inbox_.tables.rollback_all();
       return world_.wake_all(inbox_.changed);
+    case 10:
+      return options.database_crashes ? crash_database() : void();
     case 4:
       if (!options.broker_outages) return;
       world_.sometimes("broker outage");

@@ -66,6 +66,7 @@ constexpr NamedMutant kMutants[] = {
     DOVETAIL_NAMED(confirmed_resent_after_stop),
     DOVETAIL_NAMED(blocked_keys_not_asked),
     DOVETAIL_NAMED(open_waited_for),
+    DOVETAIL_NAMED(crash_not_noticed),
 };
 #undef DOVETAIL_NAMED
 Mutant chosen_mutant = Mutant::none;

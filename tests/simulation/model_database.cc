@@ -72,6 +72,28 @@ void ModelDatabase::rollback_all() {
   while (!transactions_.empty()) rollback(transactions_.begin()->first);
 }
 
+std::uint64_t ModelDatabase::crash() {
+  rollback_all();
+  std::uint64_t unpassed = 0;
+  for (const LaneRow& lane : lanes_)
+    for (const OutboxRow& row : outbox_)
+      unpassed += lane.progress.has_passed(row) && !lane.progress_on_disk.has_passed(row) ? 1 : 0;
+  std::erase_if(outbox_, [&](const OutboxRow& row) { return row.xid >= next_xid_on_disk_; });
+  aborted_.erase(aborted_.lower_bound(next_xid_on_disk_), aborted_.end());
+  next_xid_ = next_xid_on_disk_;
+  last_seq_ = last_seq_on_disk_;
+  for (LaneRow& lane : lanes_) lane.progress = lane.progress_on_disk;
+  ++run_;
+  return unpassed;
+}
+
+// A commit waits for the log up to its own record, and with that for everything before it.
+void ModelDatabase::put_on_disk() {
+  next_xid_on_disk_ = next_xid_;
+  last_seq_on_disk_ = last_seq_;
+  for (LaneRow& lane : lanes_) lane.progress_on_disk = lane.progress;
+}
+
 void ModelDatabase::finish(TxId tx, bool committed) {
   Transaction& transaction = transactions_.at(tx);
   if (committed) {
@@ -86,6 +108,7 @@ void ModelDatabase::finish(TxId tx, bool committed) {
     if (!committed) aborted_.insert(*transaction.xid);
   }
   transactions_.erase(tx);
+  if (committed) put_on_disk();
 }
 
 Snapshot ModelDatabase::snapshot() const { return Snapshot{next_xid_, running_}; }

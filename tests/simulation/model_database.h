@@ -47,11 +47,16 @@ struct Progress {
   Snapshot done;
   std::optional<Snapshot> now;
   std::int64_t seq = 0;
+
+  bool has_passed(const OutboxRow& row) const {
+    return done.had_ended(row.xid) || (now && now->had_ended(row.xid) && row.seq <= seq);
+  }
 };
 
 // One lane's row: progress, lease and parking, as in the real stores.
 struct LaneRow {
   Progress progress;
+  Progress progress_on_disk{};  // it is written without waiting for the disk
   LeaseRow lease;
   ParkedRows parked;
 };
@@ -80,6 +85,12 @@ class ModelDatabase {
   void commit(TxId tx);
   void rollback(TxId tx);
   void rollback_all();  // as a restart does
+  // What nobody has put on disk is gone: transactions that had not committed, progress that was
+  // written since the last commit, and the numbers that were given out since then, which come
+  // again. Returns how many events the progress of the lanes had passed and has not any more.
+  std::uint64_t crash();
+  // Another text after each crash.
+  std::string run() const { return std::to_string(run_); }
   bool is_open(TxId tx) const { return transactions_.contains(tx); }
 
   // Readers
@@ -111,6 +122,7 @@ class ModelDatabase {
     std::size_t savepoint = 0;
   };
   void finish(TxId tx, bool committed);
+  void put_on_disk();
 
   std::map<TxId, Transaction> transactions_;
   std::map<std::string, TxId> locks_;
@@ -123,6 +135,9 @@ class ModelDatabase {
   Xid next_xid_ = 1;
   std::int64_t last_seq_ = 0;
   std::vector<LaneRow> lanes_;
+  Xid next_xid_on_disk_ = 1;
+  std::int64_t last_seq_on_disk_ = 0;
+  std::uint64_t run_ = 1;
 };
 
 }  // namespace dovetail::sim

@@ -145,5 +145,30 @@ TEST(ModelDatabase, AnEventLivesAndDiesWithItsTransaction) {
   EXPECT_EQ(database.business_changes().size(), 1U);
 }
 
+TEST(ModelDatabase, ACrashGivesNumbersTwiceThatNobodyHasPutOnDisk) {
+  ModelDatabase database;
+  const TxId kept = database.begin();
+  database.write(kept, "k", event_named("kept"));
+  database.commit(kept);
+  const std::string run = database.run();
+  const TxId undone = database.begin();
+  const Xid number = database.xid_of(undone);
+  database.rollback(undone);
+  const Snapshot seen = database.snapshot();
+  EXPECT_TRUE(seen.had_ended(number));
+  database.lane(0).progress.done = seen;
+  database.crash();
+  EXPECT_NE(database.run(), run);
+  EXPECT_FALSE(database.lane(0).progress.done.had_ended(number)) << "it was not on disk either";
+  const TxId again = database.begin();
+  database.write(again, "k", event_named("again"));
+  EXPECT_EQ(database.xid_of(again), number);
+  database.commit(again);
+  EXPECT_TRUE(database.window({seen, {}, 0}, database.snapshot()).empty()) << "what memory hides";
+  const auto rows = database.window(database.lane(0).progress, database.snapshot());
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1]->event.type, "again");
+}
+
 }  // namespace
 }  // namespace dovetail::sim

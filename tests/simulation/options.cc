@@ -69,6 +69,7 @@ Options::Options(std::uint64_t seed_) : seed(seed_) {
   pauses = random.chance(0.5);
   rolling_restarts = random.chance(0.3);
   database_restarts = random.chance(0.3);
+  database_crashes = random.chance(0.3);
   broker_outages = random.chance(0.4);
   broker_blocks = random.chance(0.3);
   rebalances = random.chance(0.4);
@@ -137,6 +138,7 @@ std::string Options::text() const {
   flag("pauses", pauses);
   flag("rolling_restarts", rolling_restarts);
   flag("database_restarts", database_restarts);
+  flag("database_crashes", database_crashes);
   flag("broker_outages", broker_outages);
   flag("broker_blocks", broker_blocks);
   flag("rebalances", rebalances);

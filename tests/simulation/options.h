@@ -78,6 +78,7 @@ struct Options {
   bool pauses = false;
   bool rolling_restarts = false;
   bool database_restarts = false;
+  bool database_crashes = false;  // behind a pooler, which keeps its clients
   bool broker_outages = false;
   bool broker_blocks = false;
   bool rebalances = false;

@@ -12,7 +12,8 @@
 
 namespace dovetail::sim {
 
-// Up or down; a restart breaks every connection.
+// Up or down; a restart breaks every connection. After a crash behind a pooler the connections
+// through it live on, and wait until the pooler has found the server again.
 class Server {
  public:
   Server(World& world, std::string name) : world_(world), name_(std::move(name)) {}
@@ -21,24 +22,35 @@ class Server {
   const std::string& name() const { return name_; }
   bool is_up() const { return world_.now() >= down_until_; }
   std::uint64_t generation() const { return generation_; }
+  std::uint64_t pooled_generation() const { return pooled_generation_; }
+  TimePoint held_until() const { return held_until_; }
   void go_down(Duration duration) {
     ++generation_;
+    ++pooled_generation_;
     down_until_ = world_.now() + duration;
+  }
+  void crash_behind_pooler(Duration held_for) {
+    ++generation_;
+    held_until_ = world_.now() + held_for;
   }
 
  private:
   World& world_;
   std::string name_;
   std::uint64_t generation_ = 1;
+  std::uint64_t pooled_generation_ = 1;
   TimePoint down_until_{};
+  TimePoint held_until_{};
 };
+
+enum class Way : std::uint8_t { direct, pooled };
 
 // One client's connection. A broken one stays broken until it is opened again.
 class Connection {
  public:
-  explicit Connection(Server& server) : server_(server) {}
+  explicit Connection(Server& server, Way way = Way::direct) : server_(server), way_(way) {}
 
-  bool is_up() const { return open_ && generation_ == server_.generation() && server_.is_up(); }
+  bool is_up() const { return open_ && generation_ == generation() && server_.is_up(); }
   void drop() { open_ = false; }
 
   Status open(std::string_view call) {
@@ -46,8 +58,9 @@ class Connection {
     drop();
     world.crash_point(call, "before");
     travel();
+    wait_for_pooler();
     if (!server_.is_up()) return away();
-    generation_ = server_.generation();
+    generation_ = generation();
     open_ = true;
     world.crash_point(call, "after");
     return {};
@@ -61,6 +74,7 @@ class Connection {
     world.crash_point(name, "before");
     if (!is_up()) return away();
     travel();
+    wait_for_pooler();
     if (!is_up() || world.fault(world.options().connection_loss, "connection lost before effect")) {
       drop();
       return away();
@@ -76,6 +90,14 @@ class Connection {
   }
 
  private:
+  std::uint64_t generation() const {
+    return way_ == Way::pooled ? server_.pooled_generation() : server_.generation();
+  }
+  void wait_for_pooler() {
+    World& world = server_.world();
+    while (way_ == Way::pooled && world.now() < server_.held_until())
+      world.sleep(server_.held_until() - world.now());
+  }
   void travel() {
     World& world = server_.world();
     const auto most = static_cast<std::uint64_t>(world.options().latency_max.count());
@@ -86,6 +108,7 @@ class Connection {
   }
 
   Server& server_;
+  Way way_;
   bool open_ = false;
   std::uint64_t generation_ = 0;
 };

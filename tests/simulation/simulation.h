@@ -37,6 +37,8 @@ class Simulation {
   }
   // How often something happened after which what was in flight may be sent again.
   std::uint64_t disturbances() const { return crashes_ + broker_.connects(); }
+  // Events that were settled, and were not on disk as settled when the database crashed.
+  std::uint64_t progress_lost() const { return progress_lost_; }
 
   // Why the run is not yet at rest; empty when everything has arrived.
   std::string unfinished();
@@ -59,6 +61,7 @@ class Simulation {
   RelayOptions relay_options();
   void nemesis(Actor& actor);
   void strike();
+  void crash_database();
   void operator_desk(Actor& actor);
   void visit(ParkedRows& rows, const std::string& consumer, bool everything);
   void watch_groups();
@@ -75,6 +78,7 @@ class Simulation {
   std::uint64_t writers_left_ = 0;
   std::uint64_t processes_left_ = 0;
   std::uint64_t crashes_ = 0;
+  std::uint64_t progress_lost_ = 0;
   std::uint64_t next_event_ = 1;
   bool at_rest_ = false;
   bool alarm_ = false;  // a process crashed
