@@ -38,6 +38,7 @@ struct PublishOptions {
   std::string id;
   std::int64_t version = 0;
   std::vector<std::string> headers;  // "name=value"
+  std::string deliver_at;            // RFC 3339; empty: at once
 };
 Answer publish(const Surroundings& around, const PublishOptions& options);
 
@@ -51,7 +52,7 @@ struct EventsOptions {
   std::string store;
   std::string reader;
   std::string box = "outbox";  // or "mailbox"
-  std::string state;           // pending, delivered, waiting, parked, discarded; empty: all
+  std::string state;           // of EventState; empty: all but delayed
   std::string key;
   std::string type;
   std::int64_t after = 0;  // position
@@ -60,6 +61,9 @@ struct EventsOptions {
 Answer events_list(const Surroundings& around, const EventsOptions& options);
 Answer events_show(const Surroundings& around, const std::string& id, const std::string& store,
                    bool with_payload);
+// One that is delayed.
+Answer events_cancel(const Surroundings& around, const std::string& id, const std::string& store,
+                     const std::string& reason);
 
 struct ParkedOptions {
   std::string store;

@@ -10,30 +10,34 @@
 namespace dovetail::app {
 namespace {
 
+std::string state_of(const EventRow& row) {
+  const bool is_unread = row.reader.empty() && row.state != EventState::delayed;
+  return is_unread ? "unread" : std::string(to_string(row.state));
+}
+
 Json json_of(const ops::StoreConfig& store, Stream stream, const EventRow& row) {
   Json headers = Json::object();
   if (const auto decoded = decode_headers(row.headers); decoded && !row.headers.empty()) {
     for (const Header& header : *decoded) headers[header.name] = header.value;
   }
-  return {{"store", store.name},
-          {"box", to_string(stream)},
-          {"position", row.position},
-          {"id", row.id.to_string()},
-          {"reader", row.reader},
-          {"state", row.reader.empty() ? "unread" : to_string(row.state)},
-          {"topic", row.topic},
-          {"aggregate_type", row.aggregate_type},
-          {"key", row.aggregate_id},
-          {"type", row.type},
-          {"content_type", row.content_type},
-          {"headers", headers},
-          {"payload_bytes", row.payload_bytes},
-          {"version", row.aggregate_version},
-          {"created_at", ops::iso_time(row.created_at)}};
-}
-
-std::string state_of(const EventRow& row) {
-  return row.reader.empty() ? "unread" : std::string(to_string(row.state));
+  Json json{{"store", store.name},
+            {"box", to_string(stream)},
+            {"position", row.position},
+            {"id", row.id.to_string()},
+            {"reader", row.reader},
+            {"state", state_of(row)},
+            {"topic", row.topic},
+            {"aggregate_type", row.aggregate_type},
+            {"key", row.aggregate_id},
+            {"type", row.type},
+            {"content_type", row.content_type},
+            {"headers", headers},
+            {"payload_bytes", row.payload_bytes},
+            {"version", row.aggregate_version},
+            {"created_at", ops::iso_time(row.created_at)}};
+  if (row.deliver_at) json["deliver_at"] = ops::iso_time(*row.deliver_at);
+  if (!row.delayed_because.empty()) json["delayed_because"] = row.delayed_because;
+  return json;
 }
 
 bool is_utf8(const std::string& text) {
@@ -60,6 +64,16 @@ std::string base64(std::string_view bytes) {
     }
   }
   return text;
+}
+
+void print_delayed(const std::vector<EventRow>& rows) {
+  Table table({"ID", "DUE", "TYPE", "KEY", ">BYTES", "WHY IT DID NOT GO"});
+  for (const EventRow& row : rows) {
+    table.add({row.id.to_string(), ops::iso_time(row.deliver_at.value_or(WallTime{})),
+               printable(row.type, 30), printable(row.aggregate_type + "/" + row.aggregate_id, 40),
+               ops::human_count(row.payload_bytes), printable(row.delayed_because, 200)});
+  }
+  print(rows.empty() ? "no events\n" : table.to_string());
 }
 
 }  // namespace
@@ -95,6 +109,10 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
     print_json({{"events", list}});
     return Exit::ok;
   }
+  if (filter.state == EventState::delayed) {
+    print_delayed(*rows);
+    return Exit::ok;
+  }
   Table table({">POSITION", "ID", "STATE", "READER", "TYPE", "KEY", ">BYTES", ">CREATED"});
   const WallTime now = wall_now();
   for (const auto& row : *rows) {
@@ -111,6 +129,14 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
 }
 
 namespace {
+
+std::string delayed_lines(const EventRow& row) {
+  if (!row.deliver_at) return {};
+  std::string text = "\ndue      " + ops::iso_time(*row.deliver_at);
+  if (!row.delayed_because.empty())
+    text += ", the next try; it could not be let go: " + printable(row.delayed_because, 1000);
+  return text;
+}
 
 struct Trace {
   Json rows = Json::array();
@@ -139,7 +165,8 @@ Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) 
                      "\nkey      " + printable(row.aggregate_type + "/" + row.aggregate_id) +
                      "\npayload  " + ops::human_count(row.payload_bytes) + " bytes of " +
                      printable(row.content_type) + "\nheaders  " +
-                     (row.headers.empty() ? "none" : printable(row.headers, 2000)) + "\n\n";
+                     (row.headers.empty() ? "none" : printable(row.headers, 2000)) +
+                     delayed_lines(row) + "\n\n";
       }
     }
   }
@@ -188,6 +215,31 @@ Answer events_show(const Surroundings& around, const std::string& id_text,
   } else {
     print(trace.head + trace.table.to_string());
     if (with_payload) print("\n" + payload + "\n");
+  }
+  return Exit::ok;
+}
+
+Answer events_cancel(const Surroundings& around, const std::string& id_text,
+                     const std::string& store_name, const std::string& reason) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto id = EventId::parse(id_text);
+  if (!id) return refuse(id.error());
+  const auto store = choose_store(*config, store_name);
+  if (!store) return tl::unexpected(store.error());
+  const StoreKind& kind = kind_of(**store);
+  if (kind.cancel == nullptr) {
+    return refuse(Exit::rejected, "store " + (*store)->name + " is " +
+                                      std::string(ops::to_string((*store)->scheme)) +
+                                      ", which delays no events; check --store");
+  }
+  if (const Status done = kind.cancel(**store, *id, reason); !done) {
+    return refuse_in(**store, done.error());
+  }
+  if (around.json) {
+    print_json({{"id", id->to_string()}, {"store", (*store)->name}, {"cancelled", true}});
+  } else {
+    print("cancelled " + id->to_string() + "\n");
   }
   return Exit::ok;
 }

@@ -54,6 +54,7 @@ struct CommandLine {
   std::string doctor_store;
   std::string event_id;
   bool show_payload = false;
+  std::string cancel_reason;
   std::string config = "dovetail.toml";
   double watch_seconds = 1.0;
   std::function<Answer()> chosen;
@@ -142,6 +143,8 @@ void add_publish(CLI::App& app, CommandLine& line) {
                   "Where it goes; without it the relay's template decides");
   sub->add_option("--id", options.id, "A UUID, to make a repeated publish harmless");
   sub->add_option("--aggregate-version", options.version, "The aggregate's version, if it has one");
+  sub->add_option("--deliver-at", options.deliver_at,
+                  "Not before this time, such as 2026-01-31T09:00:00Z; PostgreSQL only");
   sub->add_option("--header", options.headers, "name=value; may be repeated")
       ->take_all()
       ->expected(1);
@@ -170,6 +173,7 @@ void add_events(CLI::App& app, CommandLine& line) {
       command(app, "events", "List events and what became of them; 'events show ID' follows one",
               "  dovetail events --store orders\n"
               "  dovetail events --store orders --state pending\n"
+              "  dovetail events --store orders --state delayed\n"
               "  dovetail events --store inventory --box mailbox\n"
               "  dovetail events show 01932b7e-0000-7000-8000-000000000001",
               [] {});
@@ -179,7 +183,7 @@ void add_events(CLI::App& app, CommandLine& line) {
       ->capture_default_str()
       ->check(CLI::IsMember({"outbox", "mailbox"}));
   sub->add_option("--state", options.state, "Only those that are in this state")
-      ->check(CLI::IsMember({"pending", "delivered", "waiting", "parked", "discarded"}));
+      ->check(CLI::IsMember({"pending", "delivered", "waiting", "parked", "discarded", "delayed"}));
   sub->add_option("--key", options.key, "Only those of this key");
   sub->add_option("--type", options.type, "Only those of this type");
   sub->add_option("--after", options.after, "Only those behind this position, to page on");
@@ -194,6 +198,17 @@ void add_events(CLI::App& app, CommandLine& line) {
       });
   show->add_option("id", line.event_id, "The event's id")->required();
   show->add_flag("--payload", line.show_payload, "Print its payload too");
+  CLI::App* cancel = command(
+      *sub, "cancel", "Take an event away that waits for its time (--deliver-at)",
+      "  dovetail events cancel 01932b7e-0000-7000-8000-000000000001 --reason 'order was "
+      "cancelled'",
+      [&line] {
+        line.chosen = [&line] {
+          return events_cancel(line.around, line.event_id, line.events.store, line.cancel_reason);
+        };
+      });
+  cancel->add_option("id", line.event_id, "The event's id")->required();
+  cancel->add_option("--reason", line.cancel_reason, "Why; it is kept in the audit")->required();
   sub->final_callback([&line] {
     if (!line.chosen) line.chosen = [&line] { return events_list(line.around, line.events); };
   });

@@ -3,10 +3,12 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "commands.h"
 #include "core/routing.h"
+#include "core/time_text.h"
 #include "host/host.h"
 #include "output.h"
 #include "stores.h"
@@ -79,6 +81,22 @@ Status check_json(const NewEvent& event) {
                                   "--content-type text/plain");
 }
 
+Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options,
+                                                   const ops::StoreConfig& store) {
+  if (options.deliver_at.empty()) return std::optional<WallTime>();
+  const auto time = parse_time(options.deliver_at);
+  if (!time) {
+    return refuse(Exit::rejected, "--deliver-at \"" + printable(options.deliver_at, 60) +
+                                      "\" is no time; write it as 2026-01-31T09:00:00Z");
+  }
+  if (kind_of(store).publish_at == nullptr) {
+    return refuse(Exit::rejected, "store " + store.name + " is " +
+                                      std::string(ops::to_string(store.scheme)) +
+                                      ", which delivers at once; leave out --deliver-at");
+  }
+  return std::optional<WallTime>(*time);
+}
+
 // A topic that no mailbox behind this store accepts would only be parked later: it is refused here,
 // where somebody sees it. A store that no relay reads accepts every topic.
 Status check_topic(const ops::Config& config, const ops::StoreConfig& store,
@@ -143,7 +161,11 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
   DOVETAIL_OR_REFUSE(validate(event, limits));
   DOVETAIL_OR_REFUSE(check_topic(*config, **store, event));
   DOVETAIL_OR_REFUSE(check_json(event));
-  const auto id = kind_of(**store).publish(**store, event, limits);
+  const auto deliver_at = parse_deliver_at(options, **store);
+  if (!deliver_at) return tl::unexpected(deliver_at.error());
+  const StoreKind& kind = kind_of(**store);
+  const auto id = *deliver_at ? kind.publish_at(**store, event, **deliver_at, limits)
+                              : kind.publish(**store, event, limits);
   if (!id && id.error().code == Errc::in_doubt) {
     return refuse_in(**store,
                      {Errc::in_doubt, id.error().text +

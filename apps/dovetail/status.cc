@@ -109,6 +109,11 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops
             {"readers", readers},
             {"consumers", consumers},
             {"queues", queues}};
+  if (status.delayed) {
+    json["delayed"] = {{"events", status.delayed->events},
+                       {"failing", status.delayed->failing},
+                       {"next", ops::iso_time(status.delayed->next)}};
+  }
   if (!status.server_version.empty()) {
     json["server"] = status.server_version;
     json["partitions"] = status.partitions;
@@ -188,6 +193,16 @@ std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status
   return text;
 }
 
+std::string delayed_note(const ops::StoreConfig& store, const StoreStatus& status) {
+  if (!status.delayed) return {};
+  std::string text = store.name + ": " + ops::human_count(status.delayed->events) +
+                     " delayed, the first is due " + ops::iso_time(status.delayed->next);
+  if (status.delayed->failing > 0)
+    text += "; " + ops::human_count(status.delayed->failing) +
+            " could not be let go: dovetail events --state delayed says why";
+  return text + "\n";
+}
+
 Look look(const ops::Config& config) {
   Look result;
   Table readers({"STREAM", "READER", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
@@ -218,6 +233,7 @@ Look look(const ops::Config& config) {
     add_queues(queues, store, *status);
     notes += reading_notes(store, *status, config);
     notes += unread_note(store, *status);
+    notes += delayed_note(store, *status);
     result.json.push_back(json_of(store, *status, config));
   }
   if (readers.rows() != 0) result.text += readers.to_string();

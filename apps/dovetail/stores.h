@@ -53,6 +53,7 @@ struct StoreStatus {
   std::string server_version{};  // empty: there is no server
   bool standby = false;          // takes no writes, and shows commits in another order
   std::uint64_t log_end = 0;     // where the server writes its log; 0: it does not
+  std::optional<DelayedStatus> delayed{};
 };
 
 struct Retention {
@@ -92,6 +93,11 @@ struct StoreKind {
   // Where a relay that reads a broker keeps what it must remember. Null: not here.
   std::unique_ptr<OutsideHome> (*make_home)(const ops::StoreConfig& store,
                                             const ops::RelayConfig& relay, Clock& clock);
+  // Events that go out later. Null: not here.
+  Result<EventId> (*publish_at)(const ops::StoreConfig& store, const NewEvent& event,
+                                WallTime deliver_at, const EventLimits& limits) = nullptr;
+  Status (*cancel)(const ops::StoreConfig& store, const EventId& id,
+                   const std::string& reason) = nullptr;
 };
 
 extern const StoreKind kSqliteStores;

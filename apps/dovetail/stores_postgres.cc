@@ -8,6 +8,7 @@
 #include "mapping.h"
 #include "postgres/admin.h"
 #include "postgres/conninfo.h"
+#include "postgres/delayed.h"
 #include "postgres/doctor.h"
 #include "postgres/lanes.h"
 #include "postgres/maintenance.h"
@@ -110,6 +111,7 @@ Result<StoreStatus> status(const StoreConfig& store) {
   result.server_version = std::move(found->server_version);
   result.standby = found->standby;
   result.log_end = found->log_end;
+  result.delayed = found->delayed;
   const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(),
                                    [](const auto& lane) { return !lane.mapped; });
   // The estimate knows nothing of a table that was never analysed; what nobody reads yet must be
@@ -192,16 +194,31 @@ Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) 
 }
 
 // Looks at nothing first: a role that may only publish may not read the version of the schema.
-Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
-                        const EventLimits& limits) {
+Result<EventId> publish_one(const StoreConfig& store, const NewEvent& event,
+                            const std::optional<WallTime>& deliver_at, const EventLimits& limits) {
   auto connection = postgres::Connection::open(store.conninfo);
   if (!connection) return fail(connection.error());
   auto transaction = postgres::Transaction::begin(*connection);
   if (!transaction) return fail(transaction.error());
-  auto id = postgres::publish(connection->get(), event, limits);
+  auto id = deliver_at ? postgres::publish_at(connection->get(), event, *deliver_at, limits)
+                       : postgres::publish(connection->get(), event, limits);
   if (!id) return id;
   DOVETAIL_TRY(transaction->commit());
   return id;
+}
+
+Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
+                        const EventLimits& limits) {
+  return publish_one(store, event, std::nullopt, limits);
+}
+
+Result<EventId> publish_at(const StoreConfig& store, const NewEvent& event, WallTime deliver_at,
+                           const EventLimits& limits) {
+  return publish_one(store, event, deliver_at, limits);
+}
+
+Status cancel(const StoreConfig& store, const EventId& id, const std::string& reason) {
+  return postgres::cancel_delayed(store.conninfo, id, reason);
 }
 
 Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
@@ -298,7 +315,9 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .publish = publish,
                                    .examine = examine,
                                    .make_lane = make_postgres_lane,
-                                   .make_home = make_postgres_home};
+                                   .make_home = make_postgres_home,
+                                   .publish_at = publish_at,
+                                   .cancel = cancel};
 
 Result<std::string> migration_sql(bool with_roles) {
   return postgres::schema_sql() + (with_roles ? "\n" + postgres::roles_sql() : "");

@@ -26,17 +26,19 @@ std::string_view to_string(EventState state) {
       return "waiting";
     case EventState::discarded:
       return "discarded";
+    case EventState::delayed:
+      return "delayed";
   }
   return "unknown";
 }
 
 Result<EventState> parse_event_state(std::string_view text) {
   for (const EventState state : {EventState::pending, EventState::delivered, EventState::parked,
-                                 EventState::waiting, EventState::discarded})
+                                 EventState::waiting, EventState::discarded, EventState::delayed})
     if (text == to_string(state)) return state;
   return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
                                   "\" is no state of an event; check for pending, delivered, "
-                                  "parked, waiting or discarded");
+                                  "parked, waiting, discarded or delayed");
 }
 
 std::string_view to_string(Severity severity) {

@@ -62,7 +62,14 @@ struct QueueStatus {
   Duration oldest_age{0};     // since the oldest came; 0 when there is none
 };
 
-enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded };
+// Events that wait for their time.
+struct DelayedStatus {
+  std::uint64_t events = 0;
+  std::uint64_t failing = 0;  // of them, that could not be let go when they were due
+  WallTime next{};            // when the first of them is due
+};
+
+enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded, delayed };
 std::string_view to_string(EventState state);
 Result<EventState> parse_event_state(std::string_view text);
 
@@ -93,6 +100,8 @@ struct EventRow {
   std::uint64_t payload_bytes = 0;
   std::int64_t aggregate_version = 0;
   WallTime created_at{};
+  std::optional<WallTime> deliver_at{};  // of one that is delayed
+  std::string delayed_because{};         // why it could not be let go when it was due
 };
 
 struct ParkedFilter {

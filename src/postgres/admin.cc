@@ -5,6 +5,7 @@
 #include "host/owner.h"
 #include "postgres/admin_slots.h"
 #include "postgres/connection.h"
+#include "postgres/delayed.h"
 #include "postgres/mapped_catalog.h"
 #include "postgres/schema.h"
 
@@ -181,6 +182,9 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   result.server_version = std::string(store->text(0, 3));
   result.standby = store->boolean(0, 4);
   result.log_end = static_cast<std::uint64_t>(store->int8(0, 5));
+  Result<std::optional<DelayedStatus>> delayed = delayed_status(*connection);
+  if (!delayed) return fail(delayed.error());
+  result.delayed = *delayed;
   const Result<Rows> lanes = connection->query(kLanes);
   if (!lanes) return fail(lanes.error());
   for (std::size_t i = 0; i < lanes->size(); ++i) {
@@ -207,6 +211,7 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   DOVETAIL_TRY(check_schema(*connection));
+  if (filter.state == EventState::delayed) return list_delayed(*connection, filter);
   EventId id;
   if (!filter.id.empty()) {
     const Result<EventId> parsed = EventId::parse(filter.id);
@@ -260,6 +265,8 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
     event.created_at = rows->timestamptz(i, 11);
     event.headers = std::string(rows->text(i, 12));
   }
+  if (events.empty() && !filter.id.empty() && !filter.state)
+    return list_delayed(*connection, filter);
   return events;
 }
 

@@ -48,13 +48,14 @@ struct StoreStatus {
   std::int64_t schema_version = 0;
   std::string server_version;
   bool standby = false;
+  std::optional<DelayedStatus> delayed{};
   std::uint64_t log_end = 0;  // where the server writes its log; 0: it is a standby
 };
 // Without its mapping, what is pending of a relay that serves a table of its own is not known. One
 // that was never started is shown as a lane of nobody.
 Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped = {});
 
-// Of the outbox.
+// Of the outbox. Delayed ones are listed when they are asked for, by their state or by an id.
 Result<std::vector<EventRow>> list_events(const std::string& url, const EventFilter& filter);
 // The rows of the table that this relay serves, in their order; here a position is a row's number
 // in the list. A deleted row is there as long as its event is known as a parked one.

@@ -134,6 +134,40 @@ class Init(PostgresCase):
         self.refused("init", "--roles", code=2, name="usage", says=["PostgreSQL"])
 
 
+class Delayed(PostgresCase):
+    FAR = "2200-01-01T00:00:00Z"
+
+    def setUp(self):
+        super().setUp()
+        self.init()
+
+    def test_an_event_that_waits_for_its_time_is_seen_and_can_be_cancelled(self):
+        event = self.publish_id("--deliver-at", self.FAR)
+        self.assertEqual(self.stores("status")["orders"]["delayed"], {"events": 1, "failing": 0, "next": "2200-01-01T00:00:00.000000Z"})
+        self.assertIn("1 delayed, the first is due 2200-01-01", self.dovetail("status").out)
+        (listed,) = self.ask("events", "--store", "orders", "--state", "delayed")["events"]
+        self.assertEqual((listed["id"], listed["state"], listed["deliver_at"]), (event, "delayed", "2200-01-01T00:00:00.000000Z"))
+        self.assertIn(event, self.dovetail("events", "--store", "orders", "--state", "delayed").out)
+        self.assertEqual(self.ask("events", "show", event)["places"][0]["state"], "delayed")
+        self.assertIn("due      2200-01-01", self.dovetail("events", "show", event).out)
+        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 0)
+        self.assertEqual(self.dovetail("events", "cancel", event, "--store", "orders", "--reason", "not wanted").out,
+                         f"cancelled {event}\n")
+        self.assertNotIn("delayed", self.stores("status")["orders"])
+        self.assertEqual(self.sql("SELECT what || subject || reason FROM dovetail.audit"), f"cancel{event}not wanted")
+        self.refused("events", "cancel", event, "--store", "orders", "--reason", "x", code=5, name="rejected", says=["waits"])
+
+    def test_one_that_is_due_goes_out(self):
+        self.publish("--deliver-at", "2001-01-01T00:00:00Z")
+        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 1)
+
+    def test_what_cannot_be_delayed_is_refused(self):
+        self.publish("--deliver-at", "tomorrow", code=5)
+        self.assertIn("delivers at once", self.publish("--deliver-at", self.FAR, store="inventory", code=5).err)
+        self.refused("events", "cancel", "01932b7e-0000-7000-8000-000000000001", "--store", "inventory", "--reason", "x",
+                     code=5, name="rejected", says=["delays no events"])
+
+
 class Carrying(PostgresCase):
     def setUp(self):
         super().setUp()
