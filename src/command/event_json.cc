@@ -1,5 +1,7 @@
 #include "command/event_json.h"
 
+#include <algorithm>
+
 #include "core/headers.h"
 #include "core/time_text.h"
 #include "core/utf8.h"
@@ -75,15 +77,9 @@ std::string last_line(std::string_view errors) {
     errors.remove_suffix(1);
   const std::size_t start = errors.find_last_of("\n\r");
   if (start != std::string_view::npos) errors.remove_prefix(start + 1);
-  std::string line;
-  for (const char c : errors.substr(0, kLineMax)) line += is_control(c) ? ' ' : c;
-  // It may have been cut inside a character. What is no text otherwise is not shown.
-  std::string_view whole = line;
-  for (int cut = 0; cut < 3 && !whole.empty() && !is_valid_utf8(whole); ++cut)
-    whole.remove_suffix(1);
-  if (is_valid_utf8(whole)) return std::string(whole);
-  for (char& c : line)
-    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+  // It may have been cut inside a character, at either end.
+  std::string line = stored_text(errors, kLineMax);
+  std::replace_if(line.begin(), line.end(), is_control, ' ');
   return line;
 }
 

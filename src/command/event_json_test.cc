@@ -76,6 +76,7 @@ TEST(LastLine, IsTextThatCanBeShownAndNotLong) {
   for (int i = 0; i < 200; ++i) euros += "€";
   EXPECT_EQ(last_line(euros), euros.substr(0, 300));
   EXPECT_EQ(last_line("x" + euros), "x" + euros.substr(0, 297));
+  EXPECT_EQ(last_line("\xac 5 € missing"), "? 5 € missing") << "cut inside its first character";
 }
 
 }  // namespace

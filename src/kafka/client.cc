@@ -6,6 +6,8 @@
 #include <array>
 #include <cctype>
 
+#include "core/utf8.h"
+
 namespace dovetail::kafka {
 
 void Destroy::operator()(rd_kafka_s* client) const { rd_kafka_destroy(client); }
@@ -224,7 +226,7 @@ Error connection_error(const Options& options, int code, std::string_view text) 
     check = "check ca_file, and that the certificate is for this host name";
   else if (code == RD_KAFKA_RESP_ERR__RESOLVE)
     check = "check the host name";
-  std::string line(text.substr(0, 400));
+  std::string line = stored_text(text, 400);
   std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   return Error{Errc::unavailable,
                "Kafka at " + options.brokers + ": " + line + "; " + std::string(check)};

@@ -74,17 +74,6 @@ constexpr std::string_view kFinish =
     "finished_at = clock_timestamp() WHERE relay = $1 AND id = ANY ($2) AND finished_at IS NULL "
     "RETURNING aggregate_type, aggregate_id";
 
-// Valid text of bounded length, whatever the sink gave.
-std::string stored_reason(const std::string& reason) {
-  std::string text = reason.substr(0, kReasonBytesMax);
-  text.erase(std::remove(text.begin(), text.end(), '\0'), text.end());
-  while (!text.empty() && !is_valid_utf8(text) && text.size() + 4 > reason.size()) text.pop_back();
-  if (is_valid_utf8(text)) return text;
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
-  return text;
-}
-
 // The last word about each event: one statement must not touch a row twice.
 std::vector<const ParkRequest*> last_of_each(std::span<const ParkRequest> requests) {
   std::map<EventId, std::size_t> last;
@@ -185,7 +174,7 @@ Status PostgresParking::park(std::span<const ParkRequest> requests) {
   reasons.reserve(chosen.size());
   Columns columns;
   for (const ParkRequest* request : chosen) {
-    reasons.push_back(stored_reason(request->reason));
+    reasons.push_back(stored_text(request->reason, kReasonBytesMax));
     columns.add(*request, reasons.back());
   }
   Result<Transaction> transaction = Transaction::begin(reader_.connection);
