@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <limits>
 
 #include "postgres/publish.h"
 
@@ -26,9 +27,10 @@ constexpr std::string_view kCheckConstraints = "SET CONSTRAINTS ALL IMMEDIATE";
 constexpr std::string_view kReject = "DTREJ";    // never: park the event
 constexpr std::string_view kNotNow = "DTNOW";    // later: costs no attempt
 constexpr std::string_view kCanceled = "57014";  // statement_timeout, or somebody's word
+constexpr std::string_view kEnded = "2D000";     // COMMIT where there must be none
 
 Error ended_by_handler() {
-  return Error{Errc::in_doubt,
+  return Error{Errc::rejected,
                "the handler ended the transaction, which is not its to end; nothing was committed; "
                "check the handler for COMMIT and ROLLBACK"};
 }
@@ -82,7 +84,7 @@ bool ends_transaction(std::string_view sql) {
 }
 
 Errc handler_errc(std::string_view sqlstate, Errc code) {
-  if (sqlstate == kReject) return Errc::rejected;
+  if (sqlstate == kReject || sqlstate == kEnded) return Errc::rejected;
   if (sqlstate == kNotNow) return Errc::unavailable;
   if (sqlstate == kCanceled) return Errc::in_doubt;
   // Most errors depend on what else is in the tables, so a later attempt may do better.
@@ -92,6 +94,13 @@ Errc handler_errc(std::string_view sqlstate, Errc code) {
 // The first failure counts, also when the handler does not look at it.
 Status OpenTransaction::remember(Error error) {
   if (!error_) error_ = std::move(error);
+  return fail(*error_);
+}
+
+// Whatever else went wrong: it is the handler's doing, and it will do it again.
+Status OpenTransaction::remember_end() {
+  is_ended_ = true;
+  error_ = ended_by_handler();
   return fail(*error_);
 }
 
@@ -120,7 +129,7 @@ Status OpenTransaction::queue(std::string_view sql, std::initializer_list<Param>
 }
 
 Status OpenTransaction::queue(std::string_view sql, const Params& params) {
-  if (ends_transaction(sql)) return remember(ended_by_handler());
+  if (ends_transaction(sql)) return remember_end();
   if (without_lead(sql).empty())
     return remember({Errc::in_doubt, "the handler queued an empty statement; check the handler"});
   DOVETAIL_TRY(take_back());
@@ -130,7 +139,10 @@ Status OpenTransaction::queue(std::string_view sql, const Params& params) {
 }
 
 Result<EventId> OpenTransaction::publish(const NewEvent& event) {
-  return send_publish(event, EventLimits{}, [this](std::string_view sql, const Params& params) {
+  // How large a payload may be, is set in the database, which looks at it.
+  EventLimits limits;
+  limits.payload_bytes_max = std::numeric_limits<std::size_t>::max();
+  return send_publish(event, limits, [this](std::string_view sql, const Params& params) {
     return queue(sql, params);
   });
 }
@@ -164,7 +176,7 @@ Status OpenTransaction::check_ours(bool may_have_failed) {
   // One that is lost or busy is found out by whoever uses it next.
   const bool is_ended = state == PQTRANS_IDLE ||
                         ((state == PQTRANS_INTRANS || state == PQTRANS_INERROR) && !is_marked);
-  return is_ended ? remember(ended_by_handler()) : Status{};
+  return is_ended ? remember_end() : Status{};
 }
 
 Status OpenTransaction::take_back() {
@@ -173,6 +185,12 @@ Status OpenTransaction::take_back() {
   const Status taken = pipeline_.take_back();
   if (!taken) return remember(taken.error());
   return ours;
+}
+
+Status OpenTransaction::judge(Status handled) {
+  if (handled) return take_back();
+  if (pipeline_.is_lent()) (void)check_ours(/*may_have_failed=*/true);
+  return is_ended_ ? fail(ended_by_handler()) : handled;
 }
 
 Status OpenTransaction::finish() {
@@ -184,7 +202,7 @@ Status OpenTransaction::finish() {
   const std::vector<Rows> rows = pipeline_.take_rows();
   const bool was_guarded = std::exchange(is_guarded_, false);
   if (!pipeline_.in_transaction() || (was_guarded && rows.at(0).affected() != 1))
-    return fail(ended_by_handler());
+    return remember_end();
   return {};
 }
 

@@ -37,19 +37,23 @@ class OpenTransaction final : public BatchHandling {
   Result<EventId> publish(const NewEvent& event) override;
   Result<pg_conn*> connection() override;
 
-  // After a handler has returned: takes the connection back.
-  Status take_back();
+  // After a handler has returned `handled`: takes the connection back. A handler that has ended the
+  // transaction is rejected, whatever it says itself.
+  Status judge(Status handled);
   // After the last handler: everything queued is done, deferred constraints hold, and the
   // transaction is the one that it was.
   Status finish();
 
  private:
+  Status take_back();
   Status remember(Error error);
+  Status remember_end();
   Status settle();
   Status check_ours(bool may_have_failed);
 
   Pipeline& pipeline_;
   bool is_guarded_ = false;
+  bool is_ended_ = false;  // by a handler
   std::optional<Error> error_{};
 };
 

@@ -126,13 +126,47 @@ TEST_F(PostgresHandling, AHandlerCannotEndTheTransaction) {
     if (contains(what, "commit_guard")) continue;  // on purpose: nothing can be done about it
     auto store = store_with(handler, true, lane++);
     const Status applied = apply(*store, {event(), event()});
-    EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << what << ": " << text_of(applied);
+    EXPECT_TRUE(failed_with(applied, Errc::rejected)) << what << ": " << text_of(applied);
     store->rollback();
     EXPECT_EQ(effects() + inbox(), 0) << what;
     ASSERT_TRUE(store->begin());
     ASSERT_TRUE(store->commit(0, 0)) << what;
     EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.commit_guard"), 0) << what;
   }
+}
+
+TEST_F(PostgresHandling, AHandlerThatEndsTheTransactionIsRejectedWhateverItSaysItself) {
+  std::uint32_t lane = 0;
+  for (const bool queues : {true, false}) {
+    auto store = store_with(
+        [queues](Handling& handling, const Event&) -> Status {
+          if (queues) (void)handling.queue("COMMIT");
+          if (!queues) (void)exec(handling, "COMMIT");
+          return fail(Errc::in_doubt, "the commit did not work");
+        },
+        true, lane++);
+    const Status applied = apply(*store, {event()});
+    EXPECT_TRUE(failed_with(applied, Errc::rejected)) << queues << ": " << text_of(applied);
+    EXPECT_TRUE(contains(text_of(applied), "ended the transaction")) << text_of(applied);
+  }
+}
+
+TEST_F(PostgresHandling, AHandlerPublishesWhatTheDatabaseAllows) {
+  const std::string large(3 << 20, 'x');
+  auto store = store_with([&large](Handling& handling, const Event&) -> Status {
+    const NewEvent next{
+        .aggregate_type = "order", .aggregate_id = "17", .type = "packed", .payload = large};
+    const Result<EventId> published = handling.publish(next);
+    return published ? Status{} : fail(published.error());
+  });
+  const Status refused = apply(*store, {event()});
+  EXPECT_TRUE(contains(text_of(refused), "the limit is 1048576")) << text_of(refused);
+  store->rollback();
+  must(connection, "UPDATE dovetail.outbox_limit SET payload_bytes_max = 4 << 20");
+  const Status applied = apply(*store, {event()});
+  EXPECT_TRUE(applied) << text_of(applied);
+  EXPECT_TRUE(store->commit(1, 0));
+  must(connection, "UPDATE dovetail.outbox_limit SET payload_bytes_max = 1 << 20");
 }
 
 TEST_F(PostgresHandling, SavepointsAreTheHandlersOwn) {

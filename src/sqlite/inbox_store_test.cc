@@ -135,7 +135,7 @@ TEST_F(InboxRows, AHandlerThatCommitsIsRefusedAndNothingIsCommitted) {
   }
 }
 
-TEST_F(InboxRows, AHandlerThatRollsBackFails) {
+TEST_F(InboxRows, AHandlerThatRollsBackIsRefusedToo) {
   handler = [](sqlite3* transaction, const Event&) {
     return run_sql(transaction, "ROLLBACK; BEGIN");
   };
@@ -143,10 +143,25 @@ TEST_F(InboxRows, AHandlerThatRollsBackFails) {
   ASSERT_TRUE(store->begin());
   EXPECT_TRUE(insert_one(*store, event));
   const Status applied = apply_one(*store, event);
-  EXPECT_FALSE(applied);
-  EXPECT_TRUE(contains(text_of(applied), "rolled back inside the handler")) << text_of(applied);
+  EXPECT_TRUE(failed_with(applied, Errc::rejected)) << text_of(applied);
+  EXPECT_TRUE(contains(text_of(applied), "ended the transaction")) << text_of(applied);
   store->rollback();
   ASSERT_TRUE(store->begin()) << "the store is of use again";
+}
+
+TEST_F(InboxRows, ARollbackOfSqliteItselfIsAFailedAttempt) {
+  handler = [](sqlite3* transaction, const Event&) {
+    (void)run_sql(transaction, "CREATE TEMP TABLE one (n INTEGER UNIQUE ON CONFLICT ROLLBACK)");
+    (void)run_sql(transaction, "INSERT INTO one VALUES (1)");
+    (void)run_sql(transaction, "INSERT INTO one VALUES (1)");
+    return Status{};
+  };
+  auto store = open_store_of("billing");
+  ASSERT_TRUE(store->begin());
+  EXPECT_TRUE(insert_one(*store, event));
+  const Status applied = apply_one(*store, event);
+  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(contains(text_of(applied), "rolled back inside the handler")) << text_of(applied);
 }
 
 TEST_F(InboxRows, AReconnectRollsBackEvenWhenTheHandlerKeepsStatements) {
