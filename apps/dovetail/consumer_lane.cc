@@ -39,17 +39,6 @@ struct Outside {
 
 constexpr std::size_t kProcesses = 4;  // of one handler at a time, in each lane
 
-// A program has no business with the passwords that are for us.
-std::vector<std::string> secret_variables(const ops::Config& config) {
-  std::vector<std::string> names;
-  for (const ops::StoreConfig& store : config.stores) {
-    if (!store.password_env.empty()) names.push_back(store.password_env);
-    const auto secret = store.broker.settings.find("secret_env");
-    if (secret != store.broker.settings.end()) names.push_back(secret->second.value);
-  }
-  return names;
-}
-
 std::unique_ptr<Sink> make_calls(const ops::Config& config, const ops::HandlerConfig& handler,
                                  Clock& clock) {
   if (handler.kind == Kind::http) return make_sink(*config.find_store(handler.store), clock);
@@ -57,7 +46,7 @@ std::unique_ptr<Sink> make_calls(const ops::Config& config, const ops::HandlerCo
       command::Options{.command = handler.command,
                        .timeout = handler.timeout,
                        .processes_max = kProcesses,
-                       .hidden = secret_variables(config)},
+                       .environment = handler.environment},
       clock);
 }
 

@@ -57,6 +57,7 @@ topic = "{aggregate_type}.events"  # also {type}, {aggregate_id}, {content_type}
 # # store = "mailer"             #   a store with an http url
 # # kind = "command"             # likewise: a program gets the event on stdin
 # # command = ["bin/mail-it"]
+# # environment = ["TMPDIR"]     #   beside PATH, HOME, LANG and TZ: it gets no other variable
 
 [retention]
 sent = "7d"                      # delivered events are deleted after this

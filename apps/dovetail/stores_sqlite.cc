@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -87,6 +88,23 @@ Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
   return id;
 }
 
+// The file, its log and its index hold payloads.
+void examine_mode(const StoreConfig& store, std::vector<Finding>& findings) {
+  using std::filesystem::perms;
+  std::string open_files;
+  for (const char* end : {"", "-wal", "-shm"}) {
+    std::error_code missing;
+    const std::string file = store.path.string() + end;
+    const perms mode = std::filesystem::status(file, missing).permissions();
+    const bool is_open = (mode & (perms::group_read | perms::others_read)) != perms::none;
+    if (!missing && is_open) open_files += (open_files.empty() ? "" : ", ") + file;
+  }
+  if (open_files.empty()) return;
+  findings.push_back({Severity::warning, "file-mode",
+                      "payloads can be read by others than the owner: " + open_files,
+                      "run 'chmod 600' on it, unless a service of another user shares the file"});
+}
+
 Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
   constexpr std::uint64_t kWalBytesMax = 256U << 20;
   const auto found = status(store);
@@ -98,6 +116,7 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   const auto row = mode->step();
   if (!row) return fail(row.error());
   std::vector<Finding> findings;
+  examine_mode(store, findings);
   if (mode->bytes(0) != "wal") {
     findings.push_back({Severity::error, "journal-mode",
                         "the journal mode is " + std::string(mode->bytes(0)) +

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "command/event_json.h"
@@ -46,16 +47,21 @@ Result<std::string> find_program(const std::vector<std::string>& command) {
   return missing();
 }
 
-// Ours, without what is hidden and without what is said of the event.
+// What any program may need to run at all; it names no secret.
+constexpr const char* kUsual[] = {"PATH", "HOME", "LANG", "TZ"};
+
+// What is allowed of ours, and what is said of the event.
 std::vector<std::string> environment_of(const Event& event,
-                                        const std::vector<std::string>& hidden) {
+                                        const std::vector<std::string>& allowed) {
   std::vector<std::string> variables;
-  for (char** one = environ; *one != nullptr; ++one) {
-    const std::string_view text = *one;
-    const std::string_view name = text.substr(0, text.find('='));
-    const bool is_hidden = std::find(hidden.begin(), hidden.end(), name) != hidden.end();
-    if (!is_hidden && !name.starts_with("DOVETAIL_EVENT_")) variables.emplace_back(text);
-  }
+  const auto pass_on = [&](const std::string& name) {
+    const char* const value = std::getenv(name.c_str());
+    if (value != nullptr && !name.starts_with("DOVETAIL_EVENT_"))
+      variables.push_back(name + "=" + value);
+  };
+  for (const char* name : kUsual) pass_on(name);
+  for (const std::string& name : allowed)
+    if (std::find(std::begin(kUsual), std::end(kUsual), name) == std::end(kUsual)) pass_on(name);
   const auto add = [&](std::string_view name, std::string_view value) {
     variables.push_back("DOVETAIL_EVENT_" + std::string(name) + "=" + std::string(value));
   };
@@ -135,7 +141,7 @@ void CommandSink::start_runs() {
 bool CommandSink::start_run(Item& item) {
   const std::string input = event_json(*item.event);
   Result<std::unique_ptr<Process>> process = Process::start(
-      {program_, options_.command, environment_of(*item.event, options_.hidden), input});
+      {program_, options_.command, environment_of(*item.event, options_.environment), input});
   if (!process) {
     give_up(std::move(process.error()));
     return false;

@@ -22,14 +22,16 @@ struct Options {
   std::vector<std::string> command{};
   Duration timeout = std::chrono::seconds(30);  // of one run; then its process group is killed
   std::size_t processes_max = 4;                // at a time; of one key always one
-  std::vector<std::string> hidden{};  // names of environment variables that it does not get
+  // Names of our environment variables that it gets beside PATH, HOME, LANG and TZ.
+  std::vector<std::string> environment{};
 };
 
 // unavailable: the program is not there, or may not be run. rejected: there is none.
 Status check(const std::vector<std::string>& command);
 
 // The program finds the event on its standard input, as one JSON object on one line (see
-// event_json.h), and DOVETAIL_EVENT_ID, _TYPE, _KEY, _AGGREGATE_TYPE and _TOPIC in its environment.
+// event_json.h), and DOVETAIL_EVENT_ID, _TYPE, _KEY, _AGGREGATE_TYPE and _TOPIC in its environment,
+// which is empty otherwise but for what Options says: passwords of ours are not its business.
 // Its standard output goes nowhere. It says by its exit code what became of the event:
 //   0 done; 65 never, park it; 75 not now, no attempt counts; any other one, or a signal, failed.
 // The reason is the last line that it wrote to its standard error.

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "core/test_sinks.h"
@@ -34,6 +36,7 @@ class CommandSinkTest : public testing::Test {
   // The program is a script of the shell.
   void make(const std::string& script, Options options = {}) {
     options.command = {"sh", "-c", script, "handler"};
+    options.environment.emplace_back("TEST_FOLDER");
     sink_ = std::make_unique<CommandSink>(options, system_clock());
     const Status opened = sink_->open();
     ASSERT_TRUE(opened) << opened.error().text;
@@ -228,10 +231,36 @@ TEST_F(CommandSinkTest, ALargeEventIsReadWhole) {
   EXPECT_GT(std::stol(content("bytes")), 1'000'000);
 }
 
-TEST_F(CommandSinkTest, WhatIsHiddenIsNotInItsEnvironment) {
-  setenv("TEST_SECRET", "do not tell", 1);
-  make(R"([ -z "$TEST_SECRET" ])", {.hidden = {"TEST_SECRET"}});
+TEST_F(CommandSinkTest, TheProgramFindsNoSecretOfOursInItsEnvironment) {
+  setenv("PGPASSWORD", "do not tell", 1);
+  setenv("TEST_SECRET", "nor this", 1);
+  setenv("TEST_WANTED", "a plain setting", 1);
+  setenv("DOVETAIL_EVENT_OTHER", "of another event", 1);
+  make(R"(env | sed 's/=.*//' | sort >"$TEST_FOLDER/names"
+printf '%s' "$TEST_WANTED" >"$TEST_FOLDER/wanted"
+tr '\0' '\n' <"/proc/$$/environ" >"$TEST_FOLDER/own")",
+       {.environment = {"TEST_WANTED", "NOT_SET_ANYWHERE", "PATH"}});
   EXPECT_EQ(fates_of(deliver({events_.make("a", "x")})), (Fates{Fate::confirmed}));
+  EXPECT_EQ(content("wanted"), "a plain setting");
+  EXPECT_EQ(content("own").find("PGPASSWORD"), std::string::npos) << content("own");
+  EXPECT_EQ(content("own").find("nor this"), std::string::npos) << content("own");
+  std::istringstream names(content("names"));
+  const std::set<std::string> expected{"PATH",
+                                       "HOME",
+                                       "LANG",
+                                       "TZ",
+                                       "TEST_FOLDER",
+                                       "TEST_WANTED",
+                                       "DOVETAIL_EVENT_ID",
+                                       "PWD",
+                                       "OLDPWD",
+                                       "SHLVL",
+                                       "_",
+                                       "DOVETAIL_EVENT_TYPE",
+                                       "DOVETAIL_EVENT_KEY",
+                                       "DOVETAIL_EVENT_AGGREGATE_TYPE",
+                                       "DOVETAIL_EVENT_TOPIC"};
+  for (std::string name; std::getline(names, name);) EXPECT_TRUE(expected.contains(name)) << name;
 }
 
 }  // namespace

@@ -127,6 +127,7 @@ struct HandlerConfig {
   std::string store{};                          // http: a store with an http url
   std::vector<std::string> command{};           // the program and its arguments
   Duration timeout = std::chrono::seconds(30);  // of one run of the command
+  std::vector<std::string> environment{};       // command: variables of ours that it gets
 
   // Its effect is not in the consumer's transaction.
   bool is_outside() const { return kind == Kind::http || kind == Kind::command; }

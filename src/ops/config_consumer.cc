@@ -27,11 +27,10 @@ void check_kind_keys(Section& section, const HandlerConfig& handler) {
     Kind kind;
     bool required;
   };
-  constexpr Rule kRules[] = {{"function", Kind::sql, true},
-                             {"batch", Kind::sql, false},
-                             {"store", Kind::http, true},
-                             {"command", Kind::command, true},
-                             {"timeout", Kind::command, false}};
+  constexpr Rule kRules[] = {
+      {"function", Kind::sql, true},     {"batch", Kind::sql, false},
+      {"store", Kind::http, true},       {"command", Kind::command, true},
+      {"timeout", Kind::command, false}, {"environment", Kind::command, false}};
   for (const Rule& rule : kRules) {
     const bool is_its_own = rule.kind == handler.kind;
     if (is_its_own && rule.required && !section.has(rule.key)) {
@@ -71,6 +70,15 @@ void find_program(HandlerConfig& handler, const std::filesystem::path& folder) {
   program = std::filesystem::absolute(folder / program).lexically_normal().string();
 }
 
+void check_environment(Section& section, const HandlerConfig& handler) {
+  for (const std::string& name : handler.environment) {
+    if (name.find('=') == std::string::npos) continue;
+    section.wrong("environment",
+                  "holds names of variables, such as \"TMPDIR\"; what they are "
+                  "set to is taken from the environment of dovetail");
+  }
+}
+
 HandlerConfig read_handler(Section& section, const ConsumerConfig& consumer, const Config& config) {
   using namespace std::chrono_literals;
   HandlerConfig handler;
@@ -90,8 +98,10 @@ HandlerConfig read_handler(Section& section, const ConsumerConfig& consumer, con
   section.text("store", handler.store);
   section.texts("command", handler.command);
   section.duration("timeout", handler.timeout, 100ms);
+  section.texts("environment", handler.environment);
   section.close();
 
+  check_environment(section, handler);
   if (!handler.name.empty() && !is_name_part(handler.name)) section.wrong("name", kPartForm);
   if (section.has("kind")) check_kind_keys(section, handler);
   for (const std::string& type : handler.types) {

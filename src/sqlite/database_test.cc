@@ -133,6 +133,26 @@ TEST(Errors, EveryCodeHasItsMeaning) {
     EXPECT_EQ(error_of(nullptr, code, "trying").code, meaning) << code;
 }
 
+TEST(Files, AreForTheirOwnerAloneAndKeepTheModeThatTheyHave) {
+  const auto mode_of = [](const std::string& file) {
+    return std::filesystem::status(file).permissions();
+  };
+  TestFile file;
+  Application application(file.path);
+  application.run("INSERT INTO dovetail_consumer (name) VALUES ('writes a log')");
+  for (const char* end : {"", "-wal", "-shm"})
+    EXPECT_EQ(mode_of(file.path + end), std::filesystem::perms(0600)) << end;
+  const std::string other = file.directory() + "/other.db";
+  const Status ensured = ensure_store(other);
+  ASSERT_TRUE(ensured) << text_of(ensured);
+  EXPECT_EQ(mode_of(other), std::filesystem::perms(0600));
+  const std::string shared = file.directory() + "/shared.db";
+  std::ofstream(shared).close();
+  std::filesystem::permissions(shared, std::filesystem::perms(0660));
+  ASSERT_TRUE(create_store(shared));
+  EXPECT_EQ(mode_of(shared), std::filesystem::perms(0660));
+}
+
 TEST(Reasons, AreStoredCleanAndShort) {
   EXPECT_EQ(stored_reason("plain"), "plain");
   EXPECT_EQ(stored_reason(std::string_view("a\0b", 3)), "a?b");

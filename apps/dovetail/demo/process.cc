@@ -38,7 +38,7 @@ Process Process::start(const std::vector<std::string>& command, const std::strin
     // In the child, up to exec: system calls alone.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);
-    const int log = ::open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    const int log = ::open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     const int nothing = ::open("/dev/null", O_RDONLY);
     if (log >= 0) {
       ::dup2(log, STDOUT_FILENO);
