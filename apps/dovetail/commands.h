@@ -99,6 +99,14 @@ struct ForgetOptions {
   std::string reason;
 };
 Answer inbox_forget(const Surroundings& around, const ForgetOptions& options);
+Answer inbox_apply(const Surroundings& around, const ForgetOptions& options);
+
+struct RememberOptions {
+  std::string store;
+  std::string since;  // RFC 3339
+  std::string reason;
+};
+Answer inbox_remember(const Surroundings& around, const RememberOptions& options);
 
 struct SlotsOptions {
   std::string store;

@@ -48,6 +48,7 @@ struct CommandLine {
   ParkedOptions parked;
   RequestsOptions requests;
   ForgetOptions forget;
+  RememberOptions remember;
   SlotsOptions slots;
   PruneOptions prune;
   DemoOptions demo;
@@ -304,8 +305,11 @@ void add_requests(CLI::App& app, CommandLine& line) {
 void add_inbox(CLI::App& app, CommandLine& line) {
   ForgetOptions& options = line.forget;
   CLI::App* sub = command(
-      app, "inbox", "Have an event applied once more that a consumer has applied",
-      "  dovetail inbox forget stock 0190... --reason 'the shelf was counted wrongly'", [] {});
+      app, "inbox", "Decide about events where the inbox cannot: apply, forget, remember",
+      "  dovetail inbox apply stock 0190... --reason 'no booking of it is there'\n"
+      "  dovetail inbox forget stock 0190... --reason 'the shelf was counted wrongly'\n"
+      "  dovetail inbox remember --since 2026-01-31T09:05:00Z --reason 'the clock was wrong'",
+      [] {});
   sub->require_subcommand(1);
   CLI::App* forget = command(
       *sub, "forget", "Forget that a consumer has applied an event, and deliver it again",
@@ -319,6 +323,33 @@ void add_inbox(CLI::App& app, CommandLine& line) {
       ->required();
   forget->add_option("id", options.id, "The event")->required();
   forget->add_option("--reason", options.reason, "Why; it is kept in dovetail.audit")->required();
+
+  CLI::App* apply = command(
+      *sub, "apply", "Apply an event that is older than what the inbox remembers, and replay it",
+      "For an event that is parked because nobody knows whether it was applied. Check first that "
+      "its effect\n"
+      "is not there: if it was applied and forgotten, it happens twice now.",
+      [&line] { line.chosen = [&line] { return inbox_apply(line.around, line.forget); }; });
+  apply->add_option("consumer", options.consumer, "The consumer, or one handler: stock.ledger")
+      ->required();
+  apply->add_option("id", options.id, "The event")->required();
+  apply->add_option("--reason", options.reason, "What you have checked; it is kept")->required();
+
+  RememberOptions& remembered = line.remember;
+  CLI::App* remember = command(
+      *sub, "remember", "Repair an inbox that a wrong clock has made forget too much",
+      "A clock that was ahead while old rows were deleted makes the inbox take new events for "
+      "forgotten ones.\n"
+      "--since is the moment of that deletion by a right clock. What is older stays parked; what "
+      "is newer is\n"
+      "applied. Check that nothing newer was applied before the deletion: it would be applied "
+      "twice if it came\n"
+      "again.",
+      [&line] { line.chosen = [&line] { return inbox_remember(line.around, line.remember); }; });
+  remember->add_option("--store", remembered.store, "Name of the store in the config file");
+  remember->add_option("--since", remembered.since, "Such as 2026-01-31T09:05:00Z")->required();
+  remember->add_option("--reason", remembered.reason, "What you have checked; it is kept")
+      ->required();
 }
 
 void add_slots(CLI::App& app, CommandLine& line) {

@@ -11,6 +11,7 @@ struct Claim {
     duplicate,    // completed before
     in_progress,  // another holds it, and its lease has not ended
     forgotten,    // so old that it may have been completed and forgotten since; not ours
+    conflict,     // another event has the same id and another payload; not ours
   };
   State state = State::first;
   std::int64_t epoch = 0;      // of a claim that is ours; no other claim of the event ever has it

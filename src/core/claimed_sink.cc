@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/inbox.h"
 
 namespace dovetail {
 
@@ -243,9 +244,10 @@ void ClaimedSink::sort_claim(Item& item, const Claim& claim, Wave& wave) {
   } else if (claim.state == Claim::State::in_progress) {
     outcome = Outcome{Fate::again, 0, "another consumer holds it, or held it when it died"};
   } else {
-    outcome = Outcome{Fate::rejected, 0,
-                      "it is older than what the inbox remembers, so nobody knows whether it was "
-                      "applied; check its effect, then discard it"};
+    const bool is_conflict = claim.state == Claim::State::conflict;
+    outcome =
+        Outcome{Fate::rejected, 0,
+                std::string(refusal_of(is_conflict ? Arrival::conflict : Arrival::forgotten))};
   }
   resolve(item, std::move(outcome));
   --in_flight_;

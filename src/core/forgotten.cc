@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "core/sha256.h"
+
 namespace dovetail {
 
 std::optional<WallTime> time_of(const EventId& id) {
@@ -12,10 +14,23 @@ std::optional<WallTime> time_of(const EventId& id) {
   return WallTime(std::chrono::milliseconds(ms));
 }
 
-bool is_forgotten(const Event& event, WallTime forgotten_before, WallTime consumer_since) {
-  if (consumer_since >= forgotten_before) return false;
-  const WallTime time = time_of(event.id).value_or(event.created_at);
-  return time != WallTime{} && time < forgotten_before;
+std::optional<WallTime> available_at(const Event& event) {
+  const std::optional<WallTime> made = time_of(event.id);
+  if (made && event.created_at <= *made + kSkewMax) return made;
+  if (event.created_at == WallTime{}) return std::nullopt;
+  return event.created_at;
+}
+
+bool is_forgotten(const Event& event, WallTime forgotten_until) {
+  const std::optional<WallTime> time = available_at(event);
+  return time && *time <= forgotten_until;
+}
+
+std::int64_t payload_digest(std::string_view payload) {
+  const std::string hash = Sha256().add(payload).finish();
+  std::uint64_t digest = 0;
+  for (std::size_t i = 0; i < 8; ++i) digest = digest << 8 | static_cast<std::uint8_t>(hash[i]);
+  return static_cast<std::int64_t>(digest);
 }
 
 }  // namespace dovetail

@@ -9,7 +9,27 @@
 
 namespace dovetail {
 
-Inbox::Inbox(InboxStore& store, InboxOptions options) : store_(store), options_(options) {}
+namespace {
+
+bool is_refused(Arrival arrival) {
+  return arrival == Arrival::forgotten || arrival == Arrival::conflict;
+}
+
+}  // namespace
+
+std::string_view refusal_of(Arrival arrival) {
+  return arrival == Arrival::conflict
+             ? "its id is used twice: another event with this id and another payload was applied; "
+               "check who publishes it, then discard it, or publish it again with an id of its own"
+             : "it is older than what the inbox remembers, so nobody knows whether it was applied; "
+               "check its effect, then discard it or run `dovetail inbox apply`";
+}
+
+Inbox::Inbox(InboxStore& store, InboxOptions options)
+    : store_(store),
+      options_(options),
+      over_limit_(options.breaking_max),
+      broke_alone_(options.breaking_max) {}
 
 Status Inbox::open() {
   submitted_.clear();
@@ -87,11 +107,10 @@ Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
   for (std::size_t i = 0; i < tried_.size(); ++i) {
     if (arrivals_[i] == Arrival::first) firsts_.push_back(tried_[i]);
   }
-  const bool any_forgotten =
-      std::find(arrivals_.begin(), arrivals_.end(), Arrival::forgotten) != arrivals_.end();
-  if (any_forgotten || (!firsts_.empty() && !store_.apply(firsts_))) {
+  const bool any_refused = std::any_of(arrivals_.begin(), arrivals_.end(), is_refused);
+  if (any_refused || (!firsts_.empty() && !store_.apply(firsts_))) {
     // Which event is at fault, and how often it was tried, is found out one by one.
-    if (!any_forgotten && store_.broke()) suspect_together();
+    if (!any_refused && store_.broke()) suspect_together();
     store_.rollback();
     return BatchResult::try_alone;
   }
@@ -117,10 +136,7 @@ void Inbox::suspect_together() {
 }
 
 // Whether the connection broke in the try before this one, too.
-bool Inbox::breaks_again(const EventId& id) {
-  if (broke_alone_.size() >= options_.breaking_max) broke_alone_.clear();
-  return !broke_alone_.insert(id).second;
-}
+bool Inbox::breaks_again(const EventId& id) { return !broke_alone_.insert(id); }
 
 // True: all of them were tried.
 Result<bool> Inbox::apply_alone(Submitted& batch) {
@@ -139,11 +155,9 @@ Result<bool> Inbox::apply_alone(Submitted& batch) {
   return end == batch.events.size();
 }
 
-Status Inbox::reject_forgotten(Outcome& outcome) {
+Status Inbox::refuse(Arrival why, Outcome& outcome) {
   store_.rollback();
-  outcome = Outcome{Fate::rejected, 0,
-                    "it is older than what the inbox remembers, so nobody knows whether it was "
-                    "applied; check its effect, then discard it"};
+  outcome = Outcome{Fate::rejected, 0, std::string(refusal_of(why))};
   return {};
 }
 
@@ -158,7 +172,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   const Event* const one[] = {&event};
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
-  if (arrival == Arrival::forgotten) return reject_forgotten(outcome);
+  if (is_refused(arrival)) return refuse(arrival, outcome);
   if (arrival != Arrival::first && !DOVETAIL_MUTANT(redelivery_burns_attempts)) {
     // What is applied already is not tried again, so however often it comes, no attempt counts.
     DOVETAIL_TRY(store_.commit(0, 1));
@@ -173,7 +187,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   if (*attempts > options_.attempts_max) {
     // One of them may be another member's that is at it just now, after a rebalance. Such a one is
     // gone a little later; that of a process which died is not.
-    if (over_limit_.insert(event.id).second) {
+    if (over_limit_.insert(event.id)) {
       outcome = Outcome{Fate::again, 0, "not tried: there may be another attempt at it right now"};
       return forgive(event.id, 1);
     }
@@ -186,12 +200,12 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
                           " times; check the handler, then replay the event"};
     return forgive(event.id, *attempts);
   }
-  if (!over_limit_.empty()) over_limit_.erase(event.id);
+  over_limit_.erase(event.id);
 
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
-  if (arrival == Arrival::forgotten) {  // since it was looked up above
-    DOVETAIL_TRY(reject_forgotten(outcome));
+  if (is_refused(arrival)) {  // since it was looked up above
+    DOVETAIL_TRY(refuse(arrival, outcome));
     return forgive(event.id, 1);
   }
   if (DOVETAIL_MUTANT(inbox_row_commits_first)) {

@@ -8,8 +8,10 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "core/bounded_ids.h"
 #include "core/key_fence.h"
 #include "core/sink.h"
 
@@ -21,7 +23,11 @@ enum class Arrival : std::uint8_t {
   duplicate,   // applied before
   superseded,  // a later version of its aggregate is applied, and the consumer wants none before it
   forgotten,   // so old that it may have been applied and forgotten since
+  conflict,    // another event was applied that has the same id and another payload
 };
+
+// Why an event is parked that is forgotten, or a conflict.
+std::string_view refusal_of(Arrival arrival);
 
 // One consumer's database, as the inbox needs it. One thread at a time.
 // A failed call leaves no transaction open, except apply(), whose transaction the inbox rolls back.
@@ -35,7 +41,7 @@ class InboxStore {
 
   virtual Status begin() = 0;
   // Inserts the inbox rows; arrivals[i] says what events[i] is. Waits for another consumer that is
-  // inserting the same row. A forgotten event gets no row.
+  // inserting the same row. A forgotten event gets no row, and a conflict leaves the row as it is.
   virtual Status insert(Events events, std::span<Arrival> arrivals) = 0;
   // Runs the handler inside the transaction for each of these, in this order; all of them are
   // first. On return nothing of theirs is outstanding: an error belongs to one of them, and who it
@@ -72,7 +78,8 @@ struct InboxOptions {
   // Each takes several round trips, so collect() says "not yet" after so many of them: the relay
   // has a lease to renew.
   std::size_t alone_at_a_time = 50;
-  std::size_t breaking_max = 1000;  // events remembered because the connection broke in them
+  // Events remembered because the connection broke in them, and because they have had all attempts.
+  std::size_t breaking_max = 1000;
 };
 
 // The sink. Does its work in collect(). Normally a batch is one transaction; when an event of it
@@ -110,7 +117,7 @@ class Inbox final : public Sink {
   Status apply_one(const Event& event, Outcome& outcome);
   Status judge(const Event& event, const Error& error, std::uint32_t attempts, Outcome& outcome);
   Status forgive(const EventId& id, std::int64_t count);
-  Status reject_forgotten(Outcome& outcome);
+  Status refuse(Arrival why, Outcome& outcome);
   void suspect_together();
   bool breaks_again(const EventId& id);
   bool fenced(const Event& event, std::uint64_t batch, Outcome& outcome);
@@ -122,9 +129,9 @@ class Inbox final : public Sink {
   std::size_t suspects_left_ = 0;
   bool opened_before_ = false;
   std::optional<EventId> interrupted_;  // its attempt was counted, and then the database went away
-  std::set<EventId> over_limit_;        // seen once with more attempts than there may be
+  BoundedIds over_limit_;               // seen once with more attempts than there may be
   std::set<EventId> broke_together_;    // what was tried when the connection broke in a batch
-  std::set<EventId> broke_alone_;       // in whose last try, alone, the connection broke
+  BoundedIds broke_alone_;              // in whose last try, alone, the connection broke
   KeyFence fence_;
   // Scratch of apply_together.
   std::vector<const Event*> tried_;

@@ -88,6 +88,17 @@ TEST_F(InboxTest, TheSameEventTwiceInOneBatchIsAppliedOnce) {
   EXPECT_EQ(effects_, (Effects{"a"}));
 }
 
+TEST_F(InboxTest, AnIdThatIsUsedTwiceIsParkedAndNeverTakenForADuplicate) {
+  ASSERT_EQ(deliver({event(1, "k", "ten euros")})[0].fate, Fate::confirmed);
+  const auto outcomes =
+      deliver({event(1, "l", "a thousand"), event(2, "m", "b"), event(1, "k", "ten euros")});
+  EXPECT_EQ(outcomes[0].fate, Fate::rejected);
+  EXPECT_NE(outcomes[0].reason.find("used twice"), std::string::npos) << outcomes[0].reason;
+  EXPECT_EQ(outcomes[1].fate, Fate::confirmed);
+  EXPECT_EQ(outcomes[2].fate, Fate::duplicate) << "the one that was applied comes again";
+  EXPECT_EQ(effects_, (Effects{"ten euros", "b"}));
+}
+
 TEST_F(InboxTest, AFailureLeavesNoTraceAndStopsItsKeyOnly) {
   trouble_["bad"] = Errc::in_doubt;
   const auto outcomes = deliver(

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/forgotten.h"
+
 namespace dovetail {
 
 std::uint64_t MemoryClaimDatabase::completed(const std::string& consumer) const {
@@ -26,11 +28,20 @@ Result<std::vector<Claim>> MemoryClaimStore::claim(Events events, Duration lease
   const TimePoint now = database_.clock_.now();
   std::vector<Claim> claims;
   for (const Event* event : events) {
-    if (consumer.seen.contains(event->id)) {
-      claims.push_back({Claim::State::duplicate, 0, 0});
+    const std::int64_t digest = payload_digest(event->payload);
+    const auto seen = consumer.seen.find(event->id);
+    if (seen != consumer.seen.end()) {
+      const bool is_same = seen->second == digest;
+      claims.push_back({is_same ? Claim::State::duplicate : Claim::State::conflict, 0, 0});
       continue;
     }
-    auto& row = consumer.claims[event->id];
+    const auto [place, is_new] = consumer.claims.try_emplace(event->id);
+    auto& row = place->second;
+    if (!is_new && row.digest != digest) {
+      claims.push_back({Claim::State::conflict, 0, 0});
+      continue;
+    }
+    row.digest = digest;
     if (row.expires > now) {
       claims.push_back({Claim::State::in_progress, 0, 0});
       continue;
@@ -51,8 +62,8 @@ Status MemoryClaimStore::complete(std::span<const EventId> ids,
     const auto row = consumer.claims.find(ids[i]);
     done[i] = row != consumer.claims.end() && row->second.epoch == epochs[i];
     if (!done[i]) continue;
+    consumer.seen.emplace(ids[i], row->second.digest);
     consumer.claims.erase(row);
-    consumer.seen.insert(ids[i]);
   }
   return {};
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -27,9 +26,10 @@ class MemoryClaimDatabase {
     std::int64_t epoch = 0;
     std::uint32_t attempts = 0;
     TimePoint expires{};
+    std::int64_t digest = 0;
   };
   struct Consumer {
-    std::set<EventId> seen;
+    std::map<EventId, std::int64_t> seen;  // with the digest of its payload
     std::map<EventId, Row> claims;
   };
   Clock& clock_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "core/forgotten.h"
+
 namespace dovetail {
 
 std::uint64_t MemoryInboxDatabase::applied(const std::string& consumer) const {
@@ -42,11 +44,16 @@ Status MemoryInboxStore::begin() {
 
 Status MemoryInboxStore::insert(Events events, std::span<Arrival> arrivals) {
   std::lock_guard lock(database_.mutex_);
-  const auto& seen = database_.consumers_[consumer_].seen;
-  for (std::size_t i = 0; i < events.size(); ++i)
-    arrivals[i] = !seen.contains(events[i]->id) && staged_.insert(events[i]->id).second
-                      ? Arrival::first
-                      : Arrival::duplicate;
+  auto& seen = database_.consumers_[consumer_].seen;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const std::int64_t digest = payload_digest(events[i]->payload);
+    const auto before = seen.find(events[i]->id);
+    const auto [row, is_new] =
+        before == seen.end() ? staged_.emplace(events[i]->id, digest) : std::pair{before, false};
+    arrivals[i] = is_new                  ? Arrival::first
+                  : row->second == digest ? Arrival::duplicate
+                                          : Arrival::conflict;
+  }
   return {};
 }
 
@@ -67,7 +74,7 @@ Status MemoryInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates)
   {
     std::lock_guard lock(database_.mutex_);
     auto& consumer = database_.consumers_[consumer_];
-    for (const EventId& id : staged_) consumer.attempts.erase(id);
+    for (const auto& [id, digest] : staged_) consumer.attempts.erase(id);
     consumer.seen.merge(staged_);
     consumer.applied += applied;
     consumer.duplicates += duplicates;

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +34,7 @@ class MemoryInboxDatabase {
  private:
   friend class MemoryInboxStore;
   struct Consumer {
-    std::set<EventId> seen;
+    std::map<EventId, std::int64_t> seen;  // with the digest of its payload
     std::map<EventId, std::uint32_t> attempts;
     std::uint64_t applied = 0;
     std::uint64_t duplicates = 0;
@@ -70,7 +69,7 @@ class MemoryInboxStore final : public InboxStore {
   Handler handler_;
   bool open_ = false;
   bool in_transaction_ = false;
-  std::set<EventId> staged_;
+  std::map<EventId, std::int64_t> staged_;
   MemoryTransaction transaction_;
 };
 

@@ -96,6 +96,14 @@ Result<std::uint64_t> replay_matching(const std::string& url, const ParkedFilter
 // reason.
 Result<std::uint64_t> forget_event(const std::string& url, std::string_view consumer,
                                    const EventId& id, std::string_view reason);
+// An operator has checked that the consumer, or one of its handlers, has not applied the event: it
+// is applied when it comes, whatever its age. Returns for how many handlers; 0: all have applied
+// it.
+Result<std::uint64_t> apply_event(const std::string& url, std::string_view consumer,
+                                  const EventId& id, std::string_view reason);
+// After a wrong clock: what could first have been applied after `since` counts as remembered again.
+// Returns until when events were forgotten before. rejected: nothing was forgotten since then.
+Result<WallTime> remember_since(const std::string& url, WallTime since, std::string_view reason);
 Result<bool> deliver_again(const std::string& url, std::string_view relay, const EventId& id,
                            std::string_view reason);
 

@@ -249,6 +249,25 @@ Result<std::uint64_t> forget_event(const std::string& url, std::string_view cons
   return static_cast<std::uint64_t>(rows->int8(0, 0));
 }
 
+Result<std::uint64_t> apply_event(const std::string& url, std::string_view consumer,
+                                  const EventId& id, std::string_view reason) {
+  Result<Connection> connection = open_store(url);
+  if (!connection) return fail(connection.error());
+  const Result<Rows> rows = connection->query("SELECT dovetail.apply_event($1, $2, $3)",
+                                              Params().text(consumer).uuid(id).text(reason));
+  if (!rows) return fail(rows.error());
+  return static_cast<std::uint64_t>(rows->int8(0, 0));
+}
+
+Result<WallTime> remember_since(const std::string& url, WallTime since, std::string_view reason) {
+  Result<Connection> connection = open_store(url);
+  if (!connection) return fail(connection.error());
+  const Result<Rows> rows = connection->query("SELECT dovetail.remember_since($1, $2)",
+                                              Params().timestamptz(since).text(reason));
+  if (!rows) return fail(rows.error());
+  return rows->timestamptz(0, 0);
+}
+
 Result<bool> deliver_again(const std::string& url, std::string_view relay, const EventId& id,
                            std::string_view reason) {
   Result<Connection> connection = open_store(url);

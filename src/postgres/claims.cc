@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/check.h"
+#include "core/forgotten.h"
 #include "dovetail/postgres.h"
 #include "postgres/schema.h"
 
@@ -17,6 +18,7 @@ Claim::State state_of(std::string_view text) {
   if (text == "first") return Claim::State::first;
   if (text == "duplicate") return Claim::State::duplicate;
   if (text == "in_progress") return Claim::State::in_progress;
+  if (text == "conflict") return Claim::State::conflict;
   DOVETAIL_CHECK(text == "forgotten");
   return Claim::State::forgotten;
 }
@@ -57,14 +59,17 @@ Status PostgresClaimStore::open() {
 Result<std::vector<Claim>> PostgresClaimStore::claim(Events events, Duration lease) {
   std::vector<EventId> ids;
   std::vector<WallTime> created;
+  std::vector<std::int64_t> digests;
   for (const Event* event : events) {
     ids.push_back(event->id);
     created.push_back(event->created_at);
+    digests.push_back(payload_digest(event->payload));
   }
   const Result<Rows> rows = connection_.query(
-      "SELECT id, state, epoch, attempts FROM dovetail.claim_many($1, $2, $3, $4 * interval '1 "
+      "SELECT id, state, epoch, attempts FROM dovetail.claim_many($1, $2, $3, $4, $5 * interval '1 "
       "microsecond')",
-      Params().text(consumer_).uuid_array(ids).timestamptz_array(created).int8(lease.count()));
+      Params().text(consumer_).uuid_array(ids).timestamptz_array(created).int8_array(digests).int8(
+          lease.count()));
   if (!rows) return fail(rows.error());
   std::map<EventId, Claim> found;
   for (std::size_t row = 0; row < rows->size(); ++row)

@@ -17,9 +17,30 @@ constexpr std::string_view kDefaultRows =
     "i.inhparent = 'dovetail.inbox'::pg_catalog.regclass) FROM pg_catalog.pg_class c WHERE c.oid = "
     "'dovetail.inbox_default'::pg_catalog.regclass AND EXISTS (SELECT 1 FROM dovetail.consumer)";
 
+// A clock was wrong when rows were deleted.
+constexpr std::string_view kAhead =
+    "SELECT c.name, f.until::text FROM dovetail.forgetting f JOIN dovetail.consumer c ON c.id = "
+    "f.consumer_id WHERE f.until > pg_catalog.clock_timestamp() + interval '1 hour' ORDER BY "
+    "c.name";
+
+Status examine_line(Connection& connection, Findings& findings) {
+  const Result<Rows> rows = connection.query(kAhead);
+  if (!rows) return fail(rows.error());
+  for (std::size_t i = 0; i < rows->size(); ++i)
+    findings.add(
+        Severity::error, "inbox-forgets-new-events",
+        "the consumer \"" + std::string(rows->text(i, 0)) + "\" parks every event up to " +
+            std::string(rows->text(i, 1)) +
+            " as perhaps forgotten, which is in the future: a clock was wrong when old "
+            "rows were deleted",
+        "find out when that was, and run `dovetail inbox remember --since` with that time");
+  return {};
+}
+
 }  // namespace
 
 Status examine_inbox(Connection& connection, const DoctorOptions& options, Findings& findings) {
+  DOVETAIL_TRY(examine_line(connection, findings));
   const Result<Rows> died = connection.query(kDied);
   if (!died) return fail(died.error());
   for (std::size_t i = 0; i < died->size(); ++i)

@@ -193,6 +193,13 @@ TEST_F(Doctor, FindsAConsumerThatDied) {
   EXPECT_EQ(find(look(), "consumer-died"), nullptr);
 }
 
+TEST_F(Doctor, FindsAnInboxThatAWrongClockHasMadeForgetNewEvents) {
+  must(application, "INSERT INTO dovetail.consumer (name) VALUES ('stock')");
+  EXPECT_EQ(find(look(), "inbox-forgets-new-events"), nullptr);
+  must(application, "UPDATE dovetail.consumer SET forgotten_until = now() + interval '26 hours'");
+  expect("inbox-forgets-new-events", Severity::error, "inbox remember");
+}
+
 TEST_F(Doctor, FindsAnInboxThatCannotBeKeptSmall) {
   EXPECT_EQ(find(look(), "inbox-partitions"), nullptr) << "nobody has an inbox yet";
   must(application, "INSERT INTO dovetail.consumer (name) VALUES ('stock')");

@@ -5,12 +5,12 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "core/check.h"
 #include "core/forgotten.h"
 #include "core/type_filter.h"
+#include "postgres/inbox_rows.h"
 #include "postgres/schema.h"
 #include "postgres/version_guard.h"
 
@@ -32,14 +32,29 @@ constexpr std::string_view kSettings =
     "set_config('idle_in_transaction_session_timeout', $1, true) END, "
     "CASE WHEN current_setting('synchronous_commit') = 'off' THEN "
     "set_config('synchronous_commit', 'on', true) END";
+// The time of the epoch stands for "as its id says".
 constexpr std::string_view kInsert =
-    "INSERT INTO dovetail.inbox (event_id, consumer_id) SELECT arrived.id, arrived.consumer "
-    "FROM unnest($1::uuid[], $2::int[]) AS arrived (id, consumer) ON CONFLICT DO NOTHING "
-    "RETURNING event_id, consumer_id";
-constexpr std::string_view kForgotten = "SELECT forgotten_before FROM dovetail.inbox_state";
+    "INSERT INTO dovetail.inbox (event_id, consumer_id, digest, available_at) SELECT arrived.id, "
+    "arrived.consumer, arrived.digest, nullif(arrived.available_at, 'epoch') FROM "
+    "unnest($1::uuid[], $2::int[], $3::int8[], $4::timestamptz[]) AS arrived (id, consumer, "
+    "digest, "
+    "available_at) ON CONFLICT DO NOTHING RETURNING event_id, consumer_id";
+constexpr std::string_view kForgotten =
+    "SELECT consumer_id, until FROM dovetail.forgetting WHERE consumer_id = ANY ($1)";
 constexpr std::string_view kKnown =
-    "SELECT event_id, consumer_id FROM dovetail.inbox WHERE event_id = ANY ($1::uuid[])";
+    "SELECT event_id, consumer_id, digest FROM dovetail.inbox WHERE event_id = ANY ($1::uuid[])";
+// Which of these are known not to have been applied. They are not needed any more when they are.
+constexpr std::string_view kTakeUnapplied =
+    "DELETE FROM dovetail.unapplied AS u USING dovetail.forgetting AS f WHERE u.event_id = ANY "
+    "($1::uuid[]) AND u.consumer_id = ANY ($2) AND f.consumer_id = u.consumer_id AND "
+    "(u.by_operator "
+    "OR f.exact) RETURNING u.event_id, u.consumer_id";
+constexpr std::string_view kNoteUnapplied =
+    "INSERT INTO dovetail.unapplied (event_id, consumer_id) SELECT $1, unnest($2::int[]) ON "
+    "CONFLICT DO NOTHING";
 constexpr std::string_view kForgetAttempts =
+    "WITH applied AS (DELETE FROM dovetail.unapplied WHERE event_id = ANY ($1::uuid[]) AND "
+    "consumer_id = ANY ($3)) "
     "DELETE FROM dovetail.attempt WHERE event_id = ANY ($1::uuid[]) AND consumer_id = $2";
 constexpr std::string_view kAnyAttempts =
     "SELECT EXISTS (SELECT FROM dovetail.attempt WHERE consumer_id = $1)";
@@ -54,7 +69,7 @@ constexpr std::string_view kCountAttempt =
 constexpr std::string_view kForgetAttempt =
     "DELETE FROM dovetail.attempt WHERE event_id = $1 AND consumer_id = $2 AND attempts = 0";
 constexpr std::string_view kIds =
-    "SELECT name, id, created_at FROM dovetail.consumer WHERE name = ANY ($1::text[])";
+    "SELECT name, id FROM dovetail.consumer WHERE name = ANY ($1::text[])";
 constexpr std::string_view kMakeIds =
     "INSERT INTO dovetail.consumer (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING";
 // The outer query does not see what the insert has changed.
@@ -66,6 +81,12 @@ constexpr std::string_view kStartSession =
 constexpr std::string_view kEndSession =
     "UPDATE dovetail.consumer_lane SET clean = true, updated_at = clock_timestamp() "
     "WHERE consumer_id = $1 AND lane = $2";
+
+std::vector<InboxKey> keys_of(const Rows& rows) {
+  std::vector<InboxKey> keys;
+  for (std::size_t i = 0; i < rows.size(); ++i) keys.emplace_back(rows.uuid(i, 0), rows.int4(i, 1));
+  return keys;
+}
 
 // Runs `handle`, whose exceptions are failures.
 template <class Handle>
@@ -110,20 +131,10 @@ TransactionHandler cpp_batch_handler(std::string name, std::vector<std::string> 
 }
 
 struct PostgresInboxStore::State {
-  // One inbox row that is to be: of an event for one of its handlers.
-  struct Row {
-    EventId id;
-    std::int32_t handler_id;
-    std::uint32_t event;  // which of the batch
-    std::uint32_t handler;
-    bool is_forgotten;
-    Arrival arrival = Arrival::duplicate;
-  };
-
   // As the database knows a handler.
   struct Known {
-    std::int32_t id;
-    WallTime since;
+    std::int32_t id = 0;
+    WallTime forgotten_until = WallTime::min();
   };
 
   explicit State(InboxStoreOptions given) : options(std::move(given)) {}
@@ -132,13 +143,16 @@ struct PostgresInboxStore::State {
   Status read_ids(Connection& connection);
   Status begin_if_needed();
   void list_rows(Events batch);
-  Status insert_rows(WallTime& forgotten_now);
-  void mark_inserted(const Rows& inserted);
+  Status insert_rows();
+  bool moved_line(const Rows& lines);
+  Status send_insert(const std::vector<const InboxRow*>& chosen);
   Status look_for_known();
+  Status insert_unapplied();
   Status leave_late_ones();
   bool is_forgotten(const Event& event, std::size_t handler) const {
-    return dovetail::is_forgotten(event, forgotten_before, handlers[handler].since);
+    return dovetail::is_forgotten(event, handlers[handler].forgotten_until);
   }
+  std::vector<std::int32_t> handler_ids() const;
   void tell(std::span<Arrival> arrivals);
   void rollback();
   Params lane_params() const {
@@ -149,17 +163,21 @@ struct PostgresInboxStore::State {
   Pipeline pipeline{};
   std::int32_t consumer_id = 0;
   std::vector<Known> handlers{};  // one for each of the options
-  WallTime forgotten_before = WallTime::min();
-  bool counts_attempts = false;  // some event has attempts: forget them when it is applied
+  bool counts_attempts = false;   // some event has attempts: forget them when it is applied
   bool session_open = false;
   bool is_begun = false;  // on the server
   bool broke = false;     // the connection, in the last apply()
 
   // Of the open transaction.
   std::vector<const Event*> events{};
-  std::vector<Row> rows{};  // in the order in which they are inserted
+  std::vector<InboxRow> rows{};  // in the order in which they are inserted
+  bool is_line_moved = false;    // since the rows were listed
   VersionGuard guard{};
   std::uint64_t superseded = 0;
+
+  // Of the last event that was inserted alone: the handlers that had not applied it.
+  EventId alone{};
+  std::vector<std::int32_t> not_applied_by{};
 };
 
 PostgresInboxStore::PostgresInboxStore(InboxStoreOptions options)
@@ -192,21 +210,21 @@ Status PostgresInboxStore::State::read_ids(Connection& connection) {
                                       "\"; check that each has a name of its own");
     names.push_back(handler.name);
   }
-  std::map<std::string, Known, std::less<>> ids;
+  std::map<std::string, std::int32_t, std::less<>> ids;
   for (const bool is_made : {false, true}) {
     const Result<Rows> known = connection.query(kIds, Params().text_array(names));
     if (!known) return fail(known.error());
     for (std::size_t row = 0; row < known->size(); ++row)
-      ids.emplace(known->text(row, 0), Known{known->int4(row, 1), known->timestamptz(row, 2)});
+      ids.emplace(known->text(row, 0), known->int4(row, 1));
     const auto is_new = [&](std::string_view name) { return ids.find(name) == ids.end(); };
     if (is_made || std::none_of(names.begin(), names.end(), is_new)) break;
     const Result<Rows> made = connection.query(kMakeIds, Params().text_array(names));
     if (!made) return fail(made.error());
   }
-  consumer_id = ids.at(options.consumer).id;
+  consumer_id = ids.at(options.consumer);
   handlers.clear();
   for (const TransactionHandler& handler : options.handlers)
-    handlers.push_back(ids.at(handler.name));
+    handlers.push_back(Known{ids.at(handler.name)});
   return {};
 }
 
@@ -237,86 +255,135 @@ Status PostgresInboxStore::State::begin_if_needed() {
   return pipeline.send(kSettings, Params().text(text));
 }
 
+std::vector<std::int32_t> PostgresInboxStore::State::handler_ids() const {
+  std::vector<std::int32_t> ids;
+  for (const Known& handler : handlers) ids.push_back(handler.id);
+  return ids;
+}
+
 void PostgresInboxStore::State::list_rows(Events batch) {
   events.assign(batch.begin(), batch.end());
   rows.clear();
   for (std::uint32_t i = 0; i < batch.size(); ++i) {
+    const std::int64_t digest = payload_digest(batch[i]->payload);
     for (std::uint32_t h = 0; h < options.handlers.size(); ++h)
       if (wants_type(options.handlers[h].types, batch[i]->type))
-        rows.push_back(Row{batch[i]->id, handlers[h].id, i, h, is_forgotten(*batch[i], h)});
+        rows.push_back(
+            InboxRow{batch[i]->id, handlers[h].id, i, h, digest, is_forgotten(*batch[i], h)});
   }
+  for (InboxRow& row : rows)
+    if (row.is_forgotten) row.arrival = Arrival::forgotten;
   guard.clear();
   if (options.version_guard)
-    for (const Row& row : rows) guard.add(row.handler_id, *events[row.event]);
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return std::tie(a.id, a.handler_id, a.event) < std::tie(b.id, b.handler_id, b.event);
-  });
+    for (const InboxRow& row : rows) guard.add(row.handler_id, *events[row.event]);
+  sort_rows(rows);
+}
+
+Status PostgresInboxStore::State::send_insert(const std::vector<const InboxRow*>& chosen) {
+  std::vector<EventId> ids;
+  std::vector<std::int32_t> of_handlers;
+  std::vector<std::int64_t> digests;
+  std::vector<WallTime> times;
+  for (const InboxRow* row : chosen) {
+    ids.push_back(row->id);
+    of_handlers.push_back(row->handler_id);
+    digests.push_back(row->digest);
+    const std::optional<WallTime> time = available_at(*events[row->event]);
+    times.push_back(time == time_of(row->id) ? WallTime{} : time.value_or(WallTime{}));
+  }
+  Params params;
+  params.uuid_array(ids).int4_array(of_handlers).int8_array(digests).timestamptz_array(times);
+  return pipeline.send(kInsert, params, Answer::kept);
 }
 
 // One round trip, with BEGIN.
-Status PostgresInboxStore::State::insert_rows(WallTime& forgotten_now) {
+Status PostgresInboxStore::State::insert_rows() {
   std::vector<EventId> ids;
-  std::vector<std::int32_t> of_handlers;
-  for (const Row& row : rows) {
+  std::vector<const InboxRow*> chosen;
+  for (const InboxRow& row : rows) {
     if (row.is_forgotten) continue;
     ids.push_back(row.id);
-    of_handlers.push_back(row.handler_id);
+    chosen.push_back(&row);
   }
+  const std::vector<std::int32_t> of_handlers = handler_ids();
   DOVETAIL_TRY(begin_if_needed());
-  DOVETAIL_TRY(
-      pipeline.send(kInsert, Params().uuid_array(ids).int4_array(of_handlers), Answer::kept));
+  DOVETAIL_TRY(send_insert(chosen));
   // Whoever drops rows says so in the same transaction, so this is read behind the insert.
-  DOVETAIL_TRY(pipeline.send(kForgotten, {}, Answer::kept));
+  DOVETAIL_TRY(pipeline.send(kForgotten, Params().int4_array(of_handlers), Answer::kept));
   if (counts_attempts)
-    DOVETAIL_TRY(pipeline.send(kForgetAttempts, Params().uuid_array(ids).int4(consumer_id)));
+    DOVETAIL_TRY(pipeline.send(kForgetAttempts,
+                               Params().uuid_array(ids).int4(consumer_id).int4_array(of_handlers)));
   if (!guard.empty()) DOVETAIL_TRY(guard.lock(pipeline));
   DOVETAIL_TRY(pipeline.finish());
   const std::vector<Rows> answers = pipeline.take_rows();
-  mark_inserted(answers.at(0));
+  mark_inserted(rows, keys_of(answers.at(0)));
   if (!guard.empty()) guard.read(answers.at(2));
-  forgotten_now = answers.at(1).empty() ? WallTime::min() : answers[1].timestamptz(0, 0);
+  is_line_moved = moved_line(answers.at(1));
   return {};
 }
 
-// What was inserted comes back in the order in which it was sent.
-void PostgresInboxStore::State::mark_inserted(const Rows& inserted) {
-  std::size_t next = 0;
-  for (Row& row : rows) {
-    row.arrival = row.is_forgotten ? Arrival::forgotten : Arrival::duplicate;
-    if (row.is_forgotten || next == inserted.size()) continue;
-    if (inserted.uuid(next, 0) != row.id || inserted.int4(next, 1) != row.handler_id) continue;
-    row.arrival = Arrival::first;
-    ++next;
-  }
-  DOVETAIL_CHECK(next == inserted.size());
+// True: what was listed as forgotten, or as not forgotten, is not so. The line moves ahead when
+// rows are deleted, and back when an operator repairs it.
+bool PostgresInboxStore::State::moved_line(const Rows& lines) {
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    for (Known& handler : handlers)
+      if (handler.id == lines.int4(i, 0)) handler.forgotten_until = lines.timestamptz(i, 1);
+  return std::any_of(rows.begin(), rows.end(), [&](const InboxRow& row) {
+    return row.is_forgotten != is_forgotten(*events[row.event], row.handler);
+  });
 }
 
-// What is older than what is remembered for sure may still be remembered.
+// What was not inserted was there before, perhaps of another event with the same id. And what is
+// older than what is remembered for sure may still be remembered, or known not to be applied.
 Status PostgresInboxStore::State::look_for_known() {
+  if (!needs_comparing(rows)) return {};
   std::vector<EventId> ids;
-  for (const Row& row : rows)
-    if (row.arrival == Arrival::forgotten) ids.push_back(row.id);
-  if (ids.empty()) return {};
+  for (const InboxRow& row : rows)
+    if (row.arrival != Arrival::first && (ids.empty() || ids.back() != row.id))
+      ids.push_back(row.id);
   DOVETAIL_TRY(pipeline.send(kKnown, Params().uuid_array(ids), Answer::kept));
   DOVETAIL_TRY(pipeline.finish());
   const std::vector<Rows> answers = pipeline.take_rows();
-  std::set<std::pair<EventId, std::int32_t>> known;
-  for (std::size_t row = 0; row < answers.at(0).size(); ++row)
-    known.emplace(answers[0].uuid(row, 0), answers[0].int4(row, 1));
-  for (Row& row : rows)
-    if (row.arrival == Arrival::forgotten && known.contains({row.id, row.handler_id}))
-      row.arrival = Arrival::duplicate;
+  std::vector<KnownRow> known;
+  for (std::size_t i = 0; i < answers.at(0).size(); ++i) {
+    KnownRow& row =
+        known.emplace_back(KnownRow{{answers[0].uuid(i, 0), answers[0].int4(i, 1)}, std::nullopt});
+    if (!answers[0].is_null(i, 2)) row.digest = answers[0].int8(i, 2);
+  }
+  compare_known(rows, std::move(known));
+  return insert_unapplied();
+}
+
+Status PostgresInboxStore::State::insert_unapplied() {
+  std::vector<EventId> ids;
+  for (const InboxRow& row : rows)
+    if (row.arrival == Arrival::forgotten) ids.push_back(row.id);
+  if (ids.empty()) return {};
+  DOVETAIL_TRY(pipeline.send(kTakeUnapplied, Params().uuid_array(ids).int4_array(handler_ids()),
+                             Answer::kept));
+  DOVETAIL_TRY(pipeline.finish());
+  const std::vector<InboxKey> unapplied = keys_of(pipeline.take_rows().at(0));
+  std::vector<const InboxRow*> chosen;
+  for (const InboxRow& row : rows) {
+    const InboxKey key{row.id, row.handler_id};
+    const bool is_known = std::find(unapplied.begin(), unapplied.end(), key) != unapplied.end();
+    if (row.arrival == Arrival::forgotten && is_known) chosen.push_back(&row);
+  }
+  if (chosen.empty()) return {};
+  DOVETAIL_TRY(send_insert(chosen));
+  DOVETAIL_TRY(pipeline.finish());
+  mark_inserted(rows, keys_of(pipeline.take_rows().at(0)));
   return {};
 }
 
 // What is late for its aggregate keeps its row, so that it is a duplicate from then on.
 Status PostgresInboxStore::State::leave_late_ones() {
   if (guard.empty()) return {};
-  std::vector<Row*> in_order;
-  for (Row& row : rows) in_order.push_back(&row);
+  std::vector<InboxRow*> in_order;
+  for (InboxRow& row : rows) in_order.push_back(&row);
   std::stable_sort(in_order.begin(), in_order.end(),
-                   [](const Row* a, const Row* b) { return a->event < b->event; });
-  for (Row* row : in_order) {
+                   [](const InboxRow* a, const InboxRow* b) { return a->event < b->event; });
+  for (InboxRow* row : in_order) {
     const Event& event = *events[row->event];
     const bool is_late =
         row->arrival == Arrival::first
@@ -327,31 +394,15 @@ Status PostgresInboxStore::State::leave_late_ones() {
   return guard.store(pipeline);
 }
 
-// An event is forgotten when it is for one handler, first when it is for one, and so on.
 void PostgresInboxStore::State::tell(std::span<Arrival> arrivals) {
-  const auto rank = [](Arrival arrival) {
-    switch (arrival) {
-      case Arrival::forgotten:
-        return 3;
-      case Arrival::first:
-        return 2;
-      case Arrival::superseded:
-        return 1;
-      case Arrival::duplicate:
-        break;
-    }
-    return 0;
-  };
-  std::vector<bool> is_wanted(events.size(), false);
-  std::fill(arrivals.begin(), arrivals.end(), Arrival::duplicate);
-  for (const Row& row : rows) {
-    is_wanted[row.event] = true;
-    if (rank(row.arrival) > rank(arrivals[row.event])) arrivals[row.event] = row.arrival;
-  }
-  for (std::size_t i = 0; i < arrivals.size(); ++i)
-    if (!is_wanted[i]) arrivals[i] = Arrival::first;
+  tell_arrivals(rows, arrivals);
   superseded =
       static_cast<std::uint64_t>(std::count(arrivals.begin(), arrivals.end(), Arrival::superseded));
+  not_applied_by.clear();
+  if (events.size() != 1) return;
+  alone = events[0]->id;
+  for (const InboxRow& row : rows)
+    if (row.arrival == Arrival::first) not_applied_by.push_back(row.handler_id);
 }
 
 Status PostgresInboxStore::insert(Events events, std::span<Arrival> arrivals) {
@@ -360,15 +411,9 @@ Status PostgresInboxStore::insert(Events events, std::span<Arrival> arrivals) {
   const auto insert = [&]() -> Status {
     while (true) {
       state.list_rows(events);
-      WallTime forgotten_now{};
-      DOVETAIL_TRY(state.insert_rows(forgotten_now));
-      const bool is_newer = forgotten_now > state.forgotten_before;
-      state.forgotten_before = std::max(state.forgotten_before, forgotten_now);
+      DOVETAIL_TRY(state.insert_rows());
+      if (!state.is_line_moved) break;
       // Rows that should not have been inserted are taken back.
-      const bool is_wrong = std::any_of(state.rows.begin(), state.rows.end(), [&](const auto& row) {
-        return !row.is_forgotten && state.is_forgotten(*state.events[row.event], row.handler);
-      });
-      if (!is_newer || !is_wrong) break;
       state.rollback();
       if (!state.pipeline) return fail(Errc::unavailable, "the connection is lost; open it again");
     }
@@ -401,15 +446,15 @@ Status PostgresInboxStore::apply(Events events) {
   std::vector<const Event*> batch;
   for (std::uint32_t h = 0; h < state.options.handlers.size() && applied; ++h) {
     wanted.clear();
-    for (const State::Row& row : state.rows)
+    for (const InboxRow& row : state.rows)
       if (row.handler == h && row.arrival == Arrival::first && is_applied[row.event])
         wanted.push_back(row.event);
     if (wanted.empty()) continue;
     std::sort(wanted.begin(), wanted.end());
     batch.clear();
     for (const std::uint32_t event : wanted) batch.push_back(state.events[event]);
-    applied = guarded([&] { return state.options.handlers[h].run(transaction, batch); });
-    if (applied) applied = transaction.take_back();
+    applied = transaction.judge(
+        guarded([&] { return state.options.handlers[h].run(transaction, batch); }));
   }
   if (applied) applied = transaction.finish();
   state.pipeline.set_timeout(std::chrono::seconds(30));
@@ -480,6 +525,10 @@ Result<std::uint32_t> PostgresInboxStore::count_attempt(const EventId& id, std::
   const auto count = static_cast<std::int32_t>(std::clamp<std::int64_t>(change, -1'000'000, 1000));
   const Params row = Params().uuid(id).int4(state.consumer_id);
   DOVETAIL_TRY(state.pipeline.send(kCountAttempt, Params(row).int4(count), Answer::kept));
+  // Only what is not applied is tried, and a parked event may be replayed at any age.
+  if (count > 0 && state.alone == id && !state.not_applied_by.empty())
+    DOVETAIL_TRY(
+        state.pipeline.send(kNoteUnapplied, Params().uuid(id).int4_array(state.not_applied_by)));
   if (count < 0) DOVETAIL_TRY(state.pipeline.send(kForgetAttempt, row));
   DOVETAIL_TRY(state.pipeline.finish());
   const auto attempts = static_cast<std::uint32_t>(state.pipeline.take_rows().at(0).int4(0, 0));

@@ -1,5 +1,7 @@
 #include "postgres/maintenance.h"
 
+#include "core/clock_mark.h"
+#include "host/host.h"
 #include "postgres/connection.h"
 #include "postgres/maintenance_inbox.h"
 #include "postgres/partitions.h"
@@ -18,11 +20,10 @@ constexpr std::string_view kUnpassed =
     "AND NOT (pg_catalog.pg_visible_in_snapshot(o.xid, r.prev) OR (r.now IS NOT NULL AND o.seq <= "
     "r.seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.now))))";
 
-// $1 behind which seq, $2 age in microseconds, $3 rows.
+// $1 behind which seq, $2 made before, $3 rows.
 const std::string kCleanDefault =
     "WITH page AS MATERIALIZED (SELECT o.ctid AS place, o.seq, o.xid, "
-    "dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) AS slot, o.created_at < "
-    "pg_catalog.clock_timestamp() - $2::int8 * interval '1 microsecond' AS old FROM "
+    "dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) AS slot, o.created_at < $2 AS old FROM "
     "dovetail.outbox_default o WHERE o.seq > $1 ORDER BY o.seq LIMIT $3), gone AS (DELETE FROM "
     "dovetail.outbox_default d WHERE d.ctid = ANY (ARRAY(SELECT o.place FROM page o WHERE o.old "
     "AND NOT " +
@@ -43,17 +44,55 @@ constexpr std::string_view kHindrance =
     "c.system_identifier FROM pg_catalog.pg_control_system() c)) AS foreign_snapshot FROM "
     "dovetail.reader WHERE NOT mapped GROUP BY relay) AS relays";
 
+constexpr std::string_view kLookAtClock =
+    "SELECT pg_catalog.clock_timestamp(), m.wall, m.boot_time, m.doubted_wall, m.doubted_boot_time "
+    "FROM (SELECT 1) AS one LEFT JOIN dovetail.clock_mark AS m ON m.boot = $1";
+// $4: null: nothing is doubted. Marks of machines that are long gone go.
+constexpr std::string_view kMarkClock =
+    "WITH old AS (DELETE FROM dovetail.clock_mark WHERE wall < $2 - interval '90 days' AND boot <> "
+    "$1) INSERT INTO dovetail.clock_mark VALUES ($1, $2, $3, $4, $5) ON CONFLICT (boot) DO UPDATE "
+    "SET wall = $2, boot_time = $3, doubted_wall = $4, doubted_boot_time = $5";
+
+// The time by the database's clock. Fails when it cannot be trusted: what is old cannot be told
+// from what is not.
+Result<WallTime> trusted_now(Connection& connection, Clock& clock) {
+  const std::string boot = boot_id();
+  const Result<Rows> rows = connection.query(kLookAtClock, Params().text(boot));
+  if (!rows) return fail(rows.error());
+  const ClockMark now{rows->timestamptz(0, 0), clock.now()};
+  if (const auto apart = clocks_disagree(now.wall, clock.wall()); apart)
+    return fail(Errc::unavailable, *apart);
+  const auto mark = [&](int column) -> std::optional<ClockMark> {
+    if (rows->is_null(0, column)) return std::nullopt;
+    return ClockMark{rows->timestamptz(0, column), TimePoint(Duration(rows->int8(0, column + 1)))};
+  };
+  const ClockMarks known{mark(1), mark(3)};
+  const ClockVerdict verdict = judge_clock(known, now);
+  Params params;
+  params.text(boot);
+  for (const auto& one : {verdict.marks.trusted, verdict.marks.doubted}) {
+    if (one) {
+      params.timestamptz(one->wall).int8(one->steady.time_since_epoch().count());
+    } else {
+      params.null().null();
+    }
+  }
+  const Result<Rows> marked = connection.query(kMarkClock, params);
+  if (!marked) return fail(marked.error());
+  if (!verdict.is_trusted)
+    return fail(Errc::unavailable, "the database: " + clock_was_set(known, now));
+  return now.wall;
+}
+
 class Work {
  public:
-  Work(Connection& connection, const MaintenanceOptions& options)
-      : connection_(connection), options_(options) {}
+  Work(Connection& connection, const MaintenanceOptions& options, WallTime now)
+      : connection_(connection),
+        options_(options),
+        now_(now),
+        now_ms_(std::chrono::floor<std::chrono::milliseconds>(now).time_since_epoch().count()) {}
 
   Result<MaintenanceReport> run() {
-    const Result<Rows> now = connection_.query("SELECT pg_catalog.clock_timestamp()");
-    if (!now) return fail(now.error());
-    now_ms_ = std::chrono::floor<std::chrono::milliseconds>(now->timestamptz(0, 0))
-                  .time_since_epoch()
-                  .count();
     DOVETAIL_TRY(outbox_.create_ahead(now_ms_));
     const Result<Rows> hindrance = connection_.query(kHindrance);
     if (!hindrance) return fail(hindrance.error());
@@ -66,7 +105,7 @@ class Work {
     DOVETAIL_TRY(
         clean("dovetail.parked", "finished_at", options_.parked_older_than, report_.parked));
     DOVETAIL_TRY(clean("dovetail.audit", "at", options_.audit_older_than, report_.audit));
-    DOVETAIL_TRY(maintain_inbox(connection_, options_, now->timestamptz(0, 0), report_));
+    DOVETAIL_TRY(maintain_inbox(connection_, options_, now_, report_));
     return std::move(report_);
   }
 
@@ -157,7 +196,7 @@ class Work {
       const Result<Rows> page = connection_.query(
           kCleanDefault, Params()
                              .int8(after)
-                             .int8(options_.events_older_than.count())
+                             .timestamptz(now_ - options_.events_older_than)
                              .int8(static_cast<std::int64_t>(options_.batch_max)));
       if (!page) return fail(page.error());
       const auto gone = static_cast<std::uint64_t>(page->int8(0, 0));
@@ -171,21 +210,20 @@ class Work {
   // What has a number, by one of its times.
   Status clean(const std::string& table, const std::string& time, Duration older_than,
                std::uint64_t& count) {
-    const std::string sql =
-        "WITH gone AS (DELETE FROM " + table + " WHERE number IN (SELECT number FROM " + table +
-        " WHERE " + time +
-        " < pg_catalog.clock_timestamp() - $1::int8 * interval '1 microsecond' LIMIT $2) "
-        "RETURNING 1) SELECT count(*) FROM gone";
+    const std::string sql = "WITH gone AS (DELETE FROM " + table +
+                            " WHERE number IN (SELECT number FROM " + table + " WHERE " + time +
+                            " < $1 LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
     return sweep(
         connection_, options_, sql,
-        Params().int8(older_than.count()).int8(static_cast<std::int64_t>(options_.batch_max)),
+        Params().timestamptz(now_ - older_than).int8(static_cast<std::int64_t>(options_.batch_max)),
         report_, count);
   }
 
   Connection& connection_;
   const MaintenanceOptions& options_;
   MaintenanceReport report_;
-  std::int64_t now_ms_ = 0;
+  const WallTime now_;
+  const std::int64_t now_ms_;
   PartitionedTable outbox_{connection_, "outbox", "publishers or readers", options_, report_};
 };
 
@@ -209,13 +247,20 @@ Status check_options(const MaintenanceOptions& options) {
 }  // namespace
 
 Result<MaintenanceReport> maintain(const std::string& url, const MaintenanceOptions& options) {
+  return maintain(url, options, system_clock());
+}
+
+Result<MaintenanceReport> maintain(const std::string& url, const MaintenanceOptions& options,
+                                   Clock& clock) {
   DOVETAIL_TRY(check_options(options));
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   DOVETAIL_TRY(check_schema(*connection));
   // Looking through a large partition takes its time, and nobody waits for it.
   connection->set_timeout(std::chrono::minutes(10));
-  return Work(*connection, options).run();
+  const Result<WallTime> now = trusted_now(*connection, clock);
+  if (!now) return fail(now.error());
+  return Work(*connection, options, *now).run();
 }
 
 }  // namespace dovetail::postgres

@@ -45,6 +45,10 @@ struct MaintenanceReport {
 
 // An event in a partition is as old as its id says. Needs the owner of the schema dovetail.
 // Any number of processes may call it at any time, also while relays run and events are published.
+// unavailable: the clock of the database was set not long ago, or that of this machine says another
+// time, so that nobody knows what is old; nothing was done.
 Result<MaintenanceReport> maintain(const std::string& url, const MaintenanceOptions& options);
+Result<MaintenanceReport> maintain(const std::string& url, const MaintenanceOptions& options,
+                                   Clock& clock);
 
 }  // namespace dovetail::postgres

@@ -60,6 +60,12 @@ class InboxMaintenance : public ::testing::Test {
                   "SELECT round(extract(epoch FROM now() - forgotten_before) / 86400) FROM "
                   "dovetail.inbox_state");
   }
+  static WallTime forgotten_until(Connection& connection) {
+    const Result<Rows> line =
+        connection.query("SELECT until FROM dovetail.forgetting WHERE consumer_id = 1");
+    EXPECT_TRUE(line) << text_of(line);
+    return line->timestamptz(0, 0);
+  }
   static bool noted(const MaintenanceReport& report, std::string_view part) {
     return std::any_of(report.notes.begin(), report.notes.end(),
                        [&](const std::string& note) { return contains(note, part); });
@@ -97,8 +103,9 @@ TEST_F(InboxMaintenance, WhatIsOldIsDroppedAndKnownAsForgotten) {
   EXPECT_EQ(forgotten(), 30);
   Event event;
   event.id = old;
-  const Result<Rows> state = application.query("SELECT forgotten_before FROM dovetail.inbox_state");
-  EXPECT_TRUE(is_forgotten(event, state->timestamptz(0, 0), WallTime{}));
+  EXPECT_TRUE(is_forgotten(event, forgotten_until(application)));
+  event.id = id_of(59);
+  EXPECT_FALSE(is_forgotten(event, forgotten_until(application))) << "nothing so young was there";
 }
 
 TEST_F(InboxMaintenance, NothingIsForgottenWhenNothingWasRemembered) {
@@ -208,8 +215,7 @@ TEST_F(InTheMiddle, WhoWaitsForTheDeletionSeesThatTheEventIsForgotten) {
   EXPECT_EQ(inserted, 1) << "its row was gone";
   Event event;
   event.id = old;
-  const Result<Rows> state = consumer.query("SELECT forgotten_before FROM dovetail.inbox_state");
-  EXPECT_TRUE(is_forgotten(event, state->timestamptz(0, 0), WallTime{}));
+  EXPECT_TRUE(is_forgotten(event, forgotten_until(consumer)));
   must(consumer, "ROLLBACK");
   janitor.join();
   EXPECT_TRUE(done);
@@ -279,6 +285,164 @@ TEST_F(InboxMaintenance, RequestsGoWhenTheyExpire) {
   EXPECT_EQ(text(application, "SELECT key FROM dovetail.request"), "new");
 }
 
+// A machine whose wall clock is not that of the database.
+class OtherClock final : public Clock {
+ public:
+  TimePoint now() override { return system_clock().now() + passed; }
+  WallTime wall() override { return system_clock().wall() + ahead; }
+  void sleep(Duration, std::stop_token) override {}
+  Duration ahead{};
+  Duration passed{};
+};
+
+TEST_F(InboxMaintenance, NothingIsDeletedWhileDatabaseAndMachineDisagreeAboutTheTime) {
+  make_partition(20);
+  apply(id_of(20), 20);
+  MaintenanceOptions options;
+  options.inbox_older_than = 24h * 21;
+  OtherClock clock;
+  for (const Duration ahead : {Duration(50h), Duration(-50h), Duration(2h), Duration(-2h)}) {
+    clock.ahead = ahead;
+    const Result<MaintenanceReport> report = maintain(database.conninfo, options, clock);
+    ASSERT_TRUE(failed_with(report, Errc::unavailable)) << text_of(report);
+    EXPECT_TRUE(contains(text_of(report), "the clock of the database says 20")) << text_of(report);
+  }
+  clock.ahead = 30min;
+  EXPECT_TRUE(maintain(database.conninfo, options, clock));
+  EXPECT_FALSE(forgotten());
+}
+
+// The database's clock makes a step while the machine's steady clock does not.
+TEST_F(InboxMaintenance, AStepOfTheDatabasesClockForgetsNothing) {
+  make_partition(20);
+  apply(id_of(20), 20);
+  run();
+  must(application, "UPDATE dovetail.clock_mark SET wall = wall - interval '50 hours'");
+  MaintenanceOptions options;
+  options.inbox_older_than = 24h * 15;
+  const Result<MaintenanceReport> report = maintain(database.conninfo, options);
+  ASSERT_TRUE(failed_with(report, Errc::unavailable)) << text_of(report);
+  EXPECT_TRUE(contains(text_of(report), "the clock was set")) << text_of(report);
+  EXPECT_FALSE(forgotten());
+  EXPECT_TRUE(remembers(id_of(20)) ||
+              number(application, "SELECT count(*) FROM dovetail.inbox") == 1);
+  OtherClock later;
+  later.passed = 61min;
+  must(application,
+       "UPDATE dovetail.clock_mark SET doubted_wall = doubted_wall - interval '1 hour'");
+  EXPECT_TRUE(maintain(database.conninfo, options, later)) << "it has run evenly for an hour";
+  EXPECT_TRUE(forgotten());
+}
+
+TEST_F(InboxMaintenance, WhatCameWhileAConsumerStoodStillIsNotForgotten) {
+  make_partition(60);
+  make_partition(40);
+  apply(id_of(60), 60);
+  run();
+  Event pending;
+  pending.id = id_of(40);
+  EXPECT_FALSE(is_forgotten(pending, forgotten_until(application)))
+      << "nothing of this time was ever applied here";
+  EXPECT_EQ(number(application,
+                   "SELECT dovetail.is_forgotten(1, '" + pending.id.to_string() + "', NULL)::int"),
+            0);
+}
+
+TEST_F(InboxMaintenance, AParkedEventThatWasNotAppliedMayBeReplayedAtAnyAge) {
+  make_partition(60);
+  const EventId parked = id_of(60);
+  const EventId applied = id_of(60);
+  apply(applied, 60);
+  for (const EventId& id : {parked, applied})
+    must(application,
+         "INSERT INTO dovetail.parked (relay, id, position, topic, aggregate_type, aggregate_id, "
+         "type, content_type, headers, payload, aggregate_version, created_at, state, attempts, "
+         "reason, retry_at) VALUES ('stock', '" +
+             id.to_string() +
+             "', 1, '', 'order', '1', 'placed', '', '', '{}', 0, now() - interval '60 days', "
+             "'waiting', 0, '', now())");
+  run();
+  const auto is_forgotten_now = [&](const EventId& id) {
+    return number(application,
+                  "SELECT dovetail.is_forgotten(1, '" + id.to_string() + "', NULL)::int");
+  };
+  EXPECT_EQ(is_forgotten_now(parked), 0);
+  EXPECT_EQ(is_forgotten_now(applied), 1) << "it was applied, and its row is gone";
+  run();
+  EXPECT_EQ(is_forgotten_now(parked), 0);
+}
+
+TEST_F(InboxMaintenance, AnEventOfWhichItIsNotedThatItWasNotAppliedIsForgottenWhenItWas) {
+  make_partition(60);
+  const EventId id = id_of(60);
+  must(application, "INSERT INTO dovetail.unapplied (event_id, consumer_id) VALUES ('" +
+                        id.to_string() + "', 1)");
+  apply(id, 60);
+  run();
+  EXPECT_EQ(
+      number(application, "SELECT dovetail.is_forgotten(1, '" + id.to_string() + "', NULL)::int"),
+      1);
+}
+
+// An older program moves the one line for all consumers, and nothing else.
+TEST_F(InboxMaintenance, WhatAnOlderProgramHasDeletedCountsAsForgotten) {
+  must(application,
+       "UPDATE dovetail.consumer SET created_at = now() - interval '90 days'; UPDATE "
+       "dovetail.inbox_state SET forgotten_before = now() - interval '30 days'; INSERT INTO "
+       "dovetail.unapplied (event_id, consumer_id) VALUES ('" +
+           id_of(40).to_string() + "', 1)");
+  Event old;
+  old.id = id_of(40);
+  Event young;
+  young.id = id_of(20);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(is_forgotten(old, forgotten_until(application))) << round;
+    EXPECT_FALSE(is_forgotten(young, forgotten_until(application))) << round;
+    run();
+  }
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.unapplied"), 0)
+      << "nobody knows whether it was applied since";
+}
+
+TEST_F(InboxMaintenance, AnOperatorRepairsWhatAWrongClockHasForgotten) {
+  must(application,
+       "UPDATE dovetail.consumer SET created_at = now() - interval '90 days', forgotten_until = "
+       "now() + interval '26 hours'; UPDATE dovetail.inbox_state SET forgotten_before = now() + "
+       "interval '26 hours', exact_before = now() + interval '26 hours'");
+  Event fresh;
+  fresh.id = id_of(0);
+  ASSERT_TRUE(is_forgotten(fresh, forgotten_until(application)));
+  const WallTime since = system_clock().wall() - 1h;
+  EXPECT_TRUE(failed_with(remember_since(database.conninfo, since, " "), Errc::rejected));
+  const Result<WallTime> before = remember_since(database.conninfo, since, "the clock was wrong");
+  ASSERT_TRUE(before) << text_of(before);
+  EXPECT_GT(*before, system_clock().wall() + 25h);
+  EXPECT_FALSE(is_forgotten(fresh, forgotten_until(application)));
+  fresh.id = id_of(1);
+  EXPECT_TRUE(is_forgotten(fresh, forgotten_until(application))) << "what is older stays so";
+  EXPECT_TRUE(failed_with(remember_since(database.conninfo, since + 1h, "again"), Errc::rejected))
+      << "it never forgets more";
+  const auto audit = list_audit(database.conninfo);
+  ASSERT_TRUE(audit);
+  EXPECT_EQ(audit->at(0).what, "remember");
+  EXPECT_EQ(audit->at(0).reason, "the clock was wrong");
+}
+
+TEST_F(InboxMaintenance, AnOperatorWhoHasCheckedHasAnOldEventApplied) {
+  must(application, "UPDATE dovetail.consumer SET forgotten_until = now() - interval '30 days'");
+  const EventId old = id_of(60);
+  const std::string asked = "SELECT dovetail.is_forgotten(1, '" + old.to_string() + "', NULL)::int";
+  ASSERT_EQ(number(application, asked), 1);
+  EXPECT_TRUE(failed_with(apply_event(database.conninfo, "stock", old, ""), Errc::rejected));
+  EXPECT_FALSE(apply_event(database.conninfo, "stok", old, "checked")) << "a wrong name";
+  ASSERT_EQ(apply_event(database.conninfo, "stock", old, "no booking is there").value_or(0), 1U);
+  EXPECT_EQ(number(application, asked), 0);
+  EXPECT_EQ(list_audit(database.conninfo)->at(0).what, "apply");
+  apply(old, 0);
+  EXPECT_EQ(apply_event(database.conninfo, "stock", old, "again").value_or(9), 0U)
+      << "it has applied it";
+}
+
 // The whole road: published, applied, forgotten, delivered again.
 class Redelivery : public InboxMaintenance, public ::testing::WithParamInterface<bool> {
  protected:
@@ -302,11 +466,14 @@ TEST_P(Redelivery, AfterPruningIsParkedAndNotAppliedAgain) {
   must(application, "CREATE TABLE effect (n int)");
   must(application, "SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb, id => '" +
                         id_of(60).to_string() + "')");
+  must(application, "UPDATE dovetail.outbox SET created_at = now() - interval '60 days'");
   run_until([&] { return effects() == 1; });
   must(application,
        "UPDATE dovetail.inbox SET applied_at = now() - interval '60 days'; UPDATE "
        "dovetail.consumer SET created_at = now() - interval '60 days'");
-  const MaintenanceReport report = run();
+  MaintenanceOptions options;
+  options.events_older_than = 24h * 365;  // the outbox still has it
+  const MaintenanceReport report = run(options);
   EXPECT_EQ(report.dropped.size(), in_a_partition ? 1u : 0u);
   EXPECT_EQ(report.inbox, in_a_partition ? 0u : 1u);
   must(application, "DELETE FROM dovetail.reader");  // it begins again

@@ -88,7 +88,8 @@ GRANT EXECUTE ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, b
 
 -- A consumer's inbox: its rows, its attempts and its counts. Its handlers' own tables need rights of their own.
 GRANT SELECT, INSERT ON dovetail.consumer, dovetail.inbox TO dovetail_relay;
-GRANT SELECT ON dovetail.inbox_state, dovetail.claim TO dovetail_relay;
+GRANT SELECT ON dovetail.inbox_state, dovetail.claim, dovetail.forgetting TO dovetail_relay;
+GRANT SELECT, INSERT, DELETE ON dovetail.unapplied TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.time_of(uuid) TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.consumer_lane TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.attempt, dovetail.applied_version TO dovetail_relay;
@@ -96,7 +97,8 @@ GRANT SELECT, INSERT, DELETE ON dovetail.commit_guard TO dovetail_relay;
 
 -- Events that it holds for handlers outside the transaction, and those that it puts into queues.
 GRANT EXECUTE ON FUNCTION
-  dovetail.claim_many(text, uuid[], timestamptz[], interval), dovetail.complete_claims(text, uuid[], bigint[]),
+  dovetail.claim_many(text, uuid[], timestamptz[], interval),
+  dovetail.claim_many(text, uuid[], timestamptz[], bigint[], interval), dovetail.complete_claims(text, uuid[], bigint[]),
   dovetail.release_claims(text, uuid[], bigint[], text),
   dovetail.enqueue(text, uuid[], text[], text[], text[], text[], text[], text[], bytea[], bigint[], timestamptz[])
   TO dovetail_relay;
@@ -112,6 +114,7 @@ GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovet
   dovetail.replay_parked(text, uuid, text, text, text, text, text),
   dovetail.discard_parked(text, uuid, text, text, text, text, boolean, boolean, text),
   dovetail.deliver_again(text, uuid, text), dovetail.forget_event(text, uuid, text),
+  dovetail.apply_event(text, uuid, text), dovetail.remember_since(timestamptz, text),
   dovetail.forget_request(text, text, text), dovetail.note_slot_drop(text, text),
   dovetail.cancel_delayed(uuid, text) TO dovetail_operator;
 

@@ -32,8 +32,9 @@ class InboxTest : public testing::Test {
   InboxTest() : database(*shared()), connection(database.connect()) {
     must(connection,
          "TRUNCATE dovetail.inbox, dovetail.attempt, dovetail.consumer_lane, dovetail.consumer, "
-         "dovetail.outbox, dovetail.applied_version; "
-         "UPDATE dovetail.inbox_state SET forgotten_before = '-infinity'; "
+         "dovetail.outbox, dovetail.applied_version, dovetail.unapplied; "
+         "UPDATE dovetail.inbox_state SET forgotten_before = '-infinity', exact_before = "
+         "'-infinity'; "
          "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT ALL ON SCHEMA public TO public; "
          "CREATE TABLE effect (n int, id uuid)");
   }

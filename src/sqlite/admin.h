@@ -50,6 +50,24 @@ Result<std::uint64_t> replay_all(const std::string& path, std::string_view reade
 Status discard(const std::string& path, std::string_view reader, const EventId& id,
                std::string_view reason, Clock& clock);
 
+// Who decides about the inbox, and why; both are kept in dovetail_audit.
+struct Decision {
+  std::string who;
+  std::string reason{};
+};
+
+// An operator has checked that the consumer, or one of its handlers ("stock.mail"), has not applied
+// the event: it is applied when it comes, whatever its age. Returns for how many handlers; 0: all
+// have applied it. rejected: there is no such consumer, or no reason.
+Result<std::uint64_t> apply_event(const std::string& path, std::string_view consumer,
+                                  const EventId& id, const Decision& decision, Clock& clock);
+
+// After a wrong clock: what could first have been applied after `since` counts as remembered again.
+// Returns until when events were forgotten before. rejected: nothing was forgotten since then, or
+// no reason.
+Result<WallTime> remember_since(const std::string& path, WallTime since, const Decision& decision,
+                                Clock& clock);
+
 struct PruneOptions {
   Duration events_older_than =
       std::chrono::hours(24 * 7);  // outbox and mailbox, once every reader passed them
@@ -60,6 +78,7 @@ struct PruneOptions {
   std::size_t rows_max = 1'000'000;                          // in one call
 };
 
+// unavailable: the clock was set not long ago, so that nobody knows what is old; nothing was done.
 Result<PruneReport> prune(const std::string& path, const PruneOptions& options, Clock& clock);
 
 }  // namespace dovetail::sqlite

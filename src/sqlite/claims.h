@@ -25,7 +25,7 @@ class SqliteClaimStore final : public ClaimStore {
  private:
   Status prepare();
   Status find_consumer();
-  Result<Claim> claim_one(const Event& event, Duration lease, WallTime forgotten_before);
+  Result<Claim> claim_one(const Event& event, Duration lease, WallTime forgotten);
   Result<bool> complete_one(const EventId& id, std::int64_t epoch);
   Status release_one(const EventId& id, std::int64_t epoch, LetGo how);
   Status add_totals(std::uint64_t applied, std::uint64_t duplicates);
@@ -37,7 +37,6 @@ class SqliteClaimStore final : public ClaimStore {
   Clock& clock_;
   std::string boot_;
   std::int64_t consumer_id_ = 0;
-  WallTime consumer_since_{};
   Checkpointer checkpointer_;
   std::string file_;
   Database database_;
@@ -46,6 +45,7 @@ class SqliteClaimStore final : public ClaimStore {
   Statement put_;
   Statement take_;
   Statement insert_;
+  Statement note_unapplied_;
   Statement give_back_;
   Statement erase_;
   Statement totals_;

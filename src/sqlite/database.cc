@@ -1,8 +1,10 @@
 #include "sqlite/database.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -104,6 +106,11 @@ Statement& Statement::bind(int parameter, std::int64_t value) {
   return *this;
 }
 
+Statement& Statement::bind_null(int parameter) {
+  DOVETAIL_CHECK(sqlite3_bind_null(handle_.get(), parameter) == SQLITE_OK);
+  return *this;
+}
+
 Statement& Statement::bind_text(int parameter, std::string_view text) {
   // A null pointer would bind NULL.
   const char* data = text.data() == nullptr ? "" : text.data();
@@ -151,6 +158,10 @@ std::int64_t Statement::integer(int column) const {
   return sqlite3_column_int64(handle_.get(), column);
 }
 
+bool Statement::is_null(int column) const {
+  return sqlite3_column_type(handle_.get(), column) == SQLITE_NULL;
+}
+
 std::string_view Statement::bytes(int column) const {
   sqlite3_stmt* statement = handle_.get();
   // The pointer is asked for first: it may convert the value, which changes its length.
@@ -171,8 +182,21 @@ EventId Statement::id(int column) const {
 
 // --- Database
 
+namespace {
+
+// Payloads are for nobody but the owner, unless the owner says otherwise: SQLite would make the
+// file readable for all, and gives its log the mode of the file. One that is there keeps its mode.
+void create_for_owner(const std::string& path) {
+  if (path.empty() || path == ":memory:" || path.starts_with("file:")) return;
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file >= 0) ::close(file);  // what failed, SQLite tells
+}
+
+}  // namespace
+
 Result<Database> Database::open(const std::string& path, const OpenOptions& options) {
   Database database;
+  if (options.create) create_for_owner(path);
   sqlite3* raw = nullptr;
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX |
                     (options.create ? SQLITE_OPEN_CREATE : 0);
@@ -308,22 +332,7 @@ void Checkpointer::try_checkpoint(sqlite3* connection) {
 
 std::string stored_reason(std::string_view text) {
   constexpr std::size_t kBytesMax = 1000;
-  std::string clean;
-  for (std::size_t i = 0; i < text.size() && clean.size() < kBytesMax;) {
-    std::size_t length = 1;
-    while (length < 4 && i + length < text.size() && !is_valid_utf8(text.substr(i, length)))
-      ++length;
-    const std::string_view character = text.substr(i, length);
-    if (character[0] == '\0' || !is_valid_utf8(character)) {
-      clean += '?';
-      ++i;
-      continue;
-    }
-    if (clean.size() + length > kBytesMax) break;
-    clean += character;
-    i += length;
-  }
-  return clean;
+  return stored_text(text, kBytesMax);
 }
 
 }  // namespace dovetail::sqlite

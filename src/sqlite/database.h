@@ -38,6 +38,7 @@ class Statement {
   static Result<Statement> prepare(sqlite3* connection, std::string_view sql);
 
   Statement& bind(int parameter, std::int64_t value);
+  Statement& bind_null(int parameter);
   Statement& bind_text(int parameter, std::string_view text);
   Statement& bind_blob(int parameter, std::string_view bytes);
   Statement& bind_id(int parameter, const EventId& id);
@@ -52,6 +53,7 @@ class Statement {
   void reset();
 
   std::int64_t integer(int column) const;
+  bool is_null(int column) const;
   std::string_view bytes(int column) const;  // text or blob; valid until the next step
   EventId id(int column) const;              // all zero when it is not 16 bytes long
 

@@ -12,11 +12,17 @@ namespace dovetail::sqlite {
 namespace {
 
 constexpr std::string_view kInsert =
-    "INSERT INTO dovetail_inbox (consumer_id, event_id, applied_at) VALUES (?1, ?2, ?3) "
-    "ON CONFLICT DO NOTHING";
+    "INSERT INTO dovetail_inbox (consumer_id, event_id, applied_at, digest, available_at) VALUES "
+    "(?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
+constexpr std::string_view kKnown =
+    "SELECT digest FROM dovetail_inbox WHERE consumer_id = ?1 AND event_id = ?2";
 constexpr std::string_view kTakeBack =
     "DELETE FROM dovetail_inbox WHERE consumer_id = ?1 AND event_id = ?2";
-constexpr std::string_view kForgottenBefore = "SELECT forgotten_before FROM dovetail_inbox_state";
+constexpr std::string_view kNoteUnapplied =
+    "INSERT INTO dovetail_unapplied (consumer_id, event_id, since) VALUES (?1, ?2, ?3) "
+    "ON CONFLICT DO NOTHING";
+constexpr std::string_view kForgetUnapplied =
+    "DELETE FROM dovetail_unapplied WHERE consumer_id = ?1 AND event_id = ?2";
 constexpr std::string_view kAddTotals =
     "UPDATE dovetail_consumer SET applied = applied + ?2, duplicates = duplicates + ?3 "
     "WHERE id = ?1";
@@ -62,6 +68,17 @@ Result<bool> SqliteInboxStore::open() {
         store->rolled_back_ |= store->in_handler_;
       },
       this);
+  // A rollback that SQLite made itself says nothing about the handler; one that the handler asks
+  // for does.
+  sqlite3_set_authorizer(
+      database_.get(),
+      [](void* self, int action, const char* what, const char*, const char*, const char*) {
+        auto* store = static_cast<SqliteInboxStore*>(self);
+        if (store->in_handler_ && action == SQLITE_TRANSACTION && what != nullptr)
+          store->rollback_asked_ |= std::string_view(what) == "ROLLBACK";
+        return SQLITE_OK;
+      },
+      this);
   DOVETAIL_TRY(prepare());
   Result<bool> clean = start_session();
   if (!clean) return clean;
@@ -72,7 +89,9 @@ Result<bool> SqliteInboxStore::open() {
 Status SqliteInboxStore::prepare() {
   DOVETAIL_TRY(database_.prepare(insert_, kInsert));
   DOVETAIL_TRY(database_.prepare(take_back_, kTakeBack));
-  DOVETAIL_TRY(database_.prepare(forgotten_before_, kForgottenBefore));
+  DOVETAIL_TRY(database_.prepare(known_, kKnown));
+  DOVETAIL_TRY(database_.prepare(note_unapplied_, kNoteUnapplied));
+  DOVETAIL_TRY(database_.prepare(forget_unapplied_, kForgetUnapplied));
   DOVETAIL_TRY(database_.prepare(add_totals_, kAddTotals));
   DOVETAIL_TRY(database_.prepare(count_attempt_, kCountAttempt));
   DOVETAIL_TRY(database_.prepare(forget_attempt_, kForgetAttempt));
@@ -85,7 +104,6 @@ Result<bool> SqliteInboxStore::start_session() {
   const Result<ConsumerRow> row = find_consumer(database_.get(), consumer_, clock_.wall());
   if (!row) return fail(row.error());
   consumer_id_ = row->id;
-  consumer_since_ = row->since;
   Result<Statement> mark =
       database_.prepare("UPDATE dovetail_consumer SET clean = 0 WHERE id = ?1");
   if (!mark) return fail(mark.error());
@@ -116,23 +134,42 @@ Status SqliteInboxStore::insert(Events events, std::span<Arrival> arrivals) {
 }
 
 Status SqliteInboxStore::insert_all(Events events, std::span<Arrival> arrivals) {
-  const Result<bool> row = forgotten_before_.step();
-  if (!row) return fail(row.error());
-  const WallTime forgotten_before = from_stored(*row ? forgotten_before_.integer(0) : 0);
-  forgotten_before_.reset();
+  const Result<WallTime> forgotten = forgotten_until(database_.get(), consumer_id_);
+  if (!forgotten) return fail(forgotten.error());
   insert_.bind(1, consumer_id_).bind(3, to_stored(clock_.wall()));
   for (std::size_t i = 0; i < events.size(); ++i) {
     const Event& event = *events[i];
-    DOVETAIL_TRY(insert_.bind_id(2, event.id).run());
-    arrivals[i] = insert_.changes() == 1 ? Arrival::first : Arrival::duplicate;
-    if (arrivals[i] == Arrival::first && is_forgotten(event, forgotten_before, consumer_since_)) {
-      arrivals[i] = Arrival::forgotten;
-      DOVETAIL_TRY(take_back_.bind(1, consumer_id_).bind_id(2, event.id).run());
-    }
+    DOVETAIL_TRY(bind_payload(insert_.bind_id(2, event.id), 4, event).run());
+    const Result<Arrival> arrival =
+        insert_.changes() == 1 ? check_first(event, *forgotten) : compare(event);
+    if (!arrival) return fail(arrival.error());
+    arrivals[i] = *arrival;
     if (counts_attempts_)
       DOVETAIL_TRY(forget_attempt_.bind(1, consumer_id_).bind_id(2, event.id).run());
   }
   return {};
+}
+
+// Its row was inserted just now, and is taken back where it may have been there before.
+Result<Arrival> SqliteInboxStore::check_first(const Event& event, WallTime forgotten) {
+  if (is_forgotten(event, forgotten)) {
+    const Result<bool> known = is_unapplied(database_.get(), consumer_id_, event.id);
+    if (!known) return fail(known.error());
+    if (!*known) {
+      DOVETAIL_TRY(take_back_.bind(1, consumer_id_).bind_id(2, event.id).run());
+      return Arrival::forgotten;
+    }
+  }
+  if (counts_attempts_ || is_forgotten(event, forgotten))
+    DOVETAIL_TRY(forget_unapplied_.bind(1, consumer_id_).bind_id(2, event.id).run());
+  return Arrival::first;
+}
+
+Result<Arrival> SqliteInboxStore::compare(const Event& event) {
+  const Reading reading(known_);
+  const Result<bool> row = known_.bind(1, consumer_id_).bind_id(2, event.id).step();
+  if (!row) return fail(row.error());
+  return *row && is_other_payload(known_, 0, event) ? Arrival::conflict : Arrival::duplicate;
 }
 
 Status SqliteInboxStore::apply(Events events) {
@@ -141,18 +178,19 @@ Status SqliteInboxStore::apply(Events events) {
 }
 
 Status SqliteInboxStore::apply_one(const Event& event) {
-  commit_tried_ = rolled_back_ = false;
+  commit_tried_ = rolled_back_ = rollback_asked_ = false;
   in_handler_ = true;
   Status applied = call_handler(event);
   in_handler_ = false;
-  if (commit_tried_)
+  const bool is_ended = rolled_back_ || !in_transaction(database_.get());
+  if (commit_tried_ || (rollback_asked_ && is_ended))
     return fail(Errc::rejected,
-                "the handler committed the transaction, which is not its to end; the commit was "
-                "turned into a rollback; check the handler for COMMIT and END");
-  if (applied && (rolled_back_ || !in_transaction(database_.get())))
+                "the handler ended the transaction, which is not its to end; nothing was "
+                "committed; check the handler for COMMIT, END and ROLLBACK");
+  if (applied && is_ended)
     return fail(Errc::in_doubt,
-                "the transaction was rolled back inside the handler; check it for ROLLBACK and "
-                "for errors of SQLite that it does not look at");
+                "the transaction was rolled back inside the handler; check it for errors of SQLite "
+                "that it does not look at");
   return applied;
 }
 
@@ -200,6 +238,12 @@ Result<std::uint32_t> SqliteInboxStore::count_attempt(const EventId& id, std::in
     DOVETAIL_TRY(forget_attempt_.bind(1, consumer_id_).bind_id(2, id).run());
   else
     counts_attempts_ = true;
+  // Only what is not applied is tried, and a parked event may be replayed at any age.
+  if (change > 0)
+    DOVETAIL_TRY(note_unapplied_.bind(1, consumer_id_)
+                     .bind_id(2, id)
+                     .bind(3, to_stored(clock_.wall()))
+                     .run());
   DOVETAIL_TRY(transaction->commit("counting an attempt"));
   return attempts;
 }

@@ -33,6 +33,8 @@ class SqliteInboxStore final : public InboxStore {
   Result<bool> start_session();
   Status look_for_attempts();
   Status insert_all(Events events, std::span<Arrival> arrivals);
+  Result<Arrival> check_first(const Event& event, WallTime forgotten);
+  Result<Arrival> compare(const Event& event);
   Status apply_one(const Event& event);
   Status call_handler(const Event& event);
 
@@ -41,18 +43,20 @@ class SqliteInboxStore final : public InboxStore {
   Handler handler_;
   Clock& clock_;
   std::int64_t consumer_id_ = 0;
-  WallTime consumer_since_{};
   bool counts_attempts_ = false;  // some event has attempts: look for them when one is applied
   bool session_open_ = false;
   bool in_handler_ = false;
-  bool commit_tried_ = false;  // by the handler
-  bool rolled_back_ = false;   // while the handler ran
+  bool commit_tried_ = false;    // by the handler
+  bool rolled_back_ = false;     // while the handler ran
+  bool rollback_asked_ = false;  // by the handler
   Checkpointer checkpointer_;
   std::string file_;
   Database database_;
   Statement insert_;
   Statement take_back_;
-  Statement forgotten_before_;
+  Statement known_;
+  Statement note_unapplied_;
+  Statement forget_unapplied_;
   Statement add_totals_;
   Statement count_attempt_;
   Statement forget_attempt_;

@@ -1,6 +1,7 @@
 #include "sqlite/mailbox.h"
 
 #include "core/check.h"
+#include "core/inbox.h"
 #include "sqlite/event_columns.h"
 
 namespace dovetail::sqlite {
@@ -12,6 +13,9 @@ constexpr std::string_view kInsert =
     "INSERT INTO dovetail_mailbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
     "headers, payload, aggregate_version, created_at, received_at) "
     "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11) ON CONFLICT (id) DO NOTHING";
+
+constexpr std::string_view kSame =
+    "SELECT CAST(payload AS BLOB) = ?2 FROM dovetail_mailbox WHERE id = ?1";
 
 std::string list_of(const std::vector<std::string>& names) {
   std::string text;
@@ -35,6 +39,7 @@ Status MailboxSink::open() {
   if (!database) return fail(database.error());
   database_ = std::move(*database);
   file_ = database_.file();
+  DOVETAIL_TRY(database_.prepare(same_, kSame));
   return database_.prepare(insert_, kInsert);
 }
 
@@ -99,14 +104,26 @@ std::string MailboxSink::why_refused(const Event& event) const {
 Status MailboxSink::insert_one(const Event& event, Outcome& outcome, std::int64_t now) {
   bind_event(insert_, event, 1);
   const Status inserted = insert_.bind(11, now).run();
+  if (inserted && insert_.changes() == 0) return compare(event, outcome);
   if (inserted) {
-    outcome = Outcome{insert_.changes() == 1 ? Fate::confirmed : Fate::duplicate};
+    outcome = Outcome{Fate::confirmed};
     return {};
   }
   // What the table refuses, it refuses alone: the transaction goes on.
   if (inserted.error().code != Errc::rejected || !in_transaction(database_.get()))
     return fail(inserted.error());
   outcome = Outcome{Fate::rejected, 0, inserted.error().text};
+  return {};
+}
+
+// Its id is there already.
+Status MailboxSink::compare(const Event& event, Outcome& outcome) {
+  const Reading reading(same_);
+  const Result<bool> row = same_.bind_id(1, event.id).bind_blob(2, event.payload).step();
+  if (!row) return fail(row.error());
+  const bool is_other = *row && same_.integer(0) == 0;
+  outcome = is_other ? Outcome{Fate::rejected, 0, std::string(refusal_of(Arrival::conflict))}
+                     : Outcome{Fate::duplicate};
   return {};
 }
 

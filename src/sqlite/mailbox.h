@@ -33,6 +33,7 @@ class MailboxSink final : public Sink {
  private:
   Status insert_all(Events events, std::uint64_t batch, std::span<Outcome> outcomes);
   Status insert_one(const Event& event, Outcome& outcome, std::int64_t now);
+  Status compare(const Event& event, Outcome& outcome);
   std::string why_refused(const Event& event) const;
 
   MailboxOptions options_;
@@ -41,6 +42,7 @@ class MailboxSink final : public Sink {
   Database database_;
   std::string file_;
   Statement insert_;
+  Statement same_;
   Checkpointer checkpointer_;
   KeyFence fence_;
   std::deque<std::vector<const Event*>> submitted_;

@@ -120,5 +120,24 @@ TEST_F(Mailbox, IsReadByItsOwnReader) {
   EXPECT_EQ(batch.events()[0].position, 1) << "positions are the mailbox's own";
 }
 
+TEST(MailboxIds, TheSameIdWithAnotherPayloadIsNeverTakenForADuplicate) {
+  TestFile file;
+  MailboxSink sink({.path = file.path}, system_clock());
+  ASSERT_TRUE(sink.open());
+  const Event original = make_event("k", 1);
+  Event other = original;
+  other.payload = "another";
+  const auto fate_of = [&](const Event& event) {
+    const Event* const one[] = {&event};
+    std::vector<Outcome> outcomes(1);
+    EXPECT_TRUE(sink.submit(one));
+    EXPECT_TRUE(sink.collect(outcomes, Duration{0}));
+    return outcomes[0].fate;
+  };
+  EXPECT_EQ(fate_of(original), Fate::confirmed);
+  EXPECT_EQ(fate_of(other), Fate::rejected);
+  EXPECT_EQ(fate_of(original), Fate::duplicate);
+}
+
 }  // namespace
 }  // namespace dovetail::sqlite

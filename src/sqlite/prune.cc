@@ -2,7 +2,10 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
+#include "core/clock_mark.h"
 #include "core/forgotten.h"
 #include "host/host.h"
 #include "sqlite/admin.h"
@@ -14,14 +17,13 @@ namespace dovetail::sqlite {
 
 namespace {
 
-// An id of another kind than version 7 says no time, and its event's time may be ahead of ours. Its
-// row stays for so long after `forgotten_before` has passed it.
-constexpr Duration kSkewMax = std::chrono::hours(1);
+// What is known not to be applied is seldom much, and may be parked for long.
+constexpr Duration kUnappliedKept = std::chrono::hours(24 * 366);
 
 class Pruner {
  public:
-  Pruner(Database& database, const PruneOptions& options, PruneReport& report)
-      : database_(database), options_(options), report_(report) {}
+  Pruner(Database& database, const PruneOptions& options, WallTime now, PruneReport& report)
+      : database_(database), options_(options), now_(now), report_(report) {}
 
   // Calls a bounded delete until it finds nothing more. `step` deletes at most so many rows, in a
   // transaction of its own, and returns how many; between two of them writers get their turn.
@@ -80,21 +82,23 @@ class Pruner {
   // The inbox has no index on time, which would cost every insert. So it is walked once in the
   // order of its key, reading without a lock, and only what is found is deleted under one.
   Status inbox(WallTime before) {
+    DOVETAIL_TRY(keep_unapplied(before));
     Statement select;
     DOVETAIL_TRY(database_.prepare(
         select,
-        "SELECT consumer_id, event_id, applied_at FROM dovetail_inbox WHERE (consumer_id, "
-        "event_id) > (?1, ?2) AND applied_at < ?3 ORDER BY consumer_id, event_id LIMIT ?4"));
-    InboxKey last{-1, EventId{}};
+        "SELECT consumer_id, event_id, applied_at, digest, available_at FROM dovetail_inbox WHERE "
+        "(consumer_id, event_id) > (?1, ?2) AND applied_at < ?3 ORDER BY consumer_id, event_id "
+        "LIMIT ?4"));
+    Found last;
     std::size_t left = options_.rows_max;
     while (left > 0) {
       const std::size_t limit = std::min(left, options_.batch_max);
-      select.bind(1, last.first).bind_id(2, last.second).bind(3, to_stored(before));
+      select.bind(1, last.consumer).bind_id(2, last.id).bind(3, to_stored(before));
       select.bind(4, static_cast<std::int64_t>(limit));
-      std::vector<InboxKey> found;
+      std::vector<Found> found;
       const Result<std::size_t> walked = collect(select, before, last, found);
       if (!walked) return fail(walked.error());
-      if (!found.empty()) DOVETAIL_TRY(forget(found, before));
+      if (!found.empty()) DOVETAIL_TRY(forget(found));
       left -= found.size();
       if (*walked < limit) return {};
       sqlite3_sleep(1);
@@ -104,43 +108,135 @@ class Pruner {
   }
 
  private:
-  using InboxKey = std::pair<std::int64_t, EventId>;
+  // A row of the inbox, and until when events may be forgotten once it is deleted.
+  struct Found {
+    std::int64_t consumer = -1;
+    EventId id{};
+    WallTime until{};
+  };
 
-  // Returns how many rows it saw. One whose event would not be known as forgotten stays.
-  static Result<std::size_t> collect(Statement& select, WallTime before, InboxKey& last,
-                                     std::vector<InboxKey>& found) {
+  // What is parked here, and not applied as long as that is known, is written down as such: it may
+  // be replayed at any time.
+  Status keep_unapplied(WallTime before) {
+    Statement select;
+    DOVETAIL_TRY(database_.prepare(
+        select,
+        "SELECT c.id, p.id, p.created_at, c.forgotten_until FROM dovetail_parked AS p JOIN "
+        "dovetail_consumer AS c ON c.name = p.reader OR substr(c.name, 1, length(p.reader) + 1) = "
+        "p.reader || '.' WHERE p.finished_at = 0 AND NOT EXISTS (SELECT 1 FROM dovetail_inbox AS i "
+        "WHERE i.consumer_id = c.id AND i.event_id = p.id) AND NOT EXISTS (SELECT 1 FROM "
+        "dovetail_unapplied AS u WHERE u.consumer_id = c.id AND u.event_id = p.id)"));
+    Result<Transaction> transaction = Transaction::begin(database_.get(), "pruning the inbox");
+    if (!transaction) return fail(transaction.error());
+    std::vector<Found> found;
+    while (true) {
+      const Result<bool> row = select.step();
+      if (!row) return fail(row.error());
+      if (!*row) break;
+      Event event;
+      event.id = select.id(1);
+      event.created_at = from_stored(select.integer(2));
+      const bool may_be_forgotten = is_forgotten(event, before);
+      if (may_be_forgotten && !is_forgotten(event, from_stored(select.integer(3))))
+        found.push_back({select.integer(0), event.id, {}});
+    }
+    Statement note;
+    DOVETAIL_TRY(database_.prepare(
+        note, "INSERT INTO dovetail_unapplied (consumer_id, event_id, since) VALUES (?1, ?2, ?3)"));
+    for (const Found& one : found)
+      DOVETAIL_TRY(note.bind(1, one.consumer).bind_id(2, one.id).bind(3, to_stored(now_)).run());
+    return transaction->commit("pruning the inbox");
+  }
+
+  // Returns how many rows it saw. One whose event would not be known as forgotten stays. Of a row
+  // without a digest nobody wrote down when its event came to be.
+  static Result<std::size_t> collect(Statement& select, WallTime before, Found& last,
+                                     std::vector<Found>& found) {
     const Reading reading(select);
     for (std::size_t walked = 0;; ++walked) {
       const Result<bool> row = select.step();
       if (!row) return fail(row.error());
       if (!*row) return walked;
-      last = {select.integer(0), select.id(1)};
-      const WallTime applied_at = from_stored(select.integer(2));
-      if (time_of(last.second).value_or(applied_at + kSkewMax) < before) found.push_back(last);
+      const std::optional<WallTime> made = time_of(select.id(1));
+      WallTime until = made.value_or(WallTime::min());
+      if (!select.is_null(4)) until = std::max(until, from_stored(select.integer(4)));
+      if (select.is_null(3) || until == WallTime::min())
+        until = std::max(until, from_stored(select.integer(2)) + kSkewMax);
+      last = {select.integer(0), select.id(1), until};
+      if (until < before) found.push_back(last);
     }
   }
 
-  Status forget(const std::vector<InboxKey>& keys, WallTime before) {
+  Status forget(const std::vector<Found>& rows) {
     Result<Transaction> transaction = Transaction::begin(database_.get(), "pruning the inbox");
     if (!transaction) return fail(transaction.error());
-    Result<Statement> mark = database_.prepare(
-        "UPDATE dovetail_inbox_state SET forgotten_before = ?1 WHERE forgotten_before < ?1");
-    if (!mark) return fail(mark.error());
-    DOVETAIL_TRY(mark->bind(1, to_stored(before)).run());
-    Result<Statement> remove =
-        database_.prepare("DELETE FROM dovetail_inbox WHERE consumer_id = ?1 AND event_id = ?2");
-    if (!remove) return fail(remove.error());
-    for (const auto& [consumer, id] : keys)
-      DOVETAIL_TRY(remove->bind(1, consumer).bind_id(2, id).run());
+    Statement mark;
+    DOVETAIL_TRY(database_.prepare(
+        mark,
+        "UPDATE dovetail_consumer SET forgotten_until = ?2 WHERE id = ?1 AND forgotten_until < "
+        "?2"));
+    Statement remove;
+    DOVETAIL_TRY(database_.prepare(
+        remove, "DELETE FROM dovetail_inbox WHERE consumer_id = ?1 AND event_id = ?2"));
+    Statement applied;
+    DOVETAIL_TRY(database_.prepare(
+        applied, "DELETE FROM dovetail_unapplied WHERE consumer_id = ?1 AND event_id = ?2"));
+    std::map<std::int64_t, WallTime> until;
+    for (const Found& row : rows) {
+      DOVETAIL_TRY(remove.bind(1, row.consumer).bind_id(2, row.id).run());
+      DOVETAIL_TRY(applied.bind(1, row.consumer).bind_id(2, row.id).run());
+      WallTime& line = until.try_emplace(row.consumer, row.until).first->second;
+      line = std::max(line, row.until);
+    }
+    for (const auto& [consumer, line] : until)
+      DOVETAIL_TRY(mark.bind(1, consumer).bind(2, to_stored(line)).run());
     DOVETAIL_TRY(transaction->commit("pruning the inbox"));
-    report_.inbox += keys.size();
+    report_.inbox += rows.size();
     return {};
   }
 
   Database& database_;
   const PruneOptions& options_;
+  const WallTime now_;
   PruneReport& report_;
 };
+
+// Fails when the clock was set not long ago: what is old cannot be told from what is not.
+Status check_clock(Database& database, const std::string& boot, const ClockMark& now) {
+  Result<Transaction> transaction = Transaction::begin(database.get(), "looking at the clock");
+  if (!transaction) return fail(transaction.error());
+  Statement select;
+  DOVETAIL_TRY(database.prepare(select,
+                                "SELECT wall, boot_time, doubted_wall, doubted_boot_time FROM "
+                                "dovetail_clock_mark WHERE boot = ?1"));
+  const Result<bool> row = select.bind_text(1, boot).step();
+  if (!row) return fail(row.error());
+  const auto mark = [&](int column) {
+    return ClockMark{from_stored(select.integer(column)),
+                     TimePoint(Duration(select.integer(column + 1)))};
+  };
+  ClockMarks known;
+  if (*row) known.trusted = mark(0);
+  if (*row && !select.is_null(2)) known.doubted = mark(2);
+  select.reset();
+  const ClockVerdict verdict = judge_clock(known, now);
+  // Of other boots nothing is known any more.
+  Statement replace;
+  DOVETAIL_TRY(database.execute("DELETE FROM dovetail_clock_mark", "looking at the clock"));
+  DOVETAIL_TRY(
+      database.prepare(replace, "INSERT INTO dovetail_clock_mark VALUES (?1, ?2, ?3, ?4, ?5)"));
+  const auto bind = [&](int column, const ClockMark& one) {
+    replace.bind(column, to_stored(one.wall))
+        .bind(column + 1, one.steady.time_since_epoch().count());
+  };
+  replace.bind_text(1, boot).bind_null(4).bind_null(5);
+  bind(2, *verdict.marks.trusted);
+  if (verdict.marks.doubted) bind(4, *verdict.marks.doubted);
+  DOVETAIL_TRY(replace.run());
+  DOVETAIL_TRY(transaction->commit("looking at the clock"));
+  if (verdict.is_trusted) return {};
+  return fail(Errc::unavailable, database.file() + ": " + clock_was_set(known, now));
+}
 
 }  // namespace
 
@@ -151,9 +247,11 @@ Result<PruneReport> prune(const std::string& path, const PruneOptions& options, 
   open.durability = Durability::ordered;  // a delete that a power cut undoes is done again
   Result<Database> database = open_store(path, open);
   if (!database) return fail(database.error());
-  PruneReport report;
-  Pruner pruner(*database, options, report);
   const WallTime now = clock.wall();
+  const std::string boot = boot_id();
+  DOVETAIL_TRY(check_clock(*database, boot, {now, clock.now()}));
+  PruneReport report;
+  Pruner pruner(*database, options, now, report);
   const auto before = [now](Duration age) { return to_stored(now - age); };
 
   DOVETAIL_TRY(pruner.stream(Stream::outbox, before(options.events_older_than), report.outbox));
@@ -169,7 +267,13 @@ Result<PruneReport> prune(const std::string& path, const PruneOptions& options, 
       "FROM dovetail_attempt WHERE updated_at < ?2 LIMIT ?1)",
       [&](Statement& statement) { statement.bind(2, before(options.inbox_older_than)); },
       report.attempts));
-  const std::string boot = boot_id();
+  DOVETAIL_TRY(pruner.repeat(
+      "DELETE FROM dovetail_unapplied WHERE (consumer_id, event_id) IN (SELECT consumer_id, "
+      "event_id FROM dovetail_unapplied WHERE since < ?2 LIMIT ?1)",
+      [&](Statement& statement) {
+        statement.bind(2, before(std::max<Duration>(options.inbox_older_than, kUnappliedKept)));
+      },
+      report.attempts));
   DOVETAIL_TRY(pruner.repeat(
       "DELETE FROM dovetail_claim WHERE (consumer_id, event_id) IN (SELECT consumer_id, event_id "
       "FROM dovetail_claim WHERE updated_at < ?2 AND NOT (lease_boot = ?3 AND lease_expires > ?4) "

@@ -100,8 +100,9 @@ TEST_F(PrunedInbox, ARowStaysWhoseEventWouldNotBeKnownAsForgotten) {
   apply(store, of_no_time);
   age(31);
   const std::string at = std::to_string(to_stored(days_ago(clock, 30) - 30min));
-  application.run("UPDATE dovetail_inbox SET applied_at = " + at +
-                  " WHERE substr(hex(event_id), 13, 1) = '4'");
+  // As rows of an older version are, which do not say when the event came to be.
+  application.run("UPDATE dovetail_inbox SET digest = NULL, available_at = NULL, applied_at = " +
+                  at + " WHERE substr(hex(event_id), 13, 1) = '4'");
   EXPECT_EQ(prune_all().inbox, 0u);
   EXPECT_EQ(rows(), 2);
 }
@@ -184,6 +185,139 @@ TEST_F(PrunedInbox, RequestsGoWhenTheyExpire) {
   EXPECT_EQ(application.text("SELECT key FROM dovetail_request"), "new");
 }
 
+TEST_F(PrunedInbox, WhatCameWhileTheConsumerStoodStillIsNotForgotten) {
+  apply(store, event_of(60));
+  age(60);
+  EXPECT_EQ(prune_all().inbox, 1u);
+  EXPECT_EQ(apply(store, event_of(40)), Arrival::first) << "nothing of this time was ever applied";
+}
+
+TEST_F(PrunedInbox, AnEventThatWentOutLaterThanItWasMadeIsRememberedFromThen) {
+  const Event first = event_of(60);
+  Event delayed = event_of(60);
+  delayed.created_at = days_ago(clock, 10);
+  EXPECT_EQ(apply(store, first), Arrival::first);
+  EXPECT_EQ(apply(store, delayed), Arrival::first);
+  age(60);
+  EXPECT_EQ(prune_all().inbox, 1u) << "it could come again";
+  EXPECT_EQ(apply(store, delayed), Arrival::duplicate);
+  delayed.id = event_of(60).id;
+  EXPECT_EQ(apply(store, delayed), Arrival::first) << "it could not have been applied before";
+}
+
+TEST_F(PrunedInbox, AParkedEventThatWasNotAppliedMayBeReplayedAtAnyAge) {
+  const Event applied = event_of(60);
+  const Event parked = event_of(60);
+  apply(store, applied);
+  age(60);
+  for (const Event& event : {applied, parked}) {
+    Result<Statement> park = Statement::prepare(
+        application.connection,
+        "INSERT INTO dovetail_parked (reader, position, id, topic, aggregate_type, aggregate_id, "
+        "type, content_type, headers, payload, aggregate_version, created_at, state, attempts, "
+        "reason, parked_at, retry_at) VALUES ('billing', 1, ?1, '', 'order', 'k', 'placed', 'x', "
+        "'', x'00', 0, ?2, 'waiting', 0, '', 1, 1)");
+    ASSERT_TRUE(park) << text_of(park);
+    ASSERT_TRUE(park->bind_id(1, event.id).bind(2, to_stored(event.created_at)).run());
+  }
+  prune_all();
+  EXPECT_EQ(apply(store, applied), Arrival::forgotten);
+  EXPECT_EQ(apply(store, parked), Arrival::first);
+  EXPECT_EQ(apply(store, parked), Arrival::duplicate);
+}
+
+// Moves as it is told.
+class SetClock final : public Clock {
+ public:
+  TimePoint now() override { return system_clock().now() + passed; }
+  WallTime wall() override { return system_clock().wall() + passed + ahead; }
+  void sleep(Duration, std::stop_token) override {}
+  Duration ahead{};
+  Duration passed{};
+};
+
+TEST_F(PrunedInbox, AStepOfTheClockForgetsNothingAndSaysBothTimes) {
+  SetClock stepping;
+  PruneOptions options;
+  options.inbox_older_than = 24h;
+  const Event event = event_of(0);
+  apply(store, event);
+  ASSERT_TRUE(prune(file.path, options, stepping));
+  for (const Duration step : {Duration(50h), Duration(-50h), Duration(2h), Duration(-48h)}) {
+    stepping.ahead = step;
+    stepping.passed += 6s;
+    const Result<PruneReport> refused = prune(file.path, options, stepping);
+    EXPECT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
+    EXPECT_TRUE(contains(text_of(refused), "was expected")) << text_of(refused);
+    stepping.ahead = 0s;
+    ASSERT_TRUE(prune(file.path, options, stepping)) << "it was set back";
+  }
+  EXPECT_EQ(apply(store, event), Arrival::duplicate);
+  EXPECT_EQ(apply(store, event_of(0)), Arrival::first);
+}
+
+TEST_F(PrunedInbox, AStepOfTheClockNeitherEndsAClaimNorProlongsIt) {
+  SetClock stepping;
+  SqliteClaimStore claims(file.path, "billing", stepping, boot_id());
+  ASSERT_TRUE(claims.open());
+  const Event event = event_of(0);
+  const Event* const one[] = {&event};
+  ASSERT_EQ(claims.claim(one, 1h)->at(0).state, Claim::State::first);
+  for (const Duration step : {Duration(1h), Duration(-1h), Duration(48h), Duration(-48h)}) {
+    stepping.ahead = step;
+    EXPECT_EQ(claims.claim(one, 1h)->at(0).state, Claim::State::in_progress) << step.count();
+  }
+  stepping.passed += 61min;
+  EXPECT_EQ(claims.claim(one, 1h)->at(0).state, Claim::State::first) << "by the time that passed";
+}
+
+// What is applied under a wrong clock is remembered for at least as long as it should be.
+TEST_F(PrunedInbox, WhatIsAppliedUnderAWrongClockIsNotAppliedAgain) {
+  for (const Duration step : {Duration(1h), Duration(-1h), Duration(48h), Duration(-48h)}) {
+    SetClock stepping;
+    stepping.ahead = step;
+    SqliteInboxStore wrong(file.path, "billing", handler, stepping);
+    ASSERT_TRUE(wrong.open());
+    const Event event = event_of(0);
+    EXPECT_EQ(apply(wrong, event), Arrival::first);
+    PruneOptions options;
+    options.inbox_older_than = 24h;
+    prune_all(options);
+    const Arrival again = apply(store, event);
+    EXPECT_TRUE(again == Arrival::duplicate || again == Arrival::forgotten) << step.count();
+  }
+}
+
+TEST_F(PrunedInbox, AnOperatorRepairsWhatAWrongClockHasForgotten) {
+  const std::string ahead = std::to_string(to_stored(clock.wall() + 26h));
+  application.run("UPDATE dovetail_consumer SET forgotten_until = " + ahead);
+  ASSERT_EQ(apply(store, event_of(0)), Arrival::forgotten);
+  const WallTime since = clock.wall() - 1h;
+  EXPECT_TRUE(failed_with(remember_since(file.path, since, {"ann", " "}, clock), Errc::rejected));
+  const Result<WallTime> before = remember_since(file.path, since, {"ann", "wrong clock"}, clock);
+  ASSERT_TRUE(before) << text_of(before);
+  EXPECT_EQ(apply(store, event_of(0)), Arrival::first) << "also for a consumer that is running";
+  EXPECT_EQ(apply(store, event_of(1)), Arrival::forgotten);
+  EXPECT_EQ(application.text("SELECT who || ': ' || what || ': ' || reason FROM dovetail_audit"),
+            "ann: remember: wrong clock");
+}
+
+TEST_F(PrunedInbox, AnOperatorWhoHasCheckedHasAnOldEventApplied) {
+  const Event old = event_of(60);
+  apply(store, event_of(60));
+  age(60);
+  prune_all();
+  ASSERT_EQ(apply(store, old), Arrival::forgotten);
+  EXPECT_TRUE(
+      failed_with(apply_event(file.path, "billing", old.id, {"ann", ""}, clock), Errc::rejected));
+  EXPECT_TRUE(
+      failed_with(apply_event(file.path, "bill", old.id, {"ann", "x"}, clock), Errc::rejected));
+  ASSERT_EQ(apply_event(file.path, "billing", old.id, {"ann", "checked"}, clock).value_or(0), 1u);
+  EXPECT_EQ(apply(store, old), Arrival::first);
+  EXPECT_EQ(apply(store, old), Arrival::duplicate);
+  EXPECT_EQ(apply_event(file.path, "billing", old.id, {"ann", "checked"}, clock).value_or(9), 0u);
+}
+
 // The whole road: published, applied, forgotten, delivered again.
 TEST_F(PrunedInbox, ARedeliveryAfterPruningIsParkedAndNotAppliedAgain) {
   TestFile publisher;
@@ -192,6 +326,8 @@ TEST_F(PrunedInbox, ARedeliveryAfterPruningIsParkedAndNotAppliedAgain) {
   event.id = event_of(60).id;
   source.run("BEGIN");
   ASSERT_TRUE(publish(source.connection, event));
+  source.run("UPDATE dovetail_outbox SET created_at = " +
+             std::to_string(to_stored(days_ago(clock, 60))));
   source.run("COMMIT");
   const auto run_until = [&](const std::function<bool()>& holds) {
     auto consumer = Consumer::open(

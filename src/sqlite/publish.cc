@@ -35,11 +35,14 @@ Status require_transaction(sqlite3* connection, const char* what) {
 
 // Of an event whose row was inserted just now. The row is taken back, whatever the caller does.
 Status check_remembered(sqlite3* transaction, const ConsumerRow& consumer, const EventId& id) {
-  const Result<WallTime> before = forgotten_before(transaction);
-  if (!before) return fail(before.error());
+  const Result<WallTime> forgotten = forgotten_until(transaction, consumer.id);
+  if (!forgotten) return fail(forgotten.error());
   Event event;
   event.id = id;
-  if (!is_forgotten(event, *before, consumer.since)) return {};
+  if (!is_forgotten(event, *forgotten)) return {};
+  const Result<bool> known = is_unapplied(transaction, consumer.id, id);
+  if (!known) return fail(known.error());
+  if (*known) return {};
   Result<Statement> remove = Statement::prepare(
       transaction, "DELETE FROM dovetail_inbox WHERE consumer_id = ?1 AND event_id = ?2");
   if (!remove) return fail(remove.error());

@@ -252,6 +252,29 @@ class Sql(ConsumerCase):
                      name="rejected", says=("has not applied", "events show"))
         self.refused("inbox", "forget", "bookign", event, "--reason", "x", code=5, name="rejected", says=("bookign",))
 
+    def test_an_event_that_is_too_old_is_applied_when_an_operator_has_checked(self):
+        self.configure()
+        self.place(4, keys=2)
+        self.sql("INSERT INTO dovetail.consumer (name, forgotten_until) VALUES ('booking', now() + interval '26 hours')")
+        self.handle(code=1)
+        self.assertEqual(self.booked(), [])
+        parked = self.ask("parked", "list")["parked"]
+        [head] = [row for row in parked if row["key"] == "1" and row["head"]]
+        self.assertIn("dovetail inbox apply", head["reason"])
+        said = self.ask("inbox", "apply", "booking", head["id"], "--reason", "no booking of it is there")
+        self.assertEqual(said, {"allowed": 1, "replayed": True})
+        self.handle(code=1)
+        self.assertEqual(self.booked(), [1])
+        self.assertEqual(self.sql("SELECT reason FROM dovetail.audit WHERE what = 'apply'"), "no booking of it is there")
+        self.refused("inbox", "apply", "booking", head["id"], "--reason", "again", code=5, name="rejected",
+                     says=("has applied", "inbox forget"))
+        # And what a wrong clock has done to all of them is undone at once.
+        since = self.sql("SELECT to_char(now() - interval '1 hour', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')")
+        self.dovetail("inbox", "remember", "--since", since, "--reason", "the clock was wrong")
+        self.dovetail("parked", "replay", "--all", "--yes")
+        self.handle()
+        self.expect_order(range(1, 5), 2)
+
     def test_an_event_that_is_still_to_come_does_not_overtake_those_before_it(self):
         self.configure()
         self.place(40, keys=1)

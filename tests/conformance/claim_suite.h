@@ -107,6 +107,17 @@ TEST_P(ClaimSuite, WhatIsCompletedIsADuplicateFromThenOn) {
   EXPECT_EQ(claim(*open("mail"), one).state, State::duplicate) << "after a restart, too";
 }
 
+TEST_P(ClaimSuite, TheSameIdWithAnotherPayloadIsNeverTakenForADuplicate) {
+  const Event* one = event();
+  Event other = *one;
+  other.payload = "{\"amount\":1000}";
+  const std::int64_t epoch = claim(*ours_, one).epoch;
+  EXPECT_EQ(claim(*theirs_, &other).state, State::conflict) << "while it is held";
+  EXPECT_TRUE(complete(*ours_, one, epoch));
+  EXPECT_EQ(claim(*theirs_, &other).state, State::conflict);
+  EXPECT_EQ(claim(*theirs_, one).state, State::duplicate);
+}
+
 TEST_P(ClaimSuite, EachConsumerHasClaimsOfItsOwn) {
   const Event* one = event();
   const auto other = open("stock");

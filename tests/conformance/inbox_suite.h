@@ -40,7 +40,8 @@ class InboxUnderTest {
                                            InboxHandler handler) = 0;
   // Of all that have committed, in order.
   virtual std::vector<EventId> effects() = 0;
-  // Forgets what is older. False: this database remembers everything.
+  // Of every consumer, what could be applied up to then may be forgotten. False: this database
+  // remembers everything.
   virtual bool forget_before(WallTime) { return false; }
 };
 
@@ -159,6 +160,54 @@ TEST_P(InboxSuite, AnEventIsADuplicateFromItsSecondArrivalOn) {
   EXPECT_EQ(database_->effects().size(), 2U);
 }
 
+TEST_P(InboxSuite, TheSameIdWithAnotherPayloadIsNeverTakenForADuplicate) {
+  auto store = open();
+  const Event* const original = event();
+  Event other = *original;
+  other.payload = "{\"amount\":1000}";
+  EXPECT_EQ(insert(*store, {original, &other}),
+            (std::vector<Arrival>{Arrival::first, Arrival::conflict}))
+      << "in one batch";
+  ASSERT_TRUE(store->apply(std::vector<const Event*>{original}));
+  ASSERT_TRUE(store->commit(1, 0));
+  EXPECT_EQ(insert(*store, {&other, original}),
+            (std::vector<Arrival>{Arrival::conflict, Arrival::duplicate}));
+  store->rollback();
+  Inbox inbox(*store, InboxOptions{});
+  ASSERT_TRUE(inbox.open());
+  const std::vector<Outcome> outcomes = deliver(inbox, {event("a"), &other, original});
+  EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
+  EXPECT_EQ(outcomes[1].fate, Fate::rejected);
+  EXPECT_NE(outcomes[1].reason.find("used twice"), std::string::npos) << outcomes[1].reason;
+  EXPECT_EQ(outcomes[2].fate, Fate::again) << "it stands behind the other on its key";
+  EXPECT_EQ(deliver(inbox, {original})[0].fate, Fate::duplicate);
+  EXPECT_EQ(database_->effects().size(), 2U);
+}
+
+// It failed and was parked, for longer than ids are remembered.
+TEST_P(InboxSuite, WhatWasTriedAndNotAppliedIsAppliedAtAnyAge) {
+  bool is_broken = true;
+  auto store = open([&](InboxTransaction& transaction, const Event& one) -> Status {
+    if (is_broken) return fail(Errc::rejected, "no such product; check it");
+    return transaction.effect(one);
+  });
+  const Event* const parked = event("a");
+  const Event* const never_seen = event("b");
+  {
+    Inbox inbox(*store, InboxOptions{});
+    ASSERT_TRUE(inbox.open());
+    EXPECT_EQ(deliver(inbox, {parked})[0].fate, Fate::rejected);
+  }
+  if (!database_->forget_before(system_clock().wall() + std::chrono::hours(1))) return;
+  is_broken = false;
+  Inbox inbox(*store, InboxOptions{});
+  ASSERT_TRUE(inbox.open());
+  EXPECT_EQ(deliver(inbox, {parked})[0].fate, Fate::confirmed);
+  EXPECT_EQ(deliver(inbox, {parked})[0].fate, Fate::duplicate);
+  EXPECT_EQ(deliver(inbox, {never_seen})[0].fate, Fate::rejected) << "nobody knows";
+  EXPECT_EQ(database_->effects(), (std::vector<EventId>{parked->id}));
+}
+
 TEST_P(InboxSuite, ConsumersDoNotShareRows) {
   const auto batch = list(1);
   auto stock = open(take, "stock");
@@ -256,7 +305,7 @@ TEST_P(InboxSuite, AnExceptionOfTheHandlerIsAFailedAttempt) {
 
 // Were the commit let through, the rows of the events behind would stand there without their
 // effects: lost events.
-TEST_P(InboxSuite, AHandlerThatEndsTheTransactionFailsAndCommitsNothing) {
+TEST_P(InboxSuite, AHandlerThatEndsTheTransactionIsRejectedAndCommitsNothing) {
   for (const bool commits : {true, false}) {
     bool can_be_tried = true;
     auto store = database_->make(commits ? "commits" : "rolls_back", 0,
@@ -274,6 +323,9 @@ TEST_P(InboxSuite, AHandlerThatEndsTheTransactionFailsAndCommitsNothing) {
     const Status applied = store->apply(batch);
     store->rollback();
     EXPECT_EQ(static_cast<bool>(applied), !can_be_tried);
+    if (!applied) {
+      EXPECT_EQ(applied.error().code, Errc::rejected) << applied.error().text;
+    }
     EXPECT_TRUE(database_->effects().empty());
     EXPECT_EQ(insert(*store, batch), std::vector<Arrival>(3, Arrival::first));
     store->rollback();

@@ -39,8 +39,8 @@ class PostgresInboxes final : public InboxUnderTest {
       EXPECT_TRUE(create_schema(connection_));
     }
     must(connection_,
-         "TRUNCATE dovetail.inbox, dovetail.attempt, dovetail.consumer_lane, dovetail.consumer; "
-         "UPDATE dovetail.inbox_state SET forgotten_before = '-infinity'; "
+         "TRUNCATE dovetail.inbox, dovetail.attempt, dovetail.consumer_lane, dovetail.consumer, "
+         "dovetail.unapplied; "
          "DROP TABLE IF EXISTS effect; "
          "CREATE TABLE effect (n bigint GENERATED ALWAYS AS IDENTITY, id uuid)");
   }
@@ -77,7 +77,7 @@ class PostgresInboxes final : public InboxUnderTest {
     return ids;
   }
   bool forget_before(WallTime time) override {
-    EXPECT_TRUE(connection_.query("UPDATE dovetail.inbox_state SET forgotten_before = $1",
+    EXPECT_TRUE(connection_.query("UPDATE dovetail.consumer SET forgotten_until = $1",
                                   postgres::Params().timestamptz(time)));
     return true;
   }

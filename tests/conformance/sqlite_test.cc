@@ -171,7 +171,7 @@ class SqliteInboxes final : public InboxUnderTest {
     return ids;
   }
   bool forget_before(WallTime time) override {
-    application_.run("UPDATE dovetail_inbox_state SET forgotten_before = " +
+    application_.run("UPDATE dovetail_consumer SET forgotten_until = " +
                      std::to_string(sqlite::to_stored(time)));
     return true;
   }
