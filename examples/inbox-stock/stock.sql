@@ -1,4 +1,5 @@
--- The tables of the stock services. After `dovetail init --roles`, by whoever may create roles:
+-- The tables of the stock services. After `dovetail init --roles`, by the owner of the schema "dovetail", who must have
+-- CREATEROLE:
 --   psql -v login=stock -f stock.sql
 CREATE TABLE stock (product text PRIMARY KEY, on_hand bigint NOT NULL);
 CREATE TABLE movement (order_id uuid NOT NULL, product text NOT NULL, quantity int NOT NULL, by text NOT NULL);

@@ -149,9 +149,10 @@ TEST_F(PostgresPublish, AnIdWithOtherContentIsRefused) {
   EXPECT_TRUE(contains(text_of(refused), "other content")) << text_of(refused);
   EXPECT_FALSE(contains(text_of(refused), "secret"));
   must(connection_, "ROLLBACK");
-  EXPECT_TRUE(contains(result_of("SELECT dovetail.publish('order', '17', 'placed', 'x', id => '" +
-                                 one.id->to_string() + "')"),
-                       "other content"));
+  EXPECT_TRUE(
+      contains(result_of("SELECT dovetail.publish('order', '17', 'placed', '\"x\"', id => '" +
+                         one.id->to_string() + "')"),
+               "other content"));
 }
 
 TEST_F(PostgresPublish, ABatchGoesInOneStatementInItsOrder) {

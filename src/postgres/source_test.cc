@@ -122,7 +122,7 @@ TEST_F(PostgresSourceTest, APageThatWasAskedForAheadIsNotTakenWhenLessIsWanted) 
 TEST_F(PostgresSourceTest, ADelayedEventGoesOutWhenItIsDue) {
   open();
   must(connection_,
-       "SELECT dovetail.publish('order', 'k', 'placed', 'later', deliver_at => "
+       "SELECT dovetail.publish('order', 'k', 'placed', 'later'::bytea, deliver_at => "
        "clock_timestamp() + interval '300 ms')");
   publish("k", "now");
   EXPECT_EQ(take(), (Payloads{"now"}));

@@ -207,7 +207,7 @@ TEST_F(WalSourceTest, ABacklogIsCaughtUpByWindowsAndThenTheLogIsReadAgain) {
   must(connection_, "SET synchronous_commit = off");
   must(connection_,
        "DO $$ BEGIN FOR i IN 10..4009 LOOP PERFORM dovetail.publish('order', 'k', 'placed', "
-       "i::text || repeat('x', 2000)); COMMIT; END LOOP; END $$");
+       "i::text || repeat('x', 2000), content_type => 'text/plain'); COMMIT; END LOOP; END $$");
   ASSERT_TRUE(until_read(reading, 4010)) << reading.payloads.size() << reading.told();
   EXPECT_GE(reading.metrics.stream_ends, 1U) << reading.told();
   ASSERT_TRUE(reading.until_streaming()) << reading.told();
@@ -222,7 +222,7 @@ TEST_F(WalSourceTest, DelayedEventsGoOutWhileTheLogIsRead) {
   WalReading reading(database_, quick_wal(ReadMode::automatic));
   ASSERT_TRUE(reading.until_streaming()) << reading.told();
   must(connection_,
-       "SELECT dovetail.publish('order', 'k', 'placed', 'later', deliver_at => "
+       "SELECT dovetail.publish('order', 'k', 'placed', 'later'::bytea, deliver_at => "
        "clock_timestamp() + interval '300 ms')");
   ASSERT_TRUE(until_read(reading, 1));
   EXPECT_TRUE(reading.streams());

@@ -26,7 +26,7 @@ void write(const TestDatabase& database, int key, Committed& committed) {
   int next = 0;
   const auto insert = [&](int value) {
     must(connection, "SELECT dovetail.publish('order', '" + name + "', 'placed', '" + name + " " +
-                         std::to_string(value) + "')");
+                         std::to_string(value) + "', content_type => 'text/plain')");
   };
   while (!committed.stops) {
     const int events = 1 + static_cast<int>(random() % 5);

@@ -95,7 +95,8 @@ class Publish(harness.Case):
     def test_the_payload_comes_from_a_file_or_from_stdin_byte_by_byte(self):
         raw = bytes(range(256))
         self.write("raw.bin", raw)
-        base = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "Raw")
+        base = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "Raw", "--content-type",
+                "application/octet-stream")
         from_file = self.ask(*base, "--payload-file", "raw.bin")["id"]
         from_stdin = self.ask(*base, "-", stdin=raw)["id"]
         stored = self.rows("orders.db", "SELECT payload FROM dovetail_outbox ORDER BY seq")

@@ -144,7 +144,8 @@ class Texts(BadInput):
 
     def test_any_bytes_are_a_payload(self):
         payload = bytes(range(256))
-        event = json.loads(self.run_dovetail(*PUBLISH[:-2], "-", "--json", stdin=payload).out)["id"]
+        event = json.loads(self.run_dovetail(*PUBLISH[:-2], "-", "--content-type", "application/octet-stream", "--json",
+                                             stdin=payload).out)["id"]
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.rows("inventory.db", "SELECT payload FROM dovetail_mailbox"), [(payload,)], event)
 
