@@ -64,7 +64,6 @@ Judgement FailurePolicy::failed(const EventId& id, std::uint64_t key, Fate fate,
   const std::uint32_t repeats = record->repeats++;
   if (!is_sign) return {false, attempts, retry_delay(patient, repeats, random)};
   if (fate == Fate::busy && !std::exchange(record->is_busy, true)) record->busy_since = now;
-  if (fate == Fate::failed) record->is_busy = false;
   const bool is_excused = record->is_busy && now - record->busy_since < options_.busy_for &&
                           !DOVETAIL_MUTANT(busy_counts_attempts);
   const std::uint64_t since = options_.once_is_enough ? 0 : record->confirmations;
@@ -72,7 +71,7 @@ Judgement FailurePolicy::failed(const EventId& id, std::uint64_t key, Fate fate,
   const bool counts = record->may_count &&
                       (others_pass || DOVETAIL_MUTANT(outage_counts_attempts)) &&
                       !DOVETAIL_MUTANT(attempts_never_count);
-  record->may_count = !is_excused;
+  record->may_count = !is_excused && !is_sick_;
   record->confirmations = confirmations_;
   if (!counts) return {false, attempts, retry_delay(patient, repeats, random)};
   ++attempts;

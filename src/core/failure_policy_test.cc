@@ -214,6 +214,23 @@ TEST_F(FailurePolicyTest, ABusyReceiverCountsNothingForAWhileAndThenAsAFailure) 
   EXPECT_EQ(fail_alone(1, Fate::busy).attempts, 1U);
 }
 
+TEST_F(FailurePolicyTest, AnOutageInBetweenCostsABusyEventNoAttempt) {
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(fail_alone(1, i % 3 == 1 ? Fate::failed : Fate::busy).attempts, 0U);
+    pass_alone(2);
+  }
+}
+
+TEST_F(FailurePolicyTest, AFailureWhileTheSinkIsSickNeverCounts) {
+  make_sick();
+  policy_->probe_sent();
+  fail_alone(1);
+  for (int i = 0; i < 3; ++i) pass_alone(50);
+  EXPECT_EQ(fail_alone(1).attempts, 0U);
+  pass_alone(50);
+  EXPECT_EQ(fail_alone(1).attempts, 1U);
+}
+
 TEST_F(FailurePolicyTest, ManyBusyKeysAreASickSinkToo) {
   for (std::uint64_t key = 1; key <= options_.sick_keys; ++key) fail_alone(key, Fate::busy);
   EXPECT_TRUE(policy_->is_sick());

@@ -64,6 +64,7 @@ RelayOptions relay_options(const Words& words) {
   options.progress_interval = std::chrono::milliseconds(20);
   options.replay_poll = std::chrono::milliseconds(20);
   options.key_retry.base = std::chrono::milliseconds(10);
+  options.key_retry.cap = std::chrono::milliseconds(200);
   options.connect_retry.base = std::chrono::milliseconds(10);
   options.connect_retry.cap = std::chrono::milliseconds(200);
   return options;
