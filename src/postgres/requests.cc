@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/clock_mark.h"
 #include "host/host.h"
 #include "postgres/schema.h"
 
@@ -186,6 +187,10 @@ Result<std::vector<RequestInfo>> list_requests(const std::string& conninfo,
 Result<std::uint64_t> prune_requests(const std::string& conninfo, std::size_t rows_max) {
   Result<Connection> connection = Connection::open(conninfo);
   if (!connection) return fail(connection.error());
+  const Result<Rows> now = connection->query("SELECT pg_catalog.clock_timestamp()");
+  if (!now) return fail(now.error());
+  const auto apart = clocks_disagree(now->timestamptz(0, 0), system_clock().wall());
+  if (apart) return fail(Errc::unavailable, *apart);
   const Result<Rows> rows = connection->query("SELECT dovetail.prune_requests($1)",
                                               Params().int4(static_cast<std::int32_t>(rows_max)));
   if (!rows) return fail(rows.error());

@@ -89,7 +89,7 @@ GRANT EXECUTE ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, b
 -- A consumer's inbox: its rows, its attempts and its counts. Its handlers' own tables need rights of their own.
 GRANT SELECT, INSERT ON dovetail.consumer, dovetail.inbox TO dovetail_relay;
 GRANT SELECT ON dovetail.inbox_state, dovetail.claim, dovetail.forgetting TO dovetail_relay;
-GRANT SELECT, INSERT, DELETE ON dovetail.unapplied TO dovetail_relay;
+GRANT SELECT, INSERT (event_id, consumer_id), DELETE ON dovetail.unapplied TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.time_of(uuid) TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.consumer_lane TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.attempt, dovetail.applied_version TO dovetail_relay;

@@ -271,6 +271,19 @@ TEST_F(PrunedInbox, AStepOfTheClockNeitherEndsAClaimNorProlongsIt) {
   EXPECT_EQ(claims.claim(one, 1h)->at(0).state, Claim::State::first) << "by the time that passed";
 }
 
+TEST_F(PrunedInbox, AStepOfTheClockForgetsNoRequest) {
+  SetClock stepping;
+  SqliteRequestStore requests(file.path, stepping, boot_id());
+  ASSERT_TRUE(requests.open());
+  ASSERT_TRUE(requests.begin({"shop", "key", "fingerprint"}, {}, new_event_id()));
+  application.run("UPDATE dovetail_request SET status = 200, lease_expires = 0");
+  ASSERT_TRUE(prune_requests(file.path, 10, stepping, boot_id()));
+  stepping.ahead = 24h * 365;
+  const Result<std::uint64_t> refused = prune_requests(file.path, 10, stepping, boot_id());
+  EXPECT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
+  EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_request"), 1);
+}
+
 // What is applied under a wrong clock is remembered for at least as long as it should be.
 TEST_F(PrunedInbox, WhatIsAppliedUnderAWrongClockIsNotAppliedAgain) {
   for (const Duration step : {Duration(1h), Duration(-1h), Duration(48h), Duration(-48h)}) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "host/host.h"
+#include "sqlite/clock_check.h"
 
 namespace dovetail::sqlite {
 
@@ -281,6 +282,7 @@ Result<std::uint64_t> prune_requests(const std::string& path, std::size_t rows_m
                                      const std::string& boot) {
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
+  DOVETAIL_TRY(check_clock(*database, boot, {clock.wall(), clock.now()}));
   return prune_requests(database->get(), rows_max, clock, boot);
 }
 
