@@ -29,7 +29,8 @@ TEST(ConsumerConfig, SaysWhereFromWhereToAndWhichHandlers) {
                "[[consumer.handler]]\nname = \"pull\"\nkind = \"queue\"\ntypes = \"order.*\"\n"
                "[[consumer.handler]]\nname = \"mail\"\nkind = \"http\"\nstore = \"hook\"\n"
                "[[consumer.handler]]\nname = \"print\"\nkind = \"command\"\n"
-               "command = [\"bin/print\", \"-v\"]\ntimeout = \"5s\"\n"));
+               "command = [\"bin/print\", \"-v\"]\ntimeout = \"5s\"\n"
+               "environment = [\"TMPDIR\", \"MAIL_TOKEN\"]\n"));
   ASSERT_EQ(config.consumers.size(), 1U);
   const ConsumerConfig& stock = config.consumers[0];
   EXPECT_EQ(stock.relay.name, "stock");
@@ -51,6 +52,7 @@ TEST(ConsumerConfig, SaysWhereFromWhereToAndWhichHandlers) {
   EXPECT_TRUE(stock.handlers[2].is_outside());
   EXPECT_EQ(stock.handlers[3].timeout, 5s);
   EXPECT_EQ(stock.handlers[3].command[1], "-v");
+  EXPECT_EQ(stock.handlers[3].environment, (std::vector<std::string>{"TMPDIR", "MAIL_TOKEN"}));
   ASSERT_EQ(config.readers().size(), 1U);
   EXPECT_EQ(config.readers()[0]->name, "stock");
 }
@@ -137,6 +139,11 @@ TEST(ConsumerConfig, WhatDoesNotFitIsRefusedWithItsPlaceAndWhatIsAllowed) {
        {":16:9: consumer.handler.store", "Kafka", "http or https url"}},
       {kFromShop + "[[consumer.handler]]\nkind = \"http\"\nstore = \"hook\"\ntimeout = \"1s\"\n",
        {"consumer.handler.timeout", "request_timeout"}},
+      {kFromShop + "[[consumer.handler]]\nkind = \"command\"\ncommand = [\"x\"]\n" +
+           "environment = [\"TOKEN=x\"]\n",
+       {"consumer.handler.environment", "names of variables"}},
+      {kFromShop + kQueue + "environment = [\"TOKEN\"]\n",
+       {"consumer.handler.environment", "\"command\""}},
       {kFromShop + "[[consumer.handler]]\nkind = \"command\"\ncommand = []\n",
        {"consumer.handler.command", "program"}},
       {kFromShop +

@@ -1,5 +1,6 @@
 """Every command does what its help says, as text and as JSON."""
 
+import json
 import re
 import uuid
 
@@ -254,6 +255,19 @@ class Parked(harness.Case):
         self.refused("parked", "replay", "not-a-uuid", code=5, name="rejected")
         self.refused("parked", "replay", code=2, name="usage", says=["--all"])
         self.refused("parked", "list", "--store", "nope", code=5, name="rejected", says=["orders"])
+
+
+class FileModes(harness.Case):
+    def test_files_are_for_their_owner_and_the_doctor_names_those_that_are_not(self):
+        self.init()
+        self.publish()
+        for name in ("orders.db", "inventory.db"):
+            self.assertEqual((self.folder / name).stat().st_mode & 0o777, 0o600)
+        (self.folder / "orders.db").chmod(0o644)
+        stores = {store["name"]: store for store in json.loads(self.run_dovetail("doctor", "--json").out)["stores"]}
+        [found] = [one for one in stores["orders"]["findings"] if one["code"] == "file-mode"]
+        self.assertIn("orders.db", found["what"])
+        self.assertEqual([one for one in stores["inventory"]["findings"] if one["code"] == "file-mode"], [])
 
 
 if __name__ == "__main__":
