@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/forgotten.h"
 #include "simulation/model_broker.h"
 
 namespace dovetail::sim {
@@ -78,7 +79,7 @@ Status SimInboxStore::insert_row(const Event& event, Arrival& arrival, TimePoint
     DOVETAIL_TRY(connection_.call("inbox.insert", [&]() -> Status {
       if (!database_.tables.is_open(tx_))
         return fail(Errc::unavailable, "the transaction is gone; check the server");
-      inserted = database_.tables.insert(tx_, consumer_, event.id);
+      inserted = database_.tables.insert(tx_, consumer_, event.id, payload_digest(event.payload));
       return {};
     }));
     if (inserted != ModelInbox::Inserted::must_wait) break;
@@ -90,7 +91,8 @@ Status SimInboxStore::insert_row(const Event& event, Arrival& arrival, TimePoint
     world().wait(database_.changed, until);
   }
   const bool first = inserted == ModelInbox::Inserted::first;
-  arrival = first ? Arrival::first : Arrival::duplicate;
+  const bool conflict = inserted == ModelInbox::Inserted::conflict;
+  arrival = first ? Arrival::first : conflict ? Arrival::conflict : Arrival::duplicate;
   if (!first) world().sometimes("duplicate suppressed by the inbox");
   return {};
 }

@@ -10,12 +10,16 @@ ModelInbox::Transaction ModelInbox::begin() {
 }
 
 ModelInbox::Inserted ModelInbox::insert(Transaction tx, const std::string& consumer,
-                                        const EventId& id) {
+                                        const EventId& id, std::int64_t digest) {
   const Row row{consumer, id};
-  if (rows_.contains(row)) return Inserted::duplicate;
+  const auto compared = [digest](std::int64_t known) {
+    return known == digest ? Inserted::duplicate : Inserted::conflict;
+  };
+  if (const auto known = rows_.find(row); known != rows_.end()) return compared(known->second);
   const auto [holder, added] = inserting_.try_emplace(row, tx);
-  if (!added) return holder->second == tx ? Inserted::duplicate : Inserted::must_wait;
-  open_.at(tx).rows.insert(row);
+  if (!added && holder->second != tx) return Inserted::must_wait;
+  if (!added) return compared(open_.at(tx).rows.at(row));
+  open_.at(tx).rows.emplace(row, digest);
   return Inserted::first;
 }
 
@@ -29,7 +33,7 @@ void ModelInbox::follow_up(Transaction tx, const EventId& caused_by) {
 
 void ModelInbox::commit(Transaction tx) {
   Staged& staged = open_.at(tx);
-  for (const Row& row : staged.rows) inserting_.erase(row);
+  for (const auto& [row, digest] : staged.rows) inserting_.erase(row);
   rows_.merge(staged.rows);
   for (Effect& effect : staged.effects) effects_.push_back(std::move(effect));
   follow_ups_.insert(follow_ups_.end(), staged.follow_ups.begin(), staged.follow_ups.end());
@@ -37,7 +41,7 @@ void ModelInbox::commit(Transaction tx) {
 }
 
 void ModelInbox::rollback(Transaction tx) {
-  for (const Row& row : open_.at(tx).rows) inserting_.erase(row);
+  for (const auto& [row, digest] : open_.at(tx).rows) inserting_.erase(row);
   open_.erase(tx);
 }
 

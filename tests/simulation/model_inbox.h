@@ -23,11 +23,13 @@ struct Effect {
 class ModelInbox {
  public:
   using Transaction = std::uint64_t;
-  enum class Inserted : std::uint8_t { first, duplicate, must_wait };
+  enum class Inserted : std::uint8_t { first, duplicate, conflict, must_wait };
 
   Transaction begin();
-  // must_wait: another open transaction inserted the same row.
-  Inserted insert(Transaction tx, const std::string& consumer, const EventId& id);
+  // must_wait: another open transaction inserted the same row. conflict: it is there with another
+  // payload.
+  Inserted insert(Transaction tx, const std::string& consumer, const EventId& id,
+                  std::int64_t digest);
   void effect(Transaction tx, const std::string& consumer, const StoredEvent& event);
   void follow_up(Transaction tx, const EventId& caused_by);
   void commit(Transaction tx);
@@ -48,13 +50,13 @@ class ModelInbox {
  private:
   using Row = std::pair<std::string, EventId>;
   struct Staged {
-    std::set<Row> rows{};
+    std::map<Row, std::int64_t> rows{};  // with the digest of the payload
     std::vector<Effect> effects{};
     std::vector<EventId> follow_ups{};
   };
   Transaction last_ = 0;
   std::map<Transaction, Staged> open_;
-  std::set<Row> rows_;
+  std::map<Row, std::int64_t> rows_;
   std::map<Row, Transaction> inserting_;
   std::vector<Effect> effects_;  // in the order of commits
   std::vector<EventId> follow_ups_;
