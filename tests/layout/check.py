@@ -264,6 +264,7 @@ def check_documents(tree):
     check_map(tree)
     check_links(tree)
     check_named_tests(tree)
+    check_failures(tree)
 
 
 def check_version(tree):
@@ -299,16 +300,43 @@ def check_links(tree):
                 tree.broken(name, line_of(text, match.start()), "link", f"{target} does not exist")
 
 
+# Documents that promise something, and name the test that holds it.
+PROMISES = ("docs/GUARANTEES.md", "docs/FAILURES.md")
+# Tests as documents name them: `Suite.Name`, `test_name` of a script, mutant `name` of the simulator.
+NAMED_TEST = re.compile(r"`([A-Z]\w+\.[A-Z]\w+|test_\w+)`|\bmutants? `(\w+)`")
+
+
+def tests_of(tree):
+    names = set()
+    for name, text in tree.files.items():
+        if name.endswith(CODE):
+            names.update(f"{suite}.{test}" for suite, test in re.findall(
+                r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|TYPED_TEST_P|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\((\w+),\s*(\w+)",
+                text, re.MULTILINE))
+        elif name.endswith(".py"):
+            names.update(re.findall(r"^\s+def (test_\w+)\(", text, re.MULTILINE))
+    mutants = tree.files.get("src/core/mutant.h", "")
+    names.update(f"mutant {mutant}" for mutant in re.findall(r"^\s+(\w+),", mutants, re.MULTILINE))
+    return names
+
+
 def check_named_tests(tree):
-    """Every test that GUARANTEES.md names, as `Suite.Name`, exists."""
-    document = "docs/GUARANTEES.md"
-    tests = {f"{suite}.{test}" for _, text in tree.code() for suite, test in re.findall(
-        r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\((\w+),\s*(\w+)",
-        text, re.MULTILINE)}
-    text = tree.files.get(document, "")
-    for match in re.finditer(r"`([A-Z]\w+\.[A-Z]\w+)`", text):
-        if match.group(1) not in tests:
-            tree.broken(document, line_of(text, match.start()), "test", f"no test is called {match.group(1)}")
+    """Every test that a document of promises names exists."""
+    tests = tests_of(tree)
+    for document in PROMISES:
+        text = tree.files.get(document, "")
+        for match in NAMED_TEST.finditer(text):
+            test = match.group(1) or f"mutant {match.group(2)}"
+            if test not in tests:
+                tree.broken(document, line_of(text, match.start()), "test", f"no test is called {test}")
+
+
+def check_failures(tree):
+    """Every row of the catalogue of failures names a test, or says why the failure cannot occur."""
+    document = "docs/FAILURES.md"
+    for number, line in enumerate(tree.files.get(document, "").split("\n"), start=1):
+        if re.match(r"\| [A-Z]+\d+ \|", line) and not NAMED_TEST.search(line) and "Cannot occur: " not in line:
+            tree.broken(document, number, "failure", "name the test, or write 'Cannot occur: ' and why")
 
 
 CHECKS = (check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
@@ -325,7 +353,11 @@ GOOD_TREE = {
     "CMakeLists.txt": "project(\n  dovetail\n  VERSION 1.2.3\n  DESCRIPTION \"x\")\n",
     "CHANGELOG.md": "# Changes\n\n## 1.2.3\n",
     "README.md": "[map](src/README.md), [there](https://example.org/x), [part](CHANGELOG.md#y)\n",
-    "docs/GUARANTEES.md": "`Relay.SettlesWhatIsConfirmed` holds it, and so does `sqlite3.h`.\n",
+    "docs/GUARANTEES.md": "`Relay.SettlesWhatIsConfirmed` holds it, and so does `sqlite3.h`.\n"
+                          "Scripts: `test_it_runs`. Mutants: mutant `fence_ignored`.\n",
+    "docs/FAILURES.md": "| A1 | lost | kept | `Relay.SettlesWhatIsConfirmed` |\n| A2 | lost | Cannot occur: no cursor. | |\n",
+    "tests/cli/run_test.py": "class Run:\n    def test_it_runs(self):\n        pass\n",
+    "src/core/mutant.h": "// Why.\n#pragma once\nenum class Mutant {\n  fence_ignored,\n};\n",
     "docs/decisions/README.md": "- [one](0001-one.md)\n",
     "docs/decisions/0001-one.md": "text\n",
     "src/README.md": "| `core/` | `host/` | `ops/` | `sqlite/` | `memory/` |\n",
@@ -394,6 +426,10 @@ BAD_FILES = (
     ("map", "docs/decisions/0002-two.md", "text\n"),
     ("link", "docs/bad.md", "[gone](nowhere.md)\n"),
     ("test", "docs/GUARANTEES.md", "`Relay.NeverWritten`\n"),
+    ("test", "docs/GUARANTEES.md", "`test_never_written`\n"),
+    ("test", "docs/GUARANTEES.md", "mutant `never_written`\n"),
+    ("test", "docs/FAILURES.md", "| A1 | lost | kept | `Relay.NeverWritten` |\n"),
+    ("failure", "docs/FAILURES.md", "| A1 | lost | kept | soon |\n"),
 )
 
 
