@@ -161,6 +161,32 @@ bool unquote(std::string_view text, std::string& out) {
   return true;
 }
 
+// What a value may consist of without quotes: enough for words, numbers and times, and nothing that
+// an expression of SQL needs.
+bool is_plain_value(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return is_letter(c) || is_digit(c) || static_cast<unsigned char>(c) >= 0x80 ||
+           std::string_view("-+.:/@#").find(c) != std::string_view::npos;
+  });
+}
+
+Error not_a_value(std::string_view value, std::string_view text) {
+  return Error{Errc::rejected,
+               "\"" + shown(value) + "\" in \"" + shown(text) +
+                   "\" is no plain value, and SQL is not taken here; write a text with spaces or "
+                   "signs in single quotes, and each condition as an item of its own"};
+}
+
+// Where the first value ends: at a bar outside of quotes, or at the end.
+std::size_t end_of_value(std::string_view list) {
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] == '\'') is_quoted = !is_quoted;
+    if (list[i] == '|' && !is_quoted) return i;
+  }
+  return std::string_view::npos;
+}
+
 Error not_understood(std::string_view what, std::string_view text, std::string_view forms) {
   return Error{Errc::rejected, std::string(what) + " \"" + shown(text) +
                                    "\" is not understood; write it as " + std::string(forms)};
@@ -267,11 +293,14 @@ Result<PendingCondition> parse_pending(std::string_view text) {
     condition.column = std::string(trimmed(all.substr(0, equals)));
     std::string_view rest = all.substr(equals + 1);
     while (true) {
-      const std::size_t bar = rest.find('|');
+      const std::size_t bar = end_of_value(rest);
       const std::string_view piece = trimmed(rest.substr(0, bar));
       std::string value;
-      if (!unquote(piece, value)) value = std::string(piece);
       if (piece.empty()) return fail(not_understood("the condition", text, kForms));
+      if (!unquote(piece, value)) {
+        if (!is_plain_value(piece)) return fail(not_a_value(piece, text));
+        value = std::string(piece);
+      }
       condition.values.push_back(std::move(value));
       if (bar == std::string_view::npos) break;
       rest.remove_prefix(bar + 1);
@@ -302,6 +331,7 @@ Result<Assignment> parse_assignment(std::string_view text) {
   } else if (folded == "attempts()") {
     assignment.value = Value::attempts;
   } else if (!unquote(value, assignment.literal)) {
+    if (!is_plain_value(value)) return fail(not_a_value(value, text));
     assignment.literal = std::string(value);
   }
   DOVETAIL_TRY(check_name("column", assignment.column));

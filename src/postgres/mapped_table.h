@@ -101,7 +101,8 @@ using MappedRelays = std::map<std::string, TableMapping, std::less<>>;
 Result<TableMapping> mapping_preset(std::string_view name, std::string_view table = {});
 std::vector<std::string_view> mapping_presets();
 
-// "status = PENDING", "status = PENDING|RETRY", "sent_at is null".
+// "status = PENDING", "status = PENDING|RETRY", "sent_at is null". A value with spaces or signs
+// stands in single quotes; what looks like SQL is refused and never taken for a text.
 Result<PendingCondition> parse_pending(std::string_view text);
 // "status = SENT", "sent_at = now()", "error = null", "error = reason()", "tries = attempts()".
 // Text may stand in single quotes, so that 'null' is a text too.

@@ -93,7 +93,8 @@ class MappedCase(PostgresCase):
         self.configure(self.conninfo)
         self.init()
         self.sql("DROP SCHEMA IF EXISTS shop, orders, public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO "
-                 "PUBLIC; TRUNCATE dovetail.reader, dovetail.relay_process, dovetail.parked, dovetail.audit")
+                 "PUBLIC; TRUNCATE dovetail.reader, dovetail.relay_process, dovetail.parked, dovetail.audit, "
+                 "dovetail.relay_state, dovetail.mapped_backlog")
 
     def configure(self, conninfo, more=""):
         self.write("dovetail.toml", CONFIG % (conninfo, more or 'preset = "status"\n'))
@@ -278,6 +279,7 @@ class WrongFiles(harness.Case):
         self.wrong_file('preset = "status"\nwhen_sent = ["sent_at = now()"]\n', "when_sent", "pending")
         self.wrong_file('preset = "status"\npending = ["status like x"]\n', "pending", "is not understood")
         self.wrong_file('preset = "status"\npending = 3\n', "list of strings")
+        self.wrong_file("preset = \"status\"\npending = [\"status = 'NEW' OR 1=1\"]\n", "pending", "no plain value")
         self.wrong_file('preset = "status"\nwhen_parked = ["status"]\n', "when_parked", "is not understood")
         self.wrong_file('preset = "status"\nwhen_sent = ["status = SENT", "note = reason()"]\n', "did not fail")
         self.wrong_file('preset = "status"\nid = ""\n', "id")
@@ -322,7 +324,7 @@ class WrongTables(MappedCase):
 
     def test_a_value_is_never_sql(self):
         self.sql(STATUS + "; CREATE TABLE victim (x int)")
-        self.table("preset = \"status\"\nwhen_sent = [\"status = x'; DROP TABLE victi\"]\ndefault_type = \"'; DROP\"\n")
+        self.table("preset = \"status\"\nwhen_sent = [\"status = 'x''; DROP TABLE victi'\"]\ndefault_type = \"'; DROP\"\n")
         self.sql(PUBLISH_STATUS)
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.sql("SELECT count(*), max(status) FROM outbox_events, (SELECT count(*) FROM victim) AS v"),
