@@ -24,6 +24,24 @@ class LatencyHistogram {
   std::array<std::atomic<std::uint64_t>, kBuckets> buckets_{};
 };
 
+// One writer's part of a gauge that several share: the gauge is the sum of their parts, and a
+// writer that ends takes its part along. One thread.
+class GaugePart {
+ public:
+  explicit GaugePart(std::atomic<std::uint64_t>& sum) : sum_(sum) {}
+  ~GaugePart() { set(0); }
+  GaugePart(const GaugePart&) = delete;
+  GaugePart& operator=(const GaugePart&) = delete;
+  void set(std::uint64_t value) {
+    sum_ += value - part_;  // wraps around where the part shrinks
+    part_ = value;
+  }
+
+ private:
+  std::atomic<std::uint64_t>& sum_;
+  std::uint64_t part_ = 0;
+};
+
 struct RelayMetrics {
   using Counter = std::atomic<std::uint64_t>;
   Counter read{0};
@@ -39,6 +57,7 @@ struct RelayMetrics {
   Counter session_errors{0};  // source, parking or lease failures: everything in memory was dropped
   Counter fenced{0};          // writes or sends refused because the lease was lost
   Counter stalls{0};          // no confirmation within the limit
+  // Of all lanes together: see GaugePart.
   std::atomic<std::uint64_t> window_events{0};  // read and not settled
   std::atomic<std::uint64_t> window_bytes{0};
   std::atomic<std::uint64_t> blocked_keys{0};

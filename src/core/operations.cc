@@ -1,5 +1,7 @@
 #include "core/operations.h"
 
+#include "core/target.h"
+
 namespace dovetail {
 
 std::string_view to_string(Stream stream) {
@@ -51,6 +53,15 @@ std::string_view to_string(Severity severity) {
       return "error";
   }
   return "unknown";
+}
+
+Error other_target(std::string_view relay, std::string_view bound, std::string_view wanted) {
+  return Error{Errc::rejected,
+               "the relay \"" + std::string(relay) + "\" belongs to " + std::string(bound) +
+                   " since its first start, not to " + std::string(wanted) +
+                   ", and events would be split between the two; give it another name, or stop "
+                   "every process that runs it and run `dovetail relay retarget " +
+                   std::string(relay) + "`"};
 }
 
 }  // namespace dovetail

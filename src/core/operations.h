@@ -21,24 +21,45 @@ enum class Stream : std::uint8_t {
 };
 std::string_view to_string(Stream stream);
 
+// What a relay last said about itself (RelayState), as its store kept it.
+struct SaidState {
+  std::string state;  // "standby", "delivering", "backing_off" or "halted"
+  WallTime since{};
+  std::string last_error{};
+  std::optional<WallTime> next_try{};
+  std::string owner{};      // the process that said it
+  bool is_current = false;  // that process lives, as far as its lease tells
+};
+
 struct ReaderStatus {
   std::string name;
   Stream stream = Stream::outbox;
   std::vector<std::string> topics;
   std::int64_t settled = 0;  // everything up to this number is finished
   std::uint64_t pending =
-      0;                   // counted exactly up to 100,000, estimated above; 0 for an outside one
-  Duration oldest_age{0};  // of the oldest pending event; 0 when there is none
+      0;                     // counted exactly up to 100,000, estimated above; 0 for an outside one
+  Duration oldest_age{0};    // of the oldest pending event; 0 when there is none
+  bool is_age_known = true;  // false: events are pending, and nothing says since when
   double events_per_second = 0;  // over the last ten seconds or so
   std::uint64_t settled_total = 0;
-  std::uint64_t parked_total = 0;
-  std::uint64_t parked = 0;   // now, needing an operator
-  std::uint64_t waiting = 0;  // now, behind them or before a retry
-  std::string owner;          // empty: nobody holds the lease
+  std::uint64_t parked_total = 0;    // of those that were settled
+  std::uint64_t replayed_total = 0;  // delivered out of parking
+  std::uint64_t parked = 0;          // now, needing an operator
+  std::uint64_t waiting = 0;         // now, behind them or before a retry
+  std::string owner;                 // empty: nobody holds the lease
   std::int64_t epoch = 0;
   Duration lease_left{0};  // 0: expired, or of an earlier boot
   WallTime updated_at{};
+  std::string target{};             // where its events go; empty: not known yet
+  std::optional<SaidState> said{};  // none: it never said anything
+  std::string error{};              // why its numbers are not known; empty: they are
 };
+
+// Confirmed by the receiver: what is parked, waits or was given up is not among them.
+inline std::uint64_t delivered_total(std::uint64_t settled, std::uint64_t parked,
+                                     std::uint64_t replayed) {
+  return settled + replayed - (parked < settled + replayed ? parked : settled + replayed);
+}
 
 struct ConsumerStatus {
   std::string name;
@@ -110,6 +131,7 @@ struct ParkedFilter {
   std::string aggregate_type{};
   std::string type{};
   std::string reason_contains{};
+  std::string id{};            // text of an event id
   bool heads_only = false;     // one for each blocked key: what an operator has to decide about
   bool with_finished = false;  // delivered and discarded ones too: the history
   std::int64_t after = 0;      // ParkedRow::number; for paging
@@ -134,6 +156,18 @@ struct ParkedRow {
   WallTime parked_at{};
   WallTime retry_at{};
   WallTime finished_at{};
+};
+
+// What an operator did.
+struct AuditRow {
+  std::int64_t number = 0;
+  WallTime at{};
+  std::string who{};
+  std::string what{};
+  std::string relay{};
+  std::string subject{};  // an event id, a key, or a filter
+  std::uint64_t events = 0;
+  std::string reason{};
 };
 
 // Rows that were deleted one by one; partitions that were dropped as a whole are told by a note.

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/lease.h"
 #include "core/parking.h"
+#include "core/relay_report.h"
 #include "core/source.h"
 #include "dovetail/origin.h"
 
@@ -31,6 +32,8 @@ class OutsideHome {
   virtual void add(std::uint64_t settled, std::uint64_t parked) = 0;
   // stopped: the lane has another owner. After any other error it is counted with the next write.
   virtual Status write() = 0;
+  // Keeps what the relay says about itself, for people; does not wait.
+  virtual void say(const RelayState&) {}
 };
 
 // Runs what may take long somewhere else, or at once where there is nowhere else.

@@ -370,8 +370,8 @@ Status Relay::read_source(std::stop_token stop) {
   window_events_ += flight->slots.size();
   window_bytes_ += flight->batch.bytes();
   ports_.metrics.read.fetch_add(flight->slots.size(), std::memory_order_relaxed);
-  ports_.metrics.window_events = window_events_;
-  ports_.metrics.window_bytes = window_bytes_;
+  window_events_gauge_.set(window_events_);
+  window_bytes_gauge_.set(window_bytes_);
   flights_.push_back(std::move(flight));
   return {};
 }
@@ -394,8 +394,8 @@ Status Relay::settle() {
     spare_flights_.push_back(std::move(flight));
   }
   if (settled) {
-    ports_.metrics.window_events = window_events_;
-    ports_.metrics.window_bytes = window_bytes_;
+    window_events_gauge_.set(window_events_);
+    window_bytes_gauge_.set(window_bytes_);
   }
   DOVETAIL_TRY(write_progress());
   if (replay_ && replay_->unresolved == 0) return finish_replay();

@@ -211,6 +211,9 @@ class Relay {
   RelayOptions options_;
   Random random_;
   FailurePolicy policy_;
+  GaugePart window_events_gauge_{ports_.metrics.window_events};
+  GaugePart window_bytes_gauge_{ports_.metrics.window_bytes};
+  GaugePart blocked_keys_gauge_{ports_.metrics.blocked_keys};
 
   std::deque<std::unique_ptr<Flight>> flights_;  // in read order
   std::unique_ptr<Flight> replay_;               // the one batch taken from parking

@@ -52,7 +52,7 @@ void Relay::park_defects() {
 void Relay::block_key(const Slot& slot) {
   if (!slot.event->has_key() || DOVETAIL_MUTANT(no_key_block_after_refusal)) return;
   blocked_[order_key(*slot.event)] = submissions_made_;
-  ports_.metrics.blocked_keys = blocked_.size();
+  blocked_keys_gauge_.set(blocked_.size());
 }
 
 // Everything that waits here for an event that goes to parking follows it.

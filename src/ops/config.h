@@ -81,6 +81,7 @@ struct StoreConfig {
   std::string password_env{};             // the variable that holds the password
   std::filesystem::path password_file{};  // or the file, relative to the configuration file
   std::string shown{};                    // the place as people and logs may see it
+  std::string unusable{};  // why it cannot be used now: a secret is missing; empty: it can be used
   std::size_t payload_bytes_max = EventLimits{}.payload_bytes_max;  // 0, of a broker: its own limit
   std::vector<std::string> topics;  // that its mailbox accepts; empty: every topic
   std::map<std::string, TableConfig, std::less<>> tables{};  // by the relay that serves it

@@ -34,7 +34,7 @@ const std::string kLanes =
     "k.state = 'parked' AND k.slot * r.lanes / 256 = r.lane), "
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
     "k.state = 'waiting' AND k.slot * r.lanes / 256 = r.lane), r.outside, r.streams, "
-    "r.streams_since, r.streams_why "
+    "r.streams_since, r.streams_why, r.replayed_total, r.target "
     "FROM dovetail.reader r CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now) AS c "
     "CROSS JOIN LATERAL (SELECT CASE WHEN r.previous_at > '-infinity' THEN r.previous_at ELSE "
     "r.sample_at END AS at, CASE WHEN r.previous_at > '-infinity' THEN r.previous_total ELSE "
@@ -77,7 +77,48 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
   lane.streams = rows.boolean(i, 16);
   lane.streams_since = rows.timestamptz(i, 17);
   lane.streams_why = std::string(rows.text(i, 18));
+  lane.replayed_total = static_cast<std::uint64_t>(rows.int8(i, 19));
+  lane.target = std::string(rows.text(i, 20));
   return lane;
+}
+
+// A state is true as long as its process holds the lease. One that has none says again and again
+// that it lives.
+constexpr std::string_view kStates =
+    "SELECT s.relay, s.lane, s.state, s.since, s.last_error, s.next_try IS NOT NULL, "
+    "coalesce(s.next_try, s.since), s.owner, CASE WHEN r.owner <> '' AND r.expires > "
+    "clock_timestamp() THEN s.epoch = r.epoch OR split_part(s.owner, '#', 1) = "
+    "split_part(r.owner, '#', 1) ELSE s.expires > clock_timestamp() END FROM dovetail.relay_state "
+    "AS s LEFT JOIN dovetail.reader AS r ON r.relay = s.relay AND "
+    "r.lane = s.lane ORDER BY s.relay, s.lane";
+
+// A relay that cannot even start has no row of its own yet, but may have said why.
+Status read_states(Connection& connection, std::vector<LaneStatus>& lanes) {
+  const Result<Rows> rows = connection.query(kStates);
+  if (!rows) return fail(rows.error());
+  for (std::size_t i = 0; i < rows->size(); ++i) {
+    SaidState said;
+    said.state = std::string(rows->text(i, 2));
+    said.since = rows->timestamptz(i, 3);
+    said.last_error = std::string(rows->text(i, 4));
+    if (rows->boolean(i, 5)) said.next_try = rows->timestamptz(i, 6);
+    said.owner = std::string(rows->text(i, 7));
+    said.is_current = rows->boolean(i, 8);
+    const std::string_view relay = rows->text(i, 0);
+    const auto number = static_cast<std::uint32_t>(rows->int4(i, 1));
+    auto lane = std::find_if(lanes.begin(), lanes.end(), [&](const LaneStatus& one) {
+      return one.relay == relay && one.lane == number;
+    });
+    if (lane == lanes.end() && !said.is_current) continue;
+    if (lane == lanes.end()) {
+      lane = lanes.emplace(lanes.end());
+      lane->relay = std::string(relay);
+      lane->lane = number;
+      lane->has_row = false;
+    }
+    lane->said = std::move(said);
+  }
+  return {};
 }
 
 Status read_mapped(Connection& connection, const TableMapping& mapping, LaneStatus& lane) {
@@ -88,7 +129,18 @@ Status read_mapped(Connection& connection, const TableMapping& mapping, LaneStat
   const Result<Rows> rows = connection.query(sql, Params().text(lane.relay));
   if (!rows) return fail(rows.error());
   lane.pending = static_cast<std::uint64_t>(rows->int8(0, 0));
-  lane.oldest_age = Duration{rows->int8(0, 1)};
+  lane.is_age_known = lane.pending == 0 || rows->int8(0, 1) >= 0;
+  lane.oldest_age = Duration{std::max<std::int64_t>(0, rows->int8(0, 1))};
+  return {};
+}
+
+// Fails only where the connection is lost: what is wrong with one mapping is told in its lane.
+Status read_mapped_or_say_why(Connection& connection, const TableMapping& mapping,
+                              LaneStatus& lane) {
+  const Status read = read_mapped(connection, mapping, lane);
+  if (read || !connection) return read;
+  lane.error = read.error();
+  lane.is_age_known = false;
   return {};
 }
 
@@ -190,7 +242,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   for (std::size_t i = 0; i < lanes->size(); ++i) {
     LaneStatus& lane = result.lanes.emplace_back(lane_of_row(*lanes, i));
     if (const auto found = mapped.find(lane.relay); found != mapped.end())
-      DOVETAIL_TRY(read_mapped(*connection, found->second, lane));
+      DOVETAIL_TRY(read_mapped_or_say_why(*connection, found->second, lane));
   }
   DOVETAIL_TRY(read_slots(*connection, result.lanes));
   DOVETAIL_TRY(read_consumers(*connection, result));
@@ -202,8 +254,10 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
     LaneStatus& lane = result.lanes.emplace_back();
     lane.relay = relay;
     lane.mapped = true;
-    DOVETAIL_TRY(read_mapped(*connection, mapping, lane));
+    lane.has_row = false;
+    DOVETAIL_TRY(read_mapped_or_say_why(*connection, mapping, lane));
   }
+  DOVETAIL_TRY(read_states(*connection, result.lanes));
   return result;
 }
 
@@ -288,14 +342,15 @@ Result<std::string> payload_of(const std::string& url, const EventId& id) {
   return std::string(rows->bytea(0, 0));
 }
 
-Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit) {
+Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit,
+                                         std::string_view subject) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   DOVETAIL_TRY(check_schema(*connection));
   const Result<Rows> rows = connection->query(
-      "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit ORDER BY "
-      "number DESC LIMIT $1",
-      Params().int8(static_cast<std::int64_t>(limit)));
+      "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit WHERE $2 = "
+      "'' OR subject = $2 ORDER BY number DESC LIMIT $1",
+      Params().int8(static_cast<std::int64_t>(limit)).text(subject));
   if (!rows) return fail(rows.error());
   std::vector<AuditRow> audit;
   for (std::size_t i = 0; i < rows->size(); ++i)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +20,14 @@ struct LaneStatus {
   std::uint32_t lanes = 1;
   bool mapped = false;           // serves a table of its own, or reads a broker
   bool outside = false;          // reads a broker
+  bool has_row = true;           // false: it was never started, or could not be
   std::uint64_t pending = 0;     // counted exactly up to 100,000 for each relay, estimated above
   Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
+  bool is_age_known = true;      // false: events are pending, and nothing says since when
   double events_per_second = 0;  // over the last ten seconds or so
   std::uint64_t settled_total = 0;
   std::uint64_t parked_total = 0;
+  std::uint64_t replayed_total = 0;
   std::uint64_t parked = 0;   // now, needing an operator
   std::uint64_t waiting = 0;  // now, behind them or before a retry
   std::string owner;          // empty: nobody holds the lease
@@ -35,6 +39,9 @@ struct LaneStatus {
   std::string streams_why{};
   std::string slot{};             // through which the log is read; empty: none is there
   std::int64_t retained_wal = 0;  // bytes that the server keeps for it
+  std::string target{};           // where its events go; empty: not known yet
+  std::optional<SaidState> said{};
+  std::optional<Error> error{};  // why what is pending is not known, such as a wrong mapping
 };
 
 struct StoreStatus {
@@ -52,7 +59,8 @@ struct StoreStatus {
   std::uint64_t log_end = 0;  // where the server writes its log; 0: it is a standby
 };
 // Without its mapping, what is pending of a relay that serves a table of its own is not known. One
-// that was never started is shown as a lane of nobody.
+// that was never started is shown as a lane of nobody. A mapping that is wrong is told in its
+// lanes, and hides nothing else.
 Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped = {});
 
 // Of the outbox. Delayed ones are listed when they are asked for, by their state or by an id.
@@ -118,17 +126,13 @@ Result<std::uint64_t> discard_key(const std::string& url, std::string_view relay
 Result<std::uint64_t> discard_matching(const std::string& url, const ParkedFilter& filter,
                                        const Decision& decision);
 
-struct AuditRow {
-  std::int64_t number = 0;
-  WallTime at{};
-  std::string who;
-  std::string what;
-  std::string relay;
-  std::string subject;  // an event id, a key, or a filter
-  std::uint64_t events = 0;
-  std::string reason;
-};
-// The newest first.
-Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit = 100);
+// Lets a relay go on with another target, and returns the one before. rejected: there is no such
+// relay, or it runs. The reason is kept.
+Result<std::string> retarget(const std::string& url, const std::string& relay,
+                             const std::string& target, const std::string& reason);
+
+// The newest first; with a subject only what was done to it.
+Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit = 100,
+                                         std::string_view subject = {});
 
 }  // namespace dovetail::postgres

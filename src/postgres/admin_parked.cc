@@ -193,11 +193,17 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedF
       "payload_length, parked_at, parked_at, NULL FROM dovetail.queue_parked) AS p WHERE number > "
       "$6 AND " +
       std::string(kMatches);
+  if (!filter.id.empty()) sql += " AND id = $8";
   if (!filter.with_finished) sql += " AND finished_at IS NULL";
   if (filter.heads_only) sql += " AND at_head";
   sql += " ORDER BY number LIMIT $7";
   Params params;
   add_filter(params, filter).int8(filter.after).int8(static_cast<std::int64_t>(filter.limit));
+  if (!filter.id.empty()) {
+    const Result<EventId> id = EventId::parse(filter.id);
+    if (!id) return fail(id.error());
+    params.uuid(*id);
+  }
   const Result<Rows> rows = connection->query(sql, params);
   if (!rows) return fail(rows.error());
   std::vector<ParkedRow> found;
@@ -276,6 +282,16 @@ Result<bool> deliver_again(const std::string& url, std::string_view relay, const
                                               Params().text(relay).uuid(id).text(reason));
   if (!rows) return fail(rows.error());
   return rows->boolean(0, 0);
+}
+
+Result<std::string> retarget(const std::string& url, const std::string& relay,
+                             const std::string& target, const std::string& reason) {
+  Result<Connection> connection = open_store(url);
+  if (!connection) return fail(connection.error());
+  const Result<Rows> rows = connection->query("SELECT dovetail.retarget_relay($1, $2, $3)",
+                                              Params().text(relay).text(target).text(reason));
+  if (!rows) return fail(rows.error());
+  return std::string(rows->text(0, 0));
 }
 
 Result<std::uint64_t> replay_key(const std::string& url, std::string_view relay,

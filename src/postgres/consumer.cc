@@ -176,14 +176,15 @@ LanesOptions Consumer::State::lanes_options() {
 
 // One process reads the broker, and others stand by, so that the broker's order holds.
 Status Consumer::State::run_origin(std::stop_token stop) {
-  PostgresHome home(options.database, options.name, options.lease_term, clock);
+  PostgresHome home(options.database, options.name, {}, options.lease_term, clock);
   OriginSource source(options.origin, home, clock, run_errand);
   OriginLease lease(source, home.lease());
   std::vector<std::unique_ptr<Sink>> sinks;
   for (std::uint32_t lane = 0; lane < options.parallel; ++lane) sinks.push_back(make_inbox(lane));
   ParallelSink sink(std::move(sinks), clock);
   Relay relay(RelayPorts{source, sink, home.parking(), lease, clock, own_metrics,
-                         [this](const RelayNotice& notice) { tell(notice); }},
+                         [this](const RelayNotice& notice) { tell(notice); }, nullptr,
+                         [&home](const RelayState& state) { home.say(state); }},
               relay_options_of(options));
   return relay.run(std::move(stop));
 }

@@ -145,8 +145,8 @@ void examine_lag(const std::string& relay, bool is_served, std::uint64_t pending
                  "gone for good: it holds back the retention");
   if (pending > options.pending_max || lag > options.lag_max)
     findings.add(Severity::warning, "backlog",
-                 named + " has " + std::to_string(pending) + " events before it, the oldest " +
-                     shown(lag) + " old",
+                 named + " has " + std::to_string(pending) + " events before it" +
+                     (lag < Duration::zero() ? "" : ", the oldest " + shown(lag) + " old"),
                  "check the sink and the log of the relay; more lanes and processes help when it "
                  "is busy");
 }
@@ -154,6 +154,14 @@ void examine_lag(const std::string& relay, bool is_served, std::uint64_t pending
 Result<bool> examine_schema(Connection& connection, const DoctorOptions& options,
                             Findings& findings) {
   const Result<std::int64_t> version = check_schema(connection);
+  if (!version && version.error().code == Errc::rejected) {
+    const Result<bool> there = has_tables(connection);
+    if (there && !*there) {
+      findings.add(Severity::warning, "no-tables", "there are no tables of dovetail yet",
+                   "run 'dovetail init', which makes them");
+      return false;
+    }
+  }
   if (!version) {
     if (!connection || version.error().code == Errc::unavailable) return fail(version.error());
     findings.add(Severity::error, "schema-version", "the schema dovetail cannot be used",

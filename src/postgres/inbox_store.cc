@@ -174,6 +174,7 @@ struct PostgresInboxStore::State {
   bool is_line_moved = false;    // since the rows were listed
   VersionGuard guard{};
   std::uint64_t superseded = 0;
+  std::uint64_t unwanted = 0;  // that no handler wants: seen, and not applied
 
   // Of the last event that was inserted alone: the handlers that had not applied it.
   EventId alone{};
@@ -396,6 +397,9 @@ Status PostgresInboxStore::State::leave_late_ones() {
 
 void PostgresInboxStore::State::tell(std::span<Arrival> arrivals) {
   tell_arrivals(rows, arrivals);
+  std::vector<bool> is_wanted(events.size(), false);
+  for (const InboxRow& row : rows) is_wanted[row.event] = true;
+  unwanted = static_cast<std::uint64_t>(std::count(is_wanted.begin(), is_wanted.end(), false));
   superseded =
       static_cast<std::uint64_t>(std::count(arrivals.begin(), arrivals.end(), Arrival::superseded));
   not_applied_by.clear();
@@ -477,6 +481,7 @@ Status PostgresInboxStore::commit(std::uint64_t applied, std::uint64_t duplicate
   State& state = *state_;
   const auto number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
   const std::uint64_t superseded = std::min(state.superseded, duplicates);
+  applied -= std::min(state.unwanted, applied);
   const auto send = [&]() -> Status {
     DOVETAIL_TRY(state.begin_if_needed());
     // Without an effect there is nothing that a crash of the server could lose.
@@ -504,7 +509,7 @@ Status PostgresInboxStore::commit(std::uint64_t applied, std::uint64_t duplicate
 void PostgresInboxStore::State::rollback() {
   events.clear();
   rows.clear();
-  superseded = 0;
+  superseded = unwanted = 0;
   const bool was_begun = std::exchange(is_begun, false);
   if (!pipeline || (pipeline.is_lent() && !pipeline.take_back())) return;
   if (!was_begun) return;

@@ -16,6 +16,7 @@
 #include "postgres/mapped_source.h"
 #include "postgres/mapped_windows.h"
 #include "postgres/parking.h"
+#include "postgres/relay_state.h"
 #include "postgres/schema.h"
 #include "postgres/source.h"
 
@@ -47,6 +48,11 @@ constexpr std::string_view kLanes =
     "f "
     "WHERE relay = $1 ORDER BY lane";
 
+// How often what is pending of a mapped table is counted, at most; and for how many times as long
+// as that took it is not counted again.
+constexpr Duration kCountEvery = std::chrono::seconds(5);
+constexpr int kCountPauses = 20;
+
 constexpr std::string_view kLeave =
     "DELETE FROM dovetail.relay_process WHERE relay = $1 AND owner = $2";
 
@@ -64,6 +70,10 @@ struct Runner {
   std::atomic<bool> standing_by{false};  // somebody else was faster
   Status result{};                       // when it has ended
   bool is_leaving = false;
+  std::mutex mutex{};                   // of the next three
+  std::optional<SpokenState> spoken{};  // what its relay said last
+  bool is_written = true;
+  TimePoint written_at{};
   std::jthread thread{};  // last: it must end before the rest is gone
 };
 
@@ -79,6 +89,9 @@ struct Lanes::State {
   std::uint32_t lanes = 0;
   std::string awaited{};       // who holds what we could run, when that was said last
   bool binary = true;          // whether the mapped table can be read so
+  TimePoint count_at{};        // when what is pending of a mapped table is counted next
+  TimePoint failing_since{};   // of beat()
+  TimePoint own_state_at{};    // when why beat() fails was written down
   mutable std::mutex mutex{};  // of `runners`
   std::map<std::uint32_t, std::unique_ptr<Runner>> runners{};
 
@@ -107,6 +120,10 @@ struct Lanes::State {
   Result<std::uint32_t> find_share();
   Result<std::vector<std::uint32_t>> find_free_lanes();
   void balance(std::uint32_t share, const std::vector<std::uint32_t>& free);
+  std::vector<std::uint32_t> held_lanes() const;
+  void keep_states();
+  void keep_backlog();
+  void keep_own_state(const Error& error);
   std::optional<Error> sweep();
   void leave();
 };
@@ -124,6 +141,7 @@ Status Lanes::State::connect() {
   const Result<std::uint32_t> stored =
       ensure_relay(*opened, options.relay, options.lanes, options.mapping.has_value());
   if (!stored) return fail(stored.error());
+  DOVETAIL_TRY(bind_target(*opened, options.relay, options.target));
   if (lanes == 0 && *stored != options.lanes)
     note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
                             std::to_string(*stored) + " lanes, which still holds");
@@ -233,6 +251,7 @@ void Lanes::State::start(std::uint32_t lane) {
   auto runner = std::make_unique<Runner>();
   runner->reader.conninfo = options.conninfo;
   runner->reader.relay = options.relay;
+  runner->reader.target = options.target;
   runner->reader.lane = lane;
   runner->reader.lanes = lanes;
   runner->reader.call_max = call_max_of(options.lease_term);
@@ -304,9 +323,62 @@ Status Lanes::State::run(Runner& runner, Source& source, Parking& parking, std::
                            if (notice.kind == Kind::started) runner.standing_by = false;
                            options.notify(static_cast<std::int32_t>(runner.reader.lane), notice);
                          },
-                         options.topics},
+                         options.topics,
+                         [this, &runner](const RelayState& state) {
+                           if (state.kind == RelayState::Kind::standby) return;
+                           const std::int64_t epoch = runner.reader.epoch;
+                           const std::lock_guard lock(runner.mutex);
+                           runner.spoken = SpokenState{state, epoch > 0 ? epoch : -1, clock.now()};
+                           runner.is_written = false;
+                         }},
               relay_options);
   return relay.run(stop);
+}
+
+// Best effort, on the connection of the heartbeat: lanes are never held up by it.
+void Lanes::State::keep_states() {
+  if (!connection) return;
+  const std::lock_guard lock(mutex);
+  for (const auto& [lane, runner] : runners) {
+    std::optional<SpokenState> unwritten;
+    {
+      const std::lock_guard of_runner(runner->mutex);
+      const bool is_repeated = runner->spoken && needs_repeating(*runner->spoken) &&
+                               clock.now() - runner->written_at >= kStateRepeatedEvery;
+      if (runner->is_written && !is_repeated) continue;
+      unwritten = runner->spoken;
+      runner->is_written = true;
+      runner->written_at = clock.now();
+    }
+    if (!unwritten) continue;
+    const LaneName name{options.relay, lane, lanes};
+    if (write_state(connection, name, owner, *unwritten, clock.now())) continue;
+    const std::lock_guard of_runner(runner->mutex);
+    runner->is_written = false;
+  }
+}
+
+// Of a table of its own only the relay can count what is pending, for dovetail.lag. A count that
+// takes long is made seldom.
+void Lanes::State::keep_backlog() {
+  if (!options.mapping || !connection || clock.now() < count_at) return;
+  const TimePoint begun = clock.now();
+  for (const std::uint32_t lane : held_lanes())
+    if (!write_backlog(connection, {options.relay, lane, lanes}, *options.mapping)) break;
+  count_at = clock.now() + std::max<Duration>(kCountEvery, kCountPauses * (clock.now() - begun));
+}
+
+// A process that cannot even take part holds no lane, and says so for the first one.
+void Lanes::State::keep_own_state(const Error& error) {
+  const TimePoint now = clock.now();
+  if (failing_since == TimePoint{}) failing_since = now;
+  const bool is_away = error.code == Errc::unavailable || error.code == Errc::in_doubt;
+  if (is_away || !held_lanes().empty() || now < own_state_at + kStateRepeatedEvery) return;
+  Result<Connection> opened = Connection::open(options.conninfo);
+  if (!opened || !check_schema(*opened)) return;
+  const RelayState state{RelayState::Kind::halted, now - failing_since, error.text, {}};
+  (void)write_state(*opened, {options.relay, 0, 1}, owner, SpokenState{state, -1, now}, now);
+  own_state_at = now;
 }
 
 // Lets go of lanes that others were faster to take, and of those that have ended. Returns why one
@@ -344,6 +416,14 @@ void Lanes::State::leave() {
   connection.close();
 }
 
+std::vector<std::uint32_t> Lanes::State::held_lanes() const {
+  const std::lock_guard lock(mutex);
+  std::vector<std::uint32_t> held;
+  for (const auto& [lane, runner] : runners)
+    if (!runner->is_leaving && !runner->ended) held.push_back(lane);
+  return held;
+}
+
 Lanes::Lanes(LanesOptions options, Clock& clock, MakeSink make_sink)
     : state_(std::make_unique<State>(std::move(options), clock, std::move(make_sink))) {}
 
@@ -359,6 +439,7 @@ Status Lanes::run(std::stop_token stop) {
     const Status beaten = state.beat();
     const bool halts =
         !beaten && (beaten.error().code == Errc::rejected || beaten.error().code == Errc::corrupt);
+    if (!beaten) state.keep_own_state(beaten.error());
     if (halts && state.options.relay_options.gives_up) {
       halted = beaten.error();
       break;
@@ -367,6 +448,11 @@ Status Lanes::run(std::stop_token stop) {
     if (!beaten && !was_lost)
       state.note(halts ? Kind::halted : Kind::session_lost, beaten.error().text);
     was_lost = !beaten;
+    if (beaten) {
+      state.failing_since = state.own_state_at = TimePoint{};
+      state.keep_states();
+      state.keep_backlog();
+    }
     state.clock.sleep(std::min(state.options.heartbeat, state.options.lease_term / 3), stop);
   }
   state.leave();
@@ -375,13 +461,7 @@ Status Lanes::run(std::stop_token stop) {
   return fail(std::move(*halted));
 }
 
-std::vector<std::uint32_t> Lanes::held() const {
-  const std::lock_guard lock(state_->mutex);
-  std::vector<std::uint32_t> lanes;
-  for (const auto& [lane, runner] : state_->runners)
-    if (!runner->is_leaving && !runner->ended) lanes.push_back(lane);
-  return lanes;
-}
+std::vector<std::uint32_t> Lanes::held() const { return state_->held_lanes(); }
 
 const RelayMetrics& Lanes::metrics() const { return state_->metrics; }
 std::uint64_t Lanes::log_settled() const { return state_->log_settled; }

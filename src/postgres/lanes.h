@@ -22,6 +22,7 @@ struct LanesOptions {
   std::string conninfo;
   std::string relay;        // names the progress; all processes of one relay use the same
   std::string owner{};      // for people, such as host and process id
+  std::string target{};     // where its events go, see bind_target(); empty: not said
   std::uint32_t lanes = 4;  // at the first start; later the number that was chosen then holds
   std::optional<TableMapping> mapping{};  // of a table to serve as it is; none: dovetail.outbox
   // How the outbox is read. The log needs one lane: with more, `automatic` reads the table, and

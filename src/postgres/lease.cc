@@ -10,7 +10,7 @@ constexpr std::string_view kAcquire =
     "UPDATE dovetail.reader SET owner = $3, epoch = epoch + 1, "
     "expires = clock_timestamp() + $4 * interval '1 microsecond' "
     "WHERE relay = $1 AND lane = $2 AND (owner IN ('', $3, $5) OR expires <= clock_timestamp()) "
-    "RETURNING epoch";
+    "AND ($6 = '' OR target = $6) RETURNING epoch";
 
 constexpr std::string_view kHolder =
     "SELECT owner, ceil(extract(epoch FROM expires - clock_timestamp()))::bigint "
@@ -43,7 +43,8 @@ Result<bool> PostgresLease::take(std::string_view gone) {
                                              .int4(static_cast<std::int32_t>(reader_.lane))
                                              .text(owner_)
                                              .int8(term_.count())
-                                             .text(gone));
+                                             .text(gone)
+                                             .text(reader_.target));
   if (!taken) return fail(taken.error());
   if (taken->size() != 1) return false;
   reader_.epoch = taken->int8(0, 0);
@@ -57,6 +58,8 @@ Status PostgresLease::acquire() {
   const Result<bool> taken = take({});
   if (!taken) return fail(taken.error());
   if (*taken) return {};
+  // Meanwhile the relay may have got another target.
+  DOVETAIL_TRY(bind_target(reader_.connection, reader_.relay, reader_.target));
   const Result<Rows> holder = reader_.connection.query(
       kHolder, Params().text(reader_.relay).int4(static_cast<std::int32_t>(reader_.lane)));
   if (!holder) return fail(holder.error());

@@ -99,8 +99,8 @@ std::string gap_keys_sql(const CatalogTable& table, const TableMapping& mapping)
 // MappedStatements::read.
 std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping);
 
-// $1 relay. Returns how many rows are pending, counted up to `exact_max` and one more, and the age
-// of the oldest in microseconds.
+// $1 relay. Returns how many rows are pending, counted up to `exact_max` and one more, the age of
+// the oldest in microseconds, or -1 where it is not known, whether it is known, and since when.
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
                                const LaneShare& share, std::int64_t exact_max);
 

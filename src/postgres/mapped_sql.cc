@@ -386,9 +386,13 @@ std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping)
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
                                const LaneShare& share, std::int64_t exact_max) {
   const Writer writer(table, mapping);
-  return "SELECT count(*), greatest(0, coalesce(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - "
-         "min(page.at)) * 1000000, 0))::int8 FROM (SELECT " +
-         writer.created_at() + " AS at FROM " + table.quoted + " AS t WHERE " +
+  // Without a column for it, created_at() is the time of the look.
+  const std::string at =
+      mapping.created_at.empty() ? "NULL::pg_catalog.timestamptz" : writer.created_at();
+  return "SELECT count(*), CASE WHEN min(page.at) IS NULL THEN -1 ELSE greatest(0, EXTRACT(epoch "
+         "FROM pg_catalog.clock_timestamp() - min(page.at)) * 1000000) END::int8, min(page.at) IS "
+         "NOT NULL, coalesce(min(page.at), 'epoch') FROM (SELECT " +
+         at + " AS at FROM " + table.quoted + " AS t WHERE " +
          (mapping.from_log
               ? is_small_sql(table) + " AND " + is_pending_sql(table, mapping) + " AND "
               : "") +

@@ -4,6 +4,8 @@
 
 #include "host/host.h"
 #include "postgres/rate_samples.h"
+#include "postgres/relay_state.h"
+#include "postgres/schema.h"
 
 namespace dovetail::postgres {
 
@@ -19,12 +21,13 @@ const std::string kCount =
 
 }  // namespace
 
-Reader outside_reader(std::string conninfo, std::string name) {
+Reader outside_reader(std::string conninfo, std::string name, std::string target) {
   Reader reader;
   reader.conninfo = std::move(conninfo);
   reader.relay = std::move(name);
   reader.mapped = true;
   reader.outside = true;
+  reader.target = std::move(target);
   return reader;
 }
 
@@ -54,12 +57,20 @@ Status OutsideProgress::write() {
   return {};
 }
 
-PostgresHome::PostgresHome(std::string conninfo, std::string name, Duration lease_term,
-                           Clock& clock)
-    : reader_(outside_reader(std::move(conninfo), std::move(name))),
+PostgresHome::PostgresHome(std::string conninfo, std::string name, std::string target,
+                           Duration lease_term, Clock& clock)
+    : reader_(outside_reader(std::move(conninfo), std::move(name), std::move(target))),
       progress_(reader_),
       parking_(reader_),
-      lease_(reader_, clock, process_label(), lease_term) {
+      lease_(reader_, clock, process_label(), lease_term),
+      recorder_(clock,
+                [name = LaneName{reader_.relay, 0, 1}, conninfo = reader_.conninfo,
+                 &clock](const SpokenState& spoken) -> Status {
+                  Result<Connection> opened = Connection::open(conninfo);
+                  if (!opened) return fail(opened.error());
+                  DOVETAIL_TRY(check_schema(*opened));
+                  return write_state(*opened, name, process_label(), spoken, clock.now());
+                }) {
   reader_.call_max = call_max_of(lease_term);
 }
 

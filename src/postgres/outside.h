@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/origin_source.h"
+#include "host/state_recorder.h"
 #include "postgres/lease.h"
 #include "postgres/parking.h"
 #include "postgres/reader.h"
@@ -13,7 +14,7 @@ namespace dovetail::postgres {
 
 // The reader of a broker whose lease, counts and parked events are in this database. It has one
 // lane, since the broker's order holds only while one process reads it.
-Reader outside_reader(std::string conninfo, std::string name);
+Reader outside_reader(std::string conninfo, std::string name, std::string target = {});
 
 // How far such a reader has come, its broker knows; here are only its totals, beside its lease and
 // its parked events. What a crash loses of them is not counted. One thread at a time.
@@ -36,19 +37,23 @@ class OutsideProgress {
 // `clock` outlives it.
 class PostgresHome final : public OutsideHome {
  public:
-  PostgresHome(std::string conninfo, std::string name, Duration lease_term, Clock& clock);
+  // `target`: the broker that is read, see bind_target().
+  PostgresHome(std::string conninfo, std::string name, std::string target, Duration lease_term,
+               Clock& clock);
 
   Lease& lease() override { return lease_; }
   Parking& parking() override { return parking_; }
   Status open() override { return progress_.open(); }
   void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
   Status write() override { return progress_.write(); }
+  void say(const RelayState& state) override { recorder_.report(state, reader_.epoch); }
 
  private:
   Reader reader_;
   OutsideProgress progress_;
   PostgresParking parking_;
   PostgresLease lease_;
+  StateRecorder recorder_;  // with connections of its own
 };
 
 }  // namespace dovetail::postgres

@@ -69,6 +69,10 @@ constexpr std::string_view kDue =
     "ORDER BY p.position, p.number LIMIT $4) AS line WHERE line.is_due) AS due "
     "WHERE place <= $4 AND (place = 1 OR running <= $5) ORDER BY place";
 
+constexpr std::string_view kCountReplayed =
+    "UPDATE dovetail.reader SET replayed_total = replayed_total + $3 WHERE relay = $1 AND lane = "
+    "$2";
+
 constexpr std::string_view kFinish =
     "UPDATE dovetail.parked SET state = 'delivered', at_head = false, "
     "finished_at = clock_timestamp() WHERE relay = $1 AND id = ANY ($2) AND finished_at IS NULL "
@@ -228,6 +232,12 @@ Status PostgresParking::delivered(std::span<const EventId> ids) {
     keys.push_back(finished->text(row, 1));
   }
   DOVETAIL_TRY(refresh_heads(types, keys));
+  const Result<Rows> counted =
+      reader_.connection.query(kCountReplayed, Params()
+                                                   .text(reader_.relay)
+                                                   .int4(static_cast<std::int32_t>(reader_.lane))
+                                                   .int8(static_cast<std::int64_t>(types.size())));
+  if (!counted) return fail(counted.error());
   return transaction->commit();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/target.h"
 #include "postgres/schema.h"
 
 namespace dovetail::postgres {
@@ -95,6 +96,25 @@ Duration call_max_of(Duration lease_term) {
   return std::max<Duration>(lease_term / 3, std::chrono::seconds(3));
 }
 
+Status bind_target(Connection& connection, const std::string& relay, const std::string& target) {
+  if (target.empty()) return {};
+  constexpr std::string_view kBound =
+      "SELECT target FROM dovetail.reader WHERE relay = $1 ORDER BY target LIMIT 1";
+  Result<Rows> bound = connection.query(kBound, Params().text(relay));
+  if (!bound) return fail(bound.error());
+  if (!bound->empty() && bound->text(0, 0).empty()) {
+    // Of two first starts with different targets, one writes.
+    const Result<Rows> written =
+        connection.query("UPDATE dovetail.reader SET target = $2 WHERE relay = $1 AND target = ''",
+                         Params().text(relay).text(target));
+    if (!written) return fail(written.error());
+    bound = connection.query(kBound, Params().text(relay));
+    if (!bound) return fail(bound.error());
+  }
+  if (bound->empty() || bound->text(0, 0) == target) return {};
+  return fail(other_target(relay, bound->text(0, 0), target));
+}
+
 Status connect(Reader& reader) {
   if (reader.connection) return {};
   Result<Connection> opened =
@@ -116,6 +136,7 @@ Status connect(Reader& reader) {
                                     std::to_string(*lanes) + " lanes, not " +
                                     std::to_string(reader.lanes) +
                                     "; check its settings, or choose another name");
+  DOVETAIL_TRY(bind_target(*opened, reader.relay, reader.target));
   reader.connection = std::move(*opened);
   ++reader.generation;
   return {};

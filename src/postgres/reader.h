@@ -39,6 +39,7 @@ struct Reader {
   std::uint32_t lanes = 1;  // of the relay; fixed at its first start
   bool mapped = false;      // serves another table than dovetail.outbox
   bool outside = false;     // reads a broker: nothing of this database, so it counts as mapped too
+  std::string target{};     // where its events go, see bind_target(); empty: not said
   std::int64_t epoch = kUnfenced;  // of the lease, when there is one
   // Of connecting and of each statement: its relay's thread must come back to renew the lease.
   Duration call_max = std::chrono::seconds(30);
@@ -65,6 +66,11 @@ Status connect(Reader& reader);
 // else: the outbox, a table of its own (`mapped`), or a broker (`outside`).
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
                                    std::uint32_t lanes, bool mapped, bool outside = false);
+
+// Writes down at the first start where the events of a relay go, or, where it reads a broker, come
+// from. rejected: it is another place than then: two processes would share the events of one name
+// between two targets. An empty `target` says nothing.
+Status bind_target(Connection& connection, const std::string& relay, const std::string& target);
 
 // stopped, when the lane has another owner. Inside a transaction it stays ours until the end of
 // that.

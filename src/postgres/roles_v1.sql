@@ -81,6 +81,7 @@ GRANT SELECT,
           created_at, state, at_head, attempts, reason, note, parked_at, retry_at, finished_at)
   ON dovetail.parked TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process TO dovetail_relay;
+GRANT SELECT, INSERT, UPDATE ON dovetail.relay_state, dovetail.mapped_backlog TO dovetail_relay;
 GRANT SELECT ON dovetail.events, dovetail.lag TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, bigint),
   dovetail.window_bounds(xid8, xid8[], xid8), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int), dovetail.backlog(),
@@ -116,7 +117,7 @@ GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovet
   dovetail.deliver_again(text, uuid, text), dovetail.forget_event(text, uuid, text),
   dovetail.apply_event(text, uuid, text), dovetail.remember_since(timestamptz, text),
   dovetail.forget_request(text, text, text), dovetail.note_slot_drop(text, text),
-  dovetail.cancel_delayed(uuid, text) TO dovetail_operator;
+  dovetail.cancel_delayed(uuid, text), dovetail.retarget_relay(text, text, text) TO dovetail_operator;
 
 -- For `dovetail doctor`.
 DELETE FROM dovetail.schema_made WHERE kind = 'right';

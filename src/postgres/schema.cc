@@ -152,6 +152,13 @@ Status create_roles(pg_conn* connection) {
 Status create_schema(Connection& connection) { return create_schema(connection.get()); }
 Status create_roles(Connection& connection) { return create_roles(connection.get()); }
 
+Result<bool> has_tables(Connection& connection) {
+  if (!connection) return fail(Errc::unavailable, "the connection is closed; open it again");
+  const Result<Stored> stored = stored_version(connection.get());
+  if (!stored) return fail(stored.error());
+  return stored->version != 0;
+}
+
 Result<std::int64_t> check_schema(Connection& connection, std::int64_t known) {
   if (!connection) return fail(Errc::unavailable, "the connection is closed; open it again");
   const Result<Stored> stored = stored_version(connection.get());

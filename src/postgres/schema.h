@@ -26,6 +26,9 @@ Status create_schema(Connection& connection);
 Status create_schema(pg_conn* connection, std::span<const Migration> migrations);
 Status create_roles(Connection& connection);
 
+// Whether there are tables of dovetail at all, of whatever version.
+Result<bool> has_tables(Connection& connection);
+
 // rejected: there is no schema, or it is older than this program needs. corrupt: it is newer, and
 // no longer for programs of `known` version. Returns the version that is there.
 Result<std::int64_t> check_schema(Connection& connection, std::int64_t known = kSchemaVersion);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "dovetail/sqlite.h"
 #include "host/host.h"
@@ -101,13 +102,39 @@ double rate_of(std::int64_t total, Sample from, std::int64_t updated_at, std::in
   return static_cast<double>(total - from.total) * 1e6 / static_cast<double>(span);
 }
 
+// What it last said is true as long as its process holds the lease. One that has none says again
+// and again that it lives.
+Status read_state(Database& database, Clock& clock, ReaderStatus& reader) {
+  Result<Statement> select = database.prepare(
+      "SELECT state, since, last_error, next_try, owner, epoch, expires, boot FROM "
+      "dovetail_relay_state WHERE name = ?1");
+  if (!select) return fail(select.error());
+  const Result<bool> row = select->bind_text(1, reader.name).step();
+  if (!row) return fail(row.error());
+  if (!*row) return {};
+  SaidState said;
+  said.state = std::string(select->bytes(0));
+  said.since = from_stored(select->integer(1));
+  said.last_error = std::string(select->bytes(2));
+  if (select->integer(3) != 0) said.next_try = from_stored(select->integer(3));
+  said.owner = std::string(select->bytes(4));
+  const bool is_held = reader.lease_left > Duration::zero();
+  const bool lives =
+      select->bytes(7) == boot_id() && TimePoint{Duration{select->integer(6)}} > clock.now();
+  const bool is_owner =
+      select->integer(5) == reader.epoch || reader.owner.starts_with(said.owner + "#");
+  said.is_current = is_held ? is_owner : lives;
+  reader.said = std::move(said);
+  return {};
+}
+
 Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
   Result<Statement> select = database.prepare(
       "SELECT name, stream, topics, settled, settled_total, parked_total, owner, epoch, "
       "lease_expires, lease_boot, updated_at, "
       "CASE WHEN previous_at > 0 THEN previous_at ELSE sample_at END, "
-      "CASE WHEN previous_at > 0 THEN previous_total ELSE sample_total END FROM dovetail_reader "
-      "ORDER BY name");
+      "CASE WHEN previous_at > 0 THEN previous_total ELSE sample_total END, replayed_total, target "
+      "FROM dovetail_reader ORDER BY name");
   if (!select) return fail(select.error());
   const WallTime now = clock.wall();
   while (true) {
@@ -131,6 +158,9 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
     reader.events_per_second =
         rate_of(select->integer(4), Sample{select->integer(11), select->integer(12)},
                 select->integer(10), to_stored(now));
+    reader.replayed_total = static_cast<std::uint64_t>(select->integer(13));
+    reader.target = std::string(select->bytes(14));
+    DOVETAIL_TRY(read_state(database, clock, reader));
     if (reader.stream != Stream::outside) DOVETAIL_TRY(read_pending(database, reader, topics, now));
     DOVETAIL_TRY(read_parked_counts(database, reader));
     status.readers.push_back(std::move(reader));
@@ -219,6 +249,19 @@ Status create_store(const std::string& path) {
   if (!database) return fail(database.error());
   DOVETAIL_TRY(prepare_connection(database->get()));
   return create_schema(database->get());
+}
+
+Result<bool> has_tables(const std::string& path) {
+  struct stat found{};
+  if (stat(path.c_str(), &found) != 0 && errno == ENOENT) return false;
+  Result<Database> database = Database::open(path);
+  if (!database) return fail(database.error());
+  const Result<std::int64_t> count =
+      one_integer(*database,
+                  "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = "
+                  "'dovetail_schema'");
+  if (!count) return fail(count.error());
+  return *count != 0;
 }
 
 Result<StoreStatus> status(const std::string& path, Clock& clock) {

@@ -14,6 +14,9 @@ namespace dovetail::sqlite {
 // Makes the file when needed, switches it to WAL and creates or updates the tables.
 Status create_store(const std::string& path);
 
+// False: the file is not there yet, or has no tables of dovetail.
+Result<bool> has_tables(const std::string& path);
+
 struct StoreStatus {
   std::vector<ReaderStatus> readers;
   std::vector<ConsumerStatus> consumers;
@@ -30,6 +33,15 @@ Result<StoreStatus> status(const std::string& path, Clock& clock);
 Result<std::vector<EventRow>> list_events(const std::string& path, const EventFilter& filter);
 
 Result<std::vector<ParkedRow>> list_parked(const std::string& path, const ParkedFilter& filter);
+
+// What operators did, the newest first; with a subject only what was done to it.
+Result<std::vector<AuditRow>> list_audit(const std::string& path, std::size_t limit,
+                                         std::string_view subject);
+
+// Lets a relay go on with another target, and returns the one before. rejected: there is no such
+// relay, or it runs. The reason is kept.
+Result<std::string> retarget(const std::string& path, const std::string& reader,
+                             const std::string& target, const std::string& reason, Clock& clock);
 
 // The payload of one event, wherever it still is: outbox, mailbox or parked.
 Result<std::string> payload_of(const std::string& path, const EventId& id);

@@ -11,6 +11,7 @@
 #include "sqlite/inbox_store.h"
 #include "sqlite/lease.h"
 #include "sqlite/parking.h"
+#include "sqlite/relay_state.h"
 #include "sqlite/source.h"
 
 namespace dovetail::sqlite {
@@ -52,7 +53,8 @@ struct Consumer::State {
         parking(reader, system_clock()),
         lease(reader, system_clock(), process_label(), boot_id(), options.lease_term),
         store(options.database, options.name, std::move(handler), system_clock()),
-        inbox(store, InboxOptions{deaths_max(options.attempts_max)}) {}
+        inbox(store, InboxOptions{deaths_max(options.attempts_max)}),
+        recorder(system_clock(), state_writer(reader, system_clock())) {}
 
   ConsumerOptions options;
   Reader reader;
@@ -62,6 +64,7 @@ struct Consumer::State {
   SqliteInboxStore store;
   Inbox inbox;
   RelayMetrics metrics;
+  StateRecorder recorder;
 };
 
 Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -91,6 +94,9 @@ Status Consumer::run(std::stop_token stop) {
     ports.notify = [&log = state.options.log](const RelayNotice& notice) {
       log(std::string(to_string(notice.kind)) + ": " + notice.text);
     };
+  ports.report = [&state](const RelayState& said) {
+    state.recorder.report(said, state.reader.epoch);
+  };
   Relay relay(std::move(ports), relay_options_of(state.options));
   const Status ended = relay.run(stop);
   background.reset();

@@ -1,5 +1,6 @@
 #include "sqlite/lease.h"
 
+#include "core/target.h"
 #include "host/owner.h"
 
 namespace dovetail::sqlite {
@@ -30,7 +31,8 @@ Status SqliteLease::acquire() {
   Result<Transaction> transaction = Transaction::begin(database_.get(), "taking the lease");
   if (!transaction) return fail(transaction.error());
   Result<Statement> select = database_.prepare(
-      "SELECT owner, epoch, lease_expires, lease_boot FROM dovetail_reader WHERE name = ?1");
+      "SELECT owner, epoch, lease_expires, lease_boot, target FROM dovetail_reader WHERE name = "
+      "?1");
   if (!select) return fail(select.error());
   const Result<bool> row = select->bind_text(1, reader_.name).step();
   if (!row) return fail(row.error());
@@ -43,6 +45,8 @@ Status SqliteLease::acquire() {
   held.epoch = static_cast<std::uint64_t>(select->integer(1));
   held.expires = TimePoint{Duration{select->integer(2)}};
   const bool of_this_boot = select->bytes(3) == boot_;
+  if (!reader_.target.empty() && select->bytes(4) != reader_.target)
+    return fail(other_target(reader_.name, select->bytes(4), reader_.target));
   select->reset();
   const bool is_held = held.owner != owner_ && of_this_boot && !lease_is_free(held, now);
   if (is_held && !is_gone(held.owner)) {

@@ -42,10 +42,15 @@ Status OutsideProgress::write() {
   return {};
 }
 
-SqliteHome::SqliteHome(std::string path, std::string name, Duration lease_term, Clock& clock)
-    : reader_{.path = std::move(path), .name = std::move(name), .stream = Stream::outside},
+SqliteHome::SqliteHome(std::string path, std::string name, std::string target, Duration lease_term,
+                       Clock& clock)
+    : reader_{.path = std::move(path),
+              .name = std::move(name),
+              .stream = Stream::outside,
+              .target = std::move(target)},
       progress_(reader_, clock),
       parking_(reader_, clock),
-      lease_(reader_, clock, process_label(), boot_id(), lease_term) {}
+      lease_(reader_, clock, process_label(), boot_id(), lease_term),
+      recorder_(clock, state_writer(reader_, clock)) {}
 
 }  // namespace dovetail::sqlite

@@ -10,6 +10,7 @@
 #include "sqlite/lease.h"
 #include "sqlite/parking.h"
 #include "sqlite/reader.h"
+#include "sqlite/relay_state.h"
 
 namespace dovetail::sqlite {
 
@@ -39,19 +40,23 @@ class OutsideProgress {
 // `clock` outlives it.
 class SqliteHome final : public OutsideHome {
  public:
-  SqliteHome(std::string path, std::string name, Duration lease_term, Clock& clock);
+  // `target`: the broker that is read.
+  SqliteHome(std::string path, std::string name, std::string target, Duration lease_term,
+             Clock& clock);
 
   Lease& lease() override { return lease_; }
   Parking& parking() override { return parking_; }
   Status open() override { return progress_.open(); }
   void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
   Status write() override { return progress_.write(); }
+  void say(const RelayState& state) override { recorder_.report(state, reader_.epoch); }
 
  private:
   Reader reader_;
   OutsideProgress progress_;
   SqliteParking parking_;
   SqliteLease lease_;
+  StateRecorder recorder_;
 };
 
 }  // namespace dovetail::sqlite

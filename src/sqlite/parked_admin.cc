@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "sqlite/admin.h"
+#include "sqlite/audit.h"
 #include "sqlite/database.h"
 #include "sqlite/parked_rows.h"
 
@@ -84,6 +85,13 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
       "(?3 = '' OR aggregate_id = ?3) AND (?5 = '' OR aggregate_type = ?5) AND (?6 = '' OR type = "
       "?6) "
       "AND (?7 = '' OR instr(reason, ?7) > 0)";
+  EventId id;
+  if (!filter.id.empty()) {
+    const Result<EventId> parsed = EventId::parse(filter.id);
+    if (!parsed) return fail(parsed.error());
+    id = *parsed;
+    sql += " AND id = ?8";
+  }
   if (!filter.with_finished) sql += " AND finished_at = 0";
   if (filter.heads_only) sql += " AND at_head = 1";
   sql += " ORDER BY number LIMIT ?4";
@@ -96,6 +104,7 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
       .bind_text(5, filter.aggregate_type)
       .bind_text(6, filter.type)
       .bind_text(7, filter.reason_contains);
+  if (!filter.id.empty()) select->bind_id(8, id);
   std::vector<ParkedRow> rows;
   while (true) {
     const Result<bool> row = select->step();
@@ -136,6 +145,12 @@ Result<std::uint64_t> replay_event(const std::string& path, std::string_view rea
     if (!row.head) return fail(behind_another(*database, id, row));
     DOVETAIL_TRY(update->bind(1, to_stored(clock.wall())).bind(2, row.number).run());
   }
+  DOVETAIL_TRY(write_audit(*database,
+                           {.what = "replay",
+                            .relay = std::string(reader),
+                            .subject = id.to_string(),
+                            .events = rows->size()},
+                           clock));
   DOVETAIL_TRY(transaction->commit("replaying"));
   return rows->size();
 }
@@ -197,6 +212,13 @@ Status discard(const std::string& path, std::string_view reader, const EventId& 
   ParkedHeads heads;
   DOVETAIL_TRY(heads.prepare(*database));
   DOVETAIL_TRY(heads.refresh(row.reader, row.aggregate_type, row.aggregate_id));
+  DOVETAIL_TRY(write_audit(*database,
+                           {.what = "discard",
+                            .relay = row.reader,
+                            .subject = id.to_string(),
+                            .events = 1,
+                            .reason = note},
+                           clock));
   return transaction->commit("discarding");
 }
 

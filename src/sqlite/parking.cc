@@ -46,6 +46,9 @@ constexpr std::string_view kFinish =
     "UPDATE dovetail_parked SET state = 'delivered', at_head = 0, finished_at = ?3 "
     "WHERE reader = ?1 AND id = ?2 AND finished_at = 0 RETURNING aggregate_type, aggregate_id";
 
+constexpr std::string_view kCountReplayed =
+    "UPDATE dovetail_reader SET replayed_total = replayed_total + ?2 WHERE name = ?1";
+
 // Adds the due events that the statement yields, up to the first that is not due. False: the limits
 // are reached.
 Result<bool> take_rows(Statement& select, Batch& out, std::vector<std::uint32_t>& attempts,
@@ -84,6 +87,7 @@ Status SqliteParking::open() {
   DOVETAIL_TRY(database_.prepare(select_due_heads_, kSelectDueHeads));
   DOVETAIL_TRY(database_.prepare(select_due_of_key_, kSelectDueOfKey));
   DOVETAIL_TRY(database_.prepare(select_one_, kSelectOne));
+  DOVETAIL_TRY(database_.prepare(count_replayed_, kCountReplayed));
   return database_.prepare(finish_, kFinish);
 }
 
@@ -172,15 +176,19 @@ Status SqliteParking::delivered(std::span<const EventId> ids) {
   DOVETAIL_TRY(check_epoch(select_epoch_, reader_));
   const std::int64_t now = to_stored(clock_.wall());
   std::set<OrderKey> keys;
+  std::int64_t finished = 0;
   for (const EventId& id : ids) {
     finish_.bind_text(1, reader_.name).bind_id(2, id).bind(3, now);
     const Reading reading(finish_);
     const Result<bool> row = finish_.step();
     if (!row) return fail(row.error());
-    if (*row) keys.emplace(finish_.bytes(0), finish_.bytes(1));
+    if (!*row) continue;
+    ++finished;
+    keys.emplace(finish_.bytes(0), finish_.bytes(1));
   }
   for (const auto& [aggregate_type, aggregate_id] : keys)
     DOVETAIL_TRY(heads_.refresh(reader_.name, aggregate_type, aggregate_id));
+  DOVETAIL_TRY(count_replayed_.bind_text(1, reader_.name).bind(2, finished).run());
   return transaction->commit("finishing parked events");
 }
 

@@ -37,6 +37,7 @@ class SqliteParking final : public Parking {
   Statement select_due_of_key_;
   Statement select_one_;
   Statement finish_;
+  Statement count_replayed_;
 };
 
 }  // namespace dovetail::sqlite

@@ -1,5 +1,7 @@
 #include "sqlite/reader.h"
 
+#include "core/target.h"
+
 namespace dovetail::sqlite {
 
 std::string_view table_of(Stream stream) {
@@ -30,7 +32,7 @@ Status ensure_reader(Database& database, const Reader& reader) {
     return fail(Errc::rejected, "the name of a reader has 1 to 255 bytes; check its settings");
   const std::string topics = stored_topics(reader.topics);
   Result<Statement> select =
-      database.prepare("SELECT stream, topics FROM dovetail_reader WHERE name = ?1");
+      database.prepare("SELECT stream, topics, target FROM dovetail_reader WHERE name = ?1");
   if (!select) return fail(select.error());
   const Result<bool> row = select->bind_text(1, reader.name).step();
   if (!row) return fail(row.error());
@@ -39,16 +41,24 @@ Status ensure_reader(Database& database, const Reader& reader) {
                                     std::string(select->bytes(0)) + " of this file, not the " +
                                     std::string(to_string(reader.stream)) +
                                     "; choose another name for one of them");
-  const bool up_to_date = *row && select->bytes(1) == topics;
+  const std::string bound(*row ? select->bytes(2) : std::string_view());
+  if (!bound.empty() && !reader.target.empty() && bound != reader.target)
+    return fail(other_target(reader.name, bound, reader.target));
+  const bool up_to_date =
+      *row && select->bytes(1) == topics && (reader.target.empty() || bound == reader.target);
   select->reset();
   if (up_to_date) return {};
+  // Of two first starts with different targets, one writes; the other finds out when it takes the
+  // lease.
   Result<Statement> upsert = database.prepare(
-      "INSERT INTO dovetail_reader (name, stream, topics) VALUES (?1, ?2, ?3) "
-      "ON CONFLICT (name) DO UPDATE SET topics = excluded.topics");
+      "INSERT INTO dovetail_reader (name, stream, topics, target) VALUES (?1, ?2, ?3, ?4) "
+      "ON CONFLICT (name) DO UPDATE SET topics = excluded.topics, target = CASE WHEN target = '' "
+      "THEN excluded.target ELSE target END");
   if (!upsert) return fail(upsert.error());
   return upsert->bind_text(1, reader.name)
       .bind_text(2, to_string(reader.stream))
       .bind_text(3, topics)
+      .bind_text(4, reader.target)
       .run();
 }
 

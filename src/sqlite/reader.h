@@ -22,11 +22,14 @@ struct Reader {
   std::string name;
   Stream stream = Stream::outbox;
   std::vector<std::string> topics{};  // only these; empty: all
-  std::int64_t epoch = kUnfenced;     // of the lease, when there is one. Every write carries it.
+  // Where its events go, or, where it reads a broker, come from; empty: not said. It is written
+  // down at the first start.
+  std::string target{};
+  std::int64_t epoch = kUnfenced;  // of the lease, when there is one. Every write carries it.
 };
 
 // Makes the reader's row when it is not there. rejected: the name is taken by a reader of another
-// stream, or empty.
+// stream, or of another target, or empty.
 Status ensure_reader(Database& database, const Reader& reader);
 
 // stopped: the row carries another epoch. Ask inside the transaction that writes.

@@ -46,7 +46,7 @@ LIBRARIES = (
 LIGHT_HEADERS = ("nlohmann/json_fwd.hpp",)
 TEST_LIBRARIES = re.compile(r"(gtest|gmock|rapidcheck|benchmark)([/.].*)$|rapidcheck\.h$")
 SYSTEM = re.compile(
-    r"(sys|linux|netinet|arpa|sanitizer)/.*|(netdb|unistd|fcntl|poll|time|signal|errno|pthread|sched|spawn|dirent|regex"
+    r"(sys|linux|netinet|arpa|sanitizer)/.*|(netdb|pwd|unistd|fcntl|poll|time|signal|errno|pthread|sched|spawn|dirent|regex"
     r"|termios|limits|ucontext|stdlib|string|stdio|stdint|stddef|syslog|ftw|glob|getopt|execinfo)\.h")
 STANDARD = re.compile(r"[a-z_0-9]+$")
 
