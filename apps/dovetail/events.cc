@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "ops/units.h"
 #include "output.h"
+#include "parked.h"
 #include "stores.h"
 
 namespace dovetail::app {
@@ -132,7 +133,7 @@ namespace {
 
 std::string delayed_lines(const EventRow& row) {
   if (!row.deliver_at) return {};
-  std::string text = "\ndue      " + ops::iso_time(*row.deliver_at);
+  std::string text = "\ndue        " + ops::iso_time(*row.deliver_at);
   if (!row.delayed_because.empty())
     text += ", the next try; it could not be let go: " + printable(row.delayed_because, 1000);
   return text;
@@ -140,11 +141,106 @@ std::string delayed_lines(const EventRow& row) {
 
 struct Trace {
   Json rows = Json::array();
+  Json parked = Json::array();
+  Json audit = Json::array();
   Table table{{"STORE", "BOX", ">POSITION", "STATE", "READER", "TOPIC", ">CREATED"}};
-  std::vector<std::string> parked;
+  std::string problems;  // what needs somebody, which is told first
+  std::string lives;     // how it fared in parking
+  std::string decisions;
   std::string head;
   const ops::StoreConfig* holder = nullptr;  // a store that still has the payload
 };
+
+std::string when(WallTime time) { return ops::iso_time(time) + " (" + ago(time, wall_now()) + ")"; }
+
+std::string when_due(WallTime time) {
+  const WallTime now = wall_now();
+  if (time <= now) return "now";
+  return ops::iso_time(time) + " (in " + ops::human_duration(time - now) + ")";
+}
+
+std::string head_of(const EventRow& row) {
+  return "event      " + row.id.to_string() + "\ntype       " + printable(row.type) +
+         "\nkey        " + printable(row.aggregate_type + "/" + row.aggregate_id) +
+         "\npublished  " + when(row.created_at) + "\npayload    " +
+         ops::human_count(row.payload_bytes) + " bytes of " + printable(row.content_type) +
+         "\nheaders    " + (row.headers.empty() ? "none" : printable(row.headers, 2000)) +
+         delayed_lines(row) + "\n\n";
+}
+
+// Of an event that came from a broker, or whose row is gone, there is what was parked.
+std::string head_of(const ParkedRow& row) {
+  return "event      " + row.id.to_string() + "\ntype       " + printable(row.type) +
+         "\nkey        " + printable(row.aggregate_type + "/" + row.aggregate_id) +
+         "\npayload    " + ops::human_count(row.payload_bytes) + " bytes\n\n";
+}
+
+std::string state_of(const ParkedRow& row) {
+  switch (row.state) {
+    case EventState::parked:
+      return row.head ? "parked, until somebody replays or discards it"
+                      : "parked, behind another event of its key";
+    case EventState::waiting:
+      return row.head ? "waits for its next try" : "waits behind another event of its key";
+    case EventState::pending:
+    case EventState::delivered:
+    case EventState::discarded:
+    case EventState::delayed:
+      break;
+  }
+  return std::string(to_string(row.state));
+}
+
+// "orders-to-bus in store orders", and below it one line for each thing that is known.
+std::string life_of(const ops::StoreConfig& store, const ParkedRow& row) {
+  std::string text = "\n" + printable(row.reader, 60) + " in store " + store.name + "\n";
+  const auto line = [&text](std::string_view name, const std::string& value) {
+    text += "  " + std::string(name) + std::string(12 - name.size(), ' ') + value + "\n";
+  };
+  line("state", state_of(row));
+  line("parked", when(row.parked_at));
+  line("attempts", std::to_string(row.attempts));
+  if (!row.reason.empty()) line("last error", printable(row.reason, kWhole));
+  if (row.state == EventState::waiting) line("next try", when_due(row.retry_at));
+  if (row.finished_at > WallTime{}) line("finished", when(row.finished_at));
+  if (!row.note.empty()) line("note", printable(row.note, kWhole));
+  return text;
+}
+
+Status trace_parked(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
+  ParkedFilter filter;
+  filter.id = id.to_string();
+  filter.with_finished = true;
+  const auto rows = kind_of(store).list_parked(store, filter);
+  if (!rows) return fail(rows.error());
+  for (const ParkedRow& row : *rows) {
+    trace.parked.push_back(json_of(ParkedPlace{&store, row}));
+    trace.lives += life_of(store, row);
+    if (row.state == EventState::parked)
+      trace.problems += "! " + printable(row.reader, 60) + " has parked it after " +
+                        std::to_string(row.attempts) +
+                        (row.attempts == 1 ? " attempt: " : " attempts: ") +
+                        printable(row.reason, kWhole) + "\n";
+    if (trace.holder != nullptr) continue;
+    trace.holder = &store;
+    trace.head = head_of(row);
+  }
+  const auto audit = kind_of(store).list_audit(store, id.to_string());
+  if (!audit) return fail(audit.error());
+  for (const AuditRow& row : *audit) {
+    trace.audit.push_back({{"store", store.name},
+                           {"at", ops::iso_time(row.at)},
+                           {"who", row.who},
+                           {"what", row.what},
+                           {"reader", row.relay},
+                           {"reason", row.reason}});
+    trace.decisions += "  " + ops::iso_time(row.at) + "  " + printable(row.who, 60) + ": " +
+                       printable(row.what, 60) +
+                       (row.relay.empty() ? "" : " for " + printable(row.relay, 60)) +
+                       (row.reason.empty() ? "" : ": " + printable(row.reason, kWhole)) + "\n";
+  }
+  return {};
+}
 
 Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
   for (const auto stream : {Stream::outbox, Stream::mailbox, Stream::outside}) {
@@ -159,18 +255,12 @@ Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) 
       trace.table.add({store.name, std::string(to_string(stream)), std::to_string(row.position),
                        state_of(row), printable(row.reader, 40), printable(row.topic, 40),
                        ago(row.created_at, wall_now())});
-      if (trace.holder == nullptr) {
-        trace.holder = &store;
-        trace.head = "event    " + row.id.to_string() + "\ntype     " + printable(row.type) +
-                     "\nkey      " + printable(row.aggregate_type + "/" + row.aggregate_id) +
-                     "\npayload  " + ops::human_count(row.payload_bytes) + " bytes of " +
-                     printable(row.content_type) + "\nheaders  " +
-                     (row.headers.empty() ? "none" : printable(row.headers, 2000)) +
-                     delayed_lines(row) + "\n\n";
-      }
+      if (trace.holder != nullptr) continue;
+      trace.holder = &store;
+      trace.head = head_of(row);
     }
   }
-  return {};
+  return trace_parked(store, id, trace);
 }
 
 }  // namespace
@@ -185,6 +275,7 @@ Answer events_show(const Surroundings& around, const std::string& id_text,
   for (const ops::StoreConfig& store : config->stores) {
     if (!store_name.empty() && store.name != store_name) continue;
     if (store.is_broker() && store_name.empty()) continue;
+    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     if (const auto traced = trace_in(store, *id, trace); !traced) {
       return refuse_in(store, traced.error());
     }
@@ -206,14 +297,22 @@ Answer events_show(const Surroundings& around, const std::string& id_text,
     payload = std::move(*found);
   }
   if (around.json) {
-    Json document{{"id", id->to_string()}, {"places", trace.rows}};
+    Json document{{"id", id->to_string()},
+                  {"places", trace.rows},
+                  {"parked", trace.parked},
+                  {"audit", trace.audit}};
     if (with_payload) {
       const bool text = is_utf8(payload);
       document[text ? "payload" : "payload_base64"] = text ? payload : base64(payload);
     }
     print_json(document);
   } else {
-    print(trace.head + trace.table.to_string());
+    std::string text = trace.problems.empty() ? "" : trace.problems + "\n";
+    text += trace.head;
+    if (trace.table.rows() != 0) text += trace.table.to_string();
+    text += trace.lives;
+    if (!trace.decisions.empty()) text += "\nwhat operators did\n" + trace.decisions;
+    print(text);
     if (with_payload) print("\n" + payload + "\n");
   }
   return Exit::ok;

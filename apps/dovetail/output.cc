@@ -1,5 +1,6 @@
 #include "output.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 
 namespace dovetail::app {
 namespace {
+
+constexpr std::string_view kCut = "...";
 
 // Terminal columns, near enough: one for each UTF-8 character.
 std::size_t width(std::string_view text) {
@@ -35,7 +38,7 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::to_string() const {
+std::string Table::to_string(std::optional<std::size_t> width_max) const {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < titles_.size(); ++i) {
     std::size_t widest = width(titles_[i]);
@@ -43,8 +46,18 @@ std::string Table::to_string() const {
     widths.push_back(widest);
   }
   std::string text;
-  const auto line = [&](const std::vector<std::string>& cells) {
+  constexpr std::size_t kLastMin = 20;  // of the last column, however narrow the terminal is
+  const std::size_t last = titles_.size() - 1;
+  if (width_max) {
+    std::size_t before = 2 * last;
+    for (std::size_t i = 0; i < last; ++i) before += widths[i];
+    const std::size_t room = *width_max > before + kLastMin ? *width_max - before : kLastMin;
+    widths[last] = std::min(widths[last], room);
+  }
+  const auto line = [&](std::vector<std::string> cells) {
     std::string one;
+    if (width(cells[last]) > widths[last])
+      cells[last] = printable(cells[last], widths[last] - kCut.size());
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::string pad(widths[i] - width(cells[i]), ' ');
       if (i != 0) one += "  ";
@@ -56,6 +69,13 @@ std::string Table::to_string() const {
   line(titles_);
   for (const auto& row : rows_) line(row);
   return text;
+}
+
+std::optional<std::size_t> terminal_width() {
+  winsize size{};
+  if (!stdout_is_terminal() || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return std::nullopt;
+  return size.ws_col;
 }
 
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
@@ -87,7 +107,7 @@ std::string printable(std::string_view text, std::size_t characters_max) {
   std::size_t characters = 0;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xC0) != 0x80 && ++characters > characters_max) return out + "...";
+    if ((byte & 0xC0) != 0x80 && ++characters > characters_max) return out + std::string(kCut);
     out += byte < 0x20 || byte == 0x7F ? '?' : c;
   }
   return out;

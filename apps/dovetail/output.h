@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,8 @@ class Table {
   explicit Table(std::vector<std::string> titles);
   void add(std::vector<std::string> cells);
   std::size_t rows() const { return rows_.size(); }
-  std::string to_string() const;
+  // The last column is cut where a line would be wider than `width_max`.
+  std::string to_string(std::optional<std::size_t> width_max = std::nullopt) const;
 
  private:
   std::vector<std::string> titles_;
@@ -30,6 +32,8 @@ class Table {
 };
 
 bool stdout_is_terminal();
+// Columns of the terminal that stdout is; none: it is a file or a pipe, where nothing is cut.
+std::optional<std::size_t> terminal_width();
 
 void print(std::string_view text);  // to stdout, as it is
 void print_json(const Json& document);
@@ -39,6 +43,8 @@ void print_json_error(std::string_view code, std::string_view text);
 std::string ago(WallTime time, WallTime now);
 WallTime wall_now();
 
+// The reason of a parked event is never longer than this.
+inline constexpr std::size_t kWhole = 4000;
 // Text of a database in a table: control characters would let it draw on the terminal.
 std::string printable(std::string_view text, std::size_t characters_max = 200);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,8 @@ Expected<Rows> collect(const ops::Config& config, const ParkedOptions& options, 
   Rows found;
   for (const ops::StoreConfig& store : config.stores) {
     if (!options.store.empty() && store.name != options.store) continue;
+    if (store.is_broker()) continue;
+    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     ParkedFilter filter;
     filter.reader = options.reader;
     filter.key = options.key;
@@ -72,22 +75,42 @@ Expected<Rows> select_by_id(const ops::Config& config, const ParkedOptions& opti
   return rows;
 }
 
-Json json_of(const ParkedPlace& place) {
-  const ParkedRow& row = place.row;
-  return {{"store", place.store->name},
-          {"reader", row.reader},
-          {"id", row.id.to_string()},
-          {"state", to_string(row.state)},
-          {"head", row.head},
-          {"attempts", row.attempts},
-          {"reason", row.reason},
-          {"topic", row.topic},
-          {"aggregate_type", row.aggregate_type},
-          {"key", row.aggregate_id},
-          {"type", row.type},
-          {"payload_bytes", row.payload_bytes},
-          {"position", row.position},
-          {"parked_at", ops::iso_time(row.parked_at)}};
+// One line for each event. In a terminal that is too narrow for the reason it stands below, cut at
+// the width; in a pipe nothing is cut.
+std::string text_of(const Rows& rows, std::optional<std::size_t> width) {
+  constexpr std::size_t kReasonMin = 40;
+  const std::vector<std::string> titles{"ID",   "STATE",  "STORE",  "READER", "KEY",
+                                        "TYPE", ">TRIES", ">SINCE", "REASON"};
+  Table whole(titles);
+  Table narrow(std::vector<std::string>(titles.begin(), titles.end() - 1));
+  std::vector<std::string> reasons;
+  const WallTime now = wall_now();
+  for (const auto& [store, row] : rows) {
+    std::vector<std::string> cells{row.id.to_string(),
+                                   std::string(to_string(row.state)),
+                                   store->name,
+                                   printable(row.reader, 30),
+                                   printable(row.aggregate_type + "/" + row.aggregate_id, 40),
+                                   printable(row.type, 30),
+                                   std::to_string(row.attempts),
+                                   ago(row.parked_at, now)};
+    narrow.add(cells);
+    reasons.push_back(row.head ? printable(row.reason, kWhole) : "behind another event of its key");
+    cells.push_back(reasons.back());
+    whole.add(std::move(cells));
+  }
+  std::string short_lines = narrow.to_string();
+  const std::size_t used = short_lines.find('\n');
+  if (!width || used + 2 + kReasonMin <= *width) return whole.to_string(width);
+  std::string text = short_lines.substr(0, used + 1);
+  std::size_t begin = used + 1;
+  for (const std::string& reason : reasons) {
+    const std::size_t end = short_lines.find('\n', begin);
+    text += short_lines.substr(begin, end - begin) + "\n    " +
+            printable(reason, std::max<std::size_t>(*width, 20) - 8) + "\n";
+    begin = end + 1;
+  }
+  return text;
 }
 
 Json ids_of(const Rows& rows) {
@@ -115,6 +138,31 @@ bool agreed(const Surroundings& around, const ParkedOptions& options, const Rows
 }
 
 }  // namespace
+
+Json json_of(const ParkedPlace& place) {
+  const ParkedRow& row = place.row;
+  Json json{{"store", place.store->name},
+            {"reader", row.reader},
+            {"id", row.id.to_string()},
+            {"state", to_string(row.state)},
+            {"head", row.head},
+            {"attempts", row.attempts},
+            {"reason", row.reason},
+            {"topic", row.topic},
+            {"aggregate_type", row.aggregate_type},
+            {"key", row.aggregate_id},
+            {"type", row.type},
+            {"payload_bytes", row.payload_bytes},
+            {"position", row.position},
+            {"parked_at", ops::iso_time(row.parked_at)},
+            {"retry_at", nullptr},
+            {"finished_at", nullptr},
+            {"note", row.note}};
+  // What is parked is tried again when an operator says so.
+  if (row.state == EventState::waiting) json["retry_at"] = ops::iso_time(row.retry_at);
+  if (row.finished_at > WallTime{}) json["finished_at"] = ops::iso_time(row.finished_at);
+  return json;
+}
 
 Expected<Rows> select_heads(const ops::Config& config, const ParkedOptions& options) {
   const int ways =
@@ -148,16 +196,7 @@ Answer parked_list(const Surroundings& around, const ParkedOptions& options) {
     print_json({{"parked", list}});
     return Exit::ok;
   }
-  Table table({"ID", "STATE", "STORE", "READER", "KEY", "TYPE", ">TRIES", ">SINCE", "REASON"});
-  const WallTime now = wall_now();
-  for (const auto& [store, row] : *rows) {
-    table.add({row.id.to_string(), std::string(to_string(row.state)), store->name,
-               printable(row.reader, 30),
-               printable(row.aggregate_type + "/" + row.aggregate_id, 40), printable(row.type, 30),
-               std::to_string(row.attempts), ago(row.parked_at, now),
-               row.head ? printable(row.reason, 80) : "behind another event of its key"});
-  }
-  print(rows->empty() ? "nothing is parked\n" : table.to_string());
+  print(rows->empty() ? "nothing is parked\n" : text_of(*rows, terminal_width()));
   return Exit::ok;
 }
 

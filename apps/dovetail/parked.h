@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "commands.h"
+#include "output.h"
 #include "stores.h"
 
 namespace dovetail::app {
@@ -15,6 +16,9 @@ struct ParkedPlace {
   const ops::StoreConfig* store;
   ParkedRow row;
 };
+
+// With everything that is known of it, for programs.
+Json json_of(const ParkedPlace& place);
 
 // What an operator has to decide about: the first event of each blocked key, as `options` select.
 // `config` must outlive the result. rejected: an id is not parked, or stands behind another.

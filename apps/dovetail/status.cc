@@ -41,11 +41,37 @@ const ops::RelayConfig* relay_of(const ReaderStatus& reader, const ops::Config& 
   return nullptr;
 }
 
+std::uint64_t delivered(const ReaderStatus& reader) {
+  return delivered_total(reader.settled_total, reader.parked_total, reader.replayed_total);
+}
+
+// What the relay does now. What it said holds only while its process lives, which its lease tells.
+std::string state_of(Duration lease_left, const std::optional<SaidState>& said) {
+  if (said && said->is_current) return said->state;
+  return lease_left > Duration::zero() ? "unknown" : "stopped";
+}
+
+std::string state_of(const ReaderStatus& reader) {
+  return state_of(reader.lease_left, reader.said);
+}
+
+void add_state(Json& json, Duration lease_left, const std::optional<SaidState>& said) {
+  json["state"] = state_of(lease_left, said);
+  if (!said) return;
+  // Of a process that is gone, these are its last words.
+  json["state_since"] = ops::iso_time(said->since);
+  json["last_error"] = said->last_error;
+  if (said->next_try && said->is_current) json["next_try"] = ops::iso_time(*said->next_try);
+  if (!said->is_current) json["last_state"] = said->state;
+}
+
 Json json_of(const ReaderStatus& reader, const ops::Config& config) {
   Json json{{"name", reader.name},
             {"stream", to_string(reader.stream)},
             {"pending", reader.pending},
             {"oldest_age_us", reader.oldest_age.count()},
+            {"delivered_total", delivered(reader)},
+            {"replayed_total", reader.replayed_total},
             {"events_per_second", reader.events_per_second},
             {"parked", reader.parked},
             {"waiting", reader.waiting},
@@ -55,6 +81,12 @@ Json json_of(const ReaderStatus& reader, const ops::Config& config) {
             {"epoch", reader.epoch},
             {"lease_left_us", reader.lease_left.count()},
             {"updated_at", ops::iso_time(reader.updated_at)}};
+  const bool is_pending_known = reader.stream != Stream::outside && reader.error.empty();
+  if (!is_pending_known) json["pending"] = nullptr;
+  if (!is_pending_known || !reader.is_age_known) json["oldest_age_us"] = nullptr;
+  add_state(json, reader.lease_left, reader.said);
+  if (!reader.target.empty()) json["target"] = reader.target;
+  if (!reader.error.empty()) json["error"] = {{"code", "rejected"}, {"text", reader.error}};
   if (!reader.table.empty()) json["table"] = reader.table;
   if (reader.reading) {
     json["reads"] = {{"from", reader.reading->streams ? "log" : "table"},
@@ -65,11 +97,13 @@ Json json_of(const ReaderStatus& reader, const ops::Config& config) {
   }
   if (const auto* relay = relay_of(reader, config)) json["from"] = relay->from;
   for (const LaneStatus& lane : reader.lanes) {
-    json["lanes"].push_back({{"lane", lane.lane},
-                             {"pending", lane.pending},
-                             {"owner", lane.owner},
-                             {"epoch", lane.epoch},
-                             {"lease_left_us", lane.lease_left.count()}});
+    Json one{{"lane", lane.lane},
+             {"pending", lane.pending},
+             {"owner", lane.owner},
+             {"epoch", lane.epoch},
+             {"lease_left_us", lane.lease_left.count()}};
+    add_state(one, lane.lease_left, lane.said);
+    json["lanes"].push_back(std::move(one));
   }
   return json;
 }
@@ -104,6 +138,7 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops
             {"outbox_rows", status.outbox_rows},
             {"mailbox_rows", status.mailbox_rows},
             {"inbox_rows", status.inbox_rows},
+            {"rows_are_estimated", status.are_rows_estimated},
             {"file_bytes", status.file_bytes},
             {"wal_bytes", status.wal_bytes},
             {"readers", readers},
@@ -129,16 +164,69 @@ std::string stream_of(const ops::StoreConfig& store, const ReaderStatus& reader,
          (reader.table.empty() ? std::string(to_string(reader.stream)) : reader.table);
 }
 
+std::string shown_state(const ReaderStatus& reader) {
+  if (!reader.error.empty()) return "error";
+  const std::string state = state_of(reader);
+  if (state == "backing_off") return "backing off";
+  return state == "unknown" ? "running" : state;
+}
+
+// "is backing off since 3 m: connection refused; next try in 12 s"
+std::string said_of(const SaidState& said) {
+  const WallTime now = wall_now();
+  const std::string since = ops::human_duration(std::max(Duration{0}, now - said.since));
+  if (!said.is_current)
+    return "; its last words, " + since + " ago: " + printable(said.last_error, 500);
+  std::string text = (said.state == "halted" ? " is halted since " : " is backing off since ") +
+                     since + ": " + printable(said.last_error, 500);
+  if (said.next_try)
+    text +=
+        "; next try " + (*said.next_try > now ? "in " + ops::human_duration(*said.next_try - now)
+                                              : std::string("now"));
+  return text;
+}
+
+// What needs somebody, one line each, before all numbers.
+std::string problems_of(const ops::StoreConfig& store, const StoreStatus& status,
+                        const ops::Config& config) {
+  std::string text;
+  for (const ReaderStatus& reader : status.readers) {
+    const std::string named =
+        "! " + stream_of(store, reader, config) + ": " + printable(reader.name, 40);
+    const std::string state = state_of(reader);
+    if (!reader.error.empty()) text += named + ": " + printable(reader.error, 500) + "\n";
+    if (state == "halted" || state == "backing_off") text += named + said_of(*reader.said) + "\n";
+    if (state == "stopped" && (reader.pending != 0 || reader.waiting != 0)) {
+      text += named + ": no relay is running";
+      if (reader.pending != 0)
+        text += ", and " + ops::human_count(reader.pending) +
+                (reader.pending == 1 ? " event waits" : " events wait");
+      if (reader.said && !reader.said->last_error.empty()) text += said_of(*reader.said);
+      text += "\n";
+    }
+    if (reader.parked != 0)
+      text += named + " has parked " + ops::human_count(reader.parked) +
+              (reader.parked == 1 ? " event" : " events") + ": see 'dovetail parked list'\n";
+  }
+  for (const QueueStatus& queue : status.queues) {
+    if (queue.parked == 0) continue;
+    text += "! " + store.name + ": the queue of " + printable(queue.consumer, 40) + " has parked " +
+            ops::human_count(queue.parked) + (queue.parked == 1 ? " event" : " events") +
+            ": see 'dovetail parked list'\n";
+  }
+  return text;
+}
+
 void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
               const StoreStatus& status, const ops::Config& config) {
   for (const auto& reader : status.readers) {
     const bool idle = reader.pending == 0;
-    const bool unknown = reader.stream == Stream::outside;
-    readers.add({stream_of(store, reader, config), printable(reader.name, 40),
+    const bool unknown = reader.stream == Stream::outside || !reader.error.empty();
+    readers.add({stream_of(store, reader, config), printable(reader.name, 40), shown_state(reader),
                  unknown ? "-" : ops::human_count(reader.pending),
-                 idle ? "-" : ops::human_duration(reader.oldest_age),
+                 idle || !reader.is_age_known ? "-" : ops::human_duration(reader.oldest_age),
                  rate(reader.events_per_second), ops::human_count(reader.parked),
-                 ops::human_count(reader.waiting), ops::human_count(reader.settled_total),
+                 ops::human_count(reader.waiting), ops::human_count(delivered(reader)),
                  owner_of(reader)});
   }
   for (const auto& consumer : status.consumers) {
@@ -185,7 +273,8 @@ std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status
       if (reader.stream == stream && reader.table.empty()) return;
     }
     if (rows == 0) return;
-    text += store.name + "." + std::string(to_string(stream)) + ": " + ops::human_count(rows) +
+    text += store.name + "." + std::string(to_string(stream)) + ": " +
+            (status.are_rows_estimated ? "about " : "") + ops::human_count(rows) +
             (rows == 1 ? " event" : " events") + ", and nobody has read it yet\n";
   };
   note(Stream::outbox, status.outbox_rows);
@@ -203,32 +292,52 @@ std::string delayed_note(const ops::StoreConfig& store, const StoreStatus& statu
   return text + "\n";
 }
 
+// Scripts find the same lists in every store, also where there is nothing to list.
+Json empty_json(const ops::StoreConfig& store) {
+  return {{"name", store.name},
+          {"path", store.shown},
+          {"readers", Json::array()},
+          {"consumers", Json::array()},
+          {"queues", Json::array()}};
+}
+
+Expected<StoreStatus> ask(const ops::StoreConfig& store) {
+  if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
+  auto status = kind_of(store).status(store);
+  if (!status) return refuse_in(store, status.error());
+  return std::move(*status);
+}
+
 Look look(const ops::Config& config) {
   Look result;
-  Table readers({"STREAM", "READER", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
+  Table readers({"STREAM", "READER", "STATE", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
                  ">DELIVERED", "OWNER"});
   Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED", ">SUPERSEDED",
                    ">TRYING", ">CLAIMS HELD"});
   Table queues({"STORE", "QUEUE OF", ">EVENTS", ">OLDEST", ">READY", ">HELD", ">LATER", ">WAITING",
                 ">PARKED"});
+  std::string problems;
   std::string notes;
   for (const ops::StoreConfig& store : config.stores) {
     if (store.is_broker()) {
-      result.json.push_back(
-          {{"name", store.name}, {"path", store.shown}, {"broker", to_string(store.scheme)}});
+      Json json = empty_json(store);
+      json["broker"] = to_string(store.scheme);
+      result.json.push_back(std::move(json));
       continue;
     }
-    const auto status = kind_of(store).status(store);
+    const auto status = ask(store);
     if (!status) {
-      const Failure failure = refuse_in(store, status.error()).value();
+      const Failure& failure = status.error();
       result.exit = std::max(result.exit, failure.exit);
-      notes += failure.text + "\n";
-      result.json.push_back(
-          {{"name", store.name},
-           {"path", store.shown},
-           {"error", {{"code", to_string(failure.exit)}, {"text", failure.text}}}});
+      problems += "! " + failure.text + "\n";
+      Json json = empty_json(store);
+      json["error"] = {{"code", to_string(failure.exit)}, {"text", failure.text}};
+      result.json.push_back(std::move(json));
       continue;
     }
+    for (const ReaderStatus& reader : status->readers)
+      if (!reader.error.empty()) result.exit = std::max(result.exit, Exit::rejected);
+    problems += problems_of(store, *status, config);
     add_rows(readers, consumers, store, *status, config);
     add_queues(queues, store, *status);
     notes += reading_notes(store, *status, config);
@@ -236,6 +345,7 @@ Look look(const ops::Config& config) {
     notes += delayed_note(store, *status);
     result.json.push_back(json_of(store, *status, config));
   }
+  if (!problems.empty()) result.text += problems + "\n";
   if (readers.rows() != 0) result.text += readers.to_string();
   if (consumers.rows() != 0) result.text += "\n" + consumers.to_string();
   if (queues.rows() != 0) result.text += "\n" + queues.to_string();

@@ -266,8 +266,8 @@ Status Relay::reload_blocked_keys() {
     }
   }
   blocked_ = std::move(stored);
-  ports_.metrics.blocked_keys =
-      is_spilled_ ? std::max(blocked_.size(), options_.blocked_keys_max + 1) : blocked_.size();
+  blocked_keys_gauge_.set(is_spilled_ ? std::max(blocked_.size(), options_.blocked_keys_max + 1)
+                                      : blocked_.size());
   return {};
 }
 

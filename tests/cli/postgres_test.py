@@ -150,7 +150,7 @@ class Delayed(PostgresCase):
         self.assertEqual((listed["id"], listed["state"], listed["deliver_at"]), (event, "delayed", "2200-01-01T00:00:00.000000Z"))
         self.assertIn(event, self.dovetail("events", "--store", "orders", "--state", "delayed").out)
         self.assertEqual(self.ask("events", "show", event)["places"][0]["state"], "delayed")
-        self.assertIn("due      2200-01-01", self.dovetail("events", "show", event).out)
+        self.assertIn("due        2200-01-01", self.dovetail("events", "show", event).out)
         self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 0)
         self.assertEqual(self.dovetail("events", "cancel", event, "--store", "orders", "--reason", "not wanted").out,
                          f"cancelled {event}\n")
