@@ -34,13 +34,13 @@ void read_secrets(BrokerSettings& settings, const StoreConfig& store, std::strin
     return settings.wrong("secret_file", "there is secret_env too; keep one of them");
   if (!variable.empty()) {
     const char* const value = std::getenv(variable.c_str());
-    if (value == nullptr) return settings.wrong("secret_env", "that variable is not set");
+    if (value == nullptr) return settings.missing("secret_env", "that variable is not set");
     secrets = value;
   }
   if (!file.empty()) {
     std::ifstream in(store.broker.folder / file);
     std::string word;
-    if (!in) return settings.wrong("secret_file", "that file cannot be read");
+    if (!in) return settings.missing("secret_file", "that file cannot be read");
     while (in >> word) secrets += (secrets.empty() ? "" : " ") + word;
   }
 }

@@ -25,7 +25,8 @@ class BrokerLane final : public Lane {
                           .clock = clock,
                           .metrics = metrics_,
                           .notify = std::move(plan.notify),
-                          .topics = topics_ ? &*topics_ : nullptr},
+                          .topics = topics_ ? &*topics_ : nullptr,
+                          .report = [this](const RelayState& state) { home_->say(state); }},
                options_of(plan.relay)) {}
 
   Status run(std::stop_token stop) override { return relay_.run(stop); }

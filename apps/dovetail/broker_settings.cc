@@ -62,10 +62,16 @@ std::optional<std::int64_t> BrokerSettings::whole_number(std::string_view key, s
 }
 
 void BrokerSettings::wrong(std::string_view key, std::string_view what) {
+  if (first_problem_.empty()) first_problem_ = place_of(key) + ": " + std::string(what);
+}
+
+void BrokerSettings::missing(std::string_view key, std::string_view what) {
+  if (missing_.empty()) missing_ = place_of(key) + ": " + std::string(what);
+}
+
+std::string BrokerSettings::place_of(std::string_view key) {
   const auto* setting = find(key);
-  if (!first_problem_.empty()) return;
-  first_problem_ = setting == nullptr ? std::string(key) : setting->where;
-  first_problem_ += ": " + std::string(what);
+  return setting == nullptr ? std::string(key) : setting->where;
 }
 
 Status BrokerSettings::finish() const {
@@ -83,6 +89,7 @@ Status BrokerSettings::finish() const {
     }
     return fail(Errc::rejected, text + (names.empty() ? "none" : names));
   }
+  if (!missing_.empty()) return fail(Errc::unavailable, missing_);
   return {};
 }
 

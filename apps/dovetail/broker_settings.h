@@ -32,19 +32,23 @@ class BrokerSettings {
 
   // `what` follows the place of the key.
   void wrong(std::string_view key, std::string_view what);
+  // The same for a secret that is not there now, which is no fault of the file.
+  void missing(std::string_view key, std::string_view what);
 
-  // rejected: a value does not fit, or there is a key that nobody asked for. The text begins with
-  // the place in the file.
+  // rejected: a value does not fit, or there is a key that nobody asked for. unavailable: a secret
+  // is missing, and nothing else is wrong. The text begins with the place in the file.
   Status finish() const;
 
  private:
   const ops::BrokerConfig::Setting* find(std::string_view key);
+  std::string place_of(std::string_view key);
   std::optional<std::int64_t> whole_number(std::string_view key, std::int64_t least,
                                            std::int64_t most);
 
   const ops::BrokerConfig& broker_;
   std::vector<std::string_view> known_;
   std::string first_problem_;
+  std::string missing_;
 };
 
 }  // namespace dovetail::app

@@ -16,8 +16,8 @@
 namespace dovetail::app {
 
 struct BrokerKind {
-  // Checks what only this adapter understands: url, settings, TLS. rejected: it is wrong; the text
-  // begins with the place in the config file.
+  // Checks what only this adapter understands: url, settings, TLS. rejected: it is wrong;
+  // unavailable: a secret is missing. The text begins with the place in the config file.
   Status (*prepare)(const ops::StoreConfig& store);
   Result<std::unique_ptr<Sink>> (*make_sink)(const ops::StoreConfig& to, Clock& clock);
   // `call_max`: no call of it but open() takes longer, beyond what it is told to wait.

@@ -63,6 +63,11 @@ Expected<ops::Config> load(const Surroundings& around) {
   return std::move(*config);
 }
 
+Expected<bool> check_secrets(const ops::StoreConfig& store) {
+  if (store.unusable.empty()) return true;
+  return refuse(Exit::config, store.unusable);
+}
+
 Expected<Duration> duration_of(std::string_view text, std::string_view option) {
   const auto value = ops::parse_duration(text);
   if (!value) {
@@ -71,7 +76,9 @@ Expected<Duration> duration_of(std::string_view text, std::string_view option) {
   return *value;
 }
 
-Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name) {
+namespace {
+
+Expected<const ops::StoreConfig*> find_store(const ops::Config& config, std::string_view name) {
   std::vector<std::string_view> known;
   std::string list;
   for (const ops::StoreConfig& store : config.stores) {
@@ -94,6 +101,15 @@ Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::s
   std::string text = "no store is called \"" + std::string(name) + "\"; ";
   if (!near.empty()) text += "did you mean \"" + std::string(near) + "\"? ";
   return refuse(Exit::rejected, text + "Stores in " + config.file.string() + ": " + list);
+}
+
+}  // namespace
+
+Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name) {
+  const auto store = find_store(config, name);
+  if (!store) return store;
+  if (const auto checked = check_secrets(**store); !checked) return tl::unexpected(checked.error());
+  return store;
 }
 
 }  // namespace dovetail::app

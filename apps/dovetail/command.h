@@ -51,9 +51,12 @@ struct Surroundings {
 };
 
 Expected<ops::Config> load(const Surroundings& around);
+// Whether the secrets of a store are there. They are read for each store, and asked for where one
+// is used.
+Expected<bool> check_secrets(const ops::StoreConfig& store);
 // What was given as `option`.
 Expected<Duration> duration_of(std::string_view text, std::string_view option);
-// The store of that name; when `name` is empty, the only database there is.
+// The store of that name, with its secrets; when `name` is empty, the only database there is.
 Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name);
 
 }  // namespace dovetail::app

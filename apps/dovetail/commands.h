@@ -115,6 +115,13 @@ struct SlotsOptions {
 };
 Answer slots(const Surroundings& around, const SlotsOptions& options);
 
+struct RetargetOptions {
+  std::string name;  // of a relay or a consumer
+  std::string reason;
+};
+// Binds it to the target that the config file says.
+Answer relay_retarget(const Surroundings& around, const RetargetOptions& options);
+
 struct PruneOptions {
   std::string sent;  // durations as in the file; empty: what the file says
   std::string inbox;

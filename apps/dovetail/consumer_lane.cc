@@ -14,6 +14,7 @@
 #include "host/parallel_sink.h"
 #include "ops/config_consumer.h"
 #include "stores.h"
+#include "target.h"
 
 namespace dovetail::app {
 namespace {
@@ -166,6 +167,7 @@ Result<std::unique_ptr<Lane>> make_consumer_lane(const ops::Config& config,
                                                  std::function<void(const RelayNotice&)> notify) {
   LanePlan plan{.from = *config.find_store(consumer.relay.from),
                 .relay = consumer.relay,
+                .target = target_of(config, consumer.relay),
                 .stream = consumer.stream,
                 .make_sink = make_sinks(config, consumer, clock),
                 .notify = std::move(notify)};

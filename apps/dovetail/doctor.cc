@@ -22,6 +22,10 @@ void add_handlers(const ops::Config& config, const ops::ConsumerConfig& consumer
 
 // A store that cannot be asked at all is what the doctor is there to say, too.
 std::vector<Finding> examine(const ops::StoreConfig& store, const ops::Config& config) {
+  if (!store.unusable.empty()) {
+    return {
+        {Severity::error, "secret", "it cannot be examined: a secret is missing", store.unusable}};
+  }
   auto findings = kind_of(store).examine(store, config);
   if (findings) {
     for (const ops::ConsumerConfig& consumer : config.consumers) {
@@ -50,10 +54,8 @@ std::string text_of(const ops::StoreConfig& store, const std::vector<Finding>& f
 Answer doctor(const Surroundings& around, const std::string& store_name) {
   const auto config = load(around);
   if (!config) return tl::unexpected(config.error());
-  if (!store_name.empty()) {
-    if (const auto known = choose_store(*config, store_name); !known) {
-      return tl::unexpected(known.error());
-    }
+  if (!store_name.empty() && config->find_store(store_name) == nullptr) {
+    return tl::unexpected(choose_store(*config, store_name).error());
   }
   Json stores = Json::array();
   std::string text;

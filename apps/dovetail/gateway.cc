@@ -217,8 +217,9 @@ Answer gateway(const Surroundings& around) {
   ops::log_setup(config->log);
   if (!config->gateway)
     return refuse(Exit::config, config->file.string() + ": there is no [gateway] to run");
-  return run_gateway(*config->gateway, *config->find_store(config->gateway->store),
-                     config->retention.every, around.json);
+  const ops::StoreConfig& store = *config->find_store(config->gateway->store);
+  if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
+  return run_gateway(*config->gateway, store, config->retention.every, around.json);
 }
 
 #else

@@ -43,11 +43,15 @@ Answer inbox_forget(const Surroundings& around, const ForgetOptions& options) {
     return refuse(Exit::rejected, "the inbox of \"" + options.consumer +
                                       "\" is in a SQLite file; only PostgreSQL keeps the reason "
                                       "that this needs");
+  const ops::StoreConfig& from = *config->find_store(consumer->relay.from);
+  for (const ops::StoreConfig* store : {&to, &from}) {
+    if (const auto checked = check_secrets(*store); !checked)
+      return tl::unexpected(checked.error());
+  }
   const auto forgotten = postgres::forget_event(to.conninfo, options.consumer, *id, options.reason);
   if (!forgotten) return refuse_in(to, forgotten.error());
   // Also when nothing was forgotten: an earlier call may have ended between the two.
   bool comes_again = false;
-  const ops::StoreConfig& from = *config->find_store(consumer->relay.from);
   if (is_outbox_of_postgres(from, consumer->relay.name)) {
     const auto delivered =
         postgres::deliver_again(from.conninfo, consumer->relay.name, *id, options.reason);

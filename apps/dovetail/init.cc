@@ -117,6 +117,9 @@ Answer init(const Surroundings& around, const InitOptions& options) {
   std::string text;
   if (*written) text += "wrote " + around.config_file.string() + "\n";
   for (const ops::StoreConfig& store : config->stores) {
+    // A broker is left alone, so its secrets are not needed.
+    if (const auto checked = check_secrets(store); !checked && !store.is_broker())
+      return tl::unexpected(checked.error());
     const auto created = kind_of(store).create(store, options.roles);
     if (!created) return refuse_in(store, created.error());
     stores.push_back({{"name", store.name}, {"path", store.shown}, {"created", *created}});

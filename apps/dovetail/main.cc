@@ -9,9 +9,12 @@
 #include <exception>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "commands.h"
 #include "host/errand.h"
+#include "ops/units.h"
 #include "output.h"
 
 namespace dovetail::app {
@@ -50,6 +53,7 @@ struct CommandLine {
   ForgetOptions forget;
   RememberOptions remember;
   SlotsOptions slots;
+  RetargetOptions retarget;
   PruneOptions prune;
   DemoOptions demo;
   std::string doctor_store;
@@ -371,6 +375,27 @@ void add_slots(CLI::App& app, CommandLine& line) {
       ->needs(drop);
 }
 
+void add_relay(CLI::App& app, CommandLine& line) {
+  RetargetOptions& options = line.retarget;
+  CLI::App* sub = command(
+      app, "relay", "Let a relay or a consumer go on with another target",
+      "  dovetail relay retarget orders-to-inventory --reason 'the broker has moved'", [] {});
+  sub->require_subcommand(1);
+  CLI::App* retarget = command(
+      *sub, "retarget", "Bind a relay to the target that the config file says now",
+      "A relay is bound to the place that it fills, or to the broker that it reads, at its first "
+      "start: two\n"
+      "processes of one name with different targets would share its events between them. A start "
+      "with\n"
+      "another target is refused until this command says that it is meant. Stop every process "
+      "that runs\n"
+      "it before. Its progress stays: what was delivered to the old target does not go to the new "
+      "one.",
+      [&line] { line.chosen = [&line] { return relay_retarget(line.around, line.retarget); }; });
+  retarget->add_option("name", options.name, "The relay or consumer")->required();
+  retarget->add_option("--reason", options.reason, "Why; it is kept in the audit")->required();
+}
+
 void add_prune(CLI::App& app, CommandLine& line) {
   CLI::App* sub =
       command(app, "prune", "Delete old events that every reader has settled, and old inbox rows",
@@ -381,7 +406,8 @@ void add_prune(CLI::App& app, CommandLine& line) {
               [&line] { line.chosen = [&line] { return prune(line.around, line.prune); }; });
   sub->add_option("--sent", line.prune.sent, "Delete settled events older than this, such as 7d");
   sub->add_option("--inbox", line.prune.inbox,
-                  "Forget ids older than this; a duplicate that comes later is applied again");
+                  "Forget ids older than this; an older event that comes again is parked, and not "
+                  "applied");
 }
 
 void add_doctor(CLI::App& app, CommandLine& line) {
@@ -436,6 +462,7 @@ void build(CLI::App& app, CommandLine& line) {
   add_requests(app, line);
   add_inbox(app, line);
   add_slots(app, line);
+  add_relay(app, line);
   add_prune(app, line);
   add_doctor(app, line);
   add_demo(app, line);
@@ -457,6 +484,41 @@ bool asks_for_json(int argc, char** argv) {
   return false;
 }
 
+// The first word that is no command where one is expected; empty: there is no such word.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* now = &app;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.size() > 1 && word.front() == '-') {
+      const CLI::Option* option = now->get_option_no_throw(word);
+      if (option == nullptr) option = app.get_option_no_throw(word);
+      if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+      continue;
+    }
+    const auto commands = now->get_subcommands([](const CLI::App*) { return true; });
+    if (commands.empty()) return {};
+    const CLI::App* next = nullptr;
+    std::vector<std::string> names;
+    for (const CLI::App* one : commands) {
+      names.push_back(one->get_name());
+      if (one->get_name() == word) next = one;
+    }
+    if (next != nullptr) {
+      now = next;
+      continue;
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    const std::string parent = now == &app ? "" : now->get_name() + " ";
+    const std::string_view near = ops::nearest_name(word, known);
+    std::string text = "there is no command \"" + parent + printable(word, 60) + "\"; ";
+    if (!near.empty()) text += "did you mean \"" + parent + std::string(near) + "\"? ";
+    text += "There are: ";
+    for (const std::string& name : names) text += (&name == &names.front() ? "" : ", ") + name;
+    return text + "; see 'dovetail " + parent + "--help'";
+  }
+  return {};
+}
+
 int main_of(int argc, char** argv) {
   CLI::App app(kIntroduction, "dovetail");
   CommandLine line;
@@ -467,6 +529,8 @@ int main_of(int argc, char** argv) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     line.around.json = asks_for_json(argc, argv);
+    if (const std::string unknown = unknown_command(app, argc, argv); !unknown.empty())
+      return report(line, {Exit::usage, unknown});
     return report(line, {Exit::usage, std::string(error.what()) + "; see 'dovetail --help'"});
   }
   line.around.config_file = line.config;

@@ -34,6 +34,7 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
       {"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">CLAIMS", ">REQUESTS", ">PARKED", "NOTE"});
   for (const ops::StoreConfig& store : config->stores) {
     if (store.is_broker()) continue;  // what it keeps, and how long, is its own affair
+    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     const auto report = kind_of(store).prune(store, {.keep = retention});
     if (!report) {
       return refuse_in(store, report.error());

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -20,8 +22,19 @@ struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-// At most one byte more than is allowed, so that an endless input ends in an error and not in our
-// memory.
+// Not more than is allowed, so that an endless input ends in an error and not in our memory. Of a
+// file the error says how large it is; of a stream nobody knows.
+Failure too_large(std::FILE* file, std::size_t bytes_max) {
+  struct stat found{};
+  const bool is_file = ::fstat(::fileno(file), &found) == 0 && S_ISREG(found.st_mode);
+  return Failure{Exit::rejected,
+                 "the payload has " +
+                     (is_file ? std::to_string(found.st_size) + " bytes"
+                              : "more than " + std::to_string(bytes_max) + " bytes") +
+                     ", the limit is " + std::to_string(bytes_max) +
+                     "; send a reference instead, or raise payload_max of the store"};
+}
+
 Expected<std::string> read_payload(const PublishOptions& options, std::size_t bytes_max) {
   if (options.payload) return *options.payload;
   if (options.payload_file.empty()) {
@@ -48,6 +61,7 @@ Expected<std::string> read_payload(const PublishOptions& options, std::size_t by
     return refuse(Exit::rejected, "the payload cannot be read (" +
                                       std::string(std::strerror(errno)) + "); check the file");
   }
+  if (payload.size() > bytes_max) return tl::unexpected(too_large(file, bytes_max));
   return payload;
 }
 

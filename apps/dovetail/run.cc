@@ -19,6 +19,7 @@
 #include "ops/log.h"
 #include "ops/units.h"
 #include "output.h"
+#include "run_checks.h"
 #include "signals.h"
 #include "stores.h"
 #include "wiring.h"
@@ -28,15 +29,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using ops::LogLevel;
-
-Status check_usable(const ops::StoreConfig& store) {
-  const auto status = kind_of(store).status(store);
-  if (!status) return fail(status.error());
-  if (!status->standby) return {};
-  return fail(Errc::unavailable,
-              "the server is a standby, which takes no writes; check that the connection goes to "
-              "the primary (target_session_attrs=read-write)");
-}
 
 LogLevel level_of(RelayNotice::Kind kind) {
   switch (kind) {
@@ -59,14 +51,6 @@ LogLevel level_of(RelayNotice::Kind kind) {
   }
   return LogLevel::error;
 }
-
-// A relay, or a consumer, which is one too.
-struct Job {
-  const ops::RelayConfig* relay;
-  const ops::ConsumerConfig* consumer = nullptr;
-
-  const char* noun() const { return consumer == nullptr ? "relay" : "consumer"; }
-};
 
 // One of them in its thread.
 struct Running {
@@ -98,7 +82,6 @@ struct Running {
 };
 
 constexpr Duration kPruneAgain = 5s;  // when more was old than is deleted at once
-constexpr auto kAnswerWait = 1s;      // for brokers, before relays start without a word of theirs
 constexpr Duration kLookWaitMin = 50ms;
 constexpr Duration kLookWaitMax = 1s;
 
@@ -127,9 +110,6 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   bool idle() const;
   bool is_quiet(const Running& relay) const;
   bool is_log_read(Running& relay, const StoreStatus& store, const ReaderStatus& reader) const;
-  Status check_broker(const ops::StoreConfig& store, bool is_filled) const;
-  Expected<bool> check_brokers(const std::vector<Job>& jobs);
-  Expected<bool> check_consumers(const std::vector<Job>& jobs) const;
   Expected<std::unique_ptr<Running>> make(const Job& job) const;
   std::uint64_t parked() const;
   Json report(bool of_consumers) const;
@@ -141,6 +121,7 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   std::vector<std::unique_ptr<Running>> relays_;
   std::atomic<bool> is_stopping_{false};
   std::atomic<bool> is_idle_{false};
+  StartChecks checks_{config_, options_.until_idle};
   // Of do_chores().
   std::set<std::string> not_pruned_;  // stores of which that was said
   TimePoint look_at_{};
@@ -185,66 +166,6 @@ Expected<std::vector<Job>> Daemon::chosen() const {
   return some;
 }
 
-Status Daemon::check_broker(const ops::StoreConfig& store, bool is_filled) const {
-  if (is_filled) return make_sink(store, system_clock())->open();
-  if (!options_.until_idle || store.scheme == ops::StoreScheme::http) return {};
-  const auto examined = kind_of(store).examine(store, config_);
-  if (!examined && examined.error().code == Errc::unavailable) return fail(examined.error());
-  return {};
-}
-
-// Connects once to every broker that is filled, to all at the same time, so that what will never
-// work is said at once. Whether a broker that is read answers, the relay says; a script wants to
-// know before. One that is silent keeps no other relay waiting.
-Expected<bool> Daemon::check_brokers(const std::vector<Job>& jobs) {
-  struct Check {
-    const ops::RelayConfig* relay;
-    const ops::StoreConfig* store;
-    std::future<Status> usable;
-  };
-  std::vector<Check> checks;
-  for (const Job& job : jobs) {
-    for (const std::string& name : {job.relay->from, job.relay->to}) {
-      const ops::StoreConfig& store = *config_.find_store(name);
-      if (!store.is_broker()) continue;
-      auto task = std::make_shared<std::packaged_task<Status()>>(
-          [self = shared_from_this(), &store, is_filled = name == job.relay->to] {
-            return self->check_broker(store, is_filled);
-          });
-      checks.push_back({job.relay, &store, task->get_future()});
-      run_errand([task] { (*task)(); });
-    }
-  }
-  const auto end = std::chrono::steady_clock::now() + kAnswerWait;
-  for (Check& check : checks) {
-    const bool is_told =
-        options_.until_idle || check.usable.wait_until(end) == std::future_status::ready;
-    const Status usable =
-        is_told ? check.usable.get() : fail(Errc::unavailable, "it has not answered yet");
-    if (usable) continue;
-    const auto failure = refuse_in(*check.store, usable.error());
-    const bool waits = failure.value().exit == Exit::unavailable;
-    if (!waits || options_.until_idle) return failure;
-    ops::log_line(LogLevel::warn, check.relay->name, failure.value().text);
-  }
-  return true;
-}
-
-// The same for handlers. What is away now may come back; a function that is missing will not.
-Expected<bool> Daemon::check_consumers(const std::vector<Job>& jobs) const {
-  for (const Job& job : jobs) {
-    if (job.consumer == nullptr) continue;
-    const Status usable = check_handlers(config_, *job.consumer, system_clock());
-    if (usable) continue;
-    Failure failure = refuse(usable.error()).value();
-    if (failure.exit == Exit::rejected) failure.exit = Exit::config;
-    if (failure.exit != Exit::unavailable || options_.until_idle)
-      return tl::unexpected(std::move(failure));
-    ops::log_line(LogLevel::warn, job.relay->name, failure.text);
-  }
-  return true;
-}
-
 Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
   auto running = std::make_unique<Running>();
   running->job = job;
@@ -275,20 +196,12 @@ std::optional<std::invoke_result_t<Work>> Daemon::beside(Work work) {
 }
 
 Expected<bool> Daemon::start() {
-  const auto jobs = chosen();
+  auto jobs = chosen();
   if (!jobs) return tl::unexpected(jobs.error());
-  for (const ops::StoreConfig& store : config_.stores) {
-    const Status usable = check_usable(store);
-    if (usable) continue;
-    const auto failure = refuse_in(store, usable.error());
-    // A daemon waits for a store that is away, as it would later; a script wants to know.
-    if (usable.error().code == Errc::corrupt || options_.until_idle) {
-      return failure;
-    }
-    ops::log_line(LogLevel::warn, "", failure.value().text);
-  }
-  if (const auto checked = check_brokers(*jobs); !checked) return checked;
-  if (const auto checked = check_consumers(*jobs); !checked) return checked;
+  if (const auto checked = checks_.check_stores(*jobs); !checked) return checked;
+  if (const auto checked = checks_.check_brokers(*jobs, shared_from_this()); !checked)
+    return checked;
+  if (const auto checked = checks_.check_consumers(*jobs); !checked) return checked;
   for (const Job& job : *jobs) {
     auto running = make(job);
     if (!running) return tl::unexpected(running.error());
@@ -365,7 +278,7 @@ bool Daemon::idle() const {
     const auto reader =
         std::find_if(status->readers.begin(), status->readers.end(),
                      [&](const auto& one) { return one.name == relay->config->name; });
-    if (reader == status->readers.end() || reader->pending != 0) {
+    if (reader == status->readers.end() || reader->pending != 0 || !reader->error.empty()) {
       relay->log_wanted.reset();
       return false;
     }
@@ -420,6 +333,7 @@ void Daemon::prune_now_and_then() {
   const Retention retention{.keep = config_.retention, .rows_max = 20'000};  // the rest next time
   for (const ops::StoreConfig& store : config_.stores) {
     if (!config_.retention.wanted() && !kind_of(store).needs_maintenance) continue;
+    if (!store.unusable.empty()) continue;
     const auto report = kind_of(store).prune(store, retention);
     if (!report) {
       // A relay need not own the tables, and then an operator prunes: that is said once.
@@ -535,13 +449,16 @@ Answer Daemon::run(bool json) {
     if (!counted) return Exit::ok;
     parked_now = *counted;
   }
-  if (json) {
+  // With --json there is one document, and an error is one too.
+  if (json && checks_.away().empty()) {
     Json document{{"relays", report(false)}, {"consumers", report(true)}};
     if (options_.until_idle) document["parked"] = parked_now;
     print_json(document);
-  } else if (options_.until_idle) {
+  } else if (!json && options_.until_idle) {
     print(summary(parked_now));
   }
+  if (!checks_.away().empty())
+    return refuse(Exit::unavailable, "not everything could run: " + checks_.away());
   return parked_now == 0 ? Exit::ok : Exit::negative;
 }
 

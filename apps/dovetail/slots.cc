@@ -47,6 +47,7 @@ Expected<std::vector<Listed>> list_slots(const ops::Config& config, const std::s
   for (const ops::StoreConfig& store : config.stores) {
     if (store.scheme != ops::StoreScheme::postgres) continue;
     if (!name.empty() && store.name != name) continue;
+    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     auto found = postgres::list_log_slots(store.conninfo);
     if (!found) return refuse_in(store, found.error());
     for (postgres::LogSlot& slot : *found) all.push_back({&store, std::move(slot)});

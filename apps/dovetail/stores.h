@@ -25,6 +25,7 @@ struct LaneStatus {
   std::string owner;
   std::int64_t epoch = 0;
   Duration lease_left{0};
+  std::optional<SaidState> said{};
 };
 // How a PostgreSQL outbox is read: through the server's log, or as a table.
 struct Reading {
@@ -44,6 +45,7 @@ struct StoreStatus {
   std::vector<ConsumerStatus> consumers{};
   std::vector<QueueStatus> queues{};
   std::uint64_t outbox_rows = 0;
+  bool are_rows_estimated = false;  // of outbox and inbox, from the server's statistics
   std::uint64_t mailbox_rows = 0;
   std::uint64_t inbox_rows = 0;
   std::uint64_t file_bytes = 0;
@@ -68,7 +70,8 @@ struct StoreKind {
   bool needs_maintenance;  // also where nothing is ever deleted
 
   // Checks the settings that only this database understands, and reads secrets. rejected: they are
-  // wrong; the text begins with the place in the config file.
+  // wrong; the text begins with the place in the config file. A secret that is missing makes only
+  // this store unusable (`store.unusable`): commands that do not need it go on.
   Status (*prepare)(ops::StoreConfig& store);
   // Makes or migrates the tables, and the roles if wanted. True: there were none before.
   Result<bool> (*create)(const ops::StoreConfig& store, bool with_roles);
@@ -78,6 +81,9 @@ struct StoreKind {
   Result<std::string> (*payload_of)(const ops::StoreConfig& store, const EventId& id);
   Result<std::vector<ParkedRow>> (*list_parked)(const ops::StoreConfig& store,
                                                 const ParkedFilter& filter);
+  // What operators did to an event, or to a relay; the newest first.
+  Result<std::vector<AuditRow>> (*list_audit)(const ops::StoreConfig& store,
+                                              const std::string& subject);
   Result<std::uint64_t> (*replay)(const ops::StoreConfig& store, const std::string& reader,
                                   const EventId& id);
   Status (*discard)(const ops::StoreConfig& store, const std::string& reader, const EventId& id,
@@ -92,7 +98,11 @@ struct StoreKind {
   std::unique_ptr<Lane> (*make_lane)(LanePlan plan, Clock& clock);
   // Where a relay that reads a broker keeps what it must remember. Null: not here.
   std::unique_ptr<OutsideHome> (*make_home)(const ops::StoreConfig& store,
-                                            const ops::RelayConfig& relay, Clock& clock);
+                                            const ops::RelayConfig& relay,
+                                            const std::string& target, Clock& clock);
+  // Lets a relay go on with another target (target.h); returns the one before.
+  Result<std::string> (*retarget)(const ops::StoreConfig& store, const std::string& relay,
+                                  const std::string& target, const std::string& reason);
   // Events that go out later. Null: not here.
   Result<EventId> (*publish_at)(const ops::StoreConfig& store, const NewEvent& event,
                                 WallTime deliver_at, const EventLimits& limits) = nullptr;

@@ -27,9 +27,15 @@ Status prepare(StoreConfig& store) {
                                     build_option(store.scheme));
   }
   auto password = read_password(store);
-  if (!password) return fail(password.error().code, store.where + ": " + password.error().text);
+  if (!password) {
+    store.unusable = store.where + ": " + password.error().text;
+    return {};
+  }
   store.broker.password = std::move(*password);
-  return kind->prepare(store);
+  const Status prepared = kind->prepare(store);
+  if (prepared || prepared.error().code != Errc::unavailable) return prepared;
+  store.unusable = prepared.error().text;
+  return {};
 }
 
 tl::unexpected<Error> no_database() {
@@ -46,6 +52,9 @@ Result<std::vector<EventRow>> list_events(const StoreConfig&, const EventFilter&
 Result<std::string> payload_of(const StoreConfig&, const EventId&) { return no_database(); }
 Result<std::vector<ParkedRow>> list_parked(const StoreConfig&, const ParkedFilter&) {
   return std::vector<ParkedRow>{};
+}
+Result<std::vector<AuditRow>> list_audit(const StoreConfig&, const std::string&) {
+  return std::vector<AuditRow>{};
 }
 Result<std::uint64_t> replay(const StoreConfig&, const std::string&, const EventId&) {
   return no_database();
@@ -82,12 +91,14 @@ const StoreKind kBrokerStores = {.has_mailbox = false,
                                  .list_events = list_events,
                                  .payload_of = payload_of,
                                  .list_parked = list_parked,
+                                 .list_audit = list_audit,
                                  .replay = replay,
                                  .discard = discard,
                                  .prune = prune,
                                  .publish = publish,
                                  .examine = examine,
                                  .make_lane = nullptr,
-                                 .make_home = nullptr};
+                                 .make_home = nullptr,
+                                 .retarget = nullptr};
 
 }  // namespace dovetail::app

@@ -25,8 +25,11 @@ using ops::StoreConfig;
 Status prepare(StoreConfig& store) {
   const auto conninfo = postgres::parse_conninfo(store.conninfo);
   if (!conninfo) return fail(conninfo.error().code, store.where + ": " + conninfo.error().text);
-  const auto password = read_password(store);  // of none, libpq looks in its own places
-  if (!password) return fail(password.error().code, store.where + ": " + password.error().text);
+  auto password = read_password(store);  // of none, libpq looks in its own places
+  if (!password) {
+    store.unusable = store.where + ": " + password.error().text;
+    password = std::string();
+  }
   store.shown = conninfo->shown;
   store.conninfo =
       password->empty() ? conninfo->keywords : postgres::with_password(*conninfo, *password);
@@ -63,6 +66,18 @@ Result<bool> create(const StoreConfig& store, bool with_roles) {
   return true;
 }
 
+// Of two lanes, what an operator should hear first.
+std::optional<SaidState> worse(std::optional<SaidState> one,
+                               const std::optional<SaidState>& other) {
+  const auto rank = [](const std::optional<SaidState>& said) {
+    if (!said) return 0;
+    if (!said->is_current) return 1;
+    if (said->state == "halted") return 4;
+    return said->state == "backing_off" ? 3 : 2;
+  };
+  return rank(other) > rank(one) ? other : std::move(one);
+}
+
 void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& lane) {
   if (readers.empty() || readers.back().name != lane.relay) {
     readers.emplace_back();
@@ -76,9 +91,13 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
   ReaderStatus& reader = readers.back();
   reader.pending += lane.pending;
   reader.oldest_age = std::max(reader.oldest_age, lane.oldest_age);
+  reader.is_age_known = reader.is_age_known && lane.is_age_known;
+  reader.target = lane.target;
+  if (lane.error) reader.error = lane.error->text;
   reader.events_per_second += lane.events_per_second;
   reader.settled_total += lane.settled_total;
   reader.parked_total += lane.parked_total;
+  reader.replayed_total += lane.replayed_total;
   reader.parked += lane.parked;
   reader.waiting += lane.waiting;
   reader.epoch = std::max(reader.epoch, lane.epoch);
@@ -87,7 +106,9 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
   if (!lane.owner.empty() && reader.owner.find(lane.owner) == std::string::npos) {
     reader.owner += (reader.owner.empty() ? "" : ", ") + lane.owner;
   }
-  reader.lanes.push_back({lane.lane, lane.pending, lane.owner, lane.epoch, lane.lease_left});
+  reader.lanes.push_back(
+      {lane.lane, lane.pending, lane.owner, lane.epoch, lane.lease_left, lane.said});
+  reader.said = worse(std::move(reader.said), lane.said);
 }
 
 Result<StoreStatus> status(const StoreConfig& store) {
@@ -105,6 +126,7 @@ Result<StoreStatus> status(const StoreConfig& store) {
   result.queues = std::move(found->queues);
   result.inbox_rows = found->inbox_rows;
   result.outbox_rows = found->outbox_rows;
+  result.are_rows_estimated = true;
   result.file_bytes = found->outbox_bytes;
   result.partitions = found->partitions;
   result.schema_version = found->schema_version;
@@ -162,6 +184,10 @@ Result<std::string> payload_of(const StoreConfig& store, const EventId& id) {
 
 Result<std::vector<ParkedRow>> list_parked(const StoreConfig& store, const ParkedFilter& filter) {
   return postgres::list_parked(store.conninfo, filter);
+}
+
+Result<std::vector<AuditRow>> list_audit(const StoreConfig& store, const std::string& subject) {
+  return postgres::list_audit(store.conninfo, 100, subject);
 }
 
 Result<std::uint64_t> replay(const StoreConfig& store, const std::string& reader,
@@ -268,6 +294,7 @@ class PostgresLane final : public Lane {
         lanes_({.conninfo = plan.from.conninfo,
                 .relay = plan.relay.name,
                 .owner = process_label(),
+                .target = plan.target,
                 .lanes = plan.relay.lanes,
                 .mapping = mapping_for(plan.from, plan.relay.name),
                 .mode = mode_of(plan.relay),
@@ -294,8 +321,15 @@ std::unique_ptr<Lane> make_postgres_lane(LanePlan plan, Clock& clock) {
 }
 
 std::unique_ptr<OutsideHome> make_postgres_home(const StoreConfig& store,
-                                                const ops::RelayConfig& relay, Clock& clock) {
-  return std::make_unique<postgres::PostgresHome>(store.conninfo, relay.name, relay.lease, clock);
+                                                const ops::RelayConfig& relay,
+                                                const std::string& target, Clock& clock) {
+  return std::make_unique<postgres::PostgresHome>(store.conninfo, relay.name, target, relay.lease,
+                                                  clock);
+}
+
+Result<std::string> retarget(const StoreConfig& store, const std::string& relay,
+                             const std::string& target, const std::string& reason) {
+  return postgres::retarget(store.conninfo, relay, target, reason);
 }
 
 }  // namespace
@@ -309,6 +343,7 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .list_events = list_events,
                                    .payload_of = payload_of,
                                    .list_parked = list_parked,
+                                   .list_audit = list_audit,
                                    .replay = replay,
                                    .discard = discard,
                                    .prune = prune,
@@ -316,6 +351,7 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .examine = examine,
                                    .make_lane = make_postgres_lane,
                                    .make_home = make_postgres_home,
+                                   .retarget = retarget,
                                    .publish_at = publish_at,
                                    .cancel = cancel};
 

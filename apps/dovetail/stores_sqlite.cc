@@ -10,6 +10,7 @@
 #include "sqlite/lease.h"
 #include "sqlite/outside.h"
 #include "sqlite/parking.h"
+#include "sqlite/relay_state.h"
 #include "sqlite/source.h"
 #include "stores.h"
 
@@ -53,6 +54,10 @@ Result<std::string> payload_of(const StoreConfig& store, const EventId& id) {
 
 Result<std::vector<ParkedRow>> list_parked(const StoreConfig& store, const ParkedFilter& filter) {
   return sqlite::list_parked(store.path.string(), filter);
+}
+
+Result<std::vector<AuditRow>> list_audit(const StoreConfig& store, const std::string& subject) {
+  return sqlite::list_audit(store.path.string(), 100, subject);
 }
 
 Result<std::uint64_t> replay(const StoreConfig& store, const std::string& reader,
@@ -107,6 +112,13 @@ void examine_mode(const StoreConfig& store, std::vector<Finding>& findings) {
 
 Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
   constexpr std::uint64_t kWalBytesMax = 256U << 20;
+  const auto has_tables = sqlite::has_tables(store.path.string());
+  if (!has_tables) return fail(has_tables.error());
+  if (!*has_tables) {
+    return std::vector<Finding>{{Severity::warning, "no-tables",
+                                 "there are no tables of dovetail yet",
+                                 "run 'dovetail init', which makes them"}};
+  }
   const auto found = status(store);
   if (!found) return fail(found.error());
   auto database = sqlite::Database::open(store.path.string());
@@ -148,12 +160,16 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
 class SqliteLane final : public Lane {
  public:
   SqliteLane(LanePlan plan, Clock& clock)
-      : reader_{.path = plan.from.path.string(), .name = plan.relay.name, .stream = plan.stream},
+      : reader_{.path = plan.from.path.string(),
+                .name = plan.relay.name,
+                .stream = plan.stream,
+                .target = plan.target},
         topics_(std::move(plan.topics)),
         source_(reader_, clock),
         parking_(reader_, clock),
         lease_(reader_, clock, process_label(), boot_id(), plan.relay.lease),
         sink_(plan.make_sink(0)),
+        recorder_(clock, sqlite::state_writer(reader_, clock)),
         relay_(RelayPorts{.source = source_,
                           .sink = *sink_,
                           .parking = parking_,
@@ -161,7 +177,11 @@ class SqliteLane final : public Lane {
                           .clock = clock,
                           .metrics = metrics_,
                           .notify = std::move(plan.notify),
-                          .topics = topics_ ? &*topics_ : nullptr},
+                          .topics = topics_ ? &*topics_ : nullptr,
+                          .report =
+                              [this](const RelayState& state) {
+                                recorder_.report(state, reader_.epoch);
+                              }},
                options_of(plan.relay)) {}
 
   Status run(std::stop_token stop) override { return relay_.run(stop); }
@@ -175,6 +195,7 @@ class SqliteLane final : public Lane {
   sqlite::SqliteParking parking_;
   sqlite::SqliteLease lease_;
   std::unique_ptr<Sink> sink_;
+  StateRecorder recorder_;
   Relay relay_;
 };
 
@@ -183,8 +204,15 @@ std::unique_ptr<Lane> make_sqlite_lane(LanePlan plan, Clock& clock) {
 }
 
 std::unique_ptr<OutsideHome> make_sqlite_home(const StoreConfig& store,
-                                              const ops::RelayConfig& relay, Clock& clock) {
-  return std::make_unique<sqlite::SqliteHome>(store.path.string(), relay.name, relay.lease, clock);
+                                              const ops::RelayConfig& relay,
+                                              const std::string& target, Clock& clock) {
+  return std::make_unique<sqlite::SqliteHome>(store.path.string(), relay.name, target, relay.lease,
+                                              clock);
+}
+
+Result<std::string> retarget(const StoreConfig& store, const std::string& relay,
+                             const std::string& target, const std::string& reason) {
+  return sqlite::retarget(store.path.string(), relay, target, reason, system_clock());
 }
 
 }  // namespace
@@ -198,12 +226,14 @@ const StoreKind kSqliteStores = {.has_mailbox = true,
                                  .list_events = list_events,
                                  .payload_of = payload_of,
                                  .list_parked = list_parked,
+                                 .list_audit = list_audit,
                                  .replay = replay,
                                  .discard = discard,
                                  .prune = prune,
                                  .publish = publish,
                                  .examine = examine,
                                  .make_lane = make_sqlite_lane,
-                                 .make_home = make_sqlite_home};
+                                 .make_home = make_sqlite_home,
+                                 .retarget = retarget};
 
 }  // namespace dovetail::app

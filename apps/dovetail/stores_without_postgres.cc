@@ -24,13 +24,15 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .list_events = nullptr,
                                    .payload_of = nullptr,
                                    .list_parked = nullptr,
+                                   .list_audit = nullptr,
                                    .replay = nullptr,
                                    .discard = nullptr,
                                    .prune = nullptr,
                                    .publish = nullptr,
                                    .examine = nullptr,
                                    .make_lane = nullptr,
-                                   .make_home = nullptr};
+                                   .make_home = nullptr,
+                                   .retarget = nullptr};
 
 const InboxKind kPostgresInboxes = {
     .make_inbox = nullptr, .make_claims = nullptr, .check = nullptr};

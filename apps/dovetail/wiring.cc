@@ -10,6 +10,7 @@
 #include "host/parallel_sink.h"
 #include "sqlite/mailbox.h"
 #include "stores.h"
+#include "target.h"
 
 namespace dovetail::app {
 namespace {
@@ -68,6 +69,7 @@ Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::Re
   LanePlan plan{
       .from = *from,
       .relay = relay,
+      .target = target_of(config, relay),
       .topics = std::move(topics),
       .make_sink = [to,
                     &clock](std::uint32_t) { return in_background(make_sink(*to, clock), clock); },
@@ -77,7 +79,7 @@ Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::Re
 
 std::unique_ptr<Lane> make_lane(LanePlan plan, const ops::StoreConfig& home, Clock& clock) {
   if (!plan.from.is_broker()) return kind_of(plan.from).make_lane(std::move(plan), clock);
-  auto kept = kind_of(home).make_home(home, plan.relay, clock);
+  auto kept = kind_of(home).make_home(home, plan.relay, plan.target, clock);
   return make_broker_lane(*broker_of(plan.from), std::move(plan), std::move(kept), clock);
 }
 

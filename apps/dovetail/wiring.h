@@ -42,6 +42,7 @@ using MakeSink = std::function<std::unique_ptr<Sink>(std::uint32_t lane)>;
 struct LanePlan {
   const ops::StoreConfig& from;
   const ops::RelayConfig& relay;
+  std::string target;                     // the other end, see target.h
   Stream stream = Stream::outbox;         // of a SQLite store that is read
   std::optional<TopicTemplate> topics{};  // none: events keep those that they come with
   MakeSink make_sink;
