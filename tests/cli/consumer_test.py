@@ -614,7 +614,7 @@ to = "bus"
                          [("shop", "booking", "parked"), ("shop", "booking", "waiting")])
         self.assertIn("bus > shop", self.dovetail("status").out)
         reader = self.reader("shop", "booking")
-        self.assertEqual((reader["stream"], reader["from"], reader["parked"], reader["pending"]), ("outside", "bus", 1, 0))
+        self.assertEqual((reader["stream"], reader["from"], reader["parked"], reader["pending"]), ("outside", "bus", 1, None))
         self.mend()
         self.dovetail("parked", "replay", parked[0]["id"])
         self.consume("those follow", lambda: len(self.booked("n", "key <> 'other'")) == 12)
