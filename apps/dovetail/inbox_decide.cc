@@ -62,6 +62,10 @@ Answer inbox_apply(const Surroundings& around, const ForgetOptions& options) {
     return refuse(Exit::rejected, "there is no consumer \"" + options.consumer +
                                       "\"; check the name in the config file");
   const ops::StoreConfig& to = *config->find_store(consumer->relay.to);
+  for (const ops::StoreConfig* store : {&to, &home_of(consumer->relay, *config)}) {
+    if (const auto checked = check_secrets(*store); !checked)
+      return tl::unexpected(checked.error());
+  }
   const auto allowed = apply_event(to, *id, options);
   if (!allowed) return refuse_in(to, allowed.error());
   if (*allowed == 0)
