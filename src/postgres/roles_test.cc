@@ -378,6 +378,14 @@ TEST_F(PostgresRoleRights, NoRoleWritesTheAuditOrTheGrantsOfWorkers) {
             << role << " " << privilege << " " << table;
 }
 
+TEST_F(PostgresRoleRights, AnOperatorCallsNothingThatChangesRowsAndWritesNoAudit) {
+  EXPECT_EQ(names("SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = "
+                  "'dovetail'::regnamespace AND p.provolatile = 'v' AND p.prosecdef AND "
+                  "strpos(p.prosrc, 'INSERT INTO dovetail.audit') = 0 AND "
+                  "has_function_privilege('dovetail_operator', p.oid, 'EXECUTE')"),
+            Names{});
+}
+
 TEST_F(PostgresRoleRights, WhatRunsAsTheOwnerIsClosedToPublicAndToForeignSearchPaths) {
   EXPECT_EQ(names("SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = "
                   "'dovetail'::regnamespace AND p.prosecdef AND NOT coalesce('search_path="
