@@ -1,6 +1,7 @@
 // The writers and the nemesis of a simulation: where changes come from, and what happens to
 // everybody.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "simulation/simulation.h"
@@ -233,6 +234,15 @@ void Simulation::strike() {
       inbox_.handlers_sick_until =
           world_.now() + milliseconds(300) + random_time(milliseconds(3000));
       return;
+    case 9: {
+      if (!options.wall_steps) return;
+      world_.sometimes("wall clock stepped");
+      world_.note("nemesis.wall", process.name());
+      constexpr std::chrono::hours kSteps[] = {std::chrono::hours(-48), std::chrono::hours(-1),
+                                               std::chrono::hours(0), std::chrono::hours(1),
+                                               std::chrono::hours(48)};
+      return process.step_wall(kSteps[world_.random().below(std::size(kSteps))]);
+    }
     default:
       if (!options.service_outages) return;
       world_.sometimes("service outage");

@@ -93,6 +93,7 @@ Options::Options(std::uint64_t seed_) : seed(seed_) {
   sick_key_is_full = random.chance(0.3);
   slow_open = maybe(random, 0.5);
   slow_confirm = maybe(random, 0.02);
+  wall_steps = random.chance(0.3);
 }
 
 std::string Options::text() const {
@@ -147,6 +148,7 @@ std::string Options::text() const {
   flag("full_sinks", full_sinks);
   flag("sick_handlers", sick_handlers);
   if (sick_key > 0) out << " sick_key=" << sick_key << (sick_key_is_full ? " (full)" : "");
+  flag("wall_steps", wall_steps);
   flag("operator_replays", operator_replays);
   flag("operator_discards", operator_discards);
   return out.str();

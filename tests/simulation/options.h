@@ -86,6 +86,7 @@ struct Options {
   bool sick_sinks = false;       // the broker fails for everybody for a while
   bool full_sinks = false;       // the broker takes nothing for a while
   bool sick_handlers = false;    // every handler fails for a while
+  bool wall_steps = false;       // of the machines of relays and consumers
   bool operator_replays = false;
   bool operator_discards = false;
 };

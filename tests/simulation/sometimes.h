@@ -151,6 +151,7 @@ inline constexpr const char* kSometimes[] = {
     "slow open",
     "stale epoch refused",
     "unknown commit",
+    "wall clock stepped",
     "window paged",
     "writer waited for a row lock",
 };

@@ -33,6 +33,9 @@ class Actor {
   bool is_down() const { return down_; }
   bool is_paused(TimePoint now) const { return paused_until_ > now; }
   void set_down(bool down) { down_ = down; }
+  // How far the wall clock of its machine is off.
+  Duration wall_step() const { return wall_step_; }
+  void step_wall(Duration step) { wall_step_ = step; }
   std::stop_source& stop() { return stop_; }
   void new_life() { stop_ = std::stop_source(); }
 
@@ -46,6 +49,7 @@ class Actor {
   bool mortal_ = false;  // whether crash points apply to it
   bool down_ = false;    // between a crash and the restart
   TimePoint paused_until_{};
+  Duration wall_step_{};
   std::stop_source stop_;
 };
 
@@ -150,7 +154,7 @@ class VirtualClock final : public Clock {
     world_.count_clock_read();
     return world_.now() + offset_;
   }
-  WallTime wall() override { return wall_of(world_.now()); }
+  WallTime wall() override { return wall_of(world_.now()) + world_.current().wall_step(); }
   void sleep(Duration duration, std::stop_token stop) override {
     if (!stop.stop_requested()) world_.sleep(duration);
   }
