@@ -41,7 +41,7 @@ CREATE TABLE dovetail.mapped_backlog (
 -- relay last counted; when no relay runs, the lag grows from then on, because nobody knows what came since. What is
 -- pending in a broker only the broker knows: null. `state` is 'stopped' when no relay runs.
 CREATE OR REPLACE VIEW dovetail.lag AS
-SELECT r.relay, r.lane, r.owner, h.held,
+SELECT r.relay, r.lane, split_part(r.owner, '@', 1) AS owner, h.held,
        CASE WHEN NOT r.mapped THEN w.pending ELSE b.pending END AS pending,
        CASE WHEN NOT r.mapped THEN w.oldest_at ELSE b.oldest_at END AS oldest_at,
        CASE WHEN NOT r.mapped THEN coalesce(clock_timestamp() - w.oldest_at, '0')
