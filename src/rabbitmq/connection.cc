@@ -277,6 +277,15 @@ Status Connection::pump(Duration timeout) {
 
 Status Connection::take(std::string_view bytes) {
   while (!bytes.empty()) {
+    const Result<std::string_view> safe = guard_.next(bytes);
+    if (!safe) return fail(safe.error());
+    DOVETAIL_TRY(decode(*safe));
+  }
+  return {};
+}
+
+Status Connection::decode(std::string_view bytes) {
+  while (!bytes.empty()) {
     amqp_frame_t frame{};
     const int consumed = amqp_handle_input(state_.get(), as_bytes(bytes), &frame);
     if (consumed < 0)

@@ -17,6 +17,7 @@
 #include "core/clock.h"
 #include "dovetail/result.h"
 #include "host/stream.h"
+#include "rabbitmq/frame_guard.h"
 #include "rabbitmq/options.h"
 
 struct amqp_connection_state_t_;
@@ -92,6 +93,7 @@ class Connection {
   Result<bool> exchange_some();
   void beat();
   Status take(std::string_view bytes);
+  Status decode(std::string_view bytes);
   Status dispatch(const amqp_frame_t_& frame);
   Status dispatch_control(const amqp_frame_t_& frame);
   bool is_awaited(const amqp_frame_t_& frame);
@@ -102,6 +104,7 @@ class Connection {
   Handler handler_;
   std::unique_ptr<amqp_connection_state_t_, Destroy> state_;
   net::Stream stream_;
+  FrameGuard guard_;
   std::vector<char> input_;
   std::optional<Waiting> waiting_;
   std::size_t frame_bytes_max_ = 4096;

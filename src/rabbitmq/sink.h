@@ -25,6 +25,13 @@
 
 namespace dovetail::rabbitmq {
 
+// A message that goes alone, and what the server says about it.
+struct Alone {
+  bool done = false;
+  std::string why_returned{};
+  Outcome outcome{};
+};
+
 // Persistent, mandatory messages on one channel in confirm mode. Nothing waits in submit(), except
 // once for each exchange, which is looked for before the first message goes to it, and for messages
 // that the server may close the channel for: those go alone, on a channel of their own.
@@ -56,12 +63,6 @@ class RabbitmqSink final : public Sink {
     std::string_view exchange;
     std::string_view routing_key;
     std::string name() const;  // of both
-  };
-  // A message that goes alone, and what the server says about it.
-  struct Alone {
-    bool done = false;
-    std::string why_returned{};
-    Outcome outcome{};
   };
 
   RabbitmqSink(Options options, Clock& clock, MessageWriter writer,

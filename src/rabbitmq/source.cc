@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "host/host.h"
 #include "rabbitmq/field_text.h"
+#include "rabbitmq/frame_guard.h"
 #include "rabbitmq/frames.h"
 
 namespace dovetail::rabbitmq {
@@ -183,6 +184,11 @@ void RabbitmqSource::give_one(const Delivery& delivery, Batch& out) {
   message.position = base_ + static_cast<std::int64_t>(delivery.tag);
   message.time = delivery.time;
   reader_.read(message, new_event_id(), out);
+  // It is parked, and its queue goes on.
+  if (delivery.is_unreadable)
+    out.events().back().defect =
+        out.arena().copy("the headers of the message are nested more than " +
+                         std::to_string(kNestingMax) + " deep, or malformed; check its producer");
 }
 
 Status RabbitmqSource::settle(const Batch& batch, std::span<const Settled> fates) {
@@ -250,6 +256,7 @@ Status RabbitmqSource::on_method(const amqp_frame_t_& frame) {
       delivery.time.reset();
       delivery.header_count = 0;
       delivery.is_cloudevent = false;
+      delivery.is_unreadable = false;
       delivery.body.clear();
       delivery.body_size = 0;
       delivery.is_whole = false;
@@ -286,6 +293,7 @@ void RabbitmqSource::on_properties(const amqp_frame_t_& frame) {
   if (has(AMQP_BASIC_HEADERS_FLAG)) {
     for (int i = 0; i < properties.headers.num_entries; ++i) {
       const amqp_table_entry_t& entry = properties.headers.entries[i];
+      delivery.is_unreadable |= as_view(entry.key) == kUnreadableHeaders;
       text_.clear();
       append_text(text_, entry.value);
       delivery.add_header(as_view(entry.key), text_);

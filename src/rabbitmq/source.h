@@ -47,6 +47,7 @@ class RabbitmqSource final : public Source {
     std::string body{};
     std::uint64_t body_size = 0;
     bool is_cloudevent = false;
+    bool is_unreadable = false;  // its headers, which were left out
     bool is_whole = false;
 
     std::size_t bytes() const;

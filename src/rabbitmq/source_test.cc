@@ -114,6 +114,24 @@ TEST_F(RabbitmqSourceTest, AForeignMessageIsTakenByItsMessageId) {
   EXPECT_EQ(read(*source, 1)[0].id, events[0].id);
 }
 
+TEST_F(RabbitmqSourceTest, HeadersThatAreNestedTooDeepAreADefectOfTheirMessageAlone) {
+  broker_.make_queue("orders");
+  const auto publish = [&](const std::string& id, std::size_t depth) {
+    const std::string headers = R"("h":)" + std::string(depth, '[') + std::string(depth, ']');
+    broker_.publish("amq.default", "orders",
+                    "aGVsbG8=", R"({"message_id":")" + id + R"(","headers":{)" + headers + "}}");
+  };
+  publish("deep", 20'000);
+  publish("flat", 3);
+  auto source = open(reading("orders"));
+  const auto events = read(*source, 2);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_NE(defects_[0].find("nested"), std::string::npos) << defects_[0];
+  EXPECT_EQ(events[0].payload, "hello");
+  EXPECT_EQ(defects_[1], "");
+  settle_all(*source);
+}
+
 TEST_F(RabbitmqSourceTest, AForeignIdIsTakenFromTheConfiguredHeader) {
   broker_.make_queue("orders");
   const std::string id = "018f2b1e-7b0a-7000-8000-000000000001";
