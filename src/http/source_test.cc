@@ -3,6 +3,10 @@
 
 #include <curl/curl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -491,6 +495,27 @@ TEST_F(HttpSourceTest, SpeaksTlsWithItsCertificate) {
   one.ca_file = certs + "/other-ca.pem";
   EXPECT_EQ(ship_now(one).status, 0) << "a stranger's certificate is for its client to refuse";
   EXPECT_EQ(ship_now(with_id("1")).status, 0) << "and plain HTTP is not spoken there";
+}
+
+TEST_F(HttpSourceTest, AHandshakeThatDoesNotComeIsGivenUp) {
+  const std::string certs = servers::find("http_tls").field("certs");
+  SourceOptions options;
+  options.cert_file = certs + "/server.pem";
+  options.key_file = certs + "/server.key";
+  options.head_timeout = milliseconds(300);
+  open(options);
+  const int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(source_->port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(silent, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(send(silent, "\x16\x03\x01", 3, MSG_NOSIGNAL), 3) << "the beginning of a hello";
+  pollfd closed{silent, POLLIN, 0};
+  ASSERT_EQ(poll(&closed, 1, 60'000), 1);
+  char byte = 0;
+  EXPECT_LE(recv(silent, &byte, 1, 0), 0);
+  close(silent);
 }
 
 }  // namespace

@@ -39,6 +39,54 @@ sent = "7d"
 format = "json"
 level = "info"
 )",
+          R"(
+[store.shop]
+url = "postgres:host=localhost dbname=shop"
+password_file = "p"
+[store.hook]
+url = "http://127.0.0.1:8080/events"
+[store.hook.settings]
+secret_env = "S"
+signature_age_max = "5m"
+[[relay]]
+name = "table"
+from = "shop"
+to = "hook"
+mode = "auto"
+[relay.table]
+preset = "debezium"
+name = "public.outbox"
+pending = ["status = NEW|AGAIN", "sent_at is null"]
+when_sent = "status = SENT"
+header_columns = { trace-id = "trace" }
+[[consumer]]
+name = "stock"
+from = "hook"
+to = "shop"
+parallel = 4
+[[consumer.handler]]
+kind = "sql"
+function = "apply"
+types = ["a", "b*"]
+[[consumer.handler]]
+kind = "command"
+command = ["/bin/true", "-x"]
+)",
+          R"(
+[store.a]
+url = "sqlite:a.db"
+[gateway]
+listen = "[::1]:0"
+service = "https://x/y"
+store = "a"
+client = ["Cookie"]
+trusted_proxies = ["10.0.0.0/8"]
+released = [429, 503]
+methods = ["POST"]
+on_unknown = "retry"
+keep = "24h"
+)",
+          "a = [[[[[[[[[[[[[[[[[[[[{b={c=1}}]]]]]]]]]]]]]]]]]]]]\n",
           "[store]\n[[relay]]\nfrom = 1\n",
           "log = 3\n",
           "[store.a]\nurl = \"\\u0000\"\n",

@@ -1,10 +1,32 @@
-// The entry that libFuzzer calls.
+// The entries that libFuzzer calls.
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
 
 #include "fuzz/fuzz.h"
 
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size);
+
+// It begins with the inputs in the code: they become files of the first folder that it is given.
+// When folders are merged, that is the one that is to be small.
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  for (int i = 1; i < *argc; ++i) {
+    const std::filesystem::path folder = (*argv)[i];
+    if (folder.string().starts_with("-merge")) break;
+    if (folder.string().starts_with("-")) continue;
+    if (!std::filesystem::is_directory(folder)) break;
+    for (const std::string_view seed : seed_inputs()) {
+      const std::string name = "seed-" + std::to_string(std::hash<std::string_view>()(seed));
+      std::ofstream(folder / name, std::ios::binary) << seed;
+    }
+    break;
+  }
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   check_input(std::string_view(reinterpret_cast<const char*>(bytes), size));

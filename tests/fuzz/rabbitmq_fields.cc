@@ -1,19 +1,24 @@
-// Headers of messages come from anybody. rabbitmq-c decodes them; whatever it lets through becomes
-// text.
+// Headers of messages come from anybody. What is not too deep, rabbitmq-c decodes; whatever it lets
+// through becomes text.
 #include <amqp.h>
 
 #include <string>
 
 #include "fuzz/fuzz.h"
 #include "rabbitmq/field_text.h"
+#include "rabbitmq/frame_guard.h"
 
 void check_input(std::string_view input) {
+  const std::size_t table_bytes = dovetail::rabbitmq::shallow_table_bytes(input, 0);
+  if (table_bytes == 0) return;
+  FUZZ_REQUIRE(table_bytes <= input.size());
   std::string copy(input);
   amqp_pool_t pool;
   init_amqp_pool(&pool, 4096);
   amqp_table_t table{};
   std::size_t offset = 0;
   if (amqp_decode_table(amqp_bytes_t{copy.size(), copy.data()}, &pool, &table, &offset) >= 0) {
+    FUZZ_REQUIRE(offset == table_bytes);
     std::string text;
     for (int i = 0; i < table.num_entries; ++i)
       dovetail::rabbitmq::append_text(text, table.entries[i].value);

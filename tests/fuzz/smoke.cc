@@ -1,9 +1,16 @@
-// A short run without libFuzzer, so that every test run keeps the fuzzers alive: seeds, and seeds
-// changed at random in a few bytes, from one fixed seed.
+// A short run without libFuzzer, so that every test run keeps the fuzzers alive: what libFuzzer has
+// found worth keeping, seeds, and seeds changed at random in a few bytes, from one fixed seed.
+//
+//     NAME [FOLDER [RUNS]]      FOLDER: tests/fuzz/corpus/NAME; it may be missing
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "core/clock.h"
 #include "fuzz/fuzz.h"
@@ -32,15 +39,32 @@ std::string changed(std::string text, const std::vector<std::string_view>& seeds
   return text;
 }
 
+// In the order of their names, so that a failure is the same each time.
+std::vector<std::string> kept_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  if (std::filesystem::is_directory(folder))
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  std::vector<std::string> inputs;
+  for (const auto& path : files) {
+    std::ifstream file(path, std::ios::binary);
+    inputs.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  return inputs;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const long runs = argc > 1 ? std::atol(argv[1]) : 200'000;
+  const std::vector<std::string> kept = kept_in(argc > 1 ? argv[1] : "");
+  const long runs = argc > 2 ? std::atol(argv[2]) : 50'000;
+  for (const std::string& input : kept) check_input(input);
   const std::vector<std::string_view> seeds = seed_inputs();
   dovetail::Random random(20'260'101);
   for (const std::string_view seed : seeds) check_input(seed);
   for (long i = 0; i < runs; ++i) {
     check_input(changed(std::string(seeds[random.below(seeds.size())]), seeds, random));
   }
-  std::printf("%ld inputs\n", runs);
+  std::printf("%zu kept, %zu seeds, %ld inputs\n", kept.size(), seeds.size(), runs);
 }

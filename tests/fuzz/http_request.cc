@@ -1,0 +1,83 @@
+// What clients send to the endpoint and to the gateway. The same bytes are the same requests,
+// however they are cut; nothing malformed becomes one; and nothing is left behind.
+#include <string>
+#include <vector>
+
+#include "fuzz/fuzz.h"
+#include "host/host.h"
+#include "http/conversation.h"
+#include "http/path.h"
+#include "http/test_malformed.h"
+
+using namespace dovetail::http;
+
+namespace {
+
+class Recording final : public RequestHandler {
+ public:
+  std::optional<Reply> begin(const Request& request) override {
+    FUZZ_REQUIRE(request.target.starts_with('/') || request.target == "*" ||
+                 request.method == "CONNECT");
+    FUZZ_REQUIRE(!request.method.empty());
+    if (request.target == "/no") return Reply{404, "not here"};
+    return std::nullopt;
+  }
+  std::optional<Reply> take(Request& request) override {
+    FUZZ_REQUIRE(request.body.size() <= 1000);
+    std::string one = std::string(request.method) + " " + request.uri + "\n";
+    for (const auto& header : request.headers) {
+      // No value could be taken for two.
+      FUZZ_REQUIRE(is_token(header.name) && is_field_value(header.value));
+      one += std::string(header.name) + ":" + std::string(header.value) + "\n";
+    }
+    taken.push_back(one + (request.body_too_large ? "too large" : request.body));
+    if (why_unsafe_path(request.target).empty())
+      FUZZ_REQUIRE(request.target.find("/../") == std::string_view::npos);
+    return Reply{200, "done"};
+  }
+  std::vector<std::string> taken{};
+};
+
+std::vector<std::string> requests_in(std::string_view bytes, std::size_t piece) {
+  EndpointOptions options;
+  options.body_bytes_max = 1000;
+  Recording handler;
+  Talks talks{options, handler, dovetail::system_clock()};
+  {
+    Conversation talk(talks, nullptr, {});
+    while (!bytes.empty() && talk.phase() != Conversation::Phase::over) {
+      FUZZ_REQUIRE(talk.wants_bytes());
+      talk.take(bytes.substr(0, piece));
+      bytes.remove_prefix(std::min(piece, bytes.size()));
+      while (!talk.out().empty() || talk.phase() == Conversation::Phase::saying) talk.said();
+    }
+  }
+  FUZZ_REQUIRE(talks.requests == 0 && talks.receiving_bytes == 0);
+  return handler.taken;
+}
+
+}  // namespace
+
+void check_input(std::string_view input) {
+  if (input.empty()) return;
+  const std::size_t piece = 1 + static_cast<unsigned char>(input.front()) % 16;
+  input.remove_prefix(1);
+  const auto whole = requests_in(input, input.size() + 1);
+  FUZZ_REQUIRE(whole == requests_in(input, piece));
+}
+
+std::vector<std::string_view> seed_inputs() {
+  static const std::vector<std::string> kept = [] {
+    std::vector<std::string> all{
+        "\x01POST /a?b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+        "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+        "\x03PUT /%2e HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "2;a=b\r\n{}\r\n0\r\nT: u\r\n\r\n",
+        "\x05HEAD /no HTTP/1.0\r\nX: y\r\n\r\n",
+        "\x07POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1001\r\n\r\n"};
+    for (const Malformed& one : malformed_requests())
+      if (one.bytes.size() < 500) all.push_back("\x02" + one.bytes);
+    return all;
+  }();
+  return {kept.begin(), kept.end()};
+}

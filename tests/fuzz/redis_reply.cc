@@ -1,0 +1,67 @@
+// What a server of Redis answers, or something that is none. Whatever is asked of a reply, an
+// answer in another shape than expected is nil, empty or 0.
+#include <hiredis/hiredis.h>
+
+#include <string>
+
+#include "fuzz/fuzz.h"
+#include "redis/connection.h"
+#include "redis/entry_id.h"
+
+using dovetail::redis::Reply;
+using dovetail::redis::Value;
+
+namespace {
+
+std::size_t look_at(const Value& value, int depth) {
+  FUZZ_REQUIRE(depth < 64);
+  std::size_t bytes = value.text().size();
+  (void)value.integer();
+  FUZZ_REQUIRE(!value.is_nil() || value.text().empty());
+  (void)value.named("name").text();
+  FUZZ_REQUIRE(value.at(value.size()).is_nil());
+  for (std::size_t i = 0; i < value.size() && i < 1000; ++i)
+    bytes += look_at(value.at(i), depth + 1);
+  return bytes;
+}
+
+// hiredis makes room for what a server announces.
+bool announces_much(std::string_view input) {
+  for (std::size_t at = input.find_first_of("*%~>"); at != std::string_view::npos;
+       at = input.find_first_of("*%~>", at + 1))
+    if (input.substr(at + 1).find_first_not_of("0123456789") >= 6) return true;
+  return false;
+}
+
+}  // namespace
+
+void check_input(std::string_view input) {
+  if (announces_much(input)) return;
+  redisReader* const reader = redisReaderCreate();
+  // In two pieces, as a network cuts them.
+  const std::size_t half = input.size() / 2;
+  for (const std::string_view piece : {input.substr(0, half), input.substr(half)}) {
+    redisReaderFeed(reader, piece.data(), piece.size());
+    while (true) {
+      void* found = nullptr;
+      if (redisReaderGetReply(reader, &found) != REDIS_OK || found == nullptr) break;
+      const Reply reply(static_cast<redisReply*>(found));
+      FUZZ_REQUIRE(look_at(reply.value(), 0) <= input.size());
+    }
+  }
+  redisReaderFree(reader);
+}
+
+std::vector<std::string_view> seed_inputs() {
+  using namespace std::string_view_literals;
+  return {"+OK\r\n",
+          "-ERR no\r\n",
+          ":17\r\n",
+          "$-1\r\n*-1\r\n",
+          "$5\r\nhello\r\n",
+          "*1\r\n*2\r\n$6\r\norders\r\n*1\r\n*2\r\n$3\r\n1-0\r\n"
+          "*4\r\n$4\r\nname\r\n$1\r\nx\r\n$1\r\na\r\n$0\r\n\r\n",
+          "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+          "$3\r\n\0\1\xff\r\n"sv,
+          "*2\r\n$4\r\nname\r\n:12\r\n"};
+}
