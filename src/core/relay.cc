@@ -64,6 +64,9 @@ std::string_view to_string(RelayState::Kind kind) {
 namespace {
 
 constexpr Duration kRemindEvery = std::chrono::minutes(1);
+// A session without an error for so long is over the one before it.
+constexpr Duration kLasts = std::chrono::seconds(2);
+constexpr Duration kLastsAfterHalt = std::chrono::seconds(30);
 
 FailurePolicyOptions policy_of(const RelayOptions& options) {
   FailurePolicyOptions policy;
@@ -180,7 +183,7 @@ Status Relay::session(std::stop_token stop) {
   took_time("reading what is parked");
   session_since_ = ports_.clock.now();
   note(Kind::started, "the lane is ours and its source is open");
-  if (session_failures_ == 0) report(RelayState::Kind::delivering, {}, {});
+  report_delivery();
   while (!stop.stop_requested()) DOVETAIL_TRY(step(stop));
   return drain();
 }
@@ -188,8 +191,13 @@ Status Relay::session(std::stop_token stop) {
 // A session that has lasted, or has recorded progress, starts afresh after its next error.
 void Relay::recover_session() {
   session_failures_ = 0;
-  if (sink_failures_ == 0 && policy_.failed_in_a_row() < kFailedInARow)
-    report(RelayState::Kind::delivering, {}, {});
+  if (sink_failures_ == 0 && policy_.failed_in_a_row() < kFailedInARow) report_delivery();
+}
+
+// A session that has not yet come further than the one that failed before it delivers nothing that
+// lasts.
+void Relay::report_delivery() {
+  if (session_failures_ == 0 && !policy_.is_sick()) report(RelayState::Kind::delivering, {}, {});
 }
 
 // One that takes its time to open is waited for under a lease that is renewed.
@@ -205,10 +213,8 @@ Status Relay::wait_for_source(const std::stop_token& stop) {
 
 Status Relay::step(std::stop_token stop) {
   DOVETAIL_TRY(hold_lease());
-  if (session_failures_ > 0 &&
-      ports_.clock.now() - session_since_ >= 2 * options_.connect_retry.cap) {
-    recover_session();
-  }
+  const Duration lasting = was_halted_ ? kLastsAfterHalt : kLasts;
+  if (session_failures_ > 0 && ports_.clock.now() - session_since_ >= lasting) recover_session();
   DOVETAIL_TRY(ports_.source.tend());
   DOVETAIL_TRY(take_replays());
   took_time("reading what is parked");

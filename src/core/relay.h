@@ -206,6 +206,7 @@ class Relay {
   void lose_sink(const Error& error);
   void note(RelayNotice::Kind kind, std::string text);
   void report(RelayState::Kind kind, std::string_view error, Duration next_try);
+  void report_delivery();
 
   RelayPorts ports_;
   RelayOptions options_;

@@ -293,15 +293,20 @@ class RenamedSource final : public Source {
   explicit RenamedSource(Source& inner) : inner_(inner) {}
   Status open() override { return inner_.open(); }
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
-    if (code_ == Errc::unavailable) return inner_.read(out, limits, stop);
+    if (code_ == Errc::unavailable || in_flush_) return inner_.read(out, limits, stop);
     ++refused_;
     return fail(code_, "column \"payload\" does not exist; check the table");
   }
   Status settle(const Batch& batch, std::span<const Settled> fates) override {
     return inner_.settle(batch, fates);
   }
-  Status flush() override { return inner_.flush(); }
+  Status flush() override {
+    if (code_ == Errc::unavailable || !in_flush_) return inner_.flush();
+    ++refused_;
+    return fail(code_, "column \"settled\" does not exist; check the table");
+  }
 
+  bool in_flush_ = false;
   std::atomic<Errc> code_ = Errc::unavailable;  // unavailable: it works
   std::atomic<int> refused_ = 0;
 
@@ -310,10 +315,13 @@ class RenamedSource final : public Source {
 };
 
 TEST_F(RelayFailureTest, AHaltHealsByItselfWhenItsCauseGoesAway) {
-  for (const Errc code : {Errc::corrupt, Errc::rejected}) {
+  options_.progress_interval = Duration(1ms);
+  for (const int round : {0, 1, 2, 3}) {
+    const Errc code = round % 2 == 0 ? Errc::corrupt : Errc::rejected;
     NoLease lease;
     MemorySource inner(log_, reader_);
     RenamedSource source(inner);
+    source.in_flush_ = round >= 2;
     MemoryParking parking(reader_);
     MemorySink sink;
     std::vector<RelayState> states;
@@ -326,10 +334,12 @@ TEST_F(RelayFailureTest, AHaltHealsByItselfWhenItsCauseGoesAway) {
     std::jthread thread([&](std::stop_token stop) { ended = relay.run(stop); });
     publish("a", 3);
     ASSERT_TRUE(eventually([&] { return sink.received_count() == 3; }));
+    ASSERT_TRUE(eventually([&] { return reader_.settled() == published_; }));
     source.code_ = code;
+    publish("a", 1);
     ASSERT_TRUE(eventually([&] { return source.refused_ > 10; }));
     source.code_ = Errc::unavailable;
-    publish("a", 3);
+    publish("a", 2);
     ASSERT_TRUE(eventually([&] { return sink.received_count() == 6; }));
     ASSERT_TRUE(eventually([&] { return reader_.settled() == published_; }));
     thread.request_stop();

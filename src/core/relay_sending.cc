@@ -42,7 +42,7 @@ Status Relay::open_sink() {
   sink_open_ = true;
   limbo_.clear();
   if (sink_failures_ > 0) note(Kind::sink_restored, "the sink is connected again");
-  if (sink_failures_ == 0 || ready_.empty()) report(RelayState::Kind::delivering, {}, {});
+  if (sink_failures_ == 0 || ready_.empty()) report_delivery();
   return {};
 }
 
@@ -233,7 +233,7 @@ Status Relay::judge_sink(TimePoint now, bool delivered) {
     const Duration next = held_.empty() ? Duration{0} : held_.begin()->first - now;
     report(RelayState::Kind::backing_off, last_failure_, std::max(next, Duration{0}));
   } else if (!is_sick && failed == 0 && delivered) {
-    report(RelayState::Kind::delivering, {}, {});
+    report_delivery();
   }
   // What fails alone at the end of such a run is parked before.
   if (!options_.gives_up || failed < options_.attempts_max + kFailedInARow) return {};
