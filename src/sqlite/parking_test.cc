@@ -22,7 +22,7 @@ class ParkedEvents : public ::testing::Test {
     request.event = &event;
     request.state = state;
     request.attempts = tried;
-    request.retry_at = clock.wall() + due_in;
+    request.delay = due_in;
     request.reason = std::move(reason);
     const Status parked = parking.park({&request, 1});
     ASSERT_TRUE(parked) << text_of(parked);
@@ -30,7 +30,7 @@ class ParkedEvents : public ::testing::Test {
   std::vector<std::int64_t> take(Limits limits = {}) {
     Batch batch;
     attempts.clear();
-    const Status taken = parking.take_due(batch, attempts, limits, clock.wall());
+    const Status taken = parking.take_due(batch, attempts, limits);
     EXPECT_TRUE(taken) << text_of(taken);
     std::vector<std::int64_t> positions;
     for (const Event& event : batch.events()) positions.push_back(event.position);
@@ -39,7 +39,7 @@ class ParkedEvents : public ::testing::Test {
   }
   std::size_t blocked() {
     std::vector<OrderKey> keys;
-    EXPECT_TRUE(parking.blocked_keys(keys));
+    EXPECT_TRUE(parking.blocked_keys(keys, 1000));
     return keys.size();
   }
   using Positions = std::vector<std::int64_t>;
@@ -102,7 +102,7 @@ TEST_F(ParkedEvents, TheEventComesBackWhole) {
   event.created_at = clock.wall();
   park(event, ParkState::waiting);
   Batch batch;
-  ASSERT_TRUE(parking.take_due(batch, attempts, {}, clock.wall()));
+  ASSERT_TRUE(parking.take_due(batch, attempts, {}));
   const Event& back = batch.events()[0];
   EXPECT_EQ(back.id, event.id);
   EXPECT_EQ(back.key_hash, event.key_hash);
@@ -142,7 +142,7 @@ TEST_F(ParkedEvents, ReadersDoNotSeeEachOthers) {
   SqliteParking others(other, clock);
   ASSERT_TRUE(others.open());
   std::vector<OrderKey> keys;
-  ASSERT_TRUE(others.blocked_keys(keys));
+  ASSERT_TRUE(others.blocked_keys(keys, 1000));
   EXPECT_TRUE(keys.empty());
 }
 
