@@ -222,8 +222,12 @@ TEST_F(MappedRoad, DiscardedEventIsMarkedAndTheRestOfItsKeyFlows) {
   });
   RunningLane lane(database.conninfo, mapping, sink, 0, 1);
   EXPECT_TRUE(eventually([&] { return with_status("failed") == 2; }));
-  const Result<std::uint64_t> discarded = discard_matching(
-      database.conninfo, ParkedFilter{"mapped", "a", "", "", "", true}, Decision{"of no use"});
+  ParkedFilter heads;
+  heads.reader = "mapped";
+  heads.key = "a";
+  heads.heads_only = true;
+  const Result<std::uint64_t> discarded =
+      discard_matching(database.conninfo, heads, Decision{"of no use"});
   ASSERT_TRUE(discarded) << text_of(discarded);
   EXPECT_TRUE(eventually([&] { return with_status("processed") == 1; }));
   EXPECT_EQ(with_status("failed"), 1);
