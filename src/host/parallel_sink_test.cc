@@ -369,14 +369,16 @@ TEST_F(ParallelSinkTest, SinksThatItOwnsEndBehindTheirThreads) {
 // Hangs while it is opened, as one whose server does not answer. Does not block otherwise.
 class HangingSink final : public Sink {
  public:
-  explicit HangingSink(std::shared_ptr<std::atomic<bool>> hangs, std::atomic<int>* ended = nullptr)
-      : hangs_(std::move(hangs)), ended_(ended) {}
+  explicit HangingSink(std::shared_ptr<std::atomic<bool>> hangs, std::atomic<int>* ended = nullptr,
+                       std::atomic<bool>* opening = nullptr)
+      : hangs_(std::move(hangs)), ended_(ended), opening_(opening) {}
   HangingSink(const HangingSink&) = delete;
   HangingSink& operator=(const HangingSink&) = delete;
   ~HangingSink() override {
     if (ended_ != nullptr) ++*ended_;
   }
   Status open() override {
+    if (opening_ != nullptr) *opening_ = true;
     hangs_->wait(true);
     return memory.open();
   }
@@ -397,6 +399,7 @@ class HangingSink final : public Sink {
  private:
   std::shared_ptr<std::atomic<bool>> hangs_;
   std::atomic<int>* ended_;
+  std::atomic<bool>* opening_;
 };
 
 void end_of(std::atomic<bool>& hangs) {
@@ -420,9 +423,11 @@ TEST_F(ParallelSinkTest, ASinkThatDoesNotBlockIsOnlyOpenedInTheBackground) {
 TEST_F(ParallelSinkTest, TheEndDoesNotWaitForASinkThatHangsWhileItIsOpened) {
   const auto hangs = std::make_shared<std::atomic<bool>>(true);
   std::atomic<int> ended{0};
+  std::atomic<bool> opening{false};
   std::unique_ptr<Sink> sink =
-      in_background(std::make_unique<HangingSink>(hangs, &ended), system_clock());
+      in_background(std::make_unique<HangingSink>(hangs, &ended, &opening), system_clock());
   ASSERT_TRUE(sink->open());
+  ASSERT_TRUE(eventually([&] { return opening.load(); }));
   EXPECT_FALSE(sink->opened(1ms).value());
   sink.reset();
   EXPECT_EQ(ended, 0);

@@ -14,8 +14,8 @@ struct Options {
   std::string text() const;
   // Whether anything can keep a relay from renewing its lease, but for the sink.
   bool may_lose_lease() const {
-    return pauses || database_restarts || connection_loss > 0 || reply_loss > 0 ||
-           lease_term < 40 * latency_max;
+    return pauses || database_restarts || database_crashes || connection_loss > 0 ||
+           reply_loss > 0 || lease_term < 40 * latency_max;
   }
 
   std::uint64_t seed;
