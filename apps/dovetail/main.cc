@@ -277,11 +277,13 @@ void add_gateway(CLI::App& app, CommandLine& line) {
 
 void add_requests(CLI::App& app, CommandLine& line) {
   RequestsOptions& options = line.requests;
-  CLI::App* sub = command(
-      app, "requests", "List, and forget, HTTP requests that are kept by their idempotency key",
-      "  dovetail requests --state unknown    those of which nobody knows what became\n"
-      "  dovetail requests forget KEY --scope gateway --reason 'the order is not there'",
-      [] {});
+  CLI::App* sub = command(app, "requests",
+                          "List, and forget, HTTP requests that are kept by their idempotency key",
+                          "  dovetail requests --store orders --state unknown    those of which "
+                          "nobody knows what became\n"
+                          "  dovetail requests forget KEY --store orders --scope gateway --reason "
+                          "'the order is not there'",
+                          [] {});
   sub->add_option("--store", options.store, "Name of the store in the config file");
   sub->add_option("--state", options.state, "Only those that are in this state")
       ->check(CLI::IsMember({"running", "unknown", "finished"}));

@@ -123,7 +123,7 @@ class Commands(harness.Case):
         for words, says in ((("stauts",), ('"stauts"', '"status"')), (("publsih", "--store", "x"), ('"publish"',)),
                             (("-c", "some.toml", "evnets"), ('"events"',)),
                             (("parked", "lits"), ('"parked lits"', "list, replay, discard")),
-                            (("events", "shwo", "1"), ('"events shwo"', '"events show"')),
+                            (("events", "shwo", "1"), ('"events shwo"', "show, cancel")),
                             (("requests", "forgte"), ('"requests forget"',)), (("zzzzzzz",), ('"zzzzzzz"', "--help"))):
             self.refused(*words, code=2, name="usage", says=says)
 
@@ -131,8 +131,8 @@ class Commands(harness.Case):
         self.init()
         self.write("large", b"x" * 3_000_001)
         base = ("publish", "--store", "orders", "--aggregate-type", "a", "--type", "t")
-        self.refused(*base, "--payload-file", "large", code=5, name="rejected", says=("3000001 bytes", "1048576"))
-        self.refused(*base, "-", code=5, name="rejected", says=("more than 1048576 bytes",), stdin=b"x" * 3_000_000)
+        self.refused(*base, "--payload-file", "large", code=5, name="rejected", says=("3000001 bytes", "1024000"))
+        self.refused(*base, "-", code=5, name="rejected", says=("more than 1024000 bytes",), stdin=b"x" * 3_000_000)
 
     def test_the_doctor_says_before_the_first_start_that_there_are_no_tables_yet(self):
         document = self.ask("doctor")
