@@ -89,6 +89,8 @@ Result<UrlTemplate> UrlTemplate::parse(std::string_view url) {
     return bad("it is none");
   const std::string scheme = part_of(parsed.get(), CURLUPART_SCHEME).value_or("");
   if (scheme != "http" && scheme != "https") return bad("its scheme is not http or https");
+  // curl would take "http:/name" for "http://name".
+  if (plain.find("://") != scheme.size()) return bad("two slashes must follow its scheme");
   if (part_of(parsed.get(), CURLUPART_USER) || part_of(parsed.get(), CURLUPART_PASSWORD))
     return bad("user and password must not stand in it");
   if (part_of(parsed.get(), CURLUPART_FRAGMENT)) return bad("it has a fragment ('#')");

@@ -52,11 +52,26 @@ TEST(Url, AFieldCannotLeadOutOfThePath) {
 }
 
 TEST(Url, WhatIsNoUrlOfOursIsRefused) {
-  for (const char* url :
-       {"", "example.com", "ftp://example.com/", "file:///etc/passwd", "http://", "https:///path",
-        "http://user@example.com/", "http://user:word@example.com/", "http://a/#part",
-        "http://{topic}/x", "http://a{topic}", "{topic}", "http://a/{nonsense}", "http://a/{topic",
-        "http://a/topic}", "http://a/b c", "http://a/b\r\nX: y", "http://a/../b"}) {
+  for (const char* url : {"",
+                          "example.com",
+                          "ftp://example.com/",
+                          "file:///etc/passwd",
+                          "http://",
+                          "https:///path",
+                          "http://user@example.com/",
+                          "http://user:word@example.com/",
+                          "http://a/#part",
+                          "http://{topic}/x",
+                          "http://a{topic}",
+                          "{topic}",
+                          "http://a/{nonsense}",
+                          "http://a/{topic",
+                          "http://a/topic}",
+                          "http:/a/b",
+                          "http:/a://b/{topic}",
+                          "http://a/b c",
+                          "http://a/b\r\nX: y",
+                          "http://a/../b"}) {
     EXPECT_FALSE(UrlTemplate::parse(url)) << url;
   }
 }

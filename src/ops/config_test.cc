@@ -218,5 +218,15 @@ TEST(Config, AFileThatCannotBeReadSaysSo) {
   EXPECT_FALSE(load_config("/tmp"));
 }
 
+TEST(Config, WhatIsNestedTooDeepIsAnError) {
+  for (const std::string open : {"[", "{a="}) {
+    std::string text = "x = ";
+    for (int i = 0; i < 50'000; ++i) text += open;
+    const auto config = parse_config(text, "deep.toml");
+    ASSERT_FALSE(config);
+    EXPECT_NE(config.error().text.find("deep.toml"), std::string::npos) << config.error().text;
+  }
+}
+
 }  // namespace
 }  // namespace dovetail::ops

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "rabbitmq/frames.h"
+#include "rabbitmq/json.h"
 
 namespace dovetail::rabbitmq {
 namespace {
@@ -112,6 +113,16 @@ TEST(FrameGuard, HeadersThatAreNestedTooDeepAreLeftOutAndTheMessageStays) {
     for (const std::size_t depth : {std::size_t{33}, std::size_t{1000}, std::size_t{26'000}})
       for (const std::string& table : {nested_arrays(depth), nested_tables(depth)})
         EXPECT_EQ(decoded(message_with(table), 4096), "text id dovetail.unreadable-headers");
+  });
+}
+
+TEST(FrameGuard, SoIsWhatTheManagementAnswers) {
+  with_small_stack([] {
+    for (const char* open : {"[", "{\"a\":"}) {
+      std::string text;
+      for (int i = 0; i < 50'000; ++i) text += open;
+      EXPECT_FALSE(Json::parse(text));
+    }
   });
 }
 

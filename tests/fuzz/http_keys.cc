@@ -41,9 +41,10 @@ void check_input(std::string_view input) {
   const std::string signature = secrets->sign("id", "1700000000", input);
   FUZZ_REQUIRE(secrets->verify(signature, "id", "1700000000", input));
   FUZZ_REQUIRE(!secrets->verify(signature, "id2", "1700000000", input));
+  // The text of an error is the same for all, and shows none of them.
+  static const std::string wrong = WebhookSecrets::parse("whsec_x").error().text;
   if (const auto others = WebhookSecrets::parse(input); !others)
-    FUZZ_REQUIRE(others.error().code == Errc::rejected &&
-                 (input.size() < 20 || others.error().text.find(input) == std::string::npos));
+    FUZZ_REQUIRE(others.error().code == Errc::rejected && others.error().text == wrong);
 }
 
 std::vector<std::string_view> seed_inputs() {

@@ -54,7 +54,13 @@ void check_input(std::string_view input) {
 
 std::vector<std::string_view> seed_inputs() {
   using namespace std::string_view_literals;
-  return {"+OK\r\n",
+  static const std::string deep = [] {
+    std::string text;
+    for (int i = 0; i < 20'000; ++i) text += "*1\r\n";
+    return text;
+  }();
+  return {deep,
+          "+OK\r\n",
           "-ERR no\r\n",
           ":17\r\n",
           "$-1\r\n*-1\r\n",
