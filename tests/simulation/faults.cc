@@ -163,6 +163,7 @@ void Simulation::crash_database() {
   world_.at(random_time(milliseconds(60)), [this] {
     const Xid before = database_.tables.snapshot().xmax;
     progress_lost_ += database_.tables.crash();
+    broker_.forget_recorded();
     if (database_.tables.snapshot().xmax < before) world_.sometimes("numbers given twice");
     world_.sometimes("database crashed behind a pooler");
     world_.note("nemesis.crash");
@@ -177,7 +178,7 @@ void Simulation::strike() {
   everybody.insert(everybody.end(), writers_.begin(), writers_.end());
   Actor& anybody = *everybody[world_.random().below(everybody.size())];
   Actor& process = *processes_[world_.random().below(processes_.size())];
-  switch (world_.random().below(11)) {
+  switch (world_.random().below(12)) {
     case 0:
       if (!options.kills) return;
       world_.sometimes("killed");

@@ -84,6 +84,8 @@ class ModelBroker {
   void fall_sick(Duration duration, Fate fate);
   // A relay that stopped in good order has recorded these as delivered.
   void recorded(const std::set<EventId>& ids) { recorded_.insert(ids.begin(), ids.end()); }
+  // The database has crashed, and the record was not on disk.
+  void forget_recorded() { recorded_.clear(); }
 
   // Consumers
   Group& group(const std::string& name);
