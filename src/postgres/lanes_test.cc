@@ -58,6 +58,7 @@ class Process {
     options.mapping = std::move(mapping);
     options.lease_term = 2s;
     options.heartbeat = 20ms;
+    options.relay_options.gives_up = true;  // where a daemon would wait until it is mended
     return options;
   }
   std::size_t held() const { return lanes_.held().size(); }

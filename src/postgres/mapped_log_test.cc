@@ -57,6 +57,7 @@ class Process {
     options.lease_term = 30s;
     options.heartbeat = 20ms;
     options.relay_options.idle_wait = 20ms;
+    options.relay_options.gives_up = true;  // where a daemon would wait until it is mended
     options.relay_options.connect_retry = {Duration(1ms), Duration(100ms)};
     options.notify = [this](std::int32_t, const RelayNotice& notice) {
       const std::lock_guard lock(mutex_);
