@@ -81,7 +81,7 @@ class HealCase(postgres_test.PostgresCase):
         return self.sql("SELECT id FROM dovetail.outbox WHERE aggregate_id <> 'poison' ORDER BY seq").split()
 
     def parked(self):
-        return [(row["id"], row["state"]) for row in self.ask("parked", "list")["parked"]]
+        return [(row["id"], row["state"]) for row in self.ask("parked", "list", "--limit", "100000")["parked"]]
 
     def pending(self):
         known = self.reader("shop", self.READER)
