@@ -282,25 +282,22 @@ TEST_F(PostgresCrash, MarksNoRowThatWasNeverSent) {
   MappedSource source(reader_, mapping, system_clock());
   const Status opened = source.open();
   ASSERT_TRUE(opened) << text_of(opened);
-  bool came_twice = false;
-  for (int i = 0; i < 20 && !came_twice; ++i) {
-    must(sql_, "CHECKPOINT");
-    must(sql_,
-         "SET synchronous_commit = off; INSERT INTO orders_outbox (payload) VALUES ('undone')");
-    Batch batch;
-    ASSERT_TRUE(eventually([&] {
-      EXPECT_TRUE(source.read(batch, {100, 1 << 20, 10ms}, {}));
-      return !batch.empty();
-    }));
-    crash(true, [&] { must(sql_, "INSERT INTO orders_outbox (payload) VALUES ('kept')"); });
-    came_twice = number(sql_, "SELECT count(*) FROM orders_outbox WHERE payload = 'undone'") == 0;
-    const Status settled =
-        source.settle(batch, std::vector<Settled>(batch.size(), Settled::delivered));
-    EXPECT_TRUE(failed_with(settled, Errc::unavailable)) << text_of(settled);
-    ASSERT_TRUE(source.open());
-    EXPECT_TRUE(read_all(source).contains("kept"));
-  }
-  EXPECT_TRUE(came_twice);
+  must(sql_, "INSERT INTO orders_outbox (id, payload) VALUES (1, 'undone')");
+  Batch batch;
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(source.read(batch, {100, 1 << 20, 10ms}, {}));
+    return !batch.empty();
+  }));
+  // As it is after a crash where nobody waited for the disk.
+  crash(true, [&] {
+    must(sql_, "DELETE FROM orders_outbox");
+    must(sql_, "INSERT INTO orders_outbox (id, payload) VALUES (1, 'kept')");
+  });
+  const Status settled =
+      source.settle(batch, std::vector<Settled>(batch.size(), Settled::delivered));
+  EXPECT_TRUE(failed_with(settled, Errc::unavailable)) << text_of(settled);
+  ASSERT_TRUE(source.open());
+  EXPECT_TRUE(read_all(source).contains("kept"));
 }
 
 TEST_F(PostgresCrash, RelayThatPollsBehindAPoolerDeliversEverything) {
