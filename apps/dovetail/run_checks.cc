@@ -84,6 +84,13 @@ Expected<bool> StartChecks::check_store(const ops::StoreConfig& store, std::vect
   if (usable) {
     const Status bound = check_targets(config_, *status, store, jobs);
     if (!bound) return refuse_in(store, bound.error());
+    // A daemon says so and tries again; a script wants to know.
+    for (const ReaderStatus& reader : status->readers) {
+      if (!until_idle_ || reader.error.empty()) continue;
+      if (std::any_of(jobs.begin(), jobs.end(),
+                      [&](const Job& job) { return job.relay->name == reader.name; }))
+        return refuse_in(store, {Errc::rejected, reader.error});
+    }
     return true;
   }
   const auto failure = refuse_in(store, usable.error());

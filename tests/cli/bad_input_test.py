@@ -194,7 +194,7 @@ class Disks(harness.Case):
                     file.write(b"x" * 4096)
             except OSError:
                 pass
-        self.refused(*PUBLISH, "-", stdin=b"1" * 200_000, code=4, name="unavailable", says=["disk"])
+        self.refused(*PUBLISH, "-", stdin=b'"' + b"1" * 200_000 + b'"', code=4, name="unavailable", says=["disk"])
         filler.unlink()
         self.publish()
         self.dovetail("run", "--until-idle")

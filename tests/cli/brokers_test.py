@@ -110,7 +110,8 @@ class WithoutAServer(BrokerCase):
         self.configure(self.URL)
         self.assertIn("store bus: redis://127.0.0.1:1/0 is a broker, nothing to create", self.init().out)
         stores = {store["name"]: store for store in self.ask("status")["stores"]}
-        self.assertEqual(stores["bus"], {"name": "bus", "path": self.URL, "broker": "Redis"})
+        self.assertEqual(stores["bus"], {"name": "bus", "path": self.URL, "readers": [], "consumers": [], "queues": [],
+                                         "broker": "Redis"})
         self.assertNotIn("bus", [store["name"] for store in self.ask("prune", "--sent", "1d")["stores"]])
         self.assertEqual(self.ask("parked", "list"), {"parked": []})
         event = self.publish_id()

@@ -361,7 +361,7 @@ class WrongTables(MappedCase):
     def test_a_missing_schema_says_how_to_make_it(self):
         self.sql(STATUS + "; DROP SCHEMA dovetail CASCADE")
         self.refused("run", "--until-idle", code=5, name="rejected", says=["dovetail init"])
-        self.assertIn("dovetail init", self.dovetail("doctor", "--store", "shop", code=1).out)
+        self.assertIn("dovetail init", self.dovetail("doctor", "--store", "shop").out)
 
 
 if __name__ == "__main__":
