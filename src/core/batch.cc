@@ -53,7 +53,8 @@ Event& Batch::append(const Event& event) {
   for (auto field : kFields) {
     const std::string_view from = event.*field;
     if (!from.empty()) std::memcpy(to, from.data(), from.size());
-    copy.*field = {to, from.size()};
+    // A payload that is absent stays so: it is not the same as an empty one.
+    copy.*field = from.data() == nullptr ? std::string_view() : std::string_view(to, from.size());
     to += from.size();
   }
   return adopt(copy);

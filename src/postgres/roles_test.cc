@@ -650,7 +650,8 @@ TEST_F(PostgresRolesUpgrade, AnOwnerWhoMayMakeNoRolesIsToldWhichIsMissing) {
                    "; ALTER ROLE dovetail_worker RENAME TO " + plain + "_worker");
   {
     Connection owner = database_.connect(plain);
-    EXPECT_TRUE(create_schema(owner));
+    const Status schema = create_schema(owner);
+    EXPECT_TRUE(schema) << text_of(schema);
     const Status refused = create_roles(owner);
     EXPECT_TRUE(failed_with(refused, Errc::rejected)) << text_of(refused);
     EXPECT_TRUE(contains(text_of(refused), "CREATE ROLE dovetail_worker NOLOGIN"))

@@ -565,7 +565,8 @@ to = "till"
     def test_what_fails_is_parked_in_the_file_that_is_read(self):
         self.configure(stores=self.FILES, source="kiosk")
         self.init()
-        self.publish(store="kiosk", payload='{"n": 666}')
+        self.sell(3)
+        self.publish(store="kiosk", key="poison", payload='{"n": 666}')
         self.handle("booking", code=1)
         [row] = self.ask("parked", "list")["parked"]
         self.assertEqual((row["store"], row["reader"]), ("kiosk", "booking"))
