@@ -42,7 +42,7 @@ TEST_F(WalStreamTest, BringsTheSameWhenValuesComeAsText) {
     const Event& event = batch.events()[0];
     EXPECT_EQ(event.aggregate_id, "caf\xc3\xa9 'x' \\");
     EXPECT_EQ(event.payload, "{\"a\":\"\\u00e9\\\\x\"}");
-    EXPECT_EQ(event.content_type, "application/json");
+    EXPECT_EQ(event.content_type, "text/plain");
     EXPECT_EQ(event.defect, "");
     EXPECT_EQ(event.position, number(connection, "SELECT max(seq) FROM dovetail.outbox"));
   }
