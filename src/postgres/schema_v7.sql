@@ -78,10 +78,12 @@ $$;
 
 -- A delayed event comes to be when it is released: from then on it can be applied.
 CREATE OR REPLACE FUNCTION dovetail.release_events(ids uuid[]) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET dovetail.releasing = 'on' AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   moved bigint;
 BEGIN
+  -- Not as a setting of the function: only superusers may give a function one that the server does not know.
+  PERFORM set_config('dovetail.releasing', 'on', true);
   WITH due AS (DELETE FROM dovetail.delayed WHERE id = ANY (ids) RETURNING *)
   INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, headers, payload,
                                aggregate_version, created_at)
@@ -90,6 +92,7 @@ BEGIN
   FROM due ORDER BY deliver_at, number
   ON CONFLICT (id) DO NOTHING;
   GET DIAGNOSTICS moved = ROW_COUNT;
+  PERFORM set_config('dovetail.releasing', '', true);
   RETURN moved;
 END
 $$;
