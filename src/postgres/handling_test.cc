@@ -160,7 +160,7 @@ TEST_F(PostgresHandling, AHandlerPublishesWhatTheDatabaseAllows) {
     return published ? Status{} : fail(published.error());
   });
   const Status refused = apply(*store, {event()});
-  EXPECT_TRUE(contains(text_of(refused), "the limit is 1048576")) << text_of(refused);
+  EXPECT_TRUE(contains(text_of(refused), "the limit is 1024000")) << text_of(refused);
   store->rollback();
   must(connection, "UPDATE dovetail.outbox_limit SET payload_bytes_max = 4 << 20");
   const Status applied = apply(*store, {event()});
