@@ -310,12 +310,13 @@ void add_requests(CLI::App& app, CommandLine& line) {
 
 void add_inbox(CLI::App& app, CommandLine& line) {
   ForgetOptions& options = line.forget;
-  CLI::App* sub = command(
-      app, "inbox", "Decide about events where the inbox cannot: apply, forget, remember",
-      "  dovetail inbox apply stock 0190... --reason 'no booking of it is there'\n"
-      "  dovetail inbox forget stock 0190... --reason 'the shelf was counted wrongly'\n"
-      "  dovetail inbox remember --since 2026-01-31T09:05:00Z --reason 'the clock was wrong'",
-      [] {});
+  CLI::App* sub =
+      command(app, "inbox", "Decide about events where the inbox cannot: apply, forget, remember",
+              "  dovetail inbox apply stock 0190... --reason 'no booking of it is there'\n"
+              "  dovetail inbox forget stock 0190... --reason 'the shelf was counted wrongly'\n"
+              "  dovetail inbox remember --store inventory --since 2026-01-31T09:05:00Z --reason "
+              "'a wrong clock'",
+              [] {});
   sub->require_subcommand(1);
   CLI::App* forget = command(
       *sub, "forget", "Forget that a consumer has applied an event, and deliver it again",

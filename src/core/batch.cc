@@ -7,8 +7,6 @@ namespace dovetail {
 
 namespace {
 constexpr std::size_t kChunkBytes = 64 << 10;
-// Memory that a single very large event took is given back at clear().
-constexpr std::size_t kKeptChunkBytesMax = 1 << 20;
 }  // namespace
 
 char* Arena::allocate(std::size_t bytes) {
@@ -35,7 +33,8 @@ std::string_view Arena::copy(std::string_view bytes) {
 }
 
 void Arena::clear() {
-  std::erase_if(chunks_, [](const Chunk& chunk) { return chunk.size > kKeptChunkBytesMax; });
+  // A chunk that was made for one large event seldom fits the next: kept, such chunks pile up.
+  std::erase_if(chunks_, [](const Chunk& chunk) { return chunk.size > kChunkBytes; });
   current_ = 0;
   filled_ = 0;
   used_ = 0;
