@@ -131,9 +131,13 @@ class Slots(LogCase):
 
 
 class Refused(LogCase):
-    def test_what_can_never_work_ends_a_relay_that_must_read_the_log(self):
+    def test_a_missing_right_halts_a_relay_that_must_read_the_log_until_it_is_granted(self):
         self.settings('mode = "wal"', conninfo=self.login(""))
-        self.assertIn("REPLICATION", self.dovetail("run", code=5).err.splitlines()[-1])
+        daemon = self.start("run")
+        self.wait_for("it is halted", lambda: "REPLICATION" in self.log())
+        psql(f"ALTER ROLE {self.database}_login REPLICATION")
+        self.until_it_reads("log")
+        self.stop(daemon)
 
     def test_what_cannot_be_is_refused_with_its_place(self):
         for lines, says in (('mode = "wal"\nlanes = 2', "lanes = 1"), ("emitted = true", "dovetail.publish()"),
