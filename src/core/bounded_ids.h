@@ -1,4 +1,4 @@
-// Events that are remembered for a while, and never more than so many of them.
+// Remembers a bounded number of events for a while.
 #pragma once
 
 #include <cstddef>

@@ -24,7 +24,7 @@
 namespace dovetail {
 
 struct FailurePolicyOptions {
-  std::uint32_t attempts_max = 15;  // so many that count, and the next failure parks the event
+  std::uint32_t attempts_max = 15;  // counted failures; the next one parks the event
   RetryPolicy key_retry{std::chrono::milliseconds(250), std::chrono::minutes(10)};
   RetryPolicy sink_retry{};  // of a sick sink; its cap holds for every wait that counts nothing
   Duration busy_for = std::chrono::minutes(15);
