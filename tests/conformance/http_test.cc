@@ -11,6 +11,7 @@
 #include <deque>
 #include <list>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "conformance/http_stored.h"
@@ -222,13 +223,18 @@ class HttpSourceStore final : public SourceUnderTest {
   std::unique_ptr<Source> make() override {
     http::SourceOptions options;
     options.port = static_cast<std::uint16_t>(port_);
+    // The sender stands for many: it has as many connections as posts that wait.
+    options.connections_per_client_max = options.waiting_max;
     return std::make_unique<Watched>(options, sender_);
   }
   void publish(const NewEvent& event) override {
     sender_.add(request_of(event));
     const auto end = std::chrono::steady_clock::now() + seconds(90);
-    while (!sender_.all_are_sent() && std::chrono::steady_clock::now() < end)
+    while (!sender_.all_are_sent()) {
+      if (std::chrono::steady_clock::now() > end)
+        throw std::runtime_error("the endpoint has not taken a post for 90 s");
       std::this_thread::sleep_for(milliseconds(1));
+    }
   }
 
  private:
