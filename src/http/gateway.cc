@@ -451,6 +451,8 @@ Result<bool> Gateway::settle_in(Lane& lane, const Job& job) {
   RequestTerms wanted = terms();
   wanted.retry_unknown = false;
   const Result<RequestTicket> ticket = lane.store->begin(job.id(), wanted, job.token);
+  // Released already, by a call whose answer was lost.
+  if (!ticket && ticket.error().code == Errc::rejected) return false;
   if (!ticket) return fail(ticket.error());
   if (ticket->state != RequestState::first) return false;
   return lane.store->release(job.id(), job.token);

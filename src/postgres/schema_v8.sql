@@ -188,9 +188,32 @@ BEGIN
                              lease_request.retry_unknown) AS t;
   IF lease_request.state <> 'first' THEN
     lease_request.token := NULL;
+  ELSIF NOT EXISTS (SELECT FROM dovetail.request AS r
+                    WHERE r.scope = lease_request.scope AND r.key = lease_request.key AND r.token = lease_request.token
+                      AND r.expires_at > clock_timestamp()) THEN
+    RAISE EXCEPTION 'the token % of the request "%" is used up: it was released, or has expired', token, key
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'begin the request again with a new token';
   END IF;
 END
 $$;
+
+-- The row stays, expired, until it is pruned. A call with the same token whose caller no longer waits may still be on
+-- its way, and finds that it is late; without the row it would take the request, and nobody would run it.
+CREATE OR REPLACE FUNCTION dovetail.release_request(scope text, key text, token uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  UPDATE dovetail.request AS r SET lease_until = '-infinity', expires_at = '-infinity'
+  WHERE r.scope = release_request.scope AND r.key = release_request.key AND r.token = release_request.token
+    AND r.status IS NULL AND r.expires_at > '-infinity';
+  RETURN FOUND;
+END
+$$;
+
+CREATE OR REPLACE VIEW dovetail.requests AS
+SELECT scope, key, CASE WHEN status IS NOT NULL THEN 'finished'
+                        WHEN lease_until > clock_timestamp() THEN 'running' ELSE 'unknown' END AS state,
+       attempts, status, octet_length(body) AS body_bytes, created_at, finished_at, expires_at
+FROM dovetail.request WHERE expires_at > '-infinity';
 
 -- Part 2: an operator decides through functions, each of which writes the audit: who did it is the login, what was done
 -- and to how many events is said by the function itself.

@@ -201,5 +201,32 @@ TEST_F(PostgresRequestFunctions, FinishingInSqlRaisesWhenTheRequestWasLost) {
   EXPECT_TRUE(contains(lost.error().text, "not held by this token")) << lost.error().text;
 }
 
+TEST_F(PostgresRequestFunctions, ACallThatComesAfterItsReleaseTakesNothing) {
+  const std::string begin =
+      "SELECT state FROM dovetail.lease_request('shop', 'key', 'print', '1 minute', token => "
+      "'00000000-0000-4000-8000-000000000001')";
+  Connection late = database_.connect();
+  must(owner_, "BEGIN");
+  EXPECT_EQ(text(owner_, begin), "first");
+  // Its caller has given up, and it waits for the first call to commit.
+  std::future<Status> waiting = std::async(std::launch::async, [&] { return late.execute(begin); });
+  Connection watcher = database_.connect();
+  ASSERT_TRUE(postgres::eventually([&] {
+    return number(watcher,
+                  "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() "
+                  "AND wait_event_type = 'Lock'") == 1;
+  }));
+  must(owner_,
+       "SELECT dovetail.release_request('shop', 'key', '00000000-0000-4000-8000-000000000001')");
+  must(owner_, "COMMIT");
+  const Status refused = waiting.get();
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(contains(refused.error().text, "begin the request again with a new token"))
+      << refused.error().text;
+  EXPECT_EQ(number(owner_, "SELECT count(*)::int FROM dovetail.requests"), 0);
+  EXPECT_EQ(text(owner_, "SELECT state FROM dovetail.lease_request('shop', 'key', 'print')"),
+            "first");
+}
+
 }  // namespace
 }  // namespace dovetail::conformance
