@@ -203,6 +203,7 @@ class Relay {
   void park_behind(Slot& slot);
   void park_now(Slot& slot);
   void finish(Slot& slot, Settled fate);
+  void note_sink_works();
   void lose_sink(const Error& error);
   void note(RelayNotice::Kind kind, std::string text);
   void report(RelayState::Kind kind, std::string_view error, Duration next_try);
@@ -257,6 +258,7 @@ class Relay {
   bool source_had_more_ = false;
   bool standing_by_ = false;
   std::uint32_t sink_failures_ = 0;
+  bool sink_missed_ = false;  // that it is lost was said, that it works again was not
   std::uint32_t session_failures_ = 0;
   bool was_halted_ = false;     // in the last of them
   bool has_given_up_ = false;   // on a sink that confirms nothing

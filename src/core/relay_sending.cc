@@ -41,9 +41,15 @@ Status Relay::open_sink() {
   }
   sink_open_ = true;
   limbo_.clear();
-  if (sink_failures_ > 0) note(Kind::sink_restored, "the sink is connected again");
+  // A sink that can be opened may still fail at everything it is given.
+  if (ready_.empty()) note_sink_works();
   if (sink_failures_ == 0 || ready_.empty()) report_delivery();
   return {};
+}
+
+void Relay::note_sink_works() {
+  if (!std::exchange(sink_missed_, false)) return;
+  note(Kind::sink_restored, "the sink is connected again");
 }
 
 // Whether it is open. Where there is something to read meanwhile, that is waited for, not this.
@@ -205,6 +211,7 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
     resolve(*submission.slots[i], outcomes_[i]);
   }
   sink_failures_ = 0;
+  note_sink_works();
   ports_.metrics.progress_at_us = now.time_since_epoch().count();
   spare_submissions_.push_back(std::move(submission));
   const bool delivered = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& one) {
@@ -250,7 +257,7 @@ void Relay::lose_sink(const Error& error) {
   sink_opening_ = false;
   ports_.sink.permit(TimePoint{});
   ports_.metrics.sink_errors.fetch_add(1, std::memory_order_relaxed);
-  if (sink_failures_ == 0) note(Kind::sink_lost, error.text);
+  if (!std::exchange(sink_missed_, true)) note(Kind::sink_lost, error.text);
   const Duration pause = retry_delay(options_.connect_retry, sink_failures_, random_);
   sink_retry_at_ = ports_.clock.now() + pause;
   report(RelayState::Kind::backing_off, error.text, pause);

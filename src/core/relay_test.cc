@@ -104,6 +104,36 @@ TEST_F(RelayTest, AnOutageParksNothingAndCountsNoAttempt) {
   EXPECT_EQ(notices_[RelayNotice::Kind::sink_restored], 1);
 }
 
+// A sink that takes connections and nothing else, such as a database whose disk is full.
+class OpensAtLeast final : public Sink {
+ public:
+  Status open() override { return behind.open(); }
+  Status submit(Events events) override {
+    if (broken) return fail(Errc::unavailable, "no space left");
+    return behind.submit(events);
+  }
+  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
+    return behind.collect(outcomes, timeout);
+  }
+  bool keeps_order_on_failure() const override { return true; }
+  bool blocks() const override { return false; }
+
+  MemorySink behind{};
+  std::atomic<bool> broken = true;
+};
+
+TEST_F(RelayTest, ASinkThatOnlyConnectsIsNotSaidToWorkAgain) {
+  OpensAtLeast sink;
+  publish("a", 100);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return metrics_.sink_errors > 20; }));
+  sink.broken = false;
+  ASSERT_TRUE(eventually([&] { return sink.behind.received_count() == 100; }));
+  stop();
+  EXPECT_EQ(notices_[RelayNotice::Kind::sink_lost], 1);
+  EXPECT_EQ(notices_[RelayNotice::Kind::sink_restored], 1) << "not one for each try";
+}
+
 TEST_F(RelayTest, TheStateIsReportedWhenItChanges) {
   MemorySink sink;
   sink.set_available(false);

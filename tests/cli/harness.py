@@ -101,10 +101,11 @@ class Case(unittest.TestCase):
     def publish_id(self, *more, **rest):
         return self.publish("--json", *more, **rest).json()["id"]
 
-    def start(self, *arguments):
+    def start(self, *arguments, env=None):
         """A daemon in the background; it does not outlive the test."""
         with open(self.folder / "daemon.log", "ab") as log:
-            process = subprocess.Popen([DOVETAIL, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=log)
+            process = subprocess.Popen([DOVETAIL, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=log,
+                                       env=os.environ | (env or {}))
         self.addCleanup(self.end, process)
         return process
 

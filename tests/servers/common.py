@@ -91,7 +91,7 @@ def lazy(environment):
     while somebody drops a database, and much else takes its time."""
     if os.environ.get("DOVETAIL_SERVERS_DISK") != "lazy" or not glob.glob(f"/usr/lib/*/{LAZY}"):
         return environment
-    return {**environment, "LD_PRELOAD": LAZY}
+    return {**environment, "LD_PRELOAD": ":".join(filter(None, (environment.get("LD_PRELOAD"), LAZY)))}
 
 
 def spawn(command, home, env=None, **more):

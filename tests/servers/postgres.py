@@ -1,6 +1,7 @@
 """PostgreSQL, and what stands before it."""
 
 import dataclasses
+import os
 import pathlib
 import signal
 import subprocess
@@ -113,6 +114,31 @@ def tls(version):
     return dataclasses.replace(of_its_kind, start=start)
 
 
+def full_disk(version):
+    """A server whose disk is full while the file `full` is in its home, and the disk of its log while `log_full` is.
+    Its home is the folder of its socket."""
+    of_its_kind = cluster(version)
+
+    def again(home):
+        return spawn([program_of(version, "postgres"), "-D", str(home / "data")], home, env={
+            **os.environ, "LD_PRELOAD": str(home / "full_disk.so"), "DOVETAIL_DISK": str(home / "data"),
+            "DOVETAIL_DISK_FULL": str(home / "full"), "DOVETAIL_DISK_LOG_FULL": str(home / "log_full")})
+
+    def start(state, name):
+        del state
+        home = make_home(name)
+        # Small files of the log, of which none is kept ready: the log needs room soon.
+        call([program_of(version, "initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+              "--locale=C.UTF-8", "--no-sync", "--wal-segsize=1"])
+        conninfo = write_settings(home, free_port(), {"wal_recycle": "off", "min_wal_size": "2MB", "fsync": "off"})
+        call(["tee", str(home / "full_disk.c")], input=pathlib.Path(__file__).with_name("full_disk.c").read_bytes())
+        call([program("cc"), "-O1", "-shared", "-fPIC", "-o", str(home / "full_disk.so"), str(home / "full_disk.c"), "-ldl"])
+        return home, again(home), conninfo
+
+    return dataclasses.replace(of_its_kind, programs=("cc", *of_its_kind.programs), package=f"{PACKAGES} and gcc", start=start,
+                               again=again)
+
+
 def start_pgbouncer(state, name):
     home, port = make_home(name), free_port()
     behind = "postgres" if (state / "postgres.conninfo").exists() else "postgres_new"
@@ -143,6 +169,7 @@ SERVERS = {
     "other": cluster(CHOSEN),
     "standby": standby(CHOSEN, "postgres"),
     "postgres_tls": tls(CHOSEN),
+    "postgres_full": full_disk(CHOSEN),
     "postgres_new": cluster(NEWEST),
     "standby_new": standby(NEWEST, "postgres_new"),
     "pgbouncer": Server("pgbouncer", ("pgbouncer", "psql"), start_pgbouncer, answers, stop_signals=STOP),

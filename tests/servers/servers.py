@@ -4,6 +4,7 @@
     servers.py --state FOLDER start NAME     NAME: postgres, other (a second, empty PostgreSQL cluster),
                                              standby (a hot standby of postgres), pgbouncer (before postgres),
                                              postgres_tls (takes no connection without TLS),
+                                             postgres_full (its disk is full when it is told so: full_disk.c),
                                              postgres_new and standby_new (the same of the newest version),
                                              proxy (before postgres, loses what it is told to: fault_proxy.py),
                                              and what the modules of the brokers name
