@@ -98,7 +98,12 @@ std::optional<std::string> read_url(std::string_view url, const BrokerScheme& sc
   broker.url = url;
   broker.tls = scheme.tls;
   store.scheme = scheme.scheme;
-  store.shown = url.substr(0, url.find_first_of("?#"));  // a query often holds a token
+  store.shown = url;
+  // The path and the query of an endpoint may be all that keeps strangers from it.
+  if (is_web && rest.size() > 1) {
+    store.shown = url.substr(0, url.size() - rest.size());
+    store.shown += "/...";
+  }
   return std::nullopt;
 }
 

@@ -71,9 +71,13 @@ TEST(BrokerConfig, AUserOrPasswordInTheUrlIsRefusedAndNotShown) {
   }
 }
 
-TEST(BrokerConfig, WhatPeopleSeeOfAUrlHasNoQuery) {
-  const StoreConfig store = parse_store(store_of("https://a/hook?token=s3cret"));
-  EXPECT_EQ(store.shown, "https://a/hook");
+TEST(BrokerConfig, WhatPeopleSeeOfAnEndpointHasNoPathAndNoQuery) {
+  for (const std::string place : {"/s3cret", "/s3cret?token=s3cret", "?token=s3cret"}) {
+    EXPECT_EQ(parse_store(store_of("https://a:81" + place)).shown, "https://a:81/...");
+  }
+  EXPECT_EQ(parse_store(store_of("https://a/")).shown, "https://a/");
+  EXPECT_EQ(parse_store(store_of("https://a")).shown, "https://a");
+  EXPECT_EQ(parse_store(store_of("amqps://a/shop")).shown, "amqps://a/shop");
 }
 
 TEST(BrokerConfig, EveryKeyIsRead) {

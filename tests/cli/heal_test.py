@@ -159,7 +159,7 @@ def serve(case, answer):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
-            self.rfile.read(int(self.headers["content-length"]))
+            self.rfile.read(int(self.headers["content-length"] or 0))
             event = self.headers["idempotency-key"]
             status = answer(event)
             if status < 300:
