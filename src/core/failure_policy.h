@@ -5,9 +5,8 @@
 //   key was confirmed after it, which is looked at when the event fails the next time. Until
 //   another key passes, the event is tried at the pace of a sick sink, and is never parked.
 // - The sink is sick when several keys fail and nothing is confirmed meanwhile. Then nothing
-// counts,
-//   and only a few events of different keys go out now and then, until one is confirmed. Keys that
-//   are known to fail while others pass prove nothing about the sink.
+//   counts. Only a few events of different keys go out now and then, until one is confirmed. Keys
+//   that are known to fail while others pass prove nothing about the sink.
 // - That a receiver is busy counts nothing for a while, and then as a failure does.
 #pragma once
 
