@@ -33,6 +33,25 @@ struct ParkRequest {
   std::string reason{};
 };
 
+// Whether two events under one id are the same. Ids of foreign tables and messages may be used
+// twice: then both events are kept.
+bool is_same_event(const Event& one, const Event& other);
+
+// An event whose id another one has in the store is kept under an id of its own, always the same,
+// and needs an operator: whoever published it has used an id twice.
+class SecondEvent {
+ public:
+  explicit SecondEvent(const ParkRequest& first);
+  SecondEvent(const SecondEvent&) = delete;
+  SecondEvent& operator=(const SecondEvent&) = delete;
+
+  const ParkRequest& request() const { return request_; }
+
+ private:
+  Event event_;
+  ParkRequest request_;
+};
+
 // One thread at a time. A key is blocked while the store holds an unfinished event of it; along a
 // key, events are ordered by position. An event without aggregate_id has no key: it blocks nothing
 // and waits for nothing. Every write is refused with Errc::stopped when the lane has another owner.
@@ -52,7 +71,8 @@ class Parking {
   // Adds events, or updates those that are there (by event id). Durable when it returns. An event
   // that an operator has already discarded stays discarded, and one that needs an operator does so
   // still when a request would let it wait: it was read again after a crash. Of several copies of
-  // one event, the earliest gives it its place.
+  // one event, the earliest gives it its place. Another event under an id that is here, and was not
+  // delivered, is kept as a SecondEvent.
   virtual Status park(std::span<const ParkRequest> requests) = 0;
 
   // Adds to `out` the events that are due by the store's clock with nothing unfinished before them

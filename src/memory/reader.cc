@@ -13,18 +13,26 @@ OrderKey key_of(const StoredEvent& event) { return {event.aggregate_type, event.
 
 void ParkedRows::park(std::span<const ParkRequest> requests, WallTime now) {
   for (const ParkRequest& request : requests) {
-    auto [row, added] = rows_.try_emplace(request.event->id);
-    ParkedEvent& parked = row->second;
-    if (!added && (parked.discarded || parked.event.position < request.event->position)) continue;
-    if (added) parked.event = StoredEvent(*request.event);
-    parked.event.position = request.event->position;
-    if (!added && parked.state == ParkState::parked && request.state == ParkState::waiting)
-      continue;
-    parked.state = request.state;
-    parked.attempts = request.attempts;
-    parked.retry_at = now + request.delay;
-    parked.reason = request.reason;
+    const auto found = rows_.find(request.event->id);
+    if (found == rows_.end() || is_same_event(found->second.event.view(), *request.event)) {
+      keep(request, now);
+    } else {
+      keep(SecondEvent(request).request(), now);
+    }
   }
+}
+
+void ParkedRows::keep(const ParkRequest& request, WallTime now) {
+  auto [row, added] = rows_.try_emplace(request.event->id);
+  ParkedEvent& parked = row->second;
+  if (!added && (parked.discarded || parked.event.position < request.event->position)) return;
+  if (added) parked.event = StoredEvent(*request.event);
+  parked.event.position = request.event->position;
+  if (!added && parked.state == ParkState::parked && request.state == ParkState::waiting) return;
+  parked.state = request.state;
+  parked.attempts = request.attempts;
+  parked.retry_at = now + request.delay;
+  parked.reason = request.reason;
 }
 
 void ParkedRows::blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) const {

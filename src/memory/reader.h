@@ -55,6 +55,8 @@ class ParkedRows {
   const std::map<EventId, ParkedEvent>& rows() const { return rows_; }
 
  private:
+  void keep(const ParkRequest& request, WallTime now);
+
   std::map<EventId, ParkedEvent> rows_;
 };
 

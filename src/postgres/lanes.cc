@@ -265,13 +265,13 @@ void Lanes::State::start(std::uint32_t lane) {
 }
 
 Status Lanes::State::run(Runner& runner, std::stop_token stop) {
+  if (options.mapping && !is_mapped_log()) {
+    MappedSource source(runner.reader, *options.mapping, clock);
+    MappedParking parking(runner.reader, source);
+    return run(runner, source, parking, stop);
+  }
   PostgresParking parking(runner.reader);
   if (is_mapped_log()) return run_mapped_log(runner, parking, stop);
-  if (options.mapping) {
-    MappedSource source(runner.reader, *options.mapping, clock);
-    MappedParking marking(parking, source);
-    return run(runner, source, marking, stop);
-  }
   SourceOptions source_options;
   source_options.log = [this, &runner](std::string_view text) {
     options.notify(static_cast<std::int32_t>(runner.reader.lane),

@@ -20,6 +20,7 @@ target_sources(
           mapped_admin.cc
           mapped_catalog.cc
           mapped_event.cc
+          mapped_marks.cc
           mapped_publication.cc
           mapped_rows.cc
           mapped_source.cc
@@ -41,7 +42,9 @@ dovetail_server_test(
   maintenance_inbox_test.cc
   maintenance_test.cc
   mapped_catalog_test.cc
+  mapped_layouts_test.cc
   mapped_log_test.cc
+  mapped_marks_test.cc
   mapped_publication_test.cc
   mapped_relay_test.cc
   mapped_rows_test.cc
@@ -49,6 +52,7 @@ dovetail_server_test(
   mapped_table_test.cc
   mapped_windows_test.cc
   outside_test.cc
+  parking_test.cc
   LIBS
   PkgConfig::LIBPQ
   Threads::Threads)

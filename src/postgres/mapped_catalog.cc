@@ -32,11 +32,19 @@ constexpr std::string_view kColumns =
     "JOIN pg_catalog.pg_type y ON y.oid = b.typid AND y.typtype <> 'd' "
     "WHERE a.attrelid = $1::int8::oid ORDER BY a.attnum";
 
+// The smallest that has the column in it, and rather one without nulls, of which there may be many.
 constexpr std::string_view kUniqueIndex =
-    "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a "
-    "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) "
+    "SELECT n.name FROM (SELECT k.names FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL (SELECT "
+    "pg_catalog.array_agg(a.attname::text ORDER BY u.place) AS names, "
+    "pg_catalog.bool_and(a.attnotnull) AS not_null FROM "
+    "pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY AS u (attnum, place) "
+    "JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = u.attnum "
+    "WHERE u.place <= i.indnkeyatts) AS k "
     "WHERE i.indrelid = $1::int8::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL "
-    "AND a.attname = $2)";
+    "AND i.indexprs IS NULL AND $2 = ANY (k.names) "
+    "ORDER BY pg_catalog.cardinality(k.names), NOT k.not_null, i.indexrelid LIMIT 1) AS best "
+    "CROSS JOIN LATERAL pg_catalog.unnest(best.names) WITH ORDINALITY AS n (name, place) "
+    "ORDER BY n.place";
 
 constexpr std::string_view kPartitions =
     "SELECT p.relid::oid::pg_catalog.int8 FROM pg_catalog.pg_partition_tree($1::int8::oid) AS p "
@@ -214,8 +222,8 @@ Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping
   const std::string& id = table->column(mapping.id).name;
   const Result<Rows> index = connection.query(kUniqueIndex, Params().int8(table->oid).text(id));
   if (!index) return fail(index.error());
-  table->id_has_index = index->boolean(0, 0);
-  if (!table->id_has_index && !mapping.from_log)
+  for (std::size_t i = 0; i < index->size(); ++i) table->key.emplace_back(index->text(i, 0));
+  if (table->key.empty() && !mapping.from_log)
     return fail(Errc::rejected,
                 "the column \"" + id + "\" of " + table->quoted +
                     " has no unique index, so its rows cannot be told apart and marked; run ALTER "
@@ -228,6 +236,10 @@ IdKind id_kind(const CatalogTable& table, const TableMapping& mapping) {
   const std::string& base = table.column(mapping.id).base;
   if (base == "uuid") return IdKind::uuid;
   return is_text(base) ? IdKind::text : IdKind::integer;
+}
+
+bool is_known_by_event(const CatalogTable& table, const TableMapping& mapping) {
+  return id_kind(table, mapping) == IdKind::uuid && table.key.size() <= 1;
 }
 
 std::string default_content_type(const CatalogTable& table, const TableMapping& mapping) {

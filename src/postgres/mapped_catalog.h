@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dovetail/result.h"
 #include "postgres/connection.h"
@@ -27,7 +28,9 @@ struct CatalogTable {
   std::string name;
   std::string quoted;                                         // schema and name, for statements
   std::map<std::string, CatalogColumn, std::less<>> columns;  // by the name in the mapping
-  bool id_has_index = false;                                  // some unique index has the id in it
+  // The columns of a unique index that has the id in it, as the catalogue has them: the id alone,
+  // if there is such an index. Empty: there is none.
+  std::vector<std::string> key{};
   bool may_select = false;
   bool may_update = false;
   bool may_delete = false;
@@ -47,6 +50,8 @@ enum class IdKind : std::uint8_t { uuid, text, integer };
 enum class OrderKind : std::uint8_t { integer, time, other };
 
 IdKind id_kind(const CatalogTable& table, const TableMapping& mapping);
+// Whether the event id tells a row from all others: it is a uuid, and unique.
+bool is_known_by_event(const CatalogTable& table, const TableMapping& mapping);
 // The column that decides the order: order_by, else created_at, else the id.
 const std::string& order_column(const TableMapping& mapping);
 OrderKind order_kind(const CatalogTable& table, const TableMapping& mapping);
@@ -64,22 +69,22 @@ std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
 // different tables have different ones.
 std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping);
 
+// Rows are named by event ids where is_known_by_event(), else by row keys, the first column of
+// `read`.
 struct MappedStatements {
-  // $1 ids in flight, $2 relay, $3 rows at most, $4 bytes at most. Columns: id, event id, topic,
-  // aggregate type, aggregate id, version, type, payload, headers, created_at, order, content type
-  // and one for each header column.
+  // $1 rows in flight, $2 relay, $3 rows at most, $4 bytes at most. Columns: row key, event id,
+  // topic, aggregate type, aggregate id, version, type, payload, headers, created_at, order,
+  // content type and one for each header column.
   std::string read;
-  // The next three: $1 relay, $2 lane, $3 epoch, $4 and $5 how many were sent and parked. They
-  // return whether the epoch is current; if not, nothing was written. $6 ids sent, $7 ids parked,
-  // $8 event ids of these.
+  // $1 relay, $2 lane, $3 epoch, $4 and $5 how many were sent and parked, $6 rows sent, $7 rows
+  // parked. Returns whether the epoch is current; if not, nothing was written.
   std::string settle;
-  // $6 ids: these were delivered out of parking.
-  std::string mark_sent;
-  // $6 event ids: the same, which may have to walk over the table.
-  std::string mark_sent_by_event;
-  // $1 relay, $2 lane, $3 epoch, $4 since how many microseconds: pending rows whose event an
-  // operator gave up. Empty: not needed.
-  std::string mark_discarded;
+  // $1 relay, $2 lane, $3 epoch, $4 event ids of dovetail.parked: marks their rows as they are
+  // there, and writes that down. Returns as `settle` does.
+  std::string mark;
+  // $1 relay. Prepares events that an earlier version parked, which may have to walk over the
+  // table.
+  std::string adopt;
 };
 
 struct LaneShare {
@@ -90,6 +95,9 @@ struct LaneShare {
 
 MappedStatements mapped_statements(const CatalogTable& table, const TableMapping& mapping,
                                    const LaneShare& share);
+
+std::string mapped_read_sql(const CatalogTable& table, const TableMapping& mapping,
+                            const LaneShare& share);
 
 // Which rows were written by transactions from a number on, and where they stand: $1 all of them,
 // $2 the lower half of that number, $3 how many numbers count. Columns: place, partition, bytes. In

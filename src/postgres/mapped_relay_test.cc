@@ -22,16 +22,15 @@ using namespace std::chrono_literals;
 class RunningLane {
  public:
   RunningLane(const std::string& conninfo, const TableMapping& mapping, Sink& sink,
-              std::uint32_t lane, std::uint32_t lanes)
+              std::uint32_t lane, std::uint32_t lanes, std::uint32_t attempts_max = 2)
       : reader_{conninfo, "mapped", lane, lanes},
         source_(reader_, mapping, system_clock()),
         lease_(reader_, system_clock(), "lane" + std::to_string(lane), 2s),
-        inner_(reader_),
-        parking_(inner_, source_) {
+        parking_(reader_, source_) {
     RelayOptions options;
     options.key_retry = {Duration(1ms), Duration(5ms)};
     options.connect_retry = {Duration(1ms), Duration(20ms)};
-    options.attempts_max = 2;
+    options.attempts_max = attempts_max;
     options.replay_poll = 10ms;
     options.idle_wait = 20ms;
     options.batch_events_max = 20;
@@ -49,7 +48,6 @@ class RunningLane {
   Reader reader_;
   MappedSource source_;
   PostgresLease lease_;
-  PostgresParking inner_;
   MappedParking parking_;
   std::unique_ptr<Relay> relay_;
   std::jthread thread_;
@@ -157,7 +155,9 @@ TEST_F(MappedRoad, FailedEventIsParkedReplayedAndMarked) {
   });
   RunningLane lane(database.conninfo, mapping, sink, 0, 1);
   EXPECT_TRUE(eventually([&] { return with_status("processed") == 1; }));
-  EXPECT_TRUE(eventually([&] { return with_status("failed") == 2; }));
+  EXPECT_TRUE(eventually([&] { return with_status("failed") == 1; }));
+  // The one behind it has not failed.
+  EXPECT_EQ(with_status("pending"), 1);
   ParkedFilter heads;
   heads.heads_only = true;
   const Result<std::vector<ParkedRow>> parked = list_parked(database.conninfo, heads);
@@ -172,6 +172,28 @@ TEST_F(MappedRoad, FailedEventIsParkedReplayedAndMarked) {
   ASSERT_EQ(received.size(), 3u);
   EXPECT_EQ(received[1].view().payload, "1");
   EXPECT_EQ(received[2].view().payload, "2");
+}
+
+TEST_F(MappedRoad, RowOfAnEventThatWaitsForItsNextTryIsPendingUntilItIsDelivered) {
+  must(application, "INSERT INTO outbox (aggregate_id, payload) VALUES ('a', '1')");
+  MemorySink sink;
+  std::atomic<bool> healed = false;
+  sink.decide_by([&](const Event& event) {
+    if (event.payload == "1" && !healed) return Outcome{Fate::failed, 0, "not yet"};
+    return Outcome{Fate::confirmed};
+  });
+  RunningLane lane(database.conninfo, mapping, sink, 0, 1, 1'000'000);
+  // While others pass, it waits in parking.
+  const auto aside = [&] {
+    must(application, "INSERT INTO outbox (aggregate_id, payload) VALUES ('b', '2')");
+    return number(application, "SELECT count(*) FROM dovetail.parked WHERE attempts > 2") == 1;
+  };
+  EXPECT_TRUE(eventually(aside));
+  EXPECT_EQ(with_status("failed"), 0);
+  EXPECT_GE(with_status("pending"), 1);
+  healed = true;
+  EXPECT_TRUE(eventually([&] { return with_status("pending") == 0; }));
+  EXPECT_EQ(text(application, "SELECT status FROM outbox WHERE aggregate_id = 'a'"), "processed");
 }
 
 TEST_F(MappedRoad, RowThatIsResetByHandAndFailsAgainIsParkedAgainAsItIsNow) {
@@ -200,8 +222,7 @@ TEST_F(MappedRoad, RowThatIsResetByHandAndFailsAgainIsParkedAgainAsItIsNow) {
   for (const std::string payload : {"2", "3"}) {
     // What was finished in the meantime must not hide it, however it was finished.
     if (payload == "3")
-      must(application,
-           "UPDATE dovetail.parked SET state = 'discarded', finished_at = now() - interval '1 h'");
+      must(application, "UPDATE dovetail.parked SET state = 'discarded', marked = 'discarded'");
     must(application, "UPDATE outbox SET status = 'pending', payload = '" + payload + "'");
     EXPECT_TRUE(eventually([&] { return with_status("failed") == 1; }));
     const Result<std::vector<ParkedRow>> parked = list_parked(database.conninfo, {});
@@ -221,7 +242,7 @@ TEST_F(MappedRoad, DiscardedEventIsMarkedAndTheRestOfItsKeyFlows) {
     return Outcome{Fate::confirmed};
   });
   RunningLane lane(database.conninfo, mapping, sink, 0, 1);
-  EXPECT_TRUE(eventually([&] { return with_status("failed") == 2; }));
+  EXPECT_TRUE(eventually([&] { return with_status("failed") == 1; }));
   ParkedFilter heads;
   heads.reader = "mapped";
   heads.key = "a";

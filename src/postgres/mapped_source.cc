@@ -15,11 +15,19 @@ using namespace std::chrono_literals;
 
 constexpr Duration kPollMin = 1ms;
 constexpr Duration kPollMax = 50ms;
-constexpr Duration kDiscardsEvery = 5s;
-constexpr Duration kDiscardsMargin = 1min;
-constexpr Duration kEver = std::chrono::hours(24 * 365 * 100);
-constexpr std::size_t kParkedKnownMax = 100'000;
+constexpr Duration kLookEvery = 1s;
 constexpr std::size_t kBacklogPage = 100;
+constexpr std::size_t kMarkedAtOnce = 1000;
+
+constexpr std::string_view kUnmarked =
+    "SELECT p.id FROM dovetail.parked AS p WHERE p.relay = $1 AND p.marked <> p.state AND p.slot "
+    "BETWEEN $2 AND $3 LIMIT $4";
+constexpr std::string_view kNameRows =
+    "UPDATE dovetail.parked AS p SET row_id = k.row_key FROM unnest($2::uuid[], $3::text[]) AS k "
+    "(id, row_key) WHERE p.relay = $1 AND p.id = k.id AND p.finished_at IS NULL";
+constexpr std::string_view kNotAdopted =
+    "SELECT EXISTS (SELECT FROM dovetail.parked AS q WHERE q.relay = $1 AND q.marked IS NULL AND "
+    "q.state IN ('parked', 'waiting', 'discarded'))";
 
 }  // namespace
 
@@ -30,7 +38,6 @@ MappedSource::MappedSource(Reader& reader, TableMapping mapping, Clock& clock)
 
 Status MappedSource::open() {
   in_flight_.clear();
-  parked_.clear();
   DOVETAIL_TRY(check_mapping(mapping_));
   DOVETAIL_TRY(connect(reader_));
   const Result<CatalogTable> table = look_up(reader_.connection, mapping_);
@@ -39,19 +46,20 @@ Status MappedSource::open() {
   if (!run) return fail(run.error());
   run_ = std::move(*run);
   statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes, run_});
-  id_kind_ = id_kind(*table, mapping_);
+  by_event_ = is_known_by_event(*table, mapping_);
   // What is read from here on stands behind what is parked already.
   const Result<std::int64_t> parked = last_parked_position(reader_);
   if (!parked) return fail(parked.error());
   last_position_ = *parked;
-  return mark_discarded(true);
+  DOVETAIL_TRY(adopt_parked());
+  DOVETAIL_TRY(mark_rows({}));  // A mapping that does not fit is found now, not at the first mark.
+  return mark_changed();
 }
 
 Status MappedSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
   const TimePoint end = clock_.now() + limits.wait_max;
   Duration pause = kPollMin;
   while (true) {
-    if (clock_.now() >= discards_at_) DOVETAIL_TRY(mark_discarded(false));
     DOVETAIL_TRY(read_page(out, limits));
     const TimePoint now = clock_.now();
     if (!out.empty()) {
@@ -66,14 +74,10 @@ Status MappedSource::read(Batch& out, const Limits& limits, std::stop_token stop
 }
 
 Status MappedSource::read_page(Batch& out, const Limits& limits) {
-  std::vector<EventId> events;
-  std::vector<std::string_view> ids;
-  for (const auto& [event, id] : in_flight_) {
-    events.push_back(event);
-    ids.push_back(id);
-  }
+  std::vector<const Row*> in_flight;
+  for (const auto& [position, row] : in_flight_) in_flight.push_back(&row);
   Params params;
-  add_ids(params, events, ids)
+  add_rows(params, in_flight)
       .text(reader_.relay)
       .int8(static_cast<std::int64_t>(limits.events_max))
       .int8(static_cast<std::int64_t>(limits.bytes_max));
@@ -110,14 +114,19 @@ void MappedSource::append(Batch& out, const Rows& rows, std::size_t row) {
   if (!rows.is_null(row, kMappedOrder))
     last_position_ = std::max(last_position_, rows.int8(row, kMappedOrder));
   append_mapped_event(rows, row, mapping_, last_position_, out);
-  in_flight_.emplace(out.events().back().id, id_kind_ == IdKind::uuid
-                                                 ? std::string()
-                                                 : std::string(rows.text(row, kMappedRowId)));
+  in_flight_[last_position_] = {
+      out.events().back().id,
+      by_event_ ? std::string() : std::string(rows.text(row, kMappedRowId))};
 }
 
-Params& MappedSource::add_ids(Params& params, const std::vector<EventId>& events,
-                              const std::vector<std::string_view>& ids) const {
-  return id_kind_ == IdKind::uuid ? params.uuid_array(events) : params.text_array(ids);
+Params& MappedSource::add_rows(Params& params, const std::vector<const Row*>& rows) const {
+  std::vector<EventId> events;
+  std::vector<std::string_view> keys;
+  for (const Row* row : rows) {
+    events.push_back(row->event);
+    keys.push_back(row->key);
+  }
+  return by_event_ ? params.uuid_array(events) : params.text_array(keys);
 }
 
 Status MappedSource::written(const Result<Rows>& answer) {
@@ -129,94 +138,92 @@ Status MappedSource::written(const Result<Rows>& answer) {
 Status MappedSource::settle(const Batch& batch, std::span<const Settled> fates) {
   DOVETAIL_CHECK(batch.size() == fates.size());
   if (batch.empty()) return {};
-  std::vector<EventId> sent_events;
-  std::vector<EventId> parked_events;
-  std::vector<std::string_view> sent_ids;
-  std::vector<std::string_view> parked_ids;
-  std::vector<Ids::iterator> rows;
-  std::map<EventId, Ids::iterator> next;  // of each event, since batches come in the read order
+  std::vector<const Row*> sent;
+  std::vector<const Row*> parked;
   for (std::size_t i = 0; i < fates.size(); ++i) {
-    const EventId& id = batch.events()[i].id;
-    Ids::iterator& row = next.try_emplace(id, in_flight_.lower_bound(id)).first->second;
-    DOVETAIL_CHECK(row != in_flight_.end() && row->first == id);
-    const bool parked = fates[i] == Settled::parked;
-    (parked ? parked_events : sent_events).push_back(id);
-    (parked ? parked_ids : sent_ids).push_back(row->second);
-    rows.push_back(row++);
+    const auto row = in_flight_.find(batch.events()[i].position);
+    DOVETAIL_CHECK(row != in_flight_.end() && row->second.event == batch.events()[i].id);
+    (fates[i] == Settled::parked ? parked : sent).push_back(&row->second);
   }
   Params params;
   params.text(reader_.relay)
       .int4(static_cast<std::int32_t>(reader_.lane))
       .int8(reader_.epoch)
-      .int8(static_cast<std::int64_t>(sent_events.size()))
-      .int8(static_cast<std::int64_t>(parked_events.size()));
-  add_ids(params, sent_events, sent_ids);
-  add_ids(params, parked_events, parked_ids);
-  params.uuid_array(parked_events);
+      .int8(static_cast<std::int64_t>(sent.size()))
+      .int8(static_cast<std::int64_t>(parked.size()));
+  add_rows(params, sent);
+  add_rows(params, parked);
   DOVETAIL_TRY(written(reader_.connection.query(statements_.settle, params)));
-  // Of uuids everything is known by the event id.
-  if (parked_.size() > kParkedKnownMax) parked_.clear();
-  for (std::size_t i = 0; i < fates.size(); ++i) {
-    Ids::node_type row = in_flight_.extract(rows[i]);
-    if (fates[i] == Settled::parked && id_kind_ != IdKind::uuid) parked_.insert(std::move(row));
+  for (const Event& event : batch.events()) in_flight_.erase(event.position);
+  return {};
+}
+
+Status MappedSource::mark(std::span<const EventId> ids, std::span<const Event* const> events) {
+  if (ids.empty()) return {};
+  std::vector<EventId> named;
+  std::vector<std::string_view> keys;
+  for (std::size_t i = 0; i < events.size() && !by_event_; ++i) {
+    if (events[i] == nullptr) continue;
+    const auto row = in_flight_.find(events[i]->position);
+    if (row == in_flight_.end() || row->second.event != events[i]->id) continue;
+    named.push_back(ids[i]);
+    keys.push_back(row->second.key);
   }
-  return {};
-}
-
-Status MappedSource::mark_delivered(std::span<const EventId> ids) {
-  if (mapping_.delete_when_done || ids.empty()) return {};
-  std::vector<EventId> events;
-  std::vector<std::string_view> known;
-  std::vector<EventId> unknown;
-  for (const EventId& id : ids) {
-    if (id_kind_ == IdKind::uuid) {
-      events.push_back(id);
-      continue;
-    }
-    // An event may be delivered out of parking before its batch is settled.
-    const auto [first, last] = (parked_.contains(id) ? parked_ : in_flight_).equal_range(id);
-    if (first == last) unknown.push_back(id);
-    for (auto row = first; row != last; ++row) known.push_back(row->second);
+  if (!named.empty()) {
+    const Result<Rows> done = reader_.connection.query(
+        kNameRows, Params().text(reader_.relay).uuid_array(named).text_array(keys));
+    if (!done) return fail(done.error());
   }
-  const auto mark = [&](const std::string& statement, bool by_event) {
-    Params params;
-    params.text(reader_.relay)
-        .int4(static_cast<std::int32_t>(reader_.lane))
-        .int8(reader_.epoch)
-        .int8(0)
-        .int8(0);
-    if (by_event) {
-      params.uuid_array(unknown);
-    } else {
-      add_ids(params, events, known);
-    }
-    return written(reader_.connection.query(statement, params));
-  };
-  if (!events.empty() || !known.empty()) DOVETAIL_TRY(mark(statements_.mark_sent, false));
-  if (!unknown.empty()) DOVETAIL_TRY(mark(statements_.mark_sent_by_event, true));
-  for (const EventId& id : ids) parked_.erase(id);
+  return mark_rows(ids);
+}
+
+Status MappedSource::mark_rows(std::span<const EventId> ids) {
+  return written(
+      reader_.connection.query(statements_.mark, Params()
+                                                     .text(reader_.relay)
+                                                     .int4(static_cast<std::int32_t>(reader_.lane))
+                                                     .int8(reader_.epoch)
+                                                     .uuid_array(ids)));
+}
+
+Status MappedSource::adopt_parked() {
+  const Result<Rows> some = reader_.connection.query(kNotAdopted, Params().text(reader_.relay));
+  if (!some) return fail(some.error());
+  if (!some->boolean(0, 0)) return {};
+  const Result<Rows> done =
+      reader_.connection.query(statements_.adopt, Params().text(reader_.relay));
+  if (!done) return fail(done.error());
   return {};
 }
 
-Status MappedSource::mark_discarded(bool all) {
-  // Those since the last look, and some more: clocks and commits are not exact.
-  const TimePoint now = clock_.now();
-  const Duration since = all ? kEver : now - discards_at_ + kDiscardsEvery + kDiscardsMargin;
-  if (!statements_.mark_discarded.empty())
-    DOVETAIL_TRY(written(reader_.connection.query(statements_.mark_discarded,
-                                                  Params()
-                                                      .text(reader_.relay)
-                                                      .int4(static_cast<std::int32_t>(reader_.lane))
-                                                      .int8(reader_.epoch)
-                                                      .int8(since.count()))));
-  discards_at_ = now + kDiscardsEvery;
+Status MappedSource::mark_changed() {
+  while (true) {
+    const Result<Rows> rows =
+        reader_.connection.query(kUnmarked, Params()
+                                                .text(reader_.relay)
+                                                .int4(reader_.first_slot())
+                                                .int4(reader_.last_slot())
+                                                .int8(static_cast<std::int64_t>(kMarkedAtOnce)));
+    if (!rows) return fail(rows.error());
+    std::vector<EventId> ids;
+    for (std::size_t i = 0; i < rows->size(); ++i) ids.push_back(rows->uuid(i, 0));
+    if (!ids.empty()) DOVETAIL_TRY(mark_rows(ids));
+    if (ids.size() < kMarkedAtOnce) break;
+  }
+  look_at_ = clock_.now() + kLookEvery;
   return {};
 }
 
-Status MappedParking::delivered(std::span<const EventId> ids) {
-  // In this order: after a crash between the two the event is sent and marked once more.
-  DOVETAIL_TRY(source_.mark_delivered(ids));
-  return parking_.delivered(ids);
+Status MappedSource::tend() { return clock_.now() < look_at_ ? Status{} : mark_changed(); }
+
+Status MappedParking::changed(std::span<const Kept> events) {
+  std::vector<EventId> ids;
+  std::vector<const Event*> parked;
+  for (const Kept& kept : events) {
+    ids.push_back(kept.id);
+    parked.push_back(kept.event);
+  }
+  return source_.mark(ids, parked);
 }
 
 }  // namespace dovetail::postgres

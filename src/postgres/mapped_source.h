@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/parking.h"
 #include "core/source.h"
 #include "postgres/connection.h"
 #include "postgres/mapped_catalog.h"
 #include "postgres/mapped_table.h"
+#include "postgres/parking.h"
 #include "postgres/reader.h"
 
 namespace dovetail::postgres {
@@ -37,57 +37,55 @@ class MappedSource final : public Source {
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   Status flush() override { return {}; }
 
-  // These were parked and have now been delivered: their rows count as sent.
-  Status mark_delivered(std::span<const EventId> ids);
+  // Marks rows whose event an operator replayed or discarded, now and then.
+  Status tend() override;
+
+  // Marks the rows of these events as dovetail.parked has them. Of those that were parked now, and
+  // have come from here, it first writes down which row each is: `events` are as long as `ids`, and
+  // null for one that was not.
+  Status mark(std::span<const EventId> ids, std::span<const Event* const> events);
 
  private:
-  // The ids of the rows, as text. Several rows may be one event: a UUID has two spellings, and the
-  // index of the id may have another column beside it. They are handed out one by one, and each is
-  // marked.
-  using Ids = std::multimap<EventId, std::string>;
+  struct Row {
+    EventId event;
+    std::string key{};  // empty: it is known by the event
+  };
+  // Positions tell rows apart that are one event by their id: a UUID has two spellings, and the
+  // index of the id may have another column beside it.
+  using InFlight = std::map<std::int64_t, Row>;
 
   Status read_page(Batch& out, const Limits& limits);
   Result<Rows> query_page(const Params& params);
   void append(Batch& out, const Rows& rows, std::size_t row);
-  Status mark_discarded(bool all);
-  Params& add_ids(Params& params, const std::vector<EventId>& events,
-                  const std::vector<std::string_view>& ids) const;
+  Status adopt_parked();
+  Status mark_rows(std::span<const EventId> ids);
+  Status mark_changed();
+  Params& add_rows(Params& params, const std::vector<const Row*>& rows) const;
   Status written(const Result<Rows>& answer);
 
   Reader& reader_;
   TableMapping mapping_;
   Clock& clock_;
   MappedStatements statements_;
-  std::string run_{};  // of the server, in which ids of rows are known
-  IdKind id_kind_ = IdKind::uuid;
-  Ids in_flight_;  // read and not settled
-  Ids parked_;     // parked in this session and not delivered
+  std::string run_{};     // of the server, in which ids of rows are known
+  bool by_event_ = true;  // rows are known by their event ids
+  InFlight in_flight_;    // read and not settled
   std::int64_t last_position_ = 0;
-  TimePoint discards_at_{};  // when to look for discarded events again
-  TimePoint active_at_{};    // of the last row
-  bool backlog_ = false;     // the last page was large
+  TimePoint look_at_{};    // when to look for what operators decided again
+  TimePoint active_at_{};  // of the last row
+  bool backlog_ = false;   // the last page was large
 };
 
-// Marks the row when an event is delivered out of parking; all else is left to `parking`.
-class MappedParking final : public Parking {
+// Keeps the marks of the rows true: in the transaction that parks or finishes an event, its row is
+// marked.
+class MappedParking final : public PostgresParking {
  public:
-  MappedParking(Parking& parking, MappedSource& source) : parking_(parking), source_(source) {}
+  MappedParking(Reader& reader, MappedSource& source) : PostgresParking(reader), source_(source) {}
 
-  Status open() override { return parking_.open(); }
-  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override {
-    return parking_.blocked_keys(out, keys_max);
-  }
-  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override {
-    return parking_.blocked_among(keys, out);
-  }
-  Status park(std::span<const ParkRequest> requests) override { return parking_.park(requests); }
-  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override {
-    return parking_.take_due(out, attempts, limits);
-  }
-  Status delivered(std::span<const EventId> ids) override;
+ protected:
+  Status changed(std::span<const Kept> events) override;
 
  private:
-  Parking& parking_;
   MappedSource& source_;
 };
 

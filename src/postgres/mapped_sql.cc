@@ -2,140 +2,14 @@
 #include <string>
 #include <vector>
 
-#include "core/check.h"
 #include "postgres/mapped_catalog.h"
-#include "postgres/rate_samples.h"
-#include "postgres/reader.h"
+#include "postgres/mapped_writer.h"
 
 namespace dovetail::postgres {
 
 namespace {
 
-std::string name_sql(std::string_view name) {
-  const Result<std::string> quoted = quoted_name(name);
-  DOVETAIL_CHECK(quoted);  // It comes out of the catalogue.
-  return *quoted;
-}
-
 constexpr std::int64_t kCountedTableBytesMax = std::int64_t{256} << 20;
-
-// Builds the pieces that depend on the types of the columns.
-class Writer {
- public:
-  Writer(const CatalogTable& table, const TableMapping& mapping)
-      : table_(table), mapping_(mapping) {}
-
-  std::string column(std::string_view name) const {
-    return "t." + name_sql(table_.column(name).name);
-  }
-  std::string text(const std::string& name) const { return column(name) + "::pg_catalog.text"; }
-
-  std::string text_or(const std::string& name, const std::string& otherwise) const {
-    if (name.empty()) return quoted_text(otherwise);
-    return "coalesce(nullif(" + text(name) + ", ''), " + quoted_text(otherwise) + ")";
-  }
-  std::string text_or_nothing(const std::string& name) const {
-    return name.empty() ? "''::pg_catalog.text" : "coalesce(" + text(name) + ", '')";
-  }
-  // Flat objects of jsonb become objects of texts, as headers are; what is no object stays.
-  std::string headers() const {
-    if (mapping_.headers.empty() || table_.column(mapping_.headers).base != "jsonb")
-      return text_or_nothing(mapping_.headers);
-    const std::string all = column(mapping_.headers);
-    return "CASE WHEN pg_catalog.jsonb_typeof(" + all +
-           ") = 'object' THEN coalesce((SELECT pg_catalog.jsonb_object_agg(h.key, h.value)::text "
-           "FROM pg_catalog.jsonb_each_text(" +
-           all + ") AS h WHERE h.value IS NOT NULL), '') ELSE coalesce(" + text(mapping_.headers) +
-           ", '') END";
-  }
-  std::string version() const {
-    if (mapping_.aggregate_version.empty()) return "0::pg_catalog.int8";
-    return "coalesce(" + column(mapping_.aggregate_version) + ", 0)::pg_catalog.int8";
-  }
-  std::string payload() const {
-    if (table_.column(mapping_.payload).base == "bytea") return column(mapping_.payload);
-    return text(mapping_.payload);
-  }
-  // A time without a zone is taken as UTC.
-  std::string time(const std::string& name) const {
-    if (table_.column(name).base == "timestamptz") return column(name);
-    return "(" + column(name) + " AT TIME ZONE 'UTC')";
-  }
-  std::string created_at() const {
-    if (mapping_.created_at.empty()) return "pg_catalog.clock_timestamp()";
-    return "coalesce(" + time(mapping_.created_at) + ", pg_catalog.clock_timestamp())";
-  }
-  std::string order_value() const {
-    switch (order_kind(table_, mapping_)) {
-      case OrderKind::integer:
-        return column(order_column(mapping_)) + "::pg_catalog.int8";
-      case OrderKind::time:
-        // Infinite and absurd times must not overflow what a position can be.
-        return "CASE WHEN " + column(order_column(mapping_)) +
-               " BETWEEN '1970-01-01' AND '2200-01-01' THEN (EXTRACT(epoch FROM " +
-               time(order_column(mapping_)) + ") * 1000000)::pg_catalog.int8 END";
-      case OrderKind::other:
-        break;
-    }
-    return "NULL::pg_catalog.int8";
-  }
-  std::string order_by() const {
-    const std::string id = column(mapping_.id);
-    const std::string order = column(order_column(mapping_));
-    return order == id ? id : order + ", " + id;
-  }
-  // An array parameter of ids, as an array of the column's own type.
-  std::string ids(int parameter) const {
-    const std::string given = "$" + std::to_string(parameter);
-    if (table_.column(mapping_.id).type == "uuid") return given + "::pg_catalog.uuid[]";
-    if (id_kind(table_, mapping_) == IdKind::uuid)
-      return given + "::pg_catalog.uuid[]::" + table_.column(mapping_.id).type + "[]";
-    return given + "::pg_catalog.text[]::" + table_.column(mapping_.id).type + "[]";
-  }
-
-  std::string assignments(const std::vector<Assignment>& all) const {
-    std::string result;
-    for (const Assignment& each : all) {
-      const CatalogColumn& target = table_.column(each.column);
-      result += (result.empty() ? "" : ", ") + name_sql(target.name) + " = " + value(each, target);
-    }
-    return result;
-  }
-
- private:
-  static std::string value(const Assignment& assignment, const CatalogColumn& target) {
-    switch (assignment.value) {
-      case Assignment::Value::text:
-        return quoted_text(assignment.literal) + "::" + target.type;
-      case Assignment::Value::now:
-        if (target.base == "timestamp") return "(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC')";
-        return "pg_catalog.clock_timestamp()";
-      case Assignment::Value::null:
-        return "NULL";
-      case Assignment::Value::reason:
-        return "p.reason::" + target.type;
-      case Assignment::Value::attempts:
-        return "p.attempts::" + target.type;
-    }
-    return "NULL";
-  }
-
-  const CatalogTable& table_;
-  const TableMapping& mapping_;
-};
-
-// Every write begins with this: it counts, and it finds nothing to update when the lane has another
-// owner; then nothing else is written either.
-const std::string kFence =
-    "WITH fence AS (UPDATE dovetail.reader SET settled_total = settled_total + $4 + $5, "
-    "parked_total = parked_total + $5, " +
-    kSampled + "WHERE relay = $1 AND lane = $2 AND ($3 = -1 OR epoch = $3)";
-
-// Rows are known by ids that a server may give twice around a crash, as it does numbers of
-// transactions.
-std::string fence_sql(const LaneShare& share) {
-  return kFence + " AND " + kServerRun + " = " + quoted_text(share.run) + " RETURNING 1)";
-}
 
 }  // namespace
 
@@ -144,7 +18,7 @@ std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
   std::string result;
   for (const PendingCondition& condition : mapping.pending) {
     const CatalogColumn& column = table.column(condition.column);
-    result += (result.empty() ? "" : " AND ") + std::string(qualifier) + name_sql(column.name);
+    result += (result.empty() ? "" : " AND ") + std::string(qualifier) + mapped_name(column.name);
     if (condition.values.empty()) {
       result += " IS NULL";
       continue;
@@ -159,7 +33,7 @@ std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
 }
 
 std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping) {
-  const Writer writer(table, mapping);
+  const MappedWriter writer(table, mapping);
   if (id_kind(table, mapping) == IdKind::uuid)
     return writer.column(mapping.id) + "::pg_catalog.uuid";
   const std::string prefix = quoted_text("dovetail:" + table.schema + "." + table.name + ":");
@@ -203,16 +77,16 @@ std::string is_small_sql(const CatalogTable& table) {
 }
 
 std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& mapping) {
-  return Writer(table, mapping)
+  return MappedWriter(table, mapping)
       .text_or(mapping.aggregate_type, default_aggregate_type(table, mapping));
 }
 
 // Which rows are this lane's to send: pending, and not parked by this relay ($`relay`). NOT IN is
-// looked up in a hash, however wrong the planner's idea of the number of rows is. Older discarded
-// ones are marked already.
+// looked up in a hash, however wrong the planner's idea of the number of rows is. A discarded one
+// is pending until its row is marked.
 std::string which_sql(const CatalogTable& table, const TableMapping& mapping,
                       const LaneShare& share, int relay) {
-  const Writer writer(table, mapping);
+  const MappedWriter writer(table, mapping);
   const std::string aggregate_id = writer.text_or_nothing(mapping.aggregate_id);
   const std::string event_id = event_id_sql(table, mapping);
   std::string result = pending_sql(table, mapping);
@@ -225,23 +99,23 @@ std::string which_sql(const CatalogTable& table, const TableMapping& mapping,
               aggregate_type_sql(table, mapping) + ") COLLATE \"C\", 0)) & 255 END) * " +
               std::to_string(share.lanes) + " / 256 = " + std::to_string(share.lane);
   const std::string own = "$" + std::to_string(relay);
-  // The relay as an expression, so that the index on the time is used and not the one on the relay.
-  return result + " AND " + event_id +
-         " NOT IN (SELECT p.id FROM dovetail.parked AS p WHERE p.relay = " + own +
-         " AND p.finished_at IS NULL UNION ALL SELECT p.id FROM dovetail.parked AS p WHERE p.relay "
-         "|| "
-         "'' = " +
-         own +
-         " AND p.state = 'discarded' AND p.finished_at > pg_catalog.clock_timestamp() - interval "
-         "'1 "
-         "minute')";
+  result += " AND " + event_id +
+            " NOT IN (SELECT p.id FROM dovetail.parked AS p WHERE p.relay = " + own +
+            " AND p.finished_at IS NULL UNION ALL SELECT p.id FROM dovetail.parked AS p WHERE "
+            "p.relay = " +
+            own + " AND p.marked <> p.state)";
+  if (is_known_by_event(table, mapping)) return result;
+  // Rows that are one event by their id are parked each for itself.
+  return result + " AND " + writer.row_key() +
+         " NOT IN (SELECT p.row_id FROM dovetail.parked AS p WHERE p.relay = " + own +
+         " AND p.finished_at IS NULL AND p.row_id IS NOT NULL)";
 }
 
 // What an event is made of, in the order of MappedColumn, each as "c0", "c1" and so on.
 std::vector<std::string> event_columns(const CatalogTable& table, const TableMapping& mapping) {
-  const Writer writer(table, mapping);
+  const MappedWriter writer(table, mapping);
   std::vector<std::string> columns = {
-      writer.text(mapping.id),
+      writer.row_key(),
       event_id_sql(table, mapping),
       writer.text_or_nothing(mapping.topic),
       aggregate_type_sql(table, mapping),
@@ -264,9 +138,11 @@ std::string joined(const std::vector<std::string>& parts) {
   return result;
 }
 
-std::string read_sql(const CatalogTable& table, const TableMapping& mapping,
-                     const LaneShare& share) {
-  const Writer writer(table, mapping);
+}  // namespace
+
+std::string mapped_read_sql(const CatalogTable& table, const TableMapping& mapping,
+                            const LaneShare& share) {
+  const MappedWriter writer(table, mapping);
   std::vector<std::string> columns = event_columns(table, mapping);
   std::vector<std::string> outer;
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -282,84 +158,13 @@ std::string read_sql(const CatalogTable& table, const TableMapping& mapping,
          size + ") OVER (ORDER BY " + writer.order_by() + " ROWS UNBOUNDED PRECEDING) - " + size +
          " AS before, " + writer.column(order_column(mapping)) + " AS order_value, " +
          writer.column(mapping.id) + " AS row_id FROM (SELECT t.* FROM " + table.quoted +
-         " AS t WHERE " + which_sql(table, mapping, share, 2) + " AND NOT (" +
-         writer.column(mapping.id) + " = ANY (" + writer.ids(1) + ")) ORDER BY " +
-         writer.order_by() +
+         " AS t WHERE " + which_sql(table, mapping, share, 2) + " AND NOT " + writer.is_one_of(1) +
+         " ORDER BY " + writer.order_by() +
          " LIMIT $3) AS t) AS page WHERE coalesce(before, 0) < $4 ORDER BY order_value, row_id";
 }
 
-constexpr std::string_view kFenceHeld = " AND EXISTS (SELECT 1 FROM fence)";
-constexpr std::string_view kAnswer = " SELECT EXISTS (SELECT 1 FROM fence)";
-
-std::string mark_sent_sql(const CatalogTable& table, const TableMapping& mapping,
-                          const std::string& which) {
-  const Writer writer(table, mapping);
-  const std::string verb = mapping.delete_when_done ? "DELETE FROM " + table.quoted + " AS t"
-                                                    : "UPDATE " + table.quoted + " AS t SET " +
-                                                          writer.assignments(mapping.when_sent);
-  return ", sent AS (" + verb + " WHERE " + which + std::string(kFenceHeld) + ")";
-}
-
-std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
-                       const LaneShare& share) {
-  const Writer writer(table, mapping);
-  const std::string id = writer.column(mapping.id);
-  std::string result =
-      fence_sql(share) + mark_sent_sql(table, mapping, id + " = ANY (" + writer.ids(6) + ")");
-  if (mapping.delete_when_done) {
-    result += ", parked AS (DELETE FROM " + table.quoted + " AS t WHERE " + id + " = ANY (" +
-              writer.ids(7) + ")" + std::string(kFenceHeld) + ")";
-  } else if (!mapping.when_parked.empty()) {
-    result += ", parked AS (UPDATE " + table.quoted + " AS t SET " +
-              writer.assignments(mapping.when_parked) + " FROM ROWS FROM (pg_catalog.unnest(" +
-              writer.ids(7) +
-              "), pg_catalog.unnest($8::pg_catalog.uuid[])) AS k (id, event_id) LEFT JOIN "
-              "dovetail.parked AS p ON p.relay = $1 AND p.id = k.event_id WHERE " +
-              id + " = k.id AND (p.id IS NULL OR p.finished_at IS NULL)" + std::string(kFenceHeld) +
-              ")";
-  }
-  return result + std::string(kAnswer);
-}
-
-std::string mark_discarded_sql(const CatalogTable& table, const TableMapping& mapping) {
-  if (mapping.delete_when_done) return {};  // A parked row was deleted already.
-  const Writer writer(table, mapping);
-  const std::vector<Assignment>& set =
-      mapping.when_discarded.empty() ? mapping.when_sent : mapping.when_discarded;
-  // Nothing is counted here, so the lane's row is locked and not written.
-  return "WITH fence AS (SELECT 1 FROM dovetail.reader WHERE relay = $1 AND lane = $2 AND ($3 = -1 "
-         "OR "
-         "epoch = $3) FOR NO KEY UPDATE), given_up AS (UPDATE " +
-         table.quoted + " AS t SET " + writer.assignments(set) +
-         " FROM dovetail.parked AS p WHERE " + pending_sql(table, mapping) +
-         " AND p.relay = $1 AND p.state = 'discarded' AND p.finished_at > "
-         "pg_catalog.clock_timestamp() - $4 * interval '1 microsecond' AND p.id = " +
-         event_id_sql(table, mapping) + std::string(kFenceHeld) + ")" + std::string(kAnswer);
-}
-
-}  // namespace
-
-MappedStatements mapped_statements(const CatalogTable& table, const TableMapping& mapping,
-                                   const LaneShare& share) {
-  const Writer writer(table, mapping);
-  MappedStatements statements;
-  statements.read = read_sql(table, mapping, share);
-  statements.settle = settle_sql(table, mapping, share);
-  statements.mark_sent =
-      fence_sql(share) +
-      mark_sent_sql(table, mapping, writer.column(mapping.id) + " = ANY (" + writer.ids(6) + ")") +
-      std::string(kAnswer);
-  statements.mark_sent_by_event =
-      fence_sql(share) +
-      mark_sent_sql(table, mapping,
-                    event_id_sql(table, mapping) + " = ANY ($6::pg_catalog.uuid[])") +
-      std::string(kAnswer);
-  statements.mark_discarded = mark_discarded_sql(table, mapping);
-  return statements;
-}
-
 std::string gap_keys_sql(const CatalogTable& table, const TableMapping& mapping) {
-  const Writer writer(table, mapping);
+  const MappedWriter writer(table, mapping);
   const bool has_order = !mapping.order_by.empty() || !mapping.created_at.empty() ||
                          order_kind(table, mapping) != OrderKind::other;
   // Numbers of transactions are short ones, which start over: what counts is how far each is behind
@@ -385,7 +190,7 @@ std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping)
 
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
                                const LaneShare& share, std::int64_t exact_max) {
-  const Writer writer(table, mapping);
+  const MappedWriter writer(table, mapping);
   // Without a column for it, created_at() is the time of the look.
   const std::string at =
       mapping.created_at.empty() ? "NULL::pg_catalog.timestamptz" : writer.created_at();
@@ -405,7 +210,7 @@ namespace {
 // A row that is not pending was sent, unless the column of the condition says something else than
 // when_sent does.
 std::string state_sql(const CatalogTable& table, const TableMapping& mapping) {
-  const Writer writer(table, mapping);
+  const MappedWriter writer(table, mapping);
   std::string sent = "p.state IS DISTINCT FROM 'discarded'";
   for (const PendingCondition& condition : mapping.pending) {
     for (const Assignment& each : mapping.when_sent) {
@@ -422,7 +227,7 @@ std::string state_sql(const CatalogTable& table, const TableMapping& mapping) {
 }  // namespace
 
 std::string mapped_events_sql(const CatalogTable& table, const TableMapping& mapping, bool of_one) {
-  const Writer writer(table, mapping);
+  const MappedWriter writer(table, mapping);
   const std::string event_id = event_id_sql(table, mapping);
   std::string all =
       "SELECT 1 AS place, 0::pg_catalog.int8 AS position, " + writer.column(order_column(mapping)) +
@@ -457,7 +262,7 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
 }
 
 std::string mapped_payload_sql(const CatalogTable& table, const TableMapping& mapping) {
-  const Writer writer(table, mapping);
+  const MappedWriter writer(table, mapping);
   const bool is_bytes = table.column(mapping.payload).base == "bytea";
   return "SELECT coalesce(" +
          (is_bytes ? writer.payload() : "pg_catalog.convert_to(" + writer.payload() + ", 'UTF8')") +

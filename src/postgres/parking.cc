@@ -1,7 +1,9 @@
 #include "postgres/parking.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <set>
 
 #include "core/utf8.h"
 
@@ -25,8 +27,7 @@ constexpr std::string_view kUpsert =
     "attempts, reason, delay) "
     // What waits for an operator goes on waiting for one when the relay reads it again. An event
     // that was finished is new: somebody published it once more, or set a row of a mapped table
-    // ($17) back, perhaps with another content. Such a row is left alone for a minute after it was
-    // discarded.
+    // ($17) back, perhaps with another content. A discarded one is only if its row was marked so.
     "ON CONFLICT (relay, id) DO UPDATE SET state = excluded.state, attempts = excluded.attempts, "
     "reason = excluded.reason, retry_at = excluded.retry_at, finished_at = NULL, "
     "note = CASE WHEN p.finished_at IS NULL THEN p.note ELSE '' END, "
@@ -36,9 +37,18 @@ constexpr std::string_view kUpsert =
     "content_type = excluded.content_type, headers = excluded.headers, payload = excluded.payload, "
     "aggregate_version = excluded.aggregate_version, created_at = excluded.created_at, "
     "at_head = excluded.aggregate_id = '' OR p.at_head "
-    "WHERE CASE p.state WHEN 'delivered' THEN true WHEN 'discarded' THEN $17 AND p.finished_at < "
-    "clock_timestamp() - interval '1 minute' ELSE p.position >= excluded.position "
-    "AND NOT (p.state = 'parked' AND excluded.state = 'waiting') END";
+    "WHERE CASE p.state WHEN 'delivered' THEN true WHEN 'discarded' THEN $17 AND p.marked = "
+    "'discarded' ELSE p.position >= excluded.position "
+    "AND NOT (p.state = 'parked' AND excluded.state = 'waiting') AND p.payload = excluded.payload "
+    "AND p.type = excluded.type AND p.aggregate_type = excluded.aggregate_type AND p.aggregate_id "
+    "= excluded.aggregate_id END RETURNING p.id";
+
+// Of events that were not written above, those that are others than what is here under their id.
+constexpr std::string_view kOthers =
+    "SELECT e.place FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bytea[]) WITH "
+    "ORDINALITY AS e (id, aggregate_type, aggregate_id, type, payload, place) JOIN dovetail.parked "
+    "AS p ON p.relay = $1 AND p.id = e.id WHERE (p.payload, p.type, p.aggregate_type, "
+    "p.aggregate_id) <> (e.payload, e.type, e.aggregate_type, e.aggregate_id) ORDER BY e.place";
 
 constexpr std::string_view kBlocked =
     "SELECT aggregate_type, aggregate_id FROM dovetail.parked WHERE relay = $1 AND at_head AND "
@@ -78,13 +88,22 @@ constexpr std::string_view kFinish =
     "finished_at = clock_timestamp() WHERE relay = $1 AND id = ANY ($2) AND finished_at IS NULL "
     "RETURNING aggregate_type, aggregate_id";
 
-// The last word about each event: one statement must not touch a row twice.
-std::vector<const ParkRequest*> last_of_each(std::span<const ParkRequest> requests) {
-  std::map<EventId, std::size_t> last;
-  for (std::size_t i = 0; i < requests.size(); ++i) last[requests[i].event->id] = i;
+// The last word about each event: one statement must not touch a row twice. Those that share an id
+// with another event of the same call go to `others`.
+std::vector<const ParkRequest*> last_of_each(std::span<const ParkRequest> requests,
+                                             std::vector<const ParkRequest*>& others) {
+  std::map<EventId, std::size_t> place;
   std::vector<const ParkRequest*> out;
-  for (std::size_t i = 0; i < requests.size(); ++i)
-    if (last[requests[i].event->id] == i) out.push_back(&requests[i]);
+  for (const ParkRequest& request : requests) {
+    const auto [found, is_new] = place.try_emplace(request.event->id, out.size());
+    if (is_new) {
+      out.push_back(&request);
+    } else if (is_same_event(*out[found->second]->event, *request.event)) {
+      out[found->second] = &request;
+    } else {
+      others.push_back(&request);
+    }
+  }
   return out;
 }
 
@@ -173,21 +192,73 @@ Status PostgresParking::blocked_among(std::span<const OrderKey> keys, std::vecto
 
 Status PostgresParking::park(std::span<const ParkRequest> requests) {
   if (requests.empty()) return {};
-  const std::vector<const ParkRequest*> chosen = last_of_each(requests);
-  std::vector<std::string> reasons;
-  reasons.reserve(chosen.size());
-  Columns columns;
-  for (const ParkRequest* request : chosen) {
-    reasons.push_back(stored_text(request->reason, kReasonBytesMax));
-    columns.add(*request, reasons.back());
-  }
+  std::vector<const ParkRequest*> others;
+  const std::vector<const ParkRequest*> chosen = last_of_each(requests, others);
   Result<Transaction> transaction = Transaction::begin(reader_.connection);
   if (!transaction) return fail(transaction.error());
   DOVETAIL_TRY(check_epoch(reader_));
-  const Result<Rows> parked = reader_.connection.query(kUpsert, columns.params(reader_));
-  if (!parked) return fail(parked.error());
-  DOVETAIL_TRY(refresh_heads(columns.aggregate_type, columns.aggregate_id));
+  DOVETAIL_TRY(write(chosen, others));
+  std::vector<Kept> kept;
+  for (const ParkRequest* request : chosen)
+    if (std::find(others.begin(), others.end(), request) == others.end())
+      kept.push_back({request->event->id, request->event});
+  std::deque<SecondEvent> seconds;
+  std::map<EventId, const ParkRequest*> apart;
+  for (const ParkRequest* request : others) {
+    const ParkRequest& second = seconds.emplace_back(*request).request();
+    if (apart.try_emplace(second.event->id, &second).second)
+      kept.push_back({second.event->id, request->event});
+  }
+  if (!apart.empty()) {
+    std::vector<const ParkRequest*> renamed;
+    for (const auto& [id, request] : apart) renamed.push_back(request);
+    std::vector<const ParkRequest*> none;
+    DOVETAIL_TRY(write(renamed, none));
+  }
+  std::vector<std::string_view> types;
+  std::vector<std::string_view> keys;
+  for (const Kept& one : kept) {
+    types.push_back(one.event->aggregate_type);
+    keys.push_back(one.event->aggregate_id);
+  }
+  DOVETAIL_TRY(refresh_heads(types, keys));
+  DOVETAIL_TRY(changed(kept));
   return transaction->commit();
+}
+
+Status PostgresParking::write(std::span<const ParkRequest* const> requests,
+                              std::vector<const ParkRequest*>& others) {
+  std::vector<std::string> reasons;
+  reasons.reserve(requests.size());
+  Columns columns;
+  for (const ParkRequest* request : requests) {
+    reasons.push_back(stored_text(request->reason, kReasonBytesMax));
+    columns.add(*request, reasons.back());
+  }
+  const Result<Rows> written = reader_.connection.query(kUpsert, columns.params(reader_));
+  if (!written) return fail(written.error());
+  if (written->size() == requests.size()) return {};
+  std::set<EventId> done;
+  for (std::size_t row = 0; row < written->size(); ++row) done.insert(written->uuid(row, 0));
+  std::vector<const ParkRequest*> left;
+  Columns content;
+  for (const ParkRequest* request : requests) {
+    if (done.contains(request->event->id)) continue;
+    left.push_back(request);
+    content.add(*request, {});
+  }
+  const Result<Rows> found =
+      reader_.connection.query(kOthers, Params()
+                                            .text(reader_.relay)
+                                            .uuid_array(content.id)
+                                            .text_array(content.aggregate_type)
+                                            .text_array(content.aggregate_id)
+                                            .text_array(content.type)
+                                            .bytea_array(content.payload));
+  if (!found) return fail(found.error());
+  for (std::size_t row = 0; row < found->size(); ++row)
+    others.push_back(left[static_cast<std::size_t>(found->int8(row, 0)) - 1]);
+  return {};
 }
 
 Status PostgresParking::refresh_heads(std::span<const std::string_view> types,
@@ -238,6 +309,9 @@ Status PostgresParking::delivered(std::span<const EventId> ids) {
                                                    .int4(static_cast<std::int32_t>(reader_.lane))
                                                    .int8(static_cast<std::int64_t>(types.size())));
   if (!counted) return fail(counted.error());
+  std::vector<Kept> kept;
+  for (const EventId& id : ids) kept.push_back({id});
+  DOVETAIL_TRY(changed(kept));
   return transaction->commit();
 }
 

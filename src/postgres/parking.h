@@ -7,7 +7,7 @@
 namespace dovetail::postgres {
 
 // Rows belong to the relay; a lane sees those of its own slots.
-class PostgresParking final : public Parking {
+class PostgresParking : public Parking {
  public:
   explicit PostgresParking(Reader& reader) : reader_(reader) {}
 
@@ -18,7 +18,23 @@ class PostgresParking final : public Parking {
   Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override;
   Status delivered(std::span<const EventId> ids) override;
 
+ protected:
+  // An event as it is kept here.
+  struct Kept {
+    EventId id;
+    const Event* event = nullptr;  // that was parked; null: delivered
+  };
+  // Called in the transaction that parks or finishes events, before it is committed.
+  virtual Status changed(std::span<const Kept> events) {
+    (void)events;
+    return {};
+  }
+
  private:
+  // Writes what may be written, and adds to `others` what is another event than that of its id
+  // here.
+  Status write(std::span<const ParkRequest* const> requests,
+               std::vector<const ParkRequest*>& others);
   Status refresh_heads(std::span<const std::string_view> types,
                        std::span<const std::string_view> ids);
 

@@ -78,7 +78,7 @@ GRANT SELECT,
   INSERT (relay, id, position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,
           created_at, state, at_head, attempts, reason, retry_at),
   UPDATE (position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,
-          created_at, state, at_head, attempts, reason, note, parked_at, retry_at, finished_at)
+          created_at, state, at_head, attempts, reason, note, parked_at, retry_at, finished_at, row_id, marked)
   ON dovetail.parked TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.relay_state, dovetail.mapped_backlog TO dovetail_relay;

@@ -111,6 +111,11 @@ REVOKE ALL ON FUNCTION dovetail.count_replay() FROM PUBLIC;
 CREATE TRIGGER count_replay BEFORE UPDATE OF state ON dovetail.parked FOR EACH ROW
   WHEN (OLD.state = 'parked' AND NEW.state = 'waiting') EXECUTE FUNCTION dovetail.count_replay();
 
+-- Of a relay that serves a table of its own: which row the event is, where the event id does not tell, and which state
+-- that row carries. What differs from `state` is still to be marked. Null: there is no such row, or nobody looked yet.
+ALTER TABLE dovetail.parked ADD COLUMN row_id text COLLATE "C", ADD COLUMN marked text;
+CREATE INDEX parked_unmarked ON dovetail.parked (relay) WHERE marked <> state;
+
 -- What every broker takes as it comes, with headers and attributes. A limit that somebody chose stays.
 ALTER TABLE dovetail.outbox_limit ALTER COLUMN payload_bytes_max SET DEFAULT 1024000;
 UPDATE dovetail.outbox_limit SET payload_bytes_max = 1024000 WHERE payload_bytes_max = 1048576;

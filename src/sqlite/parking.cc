@@ -15,9 +15,18 @@ constexpr std::string_view kUpsert =
     "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17, ?6 = '') "
     "ON CONFLICT (reader, id) DO UPDATE SET state = excluded.state, attempts = excluded.attempts, "
     "reason = excluded.reason, retry_at = excluded.retry_at, finished_at = 0, "
-    "position = min(position, excluded.position), "
-    "at_head = CASE WHEN aggregate_id = '' THEN 1 ELSE at_head END "
+    "position = CASE finished_at WHEN 0 THEN min(position, excluded.position) ELSE "
+    "excluded.position END, topic = excluded.topic, aggregate_type = excluded.aggregate_type, "
+    "aggregate_id = excluded.aggregate_id, type = excluded.type, "
+    "content_type = excluded.content_type, headers = excluded.headers, payload = excluded.payload, "
+    "aggregate_version = excluded.aggregate_version, created_at = excluded.created_at, "
+    "at_head = CASE WHEN excluded.aggregate_id = '' THEN 1 ELSE at_head END "
     "WHERE state <> 'discarded' AND NOT (state = 'parked' AND excluded.state = 'waiting')";
+
+// Whether the event that is here under this id is another one.
+constexpr std::string_view kSelectOther =
+    "SELECT 1 FROM dovetail_parked WHERE reader = ?1 AND id = ?2 AND state <> 'delivered' AND "
+    "(payload <> ?3 OR type <> ?4 OR aggregate_type <> ?5 OR aggregate_id <> ?6)";
 
 constexpr std::string_view kSelectBlocked =
     "SELECT aggregate_type, aggregate_id FROM dovetail_parked INDEXED BY dovetail_parked_head "
@@ -83,6 +92,7 @@ Status SqliteParking::open() {
   DOVETAIL_TRY(database_.prepare(select_epoch_, kSelectEpoch));
   DOVETAIL_TRY(database_.prepare(select_blocked_, kSelectBlocked));
   DOVETAIL_TRY(database_.prepare(select_is_blocked_, kSelectIsBlocked));
+  DOVETAIL_TRY(database_.prepare(select_other_, kSelectOther));
   DOVETAIL_TRY(database_.prepare(upsert_, kUpsert));
   DOVETAIL_TRY(database_.prepare(select_due_heads_, kSelectDueHeads));
   DOVETAIL_TRY(database_.prepare(select_due_of_key_, kSelectDueOfKey));
@@ -121,12 +131,28 @@ Status SqliteParking::park(std::span<const ParkRequest> requests) {
   const std::int64_t now = to_stored(clock_.wall());
   std::set<std::pair<std::string_view, std::string_view>> keys;
   for (const ParkRequest& request : requests) {
-    DOVETAIL_TRY(upsert(request, now));
+    DOVETAIL_TRY(keep(request, now));
     keys.emplace(request.event->aggregate_type, request.event->aggregate_id);
   }
   for (const auto& [aggregate_type, aggregate_id] : keys)
     DOVETAIL_TRY(heads_.refresh(reader_.name, aggregate_type, aggregate_id));
   return transaction->commit("parking events");
+}
+
+Status SqliteParking::keep(const ParkRequest& request, std::int64_t now) {
+  const Event& event = *request.event;
+  select_other_.bind_text(1, reader_.name)
+      .bind_id(2, event.id)
+      .bind_blob(3, event.payload)
+      .bind_text(4, event.type)
+      .bind_text(5, event.aggregate_type)
+      .bind_text(6, event.aggregate_id);
+  const Result<bool> is_other = select_other_.step();
+  select_other_.reset();
+  if (!is_other) return fail(is_other.error());
+  if (!*is_other) return upsert(request, now);
+  const SecondEvent second(request);
+  return upsert(second.request(), now);
 }
 
 Status SqliteParking::upsert(const ParkRequest& request, std::int64_t now) {

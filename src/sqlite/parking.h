@@ -23,6 +23,7 @@ class SqliteParking final : public Parking {
   Status delivered(std::span<const EventId> ids) override;
 
  private:
+  Status keep(const ParkRequest& request, std::int64_t now);
   Status upsert(const ParkRequest& request, std::int64_t now);
 
   Reader& reader_;
@@ -32,6 +33,7 @@ class SqliteParking final : public Parking {
   Statement select_epoch_;
   Statement select_blocked_;
   Statement select_is_blocked_;
+  Statement select_other_;
   Statement upsert_;
   Statement select_due_heads_;
   Statement select_due_of_key_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/test_clock.h"
+#include "sqlite/admin.h"
 #include "sqlite/test_file.h"
 
 namespace dovetail::sqlite {
@@ -165,6 +166,40 @@ TEST_F(ParkedEvents, LookingForDueEventsIsCheapBehindManyThatWait) {
   const auto before = std::chrono::steady_clock::now();
   for (int i = 0; i < 100; ++i) ASSERT_EQ(take(), Positions{200'000});
   EXPECT_LT(std::chrono::steady_clock::now() - before, 2s);
+}
+
+TEST_F(ParkedEvents, TwoEventsUnderOneIdAreBothKept) {
+  Event first = make_event("a", 1);
+  Event second = first;
+  second.position = 2;
+  second.payload = "[]";
+  park(first, ParkState::waiting);
+  park(second, ParkState::waiting);
+  park(second, ParkState::waiting);
+  const Result<std::vector<ParkedRow>> rows = list_parked(file.path, {});
+  ASSERT_TRUE(rows) << text_of(rows);
+  ASSERT_EQ(rows->size(), 2u);
+  EXPECT_EQ((*rows)[1].state, EventState::parked);
+  EXPECT_TRUE(contains((*rows)[1].reason, "used twice")) << (*rows)[1].reason;
+  EXPECT_TRUE(contains((*rows)[1].reason, first.id.to_string())) << (*rows)[1].reason;
+  EXPECT_EQ(take(), Positions{1});
+  ASSERT_TRUE(parking.delivered({&first.id, 1}));
+  EXPECT_EQ(blocked(), 1u);
+}
+
+TEST_F(ParkedEvents, EventUnderTheIdOfADeliveredOneIsKeptAsItIs) {
+  Event first = make_event("a", 1);
+  park(first, ParkState::waiting);
+  ASSERT_TRUE(parking.delivered({&first.id, 1}));
+  Event second = first;
+  second.position = 7;
+  second.payload = "[]";
+  park(second, ParkState::waiting);
+  Batch batch;
+  ASSERT_TRUE(parking.take_due(batch, attempts, {}));
+  ASSERT_EQ(batch.size(), 1u);
+  EXPECT_EQ(batch.events()[0].payload, "[]");
+  EXPECT_EQ(batch.events()[0].position, 7);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ SQL = re.compile(
     re.IGNORECASE)
 
 # Statements over a table that the user maps: pieced together from quoted names of columns, never from values.
-SQL_OF_NAMES = ("src/postgres/mapped_sql.cc",)
+SQL_OF_NAMES = ("src/postgres/mapped_marks.cc", "src/postgres/mapped_sql.cc")
 
 CODE = (".h", ".cc")
 TEXT = CODE + (".py", ".cmake", ".sh", ".sql", ".md", ".txt", ".json", ".toml", ".in", ".yml", ".go", ".java", ".js")
