@@ -9,13 +9,14 @@ namespace {
 constexpr std::string_view kStatus =
     "SELECT count(*), count(*) FILTER (WHERE failures > 0), min(deliver_at) FROM dovetail.delayed";
 
-// $1 id or null, $2 type, $3 key, $4 topic, $5 behind which number, $6 how many.
+// $1 id or null, $2 type, $3 key, $4 topic, $5 behind which number, $6 how many. In the order of
+// the numbers, by which pages follow each other: when an event is due may change in between.
 constexpr std::string_view kList =
     "SELECT d.number, d.id, d.topic, d.aggregate_type, d.aggregate_id, d.type, d.content_type, "
     "pg_catalog.octet_length(d.payload), d.aggregate_version, d.created_at, d.headers, "
     "d.deliver_at, d.reason FROM dovetail.delayed d WHERE ($1::pg_catalog.uuid IS NULL OR d.id = "
     "$1) AND ($2 = '' OR d.type = $2) AND ($3 = '' OR d.aggregate_id = $3) AND ($4 = '' OR d.topic "
-    "= $4) AND d.number > $5 ORDER BY d.deliver_at, d.number LIMIT $6";
+    "= $4) AND d.number > $5 ORDER BY d.number LIMIT $6";
 
 }  // namespace
 

@@ -176,6 +176,22 @@ TEST_F(PostgresDelayed, ParkedEventsOutliveTheRetentionOfTheOutbox) {
   EXPECT_TRUE(payload && *payload == "due 1") << text_of(payload);
 }
 
+TEST_F(PostgresDelayed, PagesOfTheListLeaveNoneOut) {
+  must(sql_,
+       "SELECT dovetail.publish('order', n::text, 'placed', '1', deliver_at => clock_timestamp() + "
+       "(10 - n) * interval '1 day') FROM generate_series(1, 5) n");
+  std::multiset<std::string> keys;
+  EventFilter page{.state = EventState::delayed};
+  page.limit = 2;
+  for (int pages = 0; pages < 3; ++pages) {
+    const auto listed = list_events(database_.conninfo, page);
+    ASSERT_TRUE(listed && !listed->empty()) << text_of(listed);
+    for (const EventRow& one : *listed) keys.insert(one.aggregate_id);
+    page.after = listed->back().position;
+  }
+  EXPECT_EQ(keys, (std::multiset<std::string>{"1", "2", "3", "4", "5"}));
+}
+
 TEST_F(PostgresDelayed, IsShownAndCanBeCancelledWithAReason) {
   must(sql_, "SELECT dovetail.publish('order', 'k', 'placed', '1', id => '" + kOldId +
                  "', deliver_at => '2200-01-01Z')");

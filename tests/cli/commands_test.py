@@ -199,6 +199,16 @@ class Parked(harness.Case):
         self.other = self.publish_id(key="18")
         self.dovetail("run", "--until-idle", code=1)
 
+    def test_what_the_outbox_no_longer_has_is_replayed_as_it_was(self):
+        self.change("orders.db", "UPDATE dovetail_outbox SET created_at = 0")
+        self.dovetail("prune", "--sent", "1m")
+        self.assertEqual(self.rows("orders.db", "SELECT count(*) FROM dovetail_outbox"), [(0,)])
+        self.dovetail("parked", "replay", self.head)
+        self.dovetail("-c", "loose.toml", "run", "--until-idle")
+        self.assertEqual(self.rows("inventory.db", "SELECT CAST(payload AS TEXT) FROM dovetail_mailbox WHERE topic = 'nowhere'"),
+                         [('{"secret": "hush"}',)])
+        self.assertEqual(self.rows("inventory.db", "SELECT count(*) FROM dovetail_mailbox"), [(4,)], "and those behind it")
+
     def test_the_head_is_parked_the_rest_of_its_key_waits_and_others_flow(self):
         rows = self.ask("parked", "list")["parked"]
         self.assertEqual([(row["id"], row["state"], row["head"]) for row in rows],

@@ -158,6 +158,20 @@ class Delayed(PostgresCase):
         self.assertEqual(self.sql("SELECT what || subject || reason FROM dovetail.audit"), f"cancel{event}not wanted")
         self.refused("events", "cancel", event, "--store", "orders", "--reason", "x", code=5, name="rejected", says=["waits"])
 
+    def test_a_parked_event_that_the_outbox_no_longer_has_is_replayed_as_it_was(self):
+        event = "01890a5d-ac96-774b-bcce-b302099a8057"  # of the year 2023
+        self.sql(f"SELECT dovetail.publish('orders', '1', 'placed', '{{\"n\": 7}}'::text, topic => 'nowhere', id => '{event}')")
+        self.dovetail("run", "--until-idle", code=1)
+        self.sql("UPDATE dovetail.outbox SET created_at = '2023-07-01'")
+        self.dovetail("prune", "--sent", "1d")
+        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.outbox"), "0")
+        path = self.folder / "dovetail.toml"
+        path.write_text(path.read_text().replace('topics = ["orders.events"]', ""))
+        self.dovetail("parked", "replay", event)
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.rows("inventory.db", "SELECT topic, CAST(payload AS TEXT) FROM dovetail_mailbox"),
+                         [("nowhere", '{"n": 7}')])
+
     def test_one_that_is_due_goes_out(self):
         self.publish("--deliver-at", "2001-01-01T00:00:00Z")
         self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 1)
