@@ -9,6 +9,7 @@
 #include "host/host.h"
 #include "postgres/schema.h"
 #include "postgres/test_database.h"
+#include "servers/standstill.h"
 
 namespace dovetail::postgres {
 namespace {
@@ -88,6 +89,7 @@ TEST_F(PostgresConsumer, AppliesEachEventOfItsOwnOutboxOnceInOrder) {
 
 // Handlers that take longer than the lease for a batch of events.
 TEST_F(PostgresConsumer, ASlowHandlerCostsNoLeaseAndNothingIsAppliedTwice) {
+  const servers::Standstill standstill;
   const bool is_long = std::getenv("DOVETAIL_CHAOS") != nullptr;
   const auto takes = is_long ? 50ms : 10ms;
   const int events = is_long ? 1000 : 200;
@@ -107,8 +109,10 @@ TEST_F(PostgresConsumer, ASlowHandlerCostsNoLeaseAndNothingIsAppliedTwice) {
   });
   EXPECT_EQ(effects(), events);
   EXPECT_EQ(consumer->counts().duplicates, 0U);
-  EXPECT_EQ(number(connection, "SELECT epoch FROM dovetail.reader WHERE relay = 'stock'"), 1)
-      << "the lease was never lost";
+  if (standstill.is_below(options.lease_term / 3)) {
+    EXPECT_EQ(number(connection, "SELECT epoch FROM dovetail.reader WHERE relay = 'stock'"), 1)
+        << "the lease was never lost";
+  }
   if (is_long)
     std::printf(
         "claim %s handler of 50 ms on PostgreSQL, batches of 500, lease of 10 s: %d events\n",

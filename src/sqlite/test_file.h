@@ -100,7 +100,7 @@ inline Event make_event(std::string_view key, std::int64_t position, std::string
 
 // Polls until it holds; the limit is for broken code, not for slow machines.
 inline bool eventually(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
   while (!holds()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
