@@ -191,6 +191,7 @@ class GatewayKilled(Postgres, GatewayCase):
         killer.join()
         executed = collections.Counter(one["key"] for one in self.executed())
         self.assertEqual([key for key, count in executed.items() if count > 1], [])
+        self.wait_for("it serves after the last of them", lambda: self.send(key="afterwards").status == 201)
         self.assertEqual(statuses[0], 0, statuses)
         self.assertGreaterEqual(len(executed), statuses[201])
         print(f"claim ok     gateway killed: {len(keys)} keys, {statuses[201]} answered, {statuses[409]} unknown, 0 twice")

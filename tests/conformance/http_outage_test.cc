@@ -78,7 +78,8 @@ class HttpToHttp : public testing::Test {
     return std::make_unique<http::HttpSink>(options, system_clock());
   }
   void finish(Flow& flow, const char* what) {
-    const bool settled = flow.finish();
+    const bool resumed = flow.goes_on();
+    const bool settled = flow.finish() && resumed;
     stop();
     const Verdict verdict = flow.ledger.judge(effects_.all());
     live::claim(settled && verdict.lost == 0 && verdict.duplicates == 0 && verdict.inverted == 0 &&

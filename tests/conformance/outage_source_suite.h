@@ -103,7 +103,8 @@ class SourceOutageSuite : public OutageFixture {
   }
 
   void finish(const std::string& what, bool in_order) {
-    const bool delivered = flow_->finish();
+    const bool resumed = goes_on();  // after the last fault
+    const bool delivered = flow_->finish() && resumed;
     const std::uint64_t published = flow_->ledger.judge({}).published;
     const bool all = delivered && eventually([&] { return effects_.count() >= published; });
     std::uint64_t sessions = 0;
@@ -119,10 +120,11 @@ class SourceOutageSuite : public OutageFixture {
                     verdict.unknown == 0 && (!in_order || verdict.inverted == 0) && parked == 0 &&
                     left == 0,
                 "%s as a source, %s: %lu events, %lu lost, %lu applied twice, %lu inverted%s, %lu "
-                "changed, %lu parked, %lu left over, %lu duplicates caught, %lu reconnects",
+                "changed, %lu parked, %lu left over, %lu duplicates caught, %lu reconnects%s",
                 GetParam().name.c_str(), what.c_str(), verdict.published, verdict.lost,
                 verdict.duplicates, verdict.inverted, in_order ? "" : " (not promised)",
-                verdict.changed, parked, left, database_.duplicates("test"), sessions);
+                verdict.changed, parked, left, database_.duplicates("test"), sessions,
+                resumed ? "" : "; it did NOT go on");
     if (HasFailure()) std::printf("%s", logs().c_str());
   }
   bool keeps_order() const { return broker_->abilities().source_keeps_order; }
@@ -141,7 +143,6 @@ TEST_P(SourceOutageSuite, ConnectionsCutInTheMiddleOfDeliveries) {
     ASSERT_TRUE(goes_on(i % 50)) << logs();
     disturb(*proxy, i);
   }
-  ASSERT_TRUE(goes_on()) << logs();
   finish(std::to_string(cuts) + " cuts, " + std::to_string(proxy->counters().losses) +
              " times answers lost",
          keeps_order());
@@ -156,7 +157,6 @@ TEST_P(SourceOutageSuite, AServerKilledAndStartedAgainUnderLoad) {
     ASSERT_TRUE(goes_on()) << logs();
     kill_and_start_again();
   }
-  ASSERT_TRUE(goes_on()) << logs();
   finish(std::to_string(kills) + " times SIGKILL", keeps_order());
 }
 
@@ -165,7 +165,6 @@ TEST_P(SourceOutageSuite, AServerFrozenUnderLoad) {
   consume(broker_->port(), "first");
   ASSERT_TRUE(goes_on()) << logs();
   freeze(seconds(times(2, 20)));
-  ASSERT_TRUE(goes_on()) << logs();
   finish("SIGSTOP for " + std::to_string(times(2, 20)) + " s", keeps_order());
 }
 
