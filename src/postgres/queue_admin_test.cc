@@ -96,7 +96,7 @@ TEST_F(PostgresQueueOperator, DiscardsAKeyWithWhatWaitsBehindAndAFilterWithout) 
 TEST_F(PostgresQueueOperator, AWorkerWhoFinishesLateAfterAllIsTaken) {
   fill(owner_, "stock", {{"1", "a"}, {"1", "b"}});
   const Received slow = receive(owner_, "stock", 1, "1 h", 1).value().at(0);
-  must(owner_, "UPDATE dovetail.queue SET due = now() WHERE held");
+  must(owner_, "UPDATE dovetail.queue SET due = now(), failures = 1 WHERE held");
   EXPECT_TRUE(receive(owner_, "stock", 1, "1 h", 1).value().empty());
   EXPECT_EQ(parked().size(), 1U);
   EXPECT_TRUE(settle(owner_, "complete", "stock", slow));

@@ -203,6 +203,7 @@ BEGIN
     IF place.key_hash IS NOT NULL THEN
       PERFORM dovetail.queue_next(of_consumer, place.key_hash, place.number);
     END IF;
+    PERFORM dovetail.queue_passed(of_consumer, place.key_hash);
     RETURN;
   END IF;
   DELETE FROM dovetail.claim AS c
@@ -337,9 +338,173 @@ CREATE TABLE dovetail.clock_mark (
   doubted_boot_time bigint
 );
 
+-- Part 6: which failures of a queue count. An event is poison when it fails while its neighbours succeed; when everything
+-- fails, the fault is elsewhere, and nothing is parked.
+
+-- `suspect`: it failed, or its worker died, and nothing of another key was completed since. When that happens, it is one
+-- of the `failures`.
+ALTER TABLE dovetail.queue ADD COLUMN failures int NOT NULL DEFAULT 0, ADD COLUMN suspect boolean NOT NULL DEFAULT false;
+CREATE INDEX queue_suspect ON dovetail.queue (consumer_id) WHERE suspect;
+
+-- An event of this key was completed. A suspect that somebody has locked is left for the next time. Under REPEATABLE READ
+-- one may have been changed since: that is no reason to fail the completion.
+CREATE FUNCTION dovetail.queue_passed(of_consumer int, of_key bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+BEGIN
+  IF EXISTS (SELECT FROM dovetail.queue AS q WHERE q.consumer_id = of_consumer AND q.suspect) THEN
+    BEGIN
+      UPDATE dovetail.queue AS q SET failures = q.failures + 1, suspect = false
+      WHERE q.consumer_id = of_consumer AND q.event_id = ANY (ARRAY(
+        SELECT s.event_id FROM dovetail.queue AS s
+        WHERE s.consumer_id = of_consumer AND s.suspect AND (s.key_hash IS NULL OR s.key_hash IS DISTINCT FROM of_key)
+        LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED));
+    EXCEPTION WHEN serialization_failure THEN
+      NULL;
+    END;
+  END IF;
+END
+$$;
+
+-- How long a failed event waits, with jitter: 15 failures that count take about an hour.
+CREATE FUNCTION dovetail.queue_pause(attempts int, is_suspect boolean) RETURNS interval
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT (0.75 + random() / 4) * least(CASE WHEN is_suspect THEN interval '1 minute' ELSE interval '10 minutes' END,
+                                       interval '1 second' * power(2, least(attempts, 20) - 1))
+$$;
+
+-- Makes a row need an operator. When it is replayed, it begins anew.
+CREATE OR REPLACE FUNCTION dovetail.queue_park(of_consumer int, id uuid, why text) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE dovetail.queue AS q
+  SET parked_number = nextval('dovetail.parked_number_seq'), parked_at = clock_timestamp(), reason = left(why, 2000),
+      failures = 0, suspect = false
+  WHERE q.event_id = id AND q.consumer_id = of_consumer
+$$;
+
+-- Takes at most one event of a key, and never one that stands behind another of its key.
+CREATE OR REPLACE FUNCTION dovetail.receive(
+  consumer text, events_max int DEFAULT 1, lease interval DEFAULT '1 minute', attempts_max int DEFAULT 15)
+RETURNS TABLE (id uuid, epoch bigint, attempts int, topic text, aggregate_type text, aggregate_id text, type text,
+               content_type text, headers jsonb, payload bytea, aggregate_version bigint, created_at timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  of_consumer int := dovetail.known_consumer(consumer);
+  at          timestamptz := clock_timestamp();
+  last_due    timestamptz := '-infinity';
+  last_number bigint := 0;
+  seen        uuid[];
+  chosen      uuid[] := '{}';
+  one         record;
+  room        int := events_max;
+  page        int := 1;
+  pages       int := 0;
+BEGIN
+  PERFORM dovetail.check_lease(lease);
+  IF coalesce(events_max, 0) NOT BETWEEN 1 AND 10000 OR coalesce(attempts_max, 0) < 1 THEN
+    RAISE EXCEPTION 'events_max is %, attempts_max is %', coalesce(events_max::text, 'null'),
+                    coalesce(attempts_max::text, 'null')
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'events_max is from 1 to 10000, attempts_max at least 1';
+  END IF;
+  WHILE room > 0 LOOP
+    seen := '{}';
+    FOR one IN
+      SELECT q.event_id, q.due, q.number, q.held, q.attempts, q.failures, q.reason FROM dovetail.queue AS q
+      WHERE q.consumer_id = of_consumer AND NOT q.waiting AND q.parked_number IS NULL AND q.due <= at
+        AND (q.due, q.number) > (last_due, last_number)
+      ORDER BY q.due, q.number LIMIT greatest(room, page) FOR UPDATE SKIP LOCKED
+    LOOP
+      last_due := one.due;
+      last_number := one.number;
+      IF one.held AND one.failures >= least(5, attempts_max) THEN
+        PERFORM dovetail.queue_park(of_consumer, one.event_id, format(
+          'given up after %s attempts: the last worker had it until its lease ended', one.attempts)
+          || coalesce('; before that: ' || nullif(one.reason, ''), ''));
+      ELSIF NOT one.held THEN
+        seen := seen || one.event_id;
+      ELSE
+        -- A worker died with it or was too slow, perhaps because of another that it had: so this one goes out alone.
+        IF cardinality(chosen) + cardinality(seen) = 0 THEN
+          seen := ARRAY[one.event_id];
+        END IF;
+        room := 0;
+        EXIT;
+      END IF;
+    END LOOP;
+    EXIT WHEN NOT FOUND;
+    chosen := chosen || ARRAY(SELECT unnest(seen) EXCEPT SELECT unnest(dovetail.queue_behind(of_consumer, seen)));
+    room := least(room, events_max - cardinality(chosen));
+    -- What comes now is behind others, mostly: it is put aside for good. In steps, so that a limit of the caller's on the
+    -- time of a statement does not undo it again and again.
+    page := 200;
+    pages := pages + 1;
+    EXIT WHEN pages = 25;
+  END LOOP;
+  RETURN QUERY
+  WITH taken AS (
+    UPDATE dovetail.queue AS q
+    SET epoch = nextval('dovetail.claim_epoch'), attempts = q.attempts + 1, attempts_max = receive.attempts_max,
+        suspect = q.suspect OR q.held, held = true, due = clock_timestamp() + lease
+    WHERE q.event_id = ANY (chosen[1:events_max]) AND q.consumer_id = of_consumer RETURNING q.*)
+  SELECT t.event_id, t.epoch, t.attempts, t.topic, t.aggregate_type, t.aggregate_id, t.type, t.content_type, t.headers,
+         t.payload, t.aggregate_version, t.created_at
+  FROM taken AS t ORDER BY t.number;
+END
+$$;
+COMMENT ON FUNCTION dovetail.receive(text, int, interval, int) IS
+'Takes up to events_max events out of the queue of a consumer, for as long as the lease says. In a transaction of its own:
+SELECT * FROM dovetail.receive(''stock'', 10, ''1 minute'');
+Then for each event, in the transaction of its effect: dovetail.complete(consumer, id, epoch). When it cannot be done:
+dovetail.fail(consumer, id, epoch, reason), or dovetail.release(consumer, id, epoch) for one that was not tried. No rows:
+nothing to do now, ask again a little later. Any number of workers may ask. Events of one key (aggregate_type,
+aggregate_id) come in order, one at a time; other keys are not held up. An event that is not completed comes again when
+the lease ends, alone. An attempt that failed counts once an event of another key is completed after it. After
+attempts_max of these, or 5 where the lease ended, the next failure parks the event, and its key waits for an operator:
+dovetail.replay() or dovetail.discard().';
+
+CREATE OR REPLACE FUNCTION dovetail.fail(
+  consumer text, id uuid, epoch bigint, reason text DEFAULT '', retry_after interval DEFAULT NULL,
+  park boolean DEFAULT false) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+  of_consumer int := dovetail.known_consumer(consumer);
+  place       record;
+BEGIN
+  UPDATE dovetail.queue AS q
+  SET epoch = NULL, held = false, suspect = true, reason = left(coalesce(fail.reason, ''), 2000),
+      due = clock_timestamp() + greatest('0', coalesce(retry_after, dovetail.queue_pause(q.attempts, q.suspect)))
+  WHERE q.event_id = fail.id AND q.consumer_id = of_consumer AND q.epoch = fail.epoch
+  RETURNING q.failures, q.attempts_max, q.parked_number INTO place;
+  IF FOUND THEN
+    IF place.parked_number IS NOT NULL THEN
+      RETURN 'parked';
+    ELSIF park OR place.failures >= place.attempts_max THEN
+      PERFORM dovetail.queue_park(of_consumer, fail.id, coalesce(nullif(fail.reason, ''), 'a worker failed, and gave no reason'));
+      RETURN 'parked';
+    END IF;
+    RETURN 'retry';
+  END IF;
+  UPDATE dovetail.claim AS c
+  SET epoch = nextval('dovetail.claim_epoch'), expires = clock_timestamp() + greatest('0', coalesce(retry_after, '0'))
+  WHERE c.event_id = fail.id AND c.consumer_id = of_consumer AND c.epoch = fail.epoch;
+  IF NOT FOUND THEN
+    PERFORM dovetail.raise_lost(consumer, fail.id);
+  END IF;
+  RETURN 'retry';
+END
+$$;
+COMMENT ON FUNCTION dovetail.fail(text, uuid, bigint, text, interval, boolean) IS
+'The event could not be handled this time: call it after the effect was rolled back, in a transaction of its own. Returns
+''retry'': it comes again after retry_after (by default about 1 s, 2 s, 4 s, up to 10 minutes, or 1 minute while no other
+key passes; a claim at once). ''parked'': it had all its attempts, or park => true said that it will never work; its key
+waits for an operator. The reason is kept and shown: put no secrets into it. Fails with SQLSTATE DT001 when another has
+taken the event.';
+
 REVOKE ALL ON FUNCTION
   dovetail.settle_forgetting(), dovetail.available_at(uuid, timestamptz), dovetail.claim_event(int, uuid, timestamptz, bigint, interval),
   dovetail.claim_many(text, uuid[], timestamptz[], bigint[], interval), dovetail.apply_event(text, uuid, text),
-  dovetail.remember_since(timestamptz, text) FROM PUBLIC;
+  dovetail.remember_since(timestamptz, text), dovetail.queue_passed(int, bigint), dovetail.queue_pause(int, boolean)
+  FROM PUBLIC;
 
 UPDATE dovetail.schema_version SET version = 7;
