@@ -85,6 +85,7 @@ Status Endpoint::listen() {
                                        "; check that no other process does");
   port_ = port_of(socket);
   loop_ = std::make_unique<Loop>(options_, clock_, handler_, identity_, std::move(socket));
+  loop_->start();  // from here on it is answered through `loop_`, by any thread
   return {};
 }
 

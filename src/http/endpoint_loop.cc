@@ -64,6 +64,9 @@ Endpoint::Loop::Loop(const EndpointOptions& options, Clock& clock, RequestHandle
   DOVETAIL_CHECK(epoll_ctl(poll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0);
   event.data.ptr = &listening_;
   DOVETAIL_CHECK(epoll_ctl(poll_.get(), EPOLL_CTL_ADD, listening_.get(), &event) == 0);
+}
+
+void Endpoint::Loop::start() {
   thread_ = std::thread([this] { run(); });
 }
 

@@ -66,6 +66,7 @@ class Endpoint::Loop {
   Loop& operator=(const Loop&) = delete;
   ~Loop();
 
+  void start();
   void stop_listening();
   void answer(Request& request, Reply reply);
 
