@@ -75,9 +75,10 @@ class Parking {
   // delivered, is kept as a SecondEvent.
   virtual Status park(std::span<const ParkRequest> requests) = 0;
 
-  // Adds to `out` the events that are due by the store's clock with nothing unfinished before them
-  // on their key that is not in `out` too, ordered by position along each key, and their attempts
-  // so far to `attempts`. Event::replays says how often an operator had each replayed.
+  // Adds to `out` the events that are due by the store's clock (see is_due()) with nothing
+  // unfinished before them on their key that is not in `out` too, ordered by position along each
+  // key, and their attempts so far to `attempts`. Event::replays says how often an operator had
+  // each replayed.
   virtual Status take_due(Batch& out, std::vector<std::uint32_t>& attempts,
                           const Limits& limits) = 0;
 

@@ -219,6 +219,7 @@ Status Relay::take_replays() {
   Limits limits;
   limits.events_max = options_.batch_events_max;
   limits.bytes_max = options_.batch_bytes_max;
+  limits.pause_max = std::max(options_.key_retry.cap, options_.connect_retry.cap);
   DOVETAIL_TRY(ports_.parking.take_due(flight->batch, flight->attempts, limits));
   if (flight->batch.empty()) {
     spare_flights_.push_back(std::move(flight));

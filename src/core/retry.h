@@ -18,4 +18,11 @@ struct RetryPolicy {
 // say little about the time that they took.
 Duration retry_delay(const RetryPolicy& policy, std::uint32_t failures, Random& random);
 
+// Until when something that waits can still have to wait, where no pause is longer than
+// `pause_max`. What is due later than that was given its time by a clock that was set back since.
+inline WallTime latest_due(WallTime now, Duration pause_max) { return now + pause_max; }
+// The rule of every store: what waits is tried when its time has come, and when its time cannot be
+// right.
+bool is_due(WallTime due, WallTime now, Duration pause_max);
+
 }  // namespace dovetail

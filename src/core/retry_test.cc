@@ -36,5 +36,16 @@ TEST(RetryDelay, UsesTheWholeOfThatRange) {
   EXPECT_GT(most, milliseconds(780));
 }
 
+TEST(IsDue, WhatIsDueLaterThanAnyPauseWasSetByAClockThatWasSetBack) {
+  const WallTime now{std::chrono::hours(24 * 365 * 55)};
+  const Duration longest = std::chrono::minutes(10);
+  EXPECT_TRUE(is_due(now, now, longest));
+  EXPECT_TRUE(is_due(now - std::chrono::hours(48), now, longest));
+  EXPECT_FALSE(is_due(now + milliseconds(1), now, longest));
+  EXPECT_FALSE(is_due(now + longest, now, longest));
+  EXPECT_TRUE(is_due(now + longest + milliseconds(1), now, longest));
+  EXPECT_TRUE(is_due(now + std::chrono::hours(48), now, longest));
+}
+
 }  // namespace
 }  // namespace dovetail

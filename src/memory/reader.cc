@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "core/retry.h"
+
 namespace dovetail {
 namespace {
 
@@ -68,7 +70,8 @@ void ParkedRows::take_due(Batch& out, std::vector<std::uint32_t>& attempts, cons
   for (const ParkedEvent* row : in_order) {
     const bool keyed = row->event.key_hash != 0;
     if (keyed && held.contains(key_of(row->event))) continue;
-    const bool due = row->state == ParkState::waiting && row->retry_at <= now;
+    const bool due =
+        row->state == ParkState::waiting && is_due(row->retry_at, now, limits.pause_max);
     const bool fits =
         count < limits.events_max && (count == 0 || bytes + row->event.bytes() <= limits.bytes_max);
     if (!due || !fits) {

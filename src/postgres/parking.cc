@@ -60,18 +60,23 @@ constexpr std::string_view kBlockedAmong =
     "p.aggregate_id = k.id AND p.finished_at IS NULL)";
 
 // Heads that are due by the clock of the server, which is the one that wrote their times, and what
-// follows them on their keys up to the first that is not due. $4: events; $5: bytes.
+// follows them on their keys up to the first that is not due. $4: events; $5: bytes; $6: the
+// longest pause there is, so that what is due later has a time that cannot be right, see is_due().
 constexpr std::string_view kDue =
     "SELECT position, id, topic, aggregate_type, aggregate_id, type, content_type, headers, "
     "payload, aggregate_version, created_at, attempts, replays FROM ("
     "SELECT line.*, sum(octet_length(line.payload)) OVER (ORDER BY head.retry_at, head.number, "
     "line.position, line.number ROWS UNBOUNDED PRECEDING) AS running, "
     "row_number() OVER (ORDER BY head.retry_at, head.number, line.position, line.number) AS place "
-    "FROM (SELECT number, aggregate_type, aggregate_id, retry_at FROM dovetail.parked "
+    "FROM ((SELECT number, aggregate_type, aggregate_id, retry_at FROM dovetail.parked "
     "WHERE relay = $1 AND at_head AND state = 'waiting' AND retry_at <= statement_timestamp() "
-    "AND slot BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $4) AS head "
-    "CROSS JOIN LATERAL (SELECT p.*, bool_and(p.state = 'waiting' AND p.retry_at <= "
-    "statement_timestamp()) "
+    "AND slot BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $4) UNION ALL "
+    "(SELECT number, aggregate_type, aggregate_id, retry_at FROM dovetail.parked "
+    "WHERE relay = $1 AND at_head AND state = 'waiting' AND retry_at > statement_timestamp() + $6 "
+    "* interval '1 microsecond' AND slot BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $4)) AS head "
+    "CROSS JOIN LATERAL (SELECT p.*, bool_and(p.state = 'waiting' AND (p.retry_at <= "
+    "statement_timestamp() OR p.retry_at > statement_timestamp() + $6 * interval "
+    "'1 microsecond')) "
     "OVER (ORDER BY p.position, p.number ROWS UNBOUNDED PRECEDING) AS is_due "
     "FROM dovetail.parked AS p WHERE p.relay = $1 AND p.finished_at IS NULL "
     "AND p.aggregate_type = head.aggregate_type AND p.aggregate_id = head.aggregate_id "
@@ -279,7 +284,8 @@ Status PostgresParking::take_due(Batch& out, std::vector<std::uint32_t>& attempt
                                          .int4(reader_.first_slot())
                                          .int4(reader_.last_slot())
                                          .int8(room)
-                                         .int8(static_cast<std::int64_t>(limits.bytes_max)));
+                                         .int8(static_cast<std::int64_t>(limits.bytes_max))
+                                         .int8(limits.pause_max.count()));
   if (!rows) return fail(rows.error());
   for (std::size_t row = 0; row < rows->size(); ++row) {
     out.append(read_event(*rows, row)).replays = static_cast<std::uint32_t>(rows->int4(row, 12));

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/retry.h"
 #include "sqlite/event_columns.h"
 
 namespace dovetail::sqlite {
@@ -36,19 +37,25 @@ constexpr std::string_view kSelectIsBlocked =
     "SELECT 1 FROM dovetail_parked INDEXED BY dovetail_parked_head "
     "WHERE reader = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND at_head = 1";
 
+// ?2: now; ?3: what is due later than this has a time that cannot be right, see is_due().
 constexpr std::string_view kSelectDueHeads =
-    "SELECT number, aggregate_type, aggregate_id FROM dovetail_parked "
+    "SELECT * FROM (SELECT number, aggregate_type, aggregate_id FROM dovetail_parked "
     "INDEXED BY dovetail_parked_due WHERE reader = ?1 AND at_head = 1 AND state = 'waiting' "
-    "AND retry_at <= ?2 ORDER BY retry_at LIMIT ?3";
+    "AND retry_at <= ?2 ORDER BY retry_at LIMIT ?4) UNION ALL "
+    "SELECT * FROM (SELECT number, aggregate_type, aggregate_id FROM dovetail_parked "
+    "INDEXED BY dovetail_parked_due WHERE reader = ?1 AND at_head = 1 AND state = 'waiting' "
+    "AND retry_at > ?3 ORDER BY retry_at LIMIT ?4)";
 
 const std::string kSelectDueOfKey =
-    "SELECT position, attempts, state = 'waiting' AND retry_at <= ?4, replays, " +
+    "SELECT position, attempts, state = 'waiting' AND (retry_at <= ?4 OR retry_at > ?5), "
+    "replays, " +
     std::string(kEventColumns) +
     " FROM dovetail_parked INDEXED BY dovetail_parked_key WHERE reader = ?1 AND "
     "aggregate_type = ?2 AND aggregate_id = ?3 AND finished_at = 0 ORDER BY position";
 
 const std::string kSelectOne =
-    "SELECT position, attempts, state = 'waiting' AND retry_at <= ?2, replays, " +
+    "SELECT position, attempts, state = 'waiting' AND (retry_at <= ?2 OR retry_at > ?3), "
+    "replays, " +
     std::string(kEventColumns) + " FROM dovetail_parked WHERE number = ?1";
 
 constexpr std::string_view kFinish =
@@ -169,10 +176,13 @@ Status SqliteParking::upsert(const ParkRequest& request, std::int64_t now) {
 
 Status SqliteParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
                                const Limits& limits) {
-  const std::int64_t now = to_stored(clock_.wall());
+  const WallTime wall = clock_.wall();
+  const std::int64_t now = to_stored(wall);
+  const std::int64_t latest = to_stored(latest_due(wall, limits.pause_max));
   select_due_heads_.bind_text(1, reader_.name)
       .bind(2, now)
-      .bind(3, static_cast<std::int64_t>(limits.events_max));
+      .bind(3, latest)
+      .bind(4, static_cast<std::int64_t>(limits.events_max));
   const Reading reading(select_due_heads_);
   while (out.size() < limits.events_max) {
     const Result<bool> row = select_due_heads_.step();
@@ -184,9 +194,10 @@ Status SqliteParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
       select.bind_text(1, reader_.name)
           .bind_text(2, select_due_heads_.bytes(1))
           .bind_text(3, select_due_heads_.bytes(2))
-          .bind(4, now);
+          .bind(4, now)
+          .bind(5, latest);
     } else {
-      select.bind(1, select_due_heads_.integer(0)).bind(2, now);
+      select.bind(1, select_due_heads_.integer(0)).bind(2, now).bind(3, latest);
     }
     const Result<bool> room = take_rows(select, out, attempts, limits);
     if (!room) return fail(room.error());

@@ -214,6 +214,7 @@ class ParkingSuite : public LaneFixture {
     attempts_.clear();
     Limits limits;
     limits.events_max = events_max;
+    limits.pause_max = std::chrono::minutes(10);
     const Status status = owner_.parking->take_due(*taken_, attempts_, limits);
     EXPECT_TRUE(status) << (status ? "" : status.error().text);
     EXPECT_EQ(attempts_.size(), taken_->size());
@@ -272,6 +273,25 @@ TEST_P(ParkingSuite, AWaitingEventIsDueAtItsTime) {
   EXPECT_EQ(taken_->events()[0].payload, one->payload) << "byte for byte";
   EXPECT_EQ(taken_->events()[0].position, one->position);
   EXPECT_EQ(taken_->events()[0].key_hash, one->key_hash);
+}
+
+// A pause of seconds, and the clock is set by an hour or by two days.
+TEST_P(ParkingSuite, AStepOfTheStoresClockDoesNotProlongAPause) {
+  for (const int hours : {-48, -1, 1, 48}) {
+    const Event* one = event("k", 10 * made_ + 1);
+    const Event* behind = event("k", 10 * made_ + 2);
+    const Event* alone = event("", 10 * made_ + 3);
+    park(one, ParkState::waiting, std::chrono::seconds(15));
+    park(behind, ParkState::waiting, std::chrono::seconds(15));
+    park(alone, ParkState::waiting, std::chrono::minutes(10));
+    EXPECT_TRUE(due().empty()) << hours;
+    lane_->clock.set_wall(lane_->clock.wall() + std::chrono::hours(hours));
+    ASSERT_TRUE(owner_.lease->renew());
+    Ids taken = due();
+    std::sort(taken.begin(), taken.end());
+    EXPECT_EQ(taken, (Ids{one->id, behind->id, alone->id})) << hours;
+    ASSERT_TRUE(owner_.parking->delivered(taken));
+  }
 }
 
 TEST_P(ParkingSuite, NothingOvertakesAParkedHead) {

@@ -105,10 +105,10 @@ class PostgresLog final : public SourceUnderTest {
 class ClockShift {
  public:
   ClockShift(Store& store, TestClock& clock)
-      : connection_(store.connect()), clock_(clock), applied_(clock.now()) {}
+      : connection_(store.connect()), clock_(clock), applied_(clock.wall()) {}
   void apply() {
-    const Duration passed = clock_.now() - applied_;
-    applied_ = clock_.now();
+    const Duration passed = clock_.wall() - applied_;
+    applied_ = clock_.wall();
     ASSERT_TRUE(connection_.query(
         "UPDATE dovetail.reader SET expires = expires - $1 * interval '1 microsecond'",
         Params().int8(passed.count())));
@@ -120,7 +120,7 @@ class ClockShift {
  private:
   Connection connection_;
   TestClock& clock_;
-  TimePoint applied_;
+  WallTime applied_;
 };
 
 class ShiftedLease final : public Lease {
