@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/clock.h"
 #include "dovetail/result.h"
@@ -55,5 +56,23 @@ struct LeaseRow {
 bool lease_is_free(const LeaseRow& row, TimePoint now);
 // Whether a write that carries `epoch` is the current owner's.
 bool epoch_is_current(const LeaseRow& row, std::uint64_t epoch);
+
+// Whether the lease of another may be taken, where the store's clock may be set while one waits: an
+// hour back, and its end would be an hour away; an hour ahead, and it would have ended under a
+// living holder. So one who waits counts by his own clock, which never steps, for how long the
+// lease was not renewed. Only who has seen nothing of its holder believes the store's clock. One
+// thread.
+class LeaseWatch {
+ public:
+  // `sign` is what the store says now, and another one after every renewal; `has_run_out` is by the
+  // store's clock; `term` is the holder's; `now` is from after the store was asked. The holder
+  // stops sending well before his term is over, counted from before his last renewal.
+  bool is_free(std::string_view sign, bool has_run_out, Duration term, TimePoint now);
+
+ private:
+  std::string sign_{};
+  TimePoint since_{};
+  bool has_seen_life_ = false;  // the sign changed while we looked
+};
 
 }  // namespace dovetail

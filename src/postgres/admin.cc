@@ -6,6 +6,7 @@
 #include "postgres/admin_slots.h"
 #include "postgres/connection.h"
 #include "postgres/delayed.h"
+#include "postgres/lease.h"
 #include "postgres/mapped_catalog.h"
 #include "postgres/schema.h"
 
@@ -20,8 +21,9 @@ constexpr std::int64_t kExactPendingMax = 100'000;
 // by one. Delayed events that are due count with lane 0, which moves them into the outbox.
 const std::string kLanes =
     "SELECT r.relay, r.lane, r.lanes, r.mapped, r.settled_total, r.parked_total, "
-    "CASE WHEN r.expires > c.now THEN r.owner ELSE '' END, r.epoch, "
-    "CASE WHEN r.expires > c.now AND r.owner <> '' THEN (EXTRACT(epoch FROM r.expires - c.now) * "
+    "CASE WHEN " +
+    std::string(kIsHeld) + " THEN r.owner ELSE '' END, r.epoch, CASE WHEN " + std::string(kIsHeld) +
+    " THEN (EXTRACT(epoch FROM r.expires - c.now) * "
     "1000000)::int8 ELSE 0::int8 END, r.updated_at, "
     "CASE WHEN c.now - r.updated_at > interval '10 s' OR s.at = '-infinity' THEN 0::int8 ELSE "
     "((r.settled_total - s.total) * 1000 / greatest(1, EXTRACT(epoch FROM c.now - s.at)))::int8 "
@@ -84,10 +86,11 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
 
 // A state is true as long as its process holds the lease. One that has none says again and again
 // that it lives.
-constexpr std::string_view kStates =
+const std::string kStates =
     "SELECT s.relay, s.lane, s.state, s.since, s.last_error, s.next_try IS NOT NULL, "
-    "coalesce(s.next_try, s.since), s.owner, CASE WHEN r.owner <> '' AND r.expires > "
-    "clock_timestamp() THEN s.epoch = r.epoch OR split_part(s.owner, '#', 1) = "
+    "coalesce(s.next_try, s.since), s.owner, CASE WHEN " +
+    std::string(kIsHeld) +
+    " THEN s.epoch = r.epoch OR split_part(s.owner, '#', 1) = "
     "split_part(r.owner, '#', 1) ELSE s.expires > clock_timestamp() END FROM dovetail.relay_state "
     "AS s LEFT JOIN dovetail.reader AS r ON r.relay = s.relay AND "
     "r.lane = s.lane ORDER BY s.relay, s.lane";

@@ -1,16 +1,18 @@
 // Consumers and their inboxes.
 #include "postgres/doctor_checks.h"
+#include "postgres/lease.h"
 
 namespace dovetail::postgres {
 
 namespace {
 
 // Where its reader is in this database, a consumer that nobody runs is known as such.
-constexpr std::string_view kDied =
+const std::string kDied =
     "SELECT c.name FROM dovetail.consumer c WHERE EXISTS (SELECT 1 FROM dovetail.consumer_lane l "
     "WHERE l.consumer_id = c.id AND NOT l.clean) AND EXISTS (SELECT 1 FROM dovetail.reader r WHERE "
-    "r.relay = c.name) AND NOT EXISTS (SELECT 1 FROM dovetail.reader r WHERE r.relay = c.name AND "
-    "r.owner <> '' AND r.expires > pg_catalog.clock_timestamp()) ORDER BY c.name";
+    "r.relay = c.name) AND NOT EXISTS (SELECT 1 FROM dovetail.reader r WHERE r.relay = c.name "
+    "AND " +
+    std::string(kIsHeld) + ") ORDER BY c.name";
 
 constexpr std::string_view kDefaultRows =
     "SELECT greatest(c.reltuples, 0)::int8, (SELECT count(*) FROM pg_catalog.pg_inherits i WHERE "

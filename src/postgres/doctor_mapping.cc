@@ -1,5 +1,6 @@
 // What a mapped table lacks.
 #include "postgres/doctor_checks.h"
+#include "postgres/lease.h"
 #include "postgres/mapped_catalog.h"
 #include "postgres/mapped_publication.h"
 
@@ -127,10 +128,9 @@ Status examine_indexes(Connection& connection, const CatalogTable& table,
 Status examine_progress(Connection& connection, const std::string& relay, const CatalogTable& table,
                         const TableMapping& mapping, const DoctorOptions& options,
                         Findings& findings) {
-  const Result<Rows> lanes = connection.query(
-      "SELECT coalesce(bool_and(owner <> '' AND expires > pg_catalog.clock_timestamp()), false) "
-      "FROM dovetail.reader WHERE relay = $1",
-      Params().text(relay));
+  static const std::string select = "SELECT coalesce(bool_and(" + std::string(kIsHeld) +
+                                    "), false) FROM dovetail.reader r WHERE relay = $1";
+  const Result<Rows> lanes = connection.query(select, Params().text(relay));
   if (!lanes) return fail(lanes.error());
   const Result<Rows> backlog = connection.query(
       mapped_backlog_sql(table, mapping, LaneShare{}, kPendingCounted), Params().text(relay));

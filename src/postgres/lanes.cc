@@ -27,11 +27,11 @@ namespace {
 using Kind = RelayNotice::Kind;
 
 constexpr std::string_view kOthers =
-    "SELECT owner FROM dovetail.relay_process WHERE relay = $1 AND owner <> $2 "
+    "SELECT owner, expires::text FROM dovetail.relay_process WHERE relay = $1 AND owner <> $2 "
     "AND expires >= clock_timestamp()";
 
 // Says that this process lives, forgets those that do not, and tells our place among the rest.
-// $4: those that are provably gone.
+// $4: those that are gone.
 constexpr std::string_view kHeartbeat =
     "WITH beat AS (INSERT INTO dovetail.relay_process (relay, owner, expires) "
     "VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond') "
@@ -40,13 +40,6 @@ constexpr std::string_view kHeartbeat =
     "AND (expires < clock_timestamp() - interval '1 minute' OR owner = ANY ($4))) "
     "SELECT count(*) FILTER (WHERE owner < $2), count(*) FROM dovetail.relay_process "
     "WHERE relay = $1 AND owner <> $2 AND expires >= clock_timestamp() AND owner <> ALL ($4)";
-
-constexpr std::string_view kLanes =
-    "SELECT lane, owner, free, CASE WHEN free THEN 0 "
-    "ELSE ceil(extract(epoch FROM expires - clock_timestamp()))::bigint END "
-    "FROM dovetail.reader, LATERAL (SELECT owner = '' OR expires <= clock_timestamp() AS free) AS "
-    "f "
-    "WHERE relay = $1 ORDER BY lane";
 
 // How often what is pending of a mapped table is counted, at most; and for how many times as long
 // as that took it is not counted again.
@@ -65,6 +58,7 @@ std::uint32_t fair_share(std::uint32_t lanes, std::uint32_t place, std::uint32_t
 // One lane that this process runs.
 struct Runner {
   Reader reader;
+  LeaseWatch watch{};  // what was seen of who held it before
   std::unique_ptr<Sink> sink;
   std::atomic<bool> ended{false};
   std::atomic<bool> standing_by{false};  // somebody else was faster
@@ -87,8 +81,10 @@ struct Lanes::State {
   Connection connection{};
   std::string history{};  // of the server that it led to last
   std::uint32_t lanes = 0;
-  std::string awaited{};       // who holds what we could run, when that was said last
-  bool binary = true;          // whether the mapped table can be read so
+  std::string awaited{};  // who holds what we could run, when that was said last
+  bool binary = true;     // whether the mapped table can be read so
+  std::map<std::string, LeaseWatch> others_seen{};  // what is seen of the others
+  std::map<std::uint32_t, LeaseWatch> holders{};    // and of those who hold the lanes
   TimePoint count_at{};        // when what is pending of a mapped table is counted next
   TimePoint failing_since{};   // of beat()
   TimePoint own_state_at{};    // when why beat() fails was written down
@@ -182,8 +178,15 @@ Result<std::uint32_t> Lanes::State::find_share() {
   const Result<Rows> known = connection.query(kOthers, Params().text(options.relay).text(owner));
   if (!known) return fail(known.error());
   std::vector<std::string_view> gone;
-  for (std::size_t row = 0; row < known->size(); ++row)
-    if (is_gone(known->text(row, 0))) gone.push_back(known->text(row, 0));
+  std::map<std::string, LeaseWatch> seen;
+  for (std::size_t row = 0; row < known->size(); ++row) {
+    const std::string_view other = known->text(row, 0);
+    LeaseWatch& watch = seen[std::string(other)] = others_seen[std::string(other)];
+    const bool is_silent =
+        watch.is_free(known->text(row, 1), false, options.lease_term, clock.now());
+    if (is_silent || is_gone(other)) gone.push_back(other);
+  }
+  others_seen = std::move(seen);
   const Result<Rows> others = connection.query(
       kHeartbeat,
       Params().text(options.relay).text(owner).int8(options.lease_term.count()).text_array(gone));
@@ -193,22 +196,27 @@ Result<std::uint32_t> Lanes::State::find_share() {
   return fair_share(lanes, place, processes);
 }
 
-// Those that nobody holds, or somebody who is provably gone. A process that has none and finds none
-// says whom it waits for.
+// Those that nobody holds, or somebody who is provably gone or renews nothing. A process that has
+// none and finds none says whom it waits for.
 Result<std::vector<std::uint32_t>> Lanes::State::find_free_lanes() {
-  const Result<Rows> all = connection.query(kLanes, Params().text(options.relay));
+  static const std::string select =
+      "SELECT lane, " + kHolderColumns + " FROM dovetail.reader WHERE relay = $1 ORDER BY lane";
+  const Result<Rows> all = connection.query(select, Params().text(options.relay));
   if (!all) return fail(all.error());
   std::vector<std::uint32_t> free;
   for (std::size_t row = 0; row < all->size(); ++row) {
-    if (all->boolean(row, 2) || is_gone(all->text(row, 1)))
-      free.push_back(static_cast<std::uint32_t>(all->int4(row, 0)));
+    const auto lane = static_cast<std::uint32_t>(all->int4(row, 0));
+    const Holder holder = holder_in(*all, row, 1, options.lease_term);
+    const bool is_free =
+        holders[lane].is_free(holder.sign, holder.has_run_out, holder.term, clock.now());
+    if (is_free || holder.owner.empty() || is_gone(holder.owner)) free.push_back(lane);
   }
   const bool stands_by = free.empty() && runners.empty() && !all->empty();
-  const std::string holder(stands_by ? all->text(0, 1) : std::string_view());
-  if (std::exchange(awaited, holder) == holder || holder.empty()) return free;
+  const Holder holder = stands_by ? holder_in(*all, 0, 1, options.lease_term) : Holder{};
+  if (std::exchange(awaited, holder.owner) == holder.owner || holder.owner.empty()) return free;
   note(Kind::standby, "lane " + std::to_string(all->int4(0, 0)) + " of relay \"" + options.relay +
-                          "\" is held by " + shown_owner(holder) + " for another " +
-                          std::to_string(all->int8(0, 3)) +
+                          "\" is held by " + shown_owner(holder.owner) + " for another " +
+                          std::to_string(holder.left.count()) +
                           " s unless renewed; waits for that, since it cannot be proved that its "
                           "process is gone");
   return free;
@@ -255,6 +263,7 @@ void Lanes::State::start(std::uint32_t lane) {
   runner->reader.lane = lane;
   runner->reader.lanes = lanes;
   runner->reader.call_max = call_max_of(options.lease_term);
+  runner->watch = holders[lane];
   runner->sink = make_sink(lane);
   Runner& self = *runner;
   runner->thread = std::jthread([this, &self](std::stop_token stop) {
@@ -314,7 +323,8 @@ WalSourceOptions Lanes::State::wal_options(Runner& runner) {
 }
 
 Status Lanes::State::run(Runner& runner, Source& source, Parking& parking, std::stop_token stop) {
-  PostgresLease lease(runner.reader, clock, options.owner, options.lease_term);
+  PostgresLease lease(runner.reader, clock, options.owner, options.lease_term,
+                      std::move(runner.watch));
   RelayOptions relay_options = options.relay_options;
   relay_options.seed += runner.reader.lane;
   Relay relay(RelayPorts{source, *runner.sink, parking, lease, clock, metrics,

@@ -140,6 +140,7 @@ TEST_F(PostgresLanes, WhereItCannotBeProvedItIsSaidWhoIsAwaitedAndUntilWhen) {
   must(connection_, "UPDATE dovetail.reader SET owner = '" + owner_text(elsewhere) +
                         "', expires = clock_timestamp() + interval '1 hour'");
   LanesOptions options = Process::options(database_, "next");
+  options.lease_term = 1h;
   std::mutex mutex;
   std::string said;
   options.notify = [&](std::int32_t, const RelayNotice& notice) {
@@ -193,6 +194,22 @@ TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
   Process process(database_, "living", delivered_);
   EXPECT_TRUE(eventually([&] { return process.held() == 4 && delivered_ == 100; }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+  EXPECT_EQ(number(connection_, "SELECT min(epoch) FROM dovetail.reader"), 8);
+  EXPECT_TRUE(process.stop());
+}
+
+// The clock of the database was set back by two days since it died.
+TEST_F(PostgresLanes, TheLanesOfASilentProcessAreTakenOverThoughTheClockWasSetBack) {
+  ASSERT_TRUE(ensure_relay(connection_, "test", 4, false));
+  must(connection_,
+       "UPDATE dovetail.reader SET owner = 'dead', epoch = 7, lease_term = 2000000, "
+       "expires = clock_timestamp() + interval '48 h';"
+       "INSERT INTO dovetail.relay_process VALUES ('test', 'dead', "
+       "clock_timestamp() + interval '48 h')");
+  publish(20);
+  Process process(database_, "living", delivered_);
+  EXPECT_TRUE(eventually([&] { return process.held() == 4 && delivered_ == 20; }))
+      << process.held() << " lanes, " << delivered_ << " delivered";
   EXPECT_EQ(number(connection_, "SELECT min(epoch) FROM dovetail.reader"), 8);
   EXPECT_TRUE(process.stop());
 }

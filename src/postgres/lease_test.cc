@@ -30,7 +30,7 @@ class PostgresLeaseTest : public testing::Test {
   TestClock clock_;
 };
 
-TEST_F(PostgresLeaseTest, TheDatabasesClockDecidesForOthersAndOursForUs) {
+TEST_F(PostgresLeaseTest, ItEndsForUsBeforeItEndsForANewcomerByTheDatabasesClock) {
   Reader first = reader();
   Reader second = reader();
   PostgresLease ours(first, clock_, "ours", 10s);
@@ -39,11 +39,72 @@ TEST_F(PostgresLeaseTest, TheDatabasesClockDecidesForOthersAndOursForUs) {
   ASSERT_TRUE(ours.acquire());
   EXPECT_EQ(ours.deadline(), before + 9s) << "a tenth of the term before it ends for others";
   clock_.advance(60s);
-  EXPECT_TRUE(failed_with(theirs.acquire(), Errc::unavailable))
-      << "that our clock has moved says nothing about theirs";
   must(connection_, "UPDATE dovetail.reader SET expires = clock_timestamp()");
   EXPECT_TRUE(theirs.acquire());
   EXPECT_TRUE(failed_with(ours.renew(), Errc::stopped));
+}
+
+// As if the clock of the database had been set by so much: its own cannot be moved, what it
+// compares with can.
+void step(Connection& connection, std::chrono::hours by) {
+  must(connection, "UPDATE dovetail.reader SET expires = expires - interval '" +
+                       std::to_string(by.count()) + " hours'");
+}
+
+TEST_F(PostgresLeaseTest, OfASilentHolderItIsTakenAfterItsTermThoughTheClockWasSetBack) {
+  for (const auto back : {-1h, -48h}) {
+    Reader first = reader();
+    Reader second = reader();
+    PostgresLease theirs(first, clock_, "theirs", 10s);
+    PostgresLease ours(second, clock_, "ours", 10s);
+    ASSERT_TRUE(theirs.acquire());
+    step(connection_, back);
+    const Status refused = ours.acquire();
+    EXPECT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
+    EXPECT_TRUE(contains(text_of(refused), "for another 11 s")) << text_of(refused);
+    clock_.advance(10s);
+    EXPECT_FALSE(ours.acquire());
+    clock_.advance(1s);
+    EXPECT_TRUE(ours.acquire());
+    EXPECT_TRUE(failed_with(theirs.renew(), Errc::stopped));
+    ASSERT_TRUE(ours.release());
+  }
+}
+
+TEST_F(PostgresLeaseTest, AHolderThatRenewsKeepsItWhicheverWayTheClockIsSet) {
+  Reader first = reader();
+  Reader second = reader();
+  PostgresLease theirs(first, clock_, "theirs", 10s);
+  PostgresLease ours(second, clock_, "ours", 10s);
+  ASSERT_TRUE(theirs.acquire());
+  EXPECT_FALSE(ours.acquire());
+  for (const auto by : {1h, -1h, 48h, -48h}) {
+    clock_.advance(5s);
+    ASSERT_TRUE(theirs.renew());
+    EXPECT_FALSE(ours.acquire());
+    step(connection_, by);
+    EXPECT_FALSE(ours.acquire());
+    clock_.advance(4s);
+    EXPECT_FALSE(ours.acquire());
+    ASSERT_TRUE(theirs.renew());
+  }
+  EXPECT_FALSE(ours.acquire());
+  clock_.advance(11s);
+  EXPECT_TRUE(ours.acquire());
+}
+
+TEST_F(PostgresLeaseTest, TheTermOfTheHolderCounts) {
+  Reader first = reader();
+  Reader second = reader();
+  PostgresLease theirs(first, clock_, "theirs", 60s);
+  PostgresLease ours(second, clock_, "ours", 10s);
+  ASSERT_TRUE(theirs.acquire());
+  step(connection_, -48h);
+  EXPECT_FALSE(ours.acquire());
+  clock_.advance(65s);
+  EXPECT_FALSE(ours.acquire());
+  clock_.advance(1s);
+  EXPECT_TRUE(ours.acquire());
 }
 
 // A clock that moves while the server works on an answer.
@@ -62,7 +123,8 @@ TEST_F(PostgresLeaseTest, TheTermCountsFromBeforeItWasAskedFor) {
   SlowAnswer clock;
   PostgresLease lease(first, clock, "ours", 10s);
   ASSERT_TRUE(lease.acquire());
-  EXPECT_EQ(lease.deadline(), TimePoint{1h} + 1s + 9s);
+  EXPECT_EQ(lease.deadline(), TimePoint{1h} + 2s + 9s)
+      << "the first look at the clock was after the row was read, the second before it was taken";
 }
 
 TEST_F(PostgresLeaseTest, OfAProcessThatIsProvablyGoneIsNotWaitedFor) {

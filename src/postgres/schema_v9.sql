@@ -10,6 +10,10 @@ UPDATE dovetail.reader AS r SET replayed_total = (
 -- and a start with another one is refused. Empty: not known yet.
 ALTER TABLE dovetail.reader ADD COLUMN target text NOT NULL DEFAULT '';
 
+-- The term of whoever holds the lease, in microseconds: one who waits takes it when nothing was renewed for so long by a
+-- clock that never steps. 0: not known.
+ALTER TABLE dovetail.reader ADD COLUMN lease_term bigint NOT NULL DEFAULT 0;
+
 -- What each lane does now, as its process last said it: for people, so a crash of the server may lose the last word.
 -- True as long as that process holds the lane's lease; without a lease (epoch -1, or one that has run out) until
 -- `expires`. The process is what stands before the '#' of the owner.
@@ -54,7 +58,9 @@ SELECT r.relay, r.lane, split_part(r.owner, '@', 1) AS owner, h.held,
             ELSE 'stopped' END AS state,
        s.since AS state_since, s.last_error, s.next_try
 FROM dovetail.reader AS r
-CROSS JOIN LATERAL (SELECT r.owner <> '' AND r.expires > clock_timestamp() AS held) AS h
+CROSS JOIN LATERAL (
+  SELECT r.owner <> '' AND r.expires > clock_timestamp() AND (r.lease_term = 0
+    OR r.expires <= clock_timestamp() + (r.lease_term + r.lease_term / 10) * interval '1 microsecond') AS held) AS h
 LEFT JOIN dovetail.relay_state AS s ON s.relay = r.relay AND s.lane = r.lane
 LEFT JOIN dovetail.mapped_backlog AS b ON b.relay = r.relay AND b.lane = r.lane AND r.mapped AND NOT r.outside
 CROSS JOIN LATERAL (
@@ -65,7 +71,7 @@ CROSS JOIN LATERAL (
     AND NOT (r.now IS NOT NULL AND o.seq <= r.seq AND pg_visible_in_snapshot(o.xid, r.now))) AS w;
 
 -- Lets the relay go on with another target, and returns the one before. Not while it runs: it would go on with the old
--- one.
+-- one. Whoever runs it all the same, because a clock was set, is fenced by the epoch.
 CREATE FUNCTION dovetail.retarget_relay(relay text, target text, reason text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -83,11 +89,14 @@ BEGIN
       USING ERRCODE = 'undefined_object', HINT = 'check the name with `dovetail status`';
   END IF;
   IF EXISTS (SELECT FROM dovetail.reader AS r
-             WHERE r.relay = retarget_relay.relay AND r.owner <> '' AND r.expires > clock_timestamp()) THEN
+             WHERE r.relay = retarget_relay.relay AND r.owner <> '' AND r.expires > clock_timestamp()
+               AND (r.lease_term = 0
+                 OR r.expires <= clock_timestamp() + (r.lease_term + r.lease_term / 10) * interval '1 microsecond')) THEN
     RAISE EXCEPTION 'the relay "%" runs, and would go on with its old target', relay
       USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'stop every process that runs it, then try again';
   END IF;
-  UPDATE dovetail.reader AS r SET target = retarget_relay.target WHERE r.relay = retarget_relay.relay;
+  UPDATE dovetail.reader AS r SET target = retarget_relay.target, owner = '', epoch = r.epoch + 1
+    WHERE r.relay = retarget_relay.relay;
   INSERT INTO dovetail.audit (what, relay, subject, reason)
   VALUES ('retarget', relay, left(before || ' -> ' || target, 2000), left(reason, 2000));
   RETURN before;

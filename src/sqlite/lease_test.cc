@@ -55,9 +55,19 @@ TEST_F(ReaderLease, ARenewalExtendsIt) {
 }
 
 TEST_F(ReaderLease, StepsOfTheWallClockChangeNothing) {
-  ASSERT_TRUE(first.acquire());
-  clock.set_wall(clock.wall() + std::chrono::hours(1000));
-  EXPECT_FALSE(second.acquire());
+  for (const auto by : {1h, -1h, 48h, -48h}) {
+    ASSERT_TRUE(first.acquire());
+    clock.set_wall(clock.wall() + by);
+    EXPECT_FALSE(second.acquire()) << "it is held for its term";
+    clock.advance(5s);
+    ASSERT_TRUE(first.renew());
+    clock.advance(9s);
+    EXPECT_FALSE(second.acquire());
+    clock.advance(1s);
+    EXPECT_TRUE(second.acquire()) << "and no longer";
+    EXPECT_FALSE(first.renew());
+    ASSERT_TRUE(second.release());
+  }
 }
 
 TEST_F(ReaderLease, ALeaseOfAnotherBootIsDead) {
