@@ -56,11 +56,18 @@ Status SimLease::acquire() {
   std::uint64_t epoch = 0;
   const Status status = call("lease.acquire", [&]() -> Status {
     LeaseRow& row = database_.tables.lane(lane_).lease;
-    if (!lease_is_free(row, world.now()))
+    const TimePoint now = database_.server.clock();
+    const std::string sign =
+        std::to_string(row.epoch) + " " + std::to_string(row.expires.time_since_epoch().count());
+    const bool has_run_out = lease_is_free(row, now);
+    const bool is_free = watch_.is_free(sign, has_run_out, term_, clock_.now());
+    if (is_free && !has_run_out) world.sometimes("lease of a silent holder taken");
+    if (!is_free && has_run_out) world.sometimes("living holder left in place");
+    if (!is_free && !row.owner.empty())
       return fail(Errc::unavailable, "held by " + row.owner + "; check that relay");
     if (!row.owner.empty() && row.owner != owner_) world.sometimes("lane taken over");
     row.owner = owner_;
-    row.expires = world.now() + term_;
+    row.expires = now + term_;
     epoch = ++row.epoch;
     world.note("lease.acquired", owner_, lane_, static_cast<std::int64_t>(epoch));
     return {};
@@ -68,6 +75,7 @@ Status SimLease::acquire() {
   if (!status) return status;
   epoch_ = epoch;
   asked_at_ = asked_at;
+  watch_ = {};  // what it sees from here on are our own renewals
   return {};
 }
 
@@ -78,7 +86,7 @@ Status SimLease::renew() {
     LeaseRow& row = database_.tables.lane(lane_).lease;
     if (!epoch_is_current(row, epoch_)) return stale(world);
     database_.accepted("a renewal", lane_, epoch_);
-    row.expires = world.now() + term_;
+    row.expires = database_.server.clock() + term_;
     return {};
   });
   if (status) asked_at_ = asked_at;
@@ -91,7 +99,8 @@ Status SimLease::release() {
     LeaseRow& row = database_.tables.lane(lane_).lease;
     if (!epoch_is_current(row, epoch_)) return {};
     database_.accepted("a release", lane_, epoch_);
-    row.expires = world.now();
+    row.owner.clear();
+    row.expires = database_.server.clock();
     world.note("lease.released", owner_, lane_);
     return {};
   });
@@ -230,14 +239,14 @@ Status SimParking::park(std::span<const ParkRequest> requests) {
       world.sometimes(request.state == ParkState::parked ? "parked" : "parked behind");
     }
     database_.note_parked(requests);
-    rows.park(requests, VirtualClock::wall_of(world.now()));
+    rows.park(requests, database_.server.wall());
   });
 }
 
 Status SimParking::take_due(Batch& out, std::vector<std::uint32_t>& attempts,
                             const Limits& limits) {
   return connection_.call("parking.take_due", [&]() -> Status {
-    const WallTime now = VirtualClock::wall_of(database_.server.world().now());
+    const WallTime now = database_.server.wall();
     database_.tables.lane(lease_.lane()).parked.take_due(out, attempts, limits, now);
     if (!out.empty())
       database_.server.world().note("parking.take_due", "events",

@@ -57,6 +57,7 @@ class SimLease final : public Lease {
   std::string owner_;
   Clock& clock_;
   Duration term_;
+  LeaseWatch watch_{};
   TimePoint asked_at_{};
   std::uint64_t epoch_ = 0;
 };

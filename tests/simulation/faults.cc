@@ -29,7 +29,7 @@ StoredEvent Simulation::make_event(std::uint64_t key, std::int64_t version) {
   const std::uint64_t length = 1 + random.below(random.chance(0.05) ? 900 : 40);
   for (std::uint64_t i = 0; i < length; ++i)
     event.payload.push_back(static_cast<char>(random.below(256)));
-  event.created_at = VirtualClock::wall_of(world_.now());
+  event.created_at = database_.server.wall();
   return event;
 }
 
@@ -172,12 +172,28 @@ void Simulation::crash_database() {
   });
 }
 
+Duration Simulation::random_step() {
+  constexpr std::chrono::hours kSteps[] = {std::chrono::hours(-48), std::chrono::hours(-1),
+                                           std::chrono::hours(1), std::chrono::hours(48)};
+  return kSteps[world_.random().below(std::size(kSteps))];
+}
+
+void Simulation::step_database_clock() {
+  Server& server = world_.chance(0.6) ? database_.server : inbox_.server;
+  world_.sometimes("database clock stepped");
+  const Duration step = random_step();
+  world_.note("nemesis.clock", server.name(),
+              std::chrono::duration_cast<std::chrono::hours>(step).count());
+  server.step_clock(step);
+}
+
 void Simulation::strike() {
   const Options& options = world_.options();
   std::vector<Actor*> everybody = processes_;
   everybody.insert(everybody.end(), writers_.begin(), writers_.end());
   Actor& anybody = *everybody[world_.random().below(everybody.size())];
   Actor& process = *processes_[world_.random().below(processes_.size())];
+  if (options.database_steps && world_.chance(0.15)) return step_database_clock();
   switch (world_.random().below(12)) {
     case 0:
       if (!options.kills) return;
@@ -239,10 +255,7 @@ void Simulation::strike() {
       if (!options.wall_steps) return;
       world_.sometimes("wall clock stepped");
       world_.note("nemesis.wall", process.name());
-      constexpr std::chrono::hours kSteps[] = {std::chrono::hours(-48), std::chrono::hours(-1),
-                                               std::chrono::hours(0), std::chrono::hours(1),
-                                               std::chrono::hours(48)};
-      return process.step_wall(kSteps[world_.random().below(std::size(kSteps))]);
+      return process.step_wall(world_.chance(0.2) ? Duration{} : random_step());
     }
     default:
       if (!options.service_outages) return;

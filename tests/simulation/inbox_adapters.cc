@@ -263,7 +263,7 @@ Status ConsumerParking::park(std::span<const ParkRequest> requests) {
                                             : database_.waiting)
           .insert({consumer_, event.id});
     }
-    database_.tables.parked(consumer_).park(requests, VirtualClock::wall_of(world.now()));
+    database_.tables.parked(consumer_).park(requests, database_.server.wall());
     return {};
   });
 }
@@ -276,8 +276,8 @@ Status ConsumerParking::take_due(Batch& out, std::vector<std::uint32_t>& attempt
       const auto found = owner.find(broker_.partition_of(event));
       return found != owner.end() && found->second == actor_.name();
     };
-    database_.tables.parked(consumer_).take_due(
-        out, attempts, limits, VirtualClock::wall_of(database_.server.world().now()), mine);
+    database_.tables.parked(consumer_).take_due(out, attempts, limits, database_.server.wall(),
+                                                mine);
     return {};
   });
 }

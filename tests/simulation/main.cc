@@ -67,6 +67,8 @@ constexpr NamedMutant kMutants[] = {
     DOVETAIL_NAMED(blocked_keys_not_asked),
     DOVETAIL_NAMED(open_waited_for),
     DOVETAIL_NAMED(crash_not_noticed),
+    DOVETAIL_NAMED(store_clock_trusted),
+    DOVETAIL_NAMED(far_due_waited_for),
 };
 #undef DOVETAIL_NAMED
 Mutant chosen_mutant = Mutant::none;

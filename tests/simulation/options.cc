@@ -94,6 +94,7 @@ Options::Options(std::uint64_t seed_) : seed(seed_) {
   slow_open = maybe(random, 0.5);
   slow_confirm = maybe(random, 0.02);
   wall_steps = random.chance(0.3);
+  database_steps = random.chance(0.3);
 }
 
 std::string Options::text() const {
@@ -149,6 +150,7 @@ std::string Options::text() const {
   flag("sick_handlers", sick_handlers);
   if (sick_key > 0) out << " sick_key=" << sick_key << (sick_key_is_full ? " (full)" : "");
   flag("wall_steps", wall_steps);
+  flag("database_steps", database_steps);
   flag("operator_replays", operator_replays);
   flag("operator_discards", operator_discards);
   return out.str();

@@ -87,6 +87,7 @@ struct Options {
   bool full_sinks = false;       // the broker takes nothing for a while
   bool sick_handlers = false;    // every handler fails for a while
   bool wall_steps = false;       // of the machines of relays and consumers
+  bool database_steps = false;   // of the clocks of the two databases
   bool operator_replays = false;
   bool operator_discards = false;
 };

@@ -24,6 +24,10 @@ class Server {
   std::uint64_t generation() const { return generation_; }
   std::uint64_t pooled_generation() const { return pooled_generation_; }
   TimePoint held_until() const { return held_until_; }
+  // By its own clock, which may be set while it runs.
+  TimePoint clock() const { return world_.now() + clock_step_; }
+  WallTime wall() const { return VirtualClock::wall_of(clock()); }
+  void step_clock(Duration step) { clock_step_ += step; }
   void go_down(Duration duration) {
     ++generation_;
     ++pooled_generation_;
@@ -41,6 +45,7 @@ class Server {
   std::uint64_t pooled_generation_ = 1;
   TimePoint down_until_{};
   TimePoint held_until_{};
+  Duration clock_step_{};
 };
 
 enum class Way : std::uint8_t { direct, pooled };

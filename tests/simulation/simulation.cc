@@ -228,7 +228,7 @@ void Simulation::visit(ParkedRows& rows, const std::string& consumer, bool every
       } else {
         discarded_by_consumer_.insert({consumer, id});
       }
-    } else if (rows.replay(id, VirtualClock::wall_of(world_.now()))) {
+    } else if (rows.replay(id, consumer.empty() ? database_.server.wall() : inbox_.server.wall())) {
       world_.note("operator.replay", consumer);
       world_.sometimes(consumer.empty() ? "replayed by an operator" : "replayed at a consumer");
     }

@@ -62,6 +62,8 @@ class Simulation {
   void nemesis(Actor& actor);
   void strike();
   void crash_database();
+  Duration random_step();
+  void step_database_clock();
   void operator_desk(Actor& actor);
   void visit(ParkedRows& rows, const std::string& consumer, bool everything);
   void watch_groups();
