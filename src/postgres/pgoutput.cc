@@ -75,7 +75,7 @@ Result<std::variant<WalData, Keepalive>> parse_copy_data(std::string_view bytes)
       WalData data;
       data.start = cursor.position();
       data.server_end = cursor.position();
-      cursor.time();
+      data.sent_at = cursor.time();
       const bool has_head = cursor.fits();
       data.body = cursor.rest();
       if (has_head) return data;

@@ -19,6 +19,7 @@ namespace dovetail::postgres {
 struct WalData {
   WalPosition start;
   WalPosition server_end;
+  WallTime sent_at{};     // by the server's clock
   std::string_view body;  // one message of pgoutput
 };
 struct Keepalive {

@@ -41,6 +41,10 @@ bool has_hung_up(int socket) {
 
 }  // namespace
 
+bool is_old(WallTime committed_at, WallTime sent_at) {
+  return sent_at < committed_at || sent_at - committed_at > kAskEvery;
+}
+
 char kind_of(std::string_view message) {
   if (message.starts_with('w') && message.size() > kHeadBytes) return message[kHeadBytes];
   return message.starts_with('k') ? 'k' : '\0';
@@ -136,7 +140,7 @@ void WalReceiver::look_at(std::string_view message) {
       std::vector<pgoutput::Value> none;
       const auto decoded = pgoutput::decode(data->body, none);
       if (decoded && std::holds_alternative<pgoutput::Begin>(*decoded))
-        last_commit_ = std::get<pgoutput::Begin>(*decoded).committed_at;
+        is_behind_ = is_old(std::get<pgoutput::Begin>(*decoded).committed_at, data->sent_at);
     }
   }
   if (end > server_end()) server_end_ = end.value;
@@ -179,9 +183,7 @@ Status WalReceiver::answer() {
 Status WalReceiver::look_for_end() {
   const Instant now = steady_clock::now();
   if (now < ask_at_) return {};
-  const bool is_behind =
-      has_data_come_ && last_commit_ && *last_commit_ + kAskEvery < clock_.wall();
-  if (!is_full_ && !is_waited_for_ && !is_behind) return {};
+  if (!is_full_ && !is_waited_for_ && !(has_data_come_ && is_behind_)) return {};
   is_waited_for_ = false;
   has_data_come_ = false;
   const bool is_stopping = replication_.is_server_stopping(conninfo_);

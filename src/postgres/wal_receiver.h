@@ -16,6 +16,11 @@ namespace dovetail::postgres {
 // The letter of pgoutput for a message of the stream; 'k': a sign of life.
 char kind_of(std::string_view message);
 
+// Whether a transaction was sent long after its commit, as when the server has much to catch up
+// with. Both times are of the server's clock. One that was sent before its commit shows that this
+// clock was set back meanwhile, and then nobody knows: it counts as old.
+bool is_old(WallTime committed_at, WallTime sent_at);
+
 // Its calls are for one thread, that of the reader. Ends with its stream, and then ends the buffer.
 class WalReceiver {
  public:
@@ -64,9 +69,9 @@ class WalReceiver {
   // Of the receiver alone.
   bool is_full_ = false;
   bool is_reply_wanted_ = false;
-  bool is_waited_for_ = false;             // the server asks, and we have not confirmed everything
-  std::optional<WallTime> last_commit_{};  // of what is received now
-  bool has_data_come_ = false;             // since the server was last asked
+  bool is_waited_for_ = false;  // the server asks, and we have not confirmed everything
+  bool is_behind_ = false;      // what is received now is old
+  bool has_data_come_ = false;  // since the server was last asked
   WalPosition sent_flush_{};
   bool is_rest_unsent_ = false;
   Instant status_at_{};

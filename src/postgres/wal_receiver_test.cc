@@ -6,6 +6,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
+TEST(WalReceiverAge, IsOfTheServersClockAlone) {
+  const WallTime time{24h * 20'000};
+  EXPECT_FALSE(is_old(time, time));
+  EXPECT_FALSE(is_old(time, time + 1s));
+  EXPECT_TRUE(is_old(time, time + 3s));
+  EXPECT_TRUE(is_old(time, time + 48h));
+  EXPECT_TRUE(is_old(time, time - 1h)) << "the clock was set back since the commit";
+}
+
 class WalReceiverTest : public ::testing::Test {
  protected:
   WalReceiverTest() {
