@@ -71,6 +71,83 @@ TEST_F(ClockMarkTest, AnHourIsNoStep) {
   EXPECT_TRUE(look());
 }
 
+class ClockAfterStartTest : public ClockMarkTest {
+ protected:
+  // The machine is off for so long by the right time, and comes back with a clock that is wrong by
+  // so much.
+  void restart(Duration off, Duration wrong_by) {
+    if (marks_.trusted) marks_.trusted_before = marks_.trusted->wall;
+    if (marks_.doubted) marks_.doubted_before = marks_.doubted->wall;
+    marks_.trusted = marks_.doubted = std::nullopt;
+    now_.wall += off + wrong_by;
+    now_.steady = TimePoint(1min);
+  }
+  bool look_again() {
+    const ClockMarks before = marks_;
+    const bool trusted = look();
+    marks_.trusted_before = before.trusted_before;
+    marks_.doubted_before = before.doubted_before;
+    return trusted;
+  }
+};
+
+TEST_F(ClockAfterStartTest, IsTrustedWhereItFollowsTheLastLook) {
+  EXPECT_TRUE(look());
+  for (const Duration off : {Duration(1min), Duration(24h)}) {
+    restart(off, Duration{0});
+    EXPECT_TRUE(look_again());
+  }
+}
+
+TEST_F(ClockAfterStartTest, ThatIsDaysOffWaitsForAnHour) {
+  for (const Duration wrong_by : {Duration(48h), Duration(-48h), Duration(-3h)}) {
+    EXPECT_TRUE(look());
+    restart(1min, wrong_by);
+    EXPECT_FALSE(look_again());
+    pass(59min);
+    EXPECT_FALSE(look_again());
+    pass(1min);
+    EXPECT_TRUE(look_again());
+  }
+}
+
+TEST_F(ClockAfterStartTest, ThatIsSetRightMeanwhileIsTrustedAtOnce) {
+  EXPECT_TRUE(look());
+  restart(1min, 48h);
+  EXPECT_FALSE(look_again());
+  now_.wall -= 48h;
+  EXPECT_TRUE(look_again());
+}
+
+// As when each prune runs on a new machine, once a week.
+TEST_F(ClockAfterStartTest, IsTrustedWhenTheNextMachineFindsItToo) {
+  EXPECT_TRUE(look());
+  restart(24h * 7, Duration{0});
+  EXPECT_FALSE(look_again());
+  restart(24h * 7, Duration{0});
+  EXPECT_TRUE(look_again());
+}
+
+TEST_F(ClockAfterStartTest, WhatAnotherMachineDoubtsIsNotTrusted) {
+  EXPECT_TRUE(look());
+  pass(1min);
+  now_.wall += 20h;
+  EXPECT_FALSE(look());
+  restart(1min, Duration{0});
+  EXPECT_TRUE(marks_.trusted_before && marks_.doubted_before);
+  EXPECT_FALSE(look_again());
+  pass(1h);
+  EXPECT_TRUE(look_again());
+}
+
+TEST_F(ClockAfterStartTest, TheReasonSaysBothTimes) {
+  EXPECT_TRUE(look());
+  restart(1h, 48h);
+  const std::string text = clock_was_set(marks_, now_);
+  EXPECT_NE(text.find("2024-10-06T01:00:00"), std::string::npos) << text;
+  EXPECT_NE(text.find("2024-10-04T00:00:00"), std::string::npos) << text;
+}
+
 TEST_F(ClockMarkTest, TheReasonSaysBothTimes) {
   EXPECT_TRUE(look());
   now_.wall += 50h;

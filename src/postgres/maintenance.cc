@@ -45,13 +45,19 @@ constexpr std::string_view kHindrance =
     "dovetail.reader WHERE NOT mapped GROUP BY relay) AS relays";
 
 constexpr std::string_view kLookAtClock =
-    "SELECT pg_catalog.clock_timestamp(), m.wall, m.boot_time, m.doubted_wall, m.doubted_boot_time "
+    "SELECT pg_catalog.clock_timestamp(), m.wall, m.boot_time, m.doubted_wall, "
+    "m.doubted_boot_time, (SELECT max(wall) FROM dovetail.clock_mark WHERE boot <> $1), "
+    "(SELECT max(doubted_wall) FROM dovetail.clock_mark WHERE boot <> $1) "
     "FROM (SELECT 1) AS one LEFT JOIN dovetail.clock_mark AS m ON m.boot = $1";
-// $4: null: nothing is doubted. Marks of machines that are long gone go.
+// $2, $4: null: nothing is trusted, or doubted. Marks of machines that are long gone go, and so do
+// doubts of others that are settled by now.
 constexpr std::string_view kMarkClock =
-    "WITH old AS (DELETE FROM dovetail.clock_mark WHERE wall < $2 - interval '90 days' AND boot <> "
-    "$1) INSERT INTO dovetail.clock_mark VALUES ($1, $2, $3, $4, $5) ON CONFLICT (boot) DO UPDATE "
-    "SET wall = $2, boot_time = $3, doubted_wall = $4, doubted_boot_time = $5";
+    "WITH old AS (DELETE FROM dovetail.clock_mark WHERE boot <> $1 AND "
+    "(wall < $2::timestamptz - interval '90 days' OR "
+    "doubted_wall <= $2::timestamptz - interval '1 hour')) "
+    "INSERT INTO dovetail.clock_mark VALUES ($1, $2::timestamptz, $3, $4::timestamptz, $5) "
+    "ON CONFLICT (boot) DO UPDATE SET wall = $2::timestamptz, boot_time = $3, "
+    "doubted_wall = $4::timestamptz, doubted_boot_time = $5";
 
 // The time by the database's clock. Fails when it cannot be trusted: what is old cannot be told
 // from what is not.
@@ -66,7 +72,11 @@ Result<WallTime> trusted_now(Connection& connection, Clock& clock) {
     if (rows->is_null(0, column)) return std::nullopt;
     return ClockMark{rows->timestamptz(0, column), TimePoint(Duration(rows->int8(0, column + 1)))};
   };
-  const ClockMarks known{mark(1), mark(3)};
+  const auto wall = [&](int column) -> std::optional<WallTime> {
+    if (rows->is_null(0, column)) return std::nullopt;
+    return rows->timestamptz(0, column);
+  };
+  const ClockMarks known{mark(1), mark(3), wall(5), wall(6)};
   const ClockVerdict verdict = judge_clock(known, now);
   Params params;
   params.text(boot);

@@ -334,6 +334,32 @@ TEST_F(InboxMaintenance, AStepOfTheDatabasesClockForgetsNothing) {
   EXPECT_TRUE(forgotten());
 }
 
+// Both clocks agree, as where the database runs on the machine that prunes, and are two days off
+// since it was started.
+TEST_F(InboxMaintenance, AClockThatIsWrongAfterAStartForgetsNothing) {
+  make_partition(20);
+  apply(id_of(20), 20);
+  MaintenanceOptions options;
+  options.inbox_older_than = 24h * 15;
+  for (const std::string off : {"-48 hours", "48 hours"}) {
+    must(application,
+         "TRUNCATE dovetail.clock_mark; INSERT INTO dovetail.clock_mark VALUES "
+         "('the one before', clock_timestamp() + interval '" +
+             off + "', 1)");
+    const Result<MaintenanceReport> report = maintain(database.conninfo, options);
+    ASSERT_TRUE(failed_with(report, Errc::unavailable)) << text_of(report);
+    EXPECT_TRUE(contains(text_of(report), "first look after a start")) << text_of(report);
+    EXPECT_FALSE(maintain(database.conninfo, options)) << "and the second";
+    EXPECT_FALSE(forgotten());
+  }
+  OtherClock later;
+  later.passed = 61min;
+  must(application,
+       "UPDATE dovetail.clock_mark SET doubted_wall = doubted_wall - interval '1 hour'");
+  EXPECT_TRUE(maintain(database.conninfo, options, later)) << "it has run evenly for an hour";
+  EXPECT_TRUE(forgotten());
+}
+
 TEST_F(InboxMaintenance, WhatCameWhileAConsumerStoodStillIsNotForgotten) {
   make_partition(60);
   make_partition(40);

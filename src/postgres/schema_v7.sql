@@ -332,8 +332,8 @@ before the rows were deleted.';
 -- started. `doubted`: since when the two do not fit the moment before.
 CREATE TABLE dovetail.clock_mark (
   boot              text COLLATE "C" PRIMARY KEY,
-  wall              timestamptz NOT NULL,
-  boot_time         bigint NOT NULL,
+  wall              timestamptz,   -- null: it was never trusted since the boot
+  boot_time         bigint,
   doubted_wall      timestamptz,
   doubted_boot_time bigint
 );

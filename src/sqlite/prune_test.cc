@@ -256,6 +256,34 @@ TEST_F(PrunedInbox, AStepOfTheClockForgetsNothingAndSaysBothTimes) {
   EXPECT_EQ(apply(store, event_of(0)), Arrival::first);
 }
 
+// A machine that was off for a minute by the right time, and whose clock is two days off since.
+TEST_F(PrunedInbox, AClockThatIsWrongAfterAStartForgetsNothing) {
+  PruneOptions options;
+  options.inbox_older_than = 24h;
+  for (const Duration wrong_by : {Duration(48h), Duration(-48h)}) {
+    SetClock clock_now;
+    application.run("DELETE FROM dovetail_clock_mark");
+    const Event event = event_of(0);
+    apply(store, event);
+    ASSERT_TRUE(prune(file.path, options, clock_now));
+    application.run("UPDATE dovetail_clock_mark SET boot = 'the one before', boot_time = 1");
+    clock_now.ahead = wrong_by;
+    const Result<PruneReport> refused = prune(file.path, options, clock_now);
+    ASSERT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
+    EXPECT_TRUE(contains(text_of(refused), "first look after a start")) << text_of(refused);
+    clock_now.passed = 10min;
+    EXPECT_FALSE(prune(file.path, options, clock_now));
+    EXPECT_EQ(apply(store, event), Arrival::duplicate);
+    clock_now.ahead = 0s;
+    EXPECT_TRUE(prune(file.path, options, clock_now)) << "it was set right";
+    application.run("UPDATE dovetail_clock_mark SET boot = 'the one before', boot_time = 1");
+    clock_now.ahead = wrong_by;
+    EXPECT_FALSE(prune(file.path, options, clock_now));
+    clock_now.passed += 61min;
+    EXPECT_TRUE(prune(file.path, options, clock_now)) << "it has run evenly for an hour";
+  }
+}
+
 TEST_F(PrunedInbox, AStepOfTheClockNeitherEndsAClaimNorProlongsIt) {
   SetClock stepping;
   SqliteClaimStore claims(file.path, "billing", stepping, boot_id());

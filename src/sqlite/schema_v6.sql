@@ -29,8 +29,8 @@ CREATE TABLE dovetail_unapplied (
 -- fit the moment before.
 CREATE TABLE dovetail_clock_mark (
   boot              TEXT PRIMARY KEY,
-  wall              INTEGER NOT NULL,
-  boot_time         INTEGER NOT NULL,
+  wall              INTEGER,   -- null: it was never trusted since the boot
+  boot_time         INTEGER,
   doubted_wall      INTEGER,
   doubted_boot_time INTEGER
 ) WITHOUT ROWID;
