@@ -77,6 +77,11 @@ void print_delayed(const std::vector<EventRow>& rows) {
   print(rows.empty() ? "no events\n" : table.to_string());
 }
 
+void print_more(const std::vector<EventRow>& rows, std::size_t limit) {
+  if (rows.size() < limit) return;
+  print("there may be more: --after " + std::to_string(rows.back().position) + "\n");
+}
+
 }  // namespace
 
 Answer events_list(const Surroundings& around, const EventsOptions& options) {
@@ -112,6 +117,7 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
   }
   if (filter.state == EventState::delayed) {
     print_delayed(*rows);
+    print_more(*rows, options.limit);
     return Exit::ok;
   }
   Table table({">POSITION", "ID", "STATE", "READER", "TYPE", "KEY", ">BYTES", ">CREATED"});
@@ -123,9 +129,7 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
                ops::human_count(row.payload_bytes), ago(row.created_at, now)});
   }
   print(rows->empty() ? "no events\n" : table.to_string());
-  if (rows->size() == options.limit) {
-    print("there may be more: --after " + std::to_string(rows->back().position) + "\n");
-  }
+  print_more(*rows, options.limit);
   return Exit::ok;
 }
 

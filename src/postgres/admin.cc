@@ -294,7 +294,9 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
       "FROM (SELECT e.seq, e.id, coalesce(e.relay, '') AS relay, e.state, e.topic, "
       "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_length, "
       "e.aggregate_version, e.created_at FROM dovetail.events e WHERE " +
-          where + " ORDER BY e.seq, e.relay LIMIT $7) AS page ORDER BY page.seq, page.relay",
+          // With all readers of the last event: the next page begins behind it.
+          where +
+          " ORDER BY e.seq FETCH FIRST ($7) ROWS WITH TIES) AS page ORDER BY page.seq, page.relay",
       Params()
           .int8(filter.after)
           .text(filter.reader)

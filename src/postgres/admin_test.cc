@@ -245,6 +245,23 @@ TEST_F(PostgresOperator, SeesEventsByTheirState) {
   EXPECT_TRUE(failed_with(payload_of(url, new_event_id()), Errc::rejected));
 }
 
+TEST_F(PostgresOperator, APageHasAllReadersOfItsLastEvent) {
+  publish("k", 2);
+  relay(2);
+  Reader another{database.conninfo, "another"};
+  ASSERT_TRUE(PostgresSource(another, system_clock()).open());
+  EventFilter filter;
+  filter.limit = 1;
+  for (int page = 0; page < 2; ++page) {
+    const auto rows = list_events(url, filter);
+    ASSERT_TRUE(rows && rows->size() == 2) << text_of(rows);
+    EXPECT_EQ(rows->front().reader, "another");
+    EXPECT_EQ(rows->back().reader, "relay");
+    filter.after = rows->back().position;
+  }
+  EXPECT_TRUE(list_events(url, filter)->empty());
+}
+
 TEST_F(PostgresOperator, SeesParkedEventsAndWhy) {
   const std::vector<EventId> ids = park("a", 2);
   park("b", 1);

@@ -188,6 +188,8 @@ Status read_consumers(Database& database, StoreStatus& status, Clock& clock) {
   }
 }
 
+constexpr std::size_t kReadersMax = 1000;  // of one store
+
 void bind_filter(Statement& select, const EventFilter& filter, const EventId& id) {
   select.bind_text(1, to_string(filter.stream))
       .bind_text(2, filter.reader)
@@ -196,16 +198,18 @@ void bind_filter(Statement& select, const EventFilter& filter, const EventId& id
       .bind_text(5, filter.type)
       .bind_text(6, filter.key)
       .bind_text(7, filter.topic)
-      .bind(8, static_cast<std::int64_t>(filter.limit));
+      .bind(8, static_cast<std::int64_t>(filter.limit + kReadersMax));
   if (!filter.id.empty()) select.bind_id(9, id);
 }
 
-Result<std::vector<EventRow>> read_rows(Statement& select) {
+// As many as `limit`, and then all readers of the last event: the next page begins behind it.
+Result<std::vector<EventRow>> read_rows(Statement& select, std::size_t limit) {
   std::vector<EventRow> rows;
   while (true) {
     const Result<bool> row = select.step();
     if (!row) return fail(row.error());
     if (!*row) return rows;
+    if (rows.size() >= limit && select.integer(0) != rows.back().position) return rows;
     EventRow& event = rows.emplace_back();
     event.position = select.integer(0);
     event.id = select.id(1);
@@ -237,7 +241,7 @@ Result<std::vector<EventRow>> list_outside(Database& database, const EventFilter
   Result<Statement> select = database.prepare(sql);
   if (!select) return fail(select.error());
   bind_filter(*select, filter, id);
-  return read_rows(*select);
+  return read_rows(*select, filter.limit);
 }
 
 }  // namespace
@@ -322,7 +326,7 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
   Result<Statement> select = database->prepare(sql);
   if (!select) return fail(select.error());
   bind_filter(*select, filter, id);
-  return read_rows(*select);
+  return read_rows(*select, filter.limit);
 }
 
 Result<std::string> payload_of(const std::string& path, const EventId& id) {

@@ -141,6 +141,22 @@ TEST_F(Operator, ListsEventsByStateTypeKeyAndTopic) {
             "delivered,parked,pending");
 }
 
+TEST_F(Operator, APageHasAllReadersOfItsLastEvent) {
+  for (const char* const key : {"a", "b"}) application.publish_one(key);
+  register_reader(2);
+  application.run("INSERT INTO dovetail_reader (name, stream) VALUES ('another', 'outbox')");
+  EventFilter filter;
+  filter.limit = 1;
+  for (int page = 0; page < 2; ++page) {
+    const auto rows = list_events(file.path, filter);
+    ASSERT_TRUE(rows && rows->size() == 2) << text_of(rows);
+    EXPECT_EQ(rows->front().reader, "another");
+    EXPECT_EQ(rows->back().reader, "relay");
+    filter.after = rows->back().position;
+  }
+  EXPECT_TRUE(list_events(file.path, filter)->empty());
+}
+
 TEST_F(Operator, ReadsThePayloadOfOneEvent) {
   const EventId id = application.publish_one("a", "the payload");
   EXPECT_EQ(payload_of(file.path, id).value(), "the payload");

@@ -209,7 +209,7 @@ class FullDisk(harness.Case):
         self.wait_for("it notices", lambda: "No space left" in self.log())
         time.sleep(FAULT_S)
         self.assertEqual(self.sql("SELECT count(*) FROM dovetail.parked WHERE state = 'parked'"), "0", self.log())
-        self.assertNotIn("sink_restored", self.log(), "a connection is not room")
+        self.assertLessEqual(self.log().count("sink_restored"), 1, "a connection is not room")
         self.make_room()
         # An event is at fault when it fails while others pass, so others have to come.
         self.wait_for("the poison is parked", lambda: self.publish_one() and self.sql(
