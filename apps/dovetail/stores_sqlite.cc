@@ -110,6 +110,27 @@ void examine_mode(const StoreConfig& store, std::vector<Finding>& findings) {
                       "run 'chmod 600' on it, unless a service of another user shares the file"});
 }
 
+// A clock was wrong when rows were deleted.
+Status examine_line(sqlite::Database& database, std::vector<Finding>& findings) {
+  auto ahead = database.prepare(
+      "SELECT name, forgotten_until FROM dovetail_consumer WHERE forgotten_until > ?1 ORDER BY "
+      "name");
+  if (!ahead) return fail(ahead.error());
+  ahead->bind(1, sqlite::to_stored(system_clock().wall() + std::chrono::hours(1)));
+  while (true) {
+    const auto row = ahead->step();
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    findings.push_back(
+        {Severity::error, "inbox-forgets-new-events",
+         "the consumer \"" + std::string(ahead->bytes(0)) + "\" parks every event up to " +
+             ops::iso_time(sqlite::from_stored(ahead->integer(1))) +
+             " as perhaps forgotten, which is in the future: a clock was wrong when old rows were "
+             "deleted",
+         "find out when that was, and run 'dovetail inbox remember --since' with that time"});
+  }
+}
+
 Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
   constexpr std::uint64_t kWalBytesMax = 256U << 20;
   const auto has_tables = sqlite::has_tables(store.path.string());
@@ -140,12 +161,15 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
                         "the write-ahead log has " + ops::human_count(found->wal_bytes) + " bytes",
                         "look for a process that keeps a read transaction open"});
   }
+  DOVETAIL_TRY(examine_line(*database, findings));
   for (const ReaderStatus& reader : found->readers) {
     if (reader.parked != 0) {
       findings.push_back(
           {Severity::warning, "parked",
-           ops::human_count(reader.parked) + " events of " + reader.name + " are parked",
-           "see 'dovetail parked list'"});
+           ops::human_count(reader.parked) + " events of " + reader.name +
+               " are parked and wait for an operator; behind them, or for their next try, " +
+               ops::human_count(reader.waiting) + " wait",
+           "look at them with 'dovetail parked list', then replay or discard them"});
     }
     if (reader.pending != 0 && reader.lease_left <= Duration::zero()) {
       findings.push_back({Severity::error, "relay-not-running",

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import uuid
 
 import harness
@@ -278,6 +279,35 @@ class FileModes(harness.Case):
         [found] = [one for one in stores["orders"]["findings"] if one["code"] == "file-mode"]
         self.assertIn("orders.db", found["what"])
         self.assertEqual([one for one in stores["inventory"]["findings"] if one["code"] == "file-mode"], [])
+
+
+class Doctor(harness.Case):
+    def findings(self, store):
+        stores = json.loads(self.run_dovetail("doctor", "--json").out)["stores"]
+        return {one["code"]: one for found in stores if found["name"] == store for one in found["findings"]}
+
+    def test_a_line_that_a_wrong_clock_has_set_is_named_with_its_repair(self):
+        self.init()
+        self.change("inventory.db", "INSERT INTO dovetail_consumer (name) VALUES ('stock')")
+        self.assertNotIn("inbox-forgets-new-events", self.findings("inventory"))
+        ahead = int((time.time() + 7200) * 1e6)
+        self.change("inventory.db", f"UPDATE dovetail_consumer SET forgotten_until = {ahead}")
+        found = self.findings("inventory")["inbox-forgets-new-events"]
+        self.assertIn('"stock"', found["what"])
+        self.assertIn("inbox remember --since", json.dumps(found))
+
+    def test_a_parked_event_is_named_with_what_waits_behind_it(self):
+        self.init()
+        for state, position in (("parked", 1), ("waiting", 2), ("waiting", 3)):
+            self.change("orders.db", "INSERT INTO dovetail_parked (reader, position, id, topic, aggregate_type, aggregate_id, "
+                        "type, content_type, headers, payload, aggregate_version, created_at, state, attempts, reason, "
+                        f"parked_at, retry_at, at_head) VALUES ('orders-to-inventory', {position}, randomblob(16), '', 'order', "
+                        f"'1', 'x', '', '', x'00', 0, 0, '{state}', 1, 'no', 0, 0, {int(position == 1)})")
+        self.change("orders.db", "INSERT OR IGNORE INTO dovetail_reader (name, stream) VALUES ('orders-to-inventory', 'outbox')")
+        found = self.findings("orders")["parked"]
+        self.assertIn("1 events of orders-to-inventory are parked", found["what"])
+        self.assertIn("2 wait", found["what"])
+        self.assertIn("parked list", json.dumps(found))
 
 
 if __name__ == "__main__":
