@@ -42,14 +42,6 @@ Result<WallTime> remember_since(const ops::StoreConfig& store, WallTime since,
   return sqlite::remember_since(store.path.string(), since, decision(reason), system_clock());
 }
 
-const ops::ConsumerConfig* find_consumer(const ops::Config& config, std::string_view name) {
-  // The name of a handler follows that of its consumer.
-  const std::string_view consumer = name.substr(0, name.find('.'));
-  for (const ops::ConsumerConfig& one : config.consumers)
-    if (one.relay.name == consumer) return &one;
-  return nullptr;
-}
-
 }  // namespace
 
 Answer inbox_apply(const Surroundings& around, const ForgetOptions& options) {
@@ -57,7 +49,7 @@ Answer inbox_apply(const Surroundings& around, const ForgetOptions& options) {
   if (!config) return tl::unexpected(config.error());
   const auto id = EventId::parse(options.id);
   if (!id) return refuse(id.error());
-  const ops::ConsumerConfig* const consumer = find_consumer(*config, options.consumer);
+  const ops::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
   if (consumer == nullptr)
     return refuse(Exit::rejected, "there is no consumer \"" + options.consumer +
                                       "\"; check the name in the config file");

@@ -54,7 +54,7 @@ std::string_view to_string(RelayState::Kind kind) {
     case RelayState::Kind::delivering:
       return "delivering";
     case RelayState::Kind::backing_off:
-      return "backing off";
+      return "backing_off";
     case RelayState::Kind::halted:
       return "halted";
   }
@@ -104,8 +104,10 @@ void Relay::report(RelayState::Kind kind, std::string_view error, Duration next_
   const bool waits = kind == RelayState::Kind::backing_off || kind == RelayState::Kind::halted;
   if (waits && now - reminded_at_ >= kRemindEvery) {
     reminded_at_ = now;
-    note(Kind::reminder, std::string(to_string(kind)) + " since " + in_seconds(now - state_since_) +
-                             ", next try in " + in_seconds(next_try) + ": " + std::string(error));
+    std::string shown(to_string(kind));
+    std::replace(shown.begin(), shown.end(), '_', ' ');
+    note(Kind::reminder, shown + " since " + in_seconds(now - state_since_) + ", next try in " +
+                             in_seconds(next_try) + ": " + std::string(error));
   }
   if (!is_change && error == reported_.last_error && next_try < std::chrono::seconds(1)) return;
   was_reported_ = true;

@@ -25,6 +25,7 @@ struct RelayState {
   Duration next_try{};       // so long until the next try; 0 while delivering
 };
 
+// As stores keep it: "standby", "delivering", "backing_off" or "halted".
 std::string_view to_string(RelayState::Kind kind);
 
 }  // namespace dovetail

@@ -5,20 +5,6 @@
 
 namespace dovetail {
 
-std::string_view stored_name(RelayState::Kind kind) {
-  switch (kind) {
-    case RelayState::Kind::standby:
-      return "standby";
-    case RelayState::Kind::delivering:
-      return "delivering";
-    case RelayState::Kind::backing_off:
-      return "backing_off";
-    case RelayState::Kind::halted:
-      return "halted";
-  }
-  return "halted";
-}
-
 bool needs_repeating(const SpokenState& spoken) {
   return spoken.state.kind != RelayState::Kind::delivering;
 }

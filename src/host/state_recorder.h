@@ -23,9 +23,6 @@ struct SpokenState {
   TimePoint said_at{};
 };
 
-// As it is stored: one word.
-std::string_view stored_name(RelayState::Kind kind);
-
 // Who delivers holds a lease, and is known to live by that. Who does not says again and again why:
 // so often, and it holds until its next try and so long after.
 constexpr Duration kStateRepeatedEvery = std::chrono::seconds(5);

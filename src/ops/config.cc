@@ -134,6 +134,14 @@ const StoreConfig* Config::find_store(std::string_view name) const {
   return found == stores.end() ? nullptr : &*found;
 }
 
+const ConsumerConfig* Config::find_consumer(std::string_view name) const {
+  const std::string_view wanted = name.substr(0, name.find('.'));
+  const auto found =
+      std::find_if(consumers.begin(), consumers.end(),
+                   [wanted](const ConsumerConfig& one) { return one.relay.name == wanted; });
+  return found == consumers.end() ? nullptr : &*found;
+}
+
 std::vector<const RelayConfig*> Config::readers() const {
   std::vector<const RelayConfig*> all;
   for (const RelayConfig& relay : relays) all.push_back(&relay);

@@ -210,6 +210,8 @@ struct Config {
   LogConfig log;
 
   const StoreConfig* find_store(std::string_view name) const;
+  // By its name, or that of one of its handlers: "stock.mail".
+  const ConsumerConfig* find_consumer(std::string_view name) const;
   // All relays, those of consumers too.
   std::vector<const RelayConfig*> readers() const;
 };

@@ -36,7 +36,7 @@ Status write(const std::string& path, const std::string& name, const SpokenState
   return insert->bind_text(1, name)
       .bind(2, spoken.epoch)
       .bind_text(3, process_label())
-      .bind_text(4, stored_name(spoken.state.kind))
+      .bind_text(4, to_string(spoken.state.kind))
       .bind(5, to_stored(said_at - spoken.state.since))
       .bind_text(6, error)
       .bind(7, tries ? to_stored(said_at + spoken.state.next_try) : 0)
