@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/test_clock.h"
 #include "core/test_relay.h"
 
 namespace dovetail {
@@ -151,6 +152,47 @@ TEST_F(RelayTest, TheStateIsReportedWhenItChanges) {
   EXPECT_GT(states_[1].next_try, Duration{0});
   EXPECT_EQ(states_[2].kind, RelayState::Kind::delivering);
   EXPECT_TRUE(states_[2].last_error.empty());
+}
+
+TEST_F(RelayTest, ARelayThatWaitsSaysSoOnceAMinute) {
+  // Its hours pass while it sleeps.
+  TestClock clock;
+  MemoryReader reader(clock);
+  MemoryLease lease(reader, "relay", lease_term_, clock);
+  MemorySource source(log_, reader, &lease);
+  MemoryParking parking(reader, &lease);
+  MemorySink sink;
+  sink.set_available(false);
+  publish("a", 1);
+  std::vector<std::pair<TimePoint, std::string>> reminders;
+  std::stop_source stop;
+  options_.connect_retry = {Duration(1s), Duration(5s)};
+  Relay relay(RelayPorts{.source = source,
+                         .sink = sink,
+                         .parking = parking,
+                         .lease = lease,
+                         .clock = clock,
+                         .metrics = metrics_,
+                         .notify =
+                             [&](const RelayNotice& notice) {
+                               if (notice.kind != RelayNotice::Kind::reminder) return;
+                               reminders.emplace_back(clock.now(), notice.text);
+                               if (reminders.size() == 3) stop.request_stop();
+                             }},
+              options_);
+  const TimePoint begin = clock.now();
+  const Status ended = relay.run(stop.get_token());
+  EXPECT_TRUE(ended) << ended.error().text;
+  ASSERT_EQ(reminders.size(), 3U);
+  for (std::size_t i = 0; i < reminders.size(); ++i) {
+    const auto& [at, text] = reminders[i];
+    const Duration since = at - (i == 0 ? begin : reminders[i - 1].first);
+    EXPECT_GE(since, Duration(60s));
+    EXPECT_LT(since, Duration(75s)) << "at the next try after a minute";
+    EXPECT_TRUE(text.starts_with("backing off since ")) << text;
+    EXPECT_NE(text.find("next try in "), std::string::npos) << text;
+    EXPECT_FALSE(text.ends_with(": ")) << "it says why: " << text;
+  }
 }
 
 TEST_F(RelayTest, ANackForEverDoesNotHoldUpOtherKeys) {

@@ -26,6 +26,17 @@ TEST_F(PostgresInbox, RowAndEffectCommitTogetherOrNotAtAll) {
             "3,3");
 }
 
+TEST_F(PostgresInbox, AnEventThatNoHandlerWantsIsNotCountedAsApplied) {
+  InboxStoreOptions of_placed = options(count_one);
+  of_placed.handlers[0].types = {"placed"};
+  auto store = opened(std::move(of_placed));
+  ASSERT_TRUE(apply(*store, {event("placed"), event("cancelled"), event("cancelled")}));
+  ASSERT_TRUE(store->commit(3, 0));
+  EXPECT_EQ(effects(), 1);
+  EXPECT_EQ(text(connection, "SELECT applied || ',' || duplicates FROM dovetail.consumer_lane"),
+            "1,0");
+}
+
 TEST_F(PostgresInbox, WhatTheSourceIsToldIsOnDiskWhateverTheServersDefaultIs) {
   must(connection, "ALTER DATABASE " + database.name + " SET synchronous_commit = off");
   auto store = store_with([](Handling& handling, const Event&) {
