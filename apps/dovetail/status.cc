@@ -65,6 +65,10 @@ void add_state(Json& json, Duration lease_left, const std::optional<SaidState>& 
   if (!said->is_current) json["last_state"] = said->state;
 }
 
+bool knows_pending(const ReaderStatus& reader) {
+  return reader.stream != Stream::outside && reader.error.empty() && reader.is_pending_known;
+}
+
 Json json_of(const ReaderStatus& reader, const ops::Config& config) {
   Json json{{"name", reader.name},
             {"stream", to_string(reader.stream)},
@@ -81,7 +85,7 @@ Json json_of(const ReaderStatus& reader, const ops::Config& config) {
             {"epoch", reader.epoch},
             {"lease_left_us", reader.lease_left.count()},
             {"updated_at", ops::iso_time(reader.updated_at)}};
-  const bool is_pending_known = reader.stream != Stream::outside && reader.error.empty();
+  const bool is_pending_known = knows_pending(reader);
   if (!is_pending_known) json["pending"] = nullptr;
   if (!is_pending_known || !reader.is_age_known) json["oldest_age_us"] = nullptr;
   add_state(json, reader.lease_left, reader.said);
@@ -102,6 +106,7 @@ Json json_of(const ReaderStatus& reader, const ops::Config& config) {
              {"owner", lane.owner},
              {"epoch", lane.epoch},
              {"lease_left_us", lane.lease_left.count()}};
+    if (!is_pending_known) one["pending"] = nullptr;
     add_state(one, lane.lease_left, lane.said);
     json["lanes"].push_back(std::move(one));
   }
@@ -221,9 +226,8 @@ void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
               const StoreStatus& status, const ops::Config& config) {
   for (const auto& reader : status.readers) {
     const bool idle = reader.pending == 0;
-    const bool unknown = reader.stream == Stream::outside || !reader.error.empty();
     readers.add({stream_of(store, reader, config), printable(reader.name, 40), shown_state(reader),
-                 unknown ? "-" : ops::human_count(reader.pending),
+                 knows_pending(reader) ? ops::human_count(reader.pending) : "-",
                  idle || !reader.is_age_known ? "-" : ops::human_duration(reader.oldest_age),
                  rate(reader.events_per_second), ops::human_count(reader.parked),
                  ops::human_count(reader.waiting), ops::human_count(delivered(reader)),

@@ -91,6 +91,7 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
   ReaderStatus& reader = readers.back();
   reader.pending += lane.pending;
   reader.oldest_age = std::max(reader.oldest_age, lane.oldest_age);
+  reader.is_pending_known = reader.is_pending_known && lane.is_pending_known;
   reader.is_age_known = reader.is_age_known && lane.is_age_known;
   reader.target = lane.target;
   if (lane.error) reader.error = lane.error->text;

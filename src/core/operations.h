@@ -37,9 +37,10 @@ struct ReaderStatus {
   std::vector<std::string> topics;
   std::int64_t settled = 0;  // everything up to this number is finished
   std::uint64_t pending =
-      0;                     // counted exactly up to 100,000, estimated above; 0 for an outside one
-  Duration oldest_age{0};    // of the oldest pending event; 0 when there is none
-  bool is_age_known = true;  // false: events are pending, and nothing says since when
+      0;  // counted exactly up to 100,000, estimated above; 0 for an outside one
+  bool is_pending_known = true;  // false: there are too many to count
+  Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
+  bool is_age_known = true;      // false: events are pending, and nothing says since when
   double events_per_second = 0;  // over the last ten seconds or so
   std::uint64_t settled_total = 0;
   std::uint64_t parked_total = 0;    // of those that were settled

@@ -132,7 +132,8 @@ Status read_mapped(Connection& connection, const TableMapping& mapping, LaneStat
   const Result<Rows> rows = connection.query(sql, Params().text(lane.relay));
   if (!rows) return fail(rows.error());
   lane.pending = static_cast<std::uint64_t>(rows->int8(0, 0));
-  lane.is_age_known = lane.pending == 0 || rows->int8(0, 1) >= 0;
+  lane.is_pending_known = rows->boolean(0, 4);
+  lane.is_age_known = lane.is_pending_known && (lane.pending == 0 || rows->int8(0, 1) >= 0);
   lane.oldest_age = Duration{std::max<std::int64_t>(0, rows->int8(0, 1))};
   return {};
 }

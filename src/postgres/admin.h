@@ -23,6 +23,7 @@ struct LaneStatus {
   bool has_row = true;           // false: it was never started, or could not be
   std::uint64_t pending = 0;     // counted exactly up to 100,000 for each relay, estimated above
   Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
+  bool is_pending_known = true;  // false: the table is too large to be counted
   bool is_age_known = true;      // false: events are pending, and nothing says since when
   double events_per_second = 0;  // over the last ten seconds or so
   std::uint64_t settled_total = 0;

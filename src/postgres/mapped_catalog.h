@@ -108,7 +108,8 @@ std::string gap_keys_sql(const CatalogTable& table, const TableMapping& mapping)
 std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping);
 
 // $1 relay. Returns how many rows are pending, counted up to `exact_max` and one more, the age of
-// the oldest in microseconds, or -1 where it is not known, whether it is known, and since when.
+// the oldest in microseconds, or -1 where it is not known, whether it is known, and since when; and
+// whether the rows were counted at all: a table that is read out of the log may be too large.
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
                                const LaneShare& share, std::int64_t exact_max);
 

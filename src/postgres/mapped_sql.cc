@@ -7,11 +7,7 @@
 
 namespace dovetail::postgres {
 
-namespace {
-
-constexpr std::int64_t kCountedTableBytesMax = std::int64_t{256} << 20;
-
-}  // namespace
+namespace {}  // namespace
 
 std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
                         std::string_view qualifier) {
@@ -69,11 +65,12 @@ std::string is_pending_sql(const CatalogTable& table, const TableMapping& mappin
 }
 
 // Nothing helps to find the rows that the log has not brought yet: a large table is left alone.
-std::string is_small_sql(const CatalogTable& table) {
+std::string is_counted_sql(const CatalogTable& table, const TableMapping& mapping) {
+  if (!mapping.from_log) return "true";
   const std::string oid = std::to_string(table.oid) + "::pg_catalog.oid";
   return "(SELECT coalesce(pg_catalog.sum(pg_catalog.pg_relation_size(part)), 0) FROM (SELECT " +
          oid + " AS part UNION SELECT tree.relid FROM pg_catalog.pg_partition_tree(" + oid +
-         ") AS tree) AS parts) <= " + std::to_string(kCountedTableBytesMax);
+         ") AS tree) AS parts) <= " + std::to_string(mapping.counted_bytes_max);
 }
 
 std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& mapping) {
@@ -196,10 +193,11 @@ std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& ma
       mapping.created_at.empty() ? "NULL::pg_catalog.timestamptz" : writer.created_at();
   return "SELECT count(*), CASE WHEN min(page.at) IS NULL THEN -1 ELSE greatest(0, EXTRACT(epoch "
          "FROM pg_catalog.clock_timestamp() - min(page.at)) * 1000000) END::int8, min(page.at) IS "
-         "NOT NULL, coalesce(min(page.at), 'epoch') FROM (SELECT " +
-         at + " AS at FROM " + table.quoted + " AS t WHERE " +
+         "NOT NULL, coalesce(min(page.at), 'epoch'), " +
+         is_counted_sql(table, mapping) + " FROM (SELECT " + at + " AS at FROM " + table.quoted +
+         " AS t WHERE " +
          (mapping.from_log
-              ? is_small_sql(table) + " AND " + is_pending_sql(table, mapping) + " AND "
+              ? is_counted_sql(table, mapping) + " AND " + is_pending_sql(table, mapping) + " AND "
               : "") +
          which_sql(table, mapping, share, 1) + " LIMIT " + std::to_string(exact_max + 1) +
          ") AS page";

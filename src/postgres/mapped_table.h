@@ -80,6 +80,8 @@ struct TableMapping {
   bool from_log = false;
   std::string slot{};         // that is taken over at the first start; empty: one of our own
   std::string publication{};  // that has the table already; empty: one of our own
+  // What is pending is counted by reading the whole table, so a larger one is not counted.
+  std::int64_t counted_bytes_max = std::int64_t{256} << 20;
 };
 
 // The tables that relays serve as they are, by the relay's name.

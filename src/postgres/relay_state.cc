@@ -29,7 +29,8 @@ constexpr std::string_view kWriteState =
 constexpr std::string_view kWriteBacklog =
     "INSERT INTO dovetail.mapped_backlog (relay, lane, pending, oldest_at, measured_at) VALUES "
     "($1, "
-    "$2, $3, CASE WHEN $4 THEN $5 END, clock_timestamp()) ON CONFLICT (relay, lane) DO UPDATE SET "
+    "$2, CASE WHEN $6 THEN $3 END, CASE WHEN $4 THEN $5 END, clock_timestamp()) ON CONFLICT "
+    "(relay, lane) DO UPDATE SET "
     "pending = excluded.pending, oldest_at = excluded.oldest_at, measured_at = "
     "excluded.measured_at RETURNING set_config('synchronous_commit', 'off', true)";
 
@@ -61,7 +62,7 @@ Status write_state(Connection& connection, const LaneName& lane, const std::stri
                                         .int4(static_cast<std::int32_t>(lane.lane))
                                         .int8(spoken.epoch)
                                         .text(owner)
-                                        .text(stored_name(spoken.state.kind))
+                                        .text(to_string(spoken.state.kind))
                                         .int8((spoken.state.since + ago).count())
                                         .text(error)
                                         .int8(tries ? std::max(next, Duration{1}).count() : 0)
@@ -83,7 +84,8 @@ Status write_backlog(Connection& connection, const LaneName& lane, const TableMa
                                           .int4(static_cast<std::int32_t>(lane.lane))
                                           .int8(counted->int8(0, 0))
                                           .boolean(counted->boolean(0, 2))
-                                          .timestamptz(counted->timestamptz(0, 3)));
+                                          .timestamptz(counted->timestamptz(0, 3))
+                                          .boolean(counted->boolean(0, 4)));
   if (!written) return fail(written.error());
   return {};
 }

@@ -125,6 +125,28 @@ TEST_F(RelayStates, AWrongMappingIsToldInItsLaneAndHidesNoOther) {
   EXPECT_TRUE(contains(seen->lanes[1].error->text, "no_such_table"));
 }
 
+TEST_F(RelayStates, WhatIsPendingInATableThatIsTooLargeToCountIsNotKnown) {
+  must(application,
+       "CREATE TABLE t (id bigint PRIMARY KEY, payload text); INSERT INTO t VALUES (1)");
+  ASSERT_TRUE(ensure_relay(application, "m", 1, true));
+  TableMapping mapping;
+  mapping.table = "t";
+  mapping.from_log = true;
+  for (const bool is_counted : {true, false}) {
+    if (!is_counted) mapping.counted_bytes_max = 0;
+    const Result<StoreStatus> seen = status(database.conninfo, {{"m", mapping}});
+    ASSERT_TRUE(seen) << text_of(seen);
+    ASSERT_EQ(seen->lanes.size(), 1u);
+    EXPECT_FALSE(seen->lanes[0].error) << seen->lanes[0].error->text;
+    EXPECT_EQ(seen->lanes[0].is_pending_known, is_counted);
+    EXPECT_EQ(seen->lanes[0].pending, is_counted ? 1u : 0u);
+    const Status written = write_backlog(application, {"m", 0, 1}, mapping);
+    ASSERT_TRUE(written) << text_of(written);
+    EXPECT_EQ(text("SELECT coalesce(pending::text, 'not known') FROM dovetail.lag"),
+              is_counted ? "1" : "not known");
+  }
+}
+
 TEST_F(RelayStates, TheViewOfTheLagHasWhatARelayCountedInATableOfItsOwn) {
   must(application,
        "CREATE TABLE t (id bigint PRIMARY KEY, payload text, at timestamptz); INSERT INTO t VALUES "

@@ -35,7 +35,7 @@ CREATE TABLE dovetail.relay_state (
 CREATE TABLE dovetail.mapped_backlog (
   relay       text COLLATE "C" NOT NULL,
   lane        int NOT NULL,
-  pending     bigint NOT NULL,
+  pending     bigint,        -- null: the table is too large to be counted
   oldest_at   timestamptz,   -- null: nothing is pending, or the table has no time
   measured_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (relay, lane)
