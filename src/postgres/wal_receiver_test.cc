@@ -1,3 +1,5 @@
+#include "postgres/wal_receiver.h"
+
 #include "postgres/test_wal.h"
 #include "servers/tcp_proxy.h"
 

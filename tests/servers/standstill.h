@@ -14,7 +14,7 @@ class Standstill {
  public:
   std::chrono::milliseconds longest() const { return std::chrono::milliseconds(longest_); }
   // Says aloud when not.
-  bool is_below(std::chrono::milliseconds limit) const {
+  bool is_below(std::chrono::nanoseconds limit) const {
     if (longest() < limit) return true;
     std::printf("NOTE: the machine stood still for %ld ms; times are not judged\n",
                 static_cast<long>(longest_));
