@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration kPollMin = 1ms;
 constexpr Duration kPollMax = 50ms;
+constexpr int kRestToLook = 3;
 constexpr Duration kLookEvery = 1s;
 constexpr std::size_t kBacklogPage = 100;
 constexpr std::size_t kMarkedAtOnce = 1000;
@@ -58,18 +59,24 @@ Status MappedSource::open() {
 
 Status MappedSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
   const TimePoint end = clock_.now() + limits.wait_max;
-  Duration pause = kPollMin;
   while (true) {
+    const TimePoint began = clock_.now();
+    if (began < ask_at_ && began < end) {
+      clock_.sleep(std::min(ask_at_, end) - began, stop);
+      if (clock_.now() < ask_at_) return {};
+      continue;
+    }
     DOVETAIL_TRY(read_page(out, limits));
     const TimePoint now = clock_.now();
     if (!out.empty()) {
       active_at_ = now;
       return {};
     }
+    // While rows flow the table is asked often; the longer nothing comes, the less. Rows that wait
+    // in parking are passed over in each look: when these are many, it rests longer than it looks.
+    ask_at_ = now + std::max(std::clamp((now - active_at_) / 8, kPollMin, kPollMax),
+                             kRestToLook * (now - began));
     if (now >= end || stop.stop_requested()) return {};
-    // While rows flow the table is asked often; the longer nothing comes, the less.
-    pause = std::clamp((now - active_at_) / 8, kPollMin, kPollMax);
-    clock_.sleep(std::min<Duration>(pause, end - now), stop);
   }
 }
 

@@ -72,6 +72,7 @@ class MappedSource final : public Source {
   InFlight in_flight_;    // read and not settled
   std::int64_t last_position_ = 0;
   TimePoint look_at_{};    // when to look for what operators decided again
+  TimePoint ask_at_{};     // when to ask for rows again, if there is time to wait
   TimePoint active_at_{};  // of the last row
   bool backlog_ = false;   // the last page was large
 };

@@ -326,6 +326,20 @@ TEST_P(ParkingSuite, OfSeveralCopiesTheEarliestGivesTheEventItsPlace) {
   EXPECT_EQ(due(), (Ids{early_copy.id, second->id}));
 }
 
+TEST_P(ParkingSuite, TwoEventsUnderOneIdAreBothKept) {
+  const Event* first = event("k", 1);
+  Event second = *first;
+  second.position = 2;
+  second.payload = "another one";
+  park(first, ParkState::waiting);
+  park(&second, ParkState::waiting);
+  park(&second, ParkState::waiting);
+  EXPECT_EQ(due(), (Ids{first->id}));
+  ASSERT_TRUE(owner_.parking->delivered({&first->id, 1}));
+  EXPECT_TRUE(due().empty());
+  EXPECT_EQ(blocked().size(), 1U) << "the second waits for an operator";
+}
+
 TEST_P(ParkingSuite, ALimitCutsALineAtItsEnd) {
   const Event* first = event("k", 1);
   park(first, ParkState::waiting);
