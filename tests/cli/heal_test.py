@@ -8,6 +8,7 @@ import base64
 import http.server
 import json
 import os
+import signal
 import socket
 import threading
 import time
@@ -370,6 +371,28 @@ class Nats(BrokerCase):
         self.break_it = lambda: None
         self.heal_it = lambda: self.jetstream(f"STREAM.CREATE.{self.name}", self.stream(-1))
         self.run_through("NATS: no stream for the subject", before_fault=False)
+
+    @unittest.skipUnless(CHAOS, "part of ./dev chaos heal")
+    def test_a_server_that_freezes_costs_no_lease(self):
+        self.jetstream(f"STREAM.CREATE.{self.name}", self.stream(-1))
+        self.addCleanup(self.jetstream, f"STREAM.DELETE.{self.name}", {}, may_fail=True)
+        config = (self.folder / "dovetail.toml").read_text()
+        self.write("dovetail.toml", config.replace('to = "bus"\n', 'to = "bus"\nlease = "2s"\n'))
+        self.start("run", "out")
+        self.publish_some(1, KEYS)
+        self.wait_for("all is there", lambda: self.pending() == 0)
+        epoch = self.reader("shop", "out")["epoch"]
+        frozen = int(postgres_test.first_line("nats.pid"))
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            self.publish_some(KEYS + 1, KEYS)
+            time.sleep(8)  # four leases
+            self.assertEqual(self.reader("shop", "out")["epoch"], epoch, self.log())
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        self.wait_for("the others are there", lambda: self.pending() == 0)
+        self.assertNotIn("session_lost", self.log())
+        self.assertEqual(self.parked(), [])
 
 
 @unittest.skipUnless(postgres_test.SERVER, "the server of the tests is missing; run it through ctest")
