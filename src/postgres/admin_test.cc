@@ -299,6 +299,24 @@ TEST_F(PostgresOperator, ReplaysTheHeadAndWhatWaitsBehindItFollows) {
   EXPECT_TRUE(failed_with(replay_event(url, "", new_event_id(), decision), Errc::rejected));
 }
 
+// As if the clock of the database had been set by so much: what it compares with is moved.
+TEST_F(PostgresOperator, AReplayIsDueWhicheverWayTheClockIsSetAfterwards) {
+  const EventId id = park("a", 1)[0];
+  for (const std::string by : {"1", "-1", "48", "-48"}) {
+    ASSERT_TRUE(replay_event(url, "", id, decision));
+    must(application,
+         "UPDATE dovetail.parked SET retry_at = retry_at - interval '" + by + " hours'");
+    PostgresParking parking(reader);
+    ASSERT_TRUE(parking.open());
+    Batch batch;
+    std::vector<std::uint32_t> attempts;
+    Limits limits;
+    limits.pause_max = std::chrono::minutes(10);
+    ASSERT_TRUE(parking.take_due(batch, attempts, limits));
+    EXPECT_EQ(batch.size(), 1u) << by;
+  }
+}
+
 TEST_F(PostgresOperator, CountsTheReplaysOfAnEventAndOfNoOther) {
   const std::vector<EventId> ids = park("a", 2);
   const auto replays = [&] {

@@ -132,6 +132,20 @@ TEST_F(ParkedEvents, WhatAnOperatorDiscardedStaysDiscarded) {
   EXPECT_EQ(blocked(), 0u);
 }
 
+TEST_F(ParkedEvents, AReplayIsDueWhicheverWayTheClockIsSetAfterwards) {
+  std::int64_t position = 0;
+  for (const auto by : {1h, -1h, 48h, -48h}) {
+    const Event event = make_event("a", ++position);
+    park(event, ParkState::parked);
+    ASSERT_TRUE(replay_event(file.path, "", event.id, clock));
+    clock.set_wall(clock.wall() + by);
+    Limits limits;
+    limits.pause_max = 10min;
+    EXPECT_EQ(take(limits), Positions{position}) << by.count();
+    ASSERT_TRUE(parking.delivered({&event.id, 1}));
+  }
+}
+
 TEST_F(ParkedEvents, LimitsHold) {
   for (int i = 1; i <= 5; ++i) park(make_event("a", i), ParkState::waiting);
   EXPECT_EQ(take(Limits{3}), (Positions{1, 2, 3}));
