@@ -4,6 +4,8 @@
 #include <string>
 #include <system_error>
 
+#include "core/own_positions.h"
+
 namespace dovetail {
 
 void OriginSource::drop() {
@@ -17,6 +19,11 @@ Status OriginSource::open() {
   Result<std::unique_ptr<Source>> made = origin_.make(clock_);
   if (!made) return fail(made.error());
   DOVETAIL_TRY(home_.open());
+  if (auto* const numbers = dynamic_cast<OwnPositions*>(made->get()); numbers != nullptr) {
+    const Result<std::int64_t> last = home_.last_parked();
+    if (!last) return fail(last.error());
+    numbers->begin_after(*last);
+  }
   auto opening = std::make_shared<Opening>();
   opening->source = std::move(*made);
   opening_ = opening;

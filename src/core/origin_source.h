@@ -28,6 +28,8 @@ class OutsideHome {
   virtual Parking& parking() = 0;
   // Connects, also anew, and makes the reader's row.
   virtual Status open() = 0;
+  // The greatest position of what is parked and unfinished; 0: nothing is. After open().
+  virtual Result<std::int64_t> last_parked() = 0;
   // Counts on; durable with the next write().
   virtual void add(std::uint64_t settled, std::uint64_t parked) = 0;
   // stopped: the lane has another owner. After any other error it is counted with the next write.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/own_positions.h"
 #include "core/test_clock.h"
 #include "core/test_sinks.h"
 #include "memory/reader.h"
@@ -15,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // A broker's source that notes down who is there.
-class TestSource final : public Source {
+class TestSource final : public Source, public OwnPositions {
  public:
   TestSource(std::vector<std::string>& seen, TestEvents& events) : seen_(seen), events_(events) {
     seen_.emplace_back("joined");
@@ -23,6 +24,9 @@ class TestSource final : public Source {
   TestSource(const TestSource&) = delete;
   TestSource& operator=(const TestSource&) = delete;
   ~TestSource() override { seen_.emplace_back("left"); }
+  void begin_after(std::int64_t position) override {
+    if (position > 0) seen_.emplace_back("begins after " + std::to_string(position));
+  }
   Status open() override { return {}; }
   Status read(Batch& out, const Limits&, std::stop_token) override {
     Event event = *events_.make("k", "payload");
@@ -51,6 +55,7 @@ class TestHome final : public OutsideHome {
   Lease& lease() override { return lease_; }
   Parking& parking() override { return parking_; }
   Status open() override { return opens; }
+  Result<std::int64_t> last_parked() override { return last; }
   void add(std::uint64_t settled, std::uint64_t parked) override {
     counted += settled;
     parked_count += parked;
@@ -61,6 +66,7 @@ class TestHome final : public OutsideHome {
   }
 
   Status opens{};
+  std::int64_t last = 0;
   Status writes{};
   std::uint64_t counted = 0;
   std::uint64_t parked_count = 0;
@@ -130,6 +136,12 @@ TEST_F(OriginSourceTest, WhoeverAsksForTheLaneOrGivesItUpHasLeftTheBrokerBefore)
   ASSERT_TRUE(open(source_));
   ASSERT_TRUE(lease_.release());
   EXPECT_EQ(seen_, (Seen{"joined", "left", "released"}));
+}
+
+TEST_F(OriginSourceTest, WhatComesStandsBehindWhatIsParkedWhateverTheClockSays) {
+  home_.last = 41;
+  ASSERT_TRUE(open(source_));
+  EXPECT_EQ(seen_, (Seen{"joined", "begins after 41"}));
 }
 
 TEST_F(OriginSourceTest, ASessionThatTheHomeDoesNotTakeLeavesTheBroker) {

@@ -316,6 +316,11 @@ std::optional<Reply> HttpSource::take(Request& request) {
   return enqueue(request, std::move(entry));
 }
 
+void HttpSource::begin_after(std::int64_t position) {
+  const std::lock_guard lock(mutex_);
+  last_position_ = std::max(last_position_, position);
+}
+
 std::optional<Reply> HttpSource::enqueue(Request& request, std::unique_ptr<Entry> entry) {
   if (ending_) return come_back("the receiver is stopping; send it again");
   if (is_full(entry->bytes))

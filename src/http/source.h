@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/own_positions.h"
 #include "core/source.h"
 #include "http/endpoint.h"
 #include "http/options.h"
@@ -28,11 +29,12 @@ Status check(const SourceOptions& options);
 // closed connection, and the sender sends it again. The same id twice at once waits for one fate.
 // What was read and not settled is read again after open(), while its sender waits. One thread at a
 // time; the endpoint has its own.
-class HttpSource final : public Source, private RequestHandler {
+class HttpSource final : public Source, public OwnPositions, private RequestHandler {
  public:
   HttpSource(SourceOptions options, Clock& clock);
   ~HttpSource() override;  // answers what waits with 503
 
+  void begin_after(std::int64_t position) override;
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;

@@ -150,6 +150,24 @@ TEST_F(HttpSourceTest, TheAnswerComesWhenTheEventIsSettledAndNotBefore) {
   EXPECT_EQ(response.get().status, 202);
 }
 
+TEST_F(HttpSourceTest, PositionsAreGreaterThanThoseOfAClockThatWasAhead) {
+  const std::int64_t parked =
+      (system_clock().wall() + std::chrono::hours(48)).time_since_epoch().count();
+  source_ = std::make_unique<HttpSource>(SourceOptions{}, system_clock());
+  source_->begin_after(parked);
+  ASSERT_TRUE(source_->open());
+  std::int64_t last = parked;
+  for (const char* id : {"1", "2"}) {
+    auto response = ship_later(with_id(id));
+    const auto batch = read(1);
+    ASSERT_EQ(batch->size(), 1U);
+    EXPECT_GT(batch->events()[0].position, last);
+    last = batch->events()[0].position;
+    settle(*batch);
+    response.get();
+  }
+}
+
 TEST_F(HttpSourceTest, WhatIsParkedIsOursAndAnsweredSo) {
   open();
   auto response = ship_later(with_id("a-1"));

@@ -44,6 +44,7 @@ class PostgresHome final : public OutsideHome {
   Lease& lease() override { return lease_; }
   Parking& parking() override { return parking_; }
   Status open() override { return progress_.open(); }
+  Result<std::int64_t> last_parked() override { return last_parked_position(reader_); }
   void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
   Status write() override { return progress_.write(); }
   void say(const RelayState& state) override { recorder_.report(state, reader_.epoch); }

@@ -1,6 +1,7 @@
 // Takes messages from queues of RabbitMQ, and acknowledges them when they are settled.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/message.h"
+#include "core/own_positions.h"
 #include "core/source.h"
 #include "rabbitmq/connection.h"
 #include "rabbitmq/options.h"
@@ -22,13 +24,14 @@ namespace dovetail::rabbitmq {
 // that where the old connection still answers. Holds at most `prefetch` messages of each queue in
 // memory, besides those that were read.
 //
-// Positions are the time of open() and a count, so they grow over restarts unless the clock is set
-// back. A message's name for ever is its message-id; one without any id is given with a defect.
-class RabbitmqSource final : public Source {
+// Positions are the time of open() and a count, and greater than what is parked: see OwnPositions.
+// A message's name for ever is its message-id; one without any id is given with a defect.
+class RabbitmqSource final : public Source, public OwnPositions {
  public:
   RabbitmqSource(Options options, Clock& clock);
   ~RabbitmqSource() override;
 
+  void begin_after(std::int64_t position) override { base_ = std::max(base_, position); }
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;

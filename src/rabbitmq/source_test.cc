@@ -320,6 +320,19 @@ TEST_F(RabbitmqSourceTest, PositionsGrowOverSessions) {
   EXPECT_GT(read(*source, 3).front().position, last);
 }
 
+TEST_F(RabbitmqSourceTest, PositionsAreGreaterThanThoseOfAClockThatWasAhead) {
+  broker_.make_queue("orders");
+  publish_numbers("orders", 1, 2);
+  const std::int64_t parked =
+      (system_clock().wall() + std::chrono::hours(48)).time_since_epoch().count();
+  RabbitmqSource source(reading("orders"), system_clock());
+  source.begin_after(parked);
+  ASSERT_TRUE(source.open());
+  const auto events = read(source, 2);
+  EXPECT_GT(events.front().position, parked);
+  EXPECT_GT(events.back().position, events.front().position);
+}
+
 TEST_F(RabbitmqSourceTest, NoQueueAtAllIsRejected) {
   RabbitmqSource source(broker_.options(), system_clock());
   const Status opened = source.open();

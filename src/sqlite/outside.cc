@@ -20,6 +20,17 @@ Status OutsideProgress::open() {
   return database_.prepare(update_progress_, kUpdateProgress);
 }
 
+Result<std::int64_t> OutsideProgress::last_parked() {
+  Statement select;
+  DOVETAIL_TRY(database_.prepare(
+      select,
+      "SELECT coalesce(max(position), 0) FROM dovetail_parked INDEXED BY dovetail_parked_key "
+      "WHERE reader = ?1 AND finished_at = 0"));
+  const Result<bool> row = select.bind_text(1, reader_.name).step();
+  if (!row) return fail(row.error());
+  return select.integer(0);
+}
+
 void OutsideProgress::add(std::uint64_t settled, std::uint64_t parked) {
   settled_since_ += static_cast<std::int64_t>(settled);
   parked_since_ += static_cast<std::int64_t>(parked);

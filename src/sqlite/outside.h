@@ -22,6 +22,8 @@ class OutsideProgress {
 
   // Connects, also anew; makes the reader's row.
   Status open();
+  // After open().
+  Result<std::int64_t> last_parked();
   void add(std::uint64_t settled, std::uint64_t parked);
   // stopped: the lane has another owner. After any other error it is counted with the next write.
   Status write();
@@ -47,6 +49,7 @@ class SqliteHome final : public OutsideHome {
   Lease& lease() override { return lease_; }
   Parking& parking() override { return parking_; }
   Status open() override { return progress_.open(); }
+  Result<std::int64_t> last_parked() override { return progress_.last_parked(); }
   void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
   Status write() override { return progress_.write(); }
   void say(const RelayState& state) override { recorder_.report(state, reader_.epoch); }

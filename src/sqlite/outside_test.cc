@@ -91,6 +91,21 @@ TEST_F(OutsideReader, ParksInTheStoreThatItFills) {
   EXPECT_TRUE(given_up) << text_of(given_up);
 }
 
+TEST_F(OutsideReader, KnowsTheGreatestPositionOfWhatIsParked) {
+  OutsideProgress progress(reader, clock);
+  ASSERT_TRUE(progress.open());
+  EXPECT_EQ(progress.last_parked().value_or(-1), 0);
+  SqliteParking parking(reader, clock);
+  ASSERT_TRUE(parking.open());
+  const Event event = make_event("a", 2'000'000'000'000'000), other = make_event("b", 7);
+  const ParkRequest requests[] = {{&event, ParkState::parked, 1, {}, "refused"},
+                                  {&other, ParkState::parked, 1, {}, "refused"}};
+  ASSERT_TRUE(parking.park(requests));
+  EXPECT_EQ(progress.last_parked().value_or(-1), 2'000'000'000'000'000);
+  ASSERT_TRUE(parking.delivered({&event.id, 1}));
+  EXPECT_EQ(progress.last_parked().value_or(-1), 7);
+}
+
 TEST_F(OutsideReader, HoldsNothingBackFromPruning) {
   OutsideProgress progress(reader, clock);
   ASSERT_TRUE(progress.open());
