@@ -125,6 +125,7 @@ class WithoutAServer(BrokerCase):
             self.assertIn("127.0.0.1", said.err)
 
     def test_brokers_that_never_answer_cost_no_lease_and_no_time_at_the_end(self):
+        standstill = harness.Standstill()
         silent = socket.create_server(("127.0.0.1", 0), backlog=64)  # takes connections, and says nothing
         self.addCleanup(silent.close)
         port = silent.getsockname()[1]
@@ -140,8 +141,9 @@ class WithoutAServer(BrokerCase):
         epochs = lambda: [self.reader("orders", f"orders-to-{name}")["epoch"] for name in urls]
         self.wait_for("all of them have started", lambda: self.log().count('"event":"started"') == len(urls))
         time.sleep(2)  # four leases
-        self.assertEqual(epochs(), [1] * len(urls), self.log())
-        self.assertNotIn("session_lost", self.log())
+        if standstill.is_below(0.1):
+            self.assertEqual(epochs(), [1] * len(urls), self.log())
+            self.assertNotIn("session_lost", self.log())
         daemon.terminate()
         self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
         self.assertEqual(self.reader("orders", "orders-to-redis")["owner"], "", "the lease is given back")
@@ -370,6 +372,7 @@ class WithRedis(BrokerCase):
         self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
 
     def test_a_broker_that_freezes_costs_no_lease(self):
+        standstill = harness.Standstill()
         self.configure(self.server.url, relays=OUT)
         daemon = self.start("run")
         self.publish()
@@ -380,11 +383,13 @@ class WithRedis(BrokerCase):
         try:
             self.publish()
             time.sleep(2)  # four leases
-            self.assertEqual(self.reader("orders", "orders-to-bus")["epoch"], 1, self.log())
+            epoch = self.reader("orders", "orders-to-bus")["epoch"]
         finally:
             os.kill(frozen, signal.SIGCONT)
         self.wait_for("the other event is there", lambda: arrived() >= 2)
-        self.assertNotIn("session_lost", self.log())
+        if standstill.is_below(0.1):
+            self.assertEqual(epoch, 1, self.log())
+            self.assertNotIn("session_lost", self.log())
         daemon.terminate()
         self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
 

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -45,6 +46,28 @@ class Result:
 
     def __repr__(self):
         return f"exit {self.code}\nstdout: {self.out}\nstderr: {self.err}"
+
+
+class Standstill:
+    """How long the machine stood still: a thread that wanted to run did not. Nothing that has to happen within a time is
+    judged when it did."""
+
+    def __init__(self):
+        self.longest_s = 0.0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self):
+        last = time.monotonic()
+        while True:
+            time.sleep(0.01)
+            now = time.monotonic()
+            self.longest_s = max(self.longest_s, now - last)
+            last = now
+
+    def is_below(self, limit_s):
+        if self.longest_s >= limit_s:
+            print(f"NOTE: the machine stood still for {self.longest_s:.1f} s; times are not judged")
+        return self.longest_s < limit_s
 
 
 class Case(unittest.TestCase):

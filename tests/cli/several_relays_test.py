@@ -88,7 +88,8 @@ class SeveralRelays(postgres_test.PostgresCase):
                                                    re.search(says, row.get("last_error", "")) and row)(self.row("bad")))
         self.assertRegex(self.run_dovetail("status").out.decode(), rf"(?m)^!.*\bbad\b.*({says})")
         for name in self.GOOD:
-            self.assertEqual((self.row(name)["state"], self.row(name)["last_error"]), ("delivering", ""))
+            self.wait_for(f"{name} delivers", lambda: (lambda row: (row["state"], row["last_error"]) == ("delivering", ""))(
+                self.row(name)))
         return row
 
     def ends_well(self, daemon):
@@ -146,7 +147,8 @@ class SeveralRelays(postgres_test.PostgresCase):
         self.wait_for("status says so", lambda: re.search(r"(?m)^! shop\.outbox: bad: no relay is running, and \d+ events? wait",
                                                           self.run_dovetail("status").out.decode()))
         for name in self.GOOD:
-            self.assertEqual((self.row(name)["state"], self.row(name)["last_error"]), ("delivering", ""))
+            self.wait_for(f"{name} delivers", lambda: (lambda row: (row["state"], row["last_error"]) == ("delivering", ""))(
+                self.row(name)))
         self.assertEqual(self.came("bad"), 5)
         psql(f"GRANT dovetail_relay TO {self.login}")
         self.until_came(10, "bad")

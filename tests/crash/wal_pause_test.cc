@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kLease = 1000ms;
+constexpr std::chrono::milliseconds kLease = 3000ms;
 
 void play(const std::string& mode, const std::string& point) {
   WalStage stage;

@@ -9,6 +9,7 @@
 #include "postgres/test_version.h"
 #ifdef DOVETAIL_PROGRAM
 #include "demo/process.h"
+#include "servers/standstill.h"
 #endif
 
 namespace dovetail::postgres {
@@ -69,6 +70,7 @@ class WalVolume : public ::testing::Test {
 std::unique_ptr<live::OwnServer> WalVolume::server_;
 
 TEST_F(WalVolume, AnIdleOutboxHoldsBackNoLog) {
+  const servers::Standstill standstill;
   const std::int64_t bytes = (live::is_long() ? 2048 : 100) * kMiB;
   WalStage stage(*server_);
   LanesOptions options;
@@ -93,7 +95,9 @@ TEST_F(WalVolume, AnIdleOutboxHoldsBackNoLog) {
           static_cast<long long>(bytes / kMiB), there == &same ? "table" : "database",
           static_cast<long long>(kept / kMiB), static_cast<long long>(most / kMiB));
   }
-  EXPECT_EQ(stage.metrics().stream_ends, 0U);
+  if (standstill.is_below(500ms)) {
+    EXPECT_EQ(stage.metrics().stream_ends, 0U);
+  }
   EXPECT_EQ(errors_of_server(), "") << "who watches the server's log is woken up by it";
   stage.start_writers(10, 1ms);
   stage.let_write(20);
