@@ -19,14 +19,16 @@ constexpr std::string_view kFindTable =
     "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.oid = pg_catalog.to_regclass($1)";
 
-// A domain is followed down to the type it is made of.
+// A domain is followed down to the type it is made of. "character" without a length is one of 1: it
+// has another name for any.
 constexpr std::string_view kColumns =
     "WITH RECURSIVE base(attnum, typid) AS ("
     "SELECT a.attnum, a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = $1::int8::oid "
     "AND a.attnum > 0 AND NOT a.attisdropped "
     "UNION ALL SELECT b.attnum, y.typbasetype FROM base b JOIN pg_catalog.pg_type y "
     "ON y.oid = b.typid WHERE y.typtype = 'd') "
-    "SELECT a.attname::text, pg_catalog.format_type(a.atttypid, NULL), y.typname::text, "
+    "SELECT a.attname::text, CASE a.atttypid WHEN 'pg_catalog.bpchar'::regtype THEN "
+    "'pg_catalog.bpchar' ELSE pg_catalog.format_type(a.atttypid, NULL) END, y.typname::text, "
     "a.attnotnull, y.typtype = 'e' FROM pg_catalog.pg_attribute a JOIN base b ON b.attnum = "
     "a.attnum "
     "JOIN pg_catalog.pg_type y ON y.oid = b.typid AND y.typtype <> 'd' "

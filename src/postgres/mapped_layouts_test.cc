@@ -39,6 +39,18 @@ TEST_F(MappedLayouts, LayoutWithStatusIsServedAsItStands) {
   EXPECT_EQ(number(application, "SELECT settled_total FROM dovetail.reader"), 2);
 }
 
+TEST_F(MappedLayouts, AStatusMayHaveAFixedLength) {
+  make(kStatusTable);
+  must(application, "ALTER TABLE outbox_events ALTER COLUMN status TYPE char(10)");
+  insert_status("{\"n\": 1}");
+  insert_status("{\"n\": 2}", 1, "SENT");
+  MappedLane& lane = serve(*mapping_preset("status"));
+  Batch batch;
+  EXPECT_EQ(lane.read(batch), (std::vector<std::string>{"{\"n\": 1}"}));
+  ASSERT_TRUE(lane.settle(batch));
+  EXPECT_EQ(number(application, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'"), 2);
+}
+
 TEST_F(MappedLayouts, LayoutWithSentAtIsServedAsItStands) {
   make(kSentAtTable);
   make("INSERT INTO outbox_events (event_type, payload) VALUES ('placed', '{}')");
