@@ -251,7 +251,7 @@ Status Relay::drain() {
     took_time("recording what is settled or parked");
   }
   DOVETAIL_TRY(park_pending());
-  DOVETAIL_TRY(park_before_confirmed());
+  DOVETAIL_TRY(park_before_finished());
   DOVETAIL_TRY(settle());
   DOVETAIL_TRY(ports_.source.flush());
   // Another relay may begin as soon as the lease is free.

@@ -190,7 +190,7 @@ class Relay {
   void move_aside();
   void park_held_lines();
   void make_room_in_outage();
-  Status park_before_confirmed();
+  Status park_before_finished();
 
   void resolve(Slot& slot, const Outcome& outcome);
   void deliver(Slot& slot, const Outcome& outcome);

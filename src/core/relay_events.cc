@@ -240,7 +240,7 @@ void Relay::deliver(Slot& slot, const Outcome& outcome) {
 
 void Relay::retry_later(Slot& slot, const Outcome& outcome, Duration delay, bool counts) {
   if (slot.flight->replay) return park(slot, ParkState::waiting, delay, outcome.reason);
-  if (is_blocked(*slot.event)) return park_now(slot);
+  if (is_blocked(*slot.event)) return park_behind(slot);
   slot.reason = outcome.reason;
   const std::uint64_t key = slot.line_key();
   join_line(key, slot);

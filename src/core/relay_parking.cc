@@ -174,17 +174,16 @@ void Relay::make_room_in_outage() {
   park(*first, ParkState::waiting, {}, first->reason);
 }
 
-// At a stop: what stands before a confirmed event in the source, and is not confirmed itself, waits
-// in parking, so that the confirmed one is settled and not sent again. Batches are settled whole.
-Status Relay::park_before_confirmed() {
+// At a stop: what stands before a finished event in the source, and is not finished itself, waits
+// in parking, so that the finished one is settled and not sent again. One that is parked counts,
+// too: it may have been delivered out of parking since. Batches are settled whole.
+Status Relay::park_before_finished() {
   if (DOVETAIL_MUTANT(confirmed_resent_after_stop)) return {};
   std::size_t flights = flights_.size();
-  const auto any_confirmed = [](const Slot& slot) {
-    return slot.finished && slot.fate == Settled::delivered;
-  };
+  const auto is_finished = [](const Slot& slot) { return slot.finished; };
   while (flights > 0) {
     const std::vector<Slot>& slots = flights_[flights - 1]->slots;
-    if (std::any_of(slots.begin(), slots.end(), any_confirmed)) break;
+    if (std::any_of(slots.begin(), slots.end(), is_finished)) break;
     --flights;
   }
   const TimePoint now = ports_.clock.now();

@@ -106,8 +106,8 @@ Status SimLease::release() {
   });
 }
 
-OutboxSource::OutboxSource(DatabaseServer& database, const SimLease& lease)
-    : database_(database), lease_(lease), connection_(database.server, Way::pooled) {}
+OutboxSource::OutboxSource(DatabaseServer& database, const SimLease& lease, std::set<EventId>& read)
+    : database_(database), lease_(lease), read_(read), connection_(database.server, Way::pooled) {}
 
 Status OutboxSource::open() {
   DOVETAIL_TRY(connection_.open("source.open"));
@@ -154,6 +154,7 @@ Status OutboxSource::read_page(Batch& out, const Limits& limits) {
       }
       if (next_.done.running.contains(row->xid)) world.sometimes("late commit");
       out.append(row->event.view());
+      read_.insert(row->event.id);
       next_.seq = row->seq;
     }
     if (exhausted) next_ = Progress{*next_.now, {}, 0};
@@ -237,6 +238,7 @@ Status SimParking::park(std::span<const ParkRequest> requests) {
       world.note("parking.park", request.event->aggregate_id, request.event->aggregate_version,
                  request.state == ParkState::parked ? 1 : 0);
       world.sometimes(request.state == ParkState::parked ? "parked" : "parked behind");
+      if (!request.event->has_key()) database_.parked_without_key.insert(request.event->id);
     }
     database_.note_parked(requests);
     rows.park(requests, database_.server.wall());

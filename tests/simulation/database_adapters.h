@@ -28,10 +28,11 @@ struct DatabaseServer {
 
   Server server;
   ModelDatabase tables;
-  WaitQueue changed;            // something committed or rolled back
-  std::set<EventId> parked;     // ever, until an operator comes
-  std::set<EventId> waiting;    // ever
-  std::set<EventId> put_aside;  // ever, when a relay stopped
+  WaitQueue changed;                     // something committed or rolled back
+  std::set<EventId> parked;              // ever, until an operator comes
+  std::set<EventId> parked_without_key;  // ever, whatever for
+  std::set<EventId> waiting;             // ever
+  std::set<EventId> put_aside;           // ever, when a relay stopped
 };
 
 class SimLease final : public Lease {
@@ -64,7 +65,8 @@ class SimLease final : public Lease {
 
 class OutboxSource final : public Source {
  public:
-  OutboxSource(DatabaseServer& database, const SimLease& lease);
+  // Adds the ids of what it reads to `read`.
+  OutboxSource(DatabaseServer& database, const SimLease& lease, std::set<EventId>& read);
 
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
@@ -82,6 +84,7 @@ class OutboxSource final : public Source {
 
   DatabaseServer& database_;
   const SimLease& lease_;
+  std::set<EventId>& read_;
   Connection connection_;
   std::string run_{};  // of the server, in which the rest was read
   Progress next_;      // where the next read begins

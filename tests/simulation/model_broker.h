@@ -82,8 +82,8 @@ class ModelBroker {
   void block_for(Duration duration) { blocked_until_ = world().now() + duration; }
   // Fails for everybody, or takes nothing from anybody. Well for some time in between.
   void fall_sick(Duration duration, Fate fate);
-  // A relay that stopped in good order has recorded these as delivered.
-  void recorded(const std::set<EventId>& ids) { recorded_.insert(ids.begin(), ids.end()); }
+  // A relay that stopped in good order has recorded it as delivered.
+  void recorded(const EventId& id) { recorded_.insert(id); }
   // The database has crashed, and the record was not on disk.
   void forget_recorded() { recorded_.clear(); }
 

@@ -149,14 +149,24 @@ void Simulation::relay_process(Actor& actor, std::uint32_t lane) {
 void Simulation::run_relay(Actor& actor, std::uint32_t lane, Duration clock_offset) {
   VirtualClock clock(world_, clock_offset);
   SimLease lease(database_, lane, actor.name(), clock);
-  OutboxSource source(database_, lease);
+  LaneMemory& memory = lane_memory_[lane];
+  OutboxSource source(database_, lease, memory.read);
   SimParking parking(database_, lease);
   BrokerSink sink(broker_, lease, clock);
   RelayMetrics metrics;
   run_until_stopped({source, sink, parking, lease, clock, metrics, {}, &topics_}, actor,
                     [&](RelayNotice::Kind kind) {
-                      if (kind == RelayNotice::Kind::started) sink.begin_session();
-                      if (kind == RelayNotice::Kind::drained) broker_.recorded(sink.confirmed());
+                      if (kind == RelayNotice::Kind::started) {
+                        sink.begin_session();
+                        if (!std::exchange(memory.ended_in_order, false)) memory.read.clear();
+                      }
+                      if (kind != RelayNotice::Kind::drained) return;
+                      memory.ended_in_order = true;
+                      // A session that was lost may have left an event in parking that the source
+                      // gives again. Without a key neither waits for the other.
+                      for (const EventId& id : sink.confirmed())
+                        if (memory.read.contains(id) && !database_.parked_without_key.contains(id))
+                          broker_.recorded(id);
                     });
 }
 
