@@ -69,6 +69,31 @@ class CountingSource final : public Source {
   Source& inner_;
 };
 
+// Shows what is parked.
+class ShownParking final : public Parking {
+ public:
+  explicit ShownParking(Parking& inner) : inner_(inner) {}
+  Status open() override { return inner_.open(); }
+  Status blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) override {
+    return inner_.blocked_keys(out, keys_max);
+  }
+  Status blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) override {
+    return inner_.blocked_among(keys, out);
+  }
+  Status park(std::span<const ParkRequest> requests) override {
+    if (show) show(requests);
+    return inner_.park(requests);
+  }
+  Status take_due(Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits) override {
+    return inner_.take_due(out, attempts, limits);
+  }
+  Status delivered(std::span<const EventId> ids) override { return inner_.delivered(ids); }
+  std::function<void(std::span<const ParkRequest>)> show;
+
+ private:
+  Parking& inner_;
+};
+
 // One relay over memory, in a thread of its own.
 class RelayTest : public testing::Test {
  protected:
@@ -99,10 +124,12 @@ class RelayTest : public testing::Test {
     counted_.emplace(*source_);
     if (defect_of_) counted_->defect_of = defect_of_;
     parking_.emplace(reader_, &*lease_);
+    shown_parking_.emplace(*parking_);
+    shown_parking_->show = show_parked_;
     relay_.emplace(
         RelayPorts{.source = *counted_,
                    .sink = sink,
-                   .parking = *parking_,
+                   .parking = *shown_parking_,
                    .lease = *lease_,
                    .clock = clock_,
                    .metrics = metrics_,
@@ -155,6 +182,8 @@ class RelayTest : public testing::Test {
   std::optional<MemorySource> source_;
   std::optional<CountingSource> counted_;
   std::optional<MemoryParking> parking_;
+  std::optional<ShownParking> shown_parking_;
+  std::function<void(std::span<const ParkRequest>)> show_parked_;
   std::optional<Relay> relay_;
   Status result_;
   std::jthread thread_;
