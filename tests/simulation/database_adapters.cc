@@ -106,8 +106,12 @@ Status SimLease::release() {
   });
 }
 
-OutboxSource::OutboxSource(DatabaseServer& database, const SimLease& lease, std::set<EventId>& read)
-    : database_(database), lease_(lease), read_(read), connection_(database.server, Way::pooled) {}
+OutboxSource::OutboxSource(DatabaseServer& database, const SimLease& lease,
+                           std::function<void(const EventId&)> on_read)
+    : database_(database),
+      lease_(lease),
+      on_read_(std::move(on_read)),
+      connection_(database.server, Way::pooled) {}
 
 Status OutboxSource::open() {
   DOVETAIL_TRY(connection_.open("source.open"));
@@ -154,7 +158,7 @@ Status OutboxSource::read_page(Batch& out, const Limits& limits) {
       }
       if (next_.done.running.contains(row->xid)) world.sometimes("late commit");
       out.append(row->event.view());
-      read_.insert(row->event.id);
+      on_read_(row->event.id);
       next_.seq = row->seq;
     }
     if (exhausted) next_ = Progress{*next_.now, {}, 0};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -65,8 +66,9 @@ class SimLease final : public Lease {
 
 class OutboxSource final : public Source {
  public:
-  // Adds the ids of what it reads to `read`.
-  OutboxSource(DatabaseServer& database, const SimLease& lease, std::set<EventId>& read);
+  // Tells `on_read` what it reads.
+  OutboxSource(DatabaseServer& database, const SimLease& lease,
+               std::function<void(const EventId&)> on_read);
 
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
@@ -84,7 +86,7 @@ class OutboxSource final : public Source {
 
   DatabaseServer& database_;
   const SimLease& lease_;
-  std::set<EventId>& read_;
+  const std::function<void(const EventId&)> on_read_;
   Connection connection_;
   std::string run_{};  // of the server, in which the rest was read
   Progress next_;      // where the next read begins

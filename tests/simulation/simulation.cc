@@ -150,9 +150,11 @@ void Simulation::run_relay(Actor& actor, std::uint32_t lane, Duration clock_offs
   VirtualClock clock(world_, clock_offset);
   SimLease lease(database_, lane, actor.name(), clock);
   LaneMemory& memory = lane_memory_[lane];
-  OutboxSource source(database_, lease, memory.read);
   SimParking parking(database_, lease);
   BrokerSink sink(broker_, lease, clock);
+  OutboxSource source(database_, lease, [&](const EventId& id) {
+    if (!sink.confirmed().contains(id)) memory.read.insert(id);
+  });
   RelayMetrics metrics;
   run_until_stopped({source, sink, parking, lease, clock, metrics, {}, &topics_}, actor,
                     [&](RelayNotice::Kind kind) {
