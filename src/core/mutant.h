@@ -32,7 +32,7 @@ enum class Mutant : std::uint8_t {
   blocked_keys_not_asked,           // what is blocked and not kept in memory is sent
   open_waited_for,                  // the relay does nothing else until its sink is open
   crash_not_noticed,                // a snapshot is used although the server crashed since
-  store_clock_trusted,              // a lease ends by the store's clock, whoever set that
+  store_clock_trusted,              // a lease ends by the store's clock alone
   far_due_waited_for,               // a pause lasts as long as the store's clock says, for a day
 };
 

@@ -37,8 +37,8 @@ struct ParkRequest {
 // twice: then both events are kept.
 bool is_same_event(const Event& one, const Event& other);
 
-// An event whose id another one has in the store is kept under an id of its own, always the same,
-// and needs an operator: whoever published it has used an id twice.
+// A second event under an id that the store knows already. It is kept under an id of its own, the
+// same each time. It needs an operator: its publisher used an id twice.
 class SecondEvent {
  public:
   explicit SecondEvent(const ParkRequest& first);

@@ -16,7 +16,7 @@ struct Limits {
   std::size_t events_max = 1000;
   std::size_t bytes_max = 4 << 20;  // a single larger event is still read, alone
   Duration wait_max{0};             // how long read() may wait for a first event
-  // The longest pause that whoever asks ever gives, see is_due(): for what waits in parking.
+  // Of parking: the longest pause that the caller gives. is_due() says what it is for.
   Duration pause_max = std::chrono::hours(24 * 366);
 };
 

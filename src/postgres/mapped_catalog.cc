@@ -34,7 +34,8 @@ constexpr std::string_view kColumns =
     "JOIN pg_catalog.pg_type y ON y.oid = b.typid AND y.typtype <> 'd' "
     "WHERE a.attrelid = $1::int8::oid ORDER BY a.attnum";
 
-// The smallest that has the column in it, and rather one without nulls, of which there may be many.
+// The unique index with the fewest columns, one of them the id. One without nulls is preferred:
+// many rows may have null.
 constexpr std::string_view kUniqueIndex =
     "SELECT n.name FROM (SELECT k.names FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL (SELECT "
     "pg_catalog.array_agg(a.attname::text ORDER BY u.place) AS names, "

@@ -28,8 +28,8 @@ struct CatalogTable {
   std::string name;
   std::string quoted;                                         // schema and name, for statements
   std::map<std::string, CatalogColumn, std::less<>> columns;  // by the name in the mapping
-  // The columns of a unique index that has the id in it, as the catalogue has them: the id alone,
-  // if there is such an index. Empty: there is none.
+  // The columns of a unique index with the id, named as in the catalogue; the id alone where it is
+  // unique. Empty: no index makes the id unique.
   std::vector<std::string> key{};
   bool may_select = false;
   bool may_update = false;

@@ -10,8 +10,8 @@ UPDATE dovetail.reader AS r SET replayed_total = (
 -- and a start with another one is refused. Empty: not known yet.
 ALTER TABLE dovetail.reader ADD COLUMN target text NOT NULL DEFAULT '';
 
--- The term of whoever holds the lease, in microseconds: one who waits takes it when nothing was renewed for so long by a
--- clock that never steps. 0: not known.
+-- The term of the lease, in microseconds. A relay that waits takes the lease when it was not renewed for that long. It
+-- counts by its own steady clock. 0: not known.
 ALTER TABLE dovetail.reader ADD COLUMN lease_term bigint NOT NULL DEFAULT 0;
 
 -- What each lane does now, as its process last said it: for people, so a crash of the server may lose the last word.
