@@ -27,8 +27,8 @@ namespace {
 using Kind = RelayNotice::Kind;
 
 constexpr std::string_view kOthers =
-    "SELECT owner, expires::text FROM dovetail.relay_process WHERE relay = $1 AND owner <> $2 "
-    "AND expires >= clock_timestamp()";
+    "SELECT owner, encode(timestamptz_send(expires), 'hex') FROM dovetail.relay_process "
+    "WHERE relay = $1 AND owner <> $2 AND expires >= clock_timestamp()";
 
 // Says that this process lives, forgets those that do not, and tells our place among the rest.
 // $4: those that are gone.

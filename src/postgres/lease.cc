@@ -9,7 +9,8 @@ namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::string_view kSign = "epoch || ' ' || expires::text";
+// In a form that no setting of the session changes: behind a pooler each look may be another's.
+constexpr std::string_view kSign = "epoch || ' ' || encode(timestamptz_send(expires), 'hex')";
 
 // Only as it was seen: $5.
 const std::string kAcquire =

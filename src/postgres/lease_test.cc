@@ -93,6 +93,22 @@ TEST_F(PostgresLeaseTest, AHolderThatRenewsKeepsItWhicheverWayTheClockIsSet) {
   EXPECT_TRUE(ours.acquire());
 }
 
+TEST_F(PostgresLeaseTest, ASilentHolderIsSilentWhateverTheSettingsOfOurSession) {
+  Reader first = reader();
+  Reader second = reader();
+  PostgresLease theirs(first, clock_, "theirs", 10s);
+  PostgresLease ours(second, clock_, "ours", 10s);
+  ASSERT_TRUE(theirs.acquire());
+  step(connection_, -48h);
+  EXPECT_FALSE(ours.acquire());
+  must(second.connection, "SET TimeZone = 'Asia/Tokyo'");
+  clock_.advance(6s);
+  EXPECT_FALSE(ours.acquire());
+  must(second.connection, "SET DateStyle = 'German'");
+  clock_.advance(5s);
+  EXPECT_TRUE(ours.acquire());
+}
+
 TEST_F(PostgresLeaseTest, TheTermOfTheHolderCounts) {
   Reader first = reader();
   Reader second = reader();
