@@ -220,6 +220,38 @@ TEST_F(RelayFailureTest, AStopLeavesNothingToBeSentAgainThatWasConfirmed) {
   }
 }
 
+TEST_F(RelayFailureTest, AStopLeavesNothingToBeSentAgainThatParkingDelivered) {
+  MemorySink sink({.dedup = false});
+  std::atomic<bool> is_healed = false;
+  std::atomic<bool> refuses = true;
+  std::atomic<int> delivered = 0;
+  sink.decide_by([&](const Event& event) {
+    if (event.aggregate_id == "held" && !is_healed) return Outcome{Fate::failed, 0, "not now"};
+    if (event.aggregate_id == "refused" && refuses) return Outcome{Fate::rejected, 0, "never"};
+    if (event.aggregate_id == "refused") ++delivered;
+    return Outcome{Fate::confirmed};
+  });
+  options_.aside_after = Duration(1h);
+  options_.key_retry = {Duration(1h), Duration(1h)};
+  options_.connect_retry.cap = Duration(1h);
+  options_.batch_events_max = 1;
+  publish("held");
+  publish("refused");
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return parked(ParkState::parked) == 1; }));
+  refuses = false;
+  ASSERT_TRUE(reader_.replay(numbered_id(2), clock_.wall()));
+  ASSERT_TRUE(eventually([&] { return reader_.parked().empty(); }));
+  stop();
+  EXPECT_EQ(reader_.settled(), 2U);
+  is_healed = true;
+  reader_.hurry();
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return sink.received_count() == 2; }));
+  stop();
+  EXPECT_EQ(delivered, 1);
+}
+
 TEST_F(RelayFailureTest, AStopDuringAnOutageParksOnlyWhatPrecedesConfirmedEvents) {
   MoodySink sink;
   options_.batch_events_max = 10;
