@@ -9,6 +9,7 @@
 #include "core/batch.h"
 #include "host/host.h"
 #include "nats/test_server.h"
+#include "servers/standstill.h"
 #include "servers/tcp_proxy.h"
 
 namespace dovetail::nats {
@@ -160,6 +161,7 @@ TEST_F(NatsSourceTest, OpeningAgainAsksBackWhatWasReadAtOnce) {
 }
 
 TEST_F(NatsSourceTest, WhatTakesLongIsNotDeliveredAgain) {
+  const servers::Standstill standstill;
   publish_many(1, 5);
   SourceOptions short_wait = options();
   short_wait.ack_wait = seconds(1);
@@ -170,7 +172,9 @@ TEST_F(NatsSourceTest, WhatTakesLongIsNotDeliveredAgain) {
   while (system_clock().now() < end)
     ASSERT_TRUE(source->read(more, Limits{10, 1 << 20, milliseconds(100)}, {}));
   EXPECT_TRUE(more.empty());
-  EXPECT_EQ(consumer_number("num_redelivered"), 0) << "the server was asked for patience";
+  if (standstill.is_below(short_wait.ack_wait / 2)) {
+    EXPECT_EQ(consumer_number("num_redelivered"), 0) << "the server was asked for patience";
+  }
   settle(*source, *batch);
   EXPECT_EQ(consumer_number("num_ack_pending"), 0);
 }
