@@ -101,7 +101,7 @@ struct ConsumerOptions {
 };
 
 struct ConsumerCounts {
-  std::uint64_t applied = 0;     // events whose effects were committed since open()
+  std::uint64_t applied = 0;     // committed since open(), with those that no handler wants
   std::uint64_t duplicates = 0;  // redeliveries that were recognised and left alone
   std::uint64_t failed = 0;      // failed attempts
   std::uint64_t parked = 0;

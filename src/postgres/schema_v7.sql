@@ -368,7 +368,7 @@ $$;
 -- How long a failed event waits, with jitter: 15 failures that count take about an hour.
 CREATE FUNCTION dovetail.queue_pause(attempts int, is_suspect boolean) RETURNS interval
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT (0.75 + random() / 4) * least(CASE WHEN is_suspect THEN interval '1 minute' ELSE interval '10 minutes' END,
+  SELECT (0.75 + random() / 4) * least(CASE WHEN is_suspect THEN interval '15 seconds' ELSE interval '10 minutes' END,
                                        interval '1 second' * power(2, least(attempts, 20) - 1))
 $$;
 
