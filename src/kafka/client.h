@@ -82,10 +82,10 @@ int to_milliseconds(Duration duration);  // rounded up
 template <class Serve>
 Status wait_for_broker(rd_kafka_s* client, const Options& options, Trouble& trouble, Serve serve) {
   // All addresses of a name are tried in turn, and the first may well be down.
-  constexpr int kTry_ms = 250;
-  const int tries = 1 + to_milliseconds(options.connect_timeout) / kTry_ms;
+  constexpr int kTryMs = 250;
+  const int tries = 1 + to_milliseconds(options.connect_timeout) / kTryMs;
   for (int i = 0; i < tries; ++i) {
-    if (broker_answers(client, kTry_ms, trouble)) return {};
+    if (broker_answers(client, kTryMs, trouble)) return {};
     serve();
     if (trouble.is_final() || (trouble.all_down() && i >= 4)) break;
   }

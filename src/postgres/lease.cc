@@ -49,7 +49,7 @@ Holder holder_in(const Rows& rows, std::size_t row, int column, Duration term) {
   return holder;
 }
 
-PostgresLease::PostgresLease(Reader& reader, Clock& clock, std::string owner, Duration term,
+PostgresLease::PostgresLease(Reader& reader, Clock& clock, const std::string& owner, Duration term,
                              LeaseWatch watch)
     : reader_(reader),
       clock_(clock),

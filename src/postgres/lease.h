@@ -36,7 +36,7 @@ class PostgresLease final : public Lease {
   // `owner` is for people; every lease adds a part of its own, so that two with one name are told
   // apart.
   // `watch`: what was seen of its holder before.
-  PostgresLease(Reader& reader, Clock& clock, std::string owner, Duration term,
+  PostgresLease(Reader& reader, Clock& clock, const std::string& owner, Duration term,
                 LeaseWatch watch = {});
 
   Status acquire() override;
