@@ -516,7 +516,10 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
     std::string text = "there is no command \"" + parent + printable(word, 60) + "\"; ";
     if (!near.empty()) text += "did you mean \"" + parent + std::string(near) + "\"? ";
     text += "There are: ";
-    for (const std::string& name : names) text += (&name == &names.front() ? "" : ", ") + name;
+    for (const std::string& name : names) {
+      if (&name != &names.front()) text += ", ";
+      text += name;
+    }
     return text + "; see 'dovetail " + parent + "--help'";
   }
   return {};

@@ -25,14 +25,15 @@ namespace dovetail::postgres {
 
 // A parameter of a queued statement: text of the type that the statement expects, or bytes.
 struct Param {
-  Param(std::string_view text) : value(text) {}    // NOLINT(google-explicit-constructor)
-  Param(const char* text) : value(text) {}         // NOLINT(google-explicit-constructor)
-  Param(const std::string& text) : value(text) {}  // NOLINT(google-explicit-constructor)
-  Param(std::int64_t number)
-      : value(std::to_string(number)) {}                // NOLINT(google-explicit-constructor)
-  Param(int number) : value(std::to_string(number)) {}  // NOLINT(google-explicit-constructor)
-  Param(const EventId& id) : value(id.to_string()) {}   // NOLINT(google-explicit-constructor)
-  static Param bytes(std::string_view bytes);           // of a bytea
+  // NOLINTBEGIN(google-explicit-constructor)
+  Param(std::string_view text) : value(text) {}
+  Param(const char* text) : value(text) {}
+  Param(const std::string& text) : value(text) {}
+  Param(std::int64_t number) : value(std::to_string(number)) {}
+  Param(int number) : value(std::to_string(number)) {}
+  Param(const EventId& id) : value(id.to_string()) {}
+  // NOLINTEND(google-explicit-constructor)
+  static Param bytes(std::string_view bytes);  // of a bytea
   static Param null();
 
   std::string value;
