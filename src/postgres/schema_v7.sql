@@ -496,8 +496,8 @@ END
 $$;
 COMMENT ON FUNCTION dovetail.fail(text, uuid, bigint, text, interval, boolean) IS
 'The event could not be handled this time: call it after the effect was rolled back, in a transaction of its own. Returns
-''retry'': it comes again after retry_after (by default about 1 s, 2 s, 4 s, up to 10 minutes, or 1 minute while no other
-key passes; a claim at once). ''parked'': it had all its attempts, or park => true said that it will never work; its key
+''retry'': it comes again after retry_after (by default about 1 s, 2 s, 4 s, up to 10 minutes, or 15 s while no other key
+passes; a claim at once). ''parked'': it had all its attempts, or park => true said that it will never work; its key
 waits for an operator. The reason is kept and shown: put no secrets into it. Fails with SQLSTATE DT001 when another has
 taken the event.';
 
