@@ -108,7 +108,7 @@ Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options
                                       std::string(ops::to_string(store.scheme)) +
                                       ", which delivers at once; leave out --deliver-at");
   }
-  return std::optional<WallTime>(*time);
+  return time;
 }
 
 // A topic that no mailbox behind this store accepts would only be parked later: it is refused here,
