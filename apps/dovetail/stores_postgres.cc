@@ -67,15 +67,15 @@ Result<bool> create(const StoreConfig& store, bool with_roles) {
 }
 
 // Of two lanes, what an operator should hear first.
-std::optional<SaidState> worse(std::optional<SaidState> one,
-                               const std::optional<SaidState>& other) {
+const std::optional<SaidState>& worse(const std::optional<SaidState>& one,
+                                      const std::optional<SaidState>& other) {
   const auto rank = [](const std::optional<SaidState>& said) {
     if (!said) return 0;
     if (!said->is_current) return 1;
     if (said->state == "halted") return 4;
     return said->state == "backing_off" ? 3 : 2;
   };
-  return rank(other) > rank(one) ? other : std::move(one);
+  return rank(other) > rank(one) ? other : one;
 }
 
 void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& lane) {
@@ -109,7 +109,7 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
   }
   reader.lanes.push_back(
       {lane.lane, lane.pending, lane.owner, lane.epoch, lane.lease_left, lane.said});
-  reader.said = worse(std::move(reader.said), lane.said);
+  reader.said = worse(reader.said, lane.said);
 }
 
 Result<StoreStatus> status(const StoreConfig& store) {

@@ -80,7 +80,8 @@ Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::Re
 std::unique_ptr<Lane> make_lane(LanePlan plan, const ops::StoreConfig& home, Clock& clock) {
   if (!plan.from.is_broker()) return kind_of(plan.from).make_lane(std::move(plan), clock);
   auto kept = kind_of(home).make_home(home, plan.relay, plan.target, clock);
-  return make_broker_lane(*broker_of(plan.from), std::move(plan), std::move(kept), clock);
+  const BrokerKind& broker = *broker_of(plan.from);
+  return make_broker_lane(broker, std::move(plan), std::move(kept), clock);
 }
 
 }  // namespace dovetail::app
