@@ -190,7 +190,15 @@ TEST_F(MappedLog, WhatWasFlushedIsNotReadAgainThoughTheServerNeverHeardOfIt) {
                                             "slot_reported > '0/0'") > 0;
     }));
     insert(2);
+    const std::string end = text(application, "SELECT pg_current_wal_lsn()::text");
     ASSERT_TRUE(read(source, first, 2));
+    // The commit is sent behind the row; without it nobody knows where the transaction ends.
+    ASSERT_TRUE(eventually([&] {
+      return number(application,
+                    "SELECT count(*) FROM pg_stat_replication JOIN pg_replication_slots ON pid = "
+                    "active_pid WHERE database = current_database() AND sent_lsn >= '" +
+                        end + "'") == 1;
+    }));
     const FrozenSender frozen(
         number(application,
                "SELECT max(active_pid) FROM pg_replication_slots WHERE database = "
