@@ -144,7 +144,7 @@ class RandomRelay {
 
  private:
   struct Slot {
-    Slot(const Event* given) : event(given) {}
+    explicit Slot(const Event* given) : event(given) {}
     const Event* event;
     bool is_in_flight = false;
     bool is_settled = false;

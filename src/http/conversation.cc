@@ -129,10 +129,10 @@ void Conversation::finish_body() {
   request.is_whole_ = true;
   phase_ = Phase::waiting;
   std::optional<Reply> reply = talks_.handler.take(request);
-  if (reply) answer(std::move(*reply));
+  if (reply) answer(*reply);
 }
 
-void Conversation::answer(Reply reply) {
+void Conversation::answer(const Reply& reply) {
   DOVETAIL_CHECK(phase_ == Phase::waiting);
   say(reply);
 }

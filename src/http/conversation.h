@@ -49,7 +49,7 @@ class Conversation {
 
   // REQUIRES: wants_bytes().
   void take(std::string_view bytes);
-  void answer(Reply reply);  // REQUIRES: waiting
+  void answer(const Reply& reply);  // REQUIRES: waiting
   // Everything of out() is sent: the next request may come, or has come already.
   void said();
   // The time for the head or the body is over.

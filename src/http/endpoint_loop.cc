@@ -209,7 +209,7 @@ void Endpoint::Loop::take_answers() {
   }
   for (auto& [request, reply] : answers) {
     ClientConnection& one = *request->connection_;
-    one.talk.answer(std::move(reply));
+    one.talk.answer(reply);
     go_on(one);
   }
 }

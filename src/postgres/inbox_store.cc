@@ -118,7 +118,7 @@ Param Param::null() {
 
 TransactionHandler cpp_handler(std::string name, std::vector<std::string> types, Handler each) {
   return {std::move(name), std::move(types),
-          [each](BatchHandling& handling, Events events) -> Status {
+          [each = std::move(each)](BatchHandling& handling, Events events) -> Status {
             for (const Event* event : events) DOVETAIL_TRY(each(handling, *event));
             return Status{};
           }};
@@ -127,7 +127,9 @@ TransactionHandler cpp_handler(std::string name, std::vector<std::string> types,
 TransactionHandler cpp_batch_handler(std::string name, std::vector<std::string> types,
                                      BatchHandler batch) {
   return {std::move(name), std::move(types),
-          [batch](BatchHandling& handling, Events events) { return batch(handling, events); }};
+          [batch = std::move(batch)](BatchHandling& handling, Events events) {
+            return batch(handling, events);
+          }};
 }
 
 struct PostgresInboxStore::State {
