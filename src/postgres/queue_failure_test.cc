@@ -98,9 +98,9 @@ TEST_F(PostgresQueueFailure, AnEventThatKillsItsWorkersIsParkedAndItsNeighboursA
   }
   EXPECT_GE(deaths, 3);
   EXPECT_LE(deaths, 10);
-  EXPECT_EQ(text(owner_,
-                 "SELECT string_agg(type, ' ' ORDER BY number) FROM dovetail.queue WHERE "
-                 "aggregate_id = '2'"),
+  for (std::vector<Received> left = take(); !left.empty(); left = take())
+    for (const Received& one : left) EXPECT_TRUE(settle(owner_, "complete", "stock", one));
+  EXPECT_EQ(text(owner_, "SELECT string_agg(type, ' ' ORDER BY number) FROM dovetail.queue"),
             "poison behind");
   EXPECT_TRUE(contains(text(owner_, "SELECT type || ': ' || reason FROM dovetail.queue_parked"),
                        "attempts: the last worker had it until its lease ended"));
@@ -121,6 +121,44 @@ TEST_F(PostgresQueueFailure, ByDefaultAttemptsTakeAboutAnHourAndAnOutageIsTriedE
   EXPECT_LE(total("false"), 75);
   EXPECT_LE(number(owner_, "SELECT EXTRACT(epoch FROM dovetail.queue_pause(1000, true))::int8"),
             15);
+}
+
+TEST_F(PostgresQueueFailure, AFailedEventWaitsShorterWhileNoNeighbourPasses) {
+  fill(owner_, "stock", {{"1", "poison"}});
+  must(owner_, "UPDATE dovetail.queue SET attempts = 20");
+  const auto pause = [&] {
+    return number(owner_,
+                  "SELECT EXTRACT(epoch FROM due - clock_timestamp())::int8 FROM "
+                  "dovetail.queue WHERE type = 'poison'");
+  };
+  work(is_poison);
+  EXPECT_GT(pause(), 60);
+  work(is_poison);
+  EXPECT_LE(pause(), 15);
+  fill(owner_, "stock", {{"2", "good"}});
+  for (int round = 0; round < 2; ++round) work(is_poison);
+  EXPECT_GT(pause(), 60);
+}
+
+// As where two consumers fill one queue: the second of a key was committed, and taken, first.
+TEST_F(PostgresQueueFailure, ACompletionOfItsOwnKeyCountsNoFailure) {
+  fill(owner_, "stock", {{"2", "good"}});
+  work(is_poison);
+  Connection other = database_.connect();
+  must(other, "BEGIN");
+  fill(other, "stock", {{"1", "poison"}});
+  fill(owner_, "stock", {{"1", "behind"}});
+  const std::vector<Received> behind = take();
+  ASSERT_EQ(types(behind), "behind");
+  must(other, "COMMIT");
+  const std::vector<Received> poison = receive(other, "stock").value();
+  ASSERT_EQ(types(poison), "poison");
+  ASSERT_TRUE(settle(other, "fail", "stock", poison.at(0)));
+  ASSERT_TRUE(settle(owner_, "complete", "stock", behind.at(0)));
+  EXPECT_EQ(failures("poison"), 0);
+  fill(owner_, "stock", {{"2", "good"}});
+  work(is_poison);
+  EXPECT_EQ(failures("poison"), 1);
 }
 
 // Its snapshot does not show that the suspect was tried again meanwhile.
