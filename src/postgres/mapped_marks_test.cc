@@ -309,7 +309,7 @@ TEST_F(MappedMarks, RowThatSharesItsIdWithAnotherOneIsNotMarkedWithIt) {
     ASSERT_TRUE(lane.settle(first));
     EXPECT_EQ(states(), "sent new") << type;
     Batch second;
-    EXPECT_EQ(lane.read(second), std::vector<std::string>{"y"});
+    ASSERT_EQ(lane.read(second), std::vector<std::string>{"y"}) << type;
     park(lane, second.events()[0], ParkState::waiting);
     make("UPDATE t SET state = 'new' WHERE tenant = 'a'");
     // It waits until nothing of its id is parked any more.
@@ -332,10 +332,13 @@ TEST_F(MappedMarks, StaleOwnerMarksNothing) {
   ASSERT_EQ(stale.read(batch).size(), 1u);
   park(stale, batch.events()[0], ParkState::waiting);
   make("UPDATE dovetail.reader SET epoch = epoch + 1, owner = 'another'");
-  EXPECT_TRUE(failed_with(stale.settle(batch), Errc::stopped));
+  ASSERT_TRUE(failed_with(stale.settle(batch), Errc::stopped));
   EXPECT_TRUE(failed_with(stale.settle(batch, Settled::parked), Errc::stopped));
   EXPECT_TRUE(failed_with(delivered(stale, batch.events()[0].id), Errc::stopped));
   make("UPDATE dovetail.parked SET state = 'parked'");
+  Status tended;
+  EXPECT_TRUE(eventually([&] { return !(tended = stale.source.tend()); }));
+  EXPECT_TRUE(failed_with(tended, Errc::stopped));
   EXPECT_TRUE(failed_with(stale.source.open(), Errc::stopped));
   EXPECT_EQ(status(), "PENDING");
   EXPECT_EQ(number(application, "SELECT settled_total FROM dovetail.reader"), 0);
