@@ -340,6 +340,38 @@ TEST_P(ParkingSuite, TwoEventsUnderOneIdAreBothKept) {
   EXPECT_EQ(blocked().size(), 1U) << "the second waits for an operator";
 }
 
+TEST_P(ParkingSuite, AnotherTypeOrKeyUnderOneIdIsAnotherEvent) {
+  std::size_t kept = 0;
+  for (std::string_view Event::* const part :
+       {&Event::type, &Event::aggregate_type, &Event::aggregate_id}) {
+    const Event* first = event("k" + std::to_string(kept), 1);
+    Event second = *first;
+    second.position = 2;
+    second.*part = "another one";
+    park(first, ParkState::waiting);
+    park(&second, ParkState::waiting);
+    park(&second, ParkState::waiting);
+    EXPECT_EQ(due(), (Ids{first->id}));
+    ASSERT_TRUE(owner_.parking->delivered({&first->id, 1}));
+    EXPECT_EQ(blocked().size(), ++kept) << "the second waits for an operator";
+  }
+}
+
+TEST_P(ParkingSuite, AnotherEventUnderOneIdReplacesNothingAlsoWhenItStandsBefore) {
+  for (std::string_view Event::* const part :
+       {&Event::payload, &Event::type, &Event::aggregate_type, &Event::aggregate_id}) {
+    const Event* first = event("", 2);
+    Event second = *first;
+    second.position = 1;
+    second.*part = "another one";
+    park(first, ParkState::waiting);
+    park(&second, ParkState::waiting);
+    ASSERT_EQ(due(), (Ids{first->id}));
+    EXPECT_EQ(taken_->events()[0].*part, first->*part);
+    ASSERT_TRUE(owner_.parking->delivered({&first->id, 1}));
+  }
+}
+
 TEST_P(ParkingSuite, ALimitCutsALineAtItsEnd) {
   const Event* first = event("k", 1);
   park(first, ParkState::waiting);
