@@ -67,7 +67,9 @@ class TestStream {
     start(std::move(replication), std::move(options), std::move(request));
   }
   // Goes on with a slot that is there.
-  TestStream(const std::string& conninfo, const std::string& existing) : conninfo_(conninfo) {
+  TestStream(const std::string& conninfo, const std::string& existing,
+             Clock& clock = system_clock())
+      : clock_(clock), conninfo_(conninfo) {
     slot = existing;
     StreamRequest request;
     request.slot = existing;
@@ -117,9 +119,10 @@ class TestStream {
     EXPECT_TRUE(started) << text_of(started);
     options.conninfo = conninfo_;
     if (started)
-      stream = std::make_unique<WalStream>(std::move(replication), outbox_rows(), system_clock(),
+      stream = std::make_unique<WalStream>(std::move(replication), outbox_rows(), clock_,
                                            std::move(options));
   }
+  Clock& clock_ = system_clock();
   std::string conninfo_;
 };
 

@@ -17,6 +17,20 @@ TEST(WalReceiverAge, IsOfTheServersClockAlone) {
   EXPECT_TRUE(is_old(time, time - 1h)) << "the clock was set back since the commit";
 }
 
+// A machine whose wall clock is wrong.
+class WrongClock final : public Clock {
+ public:
+  explicit WrongClock(Duration ahead) : ahead_(ahead) {}
+  TimePoint now() override { return system_clock().now(); }
+  WallTime wall() override { return system_clock().wall() + ahead_; }
+  void sleep(Duration duration, std::stop_token stop) override {
+    system_clock().sleep(duration, std::move(stop));
+  }
+
+ private:
+  Duration ahead_;
+};
+
 class WalReceiverTest : public ::testing::Test {
  protected:
   WalReceiverTest() {
@@ -53,6 +67,38 @@ TEST_F(WalReceiverTest, AnIdleServerThatAnswersIsNot) {
   }
   publish(connection, "1", "{}");
   EXPECT_TRUE(test.read_until(1));
+}
+
+// Each time it is asked is a connection. When an event is read, what came before it has been
+// judged.
+TEST_F(WalReceiverTest, AServerThatIsBehindByItsOwnClockIsAskedWhetherItStops) {
+  Replication replication = open_replication(database.conninfo);
+  make_slot(replication, database.name, false);
+  {
+    WrongClock ahead(48h);
+    TestStream test(through_proxy(), database.name, ahead);
+    auto longest = 0ns;
+    for (std::size_t i = 1; i <= 3; ++i) {
+      const auto began = std::chrono::steady_clock::now();
+      publish(connection, "1", "{}");
+      ASSERT_TRUE(test.read_until(i));
+      longest =
+          std::max<std::chrono::nanoseconds>(longest, std::chrono::steady_clock::now() - began);
+    }
+    // A machine that is so slow is right to ask.
+    if (longest < 2s) {
+      EXPECT_EQ(proxy.counters().connections, 1u);
+    }
+  }
+  ASSERT_TRUE(eventually([&] { return !(*find_slot(connection, database.name))->active; }));
+  must(connection, "SELECT pg_sleep(2.5)");
+  const std::uint64_t before = proxy.counters().connections;
+  WrongClock behind(-48h);
+  TestStream late(through_proxy(), database.name, behind);
+  ASSERT_TRUE(late.read_until(3));
+  publish(connection, "1", "{}");
+  ASSERT_TRUE(late.read_until(4));
+  EXPECT_GE(proxy.counters().connections, before + 2);
 }
 
 }  // namespace
