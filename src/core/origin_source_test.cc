@@ -66,7 +66,7 @@ class TestHome final : public OutsideHome {
   }
 
   Status opens{};
-  std::int64_t last = 0;
+  Result<std::int64_t> last = 0;
   Status writes{};
   std::uint64_t counted = 0;
   std::uint64_t parked_count = 0;
@@ -149,6 +149,12 @@ TEST_F(OriginSourceTest, ASessionThatTheHomeDoesNotTakeLeavesTheBroker) {
   EXPECT_FALSE(open(source_));
   EXPECT_EQ(seen_, (Seen{"joined", "left"}));
   EXPECT_FALSE(source_.quiet_since());
+}
+
+TEST_F(OriginSourceTest, WhereWhatIsParkedIsNotKnownNothingIsRead) {
+  home_.last = fail(Errc::unavailable, "away");
+  EXPECT_FALSE(open(source_));
+  EXPECT_EQ(seen_, (Seen{"joined", "left"}));
 }
 
 TEST_F(OriginSourceTest, TheBrokerIsToldBeforeItIsCounted) {

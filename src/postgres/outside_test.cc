@@ -94,5 +94,28 @@ TEST_F(PostgresOutside, WhatAnOperatorDiscardedStaysSoWhenTheBrokerBringsItAgain
   EXPECT_EQ(text(application, "SELECT state FROM dovetail.parked"), "discarded");
 }
 
+TEST_F(PostgresOutside, KnowsTheGreatestPositionOfWhatIsParked) {
+  PostgresHome home(database.conninfo, "booking", "", 10s, system_clock());
+  ASSERT_TRUE(home.lease().acquire());
+  ASSERT_TRUE(home.open());
+  EXPECT_EQ(home.last_parked().value_or(-1), 0);
+  ASSERT_TRUE(home.parking().open());
+  Event last;
+  last.id = new_event_id();
+  last.position = 2'000'000'000'000'000;
+  last.aggregate_type = "order";
+  last.aggregate_id = "1";
+  last.type = "placed";
+  Event other = last;
+  other.id = new_event_id();
+  other.position = 7;
+  const ParkRequest requests[] = {{.event = &last, .reason = "no"},
+                                  {.event = &other, .reason = "no"}};
+  ASSERT_TRUE(home.parking().park(requests));
+  EXPECT_EQ(home.last_parked().value_or(-1), last.position);
+  ASSERT_TRUE(home.parking().delivered({&last.id, 1}));
+  EXPECT_EQ(home.last_parked().value_or(-1), other.position);
+}
+
 }  // namespace
 }  // namespace dovetail::postgres
