@@ -360,6 +360,27 @@ TEST_F(InboxMaintenance, AClockThatIsWrongAfterAStartForgetsNothing) {
   EXPECT_TRUE(forgotten());
 }
 
+TEST_F(InboxMaintenance, AClockThatAnotherMachineDoubtsForgetsNothing) {
+  make_partition(20);
+  apply(id_of(20), 20);
+  must(
+      application,
+      "INSERT INTO dovetail.clock_mark VALUES ('another', clock_timestamp() - interval '20 hours', "
+      "1, clock_timestamp() - interval '10 minutes', 2)");
+  MaintenanceOptions options;
+  options.inbox_older_than = 24h * 15;
+  const Result<MaintenanceReport> report = maintain(database.conninfo, options);
+  EXPECT_TRUE(failed_with(report, Errc::unavailable)) << text_of(report);
+  EXPECT_FALSE(forgotten());
+  must(application,
+       "UPDATE dovetail.clock_mark SET doubted_wall = doubted_wall - interval '1 hour' WHERE boot "
+       "= 'another'");
+  EXPECT_TRUE(maintain(database.conninfo, options)) << "it was found so an hour later, too";
+  EXPECT_TRUE(forgotten());
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.clock_mark"), 1)
+      << "the doubt is settled";
+}
+
 TEST_F(InboxMaintenance, WhatCameWhileAConsumerStoodStillIsNotForgotten) {
   make_partition(60);
   make_partition(40);

@@ -284,6 +284,20 @@ TEST_F(PrunedInbox, AClockThatIsWrongAfterAStartForgetsNothing) {
   }
 }
 
+// As after a restart of the machine that doubts it, by a time that would be trusted otherwise.
+TEST_F(PrunedInbox, AClockThatWasDoubtedBeforeAStartForgetsNothing) {
+  SetClock clock_now;
+  PruneOptions options;
+  options.inbox_older_than = 24h;
+  ASSERT_TRUE(prune(file.path, options, clock_now));
+  clock_now.ahead = 20h;
+  EXPECT_FALSE(prune(file.path, options, clock_now));
+  application.run("UPDATE dovetail_clock_mark SET boot = 'the one before'");
+  EXPECT_FALSE(prune(file.path, options, clock_now));
+  clock_now.passed += 61min;
+  EXPECT_TRUE(prune(file.path, options, clock_now));
+}
+
 TEST_F(PrunedInbox, AStepOfTheClockNeitherEndsAClaimNorProlongsIt) {
   SetClock stepping;
   SqliteClaimStore claims(file.path, "billing", stepping, boot_id());
