@@ -140,6 +140,16 @@ TEST_F(ClockAfterStartTest, WhatAnotherMachineDoubtsIsNotTrusted) {
   EXPECT_TRUE(look_again());
 }
 
+TEST_F(ClockAfterStartTest, ThatIsWrongTheOtherWayThanTheOneBeforeIsNotTrusted) {
+  EXPECT_TRUE(look());
+  restart(1min, -48h);
+  EXPECT_FALSE(look_again());
+  restart(1min, 96h);
+  EXPECT_FALSE(look_again()) << "two days ahead, and found before as two days behind";
+  restart(1min, -48h);
+  EXPECT_TRUE(look_again()) << "the right time needs no waiting";
+}
+
 TEST_F(ClockAfterStartTest, TheReasonSaysBothTimes) {
   EXPECT_TRUE(look());
   restart(1h, 48h);
