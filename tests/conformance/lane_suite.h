@@ -372,6 +372,22 @@ TEST_P(ParkingSuite, AnotherEventUnderOneIdReplacesNothingAlsoWhenItStandsBefore
   }
 }
 
+TEST_P(ParkingSuite, WhatWasDeliveredIsKeptAnewWhenItComesAgain) {
+  for (const bool is_another : {false, true}) {
+    const Event* first = event("k", 1);
+    park(first, ParkState::waiting);
+    ASSERT_TRUE(owner_.parking->delivered({&first->id, 1}));
+    Event again = *first;
+    again.position = 7;
+    if (is_another) again.payload = "another one";
+    park(&again, ParkState::waiting);
+    ASSERT_EQ(due(), (Ids{first->id}));
+    EXPECT_EQ(taken_->events()[0].payload, again.payload);
+    EXPECT_EQ(taken_->events()[0].position, 7);
+    ASSERT_TRUE(owner_.parking->delivered({&first->id, 1}));
+  }
+}
+
 TEST_P(ParkingSuite, ALimitCutsALineAtItsEnd) {
   const Event* first = event("k", 1);
   park(first, ParkState::waiting);
