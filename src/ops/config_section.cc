@@ -165,7 +165,7 @@ std::optional<std::int64_t> Section::whole_number(std::string_view key, std::int
                                                   std::int64_t most) {
   if (!has(key)) return std::nullopt;
   const auto value = table_->find(key)->value_exact<std::int64_t>();
-  if (value && *value >= least && *value <= most) return *value;
+  if (value && *value >= least && *value <= most) return value;
   wrong(key,
         "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
   return std::nullopt;

@@ -104,10 +104,13 @@ Result<std::vector<TransactionHandler>> handlers_of(const std::string& consumer,
                                       "\" needs one function; check that either `each` or `batch` "
                                       "is set");
     std::string name = is_only ? consumer : consumer + "." + handler.name;
-    all.push_back(handler.each ? cpp_handler(std::move(name), std::move(handler.types),
-                                             std::move(handler.each))
-                               : cpp_batch_handler(std::move(name), std::move(handler.types),
-                                                   std::move(handler.batch)));
+    if (handler.each) {
+      all.push_back(
+          cpp_handler(std::move(name), std::move(handler.types), std::move(handler.each)));
+    } else {
+      all.push_back(
+          cpp_batch_handler(std::move(name), std::move(handler.types), std::move(handler.batch)));
+    }
   }
   return all;
 }

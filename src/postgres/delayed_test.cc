@@ -130,7 +130,7 @@ TEST_F(PostgresDelayed, EveryLaneGetsThoseOfItsKeys) {
   publish_due(200);
   std::multiset<std::string> all;
   EXPECT_TRUE(eventually([&] {
-    for (const std::uint32_t lane : {0, 1, 2, 3}) {
+    for (const std::uint32_t lane : {0U, 1U, 2U, 3U}) {
       Reader reader{database_.conninfo, "lanes", lane, 4};
       PostgresSource source(reader, system_clock());
       const Status opened = source.open();

@@ -33,7 +33,6 @@ Status check_function(Connection& connection, std::string_view function, bool ba
   const Result<Rows> rows = connection.query(
       kFunctions, Params().text(schema).text(name).text(wanted).text(batch ? kOne : kMany));
   if (!rows) return fail(rows.error());
-  const std::string called = "the function " + std::string(function);
   if (rows->empty()) {
     return fail(Errc::rejected, "there is no function " + std::string(function) +
                                     " in the consumer's database; check the name" +

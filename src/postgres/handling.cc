@@ -187,7 +187,7 @@ Status OpenTransaction::take_back() {
   return ours;
 }
 
-Status OpenTransaction::judge(Status handled) {
+Status OpenTransaction::judge(const Status& handled) {
   if (handled) return take_back();
   if (pipeline_.is_lent()) (void)check_ours(/*may_have_failed=*/true);
   return is_ended_ ? fail(ended_by_handler()) : handled;

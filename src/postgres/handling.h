@@ -39,7 +39,7 @@ class OpenTransaction final : public BatchHandling {
 
   // After a handler has returned `handled`: takes the connection back. A handler that has ended the
   // transaction is rejected, whatever it says itself.
-  Status judge(Status handled);
+  Status judge(const Status& handled);
   // After the last handler: everything queued is done, deferred constraints hold, and the
   // transaction is the one that it was.
   Status finish();
