@@ -187,7 +187,8 @@ TEST(Checkpoints, NeverWaitLongForAWriter) {
   ASSERT_TRUE(database);
   const auto before = std::chrono::steady_clock::now();
   Checkpointer().when_idle(database->get(), database->file());
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(4500))
+      << "not the 5 s for which others wait";
   EXPECT_GT(std::filesystem::file_size(file.path + "-wal"), 0u);
 }
 
