@@ -62,7 +62,7 @@ constexpr std::string_view kMarkClock =
 // The time by the database's clock. Fails when it cannot be trusted: what is old cannot be told
 // from what is not.
 Result<WallTime> trusted_now(Connection& connection, Clock& clock) {
-  const std::string boot = boot_id();
+  const std::string& boot = boot_id();
   const Result<Rows> rows = connection.query(kLookAtClock, Params().text(boot));
   if (!rows) return fail(rows.error());
   const ClockMark now{rows->timestamptz(0, 0), clock.now()};

@@ -21,7 +21,7 @@ TEST(PostgresPipeline, AnswersComeInTheOrderOfTheStatements) {
   ASSERT_TRUE(done) << text_of(done);
   const std::vector<Rows> rows = pipeline.take_rows();
   ASSERT_EQ(rows.size(), 4U);
-  for (const std::size_t i : {0, 1, 2, 3})
+  for (const std::size_t i : {0U, 1U, 2U, 3U})
     EXPECT_EQ(rows[i].int4(0, 0), (std::array{3, 1, 2, 4}[i]));
 }
 

@@ -41,9 +41,9 @@ Error taken_over(const Reader& reader) {
 }
 
 Result<std::string> server_run(Connection& connection) {
-  static const std::string kRead = "SELECT " + kServerRun;
+  static const std::string read = "SELECT " + kServerRun;
   for (int i = 0; i < 2; ++i) {
-    const Result<Rows> rows = connection.query(kRead);
+    const Result<Rows> rows = connection.query(read);
     if (!rows) return fail(rows.error());
     if (!rows->is_null(0, 0)) return std::string(rows->text(0, 0));
     const Result<Rows> marked = connection.query("SELECT dovetail.mark_server()");

@@ -110,7 +110,7 @@ TEST_F(PostgresSourceTest, APageThatWasAskedForAheadIsNotTakenWhenLessIsWanted) 
   for (int i = 0; i < 100; ++i) publish("k", std::to_string(i));
   open();
   Payloads all;
-  for (const std::size_t events_max : {20, 20, 5, 30, 1, 50, 50}) {
+  for (const std::size_t events_max : {20U, 20U, 5U, 30U, 1U, 50U, 50U}) {
     const auto batch = read(events_max);
     EXPECT_LE(batch->size(), events_max);
     for (const Event& event : batch->events()) all.emplace_back(event.payload);

@@ -77,7 +77,7 @@ Error not_wanted() {
 
 }  // namespace
 
-Result<Way> find_way(WayAsked asked, const std::stop_token& stop) {
+Result<Way> find_way(const WayAsked& asked, const std::stop_token& stop) {
   Result<Connection> sql = Connection::open(asked.conninfo);
   if (!sql) return fail(sql.error());
   if (stop.stop_requested()) return fail(not_wanted());

@@ -40,6 +40,6 @@ struct Way {
 // the lane over: it does not drop the slot of that one. rejected: this server, this role or this
 // publication cannot. unavailable: not now. stopped: nobody wants it any more, and it has changed
 // nothing since; a connection that is being made is waited for nevertheless.
-Result<Way> find_way(WayAsked asked, const std::stop_token& stop);
+Result<Way> find_way(const WayAsked& asked, const std::stop_token& stop);
 
 }  // namespace dovetail::postgres
