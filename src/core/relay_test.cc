@@ -337,12 +337,11 @@ TEST_F(RelayTest, ProgressIsWrittenWhenTheWindowIsFullOfWhatItLacks) {
 TEST_F(RelayTest, ProgressIsWrittenSoonWhenNothingMoreComes) {
   MemorySink sink;
   options_.progress_interval = 5ms;
-  options_.idle_wait = options_.replay_poll = 1h;
+  options_.idle_wait = options_.replay_poll = lease_term_ = 1h;
   publish("a", 1);
   start(sink);
-  const TimePoint begin = clock_.now();
-  ASSERT_TRUE(eventually([&] { return counted_->flushes == 1; }));
-  EXPECT_LT(clock_.now() - begin, 2s) << "only the renewal of the lease woke it";
+  EXPECT_TRUE(eventually([&] { return counted_->flushes == 1; }))
+      << "only the renewal of the lease would wake it";
 }
 
 // A connection that goes silent: nothing fails, nothing is confirmed.

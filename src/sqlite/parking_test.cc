@@ -1,6 +1,7 @@
 #include "sqlite/parking.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "core/test_clock.h"
 #include "sqlite/admin.h"
@@ -177,9 +178,9 @@ TEST_F(ParkedEvents, LookingForDueEventsIsCheapBehindManyThatWait) {
       << sqlite3_errmsg(application.connection);
   application.run("COMMIT");
   park(make_event("due", 200'000), ParkState::waiting);
-  const auto before = std::chrono::steady_clock::now();
+  const std::clock_t before = std::clock();  // of the processor, whoever else wants it
   for (int i = 0; i < 100; ++i) ASSERT_EQ(take(), Positions{200'000});
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 2s);
+  EXPECT_LT(std::clock() - before, 2 * CLOCKS_PER_SEC);
 }
 
 TEST_F(ParkedEvents, TwoEventsUnderOneIdAreBothKept) {

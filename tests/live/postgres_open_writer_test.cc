@@ -138,7 +138,12 @@ TEST_F(OpenWriter, DelaysNobodyAndItsOwnEventsComeInOrderWhenItCommits) {
   const double p99 = std::max(live::quantile(before, 0.99), live::quantile(after, 0.99));
   const double p50_during = live::quantile(during, 0.5);
   const double p99_during = live::quantile(during, 0.99);
-  claim(p50_during <= 3 * p50 + 2 && p99_during <= 3 * p99 + 50,
+  // Had they waited for the writers, half of them would have waited for half of the time. The short
+  // form asks for no more: a busy machine moves each of these figures.
+  const bool waited_for_none = live::is_long()
+                                   ? p50_during <= 3 * p50 + 2 && p99_during <= 3 * p99 + 50
+                                   : p50_during <= live::milliseconds(open_for) / 8;
+  claim(waited_for_none,
         "open writer: commit to read p50 %.2f ms, p99 %.2f ms over %zu events while writers were "
         "open for %.0f s, here, in another database, and prepared; %.2f and %.2f times of without",
         p50_during, p99_during, during.size(), live::Seconds(open_for).count(), p50_during / p50,
