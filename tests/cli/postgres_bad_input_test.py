@@ -271,7 +271,7 @@ class Servers(BadInput):
         self.start("run")
         self.wait_for("it says why it waits", lambda: "standby" in self.log())
         self.assertEqual(self.mailbox(), 0)
-        psql("SELECT pg_promote()", server)
+        psql("SELECT pg_promote(false)", server)
         self.wait_for("it goes on with what is there", lambda: self.mailbox() == 1)
 
     def stop_server(self):

@@ -117,7 +117,9 @@ Connection OwnServer::connect_to_standby() const {
 void OwnServer::promote() {
   ::kill(primary_->pid(), SIGQUIT);  // at once, without a word to the standby
   Connection standby = connect_to_standby();
-  must(standby, "SELECT pg_promote()");
+  // Without waiting: what is still to be replayed may conflict with the statement's snapshot.
+  must(standby, "SELECT pg_promote(false)");
+  EXPECT_TRUE(eventually([&] { return number(standby, "SELECT pg_is_in_recovery()::int") == 0; }));
 }
 
 std::string OwnServer::either(const std::string& database) const {
