@@ -133,7 +133,7 @@ TEST(FrameGuard, OthersPassAsTheyAreInPiecesOfAnySize) {
       "bt\x01\x01"s
       "cV\x01"s
       "dD\x02\0\0\0\7"s);
-  for (const std::size_t piece : {1, 2, 7, 8, 100, 100'000}) {
+  for (const std::size_t piece : {1U, 2U, 7U, 8U, 100U, 100'000U}) {
     EXPECT_EQ(decoded(message_with(flat), piece), "text id a b c d");
     EXPECT_EQ(decoded(message_with(nested_arrays(20)), piece), "text id h");
     EXPECT_EQ(decoded(message_with(nested_tables(20)), piece), "text id h");

@@ -5,7 +5,7 @@
 
 namespace dovetail::sqlite {
 
-SqliteLease::SqliteLease(Reader& reader, Clock& clock, std::string label, std::string boot,
+SqliteLease::SqliteLease(Reader& reader, Clock& clock, const std::string& label, std::string boot,
                          Duration term)
     : reader_(reader),
       clock_(clock),

@@ -16,7 +16,7 @@ class SqliteLease final : public Lease {
  public:
   // `label` names the owner to people, such as "host:pid"; two leases never count as the same
   // owner.
-  SqliteLease(Reader& reader, Clock& clock, std::string label, std::string boot,
+  SqliteLease(Reader& reader, Clock& clock, const std::string& label, std::string boot,
               Duration term = std::chrono::seconds(10));
 
   Status acquire() override;

@@ -211,7 +211,7 @@ Result<PruneReport> prune(const std::string& path, const PruneOptions& options, 
   Result<Database> database = open_store(path, open);
   if (!database) return fail(database.error());
   const WallTime now = clock.wall();
-  const std::string boot = boot_id();
+  const std::string& boot = boot_id();
   DOVETAIL_TRY(check_clock(*database, boot, {now, clock.now()}));
   PruneReport report;
   Pruner pruner(*database, options, now, report);
