@@ -65,8 +65,9 @@ class Group final : public SourceUnderTest {
   std::unique_ptr<Source> make() override {
     kafka::Options options = cluster_.options();
     options.topics = {"orders", "own.topic"};
-    // A server that was killed keeps the members of before for so long.
-    options.properties["session.timeout.ms"] = "3000";
+    // A server that was killed keeps the members of before for so long. A machine that stands still
+    // for longer loses its membership, and with it what was settled and is not committed yet.
+    options.properties["session.timeout.ms"] = "10000";
     return std::make_unique<KafkaSource>(std::move(options), system_clock());
   }
   void publish(const NewEvent& event) override {

@@ -278,9 +278,10 @@ TEST_P(ParkingSuite, AWaitingEventIsDueAtItsTime) {
 // A pause of seconds, and the clock is set by an hour or by two days.
 TEST_P(ParkingSuite, AStepOfTheStoresClockDoesNotProlongAPause) {
   for (const int hours : {-48, -1, 1, 48}) {
-    const Event* one = event("k", 10 * made_ + 1);
-    const Event* behind = event("k", 10 * made_ + 2);
-    const Event* alone = event("", 10 * made_ + 3);
+    const auto first = static_cast<std::int64_t>(10 * made_);
+    const Event* one = event("k", first + 1);
+    const Event* behind = event("k", first + 2);
+    const Event* alone = event("", first + 3);
     park(one, ParkState::waiting, std::chrono::seconds(15));
     park(behind, ParkState::waiting, std::chrono::seconds(15));
     park(alone, ParkState::waiting, std::chrono::minutes(10));

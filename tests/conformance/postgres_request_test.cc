@@ -96,7 +96,7 @@ class PostgresRequestFunctions : public testing::Test {
 };
 
 TEST_F(PostgresRequestFunctions, FingerprintsAreThoseOfTheLibrary) {
-  const std::string body("\0{\"a\": \xc3\xa9}", 11);
+  const std::string body("\0{\"a\": \xc3\xa9}", 10);
   const auto rows =
       owner_.query("SELECT dovetail.request_fingerprint($1, $2, $3)",
                    postgres::Params().text("POST").text("/orders?x=\xc3\xa9").bytea(body));

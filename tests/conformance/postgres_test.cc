@@ -21,7 +21,6 @@ using postgres::PostgresSource;
 using postgres::Reader;
 using postgres::ReadMode;
 using postgres::TestDatabase;
-using postgres::Transaction;
 
 enum class Path { direct, pooled };
 
