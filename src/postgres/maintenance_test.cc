@@ -65,7 +65,12 @@ class Maintenance : public ::testing::Test {
 TEST_F(Maintenance, MakesPartitionsAheadAndOnce) {
   MaintenanceOptions options;
   options.ahead = std::chrono::hours(72);
-  const MaintenanceReport report = run(options);
+  MaintenanceReport report;
+  // A lock that is not to be had at once is left for the next time.
+  ASSERT_TRUE(eventually([&] {
+    for (std::string& name : run(options).created) report.created.push_back(std::move(name));
+    return outbox_partitions(report) >= 4;
+  }));
   EXPECT_EQ(outbox_partitions(report), 4);  // today and three days
   EXPECT_TRUE(run(options).created.empty());
   // An event of now lands in one of them, with everything that the outbox promises.

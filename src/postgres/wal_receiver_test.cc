@@ -1,6 +1,7 @@
 #include "postgres/wal_receiver.h"
 
 #include "postgres/test_wal.h"
+#include "servers/standstill.h"
 #include "servers/tcp_proxy.h"
 
 namespace dovetail::postgres {
@@ -59,10 +60,12 @@ TEST_F(WalReceiverTest, ASilentServerIsTakenForLost) {
 }
 
 TEST_F(WalReceiverTest, AnIdleServerThatAnswersIsNot) {
+  const servers::Standstill standstill;
   TestStream test(through_proxy(), options);
   const auto end = std::chrono::steady_clock::now() + options.silence_max + 1s;
   while (std::chrono::steady_clock::now() < end) {
     const Status read = test.read();
+    if (!read && !standstill.is_below(options.silence_max / 3)) GTEST_SKIP() << text_of(read);
     ASSERT_TRUE(read) << text_of(read);
   }
   publish(connection, "1", "{}");

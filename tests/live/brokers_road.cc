@@ -24,7 +24,7 @@ std::string at(const servers::Server& server) { return "127.0.0.1:" + server.fie
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  ::bind(probe, reinterpret_cast<const sockaddr*>(&address), length);
+  (void)::bind(probe, reinterpret_cast<const sockaddr*>(&address), length);
   ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length);
   ::close(probe);
   return ntohs(address.sin_port);
