@@ -191,7 +191,6 @@ TEST_F(WalSlots, BeyondItsBudgetTheSlotIsGivenUp) {
     start(stage, options);
     stage.broker = Broker::away;
     const std::uint64_t before = stage.metrics().stream_starts;
-    const std::string slot = stage.slot();
     std::int64_t most = 0;
     EXPECT_TRUE(eventually([&] {
       must(stage.sql, "SELECT pg_switch_wal()");  // 16 MiB of log

@@ -35,11 +35,11 @@ class Fiber {
   ucontext_t own_{};
   ucontext_t resumer_{};
   // What the sanitizers want to know about a change of stacks.
-  void* fake_stack_ = nullptr;
-  const void* resumer_stack_ = nullptr;
-  std::size_t resumer_stack_size_ = 0;
-  void* tsan_fiber_ = nullptr;
-  void* tsan_resumer_ = nullptr;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] const void* resumer_stack_ = nullptr;
+  [[maybe_unused]] std::size_t resumer_stack_size_ = 0;
+  [[maybe_unused]] void* tsan_fiber_ = nullptr;
+  [[maybe_unused]] void* tsan_resumer_ = nullptr;
 };
 
 }  // namespace dovetail::sim
