@@ -33,7 +33,7 @@ Actor& World::spawn(std::string name, bool mortal, std::function<void(Actor&)> b
   actor.fiber_ = std::make_unique<Fiber>([&actor, body = std::move(body)] {
     try {
       body(actor);
-    } catch (const Ended&) {
+    } catch (const Ended&) {  // NOLINT(bugprone-empty-catch): as it was asked to
     }
   });
   actor.waiting_ = true;
