@@ -68,6 +68,9 @@ std::string_view what_to_check(long status) {
   }
 }
 
+// The end of the year 9999. A date may name a year that is too far away for a clock.
+constexpr std::time_t kLastDate = 253'402'300'799;
+
 }  // namespace
 
 std::string reason_of(long status) {
@@ -87,7 +90,7 @@ std::optional<Duration> parse_retry_after(std::string_view value, WallTime now) 
   }
   const std::time_t date = curl_getdate(std::string(value).c_str(), nullptr);
   if (date < 0) return std::nullopt;
-  const Duration until = WallTime(std::chrono::seconds(date)) - now;
+  const Duration until = WallTime(std::chrono::seconds(std::min(date, kLastDate))) - now;
   return std::max(until, Duration{0});
 }
 

@@ -15,6 +15,7 @@ TEST(Answer, RetryAfterIsSecondsOrADate) {
   EXPECT_EQ(parse_retry_after("Tue, 14 Nov 2023 22:14:20 GMT", kNow), seconds(60));
   EXPECT_EQ(parse_retry_after("Tue, 14 Nov 2023 22:13:00 GMT", kNow), seconds(0)) << "it is past";
   EXPECT_GT(parse_retry_after("99999999999999999999", kNow), seconds(1'000'000));
+  EXPECT_GT(parse_retry_after("Tue, 14 Nov 2000000000 22:14:20 GMT", kNow), seconds(1'000'000));
 }
 
 TEST(Answer, AnythingElseIsNoRetryAfter) {
