@@ -187,9 +187,7 @@ struct Transfer {
     add("idempotency-key", id);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(event.payload.size()));
-    // Its size stands above.
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDS,
-                     event.payload.data());  // NOLINT(bugprone-suspicious-stringview-data-usage)
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, event.payload.data());
   }
 };
 

@@ -165,7 +165,7 @@ class Backlog {
     const std::string slot = mode == ReadMode::wal ? copied_slot() : "";
     Speed speed;
     {
-      RunningRelay relay(conninfo_, fmt::format("bench{}", ++relays_made), mode, slot);
+      RunningRelay relay(conninfo_, fmt::format("bench{}", ++names_made), mode, slot);
       const double cpu = cpu_seconds();
       const double start = seconds_now();
       relay.start();
@@ -178,7 +178,7 @@ class Backlog {
 
  private:
   std::string copied_slot() const {
-    std::string name = fmt::format("bench_{}", ++relays_made);
+    std::string name = fmt::format("bench_{}", ++names_made);
     PQclear(db_.with_params("SELECT pg_copy_logical_replication_slot('bench_backlog', $1)",
                             {name.c_str()}));
     return name;
@@ -205,7 +205,7 @@ class Backlog {
   Raw db_;
   int events_;
   std::string end_;
-  static inline int relays_made = 0;
+  static inline int names_made = 0;
 };
 
 // Both sides of a rate at which transactions are written: how long COMMIT takes, and how long after

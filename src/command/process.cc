@@ -107,7 +107,7 @@ struct Child {
 }
 
 // In a function of its own, because what a child of vfork() changes in this frame stays changed.
-// posix_spawn() can neither set a parent-death signal nor say what failed.
+// posix_spawn() cannot set a parent-death signal.
 // NOLINTBEGIN(bugprone-unsafe-functions,clang-analyzer-unix.Vfork)
 [[gnu::noinline]] pid_t start_child(const Child& child) {
   const pid_t pid = ::vfork();

@@ -48,7 +48,7 @@ ClockVerdict judge_after_start(const ClockMarks& known, const ClockMark& now) {
   if (!known.trusted_before) return trust(now, Duration{0});
   const Duration away = now.wall - *known.trusted_before;
   const auto is_back = [&](WallTime wall) { return wall < *known.trusted_before - kTolerance; };
-  // What was found back says nothing about a time that is not.
+  // A doubt about a time in the past says nothing about a time ahead, and the reverse.
   const bool is_doubted = known.doubted_before && now.wall >= *known.doubted_before &&
                           is_back(now.wall) == is_back(*known.doubted_before);
   if (is_doubted && now.wall >= *known.doubted_before + kSettled) return trust(now, away);

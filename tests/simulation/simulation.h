@@ -38,19 +38,19 @@ class Simulation {
   // How often something happened after which what was in flight may be sent again.
   std::uint64_t disturbances() const { return crashes_ + broker_.connects(); }
   // Events that were settled, and were not on disk as settled when the database crashed.
-  // What the sessions of a lane have read since one ended without recording how far it was. A crash
-  // takes the source back, and what it then gives again may have been delivered out of parking.
-  struct LaneMemory {
-    bool ended_in_order = false;
-    std::set<EventId> read{};
-  };
-  std::map<std::uint32_t, LaneMemory> lane_memory_;
   std::uint64_t progress_lost() const { return progress_lost_; }
 
   // Why the run is not yet at rest; empty when everything has arrived.
   std::string unfinished();
 
  private:
+  // What the sessions of a lane have read since one ended without recording how far it was. A crash
+  // takes the source back, and what it then gives again may have been delivered out of parking.
+  struct LaneMemory {
+    bool ended_in_order = false;
+    std::set<EventId> read{};
+  };
+
   void writer(Actor& actor);
   void write_transaction(Actor& actor, Connection& connection);
   Status write_rows(TxId tx, Connection& connection);
@@ -76,6 +76,7 @@ class Simulation {
   void watch_groups();
   Duration random_time(Duration most);
 
+  std::map<std::uint32_t, LaneMemory> lane_memory_;
   World world_;
   DatabaseServer database_;
   ModelBroker broker_;
