@@ -37,6 +37,9 @@ from common import WAIT_MAX_S, conninfo_of, program, wait_until_ready
 # Each has SERVERS, a table of names. One that stands before another comes after it there.
 MODULES = ("postgres", "kafka_server", "rabbitmq_server", "nats_server", "redis_server", "http_server")
 
+# Of the fields of /proc/PID/stat behind the name: when the process was born.
+BIRTH = 19
+
 
 def all_servers():
     found = {}
@@ -88,18 +91,36 @@ def is_ours(pid, home):
         return False
 
 
-def is_gone(pid):
+def fields_of_process(pid):
+    """The fields of /proc/PID/stat from the third on, or None."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] == "Z"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    except OSError:
+        return None
+
+
+def is_gone(pid, birth):
+    """Whether the process that was born then has let go of its ports. A thread that still ends holds them, when the
+    first one is a zombie already and has no command line any more."""
+    fields = fields_of_process(pid)
+    if fields is None or fields[BIRTH] != birth:
+        return True
+    try:
+        return fields[0] == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
     except OSError:
         return True
 
 
 def end(pid, home, sign, wait_max_s):
+    if not is_ours(pid, home):
+        return
+    fields = fields_of_process(pid)
+    if fields is None:
+        return
+    birth = fields[BIRTH]
     until = time.monotonic() + wait_max_s
-    if is_ours(pid, home):
-        os.kill(pid, sign)
-    while is_ours(pid, home) and not is_gone(pid) and time.monotonic() < until:
+    os.kill(pid, sign)
+    while not is_gone(pid, birth) and time.monotonic() < until:
         time.sleep(0.02)
 
 
