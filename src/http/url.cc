@@ -99,7 +99,7 @@ Result<UrlTemplate> UrlTemplate::parse(std::string_view url) {
   const auto port = part_of(parsed.get(), CURLUPART_PORT);
   made.base_ = scheme + "://" + made.host_ + (port ? ":" + *port : "");
   // curl would take "https:///name" for "https://name".
-  if (plain.find(":///") != std::string::npos) return bad("it has no host");
+  if (plain.compare(scheme.size(), 4, ":///") == 0) return bad("it has no host");
   const std::string& before = made.pieces_.empty() ? made.rest_ : made.pieces_.front().literal;
   const std::size_t host_at = before.find("://");
   if (!made.pieces_.empty() &&

@@ -51,6 +51,16 @@ TEST(Url, AFieldCannotLeadOutOfThePath) {
   EXPECT_TRUE(filled("http://a/hooks?key={aggregate_id}", "")) << "a query may have an empty value";
 }
 
+TEST(Url, AQueryMayHoldAnotherUrlWhateverAFieldGivesToIt) {
+  const auto url = UrlTemplate::parse("http://example.com/?to=file://{topic}/x");
+  ASSERT_TRUE(url.has_value());
+  Arena arena;
+  std::string filled;
+  ASSERT_TRUE(url->fill(Event{}, arena, filled));
+  EXPECT_EQ(filled, "http://example.com/?to=file:///x");
+  EXPECT_TRUE(UrlTemplate::parse(filled).has_value());
+}
+
 TEST(Url, WhatIsNoUrlOfOursIsRefused) {
   for (const char* url : {"",
                           "example.com",
