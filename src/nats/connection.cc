@@ -243,6 +243,7 @@ Status Connection::refused(std::string_view error_text) {
   std::string hint = "check the server's log";
   if (mentions(error_text, "authorization") || mentions(error_text, "authentication"))
     hint = "check user and password, or token";
+  if (mentions(error_text, "timeout")) hint = "check the load of the server and the network";
   if (mentions(error_text, "maximum payload")) hint = "check the server's max_payload";
   if (mentions(error_text, "maximum connections")) hint = "check the server's max_connections";
   if (mentions(error_text, "secure connection")) hint = "check that the url says nats+tls";

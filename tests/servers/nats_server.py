@@ -18,6 +18,7 @@ MAX_PAYLOAD = 1 << 20
 CONFIG = """
 listen: "127.0.0.1:{port}"
 max_payload: {max_payload}
+authorization {{ timeout: 60 }}
 jetstream {{ store_dir: "{home}/store", max_memory_store: 256MB, max_file_store: 4GB }}
 accounts {{
   APP: {{
@@ -72,7 +73,7 @@ def start_tls(state, name):
     verify = "true" if name == "nats_mutual" else "false"
     home, process, conninfo = configured(
         home, port, f'tls {{ cert_file: "{certs}/{who}.pem", key_file: "{certs}/{who}.key", '
-                    f'ca_file: "{certs}/ca.pem", verify: {verify} }}\n')
+                    f'ca_file: "{certs}/ca.pem", verify: {verify}, timeout: 60 }}\n')
     return home, process, f"{conninfo} certs={certs}"
 
 
@@ -90,7 +91,7 @@ def start_token(state, name):
     """Without users: whoever knows the token may do all."""
     del state
     home, port = make_home(name), free_port()
-    (home / "nats.conf").write_text(f'listen: "127.0.0.1:{port}"\nauthorization {{ token: "the-token" }}\n', encoding="utf-8")
+    (home / "nats.conf").write_text(f'listen: "127.0.0.1:{port}"\nauthorization {{ token: "the-token", timeout: 60 }}\n', encoding="utf-8")
     give_away(home / "nats.conf")
     return home, again(home), f"host=127.0.0.1 port={port} token=the-token"
 
