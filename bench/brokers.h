@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/batch.h"
-#include "core/sink.h"
+#include "core/event/batch.h"
+#include "core/relay/sink.h"
 #include "report.h"
 #include "servers/servers.h"
 

@@ -23,7 +23,7 @@
 
 #include "brokers.h"
 #include "host/host.h"
-#include "http/sink.h"
+#include "webhook/sink.h"
 
 namespace dovetail::bench {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "brokers.h"
-#include "core/message.h"
+#include "core/message/message.h"
 #include "host/host.h"
 #include "kafka/client.h"
 #include "kafka/sink.h"

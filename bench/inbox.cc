@@ -1,7 +1,7 @@
 // How fast an inbox in PostgreSQL applies events beside the loop that most services have: one
 // transaction for each message, with four round trips. Both use one connection of one server, take
 // their messages from memory, and change one of many accounts for each.
-#include "core/inbox.h"
+#include "core/inbox/inbox.h"
 
 #include <fmt/format.h>
 #include <libpq-fe.h>
@@ -15,12 +15,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "host/host.h"
 #include "memory/reader.h"
-#include "postgres/handlers.h"
-#include "postgres/inbox_store.h"
-#include "postgres/maintenance.h"
+#include "postgres/inbox/handlers.h"
+#include "postgres/inbox/inbox_store.h"
+#include "postgres/operate/maintenance.h"
 #include "raw_postgres.h"
 #include "report.h"
 

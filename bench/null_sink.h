@@ -4,7 +4,7 @@
 #include <deque>
 #include <functional>
 
-#include "core/sink.h"
+#include "core/relay/sink.h"
 
 namespace dovetail::bench {
 

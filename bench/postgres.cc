@@ -15,12 +15,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "host/host.h"
 #include "null_sink.h"
-#include "postgres/lease.h"
-#include "postgres/parking.h"
-#include "postgres/source.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/outbox/source.h"
 #include "raw_postgres.h"
 #include "report.h"
 

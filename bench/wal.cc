@@ -15,14 +15,14 @@
 #include <thread>
 #include <vector>
 
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "dovetail/postgres.h"
 #include "host/host.h"
 #include "null_sink.h"
-#include "postgres/lease.h"
-#include "postgres/parking.h"
-#include "postgres/source.h"
-#include "postgres/wal_source.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/outbox/source.h"
+#include "postgres/wal/source.h"
 #include "raw_postgres.h"
 #include "report.h"
 

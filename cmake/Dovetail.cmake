@@ -93,10 +93,3 @@ function(dovetail_embed target file variable header)
   add_dependencies(${target} ${target}_${variable})
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
 endfunction()
-
-# Adds a folder once it has something to build.
-function(dovetail_subdirectory folder)
-  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt)
-    add_subdirectory(${folder})
-  endif()
-endfunction()

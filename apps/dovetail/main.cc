@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "commands.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "config/units.h"
 #include "host/errand.h"
-#include "ops/units.h"
-#include "output.h"
 
 namespace dovetail::app {
 namespace {

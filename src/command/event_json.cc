@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/headers.h"
-#include "core/time_text.h"
-#include "core/utf8.h"
+#include "core/event/headers.h"
+#include "core/event/time_text.h"
+#include "core/event/utf8.h"
 
 namespace dovetail::command {
 

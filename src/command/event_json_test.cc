@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/batch.h"
+#include "core/event/batch.h"
 
 namespace dovetail::command {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "command/process.h"
-#include "core/failed_keys.h"
-#include "core/sink.h"
+#include "core/failure/failed_keys.h"
+#include "core/relay/sink.h"
 
 namespace dovetail::command {
 

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "core/test_sinks.h"
+#include "core/testing/test_sinks.h"
 #include "host/host.h"
 
 namespace dovetail::command {

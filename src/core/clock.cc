@@ -1,6 +1,6 @@
 #include "core/clock.h"
 
-#include "core/wide.h"
+#include "core/event/wide.h"
 
 namespace dovetail {
 

@@ -1,6 +1,6 @@
 #include "core/operations.h"
 
-#include "core/target.h"
+#include "core/relay/target.h"
 
 namespace dovetail {
 

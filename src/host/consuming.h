@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/metrics.h"
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "host/jitter.h"
 
 namespace dovetail {

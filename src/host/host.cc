@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "core/check.h"
-#include "core/event_id.h"
+#include "core/event/event_id.h"
 
 namespace dovetail {
 

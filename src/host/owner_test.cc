@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/test_relay.h"
+#include "core/testing/test_relay.h"
 
 namespace dovetail {
 namespace {

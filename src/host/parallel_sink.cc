@@ -12,10 +12,10 @@
 #include <thread>
 #include <utility>
 
-#include "core/batch.h"
 #include "core/check.h"
-#include "core/failed_keys.h"
-#include "core/wide.h"
+#include "core/event/batch.h"
+#include "core/event/wide.h"
+#include "core/failure/failed_keys.h"
 #include "host/errand.h"
 
 namespace dovetail {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/sink.h"
+#include "core/relay/sink.h"
 
 namespace dovetail {
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "core/test_relay.h"
-#include "core/test_sinks.h"
+#include "core/testing/test_relay.h"
+#include "core/testing/test_sinks.h"
 #include "host/errand.h"
 #include "host/host.h"
 #include "servers/standstill.h"

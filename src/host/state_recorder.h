@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "core/relay_report.h"
+#include "core/relay/relay_report.h"
 #include "dovetail/result.h"
 
 namespace dovetail {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cctype>
 
-#include "core/utf8.h"
+#include "core/event/utf8.h"
 
 namespace dovetail::kafka {
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "core/source.h"
+#include "core/relay/source.h"
 #include "dovetail/kafka.h"
 #include "host/host.h"
 #include "kafka/sink.h"

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/batch.h"
-#include "core/confirms.h"
-#include "core/message.h"
-#include "core/sink.h"
+#include "core/event/batch.h"
+#include "core/message/message.h"
+#include "core/relay/sink.h"
+#include "core/sinks/confirms.h"
 #include "kafka/client.h"
 #include "kafka/options.h"
 

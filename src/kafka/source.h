@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/message.h"
-#include "core/source.h"
+#include "core/message/message.h"
+#include "core/relay/source.h"
 #include "kafka/client.h"
 #include "kafka/options.h"
 

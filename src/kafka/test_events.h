@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/batch.h"
-#include "core/sink.h"
+#include "core/event/batch.h"
+#include "core/relay/sink.h"
 #include "host/host.h"
 
 namespace dovetail::kafka {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/forgotten.h"
+#include "core/inbox/forgotten.h"
 
 namespace dovetail {
 

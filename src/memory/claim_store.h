@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/claims.h"
+#include "core/inbox/claims.h"
 
 namespace dovetail {
 

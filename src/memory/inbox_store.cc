@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "core/forgotten.h"
+#include "core/inbox/forgotten.h"
 
 namespace dovetail {
 

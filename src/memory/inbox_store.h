@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/inbox.h"
+#include "core/inbox/inbox.h"
 
 namespace dovetail {
 

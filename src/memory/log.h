@@ -9,8 +9,8 @@
 #include <mutex>
 #include <stop_token>
 
-#include "core/batch.h"
-#include "core/source.h"
+#include "core/event/batch.h"
+#include "core/relay/source.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 #include "memory/stored_event.h"

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "core/retry.h"
+#include "core/failure/retry.h"
 
 namespace dovetail {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/lease.h"
-#include "core/parking.h"
+#include "core/relay/lease.h"
+#include "core/relay/parking.h"
 #include "host/host.h"
 #include "memory/stored_event.h"
 

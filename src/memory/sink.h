@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "core/key_fence.h"
-#include "core/sink.h"
+#include "core/inbox/key_fence.h"
+#include "core/relay/sink.h"
 #include "memory/stored_event.h"
 
 namespace dovetail {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/source.h"
+#include "core/relay/source.h"
 #include "memory/log.h"
 #include "memory/reader.h"
 

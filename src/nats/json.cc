@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "core/utf8.h"
+#include "core/event/utf8.h"
 
 namespace dovetail::nats {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/message.h"
+#include "core/message/message.h"
 #include "host/stream.h"
 
 namespace dovetail::nats {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "core/batch.h"
+#include "core/event/batch.h"
 #include "host/host.h"
 #include "nats/sink.h"
 #include "nats/source.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/message.h"
+#include "core/message/message.h"
 #include "dovetail/result.h"
 
 namespace dovetail::nats {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/confirms.h"
-#include "core/message.h"
-#include "core/sink.h"
+#include "core/message/message.h"
+#include "core/relay/sink.h"
+#include "core/sinks/confirms.h"
 #include "nats/connection.h"
 #include "nats/options.h"
 

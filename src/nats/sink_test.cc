@@ -12,7 +12,7 @@
 #include <memory>
 #include <thread>
 
-#include "core/batch.h"
+#include "core/event/batch.h"
 #include "host/host.h"
 #include "nats/test_server.h"
 #include "servers/tcp_proxy.h"

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/message.h"
-#include "core/source.h"
+#include "core/message/message.h"
+#include "core/relay/source.h"
 #include "nats/connection.h"
 #include "nats/consumer.h"
 #include "nats/jetstream.h"

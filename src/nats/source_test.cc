@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "core/batch.h"
+#include "core/event/batch.h"
 #include "host/host.h"
 #include "nats/test_server.h"
 #include "servers/standstill.h"

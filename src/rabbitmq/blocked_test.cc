@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/batch.h"
+#include "core/event/batch.h"
 #include "rabbitmq/sink.h"
 #include "rabbitmq/test_broker.h"
 

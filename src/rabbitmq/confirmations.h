@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/confirms.h"
+#include "core/sinks/confirms.h"
 #include "dovetail/event.h"
 
 namespace dovetail::rabbitmq {

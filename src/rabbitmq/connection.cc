@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "rabbitmq/frames.h"
+#include "rabbitmq/protocol/frames.h"
 
 namespace dovetail::rabbitmq {
 

@@ -17,8 +17,8 @@
 #include "core/clock.h"
 #include "dovetail/result.h"
 #include "host/stream.h"
-#include "rabbitmq/frame_guard.h"
 #include "rabbitmq/options.h"
+#include "rabbitmq/protocol/frame_guard.h"
 
 struct amqp_connection_state_t_;
 struct amqp_frame_t_;

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "rabbitmq/connection.h"
-#include "rabbitmq/frames.h"
 #include "rabbitmq/management.h"
+#include "rabbitmq/protocol/frames.h"
 
 namespace dovetail::rabbitmq {
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "core/source.h"
+#include "core/relay/source.h"
 #include "dovetail/rabbitmq.h"
 #include "rabbitmq/test_broker.h"
 

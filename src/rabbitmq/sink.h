@@ -13,15 +13,15 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/batch.h"
-#include "core/confirms.h"
-#include "core/event_template.h"
-#include "core/message.h"
-#include "core/sink.h"
+#include "core/event/batch.h"
+#include "core/message/event_template.h"
+#include "core/message/message.h"
+#include "core/relay/sink.h"
+#include "core/sinks/confirms.h"
 #include "rabbitmq/confirmations.h"
 #include "rabbitmq/connection.h"
-#include "rabbitmq/frames.h"
 #include "rabbitmq/options.h"
+#include "rabbitmq/protocol/frames.h"
 
 namespace dovetail::rabbitmq {
 

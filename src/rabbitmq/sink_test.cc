@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/batch.h"
+#include "core/event/batch.h"
 #include "rabbitmq/test_broker.h"
 
 namespace dovetail::rabbitmq {

@@ -8,9 +8,9 @@
 
 #include "core/check.h"
 #include "host/host.h"
-#include "rabbitmq/field_text.h"
-#include "rabbitmq/frame_guard.h"
-#include "rabbitmq/frames.h"
+#include "rabbitmq/protocol/field_text.h"
+#include "rabbitmq/protocol/frame_guard.h"
+#include "rabbitmq/protocol/frames.h"
 
 namespace dovetail::rabbitmq {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/message.h"
-#include "core/own_positions.h"
-#include "core/source.h"
+#include "core/message/message.h"
+#include "core/relay/own_positions.h"
+#include "core/relay/source.h"
 #include "rabbitmq/connection.h"
 #include "rabbitmq/options.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/sink.h"
+#include "core/relay/sink.h"
 #include "dovetail/result.h"
 
 namespace dovetail::redis {

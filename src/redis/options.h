@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/message.h"
+#include "core/message/message.h"
 #include "dovetail/result.h"
 
 namespace dovetail::redis {

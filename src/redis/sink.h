@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "core/batch.h"
-#include "core/confirms.h"
-#include "core/message.h"
-#include "core/sink.h"
+#include "core/event/batch.h"
+#include "core/message/message.h"
+#include "core/relay/sink.h"
+#include "core/sinks/confirms.h"
 #include "redis/connection.h"
 #include "redis/options.h"
 

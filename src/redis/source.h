@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/message.h"
-#include "core/source.h"
+#include "core/message/message.h"
+#include "core/relay/source.h"
 #include "redis/connection.h"
 #include "redis/entry_id.h"
 #include "redis/options.h"

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/batch.h"
-#include "core/sink.h"
+#include "core/event/batch.h"
+#include "core/relay/sink.h"
 #include "host/host.h"
 #include "redis/connection.h"
 #include "redis/options.h"

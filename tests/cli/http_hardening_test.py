@@ -13,7 +13,7 @@ CHUNKS = b"2\r\n{}\r\n0\r\n\r\n"
 GOOD = HEAD + BODY
 SMUGGLED = b"POST %s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: smuggled\r\nContent-Length: 2\r\n\r\n{}"
 
-# What could be understood in two ways. The whole table is in src/http/test_malformed.h.
+# What could be understood in two ways. The whole table is in src/server/test_malformed.h.
 MALFORMED = {
     "two lengths": HEAD + b"Content-Length: 2\r\nContent-Length: 60\r\n\r\n{}",
     "the same length twice": HEAD + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",

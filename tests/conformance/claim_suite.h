@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "conformance/cases.h"
-#include "core/batch.h"
-#include "core/claims.h"
+#include "core/event/batch.h"
+#include "core/inbox/claims.h"
 #include "host/host.h"
 
 namespace dovetail::conformance {

@@ -9,8 +9,8 @@
 #include "conformance/http_stored.h"
 #include "conformance/outage_source_suite.h"
 #include "conformance/outage_suite.h"
-#include "http/sink.h"
-#include "http/source.h"
+#include "webhook/sink.h"
+#include "webhook/source.h"
 
 namespace dovetail::conformance {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/message.h"
-#include "http/test_endpoint.h"
+#include "core/message/message.h"
 #include "memory/stored_event.h"
+#include "server/test_endpoint.h"
 #include "servers/servers.h"
 
 namespace dovetail::conformance {

@@ -19,9 +19,9 @@
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
 #include "host/host.h"
-#include "http/sink.h"
-#include "http/source.h"
 #include "servers/servers.h"
+#include "webhook/sink.h"
+#include "webhook/source.h"
 
 namespace dovetail::conformance {
 namespace {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "conformance/cases.h"
-#include "core/batch.h"
-#include "core/inbox.h"
+#include "core/event/batch.h"
+#include "core/inbox/inbox.h"
 #include "host/host.h"
 
 namespace dovetail::conformance {

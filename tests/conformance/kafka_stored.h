@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/message.h"
+#include "core/message/message.h"
 #include "kafka/test_cluster.h"
 #include "memory/stored_event.h"
 

@@ -7,7 +7,7 @@
 #include "conformance/limits_suite.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
-#include "core/message.h"
+#include "core/message/message.h"
 #include "host/host.h"
 #include "kafka/sink.h"
 #include "kafka/source.h"

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "core/batch.h"
-#include "core/lease.h"
-#include "core/parking.h"
-#include "core/source.h"
-#include "core/test_clock.h"
+#include "core/event/batch.h"
+#include "core/relay/lease.h"
+#include "core/relay/parking.h"
+#include "core/relay/source.h"
+#include "core/testing/test_clock.h"
 
 namespace dovetail::conformance {
 

@@ -3,12 +3,12 @@
 #include <mutex>
 
 #include "conformance/postgres_sources.h"
-#include "postgres/mapped_publication.h"
-#include "postgres/mapped_rows.h"
-#include "postgres/mapped_source.h"
-#include "postgres/mapped_windows.h"
-#include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/mapped/publication.h"
+#include "postgres/mapped/rows.h"
+#include "postgres/mapped/source.h"
+#include "postgres/mapped/windows.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::conformance {
 namespace {

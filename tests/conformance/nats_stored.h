@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/message.h"
+#include "core/message/message.h"
 #include "host/host.h"
 #include "memory/stored_event.h"
 #include "nats/protocol.h"

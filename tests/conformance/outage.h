@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "conformance/cases.h"
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "host/host.h"
 #include "memory/log.h"
 #include "memory/reader.h"

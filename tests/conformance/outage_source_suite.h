@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "conformance/outage_suite.h"
-#include "core/inbox.h"
+#include "core/inbox/inbox.h"
 #include "memory/inbox_store.h"
 
 namespace dovetail::conformance {

@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "conformance/outage.h"
-#include "core/sink.h"
-#include "core/source.h"
+#include "core/relay/sink.h"
+#include "core/relay/source.h"
 #include "live/claims.h"
 #include "servers/servers.h"
 #include "servers/tcp_proxy.h"

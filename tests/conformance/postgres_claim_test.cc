@@ -1,9 +1,9 @@
 // The claims in PostgreSQL pass the suite of claims, directly and through a pooler in transaction
 // mode.
 #include "conformance/claim_suite.h"
-#include "postgres/claims.h"
-#include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
+#include "postgres/work/claims.h"
 
 namespace dovetail::conformance {
 namespace {

@@ -3,9 +3,9 @@
 #include <libpq-fe.h>
 
 #include "conformance/inbox_suite.h"
-#include "postgres/inbox_store.h"
-#include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/inbox/inbox_store.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::conformance {
 namespace {

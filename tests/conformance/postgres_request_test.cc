@@ -3,8 +3,8 @@
 
 #include "conformance/request_suite.h"
 #include "dovetail/postgres.h"
-#include "postgres/requests.h"
-#include "postgres/test_database.h"
+#include "postgres/testing/test_database.h"
+#include "postgres/work/requests.h"
 
 namespace dovetail::conformance {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "conformance/source_suite.h"
 #include "host/host.h"
-#include "postgres/reader.h"
-#include "postgres/wal_source.h"
+#include "postgres/lane/reader.h"
+#include "postgres/wal/source.h"
 
 namespace dovetail::conformance {
 

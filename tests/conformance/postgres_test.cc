@@ -6,11 +6,11 @@
 
 #include "conformance/lane_suite.h"
 #include "conformance/postgres_sources.h"
-#include "postgres/lease.h"
-#include "postgres/parking.h"
-#include "postgres/schema.h"
-#include "postgres/source.h"
-#include "postgres/test_database.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/outbox/source.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::conformance {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/message.h"
+#include "core/message/message.h"
 #include "memory/stored_event.h"
 #include "redis/test_server.h"
 

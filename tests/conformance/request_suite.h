@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "conformance/cases.h"
-#include "core/request.h"
+#include "core/inbox/request.h"
 #include "host/host.h"
 
 namespace dovetail::conformance {

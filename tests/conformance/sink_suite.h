@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/batch.h"
-#include "core/sink.h"
+#include "core/event/batch.h"
+#include "core/relay/sink.h"
 #include "memory/stored_event.h"
 
 namespace dovetail::conformance {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "conformance/cases.h"
-#include "core/source.h"
+#include "core/relay/source.h"
 #include "memory/stored_event.h"
 
 namespace dovetail::conformance {

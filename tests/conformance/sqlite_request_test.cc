@@ -1,8 +1,8 @@
 // HTTP requests in a SQLite file.
 #include "conformance/request_suite.h"
-#include "core/test_clock.h"
-#include "sqlite/requests.h"
-#include "sqlite/test_file.h"
+#include "core/testing/test_clock.h"
+#include "sqlite/testing/test_file.h"
+#include "sqlite/work/requests.h"
 
 namespace dovetail::conformance {
 namespace {

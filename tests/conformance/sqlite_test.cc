@@ -4,15 +4,15 @@
 #include "conformance/lane_suite.h"
 #include "conformance/sink_suite.h"
 #include "conformance/source_suite.h"
-#include "core/test_clock.h"
+#include "core/testing/test_clock.h"
 #include "host/host.h"
-#include "sqlite/claims.h"
-#include "sqlite/inbox_store.h"
-#include "sqlite/lease.h"
-#include "sqlite/mailbox.h"
-#include "sqlite/parking.h"
-#include "sqlite/source.h"
-#include "sqlite/test_file.h"
+#include "sqlite/inbox/inbox_store.h"
+#include "sqlite/inbox/mailbox.h"
+#include "sqlite/lane/lease.h"
+#include "sqlite/lane/parking.h"
+#include "sqlite/outbox/source.h"
+#include "sqlite/testing/test_file.h"
+#include "sqlite/work/claims.h"
 
 namespace dovetail::conformance {
 namespace {

@@ -2,7 +2,7 @@
 // same transaction, so that whatever form writers have, the copies have it too.
 #pragma once
 
-#include "postgres/mapped_table.h"
+#include "postgres/mapped/table.h"
 
 namespace dovetail::shop {
 

@@ -38,7 +38,7 @@
 #include "demo/process.h"
 #include "demo/shop.h"
 #include "host/host.h"
-#include "sqlite/admin.h"
+#include "sqlite/operate/admin.h"
 
 namespace dovetail::shop {
 namespace {

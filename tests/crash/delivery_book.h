@@ -12,7 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/sink.h"
+#include "core/relay/sink.h"
 #include "crash/dying.h"
 
 namespace dovetail::shop {

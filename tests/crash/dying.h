@@ -27,10 +27,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/inbox.h"
-#include "core/lease.h"
-#include "core/parking.h"
-#include "core/source.h"
+#include "core/inbox/inbox.h"
+#include "core/relay/lease.h"
+#include "core/relay/parking.h"
+#include "core/relay/source.h"
 #include "servers/tcp_proxy.h"
 
 namespace dovetail::shop {

@@ -20,16 +20,16 @@
 #include <string>
 #include <thread>
 
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "crash/dying_main.h"
 #include "crash/feed.h"
 #include "crash/naive_store.h"
 #include "crash/postgres_stock.h"
 #include "host/host.h"
-#include "postgres/inbox_store.h"
-#include "postgres/lease.h"
-#include "postgres/parking.h"
-#include "postgres/source.h"
+#include "postgres/inbox/inbox_store.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/outbox/source.h"
 
 namespace dovetail::shop {
 namespace {

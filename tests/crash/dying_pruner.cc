@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "crash/dying.h"
-#include "postgres/maintenance.h"
+#include "postgres/operate/maintenance.h"
 #include "servers/tcp_proxy.h"
 
 int main(int argc, char** argv) {

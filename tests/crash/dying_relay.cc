@@ -24,18 +24,18 @@
 #include <memory>
 #include <string>
 
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "crash/copied_table.h"
 #include "crash/delivery_book.h"
 #include "crash/dying_main.h"
 #include "host/host.h"
-#include "postgres/lease.h"
-#include "postgres/mapped_publication.h"
-#include "postgres/mapped_rows.h"
-#include "postgres/mapped_windows.h"
-#include "postgres/parking.h"
-#include "postgres/source.h"
-#include "postgres/wal_source.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/mapped/publication.h"
+#include "postgres/mapped/rows.h"
+#include "postgres/mapped/windows.h"
+#include "postgres/outbox/source.h"
+#include "postgres/wal/source.h"
 #include "servers/tcp_proxy.h"
 
 namespace dovetail::shop {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "core/source.h"
+#include "core/relay/source.h"
 #include "crash/dying.h"
 
 namespace dovetail::shop {

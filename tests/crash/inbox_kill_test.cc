@@ -10,7 +10,7 @@
 
 #include "crash/dying.h"
 #include "crash/inbox_stage.h"
-#include "postgres/test_database.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::shop {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "crash/inbox_stage.h"
 #include "crash/postgres_stock.h"
-#include "postgres/admin.h"
-#include "postgres/test_database.h"
+#include "postgres/operate/admin.h"
+#include "postgres/testing/test_database.h"
 #include "servers/tcp_proxy.h"
 
 namespace dovetail::shop {

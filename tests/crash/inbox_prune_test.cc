@@ -6,14 +6,14 @@
 #include <thread>
 #include <vector>
 
-#include "core/inbox.h"
+#include "core/inbox/inbox.h"
 #include "crash/dying.h"
 #include "demo/process.h"
 #include "host/host.h"
 #include "live/claims.h"
-#include "postgres/inbox_store.h"
-#include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/inbox/inbox_store.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::postgres {
 namespace {

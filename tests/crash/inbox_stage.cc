@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "crash/postgres_stock.h"
-#include "postgres/admin.h"
-#include "postgres/connection.h"
+#include "postgres/connection/connection.h"
+#include "postgres/operate/admin.h"
 
 namespace dovetail::shop {
 

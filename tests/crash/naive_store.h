@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "core/inbox.h"
+#include "core/inbox/inbox.h"
 #include "dovetail/postgres_consumer.h"
-#include "postgres/connection.h"
+#include "postgres/connection/connection.h"
 
 namespace dovetail::shop {
 

@@ -20,12 +20,12 @@
 #include <string_view>
 #include <thread>
 
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "host/host.h"
-#include "postgres/lease.h"
-#include "postgres/parking.h"
-#include "postgres/source.h"
-#include "sqlite/mailbox.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/outbox/source.h"
+#include "sqlite/inbox/mailbox.h"
 
 namespace dovetail {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "dovetail/postgres.h"
 #include "host/host.h"
-#include "postgres/connection.h"
-#include "postgres/schema.h"
+#include "postgres/connection/connection.h"
+#include "postgres/schema/schema.h"
 
 namespace dovetail::shop {
 namespace {

@@ -13,7 +13,7 @@
 #include "crash/postgres_orders.h"
 #include "demo/process.h"
 #include "dovetail/postgres.h"
-#include "postgres/test_database.h"
+#include "postgres/testing/test_database.h"
 #include "servers/standstill.h"
 
 namespace dovetail::shop {

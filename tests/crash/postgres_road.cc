@@ -3,8 +3,8 @@
 
 #include "crash/postgres_orders.h"
 #include "crash/road.h"
-#include "postgres/admin.h"
-#include "postgres/connection.h"
+#include "postgres/connection/connection.h"
+#include "postgres/operate/admin.h"
 #include "servers/servers.h"
 
 namespace dovetail::shop {

@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
-#include "postgres/connection.h"
-#include "postgres/schema.h"
+#include "postgres/connection/connection.h"
+#include "postgres/schema/schema.h"
 
 namespace dovetail::shop {
 namespace {

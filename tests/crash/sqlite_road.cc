@@ -1,6 +1,6 @@
 #include "crash/road.h"
 #include "host/host.h"
-#include "sqlite/admin.h"
+#include "sqlite/operate/admin.h"
 
 namespace dovetail::shop {
 namespace {

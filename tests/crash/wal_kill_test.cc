@@ -12,7 +12,7 @@
 #include "crash/dying.h"
 #include "crash/wal_stage.h"
 #include "live/claims.h"
-#include "postgres/test_version.h"
+#include "postgres/testing/test_version.h"
 
 namespace dovetail::shop {
 namespace {

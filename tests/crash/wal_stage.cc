@@ -10,7 +10,7 @@
 
 #include "crash/copied_table.h"
 #include "live/claims.h"
-#include "postgres/admin.h"
+#include "postgres/operate/admin.h"
 
 namespace dovetail::shop {
 

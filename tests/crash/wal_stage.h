@@ -12,7 +12,7 @@
 #include "crash/delivery_book.h"
 #include "crash/wal_writers.h"
 #include "demo/process.h"
-#include "postgres/test_database.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::shop {
 

@@ -11,9 +11,9 @@
 #include "crash/delivery_book.h"
 #include "dovetail/postgres.h"
 #include "host/host.h"
-#include "postgres/connection.h"
-#include "postgres/maintenance.h"
-#include "postgres/schema.h"
+#include "postgres/connection/connection.h"
+#include "postgres/operate/maintenance.h"
+#include "postgres/schema/schema.h"
 
 namespace dovetail::shop {
 namespace {

@@ -1,5 +1,5 @@
 // Any text as configuration gives a configuration or an error that names the file.
-#include "ops/config.h"
+#include "config/config.h"
 
 #include "fuzz/fuzz.h"
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "fuzz/fuzz.h"
-#include "http/answer.h"
-#include "http/forward.h"
-#include "http/reply_text.h"
+#include "gateway/forward.h"
+#include "server/reply_text.h"
+#include "webhook/answer.h"
 
 using namespace dovetail;
 using namespace dovetail::http;

@@ -2,9 +2,9 @@
 // was not made is one.
 #include <string>
 
-#include "core/request.h"
+#include "core/inbox/request.h"
 #include "fuzz/fuzz.h"
-#include "http/signature.h"
+#include "webhook/signature.h"
 
 using namespace dovetail;
 using namespace dovetail::http;

@@ -5,9 +5,9 @@
 
 #include "fuzz/fuzz.h"
 #include "host/host.h"
-#include "http/conversation.h"
-#include "http/path.h"
-#include "http/test_malformed.h"
+#include "server/conversation.h"
+#include "server/path.h"
+#include "server/test_malformed.h"
 
 using namespace dovetail::http;
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "fuzz/fuzz.h"
-#include "http/url.h"
+#include "webhook/url.h"
 
 using namespace dovetail;
 using namespace dovetail::http;

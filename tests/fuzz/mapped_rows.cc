@@ -1,13 +1,12 @@
 // Rows of a table of somebody else, as the log brings them: each becomes an event or an error, and
 // headers stay what others can read.
-#include "postgres/mapped_rows.h"
-
 #include <string>
 #include <vector>
 
 #include "fuzz/fuzz.h"
-#include "postgres/mapped_event.h"
-#include "postgres/test_pgoutput.h"
+#include "postgres/mapped/event.h"
+#include "postgres/mapped/rows.h"
+#include "postgres/testing/test_pgoutput.h"
 
 using namespace dovetail;
 using namespace dovetail::postgres;

@@ -1,12 +1,12 @@
 // Messages come from anybody as bytes. Each becomes one event that every store can keep, or that
 // says why it cannot be one; the same message becomes the same event again.
-#include "core/message.h"
+#include "core/message/message.h"
 
 #include <array>
 #include <optional>
 #include <string>
 
-#include "core/utf8.h"
+#include "core/event/utf8.h"
 #include "dovetail/event.h"
 #include "fuzz/fuzz.h"
 

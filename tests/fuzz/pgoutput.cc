@@ -1,14 +1,14 @@
 // What comes out of a server's log is taken apart without a step beyond its end, and what is found
 // lies inside it; rows become events, whatever they hold.
-#include "postgres/pgoutput.h"
+#include "postgres/stream/pgoutput.h"
 
 #include <string>
 #include <vector>
 
 #include "fuzz/fuzz.h"
-#include "postgres/snapshot.h"
-#include "postgres/test_pgoutput.h"
-#include "postgres/wal_rows.h"
+#include "postgres/outbox/snapshot.h"
+#include "postgres/stream/rows.h"
+#include "postgres/testing/test_pgoutput.h"
 
 using namespace dovetail;
 using namespace dovetail::postgres;

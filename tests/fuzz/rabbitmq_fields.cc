@@ -5,8 +5,8 @@
 #include <string>
 
 #include "fuzz/fuzz.h"
-#include "rabbitmq/field_text.h"
-#include "rabbitmq/frame_guard.h"
+#include "rabbitmq/protocol/field_text.h"
+#include "rabbitmq/protocol/frame_guard.h"
 
 void check_input(std::string_view input) {
   const std::size_t table_bytes = dovetail::rabbitmq::shallow_table_bytes(input, 0);

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "fuzz/fuzz.h"
-#include "rabbitmq/frame_guard.h"
-#include "rabbitmq/frames.h"
+#include "rabbitmq/protocol/frame_guard.h"
+#include "rabbitmq/protocol/frames.h"
 
 using namespace dovetail::rabbitmq;
 

@@ -1,5 +1,5 @@
 // A template that is accepted can be filled in for any event, and a publisher's own topic wins.
-#include "core/routing.h"
+#include "core/message/routing.h"
 #include "fuzz/fuzz.h"
 
 void check_input(std::string_view input) {

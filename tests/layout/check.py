@@ -15,13 +15,16 @@ import tempfile
 COLUMNS_MAX = 100
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 90
+ROOM_FILES_MAX = 31  # with the README
 
 # Which folders of src/ a folder of src/ may include, besides itself. A new adapter gets a line here.
-ADAPTERS = ("command", "http", "kafka", "memory", "nats", "postgres", "rabbitmq", "redis", "sqlite")
+ADAPTERS = ("command", "kafka", "memory", "nats", "postgres", "rabbitmq", "redis", "server", "sqlite")
 MAY_INCLUDE = {
     "core": (),
     "host": ("core",),
-    "ops": ("core", "host"),
+    "config": ("core", "host"),
+    "webhook": ("core", "host", "server"),
+    "gateway": ("core", "host", "server", "webhook"),
     **{adapter: ("core", "host") for adapter in ADAPTERS},
 }
 
@@ -34,12 +37,12 @@ LIBRARIES = (
     (r"amqp\.h|amqp_.*\.h|rabbitmq-c/.*", ("src/rabbitmq/", "tests/", "bench/")),
     (r"nats/.*", ("src/nats/", "tests/", "bench/")),
     (r"hiredis/.*", ("src/redis/", "tests/", "bench/")),
-    (r"curl/.*", ("src/http/", "tests/", "bench/")),
-    (r"openssl/.*", ("src/host/", "src/http/", "src/nats/", "src/redis/", "tests/")),
-    (r"toml\+\+/.*|toml\.hpp", ("src/ops/",)),
+    (r"curl/.*", ("src/gateway/", "src/webhook/", "tests/", "bench/")),
+    (r"openssl/.*", ("src/host/", "src/nats/", "src/redis/", "src/server/", "src/webhook/", "tests/")),
+    (r"toml\+\+/.*|toml\.hpp", ("src/config/",)),
     (r"CLI/.*|CLI11\.hpp", ("apps/", "tests/", "bench/")),
-    (r"nlohmann/.*", ("src/ops/", "apps/", "tests/", "bench/")),
-    (r"spdlog/.*|fmt/.*", ("src/ops/", "apps/", "tests/", "bench/")),
+    (r"nlohmann/.*", ("apps/", "tests/", "bench/")),
+    (r"spdlog/.*|fmt/.*", ("apps/", "tests/", "bench/")),
     (r"benchmark/.*", ("bench/",)),
 )
 # Declares names only.
@@ -62,7 +65,7 @@ SQL = re.compile(
     re.IGNORECASE)
 
 # Statements over a table that the user maps: pieced together from quoted names of columns, never from values.
-SQL_OF_NAMES = ("src/postgres/mapped_marks.cc", "src/postgres/mapped_sql.cc")
+SQL_OF_NAMES = ("src/postgres/mapped/marks.cc", "src/postgres/mapped/sql.cc")
 
 CODE = (".h", ".cc")
 TEXT = CODE + (".py", ".cmake", ".sh", ".sql", ".md", ".txt", ".json", ".toml", ".in", ".yml", ".go", ".java", ".js")
@@ -339,7 +342,24 @@ def check_failures(tree):
             tree.broken(document, number, "failure", "name the test, or write 'Cannot occur: ' and why")
 
 
-CHECKS = (check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
+def check_rooms(tree):
+    """Every folder with code is small enough to be read as a whole, and its README names every file in it."""
+    rooms = {}
+    for name in tree.files:
+        if name.startswith(("src/", "apps/")):
+            rooms.setdefault(name.rsplit("/", 1)[0], []).append(name.rsplit("/", 1)[1])
+    for room, files in rooms.items():
+        if not any(file.endswith(CODE) for file in files):
+            continue
+        if len(files) > ROOM_FILES_MAX:
+            tree.broken(room, 1, "room", f"{len(files)} files, allowed {ROOM_FILES_MAX}: make two rooms of it")
+        readme = tree.files.get(f"{room}/README.md", "")
+        for stem in sorted({file.split(".")[0] for file in files if file.endswith(CODE) and not file.endswith("_test.cc")}):
+            if not re.search(rf"`{stem}(\.h|\.cc)?`", readme):
+                tree.broken(f"{room}/README.md", 1, "room", f"it does not say what {stem} is")
+
+
+CHECKS = (check_rooms, check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
 
 
 def check(root):
@@ -360,7 +380,7 @@ GOOD_TREE = {
     "src/core/mutant.h": "// Why.\n#pragma once\nenum class Mutant {\n  fence_ignored,\n};\n",
     "docs/decisions/README.md": "- [one](0001-one.md)\n",
     "docs/decisions/0001-one.md": "text\n",
-    "src/README.md": "| `core/` | `host/` | `ops/` | `sqlite/` | `memory/` |\n",
+    "src/README.md": "| `core/` | `host/` | `config/` | `sqlite/` | `memory/` |\n",
     "include/dovetail/result.h": "// Why.\n#pragma once\n#include <tl/expected.hpp>\n",
     "include/dovetail/sqlite.h": "#pragma once\n#include \"dovetail/result.h\"\n",
     "examples/go/publish.go": "func main() {\n\tpublish()\n}\n",
@@ -370,7 +390,12 @@ GOOD_TREE = {
     "src/core/test_clock.h": "#pragma once\n#include <gtest/gtest.h>\n",
     "src/host/clock.cc": "#include <time.h>\n#include \"core/relay.h\"\n",
     "src/memory/memory.h": "#pragma once\n",
-    "src/ops/config.cc": "#include <toml++/toml.h>\nconst char* kText = \"a // b {\";\n",
+    "src/core/README.md": "| `relay` | `mutant` | `test_clock` |\n",
+    "src/host/README.md": "| `clock` |\n",
+    "src/memory/README.md": "| `memory.h` |\n",
+    "src/config/README.md": "| `config` |\n",
+    "src/sqlite/README.md": "| `source` |\n",
+    "src/config/config.cc": "#include <toml++/toml.h>\nconst char* kText = \"a // b {\";\n",
     "src/sqlite/CMakeLists.txt": "dovetail_embed(dovetail schema.sql kSchema schema_sql.h)\n",
     "src/sqlite/source.h": "#pragma once\n#include \"host/clock.h\"\n",
     "src/sqlite/source.cc": "#include <sqlite3.h>\n#include \"schema_sql.h\"\n"
@@ -394,12 +419,12 @@ BAD_FILES = (
     ("include", "src/host/bad.cc", "#include \"memory/memory.h\"\n"),
     ("include", "src/host/bad.cc", "#include <sqlite3.h>\n"),
     ("include", "src/memory/bad.cc", "#include \"sqlite/source.h\"\n"),
-    ("include", "src/sqlite/bad.cc", "#include \"ops/config.h\"\n"),
+    ("include", "src/sqlite/bad.cc", "#include \"config/config.h\"\n"),
     ("include", "src/sqlite/bad.cc", "#include \"source.h\"\n"),
     ("include", "src/sqlite/bad.h", "#pragma once\n#include <sqlite3.h>\n"),
     ("include", "src/sqlite/bad.cc", "#include <boost/asio.hpp>\n"),
-    ("include", "src/ops/bad.cc", "#include \"sqlite/source.h\"\n"),
-    ("include", "src/ops/bad.h", "#pragma once\n#include <toml++/toml.h>\n"),
+    ("include", "src/config/bad.cc", "#include \"sqlite/source.h\"\n"),
+    ("include", "src/config/bad.h", "#pragma once\n#include <toml++/toml.h>\n"),
     ("include", "src/new/bad.cc", "#include \"core/relay.h\"\n#include \"sqlite/source.h\"\n"),
     ("include", "include/dovetail/bad.h", "#pragma once\n#include \"core/relay.h\"\n"),
     ("columns", "src/core/bad.cc", "// " + "x" * COLUMNS_MAX + "\n"),
@@ -423,6 +448,7 @@ BAD_FILES = (
     ("sql", "src/sqlite/bad.cc", "s += \"INSERT INTO t VALUES (\";\n"),
     ("version", "CHANGELOG.md", "## 1.2.2\n"),
     ("map", "src/new/bad.cc", "int x;\n"),
+    ("room", "src/core/README.md", "| `relay` | `mutant` |\n"),
     ("map", "docs/decisions/0002-two.md", "text\n"),
     ("link", "docs/bad.md", "[gone](nowhere.md)\n"),
     ("test", "docs/GUARANTEES.md", "`Relay.NeverWritten`\n"),
@@ -450,6 +476,10 @@ def self_test():
                 write(root / name, GOOD_TREE[name])
             else:
                 (root / name).unlink()
+        for number in range(ROOM_FILES_MAX):
+            write(root / f"src/memory/one_{number}_test.cc", "int x;\n")
+        if "room" not in (broken[2] for broken in check(root)):
+            problems.append("rule 'room' does not see a folder with too many files")
     return problems
 
 

@@ -21,7 +21,7 @@
 #include "host/host.h"
 #include "live/claims.h"
 #include "servers/servers.h"
-#include "sqlite/admin.h"
+#include "sqlite/operate/admin.h"
 
 namespace dovetail::live {
 namespace {

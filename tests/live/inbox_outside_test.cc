@@ -10,21 +10,21 @@
 #include <string>
 #include <vector>
 
-#include "core/chained_sink.h"
-#include "core/claimed_sink.h"
-#include "core/inbox.h"
-#include "core/relay.h"
+#include "core/inbox/inbox.h"
+#include "core/relay/relay.h"
+#include "core/sinks/chained_sink.h"
+#include "core/sinks/claimed_sink.h"
 #include "host/host.h"
-#include "http/sink.h"
-#include "http/test_endpoint.h"
 #include "live/claims.h"
+#include "server/test_endpoint.h"
 #include "servers/servers.h"
-#include "sqlite/claims.h"
-#include "sqlite/inbox_store.h"
-#include "sqlite/lease.h"
-#include "sqlite/parking.h"
-#include "sqlite/source.h"
-#include "sqlite/test_file.h"
+#include "sqlite/inbox/inbox_store.h"
+#include "sqlite/lane/lease.h"
+#include "sqlite/lane/parking.h"
+#include "sqlite/outbox/source.h"
+#include "sqlite/testing/test_file.h"
+#include "sqlite/work/claims.h"
+#include "webhook/sink.h"
 
 namespace dovetail {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "live/claims.h"
-#include "postgres/test_queue.h"
+#include "postgres/testing/test_queue.h"
 
 namespace dovetail::postgres {
 namespace {

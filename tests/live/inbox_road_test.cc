@@ -21,7 +21,7 @@
 #include "crash/postgres_stock.h"
 #include "live/brokers_road.h"
 #include "live/claims.h"
-#include "postgres/test_database.h"
+#include "postgres/testing/test_database.h"
 #include "servers/servers.h"
 #include "servers/tcp_proxy.h"
 

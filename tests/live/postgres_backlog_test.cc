@@ -7,8 +7,8 @@
 
 #include "demo/process.h"
 #include "live/claims.h"
-#include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::postgres {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "live/claims.h"
 #include "live/running_relay.h"
-#include "postgres/schema.h"
-#include "postgres/source.h"
-#include "postgres/test_database.h"
+#include "postgres/outbox/source.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::postgres {
 namespace {

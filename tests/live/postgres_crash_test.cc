@@ -11,10 +11,10 @@
 
 #include "live/claims.h"
 #include "live/running_relay.h"
-#include "postgres/mapped_source.h"
-#include "postgres/mapped_windows.h"
-#include "postgres/source.h"
-#include "postgres/test_source.h"
+#include "postgres/mapped/source.h"
+#include "postgres/mapped/windows.h"
+#include "postgres/outbox/source.h"
+#include "postgres/testing/test_source.h"
 
 namespace dovetail::postgres {
 namespace {

@@ -17,9 +17,9 @@
 #include "dovetail/postgres.h"
 #include "host/host.h"
 #include "live/claims.h"
-#include "postgres/lanes.h"
-#include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/lane/lanes.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::postgres {
 namespace {

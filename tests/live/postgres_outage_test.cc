@@ -5,14 +5,14 @@
 #include <map>
 #include <set>
 
-#include "core/relay.h"
-#include "core/test_clock.h"
+#include "core/relay/relay.h"
+#include "core/testing/test_clock.h"
 #include "live/claims.h"
-#include "postgres/lease.h"
-#include "postgres/parking.h"
-#include "postgres/schema.h"
-#include "postgres/source.h"
-#include "postgres/test_database.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/outbox/source.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::postgres {
 namespace {

@@ -4,9 +4,9 @@
 #include <atomic>
 
 #include "live/claims.h"
-#include "postgres/maintenance.h"
-#include "postgres/schema.h"
-#include "postgres/test_database.h"
+#include "postgres/operate/maintenance.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::postgres {
 namespace {

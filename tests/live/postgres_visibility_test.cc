@@ -9,9 +9,9 @@
 
 #include "dovetail/postgres.h"
 #include "host/host.h"
-#include "postgres/schema.h"
-#include "postgres/source.h"
-#include "postgres/test_database.h"
+#include "postgres/outbox/source.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::postgres {
 namespace {

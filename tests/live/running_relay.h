@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "host/host.h"
-#include "postgres/lanes.h"
+#include "postgres/lane/lanes.h"
 
 namespace dovetail::live {
 

@@ -3,7 +3,7 @@
 
 #include "live/claims.h"
 #include "live/wal_stage.h"
-#include "postgres/test_version.h"
+#include "postgres/testing/test_version.h"
 
 namespace dovetail::postgres {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "live/claims.h"
 #include "live/wal_stage.h"
-#include "postgres/doctor.h"
+#include "postgres/doctor/doctor.h"
 #include "servers/standstill.h"
 #include "servers/tcp_proxy.h"
 

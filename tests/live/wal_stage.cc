@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "postgres/schema.h"
+#include "postgres/schema/schema.h"
 
 namespace dovetail::live {
 

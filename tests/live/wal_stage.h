@@ -19,8 +19,8 @@
 
 #include "host/host.h"
 #include "live/claims.h"
-#include "postgres/lanes.h"
-#include "postgres/test_database.h"
+#include "postgres/lane/lanes.h"
+#include "postgres/testing/test_database.h"
 
 namespace dovetail::live {
 

@@ -6,7 +6,7 @@
 
 #include "live/claims.h"
 #include "live/wal_stage.h"
-#include "postgres/test_version.h"
+#include "postgres/testing/test_version.h"
 #ifdef DOVETAIL_PROGRAM
 #include "demo/process.h"
 #include "servers/standstill.h"

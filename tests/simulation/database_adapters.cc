@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/server_run.h"
+#include "core/relay/server_run.h"
 
 namespace dovetail::sim {
 namespace {

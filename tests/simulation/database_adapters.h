@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "core/lease.h"
-#include "core/parking.h"
-#include "core/source.h"
+#include "core/relay/lease.h"
+#include "core/relay/parking.h"
+#include "core/relay/source.h"
 #include "simulation/model_database.h"
 #include "simulation/server.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/forgotten.h"
+#include "core/inbox/forgotten.h"
 #include "simulation/model_broker.h"
 
 namespace dovetail::sim {

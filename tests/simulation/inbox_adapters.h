@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/inbox.h"
-#include "core/parking.h"
+#include "core/inbox/inbox.h"
+#include "core/relay/parking.h"
 #include "simulation/model_broker.h"
 #include "simulation/model_inbox.h"
 #include "simulation/server.h"

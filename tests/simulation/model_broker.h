@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "core/confirms.h"
-#include "core/parking.h"
-#include "core/sink.h"
-#include "core/source.h"
+#include "core/relay/parking.h"
+#include "core/relay/sink.h"
+#include "core/relay/source.h"
+#include "core/sinks/confirms.h"
 #include "memory/stored_event.h"
 #include "simulation/database_adapters.h"
 #include "simulation/server.h"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "core/lease.h"
-#include "core/parking.h"
+#include "core/relay/lease.h"
+#include "core/relay/parking.h"
 #include "memory/reader.h"
 #include "memory/stored_event.h"
 

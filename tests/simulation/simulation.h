@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/relay.h"
+#include "core/relay/relay.h"
 #include "simulation/database_adapters.h"
 #include "simulation/inbox_adapters.h"
 #include "simulation/model_broker.h"

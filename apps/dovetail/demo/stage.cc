@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "ops/units.h"
-#include "output.h"
+#include "commands/output.h"
+#include "config/units.h"
 
 namespace dovetail::shop {
 namespace {

@@ -1,0 +1,18 @@
+// What the doctor can say about a broker by the config alone.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "config/config.h"
+#include "core/operations.h"
+
+namespace dovetail::app {
+
+// The largest payload that the outboxes accept whose relays fill this broker; 0: none does.
+std::size_t payload_bytes_max_for(const ops::StoreConfig& broker, const ops::Config& config);
+
+// A password that travels readable, and limits that do not fit together. Asks nobody.
+std::vector<Finding> examine_config(const ops::StoreConfig& broker, const ops::Config& config);
+
+}  // namespace dovetail::app

@@ -1,0 +1,69 @@
+// What every subcommand shares: its surroundings, its answer, and the codes that scripts see.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <utility>
+
+#include "config/config.h"
+#include "dovetail/result.h"
+
+namespace dovetail::app {
+
+// Exit codes. Scripts rely on them; --help and docs/CLI.md list them.
+enum class Exit : int {
+  ok = 0,
+  negative = 1,  // a promise is broken, or the answer is no
+  usage = 2,
+  config = 3,
+  unavailable = 4,  // locked, full, read-only, unreachable: try again when that has changed
+  rejected = 5,     // the input is wrong: trying again does not help
+  corrupt = 6,      // what is stored cannot be trusted, or was written by a newer version
+};
+
+std::string_view to_string(Exit code);
+
+struct Failure {
+  Exit exit;
+  std::string text;
+};
+
+template <class T>
+using Expected = tl::expected<T, Failure>;
+using Answer = Expected<Exit>;
+
+inline tl::unexpected<Failure> refuse(Exit exit, std::string text) {
+  return tl::unexpected<Failure>(Failure{exit, std::move(text)});
+}
+// The exit code that stands for an error of the library.
+tl::unexpected<Failure> refuse(const Error& error);
+
+// The same for what went wrong with a store: names it, and says what to do when its file is not
+// there.
+tl::unexpected<Failure> refuse_in(const ops::StoreConfig& store, const Error& error);
+
+// How a command was called, apart from its own options.
+struct Surroundings {
+  std::filesystem::path config_file;
+  bool json = false;  // one JSON document on stdout
+};
+
+Expected<ops::Config> load(const Surroundings& around);
+// Whether the secrets of a store are there. They are read for each store, and asked for where one
+// is used.
+Expected<bool> check_secrets(const ops::StoreConfig& store);
+// What was given as `option`.
+Expected<Duration> duration_of(std::string_view text, std::string_view option);
+// The store of that name, with its secrets; when `name` is empty, the only database there is.
+Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name);
+
+}  // namespace dovetail::app
+
+// Returns the error of a Status or Result to the caller, as a Failure.
+#define DOVETAIL_OR_REFUSE(expression)                               \
+  do {                                                               \
+    if (auto dovetail_or_refuse = (expression); !dovetail_or_refuse) \
+      return ::dovetail::app::refuse(dovetail_or_refuse.error());    \
+  } while (false)

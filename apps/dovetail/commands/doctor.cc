@@ -1,0 +1,85 @@
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "assembly/consumer_lane.h"
+#include "assembly/stores.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "host/host.h"
+
+namespace dovetail::app {
+namespace {
+
+// What the handlers of a consumer lack is found with the store that has its inbox.
+void add_handlers(const ops::Config& config, const ops::ConsumerConfig& consumer,
+                  std::vector<Finding>& findings) {
+  const Status usable = check_handlers(config, consumer, system_clock());
+  if (usable) return;
+  findings.push_back({Severity::error, "handler",
+                      "the consumer " + consumer.relay.name + " cannot handle events",
+                      usable.error().text});
+}
+
+// A store that cannot be asked at all is what the doctor is there to say, too.
+std::vector<Finding> examine(const ops::StoreConfig& store, const ops::Config& config) {
+  if (!store.unusable.empty()) {
+    return {
+        {Severity::error, "secret", "it cannot be examined: a secret is missing", store.unusable}};
+  }
+  auto findings = kind_of(store).examine(store, config);
+  if (findings) {
+    for (const ops::ConsumerConfig& consumer : config.consumers) {
+      if (consumer.relay.to == store.name) add_handlers(config, consumer, *findings);
+    }
+    return std::move(*findings);
+  }
+  const Failure failure = refuse_in(store, findings.error()).value();
+  return {{Severity::error, std::string(to_string(failure.exit)), "it cannot be examined",
+           findings.error().text}};
+}
+
+std::string text_of(const ops::StoreConfig& store, const std::vector<Finding>& findings) {
+  std::string text = "store " + store.name + " (" + printable(store.shown) + "):";
+  if (findings.empty()) return text + " nothing to complain about\n";
+  text += "\n";
+  for (const Finding& one : findings) {
+    text += "  " + std::string(to_string(one.severity)) + " " + one.code + ": " +
+            printable(one.what, 1000) + "\n      " + printable(one.what_to_do, 1000) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+Answer doctor(const Surroundings& around, const std::string& store_name) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  if (!store_name.empty() && config->find_store(store_name) == nullptr) {
+    return tl::unexpected(choose_store(*config, store_name).error());
+  }
+  Json stores = Json::array();
+  std::string text;
+  Exit exit = Exit::ok;
+  for (const ops::StoreConfig& store : config->stores) {
+    if (!store_name.empty() && store.name != store_name) continue;
+    const std::vector<Finding> findings = examine(store, *config);
+    Json list = Json::array();
+    for (const Finding& one : findings) {
+      if (one.severity == Severity::error) exit = Exit::negative;
+      list.push_back({{"severity", to_string(one.severity)},
+                      {"code", one.code},
+                      {"what", one.what},
+                      {"what_to_do", one.what_to_do}});
+    }
+    stores.push_back({{"name", store.name}, {"path", store.shown}, {"findings", list}});
+    text += text_of(store, findings);
+  }
+  if (around.json) {
+    print_json({{"ok", exit == Exit::ok}, {"stores", stores}});
+  } else {
+    print(text);
+  }
+  return exit;
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,350 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "assembly/stores.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "commands/parked.h"
+#include "config/units.h"
+
+namespace dovetail::app {
+namespace {
+
+std::string state_of(const EventRow& row) {
+  const bool is_unread = row.reader.empty() && row.state != EventState::delayed;
+  return is_unread ? "unread" : std::string(to_string(row.state));
+}
+
+Json json_of(const ops::StoreConfig& store, Stream stream, const EventRow& row) {
+  Json headers = Json::object();
+  if (const auto decoded = decode_headers(row.headers); decoded && !row.headers.empty()) {
+    for (const Header& header : *decoded) headers[header.name] = header.value;
+  }
+  Json json{{"store", store.name},
+            {"box", to_string(stream)},
+            {"position", row.position},
+            {"id", row.id.to_string()},
+            {"reader", row.reader},
+            {"state", state_of(row)},
+            {"topic", row.topic},
+            {"aggregate_type", row.aggregate_type},
+            {"key", row.aggregate_id},
+            {"type", row.type},
+            {"content_type", row.content_type},
+            {"headers", headers},
+            {"payload_bytes", row.payload_bytes},
+            {"version", row.aggregate_version},
+            {"created_at", ops::iso_time(row.created_at)}};
+  if (row.deliver_at) json["deliver_at"] = ops::iso_time(*row.deliver_at);
+  if (!row.delayed_because.empty()) json["delayed_because"] = row.delayed_because;
+  return json;
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto byte = at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U;
+      group = group << 8 | byte;
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      text += at + i <= bytes.size() ? kDigits[group >> (18 - 6 * i) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+void print_delayed(const std::vector<EventRow>& rows) {
+  Table table({"ID", "DUE", "TYPE", "KEY", ">BYTES", "WHY IT DID NOT GO"});
+  for (const EventRow& row : rows) {
+    table.add({row.id.to_string(), ops::iso_time(row.deliver_at.value_or(WallTime{})),
+               printable(row.type, 30), printable(row.aggregate_type + "/" + row.aggregate_id, 40),
+               ops::human_count(row.payload_bytes), printable(row.delayed_because, 200)});
+  }
+  print(rows.empty() ? "no events\n" : table.to_string());
+}
+
+void print_more(const std::vector<EventRow>& rows, std::size_t limit) {
+  if (rows.size() < limit) return;
+  print("there may be more: --after " + std::to_string(rows.back().position) + "\n");
+}
+
+}  // namespace
+
+Answer events_list(const Surroundings& around, const EventsOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto store = choose_store(*config, options.store);
+  if (!store) return tl::unexpected(store.error());
+  EventFilter filter;
+  filter.stream = options.box == "mailbox" ? Stream::mailbox : Stream::outbox;
+  filter.reader = options.reader;
+  filter.key = options.key;
+  filter.type = options.type;
+  filter.after = options.after;
+  filter.limit = options.limit;
+  if (!options.state.empty()) {
+    const auto state = parse_event_state(options.state);
+    if (!state) return refuse(state.error());
+    filter.state = *state;
+  }
+  const StoreKind& kind = kind_of(**store);
+  if (filter.stream == Stream::mailbox && !kind.has_mailbox && !(*store)->is_broker()) {
+    return refuse(Exit::rejected, "store " + (*store)->name +
+                                      " is PostgreSQL, which has no mailbox; leave out --box");
+  }
+  const auto rows = kind.list_events(**store, filter);
+  if (!rows) return refuse_in(**store, rows.error());
+
+  if (around.json) {
+    Json list = Json::array();
+    for (const auto& row : *rows) list.push_back(json_of(**store, filter.stream, row));
+    print_json({{"events", list}});
+    return Exit::ok;
+  }
+  if (filter.state == EventState::delayed) {
+    print_delayed(*rows);
+    print_more(*rows, options.limit);
+    return Exit::ok;
+  }
+  Table table({">POSITION", "ID", "STATE", "READER", "TYPE", "KEY", ">BYTES", ">CREATED"});
+  const WallTime now = wall_now();
+  for (const auto& row : *rows) {
+    table.add({std::to_string(row.position), row.id.to_string(), state_of(row),
+               printable(row.reader, 30), printable(row.type, 30),
+               printable(row.aggregate_type + "/" + row.aggregate_id, 40),
+               ops::human_count(row.payload_bytes), ago(row.created_at, now)});
+  }
+  print(rows->empty() ? "no events\n" : table.to_string());
+  print_more(*rows, options.limit);
+  return Exit::ok;
+}
+
+namespace {
+
+std::string delayed_lines(const EventRow& row) {
+  if (!row.deliver_at) return {};
+  std::string text = "\ndue        " + ops::iso_time(*row.deliver_at);
+  if (!row.delayed_because.empty())
+    text += ", the next try; it could not be let go: " + printable(row.delayed_because, 1000);
+  return text;
+}
+
+struct Trace {
+  Json rows = Json::array();
+  Json parked = Json::array();
+  Json audit = Json::array();
+  Table table{{"STORE", "BOX", ">POSITION", "STATE", "READER", "TOPIC", ">CREATED"}};
+  std::string problems;  // what needs somebody, which is told first
+  std::string lives;     // how it fared in parking
+  std::string decisions;
+  std::string head;
+  const ops::StoreConfig* holder = nullptr;  // a store that still has the payload
+};
+
+std::string when(WallTime time) { return ops::iso_time(time) + " (" + ago(time, wall_now()) + ")"; }
+
+std::string when_due(WallTime time) {
+  const WallTime now = wall_now();
+  if (time <= now) return "now";
+  return ops::iso_time(time) + " (in " + ops::human_duration(time - now) + ")";
+}
+
+std::string head_of(const EventRow& row) {
+  return "event      " + row.id.to_string() + "\ntype       " + printable(row.type) +
+         "\nkey        " + printable(row.aggregate_type + "/" + row.aggregate_id) +
+         "\npublished  " + when(row.created_at) + "\npayload    " +
+         ops::human_count(row.payload_bytes) + " bytes of " + printable(row.content_type) +
+         "\nheaders    " + (row.headers.empty() ? "none" : printable(row.headers, 2000)) +
+         delayed_lines(row) + "\n\n";
+}
+
+// Of an event that came from a broker, or whose row is gone, there is what was parked.
+std::string head_of(const ParkedRow& row) {
+  return "event      " + row.id.to_string() + "\ntype       " + printable(row.type) +
+         "\nkey        " + printable(row.aggregate_type + "/" + row.aggregate_id) +
+         "\npayload    " + ops::human_count(row.payload_bytes) + " bytes\n\n";
+}
+
+std::string state_of(const ParkedRow& row) {
+  switch (row.state) {
+    case EventState::parked:
+      return row.head ? "parked, until somebody replays or discards it"
+                      : "parked, behind another event of its key";
+    case EventState::waiting:
+      return row.head ? "waits for its next try" : "waits behind another event of its key";
+    case EventState::pending:
+    case EventState::delivered:
+    case EventState::discarded:
+    case EventState::delayed:
+      break;
+  }
+  return std::string(to_string(row.state));
+}
+
+// "orders-to-bus in store orders", and below it one line for each thing that is known.
+std::string life_of(const ops::StoreConfig& store, const ParkedRow& row) {
+  std::string text = "\n" + printable(row.reader, 60) + " in store " + store.name + "\n";
+  const auto line = [&text](std::string_view name, const std::string& value) {
+    text += "  " + std::string(name) + std::string(12 - name.size(), ' ') + value + "\n";
+  };
+  line("state", state_of(row));
+  line("parked", when(row.parked_at));
+  line("attempts", std::to_string(row.attempts));
+  if (!row.reason.empty()) line("last error", printable(row.reason, kWhole));
+  if (row.state == EventState::waiting) line("next try", when_due(row.retry_at));
+  if (row.finished_at > WallTime{}) line("finished", when(row.finished_at));
+  if (!row.note.empty()) line("note", printable(row.note, kWhole));
+  return text;
+}
+
+Status trace_parked(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
+  ParkedFilter filter;
+  filter.id = id.to_string();
+  filter.with_finished = true;
+  const auto rows = kind_of(store).list_parked(store, filter);
+  if (!rows) return fail(rows.error());
+  for (const ParkedRow& row : *rows) {
+    trace.parked.push_back(json_of(ParkedPlace{&store, row}));
+    trace.lives += life_of(store, row);
+    if (row.state == EventState::parked)
+      trace.problems += "! " + printable(row.reader, 60) + " has parked it after " +
+                        std::to_string(row.attempts) +
+                        (row.attempts == 1 ? " attempt: " : " attempts: ") +
+                        printable(row.reason, kWhole) + "\n";
+    if (trace.holder != nullptr) continue;
+    trace.holder = &store;
+    trace.head = head_of(row);
+  }
+  const auto audit = kind_of(store).list_audit(store, id.to_string());
+  if (!audit) return fail(audit.error());
+  for (const AuditRow& row : *audit) {
+    trace.audit.push_back({{"store", store.name},
+                           {"at", ops::iso_time(row.at)},
+                           {"who", row.who},
+                           {"what", row.what},
+                           {"reader", row.relay},
+                           {"reason", row.reason}});
+    trace.decisions += "  " + ops::iso_time(row.at) + "  " + printable(row.who, 60) + ": " +
+                       printable(row.what, 60) +
+                       (row.relay.empty() ? "" : " for " + printable(row.relay, 60)) +
+                       (row.reason.empty() ? "" : ": " + printable(row.reason, kWhole)) + "\n";
+  }
+  return {};
+}
+
+Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
+  for (const auto stream : {Stream::outbox, Stream::mailbox, Stream::outside}) {
+    if (stream != Stream::outbox && !kind_of(store).has_mailbox) continue;
+    EventFilter filter;
+    filter.stream = stream;
+    filter.id = id.to_string();
+    const auto rows = kind_of(store).list_events(store, filter);
+    if (!rows) return fail(rows.error());
+    for (const auto& row : *rows) {
+      trace.rows.push_back(json_of(store, stream, row));
+      trace.table.add({store.name, std::string(to_string(stream)), std::to_string(row.position),
+                       state_of(row), printable(row.reader, 40), printable(row.topic, 40),
+                       ago(row.created_at, wall_now())});
+      if (trace.holder != nullptr) continue;
+      trace.holder = &store;
+      trace.head = head_of(row);
+    }
+  }
+  return trace_parked(store, id, trace);
+}
+
+}  // namespace
+
+Answer events_show(const Surroundings& around, const std::string& id_text,
+                   const std::string& store_name, bool with_payload) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto id = EventId::parse(id_text);
+  if (!id) return refuse(id.error());
+  Trace trace;
+  for (const ops::StoreConfig& store : config->stores) {
+    if (!store_name.empty() && store.name != store_name) continue;
+    if (store.is_broker() && store_name.empty()) continue;
+    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
+    if (const auto traced = trace_in(store, *id, trace); !traced) {
+      return refuse_in(store, traced.error());
+    }
+  }
+  if (!store_name.empty()) {
+    if (const auto known = choose_store(*config, store_name); !known) {
+      return tl::unexpected(known.error());
+    }
+  }
+  if (trace.holder == nullptr) {
+    return refuse(Exit::negative,
+                  "no store has an event " + id->to_string() +
+                      "; it may have been pruned, or its transaction never committed");
+  }
+  std::string payload;
+  if (with_payload) {
+    auto found = kind_of(*trace.holder).payload_of(*trace.holder, *id);
+    if (!found) return refuse(found.error());
+    payload = std::move(*found);
+  }
+  if (around.json) {
+    Json document{{"id", id->to_string()},
+                  {"places", trace.rows},
+                  {"parked", trace.parked},
+                  {"audit", trace.audit}};
+    if (with_payload) {
+      const bool text = is_utf8(payload);
+      document[text ? "payload" : "payload_base64"] = text ? payload : base64(payload);
+    }
+    print_json(document);
+  } else {
+    std::string text = trace.problems.empty() ? "" : trace.problems + "\n";
+    text += trace.head;
+    if (trace.table.rows() != 0) text += trace.table.to_string();
+    text += trace.lives;
+    if (!trace.decisions.empty()) text += "\nwhat operators did\n" + trace.decisions;
+    print(text);
+    if (with_payload) print("\n" + payload + "\n");
+  }
+  return Exit::ok;
+}
+
+Answer events_cancel(const Surroundings& around, const std::string& id_text,
+                     const std::string& store_name, const std::string& reason) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto id = EventId::parse(id_text);
+  if (!id) return refuse(id.error());
+  const auto store = choose_store(*config, store_name);
+  if (!store) return tl::unexpected(store.error());
+  const StoreKind& kind = kind_of(**store);
+  if (kind.cancel == nullptr) {
+    return refuse(Exit::rejected, "store " + (*store)->name + " is " +
+                                      std::string(ops::to_string((*store)->scheme)) +
+                                      ", which delays no events; check --store");
+  }
+  if (const Status done = kind.cancel(**store, *id, reason); !done) {
+    return refuse_in(**store, done.error());
+  }
+  if (around.json) {
+    print_json({{"id", id->to_string()}, {"store", (*store)->name}, {"cancelled", true}});
+  } else {
+    print("cancelled " + id->to_string() + "\n");
+  }
+  return Exit::ok;
+}
+
+}  // namespace dovetail::app

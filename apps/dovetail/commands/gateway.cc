@@ -1,0 +1,234 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "assembly/stores.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "commands/requests.h"
+#include "config/units.h"
+#include "host/host.h"
+#include "process/log.h"
+#include "process/signals.h"
+#ifdef DOVETAIL_HAS_HTTP
+#include "gateway/gateway.h"
+#endif
+
+namespace dovetail::app {
+
+#ifdef DOVETAIL_HAS_HTTP
+
+namespace {
+
+using ops::LogLevel;
+
+http::GatewayOptions options_of(const ops::GatewayConfig& config) {
+  http::GatewayOptions options;
+  options.name = config.name;
+  options.endpoint.address = config.address;
+  options.endpoint.port = config.port;
+  options.endpoint.allow_remote = config.allow_remote;
+  options.endpoint.remote_hint = "others could reach the service through \"" + config.address +
+                                 "\"; set allow_remote if that is meant, or listen at 127.0.0.1";
+  options.endpoint.cert_file = config.cert_file.string();
+  options.endpoint.key_file = config.key_file.string();
+  options.endpoint.body_bytes_max = config.request_bytes_max;
+  options.endpoint.head_timeout = config.head_timeout;
+  options.endpoint.receive_timeout = config.receive_timeout;
+  options.endpoint.connections_per_client_max = config.connections_per_client;
+  options.endpoint.waiting_max = config.waiting_max;
+  options.endpoint.waiting_bytes_max = config.waiting_bytes_max;
+  options.service.url = config.service;
+  options.service.ca_file = config.service_ca_file.string();
+  options.service.cert_file = config.service_cert_file.string();
+  options.service.key_file = config.service_key_file.string();
+  options.service.came_by_https = !config.cert_file.empty();
+  options.service.connect_timeout = config.connect_timeout;
+  options.service.timeout = config.timeout;
+  options.service.response_bytes_max = config.response_bytes_max;
+  options.methods = config.methods;
+  options.key_required = config.key_required;
+  options.quoted_only = config.quoted_only;
+  options.client_headers = config.client_headers;
+  options.trusted_proxies = config.trusted_proxies;
+  options.keep = std::chrono::duration_cast<std::chrono::milliseconds>(config.keep);
+  options.retry_unknown = config.retry_unknown;
+  options.released_statuses = config.released_statuses;
+  options.store_patience = config.store_timeout;
+  options.place_patience = config.wait_max;
+  options.lease = config.lease;
+  options.requests_max = config.requests_max;
+  options.connections = config.connections;
+  return options;
+}
+
+void log_notice(const ops::GatewayConfig& config, const http::GatewayNotice& notice) {
+  LogLevel level = LogLevel::debug;
+  switch (notice.level) {
+    case http::GatewayNotice::Level::debug:
+      break;
+    case http::GatewayNotice::Level::info:
+      level = LogLevel::info;
+      break;
+    case http::GatewayNotice::Level::warn:
+      level = LogLevel::warn;
+      break;
+    case http::GatewayNotice::Level::error:
+      level = LogLevel::error;
+      break;
+  }
+  if (notice.key.empty())
+    ops::log_line(level, config.name, notice.text);
+  else
+    ops::log_line(level, config.name, notice.text, {{"key", notice.key}});
+}
+
+// Each request has a descriptor, and a few more are needed.
+void raise_descriptor_limit(const ops::GatewayConfig& config) {
+  const rlim_t wanted = 2 * (config.waiting_max + config.requests_max + config.connections) + 256;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == wanted) return;
+  ops::log_line(LogLevel::warn, config.name,
+                "fewer files may be open than waiting_max and requests_max need; check the limit "
+                "of open files");
+}
+
+Json json_of(const http::GatewayCounts& counts) {
+  return {{"executed", counts.executed},     {"replayed", counts.replayed},
+          {"running", counts.running},       {"unknown", counts.unknown},
+          {"mismatched", counts.mismatched}, {"lost", counts.lost},
+          {"passed", counts.passed},         {"refused", counts.refused}};
+}
+
+void log_counts(const ops::GatewayConfig& config, std::string_view message,
+                const http::GatewayCounts& counts, std::uint64_t pruned) {
+  ops::log_line(LogLevel::info, config.name, message,
+                {{"executed", std::to_string(counts.executed)},
+                 {"replayed", std::to_string(counts.replayed)},
+                 {"running", std::to_string(counts.running)},
+                 {"unknown", std::to_string(counts.unknown)},
+                 {"mismatched", std::to_string(counts.mismatched)},
+                 {"lost", std::to_string(counts.lost)},
+                 {"passed", std::to_string(counts.passed)},
+                 {"refused", std::to_string(counts.refused)},
+                 {"pruned", std::to_string(pruned)}});
+}
+
+// Deletes what has expired, and says what was done, in steps so small that nobody waits for them.
+class Janitor {
+ public:
+  Janitor(const http::Gateway& gateway, const ops::GatewayConfig& config,
+          const ops::StoreConfig& store, Duration every)
+      : gateway_(gateway), config_(config), store_(store), every_(every) {}
+  ~Janitor() {
+    thread_.request_stop();
+    wake_.notify_one();
+  }
+  std::uint64_t pruned() const { return pruned_; }
+  void start() {
+    thread_ = std::jthread([this](std::stop_token stop) {
+      std::unique_lock lock(mutex_);
+      while (!wake_.wait_for(lock, stop, every_, [] { return false; }) && !stop.stop_requested())
+        clean(stop);
+    });
+  }
+
+ private:
+  static constexpr std::size_t kStep = 1000;
+
+  void clean(std::stop_token stop) {
+    for (std::uint64_t step = kStep; step == kStep && !stop.stop_requested(); pruned_ += step) {
+      const Result<std::uint64_t> done = prune_requests(store_, kStep);
+      if (!done) {
+        ops::log_line(LogLevel::warn, config_.name,
+                      "what has expired could not be deleted: " + done.error().text);
+        break;
+      }
+      step = *done;
+    }
+    log_counts(config_, "so far", gateway_.counts(), pruned_);
+  }
+
+  const http::Gateway& gateway_;
+  const ops::GatewayConfig& config_;
+  const ops::StoreConfig& store_;
+  const Duration every_;
+  std::atomic<std::uint64_t> pruned_{0};
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;
+};
+
+Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& store, Duration every,
+                   bool json) {
+  if (const auto usable = kind_of(store).status(store); !usable) {
+    const auto failure = refuse_in(store, usable.error());
+    if (failure.value().exit != Exit::unavailable) return failure;
+    ops::log_line(LogLevel::warn, config.name, failure.value().text);
+  }
+  raise_descriptor_limit(config);
+  // Before any thread is started, so that one takes them: this one, when it looks.
+  block_stop_signals();
+  std::jthread hurry;  // ends last: also what waits for the store at the end may be cut short
+  http::Gateway gateway(
+      options_of(config), [&] { return make_request_store(store, config.store_timeout); },
+      system_clock(), [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
+  DOVETAIL_OR_REFUSE(gateway.start());
+  ops::log_line(LogLevel::info, config.name, "listening",
+                {{"address", config.address},
+                 {"port", std::to_string(gateway.port())},
+                 {"service", config.service}});
+  Janitor janitor(gateway, config, store, every);
+  janitor.start();
+  while (!wait_for_stop_signal(std::chrono::hours(1))) continue;
+  ops::log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
+  hurry = std::jthread([](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const auto again = wait_for_stop_signal(std::chrono::milliseconds(50));
+      if (!again || !is_urgent(*again)) continue;
+      ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
+      ::_exit(128 + *again);
+    }
+  });
+  const bool whole = gateway.stop(config.drain_timeout);
+  if (!whole)
+    ops::log_line(LogLevel::warn, config.name,
+                  "requests were given up: their outcome is unknown, see 'dovetail requests list'");
+  const http::GatewayCounts counts = gateway.counts();
+  log_counts(config, "stopped", counts, janitor.pruned());
+  if (json) print_json({{"gateway", json_of(counts)}});
+  return Exit::ok;
+}
+
+}  // namespace
+
+Answer gateway(const Surroundings& around) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  ops::log_setup(config->log);
+  if (!config->gateway)
+    return refuse(Exit::config, config->file.string() + ": there is no [gateway] to run");
+  const ops::StoreConfig& store = *config->find_store(config->gateway->store);
+  if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
+  return run_gateway(*config->gateway, store, config->retention.every, around.json);
+}
+
+#else
+
+Answer gateway(const Surroundings&) {
+  return refuse(Exit::rejected,
+                "this dovetail was built without HTTP; build it with DOVETAIL_HTTP=ON");
+}
+
+#endif
+
+}  // namespace dovetail::app

@@ -1,0 +1,98 @@
+// dovetail inbox apply, dovetail inbox remember: what an operator has checked counts.
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "assembly/stores.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "config/units.h"
+#include "core/event/time_text.h"
+#include "host/host.h"
+#include "sqlite/operate/admin.h"
+#ifdef DOVETAIL_HAS_POSTGRES
+#include "postgres/operate/admin.h"
+#endif
+
+namespace dovetail::app {
+namespace {
+
+// PostgreSQL knows its user by itself.
+sqlite::Decision decision(const std::string& reason) {
+  return {"user " + std::to_string(::getuid()), reason};
+}
+
+Result<std::uint64_t> apply_event(const ops::StoreConfig& store, const EventId& id,
+                                  const ForgetOptions& options) {
+#ifdef DOVETAIL_HAS_POSTGRES
+  if (store.scheme == ops::StoreScheme::postgres)
+    return postgres::apply_event(store.conninfo, options.consumer, id, options.reason);
+#endif
+  return sqlite::apply_event(store.path.string(), options.consumer, id, decision(options.reason),
+                             system_clock());
+}
+
+Result<WallTime> remember_since(const ops::StoreConfig& store, WallTime since,
+                                const std::string& reason) {
+#ifdef DOVETAIL_HAS_POSTGRES
+  if (store.scheme == ops::StoreScheme::postgres)
+    return postgres::remember_since(store.conninfo, since, reason);
+#endif
+  return sqlite::remember_since(store.path.string(), since, decision(reason), system_clock());
+}
+
+}  // namespace
+
+Answer inbox_apply(const Surroundings& around, const ForgetOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto id = EventId::parse(options.id);
+  if (!id) return refuse(id.error());
+  const ops::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
+  if (consumer == nullptr)
+    return refuse(Exit::rejected, "there is no consumer \"" + options.consumer +
+                                      "\"; check the name in the config file");
+  const ops::StoreConfig& to = *config->find_store(consumer->relay.to);
+  for (const ops::StoreConfig* store : {&to, &home_of(consumer->relay, *config)}) {
+    if (const auto checked = check_secrets(*store); !checked)
+      return tl::unexpected(checked.error());
+  }
+  const auto allowed = apply_event(to, *id, options);
+  if (!allowed) return refuse_in(to, allowed.error());
+  if (*allowed == 0)
+    return refuse(Exit::rejected, "\"" + options.consumer + "\" has applied " + options.id +
+                                      "; to apply it once more there is 'dovetail inbox forget'");
+  // Where it is not parked it is applied when it comes.
+  const ops::StoreConfig& home = home_of(consumer->relay, *config);
+  const auto replayed = kind_of(home).replay(home, consumer->relay.name, *id);
+  if (!replayed && replayed.error().code != Errc::rejected)
+    return refuse_in(home, replayed.error());
+  if (around.json) {
+    print_json({{"allowed", *allowed}, {"replayed", replayed.has_value()}});
+  } else {
+    print("it is applied, whatever its age, " +
+          (replayed ? "and is replayed now" : "when it comes: " + replayed.error().text) + "\n");
+  }
+  return Exit::ok;
+}
+
+Answer inbox_remember(const Surroundings& around, const RememberOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto since = parse_time(options.since);
+  if (!since) return refuse(Exit::usage, "--since is no time; write it as 2026-01-31T09:05:00Z");
+  const auto store = choose_store(*config, options.store);
+  if (!store) return tl::unexpected(store.error());
+  const auto before = remember_since(**store, *since, options.reason);
+  if (!before) return refuse_in(**store, before.error());
+  if (around.json) {
+    print_json({{"since", ops::iso_time(*since)}, {"before", ops::iso_time(*before)}});
+  } else {
+    print("remembered since " + ops::iso_time(*since) + " instead of " + ops::iso_time(*before) +
+          "; replay what was parked meanwhile with 'dovetail parked replay'\n");
+  }
+  return Exit::ok;
+}
+
+}  // namespace dovetail::app

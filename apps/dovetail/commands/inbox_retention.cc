@@ -1,0 +1,45 @@
+#include "commands/inbox_retention.h"
+
+#include "assembly/brokers.h"
+#include "config/units.h"
+
+namespace dovetail::app {
+namespace {
+
+const ops::ConsumerConfig* consumer_of(const ops::StoreConfig& broker, const ops::Config& config) {
+  for (const ops::ConsumerConfig& consumer : config.consumers) {
+    if (consumer.relay.from == broker.name) return &consumer;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<Finding> examine_retention(const ops::StoreConfig& broker, const ops::Config& config) {
+  const ops::ConsumerConfig* const consumer = consumer_of(broker, config);
+  if (consumer == nullptr || !config.retention.inbox) return {};
+  const auto kept = broker_of(broker)->retention(broker);
+  if (!kept) {
+    return {{Severity::note, "inbox-retention-unknown",
+             "for how long it keeps what the consumer " + consumer->relay.name +
+                 " reads is not known: " + kept.error().text,
+             "let retention.inbox be longer than that"}};
+  }
+  std::vector<Finding> findings;
+  const std::string remembered = ops::human_duration(*config.retention.inbox);
+  for (const Kept& one : *kept) {
+    if (!one.comes_again || (one.age && *one.age <= *config.retention.inbox)) continue;
+    findings.push_back(
+        {one.age ? Severity::error : Severity::warning, "inbox-retention",
+         one.what + " keeps events " +
+             (one.age ? "for " + ops::human_duration(*one.age) : "without limit") +
+             ", and the inbox of the consumer " + consumer->relay.name + " remembers them for " +
+             remembered + ": what is read again after that is refused and parked",
+         one.age ? "let retention.inbox be longer than what the broker keeps"
+                 : "limit what the broker keeps to less than retention.inbox, or leave "
+                   "retention.inbox out, so that everything is remembered"});
+  }
+  return findings;
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,14 @@
+// Whether inboxes remember for long enough.
+#pragma once
+
+#include <vector>
+
+#include "config/config.h"
+#include "core/operations.h"
+
+namespace dovetail::app {
+
+// What a broker that consumers read can deliver again after their inboxes have forgotten it.
+std::vector<Finding> examine_retention(const ops::StoreConfig& broker, const ops::Config& config);
+
+}  // namespace dovetail::app

@@ -1,0 +1,116 @@
+#include "commands/output.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "config/units.h"
+
+namespace dovetail::app {
+namespace {
+
+constexpr std::string_view kCut = "...";
+
+// Terminal columns, near enough: one for each UTF-8 character.
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+}  // namespace
+
+Table::Table(std::vector<std::string> titles) : titles_(std::move(titles)) {
+  for (std::string& title : titles_) {
+    const bool right = !title.empty() && title.front() == '>';
+    if (right) title.erase(0, 1);
+    right_.push_back(right);
+  }
+}
+
+void Table::add(std::vector<std::string> cells) {
+  cells.resize(titles_.size());
+  rows_.push_back(std::move(cells));
+}
+
+std::string Table::to_string(std::optional<std::size_t> width_max) const {
+  std::vector<std::size_t> widths;
+  for (std::size_t i = 0; i < titles_.size(); ++i) {
+    std::size_t widest = width(titles_[i]);
+    for (const auto& row : rows_) widest = std::max(widest, width(row[i]));
+    widths.push_back(widest);
+  }
+  std::string text;
+  constexpr std::size_t kLastMin = 20;  // of the last column, however narrow the terminal is
+  const std::size_t last = titles_.size() - 1;
+  if (width_max) {
+    std::size_t before = 2 * last;
+    for (std::size_t i = 0; i < last; ++i) before += widths[i];
+    const std::size_t room = *width_max > before + kLastMin ? *width_max - before : kLastMin;
+    widths[last] = std::min(widths[last], room);
+  }
+  const auto line = [&](std::vector<std::string> cells) {
+    std::string one;
+    if (width(cells[last]) > widths[last])
+      cells[last] = printable(cells[last], widths[last] - kCut.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string pad(widths[i] - width(cells[i]), ' ');
+      if (i != 0) one += "  ";
+      one += right_[i] ? pad + cells[i] : cells[i] + pad;
+    }
+    one.erase(one.find_last_not_of(' ') + 1);
+    text += one + "\n";
+  };
+  line(titles_);
+  for (const auto& row : rows_) line(row);
+  return text;
+}
+
+std::optional<std::size_t> terminal_width() {
+  winsize size{};
+  if (!stdout_is_terminal() || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return std::nullopt;
+  return size.ws_col;
+}
+
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void print_json(const Json& document) {
+  print(document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void print_json_error(std::string_view code, std::string_view text) {
+  print_json(Json{{"error", {{"code", code}, {"text", text}}}});
+}
+
+std::string ago(WallTime time, WallTime now) {
+  if (time == WallTime{}) return "-";
+  return ops::human_duration(std::max(now - time, Duration::zero())) + " ago";
+}
+
+WallTime wall_now() {
+  return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+}
+
+std::string printable(std::string_view text, std::size_t characters_max) {
+  std::string out;
+  std::size_t characters = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0) != 0x80 && ++characters > characters_max) return out + std::string(kCut);
+    out += byte < 0x20 || byte == 0x7F ? '?' : c;
+  }
+  return out;
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,238 @@
+#include "commands/parked.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "commands/output.h"
+#include "config/units.h"
+
+namespace dovetail::app {
+namespace {
+
+using Rows = std::vector<ParkedPlace>;
+
+// Every row that passes `keep`, from all chosen stores, at most `limit`.
+template <class Keep>
+Expected<Rows> collect(const ops::Config& config, const ParkedOptions& options, bool heads_only,
+                       std::size_t limit, Keep keep) {
+  if (!options.store.empty()) {
+    const auto known = choose_store(config, options.store);
+    if (!known) return tl::unexpected(known.error());
+  }
+  constexpr std::size_t kPage = 1000;
+  Rows found;
+  for (const ops::StoreConfig& store : config.stores) {
+    if (!options.store.empty() && store.name != options.store) continue;
+    if (store.is_broker()) continue;
+    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
+    ParkedFilter filter;
+    filter.reader = options.reader;
+    filter.key = options.key;
+    filter.heads_only = heads_only;
+    filter.limit = kPage;
+    while (found.size() < limit) {
+      auto page = kind_of(store).list_parked(store, filter);
+      if (!page) return refuse_in(store, page.error());
+      for (ParkedRow& row : *page) {
+        filter.after = row.number;
+        if (found.size() < limit && keep(row)) found.push_back({&store, std::move(row)});
+      }
+      if (page->size() < kPage) break;
+    }
+  }
+  return found;
+}
+
+Expected<Rows> select_by_id(const ops::Config& config, const ParkedOptions& options) {
+  std::vector<EventId> ids;
+  for (const std::string& text : options.ids) {
+    const auto id = EventId::parse(text);
+    if (!id) return refuse(id.error());
+    ids.push_back(*id);
+  }
+  auto rows = collect(config, options, false, SIZE_MAX, [&ids](const ParkedRow& row) {
+    return std::find(ids.begin(), ids.end(), row.id) != ids.end();
+  });
+  if (!rows) return rows;
+  for (const EventId& id : ids) {
+    bool known = false;
+    for (const ParkedPlace& place : *rows) {
+      if (place.row.id != id) continue;
+      known = true;
+      if (!place.row.head) {
+        return refuse(Exit::rejected, id.to_string() + " waits behind another event of its key; " +
+                                          "choose that one (see 'dovetail parked list')");
+      }
+    }
+    if (!known) {
+      return refuse(Exit::rejected, id.to_string() + " is not parked (see 'dovetail parked list')");
+    }
+  }
+  return rows;
+}
+
+// One line for each event. In a terminal that is too narrow for the reason it stands below, cut at
+// the width; in a pipe nothing is cut.
+std::string text_of(const Rows& rows, std::optional<std::size_t> width) {
+  constexpr std::size_t kReasonMin = 40;
+  const std::vector<std::string> titles{"ID",   "STATE",  "STORE",  "READER", "KEY",
+                                        "TYPE", ">TRIES", ">SINCE", "REASON"};
+  Table whole(titles);
+  Table narrow(std::vector<std::string>(titles.begin(), titles.end() - 1));
+  std::vector<std::string> reasons;
+  const WallTime now = wall_now();
+  for (const auto& [store, row] : rows) {
+    std::vector<std::string> cells{row.id.to_string(),
+                                   std::string(to_string(row.state)),
+                                   store->name,
+                                   printable(row.reader, 30),
+                                   printable(row.aggregate_type + "/" + row.aggregate_id, 40),
+                                   printable(row.type, 30),
+                                   std::to_string(row.attempts),
+                                   ago(row.parked_at, now)};
+    narrow.add(cells);
+    reasons.push_back(row.head ? printable(row.reason, kWhole) : "behind another event of its key");
+    cells.push_back(reasons.back());
+    whole.add(std::move(cells));
+  }
+  std::string short_lines = narrow.to_string();
+  const std::size_t used = short_lines.find('\n');
+  if (!width || used + 2 + kReasonMin <= *width) return whole.to_string(width);
+  std::string text = short_lines.substr(0, used + 1);
+  std::size_t begin = used + 1;
+  for (const std::string& reason : reasons) {
+    const std::size_t end = short_lines.find('\n', begin);
+    text += short_lines.substr(begin, end - begin) + "\n    " +
+            printable(reason, std::max<std::size_t>(*width, 20) - 8) + "\n";
+    begin = end + 1;
+  }
+  return text;
+}
+
+Json ids_of(const Rows& rows) {
+  Json ids = Json::array();
+  for (const ParkedPlace& place : rows) ids.push_back(place.row.id.to_string());
+  return ids;
+}
+
+std::string events(std::size_t count) {
+  return ops::human_count(count) + (count == 1 ? " parked event" : " parked events");
+}
+
+// Says how many it would be and returns false, unless the user has agreed. An id is agreement
+// enough.
+bool agreed(const Surroundings& around, const ParkedOptions& options, const Rows& heads,
+            const char* verb) {
+  if (options.yes || !options.ids.empty() || heads.empty()) return true;
+  if (around.json) {
+    print_json({{"would_" + std::string(verb), heads.size()}, {"ids", ids_of(heads)}});
+  } else {
+    print("this would " + std::string(verb) + " " + events(heads.size()) +
+          "; add --yes to do it\n");
+  }
+  return false;
+}
+
+}  // namespace
+
+Json json_of(const ParkedPlace& place) {
+  const ParkedRow& row = place.row;
+  Json json{{"store", place.store->name},
+            {"reader", row.reader},
+            {"id", row.id.to_string()},
+            {"state", to_string(row.state)},
+            {"head", row.head},
+            {"attempts", row.attempts},
+            {"reason", row.reason},
+            {"topic", row.topic},
+            {"aggregate_type", row.aggregate_type},
+            {"key", row.aggregate_id},
+            {"type", row.type},
+            {"payload_bytes", row.payload_bytes},
+            {"position", row.position},
+            {"parked_at", ops::iso_time(row.parked_at)},
+            {"retry_at", nullptr},
+            {"finished_at", nullptr},
+            {"note", row.note}};
+  // What is parked is tried again when an operator says so.
+  if (row.state == EventState::waiting) json["retry_at"] = ops::iso_time(row.retry_at);
+  if (row.finished_at > WallTime{}) json["finished_at"] = ops::iso_time(row.finished_at);
+  return json;
+}
+
+Expected<Rows> select_heads(const ops::Config& config, const ParkedOptions& options) {
+  const int ways =
+      (options.ids.empty() ? 0 : 1) + (options.key.empty() ? 0 : 1) + (options.all ? 1 : 0);
+  if (ways != 1) return refuse(Exit::usage, "choose what: ids, or --key, or --all");
+  if (!options.ids.empty()) return select_by_id(config, options);
+  return collect(config, options, true, SIZE_MAX,
+                 [](const ParkedRow& row) { return row.state == EventState::parked; });
+}
+
+Expected<std::uint64_t> replay(const Rows& heads) {
+  std::uint64_t count = 0;
+  for (const ParkedPlace& place : heads) {
+    const auto set_going =
+        kind_of(*place.store).replay(*place.store, place.row.reader, place.row.id);
+    if (!set_going) return refuse_in(*place.store, set_going.error());
+    count += *set_going;
+  }
+  return count;
+}
+
+Answer parked_list(const Surroundings& around, const ParkedOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto rows =
+      collect(*config, options, false, options.limit, [](const ParkedRow&) { return true; });
+  if (!rows) return tl::unexpected(rows.error());
+  if (around.json) {
+    Json list = Json::array();
+    for (const ParkedPlace& place : *rows) list.push_back(json_of(place));
+    print_json({{"parked", list}});
+    return Exit::ok;
+  }
+  print(rows->empty() ? "nothing is parked\n" : text_of(*rows, terminal_width()));
+  return Exit::ok;
+}
+
+Answer parked_replay(const Surroundings& around, const ParkedOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto heads = select_heads(*config, options);
+  if (!heads) return tl::unexpected(heads.error());
+  if (!agreed(around, options, *heads, "replay")) return Exit::ok;
+  const auto count = replay(*heads);
+  if (!count) return tl::unexpected(count.error());
+  if (around.json) {
+    print_json({{"replayed", *count}, {"ids", ids_of(*heads)}});
+  } else {
+    print("replaying " + events(*count) + "; what waits behind follows by itself\n");
+  }
+  return Exit::ok;
+}
+
+Answer parked_discard(const Surroundings& around, const ParkedOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto heads = select_heads(*config, options);
+  if (!heads) return tl::unexpected(heads.error());
+  if (!agreed(around, options, *heads, "discard")) return Exit::ok;
+  for (const ParkedPlace& place : *heads) {
+    const auto discarded =
+        kind_of(*place.store).discard(*place.store, place.row.reader, place.row.id, options.reason);
+    if (!discarded) return refuse_in(*place.store, discarded.error());
+  }
+  if (around.json) {
+    print_json({{"discarded", heads->size()}, {"ids", ids_of(*heads)}});
+  } else {
+    print("discarded " + events(heads->size()) + "; what waits behind follows by itself\n");
+  }
+  return Exit::ok;
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,31 @@
+// Looking after parked events, as the operator's commands and the demo do it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "assembly/stores.h"
+#include "commands/command.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+
+namespace dovetail::app {
+
+// One parked event and where it is.
+struct ParkedPlace {
+  const ops::StoreConfig* store;
+  ParkedRow row;
+};
+
+// With everything that is known of it, for programs.
+Json json_of(const ParkedPlace& place);
+
+// What an operator has to decide about: the first event of each blocked key, as `options` select.
+// `config` must outlive the result. rejected: an id is not parked, or stands behind another.
+Expected<std::vector<ParkedPlace>> select_heads(const ops::Config& config,
+                                                const ParkedOptions& options);
+
+// Sets them going again; returns how many.
+Expected<std::uint64_t> replay(const std::vector<ParkedPlace>& heads);
+
+}  // namespace dovetail::app

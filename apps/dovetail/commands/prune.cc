@@ -1,0 +1,67 @@
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "assembly/stores.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "config/units.h"
+
+namespace dovetail::app {
+
+Answer prune(const Surroundings& around, const PruneOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  ops::RetentionConfig retention = config->retention;
+  if (!options.sent.empty()) {
+    const auto sent = duration_of(options.sent, "--sent");
+    if (!sent) return tl::unexpected(sent.error());
+    retention.sent = *sent;
+  }
+  if (!options.inbox.empty()) {
+    const auto inbox = duration_of(options.inbox, "--inbox");
+    if (!inbox) return tl::unexpected(inbox.error());
+    retention.inbox = *inbox;
+  }
+  if (!retention.wanted()) {
+    return refuse(Exit::usage,
+                  "nothing says how long to keep events: give --sent and --inbox, or set "
+                  "them in [retention] of " +
+                      config->file.string());
+  }
+
+  Json stores = Json::array();
+  Table table(
+      {"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">CLAIMS", ">REQUESTS", ">PARKED", "NOTE"});
+  for (const ops::StoreConfig& store : config->stores) {
+    if (store.is_broker()) continue;  // what it keeps, and how long, is its own affair
+    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
+    const auto report = kind_of(store).prune(store, {.keep = retention});
+    if (!report) {
+      return refuse_in(store, report.error());
+    }
+    std::string note = report->finished ? "" : "more is left: run it again";
+    for (const std::string& one : report->notes) note += (note.empty() ? "" : "; ") + one;
+    table.add({store.name, ops::human_count(report->outbox), ops::human_count(report->mailbox),
+               ops::human_count(report->inbox), ops::human_count(report->attempts + report->claims),
+               ops::human_count(report->requests), ops::human_count(report->parked), note});
+    stores.push_back({{"name", store.name},
+                      {"outbox", report->outbox},
+                      {"mailbox", report->mailbox},
+                      {"inbox", report->inbox},
+                      {"attempts", report->attempts},
+                      {"claims", report->claims},
+                      {"requests", report->requests},
+                      {"parked", report->parked},
+                      {"audit", report->audit},
+                      {"finished", report->finished},
+                      {"notes", report->notes}});
+  }
+  if (around.json) {
+    print_json({{"stores", stores}});
+  } else {
+    print("rows deleted\n" + table.to_string());
+  }
+  return Exit::ok;
+}
+
+}  // namespace dovetail::app

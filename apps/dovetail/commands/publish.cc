@@ -1,0 +1,199 @@
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "assembly/stores.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "core/event/time_text.h"
+#include "core/message/routing.h"
+#include "host/host.h"
+
+namespace dovetail::app {
+namespace {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+// Not more than is allowed, so that an endless input ends in an error and not in our memory. Of a
+// file the error says how large it is; of a stream nobody knows.
+Failure too_large(std::FILE* file, std::size_t bytes_max) {
+  struct stat found{};
+  const bool is_file = ::fstat(::fileno(file), &found) == 0 && S_ISREG(found.st_mode);
+  return Failure{Exit::rejected,
+                 "the payload has " +
+                     (is_file ? std::to_string(found.st_size) + " bytes"
+                              : "more than " + std::to_string(bytes_max) + " bytes") +
+                     ", the limit is " + std::to_string(bytes_max) +
+                     "; send a reference instead, or raise payload_max of the store"};
+}
+
+Expected<std::string> read_payload(const PublishOptions& options, std::size_t bytes_max) {
+  if (options.payload) return *options.payload;
+  if (options.payload_file.empty()) {
+    return refuse(Exit::usage, "a payload is needed: --payload, --payload-file or \"-\" for stdin");
+  }
+  std::unique_ptr<std::FILE, CloseFile> opened;
+  std::FILE* file = stdin;
+  if (options.payload_file != "-") {
+    opened.reset(std::fopen(options.payload_file.c_str(), "rb"));
+    file = opened.get();
+    if (file == nullptr) {
+      return refuse(Exit::rejected, options.payload_file + ": cannot be read (" +
+                                        std::strerror(errno) + "); check the path");
+    }
+  }
+  std::string payload;
+  char buffer[64 << 10];
+  while (payload.size() <= bytes_max) {
+    const std::size_t got = std::fread(buffer, 1, sizeof buffer, file);
+    payload.append(buffer, got);
+    if (got < sizeof buffer) break;
+  }
+  if (std::ferror(file) != 0) {
+    return refuse(Exit::rejected, "the payload cannot be read (" +
+                                      std::string(std::strerror(errno)) + "); check the file");
+  }
+  if (payload.size() > bytes_max) return tl::unexpected(too_large(file, bytes_max));
+  return payload;
+}
+
+Expected<std::vector<Header>> parse_headers(const std::vector<std::string>& written) {
+  std::vector<Header> headers;
+  for (const std::string& one : written) {
+    const std::size_t equals = one.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return refuse(Exit::rejected,
+                    "header \"" + printable(one, 60) + "\" is malformed; write it as name=value");
+    }
+    headers.push_back({one.substr(0, equals), one.substr(equals + 1)});
+  }
+  return headers;
+}
+
+// As dovetail.publish() in PostgreSQL has it, for texts: "application/json", "application/x+json",
+// and with parameters behind.
+bool is_json_type(std::string_view content_type) {
+  std::string type(content_type.substr(0, content_type.find(';')));
+  while (type.ends_with(' ') || type.ends_with('\t')) type.pop_back();
+  for (char& c : type) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return type.ends_with("/json") || type.ends_with("+json");
+}
+
+// The next who reads it would fail, and nobody would know why.
+Status check_json(const NewEvent& event) {
+  if (!is_json_type(event.content_type) || nlohmann::json::accept(event.payload)) return {};
+  return fail(Errc::rejected, "the payload is declared as " + printable(event.content_type, 100) +
+                                  " and is not valid JSON; check it, or say what it is: "
+                                  "--content-type text/plain");
+}
+
+Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options,
+                                                   const ops::StoreConfig& store) {
+  if (options.deliver_at.empty()) return std::optional<WallTime>();
+  const auto time = parse_time(options.deliver_at);
+  if (!time) {
+    return refuse(Exit::rejected, "--deliver-at \"" + printable(options.deliver_at, 60) +
+                                      "\" is no time; write it as 2026-01-31T09:00:00Z");
+  }
+  if (kind_of(store).publish_at == nullptr) {
+    return refuse(Exit::rejected, "store " + store.name + " is " +
+                                      std::string(ops::to_string(store.scheme)) +
+                                      ", which delivers at once; leave out --deliver-at");
+  }
+  return time;
+}
+
+// A topic that no mailbox behind this store accepts would only be parked later: it is refused here,
+// where somebody sees it. A store that no relay reads accepts every topic.
+Status check_topic(const ops::Config& config, const ops::StoreConfig& store,
+                   const NewEvent& event) {
+  std::string tried;
+  std::string accepted;
+  for (const ops::RelayConfig& relay : config.relays) {
+    if (relay.from != store.name) continue;
+    const ops::StoreConfig* to = config.find_store(relay.to);
+    if (to == nullptr || to->topics.empty()) return {};
+    const auto topics = TopicTemplate::parse(relay.topic);
+    if (!topics) return fail(topics.error());
+    Event view;
+    view.topic = event.topic;
+    view.aggregate_type = event.aggregate_type;
+    view.aggregate_id = event.aggregate_id;
+    view.type = event.type;
+    view.content_type = event.content_type;
+    Arena arena;
+    tried = topics->route(view, arena);
+    for (const std::string& topic : to->topics) {
+      if (topic == tried) return {};
+      accepted += (accepted.empty() ? "" : ", ") + topic;
+    }
+  }
+  if (tried.empty()) return {};
+  return fail(Errc::rejected, "no store accepts the topic \"" + printable(tried, 100) +
+                                  "\"; accepted are: " + accepted +
+                                  "; check --topic, or 'topics' of the store in the config");
+}
+
+}  // namespace
+
+Answer publish(const Surroundings& around, const PublishOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto store = choose_store(*config, options.store);
+  if (!store) return tl::unexpected(store.error());
+  EventLimits limits;
+  // A broker, which refuses below, need not have a limit.
+  if ((*store)->payload_bytes_max > 0) limits.payload_bytes_max = (*store)->payload_bytes_max;
+  const auto payload = read_payload(options, limits.payload_bytes_max);
+  if (!payload) return tl::unexpected(payload.error());
+  const auto headers = parse_headers(options.headers);
+  if (!headers) return tl::unexpected(headers.error());
+
+  NewEvent event;
+  event.aggregate_type = options.aggregate_type;
+  event.aggregate_id = options.key;
+  event.type = options.type;
+  event.payload = *payload;
+  event.content_type = options.content_type;
+  event.headers = *headers;
+  event.topic = options.topic;
+  event.aggregate_version = options.version;
+  event.id = new_event_id();
+  if (!options.id.empty()) {
+    const auto id = EventId::parse(options.id);
+    if (!id) return refuse(id.error());
+    event.id = *id;
+  }
+  DOVETAIL_OR_REFUSE(validate(event, limits));
+  DOVETAIL_OR_REFUSE(check_topic(*config, **store, event));
+  DOVETAIL_OR_REFUSE(check_json(event));
+  const auto deliver_at = parse_deliver_at(options, **store);
+  if (!deliver_at) return tl::unexpected(deliver_at.error());
+  const StoreKind& kind = kind_of(**store);
+  const auto id = *deliver_at ? kind.publish_at(**store, event, **deliver_at, limits)
+                              : kind.publish(**store, event, limits);
+  if (!id && id.error().code == Errc::in_doubt) {
+    return refuse_in(**store,
+                     {Errc::in_doubt, id.error().text +
+                                          "; nobody knows whether the event was published: "
+                                          "to repeat it without harm, add --id " +
+                                          event.id->to_string()});
+  }
+  if (!id) return refuse_in(**store, id.error());
+  if (around.json) {
+    print_json({{"id", id->to_string()}, {"store", (*store)->name}});
+  } else {
+    print("published " + id->to_string() + "\n");
+  }
+  return Exit::ok;
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,480 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "assembly/consumer_lane.h"
+#include "assembly/stores.h"
+#include "assembly/wiring.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "commands/run_checks.h"
+#include "config/units.h"
+#include "host/errand.h"
+#include "host/host.h"
+#include "process/log.h"
+#include "process/signals.h"
+
+namespace dovetail::app {
+namespace {
+
+using namespace std::chrono_literals;
+using ops::LogLevel;
+
+LogLevel level_of(RelayNotice::Kind kind) {
+  switch (kind) {
+    case RelayNotice::Kind::standby:
+    case RelayNotice::Kind::started:
+    case RelayNotice::Kind::sink_restored:
+    case RelayNotice::Kind::key_released:
+    case RelayNotice::Kind::source_changed:
+    case RelayNotice::Kind::drained:
+      return LogLevel::info;
+    case RelayNotice::Kind::sink_lost:
+    case RelayNotice::Kind::sink_sick:
+    case RelayNotice::Kind::session_lost:
+    case RelayNotice::Kind::reminder:
+    case RelayNotice::Kind::parked:
+    case RelayNotice::Kind::stalled:
+      return LogLevel::warn;
+    case RelayNotice::Kind::halted:
+      return LogLevel::error;
+  }
+  return LogLevel::error;
+}
+
+// One of them in its thread.
+struct Running {
+  Job job;
+  const ops::RelayConfig* config;
+  std::unique_ptr<Lane> lane;
+  std::uint64_t duplicates_logged = 0;
+  // Of a log that may hold what no table has.
+  std::optional<std::uint64_t> log_wanted{};  // where it ended when nothing else was left to do
+  Duration lease_left = Duration::max();      // when that was looked at last
+  // When it was told to stop.
+  std::uint64_t streams = 0;
+  std::uint64_t retained_wal_bytes = 0;
+  std::atomic<bool> ended{false};
+  Status result{};
+  std::jthread thread{};
+
+  void tell_to_stop() {
+    streams = lane->metrics().streams;
+    retained_wal_bytes = lane->metrics().retained_wal_bytes;
+    thread.request_stop();
+  }
+  void start() {
+    thread = std::jthread([this](std::stop_token stop) {
+      result = lane->run(stop);  // which has told why, when it had to stop
+      ended = true;
+    });
+  }
+};
+
+constexpr Duration kPruneAgain = 5s;  // when more was old than is deleted at once
+constexpr Duration kLookWaitMin = 50ms;
+constexpr Duration kLookWaitMax = 1s;
+
+// Its main thread takes the signals, and so talks to nothing that may keep it waiting: everything
+// else is done in threads beside it. Those may be busy when it is time to leave, and then share in
+// owning it.
+class Daemon : public std::enable_shared_from_this<Daemon> {
+ public:
+  Daemon(ops::Config config, RunOptions options, Duration idle_after)
+      : config_(std::move(config)), options_(std::move(options)), idle_after_(idle_after) {}
+
+  Answer run(bool json);
+
+ private:
+  std::vector<Job> jobs() const;
+  Expected<std::vector<Job>> chosen() const;
+  template <class Work>
+  std::optional<std::invoke_result_t<Work>> beside(Work work);
+  Expected<bool> start();
+  void main_loop();
+  void do_chores();
+  void log_duplicates();
+  void prune_now_and_then();
+  bool all_ended() const;
+  bool idle_now();
+  bool idle() const;
+  bool is_quiet(const Running& relay) const;
+  bool is_log_read(Running& relay, const StoreStatus& store, const ReaderStatus& reader) const;
+  Expected<std::unique_ptr<Running>> make(const Job& job) const;
+  std::uint64_t parked() const;
+  Json report(bool of_consumers) const;
+  std::string summary(std::uint64_t parked_now) const;
+
+  const ops::Config config_;
+  const RunOptions options_;
+  const Duration idle_after_;
+  std::vector<std::unique_ptr<Running>> relays_;
+  std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_idle_{false};
+  StartChecks checks_{config_, options_.until_idle};
+  // Of do_chores().
+  std::set<std::string> not_pruned_;  // stores of which that was said
+  TimePoint look_at_{};
+  TimePoint looked_at_{};
+  Duration look_wait_ = kLookWaitMin;
+  std::uint64_t handled_ = 0;  // events, when it was called last
+  TimePoint prune_at_ = system_clock().now() + std::min<Duration>(1min, config_.retention.every);
+};
+
+std::vector<Job> Daemon::jobs() const {
+  std::vector<Job> all;
+  for (const ops::RelayConfig& relay : config_.relays) all.push_back({&relay});
+  for (const ops::ConsumerConfig& consumer : config_.consumers)
+    all.push_back({&consumer.relay, &consumer});
+  return all;
+}
+
+Expected<std::vector<Job>> Daemon::chosen() const {
+  const std::vector<Job> all = jobs();
+  if (all.empty()) {
+    return refuse(Exit::config,
+                  config_.file.string() + ": there is no [[relay]] and no [[consumer]] to run");
+  }
+  if (options_.relays.empty()) return all;
+  std::vector<Job> some;
+  std::string known;
+  for (const Job& job : all) {
+    known += (known.empty() ? "" : ", ") + job.relay->name;
+    const auto& names = options_.relays;
+    if (std::find(names.begin(), names.end(), job.relay->name) != names.end()) some.push_back(job);
+  }
+  for (const std::string& name : options_.relays) {
+    if (std::any_of(some.begin(), some.end(),
+                    [&](const Job& job) { return job.relay->name == name; })) {
+      continue;
+    }
+    std::string text = "no relay or consumer is called \"";
+    text += name;
+    text += "\"; there are: ";
+    return refuse(Exit::rejected, text + known);
+  }
+  return some;
+}
+
+Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
+  auto running = std::make_unique<Running>();
+  running->job = job;
+  running->config = job.relay;
+  auto notify = [relay = job.relay](const RelayNotice& notice) {
+    ops::log_line(level_of(notice.kind), relay->name, notice.text,
+                  {{"event", dovetail::to_string(notice.kind)}});
+  };
+  auto lane = job.consumer == nullptr
+                  ? make_lane(config_, *job.relay, system_clock(), std::move(notify))
+                  : make_consumer_lane(config_, *job.consumer, system_clock(), std::move(notify));
+  if (!lane) return refuse(lane.error());
+  running->lane = std::move(*lane);
+  return running;
+}
+
+// Does what talks to a store or a broker, and takes signals meanwhile. None: a signal came first.
+template <class Work>
+std::optional<std::invoke_result_t<Work>> Daemon::beside(Work work) {
+  using Outcome = std::invoke_result_t<Work>;
+  auto task = std::make_shared<std::packaged_task<Outcome()>>(
+      [self = shared_from_this(), work = std::move(work)] { return work(); });
+  std::future<Outcome> done = task->get_future();
+  run_errand([task] { (*task)(); });
+  while (done.wait_for(0s) != std::future_status::ready)
+    if (wait_for_stop_signal(2ms)) return std::nullopt;
+  return done.get();
+}
+
+Expected<bool> Daemon::start() {
+  auto jobs = chosen();
+  if (!jobs) return tl::unexpected(jobs.error());
+  if (const auto checked = checks_.check_stores(*jobs); !checked) return checked;
+  if (const auto checked = checks_.check_brokers(*jobs, shared_from_this()); !checked)
+    return checked;
+  if (const auto checked = checks_.check_consumers(*jobs); !checked) return checked;
+  for (const Job& job : *jobs) {
+    auto running = make(job);
+    if (!running) return tl::unexpected(running.error());
+    relays_.push_back(std::move(*running));
+  }
+  for (const auto& relay : relays_) {
+    if (is_stopping_) break;
+    if (relay->job.consumer != nullptr)
+      ops::log_line(LogLevel::info, relay->config->name, describe(config_, *relay->job.consumer),
+                    {{"event", "consumer"}});
+    relay->start();
+  }
+  return true;
+}
+
+bool Daemon::all_ended() const {
+  return std::all_of(relays_.begin(), relays_.end(),
+                     [](const auto& relay) { return relay->ended.load(); });
+}
+
+// While events flow, or when nothing moves for long, the stores are asked seldom: that takes a
+// connection and a count.
+bool Daemon::idle_now() {
+  const TimePoint now = system_clock().now();
+  if (now < look_at_) return false;
+  std::uint64_t handled = 0;
+  for (const auto& relay : relays_) {
+    const RelayMetrics& metrics = relay->lane->metrics();
+    handled += metrics.settled.load() + metrics.replayed.load();
+  }
+  const bool moved = std::exchange(handled_, handled) != handled;
+  if (moved) look_wait_ = kLookWaitMin;
+  if (moved && now < looked_at_ + kLookWaitMax) {
+    look_at_ = now + look_wait_;
+    return false;
+  }
+  looked_at_ = now;
+  if (idle()) return true;
+  look_at_ = system_clock().now() + look_wait_;
+  look_wait_ = std::min(2 * look_wait_, kLookWaitMax);
+  return false;
+}
+
+// A broker does not say what it still has for us: nothing has come for a while, and all that came
+// is settled.
+bool Daemon::is_quiet(const Running& relay) const {
+  const auto since = relay.lane->quiet_since();
+  return since && relay.lane->metrics().window_events.load() == 0 &&
+         system_clock().now() - *since >= idle_after_;
+}
+
+// Rows that were deleted at once are in the log alone, and are not counted as pending: it is read
+// up to where it ended when nothing else was left. Another process that has the lane, and lives,
+// sees to that itself.
+bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
+                         const ReaderStatus& reader) const {
+  const ops::RelayConfig& config = *relay.config;
+  const bool has_table = config_.find_store(config.from)->tables.contains(config.name);
+  if (!has_table || config.mode != ops::ReadMode::wal) return true;
+  const bool is_ours = reader.owner.empty() || reader.owner.starts_with(process_label() + "#");
+  const Duration left = std::exchange(relay.lease_left, reader.lease_left);
+  if (!is_ours && reader.lease_left > left) return true;
+  if (!relay.log_wanted) relay.log_wanted = store.log_end;
+  return relay.lane->log_settled() >= *relay.log_wanted;
+}
+
+// Nothing pending, nothing in the window, and no retry that would come by itself.
+bool Daemon::idle() const {
+  for (const auto& relay : relays_) {
+    const ops::StoreConfig& store = home_of(*relay->config, config_);
+    if (config_.find_store(relay->config->from)->is_broker() && !is_quiet(*relay)) return false;
+    const auto status = kind_of(store).status(store);
+    if (!status) return false;
+    const auto reader =
+        std::find_if(status->readers.begin(), status->readers.end(),
+                     [&](const auto& one) { return one.name == relay->config->name; });
+    if (reader == status->readers.end() || reader->pending != 0 || !reader->error.empty()) {
+      relay->log_wanted.reset();
+      return false;
+    }
+    if (!is_log_read(*relay, *status, *reader)) return false;
+    if (reader->waiting == 0) continue;
+    ParkedFilter filter;
+    filter.reader = relay->config->name;
+    filter.heads_only = true;
+    filter.limit = 1'000'000;
+    const auto heads = kind_of(store).list_parked(store, filter);
+    if (!heads) return false;
+    if (std::any_of(heads->begin(), heads->end(),
+                    [](const auto& row) { return row.state == EventState::waiting; })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::uint64_t Daemon::parked() const {
+  std::uint64_t count = 0;
+  for (const auto& relay : relays_) {
+    const ops::StoreConfig& store = home_of(*relay->config, config_);
+    const auto status = kind_of(store).status(store);
+    if (!status) continue;
+    for (const auto& reader : status->readers) {
+      if (reader.name == relay->config->name) count += reader.parked;
+    }
+  }
+  return count;
+}
+
+// After a crash the sink recognises what the last session had sent and not settled; people want to
+// see that.
+void Daemon::log_duplicates() {
+  for (const auto& relay : relays_) {
+    const std::uint64_t now = relay->lane->metrics().duplicates.load();
+    if (now == relay->duplicates_logged) continue;
+    const bool is_broker = config_.find_store(relay->config->to)->is_broker();
+    const char* where = relay->job.consumer != nullptr ? "inbox" : is_broker ? "broker" : "mailbox";
+    ops::log_line(
+        LogLevel::info, relay->config->name, std::string("duplicates suppressed by the ") + where,
+        {{"event", "duplicates"}, {"count", std::to_string(now - relay->duplicates_logged)}});
+    relay->duplicates_logged = now;
+  }
+}
+
+void Daemon::prune_now_and_then() {
+  const TimePoint now = system_clock().now();
+  if (now < prune_at_) return;
+  prune_at_ = now + config_.retention.every;
+  const Retention retention{.keep = config_.retention, .rows_max = 20'000};  // the rest next time
+  for (const ops::StoreConfig& store : config_.stores) {
+    if (!config_.retention.wanted() && !kind_of(store).needs_maintenance) continue;
+    if (!store.unusable.empty()) continue;
+    const auto report = kind_of(store).prune(store, retention);
+    if (!report) {
+      // A relay need not own the tables, and then an operator prunes: that is said once.
+      const bool again = !not_pruned_.insert(store.name).second;
+      ops::log_line(
+          again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
+          store.name, "not pruned: " + report.error().text);
+      continue;
+    }
+    if (!report->finished) prune_at_ = std::min(prune_at_, now + kPruneAgain);
+    if (report->rows() == 0) continue;
+    ops::log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(report->rows())}});
+  }
+}
+
+// What keeps a store busy for a while, or waits for it.
+void Daemon::do_chores() {
+  while (!is_stopping_) {
+    prune_now_and_then();
+    if (options_.until_idle && !is_stopping_ && idle_now()) is_idle_ = true;
+    if (is_idle_) return;
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
+void Daemon::main_loop() {
+  bool stopping = false;
+  run_errand([self = shared_from_this()] { self->do_chores(); });
+  while (!all_ended()) {
+    const auto signal = wait_for_stop_signal(stopping ? 5ms : 20ms);
+    if (signal && stopping && is_urgent(*signal)) {
+      ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
+      ::_exit(128 + *signal);
+    }
+    log_duplicates();
+    if ((!signal && !is_idle_) || stopping) continue;
+    stopping = true;
+    is_stopping_ = true;
+    if (signal) ops::log_line(LogLevel::info, "", "stopping: what is in flight may finish");
+    for (const auto& relay : relays_) relay->tell_to_stop();
+  }
+  is_stopping_ = true;
+  for (const auto& relay : relays_) relay->thread.join();
+  log_duplicates();
+}
+
+Json Daemon::report(bool of_consumers) const {
+  Json list = Json::array();
+  for (const auto& relay : relays_) {
+    if ((relay->job.consumer != nullptr) != of_consumers) continue;
+    const RelayMetrics& metrics = relay->lane->metrics();
+    list.push_back(
+        {{"name", relay->config->name},
+         {"confirmed", metrics.confirmed.load()},
+         {"duplicates_suppressed", metrics.duplicates.load()},
+         {"failed", metrics.failed.load()},
+         {"parked", metrics.parked.load()},
+         {"replayed", metrics.replayed.load()},
+         {"streams", relay->streams},
+         {"stream_starts", metrics.stream_starts.load()},
+         {"stream_ends", metrics.stream_ends.load()},
+         {"retained_wal_bytes", relay->retained_wal_bytes},
+         {"commit_to_confirm_p50_us", metrics.commit_to_confirm.quantile(0.5).count()},
+         {"commit_to_confirm_p99_us", metrics.commit_to_confirm.quantile(0.99).count()}});
+  }
+  return list;
+}
+
+// "delivered 7; handled 5; 1 parked, see ..."
+std::string Daemon::summary(std::uint64_t parked_now) const {
+  std::uint64_t delivered = 0;
+  std::uint64_t handled = 0;
+  bool any_relay = false;
+  bool any_consumer = false;
+  for (const auto& relay : relays_) {
+    const RelayMetrics& metrics = relay->lane->metrics();
+    if (relay->job.consumer == nullptr) {
+      any_relay = true;
+      delivered += metrics.confirmed.load();
+    } else {
+      any_consumer = true;
+      // A duplicate counts as confirmed too.
+      handled += metrics.confirmed.load() - metrics.duplicates.load();
+    }
+  }
+  std::string text;
+  if (any_relay) text += "delivered " + ops::human_count(delivered);
+  if (any_consumer) text += (any_relay ? "; handled " : "handled ") + ops::human_count(handled);
+  if (parked_now != 0)
+    text += "; " + ops::human_count(parked_now) + " parked, see 'dovetail parked list'";
+  return text + "\n";
+}
+
+Answer Daemon::run(bool json) {
+  block_stop_signals();
+  const auto started = beside([this] { return start(); });
+  if (!started) {  // told to stop before anything began
+    is_stopping_ = true;
+    return Exit::ok;
+  }
+  if (!*started) return tl::unexpected(started->error());
+  main_loop();
+  for (const auto& relay : relays_) {
+    if (!relay->result) {
+      return refuse({relay->result.error().code, std::string(relay->job.noun()) + " " +
+                                                     relay->config->name + ": " +
+                                                     relay->result.error().text});
+    }
+  }
+  std::uint64_t parked_now = 0;
+  if (options_.until_idle) {
+    const auto counted = beside([this] { return parked(); });
+    if (!counted) return Exit::ok;
+    parked_now = *counted;
+  }
+  // With --json there is one document, and an error is one too.
+  if (json && checks_.away().empty()) {
+    Json document{{"relays", report(false)}, {"consumers", report(true)}};
+    if (options_.until_idle) document["parked"] = parked_now;
+    print_json(document);
+  } else if (!json && options_.until_idle) {
+    print(summary(parked_now));
+  }
+  if (!checks_.away().empty())
+    return refuse(Exit::unavailable, "not everything could run: " + checks_.away());
+  return parked_now == 0 ? Exit::ok : Exit::negative;
+}
+
+}  // namespace
+
+Answer run(const Surroundings& around, const RunOptions& options) {
+  auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  // A daemon waits until things are mended; a script wants to know.
+  for (ops::RelayConfig& relay : config->relays) relay.options.gives_up = options.until_idle;
+  for (ops::ConsumerConfig& consumer : config->consumers)
+    consumer.relay.options.gives_up = options.until_idle;
+  const auto idle_after = duration_of(options.idle_after, "--idle-after");
+  if (!idle_after) return tl::unexpected(idle_after.error());
+  ops::log_setup(config->log);
+  return std::make_shared<Daemon>(*config, options, *idle_after)->run(around.json);
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,131 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "config/units.h"
+#ifdef DOVETAIL_HAS_POSTGRES
+#include "postgres/operate/admin_slots.h"
+#endif
+
+namespace dovetail::app {
+
+#ifdef DOVETAIL_HAS_POSTGRES
+namespace {
+
+struct Listed {
+  const ops::StoreConfig* store;
+  postgres::LogSlot slot;
+};
+
+// Stores may be in one cluster, and a slot is shown with the store of its database.
+void leave_out_repeated(std::vector<Listed>& all) {
+  std::vector<Listed> kept;
+  for (const Listed& one : all) {
+    bool is_repeated = false;
+    for (const Listed& other : all) {
+      if (&one == &other || one.slot.name != other.slot.name) continue;
+      is_repeated = is_repeated || (other.slot.is_here && !one.slot.is_here);
+      is_repeated = is_repeated || (&other < &one && !other.slot.is_here && !one.slot.is_here);
+    }
+    if (!is_repeated) kept.push_back(one);
+  }
+  all = std::move(kept);
+}
+
+Expected<std::vector<Listed>> list_slots(const ops::Config& config, const std::string& name) {
+  std::vector<Listed> all;
+  if (!name.empty()) {
+    const auto chosen = choose_store(config, name);
+    if (!chosen) return tl::unexpected(chosen.error());
+    if ((*chosen)->scheme != ops::StoreScheme::postgres)
+      return refuse(Exit::rejected, "the store \"" + name + "\" is " +
+                                        std::string(ops::to_string((*chosen)->scheme)) +
+                                        ", which has no slots; name a PostgreSQL store");
+  }
+  for (const ops::StoreConfig& store : config.stores) {
+    if (store.scheme != ops::StoreScheme::postgres) continue;
+    if (!name.empty() && store.name != name) continue;
+    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
+    auto found = postgres::list_log_slots(store.conninfo);
+    if (!found) return refuse_in(store, found.error());
+    for (postgres::LogSlot& slot : *found) all.push_back({&store, std::move(slot)});
+  }
+  leave_out_repeated(all);
+  return all;
+}
+
+std::string state_of(const postgres::LogSlot& slot) {
+  if (slot.invalidation.empty()) return slot.wal_status.empty() ? "-" : slot.wal_status;
+  return slot.wal_status + " (" + slot.invalidation + ")";
+}
+
+const char* mode_of(const postgres::LogSlot& slot) { return slot.temporary ? "auto" : "wal"; }
+
+void print_list(const Surroundings& around, const std::vector<Listed>& all) {
+  if (around.json) {
+    Json list = Json::array();
+    for (const auto& [store, slot] : all)
+      list.push_back({{"name", slot.name},
+                      {"store", store->name},
+                      {"database", slot.database},
+                      {"relay", slot.relay},
+                      {"mode", mode_of(slot)},
+                      {"temporary", slot.temporary},
+                      {"active", slot.active},
+                      {"active_pid", slot.active_pid},
+                      {"wal_status", slot.wal_status},
+                      {"invalidation_reason", slot.invalidation},
+                      {"retained_bytes", slot.retained_bytes},
+                      {"safe_bytes", slot.safe_bytes}});
+    return print_json({{"slots", list}});
+  }
+  Table table({"SLOT", "DATABASE", "RELAY", "MODE", ">RETAINED", "STATE", "READ BY"});
+  for (const auto& [store, slot] : all)
+    table.add({slot.name, printable(slot.database, 40),
+               slot.relay.empty() ? "-" : printable(slot.relay, 40), mode_of(slot),
+               ops::human_size(static_cast<std::uint64_t>(slot.retained_bytes)), state_of(slot),
+               slot.active ? "pid " + std::to_string(slot.active_pid) : "nobody"});
+  print(table.rows() == 0 ? "no slots\n" : table.to_string());
+}
+
+Answer drop(const Surroundings& around, const std::vector<Listed>& all,
+            const SlotsOptions& options) {
+  for (const auto& [store, slot] : all) {
+    if (slot.name != options.drop) continue;
+    const Status dropped = postgres::drop_log_slot(store->conninfo, slot.name, options.force);
+    if (!dropped) return refuse_in(*store, dropped.error());
+    if (around.json)
+      print_json({{"dropped", slot.name}});
+    else
+      print("dropped: the server keeps nothing for " + slot.name + " any more\n");
+    return Exit::ok;
+  }
+  return refuse(Exit::rejected, "dovetail has no slot \"" + options.drop +
+                                    "\" there; see 'dovetail slots' for those that there are");
+}
+
+}  // namespace
+
+Answer slots(const Surroundings& around, const SlotsOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  const auto all = list_slots(*config, options.store);
+  if (!all) return tl::unexpected(all.error());
+  if (!options.drop.empty()) return drop(around, *all, options);
+  print_list(around, *all);
+  return Exit::ok;
+}
+
+#else
+
+Answer slots(const Surroundings& around, const SlotsOptions&) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  return refuse(Exit::rejected, "this dovetail was built without PostgreSQL, and has no slots");
+}
+
+#endif
+
+}  // namespace dovetail::app

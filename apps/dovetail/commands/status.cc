@@ -1,0 +1,381 @@
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "assembly/stores.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "config/units.h"
+
+namespace dovetail::app {
+namespace {
+
+struct Look {
+  Json json = Json::array();
+  std::string text;
+  Exit exit = Exit::ok;  // the worst of all stores
+};
+
+std::string rate(double events_per_second) {
+  if (events_per_second < 0.05) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, events_per_second < 10 ? "%.1f/s" : "%.0f/s", events_per_second);
+  return text;
+}
+
+std::string owner_of(const ReaderStatus& reader) {
+  if (reader.owner.empty()) return "nobody";
+  if (reader.lease_left <= Duration::zero()) return printable(reader.owner, 40) + " (expired)";
+  return printable(reader.owner, 40);
+}
+
+// The broker that a reader of an outside stream reads; null when no relay has its name any more.
+const ops::RelayConfig* relay_of(const ReaderStatus& reader, const ops::Config& config) {
+  for (const ops::RelayConfig* relay : config.readers()) {
+    if (reader.stream == Stream::outside && relay->name == reader.name) return relay;
+  }
+  return nullptr;
+}
+
+std::uint64_t delivered(const ReaderStatus& reader) {
+  return delivered_total(reader.settled_total, reader.parked_total, reader.replayed_total);
+}
+
+// What the relay does now. What it said holds only while its process lives, which its lease tells.
+std::string state_of(Duration lease_left, const std::optional<SaidState>& said) {
+  if (said && said->is_current) return said->state;
+  return lease_left > Duration::zero() ? "unknown" : "stopped";
+}
+
+std::string state_of(const ReaderStatus& reader) {
+  return state_of(reader.lease_left, reader.said);
+}
+
+void add_state(Json& json, Duration lease_left, const std::optional<SaidState>& said) {
+  json["state"] = state_of(lease_left, said);
+  if (!said) return;
+  // Of a process that is gone, these are its last words.
+  json["state_since"] = ops::iso_time(said->since);
+  json["last_error"] = said->last_error;
+  if (said->next_try && said->is_current) json["next_try"] = ops::iso_time(*said->next_try);
+  if (!said->is_current) json["last_state"] = said->state;
+}
+
+bool knows_pending(const ReaderStatus& reader) {
+  return reader.stream != Stream::outside && reader.error.empty() && reader.is_pending_known;
+}
+
+Json json_of(const ReaderStatus& reader, const ops::Config& config) {
+  Json json{{"name", reader.name},
+            {"stream", to_string(reader.stream)},
+            {"pending", reader.pending},
+            {"oldest_age_us", reader.oldest_age.count()},
+            {"delivered_total", delivered(reader)},
+            {"replayed_total", reader.replayed_total},
+            {"events_per_second", reader.events_per_second},
+            {"parked", reader.parked},
+            {"waiting", reader.waiting},
+            {"settled_total", reader.settled_total},
+            {"parked_total", reader.parked_total},
+            {"owner", reader.owner},
+            {"epoch", reader.epoch},
+            {"lease_left_us", reader.lease_left.count()},
+            {"updated_at", ops::iso_time(reader.updated_at)}};
+  const bool is_pending_known = knows_pending(reader);
+  if (!is_pending_known) json["pending"] = nullptr;
+  if (!is_pending_known || !reader.is_age_known) json["oldest_age_us"] = nullptr;
+  add_state(json, reader.lease_left, reader.said);
+  if (!reader.target.empty()) json["target"] = reader.target;
+  if (!reader.error.empty()) json["error"] = {{"code", "rejected"}, {"text", reader.error}};
+  if (!reader.table.empty()) json["table"] = reader.table;
+  if (reader.reading) {
+    json["reads"] = {{"from", reader.reading->streams ? "log" : "table"},
+                     {"since", ops::iso_time(reader.reading->since)},
+                     {"why", reader.reading->why},
+                     {"slot", reader.reading->slot},
+                     {"retained_wal_bytes", reader.reading->retained_wal}};
+  }
+  if (const auto* relay = relay_of(reader, config)) json["from"] = relay->from;
+  for (const LaneStatus& lane : reader.lanes) {
+    Json one{{"lane", lane.lane},
+             {"pending", lane.pending},
+             {"owner", lane.owner},
+             {"epoch", lane.epoch},
+             {"lease_left_us", lane.lease_left.count()}};
+    if (!is_pending_known) one["pending"] = nullptr;
+    add_state(one, lane.lease_left, lane.said);
+    json["lanes"].push_back(std::move(one));
+  }
+  return json;
+}
+
+Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops::Config& config) {
+  Json readers = Json::array();
+  for (const auto& reader : status.readers) readers.push_back(json_of(reader, config));
+  Json consumers = Json::array();
+  for (const auto& consumer : status.consumers) {
+    consumers.push_back({{"name", consumer.name},
+                         {"applied", consumer.applied},
+                         {"duplicates_suppressed", consumer.duplicates},
+                         {"superseded", consumer.superseded},
+                         {"trying", consumer.trying},
+                         {"claims_held", consumer.claims},
+                         {"clean", consumer.clean}});
+  }
+  Json queues = Json::array();
+  for (const QueueStatus& queue : status.queues) {
+    queues.push_back({{"consumer", queue.consumer},
+                      {"events", queue.events},
+                      {"ready", queue.ready},
+                      {"held", queue.held},
+                      {"later", queue.later},
+                      {"waiting", queue.waiting},
+                      {"parked", queue.parked},
+                      {"oldest_age_us", queue.oldest_age.count()}});
+  }
+  Json json{{"name", store.name},
+            {"path", store.shown},
+            {"schema", status.schema_version},
+            {"outbox_rows", status.outbox_rows},
+            {"mailbox_rows", status.mailbox_rows},
+            {"inbox_rows", status.inbox_rows},
+            {"rows_are_estimated", status.are_rows_estimated},
+            {"file_bytes", status.file_bytes},
+            {"wal_bytes", status.wal_bytes},
+            {"readers", readers},
+            {"consumers", consumers},
+            {"queues", queues}};
+  if (status.delayed) {
+    json["delayed"] = {{"events", status.delayed->events},
+                       {"failing", status.delayed->failing},
+                       {"next", ops::iso_time(status.delayed->next)}};
+  }
+  if (!status.server_version.empty()) {
+    json["server"] = status.server_version;
+    json["partitions"] = status.partitions;
+    json["standby"] = status.standby;
+  }
+  return json;
+}
+
+std::string stream_of(const ops::StoreConfig& store, const ReaderStatus& reader,
+                      const ops::Config& config) {
+  if (const auto* relay = relay_of(reader, config)) return relay->from + " > " + store.name;
+  return store.name + "." +
+         (reader.table.empty() ? std::string(to_string(reader.stream)) : reader.table);
+}
+
+std::string shown_state(const ReaderStatus& reader) {
+  if (!reader.error.empty()) return "error";
+  const std::string state = state_of(reader);
+  if (state == "backing_off") return "backing off";
+  return state == "unknown" ? "running" : state;
+}
+
+// "is backing off since 3 m: connection refused; next try in 12 s"
+std::string said_of(const SaidState& said) {
+  const WallTime now = wall_now();
+  const std::string since = ops::human_duration(std::max(Duration{0}, now - said.since));
+  if (!said.is_current)
+    return "; its last words, " + since + " ago: " + printable(said.last_error, 500);
+  std::string text = (said.state == "halted" ? " is halted since " : " is backing off since ") +
+                     since + ": " + printable(said.last_error, 500);
+  if (said.next_try)
+    text +=
+        "; next try " + (*said.next_try > now ? "in " + ops::human_duration(*said.next_try - now)
+                                              : std::string("now"));
+  return text;
+}
+
+// What needs somebody, one line each, before all numbers.
+std::string problems_of(const ops::StoreConfig& store, const StoreStatus& status,
+                        const ops::Config& config) {
+  std::string text;
+  for (const ReaderStatus& reader : status.readers) {
+    const std::string named =
+        "! " + stream_of(store, reader, config) + ": " + printable(reader.name, 40);
+    const std::string state = state_of(reader);
+    if (!reader.error.empty()) text += named + ": " + printable(reader.error, 500) + "\n";
+    if (state == "halted" || state == "backing_off") text += named + said_of(*reader.said) + "\n";
+    if (state == "stopped" && (reader.pending != 0 || reader.waiting != 0)) {
+      text += named + ": no relay is running";
+      if (reader.pending != 0)
+        text += ", and " + ops::human_count(reader.pending) +
+                (reader.pending == 1 ? " event waits" : " events wait");
+      if (reader.said && !reader.said->last_error.empty()) text += said_of(*reader.said);
+      text += "\n";
+    }
+    if (reader.parked != 0)
+      text += named + " has parked " + ops::human_count(reader.parked) +
+              (reader.parked == 1 ? " event" : " events") + ": see 'dovetail parked list'\n";
+  }
+  for (const QueueStatus& queue : status.queues) {
+    if (queue.parked == 0) continue;
+    text += "! " + store.name + ": the queue of " + printable(queue.consumer, 40) + " has parked " +
+            ops::human_count(queue.parked) + (queue.parked == 1 ? " event" : " events") +
+            ": see 'dovetail parked list'\n";
+  }
+  return text;
+}
+
+void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
+              const StoreStatus& status, const ops::Config& config) {
+  for (const auto& reader : status.readers) {
+    const bool idle = reader.pending == 0;
+    readers.add({stream_of(store, reader, config), printable(reader.name, 40), shown_state(reader),
+                 knows_pending(reader) ? ops::human_count(reader.pending) : "-",
+                 idle || !reader.is_age_known ? "-" : ops::human_duration(reader.oldest_age),
+                 rate(reader.events_per_second), ops::human_count(reader.parked),
+                 ops::human_count(reader.waiting), ops::human_count(delivered(reader)),
+                 owner_of(reader)});
+  }
+  for (const auto& consumer : status.consumers) {
+    consumers.add({store.name, printable(consumer.name, 40), ops::human_count(consumer.applied),
+                   ops::human_count(consumer.duplicates), ops::human_count(consumer.superseded),
+                   ops::human_count(consumer.trying), ops::human_count(consumer.claims)});
+  }
+}
+
+void add_queues(Table& queues, const ops::StoreConfig& store, const StoreStatus& status) {
+  for (const QueueStatus& queue : status.queues) {
+    queues.add({store.name, printable(queue.consumer, 40), ops::human_count(queue.events),
+                ops::human_duration(queue.oldest_age), ops::human_count(queue.ready),
+                ops::human_count(queue.held), ops::human_count(queue.later),
+                ops::human_count(queue.waiting), ops::human_count(queue.parked)});
+  }
+}
+
+// "orders.outbox: relay reads the log since 3 s: level; the server keeps 1.2 MiB for it"
+std::string reading_notes(const ops::StoreConfig& store, const StoreStatus& status,
+                          const ops::Config& config) {
+  std::string text;
+  for (const ReaderStatus& reader : status.readers) {
+    // Of a relay that never said it there is nothing to tell.
+    if (!reader.reading || (reader.reading->why.empty() && !reader.reading->streams)) continue;
+    if (reader.lease_left <= Duration::zero()) continue;  // it reads nothing now
+    const Reading& reading = *reader.reading;
+    text += stream_of(store, reader, config) + ": " + printable(reader.name, 40) + " reads the " +
+            (reading.streams ? "log" : "table") + " since " +
+            ops::human_duration(std::max(Duration{0}, wall_now() - reading.since));
+    if (!reading.why.empty()) text += ": " + printable(reading.why, 500);
+    if (!reading.slot.empty())
+      text += "; the server keeps " + ops::human_size(reading.retained_wal) + " of its log for it";
+    text += "\n";
+  }
+  return text;
+}
+
+// What a store holds that nobody reads yet would otherwise not be seen at all.
+std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status) {
+  std::string text;
+  const auto note = [&](Stream stream, std::uint64_t rows) {
+    for (const auto& reader : status.readers) {
+      if (reader.stream == stream && reader.table.empty()) return;
+    }
+    if (rows == 0) return;
+    text += store.name + "." + std::string(to_string(stream)) + ": " +
+            (status.are_rows_estimated ? "about " : "") + ops::human_count(rows) +
+            (rows == 1 ? " event" : " events") + ", and nobody has read it yet\n";
+  };
+  note(Stream::outbox, status.outbox_rows);
+  note(Stream::mailbox, status.mailbox_rows);
+  return text;
+}
+
+std::string delayed_note(const ops::StoreConfig& store, const StoreStatus& status) {
+  if (!status.delayed) return {};
+  std::string text = store.name + ": " + ops::human_count(status.delayed->events) +
+                     " delayed, the first is due " + ops::iso_time(status.delayed->next);
+  if (status.delayed->failing > 0)
+    text += "; " + ops::human_count(status.delayed->failing) +
+            " could not be let go: dovetail events --state delayed says why";
+  return text + "\n";
+}
+
+// Scripts find the same lists in every store, also where there is nothing to list.
+Json empty_json(const ops::StoreConfig& store) {
+  return {{"name", store.name},
+          {"path", store.shown},
+          {"readers", Json::array()},
+          {"consumers", Json::array()},
+          {"queues", Json::array()}};
+}
+
+Expected<StoreStatus> ask(const ops::StoreConfig& store) {
+  if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
+  auto status = kind_of(store).status(store);
+  if (!status) return refuse_in(store, status.error());
+  return std::move(*status);
+}
+
+Look look(const ops::Config& config) {
+  Look result;
+  Table readers({"STREAM", "READER", "STATE", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
+                 ">DELIVERED", "OWNER"});
+  Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED", ">SUPERSEDED",
+                   ">TRYING", ">CLAIMS HELD"});
+  Table queues({"STORE", "QUEUE OF", ">EVENTS", ">OLDEST", ">READY", ">HELD", ">LATER", ">WAITING",
+                ">PARKED"});
+  std::string problems;
+  std::string notes;
+  for (const ops::StoreConfig& store : config.stores) {
+    if (store.is_broker()) {
+      Json json = empty_json(store);
+      json["broker"] = to_string(store.scheme);
+      result.json.push_back(std::move(json));
+      continue;
+    }
+    const auto status = ask(store);
+    if (!status) {
+      const Failure& failure = status.error();
+      result.exit = std::max(result.exit, failure.exit);
+      problems += "! " + failure.text + "\n";
+      Json json = empty_json(store);
+      json["error"] = {{"code", to_string(failure.exit)}, {"text", failure.text}};
+      result.json.push_back(std::move(json));
+      continue;
+    }
+    for (const ReaderStatus& reader : status->readers)
+      if (!reader.error.empty()) result.exit = std::max(result.exit, Exit::rejected);
+    problems += problems_of(store, *status, config);
+    add_rows(readers, consumers, store, *status, config);
+    add_queues(queues, store, *status);
+    notes += reading_notes(store, *status, config);
+    notes += unread_note(store, *status);
+    notes += delayed_note(store, *status);
+    result.json.push_back(json_of(store, *status, config));
+  }
+  if (!problems.empty()) result.text += problems + "\n";
+  if (readers.rows() != 0) result.text += readers.to_string();
+  if (consumers.rows() != 0) result.text += "\n" + consumers.to_string();
+  if (queues.rows() != 0) result.text += "\n" + queues.to_string();
+  if (!notes.empty()) result.text += (result.text.empty() ? "" : "\n") + notes;
+  if (result.text.empty()) result.text = "nothing was published or read yet\n";
+  return result;
+}
+
+}  // namespace
+
+Answer status(const Surroundings& around, const StatusOptions& options) {
+  const auto config = load(around);
+  if (!config) return tl::unexpected(config.error());
+  while (true) {
+    const Look now = look(*config);
+    if (around.json) {
+      print_json({{"time", ops::iso_time(wall_now())}, {"stores", now.json}});
+    } else if (options.watch && stdout_is_terminal()) {
+      print("\x1b[H\x1b[2J" + ops::iso_time(wall_now()) + "\n\n" + now.text);
+    } else {
+      print(now.text);
+    }
+    if (!options.watch) return now.exit;
+    std::this_thread::sleep_for(options.every);
+    if (!around.json && !stdout_is_terminal()) print("\n");
+  }
+}
+
+}  // namespace dovetail::app

@@ -1,0 +1,30 @@
+// The log: one line on stderr for each change of state, as text or as one JSON object. Never
+// payloads.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+
+namespace dovetail::ops {
+
+struct LogField {
+  std::string_view name;
+  std::string_view value;
+};
+
+// Chooses format and level. Call it once, before other threads log.
+void log_setup(const LogConfig& config);
+
+// Any thread may call it. `subject` names what the line is about, such as a relay; it may be empty.
+void log_line(LogLevel level, std::string_view subject, std::string_view message,
+              std::initializer_list<LogField> fields = {});
+
+// How log_line writes it, without the newline.
+std::string format_log_line(const LogConfig& config, WallTime time, LogLevel level,
+                            std::string_view subject, std::string_view message,
+                            std::initializer_list<LogField> fields);
+
+}  // namespace dovetail::ops

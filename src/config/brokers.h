@@ -1,0 +1,27 @@
+// The part of the configuration file that is about brokers.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+#include "config/section.h"
+
+namespace dovetail::ops {
+
+// Whether its scheme is that of a broker.
+bool is_broker_url(std::string_view url);
+
+// Reads [store.NAME] of a broker. REQUIRES: is_broker_url(url).
+void read_broker(Section& section, StoreConfig& store, const std::string& url,
+                 const std::filesystem::path& folder);
+
+// What a relay may do with a broker at either end, and what its settings are where none are
+// written. Before this relay is added to `config`.
+void read_broker_relay(Section& section, RelayConfig& relay, Config& config);
+
+// The same for the end that is read, where that is a broker.
+void read_broker_source(Section& section, RelayConfig& relay, Config& config);
+
+}  // namespace dovetail::ops

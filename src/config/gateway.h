@@ -1,0 +1,12 @@
+// The part of the configuration file that is about the gateway.
+#pragma once
+
+#include "config/config.h"
+#include "config/section.h"
+
+namespace dovetail::ops {
+
+// Reads [gateway]. After the stores.
+void read_gateway(Section& section, Config& config);
+
+}  // namespace dovetail::ops

@@ -1,0 +1,278 @@
+// The relay: carries events from a source to a sink, in either direction of the product.
+//
+// It reads ahead within a window bounded by count and bytes, keeps several batches in flight, takes
+// confirmations whenever they come, and settles with the source what is confirmed, as a contiguous
+// prefix. Along a key nothing is sent before what precedes it is safe; a key whose event fails
+// waits and is retried with growing pauses, soon out of parking, so that the record of others is
+// not withheld. It needs an operator when it failed often enough while others passed. A sink that
+// fails for everybody is backed off from instead (failure_policy.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/event/batch.h"
+#include "core/failure/failure_policy.h"
+#include "core/failure/pace.h"
+#include "core/failure/retry.h"
+#include "core/message/routing.h"
+#include "core/metrics.h"
+#include "core/relay/lease.h"
+#include "core/relay/parking.h"
+#include "core/relay/relay_report.h"
+#include "core/relay/sink.h"
+#include "core/relay/source.h"
+
+namespace dovetail {
+
+struct RelayOptions {
+  // Behaviour
+  std::uint32_t attempts_max = 15;  // failures of one event, while others pass, before it is parked
+  Duration busy_for = std::chrono::minutes(15);  // so long a busy receiver is no failure
+  Duration confirm_timeout =
+      std::chrono::seconds(30);  // no word from the sink for so long: a new connection
+  Duration drain_timeout = std::chrono::seconds(10);  // what is in flight may finish after stop
+  Duration replay_poll =
+      std::chrono::milliseconds(250);  // how often parking is asked while a key is blocked
+  // Of one key, after its event failed while others passed.
+  RetryPolicy key_retry = FailurePolicyOptions{}.key_retry;
+  // Of the sink's connection, of a sick sink, and of the whole session. Its cap also holds for a
+  // key that fails while nobody passes.
+  RetryPolicy connect_retry{};
+  Duration aside_after =
+      std::chrono::milliseconds(100);  // then what is to be tried again waits in parking
+  // Kept in memory. When there are more, parking is asked about the keys of each batch.
+  std::size_t blocked_keys_max = 10'000;
+  // For those who run it as a step of a script: it ends with an error when it is halted, or when
+  // nothing is confirmed over many batches that fail. What is left stays where it is. And a
+  // neighbour that passed once is enough to tell a poison event: there may be none left.
+  bool gives_up = false;
+  // Gives order along a key (G3) away for throughput on sinks that do not keep it when something
+  // fails: many events of one key are then in flight, and one that fails is overtaken by those
+  // behind it. A key waits behind a parked event as ever.
+  bool order_relaxed = false;
+  // Performance
+  std::size_t batch_events_max = 1000;
+  std::size_t batch_bytes_max = 1 << 20;
+  std::size_t batches_in_flight_max = 4;
+  std::size_t window_events_max =
+      8000;  // read and not durably settled; also the most duplicates after a crash
+  std::size_t window_bytes_max = 16 << 20;
+  Duration idle_wait = std::chrono::milliseconds(250);  // one wait for a first event
+  // Progress is made durable so long after the first event that it lacks, or when the window is
+  // full of such events: each write of it leaves a dead row in many databases.
+  Duration progress_interval = std::chrono::milliseconds(200);
+  // What a sink that blocks is handed at once takes about so long at most, and is settled then: a
+  // sixth of the lease.
+  Duration batch_time_max = std::chrono::milliseconds(1600);
+  std::uint64_t seed = 1;  // of the jitter
+};
+
+// Something an operator may want to read: one for each change of state, not one for each try.
+struct RelayNotice {
+  enum class Kind : std::uint8_t {
+    standby,  // another relay holds the lane
+    started,  // lease held, source open
+    sink_lost,
+    sink_sick,  // it fails for everybody; only probes are sent
+    sink_restored,
+    session_lost,  // source, parking or lease failed; starts over
+    parked,
+    key_released,  // everything parked of a key was delivered or discarded
+    stalled,
+    source_changed,  // reads the database's log from here on, or no longer
+    halted,          // cannot go on as things are; it is tried again
+    reminder,        // backs off or is halted still, once a minute
+    drained,         // stopped in good order
+  };
+  Kind kind;
+  std::string text;
+};
+
+std::string_view to_string(RelayNotice::Kind kind);
+
+// Everything the relay works with. All must outlive it; it uses them from the thread that calls
+// run().
+struct RelayPorts {
+  Source& source;
+  Sink& sink;
+  Parking& parking;
+  Lease& lease;
+  Clock& clock;
+  RelayMetrics& metrics;
+  std::function<void(const RelayNotice&)> notify = [](const RelayNotice&) {};
+  const TopicTemplate* topics = nullptr;  // none: topics are left as the source gave them
+  // Called when the state changes, its error, or the time of the next try; not for each try of a
+  // short pause. A call must not take long, and must not throw.
+  std::function<void(const RelayState&)> report = [](const RelayState&) {};
+};
+
+class Relay {
+ public:
+  Relay(RelayPorts ports, RelayOptions options);
+  ~Relay();
+
+  // Runs until `stop` is requested and what is in flight has drained; lets go of the lease then. It
+  // survives every error by waiting and starting over, unless it is told to give up. One thread.
+  Status run(std::stop_token stop);
+
+ private:
+  struct Flight;      // one batch read and not settled
+  struct Slot;        // one event of it
+  struct Line;        // the events of one key that wait for each other
+  struct Submission;  // one batch handed to the sink
+
+  Status run_sessions(const std::stop_token& stop);
+  // One session lasts from taking the lease to losing it, the source or the parking.
+  Status session(std::stop_token stop);
+  Status wait_for_source(const std::stop_token& stop);
+  Status step(std::stop_token stop);
+  void recover_session();
+  Status drain();
+  void forget();
+  bool survive(const Error& error, std::stop_token stop);
+
+  Status check_deadline() const;
+  Status hold_lease();
+  void took_time(std::string_view what);
+  Status read_source(std::stop_token stop);
+  Status take_replays();
+  Status reload_blocked_keys();
+  Status learn_blocked_keys(const Flight& flight);
+  std::vector<OrderKey> keys_in_window() const;
+  Status open_sink();
+  Result<bool> wait_for_sink();
+  Status submit_ready();
+  Status submit_probe();
+  Status submit_one(std::size_t events_max);
+  void choose_probe();
+  Status collect();
+  Status collect_one(Duration timeout, bool& collected);
+  Status judge_sink(TimePoint now, bool delivered);
+  Status park_pending();
+  Status settle();
+  Status write_progress();
+  Status finish_replay();
+  void rest(std::stop_token stop);
+
+  Duration wait_limit(Duration limit) const;
+  std::size_t batch_limit() const;
+  TimePoint waits_since() const;
+  std::size_t window_room() const;
+  bool window_has_room() const;
+  bool is_blocked(const Event& event) const;
+  bool went_back_before(const Slot& slot) const;
+  bool may_replay(const Slot& slot) const;
+  bool sends_many_of_a_key() const;
+  std::unique_ptr<Flight> take_flight(bool replay);
+  void admit(Flight& flight);
+
+  void place(Slot& slot);
+  void join_line(std::uint64_t key, Slot& slot);
+  void advance_line(std::uint64_t key);
+  void leave_line(std::uint64_t key);
+  void recall(std::uint64_t key);
+  void hold_line(std::uint64_t key, Duration delay, bool counts);
+  void release_due_lines();
+  void release_uncounted_lines();
+  using Held = std::set<std::pair<TimePoint, std::uint64_t>>;
+  Held::iterator park_held_line(Held::iterator held);
+  void move_aside();
+  void park_held_lines();
+  void make_room_in_outage();
+  Status park_before_finished();
+
+  void resolve(Slot& slot, const Outcome& outcome);
+  void deliver(Slot& slot, const Outcome& outcome);
+  void fail_once(Slot& slot, const Outcome& outcome);
+  void retry_later(Slot& slot, const Outcome& outcome, Duration delay, bool counts);
+  void park(Slot& slot, ParkState state, Duration delay, std::string reason);
+  void park_defects();
+  void block_key(const Slot& slot);
+  void park_line(const Slot& slot);
+  void park_behind(Slot& slot);
+  void park_now(Slot& slot);
+  void finish(Slot& slot, Settled fate);
+  void note_sink_works();
+  void lose_sink(const Error& error);
+  void note(RelayNotice::Kind kind, std::string text);
+  void report(RelayState::Kind kind, std::string_view error, Duration next_try);
+  void report_delivery();
+
+  RelayPorts ports_;
+  RelayOptions options_;
+  Random random_;
+  FailurePolicy policy_;
+  GaugePart window_events_gauge_{ports_.metrics.window_events};
+  GaugePart window_bytes_gauge_{ports_.metrics.window_bytes};
+  GaugePart blocked_keys_gauge_{ports_.metrics.blocked_keys};
+
+  std::deque<std::unique_ptr<Flight>> flights_;  // in read order
+  std::unique_ptr<Flight> replay_;               // the one batch taken from parking
+  std::vector<std::unique_ptr<Flight>> spare_flights_;
+  std::vector<std::unique_ptr<Flight>>
+      limbo_;                         // of a lost session; the sink may still point at them
+  std::deque<Slot*> ready_;           // to be submitted next
+  std::deque<Submission> submitted_;  // in the sink's order
+  std::vector<Submission> spare_submissions_;
+  std::unordered_map<std::uint64_t, Line> lines_;
+  Held held_;  // lines that wait to be tried again, by time
+  // Keys with something in parking, and the submission after which nothing of the key is in flight
+  // any more.
+  std::map<OrderKey, std::uint64_t> blocked_;
+  bool is_spilled_ = false;  // more keys are blocked than are kept: of these only the window's are
+  TimePoint recount_at_{};   // when to ask again whether that is so
+  std::vector<ParkRequest> park_requests_;  // decided, not yet durable
+  std::vector<Slot*> park_slots_;           // their slots, one for each
+  std::vector<Slot*> behind_flight_;        // to be parked once what precedes them is not in flight
+  std::vector<Outcome> outcomes_;           // scratch of collect
+  std::vector<Settled> fates_;              // scratch of settle
+  WallTime now_wall_{};                     // when the batch being resolved was collected
+
+  std::uint64_t next_order_ = 1;  // numbers slots in read order
+  std::uint64_t submissions_made_ = 0;
+  std::uint64_t submissions_collected_ = 0;
+  std::size_t window_events_ = 0;
+  std::size_t window_bytes_ = 0;
+  std::size_t unwritten_events_ = 0;  // settled, and not durably so
+  bool sink_open_ = false;
+  bool sink_opening_ = false;  // asked to open, and not known to be
+  bool opening_is_long_ = false;
+  TimePoint opening_since_{};
+  Pace pace_;
+  TimePoint collected_at_{};  // the last submission
+  // What took longest since the lease was renewed, for the one who reads why it was lost.
+  TimePoint timed_at_{};
+  Duration longest_{0};
+  std::string_view longest_what_ = "nothing";
+  bool source_had_more_ = false;
+  bool standing_by_ = false;
+  std::uint32_t sink_failures_ = 0;
+  bool sink_missed_ = false;  // that it is lost was said, that it works again was not
+  std::uint32_t session_failures_ = 0;
+  bool was_halted_ = false;     // in the last of them
+  bool has_given_up_ = false;   // on a sink that confirms nothing
+  std::string last_failure_{};  // of an event
+  TimePoint session_since_{};
+  TimePoint sink_retry_at_{};
+  TimePoint renew_retry_at_{};
+  TimePoint replay_poll_at_{};
+  TimePoint make_room_at_{};       // a sick sink lets one line make room then
+  TimePoint write_progress_at_{};  // when something is unwritten
+  bool was_reported_ = false;
+  RelayState reported_{};
+  TimePoint state_since_{};
+  TimePoint reminded_at_{};
+};
+
+}  // namespace dovetail

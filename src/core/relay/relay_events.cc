@@ -1,0 +1,257 @@
+// How one event fares: its place in the line of its key, and what becomes of it after the sink has
+// spoken. Parking is in relay_parking.cc.
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "core/mutant.h"
+#include "core/relay/relay.h"
+#include "core/relay/relay_state.h"
+
+namespace dovetail {
+
+std::unique_ptr<Relay::Flight> Relay::take_flight(bool replay) {
+  std::unique_ptr<Flight> flight;
+  if (spare_flights_.empty()) {
+    flight = std::make_unique<Flight>();
+  } else {
+    flight = std::move(spare_flights_.back());
+    spare_flights_.pop_back();
+    flight->batch.clear();
+    flight->attempts.clear();
+    flight->delivered.clear();
+  }
+  flight->replay = replay;
+  return flight;
+}
+
+void Relay::admit(Flight& flight) {
+  const std::span<Event> events = flight.batch.events();
+  flight.slots.assign(events.size(), Slot{});
+  flight.unresolved = events.size();
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    Slot& slot = flight.slots[i];
+    slot.event = &events[i];
+    slot.flight = &flight;
+    slot.order = next_order_++;
+    if (flight.replay) slot.attempts = flight.attempts[i];
+    if (ports_.topics != nullptr) {
+      events[i].topic = ports_.topics->route(events[i], flight.batch.arena());
+    }
+    if (flight.replay && !may_replay(slot)) {
+      finish(slot, Settled::parked);
+    } else {
+      place(slot);
+    }
+  }
+}
+
+bool Relay::is_blocked(const Event& event) const {
+  return !blocked_.empty() && event.has_key() && blocked_.contains(order_key(event));
+}
+
+// A key's parked events may go out again only when nothing of that key is in flight any more.
+bool Relay::may_replay(const Slot& slot) const {
+  if (!slot.event->has_key()) return true;
+  const auto blocked = blocked_.find(order_key(*slot.event));
+  return blocked == blocked_.end() || blocked->second <= submissions_collected_;
+}
+
+bool Relay::sends_many_of_a_key() const {
+  return ports_.sink.keeps_order_on_failure() || options_.order_relaxed;
+}
+
+// Whether an earlier event of the key went back to parking from the same replay: then this one,
+// which is still there too, waits behind it.
+bool Relay::went_back_before(const Slot& slot) const {
+  for (const Slot& earlier : slot.flight->slots) {
+    if (&earlier == &slot) return false;
+    if (earlier.fate == Settled::parked && earlier.same_key(slot)) return true;
+  }
+  return false;
+}
+
+void Relay::place(Slot& slot) {
+  if (slot.flight->replay && went_back_before(slot)) return finish(slot, Settled::parked);
+  if (!slot.flight->replay && is_blocked(*slot.event)) return park_behind(slot);
+  const std::uint64_t key = slot.line_key();
+  if (lines_.contains(key)) {
+    join_line(key, slot);
+    return advance_line(key);
+  }
+  const bool one_at_a_time = !sends_many_of_a_key() && slot.event->has_key();
+  if (one_at_a_time && !DOVETAIL_MUTANT(two_of_a_key_in_flight)) lines_[key].in_flight = true;
+  ready_.push_back(&slot);
+}
+
+// Keeps the line in read order: an event that comes back from the sink stands before those read
+// after it.
+void Relay::join_line(std::uint64_t key, Slot& slot) {
+  Line& line = lines_[key];
+  slot.next = nullptr;
+  if (line.head == nullptr) {
+    line.head = line.tail = &slot;
+  } else if (line.tail->order < slot.order) {
+    line.tail->next = &slot;
+    line.tail = &slot;
+  } else {
+    Slot** at = &line.head;
+    while ((*at)->order < slot.order) at = &(*at)->next;
+    slot.next = *at;
+    *at = &slot;
+  }
+}
+
+// Sends what may go: all of the line where many of a key may be in flight, else one.
+void Relay::advance_line(std::uint64_t key) {
+  const auto found = lines_.find(key);
+  if (found == lines_.end()) return;
+  Line& line = found->second;
+  if (line.held || line.in_flight) return;
+  const bool all = sends_many_of_a_key();
+  while (line.head != nullptr) {
+    Slot* const slot = std::exchange(line.head, line.head->next);
+    ready_.push_back(slot);
+    if (!all) {
+      line.in_flight = slot->event->has_key();
+      break;
+    }
+  }
+  if (line.head == nullptr && !line.in_flight) lines_.erase(found);
+}
+
+// The one of this key that was in flight is done.
+void Relay::leave_line(std::uint64_t key) {
+  const auto found = lines_.find(key);
+  if (found == lines_.end()) return;
+  found->second.in_flight = false;
+  advance_line(key);
+}
+
+// Takes back what was about to be sent of this key, because something before it came back from the
+// sink. Where one of a key is in flight at a time, a second one never gets that far.
+void Relay::recall(std::uint64_t key) {
+  if (!sends_many_of_a_key() || DOVETAIL_MUTANT(ready_not_recalled)) return;
+  std::erase_if(ready_, [&](Slot* slot) {
+    if (slot->line_key() != key) return false;
+    join_line(key, *slot);
+    return true;
+  });
+}
+
+void Relay::hold_line(std::uint64_t key, Duration delay, bool counts) {
+  if (lines_[key].held) return;
+  recall(key);
+  Line& line = lines_[key];
+  line.held = true;
+  line.counts = counts;
+  line.in_flight = false;
+  line.due = ports_.clock.now() + delay;
+  line.after_submission = submissions_made_;
+  held_.emplace(line.due, key);
+}
+
+void Relay::release_due_lines() {
+  if (held_.empty()) return;
+  const TimePoint now = ports_.clock.now();
+  for (auto it = held_.begin(); it != held_.end() && it->first <= now;) {
+    const std::uint64_t key = it->second;
+    Line& line = lines_.at(key);
+    if (line.after_submission > submissions_collected_) {
+      ++it;
+      continue;
+    }
+    it = held_.erase(it);
+    line.held = false;
+    advance_line(key);
+  }
+}
+
+// The sink is well again: what failed while it was sick need not wait.
+void Relay::release_uncounted_lines() {
+  const TimePoint now = ports_.clock.now();
+  Held later;
+  for (const auto& [due, key] : held_) {
+    Line& line = lines_.at(key);
+    if (!line.counts) line.due = std::min(line.due, now);
+    later.emplace(line.due, key);
+  }
+  held_ = std::move(later);
+}
+
+void Relay::resolve(Slot& slot, const Outcome& outcome) {
+  switch (outcome.fate) {
+    case Fate::confirmed:
+    case Fate::duplicate:
+      return deliver(slot, outcome);
+    case Fate::rejected:
+      ports_.metrics.rejected.fetch_add(1, std::memory_order_relaxed);
+      slot.attempts = std::max(slot.attempts + 1, outcome.attempts);
+      policy_.answered(slot.event->id);
+      return park(slot, ParkState::parked, {}, outcome.reason);
+    case Fate::failed:
+    case Fate::busy:
+      ports_.metrics.failed.fetch_add(1, std::memory_order_relaxed);
+      last_failure_ = outcome.reason;
+      return fail_once(slot, outcome);
+    case Fate::again:
+      return fail_once(slot, outcome);
+  }
+}
+
+void Relay::fail_once(Slot& slot, const Outcome& outcome) {
+  if (outcome.fate == Fate::again) {
+    // Behind one of its key that failed it waits as long as that one does.
+    if (slot.flight->replay && went_back_before(slot)) return finish(slot, Settled::parked);
+    const auto line = lines_.find(slot.line_key());
+    if (!slot.flight->replay && line != lines_.end() && line->second.held)
+      return retry_later(slot, outcome, {}, false);
+  }
+  if (!slot.has_come_back) {
+    slot.has_come_back = true;
+    slot.came_back_at = ports_.clock.now();
+    slot.confirmations = policy_.confirmations();
+  }
+  const std::uint32_t before = slot.attempts;
+  const Judgement judged = policy_.failed(slot.event->id, slot.sick_key(), outcome.fate,
+                                          slot.attempts, ports_.clock.now(), random_);
+  slot.attempts = judged.attempts;
+  if (judged.parks) return park(slot, ParkState::parked, {}, outcome.reason);
+  retry_later(slot, outcome, judged.pause, judged.attempts > before);
+}
+
+void Relay::deliver(Slot& slot, const Outcome& outcome) {
+  const bool duplicate = outcome.fate == Fate::duplicate;
+  ports_.metrics.confirmed.fetch_add(1, std::memory_order_relaxed);
+  if (duplicate) ports_.metrics.duplicates.fetch_add(1, std::memory_order_relaxed);
+  if (duplicate || outcome.untried) {
+    policy_.answered(slot.event->id);
+  } else {
+    policy_.confirmed(slot.event->id, slot.sick_key());
+  }
+  ports_.metrics.commit_to_confirm.observe(now_wall_ - slot.event->created_at);
+  if (slot.flight->replay) {
+    ports_.metrics.replayed.fetch_add(1, std::memory_order_relaxed);
+    slot.flight->delivered.push_back(slot.event->id);
+  }
+  finish(slot, Settled::delivered);
+  if (!lines_.empty()) leave_line(slot.line_key());
+}
+
+void Relay::retry_later(Slot& slot, const Outcome& outcome, Duration delay, bool counts) {
+  if (slot.flight->replay) return park(slot, ParkState::waiting, delay, outcome.reason);
+  if (is_blocked(*slot.event)) return park_behind(slot);
+  slot.reason = outcome.reason;
+  const std::uint64_t key = slot.line_key();
+  join_line(key, slot);
+  hold_line(key, delay, counts);
+}
+
+void Relay::finish(Slot& slot, Settled fate) {
+  if (slot.finished) return;
+  slot.finished = true;
+  slot.fate = fate;
+  --slot.flight->unresolved;
+}
+
+}  // namespace dovetail

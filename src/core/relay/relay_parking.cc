@@ -1,0 +1,295 @@
+// The relay and its parking: what goes there, what comes back, and which keys wait for it.
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "core/check.h"
+#include "core/mutant.h"
+#include "core/relay/relay.h"
+#include "core/relay/relay_state.h"
+
+namespace dovetail {
+
+namespace {
+
+std::string describe(const Event& event) {
+  return event.id.to_string() + " (" + std::string(event.aggregate_type) + " " +
+         std::string(event.aggregate_id) + ")";
+}
+
+}  // namespace
+
+// Decides that an event goes to parking, and with it everything of its key that waits here.
+void Relay::park(Slot& slot, ParkState state, Duration delay, std::string reason) {
+  if (reason.empty()) reason = "the sink gave no reason";
+  if (state == ParkState::parked) {
+    note(RelayNotice::Kind::parked, describe(*slot.event) + ": " + reason);
+  }
+  const bool forgets = state == ParkState::waiting && DOVETAIL_MUTANT(asides_lose_attempts);
+  park_requests_.push_back(
+      ParkRequest{slot.event, state, forgets ? 0 : slot.attempts, delay, std::move(reason)});
+  park_slots_.push_back(&slot);
+  slot.fate = Settled::parked;
+  if (DOVETAIL_MUTANT(settle_before_park)) finish(slot, Settled::parked);
+  block_key(slot);
+  park_line(slot);
+}
+
+// What the source could not make sense of is not sent. It stands in parking only when what precedes
+// it on its key is safe, as everything there does.
+void Relay::park_defects() {
+  while (!ready_.empty() && !ready_.front()->event->defect.empty()) {
+    Slot& slot = *ready_.front();
+    ready_.pop_front();
+    note(RelayNotice::Kind::parked, describe(*slot.event) + ": " + std::string(slot.event->defect));
+    block_key(slot);
+    park_behind(slot);
+    park_line(slot);
+  }
+}
+
+void Relay::block_key(const Slot& slot) {
+  if (!slot.event->has_key() || DOVETAIL_MUTANT(no_key_block_after_refusal)) return;
+  blocked_[order_key(*slot.event)] = submissions_made_;
+  blocked_keys_gauge_.set(blocked_.size());
+}
+
+// Everything that waits here for an event that goes to parking follows it.
+void Relay::park_line(const Slot& slot) {
+  const std::uint64_t key = slot.line_key();
+  recall(key);
+  const auto found = lines_.find(key);
+  if (found == lines_.end()) return;
+  Line& line = found->second;
+  if (line.held) held_.erase({line.due, key});
+  line.held = false;
+  line.in_flight = false;
+  // Different keys can share a hash; those of the other key stay.
+  Slot* waiting = std::exchange(line.head, nullptr);
+  line.tail = nullptr;
+  while (waiting != nullptr) {
+    Slot* const next = waiting->next;
+    if (waiting->flight->replay && waiting->same_key(slot)) {
+      finish(*waiting, Settled::parked);
+    } else if (waiting->same_key(slot) && is_blocked(*slot.event)) {
+      park_behind(*waiting);
+    } else {
+      join_line(key, *waiting);
+    }
+    waiting = next;
+  }
+  advance_line(key);
+}
+
+// An event may stand in parking only when everything before it on its key is safe. While some of it
+// may still be in flight, it waits here: after a crash it would be replayed before what is read
+// again.
+void Relay::park_behind(Slot& slot) {
+  const auto blocked = blocked_.find(order_key(*slot.event));
+  const bool in_flight = blocked != blocked_.end() && blocked->second > submissions_collected_;
+  if (in_flight && !DOVETAIL_MUTANT(parked_past_flight)) {
+    behind_flight_.push_back(&slot);
+    return;
+  }
+  park_now(slot);
+}
+
+void Relay::park_now(Slot& slot) {
+  const std::string_view defect = slot.event->defect;
+  park_requests_.push_back(ParkRequest{
+      slot.event,
+      defect.empty() ? ParkState::waiting : ParkState::parked,
+      slot.attempts,
+      {},
+      std::string(defect.empty() ? "waits behind an earlier event of its key" : defect)});
+  park_slots_.push_back(&slot);
+}
+
+Status Relay::park_pending() {
+  for (Slot* const slot : std::exchange(behind_flight_, {})) park_behind(*slot);
+  if (park_requests_.empty()) return {};
+  DOVETAIL_TRY(ports_.parking.park(park_requests_));
+  ports_.metrics.parked.fetch_add(park_requests_.size(), std::memory_order_relaxed);
+  for (Slot* const slot : park_slots_) finish(*slot, Settled::parked);
+  park_requests_.clear();
+  park_slots_.clear();
+  const std::size_t room = is_spilled_ ? options_.window_events_max : 0;
+  if (blocked_.size() <= options_.blocked_keys_max + room) return {};
+  return reload_blocked_keys();
+}
+
+// Takes the head of the line into parking, and with it what waits behind it.
+Relay::Held::iterator Relay::park_held_line(Held::iterator held) {
+  const auto [due, key] = *held;
+  const Held::iterator next = held_.erase(held);
+  Line& line = lines_.at(key);
+  line.held = false;
+  Slot* const head = std::exchange(line.head, line.head->next);
+  std::string reason = head->reason.empty() ? "it was not confirmed" : head->reason;
+  park(*head, ParkState::waiting, std::max(due - ports_.clock.now(), Duration{0}),
+       std::move(reason));
+  return next;
+}
+
+// What waits to be tried again withholds the record of everything behind it. While others pass it
+// waits in parking instead.
+void Relay::move_aside() {
+  if (held_.empty() || policy_.is_sick()) return;
+  const TimePoint now = ports_.clock.now();
+  for (auto it = held_.begin(); it != held_.end();) {
+    const Slot& head = *lines_.at(it->second).head;
+    const bool others_pass = policy_.confirmations() > head.confirmations;
+    const bool is_time = now - head.came_back_at >= options_.aside_after;
+    it = others_pass && is_time ? park_held_line(it) : std::next(it);
+  }
+}
+
+// When only keys that wait to be tried again fill the window, one of them makes room for others. In
+// an outage parking must not fill with events that nothing is wrong with, so that happens seldom
+// then; it must happen all the same, because what fails may be all that the window holds.
+void Relay::park_held_lines() {
+  if (window_has_room() || !sink_open_ || !submitted_.empty()) return;
+  if (policy_.is_sick()) return make_room_in_outage();
+  if (!held_.empty() && ready_.empty()) park_held_line(std::prev(held_.end()));
+}
+
+void Relay::make_room_in_outage() {
+  const TimePoint now = ports_.clock.now();
+  if (now < make_room_at_) return;
+  std::set<std::uint64_t> keys;
+  Slot* first = nullptr;
+  for (Slot* const slot : ready_) {
+    if (slot->flight->replay || !keys.insert(slot->line_key()).second) continue;
+    if (!slot->has_come_back) return;  // it is still to be tried
+    if (first == nullptr) first = slot;
+  }
+  if (first == nullptr && held_.empty()) return;
+  make_room_at_ = now + options_.connect_retry.cap;
+  if (first == nullptr) {
+    park_held_line(std::prev(held_.end()));
+    return;
+  }
+  std::erase(ready_, first);
+  park(*first, ParkState::waiting, {}, first->reason);
+}
+
+// At a stop: what stands before a finished event in the source, and is not finished itself, waits
+// in parking, so that the finished one is settled and not sent again. One that is parked counts,
+// too: it may have been delivered out of parking since. Batches are settled whole.
+Status Relay::park_before_finished() {
+  if (DOVETAIL_MUTANT(confirmed_resent_after_stop)) return {};
+  std::size_t flights = flights_.size();
+  const auto is_finished = [](const Slot& slot) { return slot.finished; };
+  while (flights > 0) {
+    const std::vector<Slot>& slots = flights_[flights - 1]->slots;
+    if (std::any_of(slots.begin(), slots.end(), is_finished)) break;
+    --flights;
+  }
+  const TimePoint now = ports_.clock.now();
+  for (std::size_t i = 0; i < flights; ++i) {
+    for (Slot& slot : flights_[i]->slots) {
+      if (slot.finished) continue;
+      const std::string_view defect = slot.event->defect;
+      const auto line = lines_.find(slot.line_key());
+      const bool is_held = line != lines_.end() && line->second.held;
+      const Duration delay = is_held ? std::max(line->second.due - now, Duration{0}) : Duration{0};
+      std::string reason = !defect.empty()       ? std::string(defect)
+                           : slot.reason.empty() ? "the relay stopped before it was confirmed"
+                                                 : slot.reason;
+      park_requests_.push_back(ParkRequest{slot.event,
+                                           defect.empty() ? ParkState::waiting : ParkState::parked,
+                                           slot.attempts, delay, std::move(reason)});
+      park_slots_.push_back(&slot);
+    }
+  }
+  behind_flight_.clear();
+  DOVETAIL_TRY(park_pending());
+  if (!replay_ || replay_->delivered.empty()) return {};
+  return ports_.parking.delivered(replay_->delivered);
+}
+
+Status Relay::take_replays() {
+  const TimePoint now = ports_.clock.now();
+  if (replay_ || now < replay_poll_at_) return {};
+  // Without a blocked key only an event without a key can be due.
+  replay_poll_at_ = now + (blocked_.empty() ? 4 : 1) * options_.replay_poll;
+  std::unique_ptr<Flight> flight = take_flight(true);
+  Limits limits;
+  limits.events_max = options_.batch_events_max;
+  limits.bytes_max = options_.batch_bytes_max;
+  limits.pause_max = std::max(options_.key_retry.cap, options_.connect_retry.cap);
+  DOVETAIL_TRY(ports_.parking.take_due(flight->batch, flight->attempts, limits));
+  if (flight->batch.empty()) {
+    spare_flights_.push_back(std::move(flight));
+    return blocked_.empty() ? Status{} : reload_blocked_keys();
+  }
+  DOVETAIL_CHECK(flight->attempts.size() == flight->batch.size());
+  replay_ = std::move(flight);
+  admit(*replay_);
+  return {};
+}
+
+Status Relay::finish_replay() {
+  const bool progress = !replay_->delivered.empty();
+  if (progress) {
+    DOVETAIL_TRY(ports_.parking.delivered(replay_->delivered));
+    replay_poll_at_ = {};
+  }
+  spare_flights_.push_back(std::move(replay_));
+  return reload_blocked_keys();
+}
+
+// A key that is free in the store stays blocked here while something of it may still be in flight.
+Status Relay::reload_blocked_keys() {
+  const TimePoint now = ports_.clock.now();
+  std::vector<OrderKey> keys;
+  if (!is_spilled_ || now >= recount_at_) {
+    DOVETAIL_TRY(ports_.parking.blocked_keys(keys, options_.blocked_keys_max + 1));
+    is_spilled_ = keys.size() > options_.blocked_keys_max;
+    recount_at_ = now + std::chrono::seconds(30);
+  }
+  if (is_spilled_) {
+    keys.clear();
+    DOVETAIL_TRY(ports_.parking.blocked_among(keys_in_window(), keys));
+  }
+  std::map<OrderKey, std::uint64_t> stored;
+  for (OrderKey& key : keys) stored.emplace(std::move(key), 0);
+  for (const auto& [key, after] : blocked_) {
+    const auto found = stored.find(key);
+    if (found != stored.end()) {
+      found->second = after;
+    } else if (after > submissions_collected_) {
+      stored.emplace(key, after);
+    } else if (!is_spilled_) {
+      note(RelayNotice::Kind::key_released, key.first + " " + key.second + " flows again");
+    }
+  }
+  blocked_ = std::move(stored);
+  blocked_keys_gauge_.set(is_spilled_ ? std::max(blocked_.size(), options_.blocked_keys_max + 1)
+                                      : blocked_.size());
+  return {};
+}
+
+std::vector<OrderKey> Relay::keys_in_window() const {
+  std::set<OrderKey> keys;
+  for (const auto& flight : flights_)
+    for (const Slot& slot : flight->slots)
+      if (!slot.finished && slot.event->has_key()) keys.insert(order_key(*slot.event));
+  return {keys.begin(), keys.end()};
+}
+
+// Which keys of a batch are blocked, where not all that are blocked are kept in memory.
+Status Relay::learn_blocked_keys(const Flight& flight) {
+  if (!is_spilled_ || DOVETAIL_MUTANT(blocked_keys_not_asked)) return {};
+  std::set<OrderKey> keys;
+  for (const Event& event : flight.batch.events())
+    if (event.has_key()) keys.insert(order_key(event));
+  const std::vector<OrderKey> asked(keys.begin(), keys.end());
+  std::vector<OrderKey> found;
+  DOVETAIL_TRY(ports_.parking.blocked_among(asked, found));
+  for (OrderKey& key : found) blocked_.emplace(std::move(key), 0);
+  return {};
+}
+
+}  // namespace dovetail

@@ -1,0 +1,285 @@
+// What passes between the relay and its sink: opening, submitting, probes of a sick sink,
+// collecting, and what a lost connection means.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "core/mutant.h"
+#include "core/relay/relay.h"
+#include "core/relay/relay_state.h"
+
+namespace dovetail {
+
+using Kind = RelayNotice::Kind;
+
+namespace {
+
+constexpr Duration kOpeningIsLong = std::chrono::seconds(15);  // then it is said
+
+}  // namespace
+
+Status Relay::open_sink() {
+  const TimePoint now = ports_.clock.now();
+  if (!sink_opening_ && now < sink_retry_at_) return {};
+  const Result<bool> opened = wait_for_sink();
+  if (opened && !*opened) {
+    if (opening_is_long_ || now < opening_since_ + kOpeningIsLong) return {};
+    opening_is_long_ = true;
+    note(Kind::stalled,
+         "the sink is not open yet; it may still be busy with what it had: check for a handler "
+         "or a receiver that hangs");
+    return {};
+  }
+  sink_opening_ = false;
+  if (!opened) {
+    if (opened.error().code == Errc::corrupt || opened.error().code == Errc::stopped)
+      return fail(opened.error());
+    lose_sink(opened.error());
+    return {};
+  }
+  sink_open_ = true;
+  limbo_.clear();
+  // A sink that can be opened may still fail at everything it is given.
+  if (ready_.empty()) note_sink_works();
+  if (sink_failures_ == 0 || ready_.empty()) report_delivery();
+  return {};
+}
+
+void Relay::note_sink_works() {
+  if (!std::exchange(sink_missed_, false)) return;
+  note(Kind::sink_restored, "the sink is connected again");
+}
+
+// Whether it is open. Where there is something to read meanwhile, that is waited for, not this.
+Result<bool> Relay::wait_for_sink() {
+  if (!sink_opening_) {
+    const Status asked = ports_.sink.open();
+    if (!asked) return fail(asked.error());
+    sink_opening_ = true;
+    opening_is_long_ = false;
+    opening_since_ = ports_.clock.now();
+  }
+  if (DOVETAIL_MUTANT(open_waited_for)) return ports_.sink.opened(std::chrono::hours(1));
+  const bool reads = window_has_room() && (source_had_more_ || ready_.empty());
+  return ports_.sink.opened(reads ? Duration{0} : wait_limit(std::chrono::milliseconds(20)));
+}
+
+std::size_t Relay::batch_limit() const {
+  if (!ports_.sink.blocks()) return options_.batch_events_max;
+  return std::min(options_.batch_events_max, pace_.limit());
+}
+
+// Since when the sink has only the oldest submission to do: before, it may have been busy with the
+// one before that.
+TimePoint Relay::waits_since() const {
+  return std::max(submitted_.front().submitted_at, collected_at_);
+}
+
+Status Relay::submit_ready() {
+  if (!sink_open_) DOVETAIL_TRY(open_sink());
+  if (policy_.is_sick()) return submit_probe();
+  while (sink_open_ && !ready_.empty() && submitted_.size() < options_.batches_in_flight_max) {
+    park_defects();
+    if (!ready_.empty()) DOVETAIL_TRY(submit_one(options_.batch_events_max));
+  }
+  if (DOVETAIL_MUTANT(settle_before_confirm)) {
+    for (const auto& flight : flights_) {
+      const std::vector<Settled> fates(flight->slots.size(), Settled::delivered);
+      DOVETAIL_TRY(ports_.source.settle(flight->batch, fates));
+    }
+    DOVETAIL_TRY(ports_.source.flush());
+  }
+  return {};
+}
+
+// One probe at a time, and nothing else.
+Status Relay::submit_probe() {
+  if (!sink_open_ || !submitted_.empty() || ports_.clock.now() < policy_.probe_at()) return {};
+  park_defects();
+  if (ready_.empty()) return {};
+  choose_probe();
+  policy_.probe_sent();
+  return submit_one(policy_.probe_keys());
+}
+
+// Puts events of different keys first, each the first of its key. What fails goes to the end of the
+// line, so each key has its turn. Those that failed before, and come from parking, get one place
+// only: a sink that looks sick may just have many poison events.
+void Relay::choose_probe() {
+  std::set<std::uint64_t> keys;
+  std::vector<Slot*> fresh;
+  std::vector<Slot*> replayed;
+  for (Slot* const slot : ready_) {
+    if (!slot->event->defect.empty()) break;
+    if (!keys.insert(slot->line_key()).second) continue;
+    (slot->flight->replay ? replayed : fresh).push_back(slot);
+  }
+  std::vector<Slot*> chosen;
+  const auto take = [&](const std::vector<Slot*>& from, std::size_t until) {
+    for (Slot* const slot : from)
+      if (chosen.size() < until && std::find(chosen.begin(), chosen.end(), slot) == chosen.end())
+        chosen.push_back(slot);
+  };
+  take(fresh, policy_.probe_keys() - (replayed.empty() ? 0 : 1));
+  take(replayed, policy_.probe_keys());
+  take(fresh, policy_.probe_keys());
+  std::erase_if(ready_, [&](Slot* slot) {
+    return std::find(chosen.begin(), chosen.end(), slot) != chosen.end();
+  });
+  ready_.insert(ready_.begin(), chosen.begin(), chosen.end());
+}
+
+Status Relay::submit_one(std::size_t events_max) {
+  DOVETAIL_TRY(check_deadline());
+  Submission submission;
+  if (!spare_submissions_.empty()) {
+    submission = std::move(spare_submissions_.back());
+    spare_submissions_.pop_back();
+  }
+  submission.slots.clear();
+  submission.events.clear();
+  std::size_t bytes = 0;
+  const std::size_t limit = std::min(events_max, batch_limit());
+  while (!ready_.empty() && submission.slots.size() < limit) {
+    Slot* const slot = ready_.front();
+    if (!slot->event->defect.empty()) break;  // parked when what precedes it is on its way
+    bytes += slot->event->payload.size();
+    if (bytes > options_.batch_bytes_max && !submission.slots.empty()) break;
+    submission.slots.push_back(slot);
+    submission.events.push_back(slot->event);
+    ready_.pop_front();
+  }
+  submission.number = ++submissions_made_;
+  submission.submitted_at = ports_.clock.now();
+  ports_.metrics.submitted.fetch_add(submission.slots.size(), std::memory_order_relaxed);
+  submitted_.push_back(std::move(submission));
+  ports_.sink.permit(ports_.lease.deadline());
+  const Status submitted = ports_.sink.submit(submitted_.back().events);
+  if (!submitted) lose_sink(submitted.error());
+  return {};
+}
+
+Status Relay::collect() {
+  if (!sink_open_ || submitted_.empty()) return {};
+  // While there is more to read and to send, only what is already known is taken.
+  const bool could_read = source_had_more_ && window_has_room();
+  const bool could_send = submitted_.size() < options_.batches_in_flight_max;
+  Duration timeout{0};
+  if (!(could_read && could_send)) {
+    timeout = wait_limit(window_has_room() ? std::chrono::milliseconds(1)
+                                           : std::chrono::milliseconds(20));
+  }
+  bool collected = true;
+  for (std::size_t i = submitted_.size(); i > 0 && collected && sink_open_; --i) {
+    DOVETAIL_TRY(collect_one(timeout, collected));
+    timeout = Duration{0};
+  }
+  return {};
+}
+
+Status Relay::collect_one(Duration timeout, bool& collected) {
+  collected = false;
+  DOVETAIL_TRY(check_deadline());
+  outcomes_.assign(submitted_.front().slots.size(), Outcome{});
+  const Result<bool> known = ports_.sink.collect(outcomes_, timeout);
+  if (!known) {
+    if (known.error().code == Errc::corrupt || known.error().code == Errc::stopped) {
+      return fail(known.error());
+    }
+    lose_sink(known.error());
+    return {};
+  }
+  const TimePoint now = ports_.clock.now();
+  if (!*known) {
+    if (now - waits_since() < options_.confirm_timeout) return {};
+    pace_.took(submitted_.front().slots.size(), now - waits_since());
+    ports_.metrics.stalls.fetch_add(1, std::memory_order_relaxed);
+    note(Kind::stalled, "the sink did not confirm in time; its connection is replaced");
+    lose_sink(Error{Errc::in_doubt, "no confirmation within the limit"});
+    return {};
+  }
+  collected = true;
+  pace_.took(submitted_.front().slots.size(), now - waits_since());
+  collected_at_ = now;
+  Submission submission = std::move(submitted_.front());
+  submitted_.pop_front();
+  submissions_collected_ = submission.number;
+  now_wall_ = ports_.clock.wall();
+  for (std::size_t i = 0; i < submission.slots.size(); ++i) {
+    resolve(*submission.slots[i], outcomes_[i]);
+  }
+  sink_failures_ = 0;
+  note_sink_works();
+  ports_.metrics.progress_at_us = now.time_since_epoch().count();
+  spare_submissions_.push_back(std::move(submission));
+  const bool delivered = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& one) {
+    return one.fate == Fate::confirmed || one.fate == Fate::duplicate;
+  });
+  return judge_sink(now, delivered);
+}
+
+// After a batch: what its failures mean for the whole sink.
+Status Relay::judge_sink(TimePoint now, bool delivered) {
+  const bool was_sick = policy_.is_sick();
+  const bool changed = policy_.end_batch(now, random_);
+  const bool is_sick = policy_.is_sick();
+  const std::uint32_t failed = policy_.failed_in_a_row();
+  if (is_sick && !was_sick) {
+    make_room_at_ = now + options_.connect_retry.cap;
+    note(Kind::sink_sick, "it fails for every key, so only probes are sent: " + last_failure_);
+  }
+  if (was_sick && !is_sick) {
+    note(Kind::sink_restored, "the sink confirms again");
+    release_uncounted_lines();
+  }
+  if (is_sick && changed) {
+    report(RelayState::Kind::backing_off, last_failure_, policy_.probe_at() - now);
+  } else if (!is_sick && failed >= kFailedInARow) {
+    const Duration next = held_.empty() ? Duration{0} : held_.begin()->first - now;
+    report(RelayState::Kind::backing_off, last_failure_, std::max(next, Duration{0}));
+  } else if (!is_sick && failed == 0 && delivered) {
+    report_delivery();
+  }
+  // What fails alone at the end of such a run is parked before.
+  if (!options_.gives_up || failed < options_.attempts_max + kFailedInARow) return {};
+  has_given_up_ = true;
+  return fail(Errc::unavailable, "nothing was confirmed in the last " + std::to_string(failed) +
+                                     " tries; check the receiver: " + last_failure_);
+}
+
+// Throws the connection away. What was in flight on it goes out again, in order, before everything
+// else.
+void Relay::lose_sink(const Error& error) {
+  sink_open_ = false;
+  policy_.probe_lost();
+  sink_opening_ = false;
+  ports_.sink.permit(TimePoint{});
+  ports_.metrics.sink_errors.fetch_add(1, std::memory_order_relaxed);
+  if (!std::exchange(sink_missed_, true)) note(Kind::sink_lost, error.text);
+  const Duration pause = retry_delay(options_.connect_retry, sink_failures_, random_);
+  sink_retry_at_ = ports_.clock.now() + pause;
+  report(RelayState::Kind::backing_off, error.text, pause);
+  ++sink_failures_;
+
+  std::deque<Slot*> back = std::exchange(ready_, {});
+  std::deque<Submission> lost = std::exchange(submitted_, {});
+  submissions_collected_ = submissions_made_;
+  for (auto submission = lost.rbegin(); submission != lost.rend(); ++submission) {
+    back.insert(back.begin(), submission->slots.begin(), submission->slots.end());
+  }
+  // Each finds its place anew, also what was only about to be sent: another member of a consumer
+  // group may have parked its key in the meantime.
+  for (Slot* const slot : back) {
+    if (DOVETAIL_MUTANT(unconfirmed_forgotten_on_reopen)) {
+      deliver(*slot, Outcome{Fate::confirmed});
+      continue;
+    }
+    const auto line = lines_.find(slot->line_key());
+    if (line != lines_.end()) line->second.in_flight = false;
+    place(*slot);
+  }
+}
+
+}  // namespace dovetail

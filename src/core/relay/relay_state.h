@@ -1,0 +1,69 @@
+// What a relay keeps in memory about the events on their way. Private to the relay.
+#pragma once
+
+#include "core/relay/relay.h"
+
+namespace dovetail {
+
+inline constexpr std::uint32_t kFailedInARow = 5;  // batches; then this is not a hiccup
+
+inline OrderKey order_key(const Event& event) {
+  return {std::string(event.aggregate_type), std::string(event.aggregate_id)};
+}
+
+struct Relay::Slot {
+  Event* event = nullptr;
+  Flight* flight = nullptr;
+  Slot* next = nullptr;        // the next of its line
+  std::uint64_t order = 0;     // grows in read order
+  std::uint32_t attempts = 0;  // that failed, and count
+  bool finished = false;
+  bool has_come_back = false;       // from the sink, without being confirmed
+  TimePoint came_back_at{};         // for the first time
+  std::uint64_t confirmations = 0;  // of others, at that time
+  std::string reason{};             // of the last time
+  Settled fate = Settled::delivered;
+
+  // Lines are found by the hash of the key; an event without a key gets a line of its own.
+  std::uint64_t line_key() const { return event->has_key() ? event->key_hash : ~order; }
+  // Tells keys apart; an event without a key has its own, whenever it comes.
+  std::uint64_t sick_key() const {
+    if (event->has_key()) return event->key_hash;
+    std::uint64_t key = 14695981039346656037U;
+    for (const std::uint8_t byte : event->id.bytes) key = (key ^ byte) * 1099511628211U;
+    return key;
+  }
+  bool same_key(const Slot& other) const {
+    return event->has_key() && event->key_hash == other.event->key_hash &&
+           event->aggregate_id == other.event->aggregate_id &&
+           event->aggregate_type == other.event->aggregate_type;
+  }
+};
+
+struct Relay::Flight {
+  Batch batch;
+  std::vector<Slot> slots;
+  std::vector<std::uint32_t> attempts;  // of replayed events
+  std::vector<EventId> delivered;       // of replayed events
+  std::size_t unresolved = 0;
+  bool replay = false;  // taken from parking, not read from the source
+};
+
+struct Relay::Line {
+  Slot* head = nullptr;  // waiting, in read order
+  Slot* tail = nullptr;
+  bool in_flight = false;  // on a sink that takes one of a key at a time
+  bool held = false;       // waits until `due` and until `after_submission` is collected
+  bool counts = false;     // the failure it waits after counts
+  TimePoint due{};
+  std::uint64_t after_submission = 0;
+};
+
+struct Relay::Submission {
+  std::uint64_t number = 0;
+  TimePoint submitted_at{};
+  std::vector<Slot*> slots;
+  std::vector<const Event*> events;
+};
+
+}  // namespace dovetail

@@ -1,0 +1,358 @@
+#include "gateway/forward.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "core/check.h"
+#include "server/header_field.h"
+#include "webhook/url.h"
+
+namespace dovetail::http {
+
+namespace {
+
+constexpr std::size_t kHeaderBytesMax = 64 << 10;
+
+struct FreeEasy {
+  void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
+};
+struct FreeLines {
+  void operator()(curl_slist* lines) const { curl_slist_free_all(lines); }
+};
+
+template <class Value>
+void set(CURL* easy, CURLoption option, Value value) {
+  DOVETAIL_CHECK(curl_easy_setopt(easy, option, value) == CURLE_OK);
+}
+
+long milliseconds(Duration duration) {
+  return static_cast<long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
+  return text;
+}
+
+void add_names(std::string_view value, std::vector<std::string>& names) {
+  while (!value.empty()) {
+    const std::size_t comma = std::min(value.find(','), value.size());
+    names.push_back(to_lower(trimmed(value.substr(0, comma))));
+    value.remove_prefix(std::min(comma + 1, value.size()));
+  }
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// UTF-8 of the characters that the bytes are in Latin-1, so that any byte may stand in a text.
+std::string from_latin1(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x80) text += static_cast<char>(0xc0 | (byte >> 6));
+    text += byte >= 0x80 ? static_cast<char>(0x80 | (byte & 0x3f)) : c;
+  }
+  return text;
+}
+
+// The way back.
+std::string to_latin1(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    const bool is_pair = (first == 0xc2 || first == 0xc3) && i + 1 < text.size();
+    bytes += is_pair ? static_cast<char>((first << 6) | (text[++i] & 0x3f)) : text[i];
+  }
+  return bytes;
+}
+
+}  // namespace
+
+bool is_of_connection(std::string_view lower_name, const std::vector<std::string>& connection) {
+  return is_one_of(lower_name,
+                   {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
+                    "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
+                    "http2-settings", "content-length", "expect"}) ||
+         std::find(connection.begin(), connection.end(), lower_name) != connection.end();
+}
+
+bool is_about_client(std::string_view lower_name) {
+  std::string name(lower_name);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name == "forwarded" || name.starts_with("x-forwarded") || name == "x-real-ip" ||
+         name == "x-original-url" || name == "x-rewrite-url" || name == "x-client-ip" ||
+         name == "x-cluster-client-ip" || name == "true-client-ip" || name == "client-ip";
+}
+
+bool is_safe_method(std::string_view method) {
+  return is_one_of(method, {"GET", "HEAD", "OPTIONS"});
+}
+bool is_idempotent_method(std::string_view method) {
+  return is_safe_method(method) || is_one_of(method, {"PUT", "DELETE"});
+}
+
+std::string to_lines(const std::vector<Header>& headers) {
+  std::string lines;
+  for (const Header& header : headers)
+    lines += from_latin1(header.name) + ": " + from_latin1(header.value) + "\n";
+  return lines;
+}
+
+std::vector<Header> from_lines(std::string_view text) {
+  std::vector<Header> headers;
+  const std::string bytes = to_latin1(text);
+  std::string_view lines = bytes;
+  while (!lines.empty()) {
+    const std::size_t end = std::min(lines.find('\n'), lines.size());
+    const std::string_view line = lines.substr(0, end);
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string_view::npos)
+      headers.push_back({std::string(line.substr(0, colon)), std::string(line.substr(colon + 2))});
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+  }
+  return headers;
+}
+
+Status check(const ForwardOptions& options) {
+  const Result<UrlTemplate> url = UrlTemplate::parse(options.url);
+  if (!url) return fail(url.error());
+  if (url->has_fields() || options.url.find('?') != std::string::npos)
+    return fail(Errc::rejected,
+                "the url of a service has no fields and no query; check that it is such as "
+                "http://127.0.0.1:8000");
+  if (options.cert_file.empty() != options.key_file.empty())
+    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+  return {};
+}
+
+struct Forwarder::Transfer {
+  Transfer(const ForwardOptions& given, const std::atomic<bool>& stop)
+      : options(given), aborted(stop) {}
+
+  const ForwardOptions& options;
+  const std::atomic<bool>& aborted;
+  std::unique_ptr<CURL, FreeEasy> easy{curl_easy_init()};
+  std::string prefix{};  // path of the url
+  std::array<char, CURL_ERROR_SIZE> error{};
+  ForwardAnswer answer{};
+  std::vector<std::string> connection{};  // names in the answer's field Connection
+  std::size_t header_bytes = 0;
+  bool headers_done = false;
+
+  void set_up();
+  std::unique_ptr<curl_slist, FreeLines> lines_of(const ForwardRequest& request) const;
+  void start(const ForwardRequest& request);
+  void finish(CURLcode code);
+
+  static std::size_t take_header(char* bytes, std::size_t, std::size_t count, void* data);
+  static std::size_t take_body(char* bytes, std::size_t, std::size_t count, void* data);
+  static int look(void* data, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    return static_cast<Transfer*>(data)->aborted.load() ? 1 : 0;
+  }
+};
+
+std::size_t Forwarder::Transfer::take_header(char* bytes, std::size_t, std::size_t count,
+                                             void* data) {
+  auto& transfer = *static_cast<Transfer*>(data);
+  const std::string_view line(bytes, count);
+  if (transfer.headers_done) return count;  // trailers, which nobody keeps
+  if (line.starts_with("HTTP/")) {
+    transfer.answer.headers.clear();
+    transfer.connection.clear();
+    transfer.header_bytes = 0;
+    long status = 0;
+    curl_easy_getinfo(transfer.easy.get(), CURLINFO_RESPONSE_CODE, &status);
+    transfer.answer.status = static_cast<int>(status);
+    return count;
+  }
+  if (trimmed(line).empty()) {
+    transfer.headers_done = transfer.answer.status >= 200;  // others follow an interim answer
+    return count;
+  }
+  transfer.header_bytes += count;
+  if (transfer.header_bytes > kHeaderBytesMax) {
+    transfer.answer.fate = ForwardAnswer::Fate::too_large;
+    return 0;
+  }
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return count;
+  const std::string name(line.substr(0, colon));
+  const std::string_view value = trimmed(line.substr(colon + 1));
+  if (to_lower(name) == "connection") add_names(value, transfer.connection);
+  if (to_lower(name) == "content-length") {
+    std::uint64_t length = 0;
+    const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), length);
+    if (code == std::errc{} && end == value.data() + value.size()) transfer.answer.length = length;
+  }
+  transfer.answer.headers.push_back({name, std::string(value)});
+  return count;
+}
+
+std::size_t Forwarder::Transfer::take_body(char* bytes, std::size_t, std::size_t count,
+                                           void* data) {
+  auto& transfer = *static_cast<Transfer*>(data);
+  if (transfer.answer.body.size() + count > transfer.options.response_bytes_max) {
+    transfer.answer.fate = ForwardAnswer::Fate::too_large;
+    return 0;
+  }
+  transfer.answer.body.append(bytes, count);
+  return count;
+}
+
+void Forwarder::Transfer::set_up() {
+  DOVETAIL_CHECK(easy != nullptr);
+  set(easy.get(), CURLOPT_ERRORBUFFER, error.data());
+  set(easy.get(), CURLOPT_NOSIGNAL, 1L);
+  set(easy.get(), CURLOPT_PROTOCOLS_STR, "http,https");
+  set(easy.get(), CURLOPT_FOLLOWLOCATION, 0L);
+  set(easy.get(), CURLOPT_PROXY, "");  // not that of the environment either
+  set(easy.get(), CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
+  set(easy.get(), CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(easy.get(), CURLOPT_HEADERFUNCTION, &take_header);
+  set(easy.get(), CURLOPT_HEADERDATA, this);
+  set(easy.get(), CURLOPT_WRITEFUNCTION, &take_body);
+  set(easy.get(), CURLOPT_WRITEDATA, this);
+  set(easy.get(), CURLOPT_XFERINFOFUNCTION, &look);
+  set(easy.get(), CURLOPT_XFERINFODATA, this);
+  set(easy.get(), CURLOPT_NOPROGRESS, 0L);
+  set(easy.get(), CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connect_timeout));
+  set(easy.get(), CURLOPT_TIMEOUT_MS, milliseconds(options.timeout));
+  set(easy.get(), CURLOPT_TCP_KEEPALIVE, 1L);
+  set(easy.get(), CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+  set(easy.get(), CURLOPT_SSL_VERIFYPEER, 1L);
+  set(easy.get(), CURLOPT_SSL_VERIFYHOST, 2L);
+  if (!options.ca_file.empty()) {
+    set(easy.get(), CURLOPT_CAINFO, options.ca_file.c_str());
+    set(easy.get(), CURLOPT_CAPATH, static_cast<char*>(nullptr));
+  }
+  if (!options.cert_file.empty()) {
+    set(easy.get(), CURLOPT_SSLCERT, options.cert_file.c_str());
+    set(easy.get(), CURLOPT_SSLKEY, options.key_file.c_str());
+  }
+  set(easy.get(), CURLOPT_URL, options.url.c_str());
+  const std::size_t host = options.url.find("://") + 3;
+  const std::size_t path = options.url.find('/', host);
+  if (path != std::string::npos) prefix = options.url.substr(path);
+  while (prefix.ends_with('/')) prefix.pop_back();
+}
+
+std::unique_ptr<curl_slist, FreeLines> Forwarder::Transfer::lines_of(
+    const ForwardRequest& request) const {
+  std::unique_ptr<curl_slist, FreeLines> lines;
+  const auto add = [&lines](const std::string& line) {
+    curl_slist* const more = curl_slist_append(lines.get(), line.c_str());
+    DOVETAIL_CHECK(more != nullptr);
+    static_cast<void>(lines.release());
+    lines.reset(more);
+  };
+  std::vector<std::string> named;
+  std::string host;
+  std::string forwarded_for(request.peer);
+  bool has_type = false, has_accept = false, has_host = false, has_proto = false;
+  for (const MessageHeader& header : *request.headers)
+    if (to_lower(header.name) == "connection") add_names(header.value, named);
+  for (const MessageHeader& header : *request.headers) {
+    const std::string name = to_lower(header.name);
+    if (name == "host") host = header.value;
+    if (name == "host" || is_of_connection(name, named)) continue;
+    if (!request.is_from_proxy && is_about_client(name)) continue;
+    if (name == "x-forwarded-for") {
+      forwarded_for = std::string(header.value) + ", " + forwarded_for;
+      continue;
+    }
+    has_type |= name == "content-type";
+    has_accept |= name == "accept";
+    has_host |= name == "x-forwarded-host";
+    has_proto |= name == "x-forwarded-proto";
+    add(std::string(header.name) + (header.value.empty() ? ";" : ": " + std::string(header.value)));
+  }
+  // Without a value it means: do not send this one by yourself.
+  if (!has_type) add("Content-Type:");
+  if (!has_accept) add("Accept:");
+  add("Expect:");
+  if (!forwarded_for.empty()) add("X-Forwarded-For: " + forwarded_for);
+  if (!has_host && !host.empty()) add("X-Forwarded-Host: " + host);
+  if (!has_proto)
+    add(std::string("X-Forwarded-Proto: ") + (options.came_by_https ? "https" : "http"));
+  add("Via: 1.1 dovetail");
+  return lines;
+}
+
+void Forwarder::Transfer::start(const ForwardRequest& request) {
+  answer = ForwardAnswer{};
+  connection.clear();
+  header_bytes = 0;
+  headers_done = false;
+  error[0] = '\0';
+  const std::string method(request.method);
+  const bool has_body = !request.body.empty() || is_one_of(method, {"POST", "PUT", "PATCH"});
+  set(easy.get(), CURLOPT_HTTPGET, 1L);
+  set(easy.get(), CURLOPT_NOBODY, method == "HEAD" ? 1L : 0L);
+  if (has_body && method != "HEAD") {
+    set(easy.get(), CURLOPT_POST, 1L);
+    set(easy.get(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    // A null pointer would make curl read from the standard input.
+    set(easy.get(), CURLOPT_POSTFIELDS, request.body.empty() ? "" : request.body.data());
+  }
+  set(easy.get(), CURLOPT_CUSTOMREQUEST, method == "HEAD" ? nullptr : method.c_str());
+  set(easy.get(), CURLOPT_REQUEST_TARGET, (prefix + std::string(request.uri)).c_str());
+  // On a connection that was used before and turns out to be dead, curl sends a request once more
+  // by itself. The service may have seen the first one.
+  const long once = is_idempotent_method(method) ? 0L : 1L;
+  set(easy.get(), CURLOPT_FRESH_CONNECT, once);
+  set(easy.get(), CURLOPT_FORBID_REUSE, once);
+}
+
+void Forwarder::Transfer::finish(CURLcode code) {
+  using Fate = ForwardAnswer::Fate;
+  std::erase_if(answer.headers, [this](const Header& header) {
+    return is_of_connection(to_lower(header.name), connection);
+  });
+  if (code == CURLE_OK && answer.status >= 200) {
+    answer.fate = Fate::answered;
+    return;
+  }
+  if (answer.fate == Fate::too_large) {
+    answer.why = "the service answered with more than is kept; check response_max";
+    return;
+  }
+  curl_off_t sent_at_us = 0;
+  curl_easy_getinfo(easy.get(), CURLINFO_PRETRANSFER_TIME_T, &sent_at_us);
+  const bool sent = sent_at_us > 0 && code != CURLE_COULDNT_CONNECT &&
+                    code != CURLE_COULDNT_RESOLVE_HOST && code != CURLE_PEER_FAILED_VERIFICATION &&
+                    code != CURLE_SSL_CONNECT_ERROR && code != CURLE_SSL_CERTPROBLEM &&
+                    code != CURLE_SSL_CACERT_BADFILE;
+  answer.fate = sent ? Fate::lost : Fate::not_sent;
+  answer.timed_out = code == CURLE_OPERATION_TIMEDOUT;
+  answer.why = std::string(error[0] != '\0' ? error.data() : curl_easy_strerror(code)) +
+               (sent ? "; check the service's log" : "; check that the service runs");
+}
+
+Forwarder::Forwarder(const ForwardOptions& options, const std::atomic<bool>& aborted) {
+  // libcurl wants to be started before it is used by several threads, and is never stopped.
+  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
+  DOVETAIL_CHECK(started == CURLE_OK);
+  transfer_ = std::make_unique<Transfer>(options, aborted);
+  transfer_->set_up();
+}
+
+Forwarder::~Forwarder() = default;
+
+ForwardAnswer Forwarder::forward(const ForwardRequest& request) {
+  transfer_->start(request);
+  const auto lines = transfer_->lines_of(request);
+  CURL* const easy = transfer_->easy.get();
+  set(easy, CURLOPT_HTTPHEADER, lines.get());
+  transfer_->finish(curl_easy_perform(easy));
+  set(easy, CURLOPT_HTTPHEADER, static_cast<curl_slist*>(nullptr));
+  return std::move(transfer_->answer);
+}
+
+}  // namespace dovetail::http

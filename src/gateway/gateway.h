@@ -1,0 +1,174 @@
+// Stands before an HTTP service, so that a request with an idempotency key reaches it once: its
+// answer is kept, and repeats get that answer.
+//
+// A request goes from the endpoint's thread to a thread with a connection to the store, which takes
+// its key or answers at once; from there to a thread that waits for the service; and back to the
+// store, which keeps the answer before the client gets it. One more thread answers clients that
+// have waited long enough for a store that is away or hangs; it never waits for the store itself.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/inbox/request.h"
+#include "dovetail/result.h"
+#include "gateway/forward.h"
+#include "server/endpoint.h"
+
+namespace dovetail::http {
+
+struct GatewayOptions {
+  // Behaviour
+  std::string name = "gateway";  // whose keys they are; several gateways of a service share it
+  EndpointOptions endpoint{};
+  ForwardOptions service{};
+  std::vector<std::string> methods{"POST", "PATCH"};  // that have keys; others only pass through
+  bool key_required = true;
+  bool quoted_only = false;  // keys as the draft writes them, and no bare ones
+  // What a client is known by: keys of one are not those of another. Where a request has none of
+  // them, another login than that of the first request with the key gets no answer.
+  std::vector<std::string> client_headers{"authorization"};
+  // Addresses and networks of those that speak for others: what they say about their clients is
+  // passed on, and their connections are not counted as one client's.
+  std::vector<std::string> trusted_proxies{};
+  std::chrono::milliseconds keep{86'400'000};
+  bool retry_unknown = false;
+  // Answers that say that nothing was done: they are passed on, and the next request runs.
+  std::vector<int> released_statuses{401, 407, 408, 421, 425, 429, 503};
+  Duration store_patience = std::chrono::seconds(5);   // before a client is told that it is away
+  Duration place_patience = std::chrono::seconds(10);  // to wait for a place at the service
+  // How long a request belongs to a gateway that has died. Zero: what it can take, and half a
+  // minute.
+  Duration lease{0};
+  // Performance
+  std::size_t requests_max = 64;  // at the service at once; each has a thread
+  std::size_t connections = 4;    // to the store
+};
+Status check(const GatewayOptions& options);
+// The longest that a request can take, before and at the service.
+Duration longest(const GatewayOptions& options);
+
+struct GatewayNotice {
+  enum class Level : std::uint8_t { debug, info, warn, error };
+  Level level;
+  std::string text;
+  std::string key{};  // as logs may show it
+};
+
+struct GatewayCounts {
+  std::uint64_t executed = 0;    // reached the service under a key and were answered
+  std::uint64_t replayed = 0;    // got an answer that was kept
+  std::uint64_t running = 0;     // 409
+  std::uint64_t unknown = 0;     // 409, nobody knows
+  std::uint64_t mismatched = 0;  // 422
+  std::uint64_t lost = 0;        // outcomes that became unknown
+  std::uint64_t passed = 0;      // without a key
+  std::uint64_t refused = 0;     // 4xx and 5xx of ours for any other reason
+};
+
+// Threads: start() and stop() by one. `notify` is called by all of its own.
+class Gateway final : private RequestHandler {
+ public:
+  using MakeStore = std::function<std::unique_ptr<RequestStore>()>;
+  using Notify = std::function<void(const GatewayNotice&)>;
+
+  Gateway(GatewayOptions options, MakeStore make_store, Clock& clock, Notify notify);
+  Gateway(const Gateway&) = delete;
+  Gateway& operator=(const Gateway&) = delete;
+  ~Gateway() override;  // stops at once, unless it was stopped
+
+  // rejected: the options are wrong; unavailable: the address is taken.
+  Status start();
+  std::uint16_t port() const { return endpoint_.port(); }
+
+  // Takes no more requests and waits for those that are there; after `drain` what still runs at the
+  // service is given up, and its outcome is unknown. True: nothing was.
+  bool stop(Duration drain);
+
+  GatewayCounts counts() const;
+
+ private:
+  struct Job;
+  using JobPointer = std::unique_ptr<Job>;
+  struct Count {
+    std::atomic<std::uint64_t> executed{0}, replayed{0}, running{0}, unknown{0}, mismatched{0},
+        lost{0}, passed{0}, refused{0};
+  };
+
+  std::optional<Reply> begin(const Request& request) override;
+  std::optional<Reply> take(Request& request) override;
+
+  bool has_key(const Request& request) const;
+  Result<std::string> key_of(const Request& request) const;
+  RequestTerms terms() const;
+  Reply refuse(const Problem& problem);
+
+  void run_patience();
+  struct LateReply;
+  std::vector<LateReply> take_late();  // REQUIRES: mutex_ is held
+
+  void run_store();
+  JobPointer next_for_store();
+  struct Lane;  // of a thread to the store
+  static Status open(Lane& lane);
+  void hand_to_store(Job& job);
+  void take_from_store(Job& job);
+  Result<RequestTicket> begin_in(Lane& lane, Job& job);
+  void begin_at(Lane& lane, JobPointer job);
+  void begun(JobPointer job, const RequestTicket& ticket);
+  void not_begun(JobPointer job, const Error& error);
+  Result<bool> settle_in(Lane& lane, const Job& job);
+  void settle_at(Lane& lane, JobPointer job);
+  void not_settled(JobPointer job, const Error& error);
+  void store_lost(const Error& error);
+  void store_works();
+
+  void run_service();
+  JobPointer next_for_service();
+  void pass_on(Forwarder& forwarder, JobPointer job);
+  void answered(JobPointer job, ForwardAnswer answer);
+
+  void to_store(JobPointer job);
+  void to_settle(JobPointer job);
+  void to_service(JobPointer job);
+  void reply_to(Job& job, Reply reply);
+  void note(GatewayNotice::Level level, std::string text, const Job* job = nullptr) const;
+
+  const GatewayOptions options_;
+  const MakeStore make_store_;
+  Clock& clock_;
+  const Notify notify_;
+  Count count_;
+  std::atomic<bool> ending_{false};   // takes no more requests
+  std::atomic<bool> aborted_{false};  // gives up what is at the service
+  std::atomic<bool> store_is_lost_{false};
+
+  std::mutex mutex_;
+  std::condition_variable for_store_;
+  std::condition_variable for_service_;
+  std::condition_variable for_patience_;
+  std::condition_variable all_done_;
+  std::deque<JobPointer> beginning_;
+  std::deque<JobPointer> settling_;
+  std::deque<JobPointer> waiting_;  // for a place at the service
+  std::vector<Job*> at_store_;      // with threads that wait for the store
+  bool is_turn_of_new_ = false;     // at the store
+  std::size_t jobs_ = 0;
+  bool leaving_ = false;  // threads end
+
+  Endpoint endpoint_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dovetail::http

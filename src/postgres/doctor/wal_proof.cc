@@ -1,0 +1,124 @@
+// Reads the server's log as a relay would, for a moment.
+#include <array>
+#include <chrono>
+#include <thread>
+#include <variant>
+
+#include "core/event/sha256.h"
+#include "host/host.h"
+#include "postgres/doctor/checks.h"
+#include "postgres/stream/pgoutput.h"
+#include "postgres/stream/replication.h"
+#include "postgres/stream/rows.h"
+#include "postgres/wal/slot.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+constexpr Duration kLookAgain = std::chrono::milliseconds(5);
+constexpr int kHasMessages = 140'000;  // the version since which messages are streamed
+
+std::string random_text() {
+  std::array<std::uint8_t, 16> bytes{};
+  SystemEntropy().fill(bytes);
+  return to_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+bool is_over(Deadline end) { return std::chrono::steady_clock::now() >= end; }
+
+void wait_a_little() { std::this_thread::sleep_for(kLookAgain); }
+
+// False: not in time.
+Result<bool> make_slot(Replication& replication, const std::string& name, Deadline end) {
+  DOVETAIL_TRY(replication.ask_for_slot(name, true, false));
+  for (; !is_over(end); wait_a_little()) {
+    const auto made = replication.slot_made();
+    if (!made) return fail(made.error());
+    if (*made) return true;
+  }
+  return false;
+}
+
+Result<bool> is_probe(std::string_view bytes, const std::string& probe) {
+  const auto message = parse_copy_data(bytes);
+  if (!message) return fail(message.error());
+  const auto* data = std::get_if<WalData>(&*message);
+  if (data == nullptr) return false;
+  std::vector<pgoutput::Value> values;
+  const auto decoded = pgoutput::decode(data->body, values);
+  if (!decoded) return fail(decoded.error());
+  const auto* found = std::get_if<pgoutput::Message>(&*decoded);
+  return found != nullptr && found->prefix == kProbePrefix && found->content == probe;
+}
+
+Result<bool> see_probe(Replication& replication, const std::string& probe, Deadline end) {
+  while (!is_over(end)) {
+    const Result<CopyBytes> next = replication.receive();
+    if (!next) return fail(next.error());
+    if (next->bytes == nullptr) {
+      wait_a_little();
+      continue;
+    }
+    const Result<bool> found = is_probe(next->view(), probe);
+    if (!found || *found) return found;
+  }
+  return false;
+}
+
+// Empty: it came out. Otherwise what did not happen in time.
+Result<std::string> prove(Connection& connection, Replication& replication, Deadline end) {
+  const Result<Rows> database = connection.query("SELECT pg_catalog.current_database()::text");
+  if (!database) return fail(database.error());
+  const std::string slot = temporary_slot_name("doctor", database->text(0, 0));
+  const Result<bool> made = make_slot(replication, slot, end);
+  if (!made) return fail(made.error());
+  if (!*made) return std::string("the server made no slot, because it waits for open transactions");
+  const std::string probe = random_text();
+  const Result<Rows> written =
+      connection.query("SELECT pg_catalog.pg_logical_emit_message(false, $1, $2)::text",
+                       Params().text(kProbePrefix).text(probe));
+  if (!written) return fail(written.error());
+  const bool has_messages = replication.server_version() >= kHasMessages;
+  StreamRequest request;
+  request.slot = slot;
+  request.publication = std::string(kOutboxPublication);
+  request.messages = has_messages;
+  DOVETAIL_TRY(replication.start(request));
+  if (!has_messages) return std::string();
+  const Result<bool> seen = see_probe(replication, probe, end);
+  if (!seen) return fail(seen.error());
+  return *seen ? std::string() : std::string("a message that was written did not come out");
+}
+
+}  // namespace
+
+Status prove_log(Connection& connection, const std::string& conninfo, const DoctorOptions& options,
+                 Findings& findings) {
+  bool is_required = false;
+  for (const LogReader& reader : options.log_readers) is_required |= reader.is_required;
+  const Severity severity = is_required ? Severity::error : Severity::warning;
+  const Deadline end = std::chrono::steady_clock::now() + options.proof_wait_max;
+  Result<Replication> replication = Replication::open(conninfo);
+  if (!replication) {
+    findings.add(severity, "log-proof", "no connection for replication can be made",
+                 replication.error().text);
+    return {};
+  }
+  const Result<std::string> failed = prove(connection, *replication, end);
+  if (!failed) {
+    if (!connection) return fail(failed.error());
+    findings.add(severity, "log-proof", "the log was tried, and cannot be read",
+                 failed.error().text);
+  } else if (!failed->empty()) {
+    findings.add(Severity::warning, "log-proof",
+                 "the log was tried, and within " + shown(options.proof_wait_max) + " " + *failed,
+                 "look for transactions that are open for long, and at what the server does; then "
+                 "run the doctor again");
+  }
+  return {};
+}
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,340 @@
+// What handlers are promised of the transaction that they get.
+#include "postgres/inbox/handling.h"
+
+#include <libpq-fe.h>
+
+#include <stdexcept>
+
+#include "postgres/testing/test_inbox.h"
+
+namespace dovetail::postgres {
+namespace {
+
+// What libpq says to a statement on the connection itself.
+ExecStatusType exec(Handling& handling, const char* sql) {
+  const Result<pg_conn*> connection = handling.connection();
+  if (!connection) return PGRES_FATAL_ERROR;
+  PGresult* const result = PQexec(*connection, sql);
+  const ExecStatusType status = PQresultStatus(result);
+  PQclear(result);
+  return status;
+}
+
+class PostgresHandling : public InboxTest {};
+
+TEST_F(PostgresHandling, ExceptionsOfAHandlerAreFailures) {
+  auto store = store_with(
+      [](Handling&, const Event&) -> Status { throw std::runtime_error("no such customer"); });
+  const Status applied = apply(*store, {event()});
+  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(contains(text_of(applied), "no such customer")) << text_of(applied);
+  store->rollback();
+  auto odd = store_with([](Handling&, const Event&) -> Status { throw 17; }, true, 1);
+  EXPECT_TRUE(failed_with(apply(*odd, {event()}), Errc::in_doubt));
+}
+
+TEST_F(PostgresHandling, AQueuedStatementThatFailsIsAFailureWhateverTheHandlerSays) {
+  auto store = store_with([](Handling& handling, const Event& one) {
+    (void)handling.queue("SELECT 1 / 0");
+    (void)count_one(handling, one);
+    return Status{};
+  });
+  const Status applied = apply(*store, {event(), event()});
+  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(contains(text_of(applied), "division by zero")) << text_of(applied);
+  store->rollback();
+  ASSERT_TRUE(store->begin()) << "the store is of use again";
+  ASSERT_TRUE(store->commit(0, 0));
+  EXPECT_EQ(effects() + inbox(), 0);
+}
+
+TEST_F(PostgresHandling, ErrorsOfStatementsSayWhetherTheyCount) {
+  must(connection,
+       "CREATE FUNCTION refuse(state text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN "
+       "RAISE EXCEPTION 'refused' USING ERRCODE = state; END $$");
+  const auto code_of = [&](std::string state) {
+    auto store =
+        std::make_unique<PostgresInboxStore>(options([state](Handling& handling, const Event&) {
+          return handling.queue("SELECT refuse($1)", {state});
+        }));
+    EXPECT_TRUE(store->open());
+    const Status applied = apply(*store, {event()});
+    return applied ? Errc::stopped : applied.error().code;
+  };
+  EXPECT_EQ(code_of("DTREJ"), Errc::rejected) << "the function wants it parked";
+  EXPECT_EQ(code_of("DTNOW"), Errc::unavailable) << "the function wants to wait";
+  EXPECT_EQ(code_of("P0001"), Errc::in_doubt);
+  EXPECT_EQ(code_of("23505"), Errc::in_doubt);
+  EXPECT_EQ(code_of("XX000"), Errc::in_doubt) << "a broken function must not stop the consumer";
+  for (const char* passing : {"40001", "40P01", "55P03", "53100", "57P03"})
+    EXPECT_EQ(code_of(passing), Errc::unavailable) << passing;
+}
+
+TEST_F(PostgresHandling, AStatementThatRunsIntoItsTimeLimitHasFailed) {
+  InboxStoreOptions slow = options([](Handling& handling, const Event&) {
+    (void)handling.queue("SET LOCAL statement_timeout = '20ms'");
+    return handling.queue("SELECT pg_sleep(30)");
+  });
+  auto store = opened(slow);
+  const Status applied = apply(*store, {event()});
+  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  store->rollback();
+  EXPECT_TRUE(apply(*store, {})) << "the limit ends with the transaction";
+}
+
+TEST_F(PostgresHandling, ADeferredConstraintFailsInTheHandlerAndNotAtCommit) {
+  must(connection,
+       "CREATE TABLE product (id int PRIMARY KEY); CREATE TABLE line (product int REFERENCES "
+       "product DEFERRABLE INITIALLY DEFERRED)");
+  auto store = store_with([](Handling& handling, const Event&) {
+    return handling.queue("INSERT INTO line VALUES (17)");
+  });
+  const Status applied = apply(*store, {event()});
+  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(contains(text_of(applied), "23503")) << text_of(applied);
+}
+
+// Were the commit let through, the rows of the events behind would stand there without their
+// effects: lost events.
+TEST_F(PostgresHandling, AHandlerCannotEndTheTransaction) {
+  const auto queued = [](std::string sql) {
+    return [sql](Handling& handling, const Event& one) {
+      (void)count_one(handling, one);
+      (void)handling.queue(sql);
+      (void)handling.queue("BEGIN");
+      return Status{};
+    };
+  };
+  const auto executed = [](std::string sql) {
+    return [sql](Handling& handling, const Event& one) {
+      (void)count_one(handling, one);
+      (void)exec(handling, sql.c_str());
+      (void)exec(handling, "BEGIN");
+      return Status{};
+    };
+  };
+  std::vector<std::pair<std::string, Handler>> handlers;
+  for (const char* sql : {"COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN", "END",
+                          "COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "SET CONSTRAINTS ALL IMMEDIATE",
+                          "DELETE FROM dovetail.commit_guard; COMMIT; BEGIN"})
+    handlers.emplace_back(std::string("executed: ") + sql, executed(sql));
+  for (const char* sql : {"COMMIT", " /* a /* b */ */ commit and chain", "-- c\nRollback", ";END",
+                          "ABORT", "PREPARE TRANSACTION 'x'", "rollback work"})
+    handlers.emplace_back(std::string("queued: ") + sql, queued(sql));
+  std::uint32_t lane = 0;
+  for (const auto& [what, handler] : handlers) {
+    if (contains(what, "commit_guard")) continue;  // on purpose: nothing can be done about it
+    auto store = store_with(handler, true, lane++);
+    const Status applied = apply(*store, {event(), event()});
+    EXPECT_TRUE(failed_with(applied, Errc::rejected)) << what << ": " << text_of(applied);
+    store->rollback();
+    EXPECT_EQ(effects() + inbox(), 0) << what;
+    ASSERT_TRUE(store->begin());
+    ASSERT_TRUE(store->commit(0, 0)) << what;
+    EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.commit_guard"), 0) << what;
+  }
+}
+
+TEST_F(PostgresHandling, AHandlerThatEndsTheTransactionIsRejectedWhateverItSaysItself) {
+  std::uint32_t lane = 0;
+  for (const bool queues : {true, false}) {
+    auto store = store_with(
+        [queues](Handling& handling, const Event&) -> Status {
+          if (queues) (void)handling.queue("COMMIT");
+          if (!queues) (void)exec(handling, "COMMIT");
+          return fail(Errc::in_doubt, "the commit did not work");
+        },
+        true, lane++);
+    const Status applied = apply(*store, {event()});
+    EXPECT_TRUE(failed_with(applied, Errc::rejected)) << queues << ": " << text_of(applied);
+    EXPECT_TRUE(contains(text_of(applied), "ended the transaction")) << text_of(applied);
+  }
+}
+
+TEST_F(PostgresHandling, AHandlerPublishesWhatTheDatabaseAllows) {
+  const std::string large(3 << 20, 'x');
+  auto store = store_with([&large](Handling& handling, const Event&) -> Status {
+    const NewEvent next{
+        .aggregate_type = "order", .aggregate_id = "17", .type = "packed", .payload = large};
+    const Result<EventId> published = handling.publish(next);
+    return published ? Status{} : fail(published.error());
+  });
+  const Status refused = apply(*store, {event()});
+  EXPECT_TRUE(contains(text_of(refused), "the limit is 1024000")) << text_of(refused);
+  store->rollback();
+  must(connection, "UPDATE dovetail.outbox_limit SET payload_bytes_max = 4 << 20");
+  const Status applied = apply(*store, {event()});
+  EXPECT_TRUE(applied) << text_of(applied);
+  EXPECT_TRUE(store->commit(1, 0));
+  must(connection, "UPDATE dovetail.outbox_limit SET payload_bytes_max = 1 << 20");
+}
+
+TEST_F(PostgresHandling, SavepointsAreTheHandlersOwn) {
+  auto store = store_with([](Handling& handling, const Event& one) -> Status {
+    EXPECT_EQ(exec(handling, "SAVEPOINT mine"), PGRES_COMMAND_OK);
+    EXPECT_EQ(exec(handling, "SELECT 1 / 0"), PGRES_FATAL_ERROR);
+    EXPECT_EQ(exec(handling, "ROLLBACK TO mine"), PGRES_COMMAND_OK);
+    DOVETAIL_TRY(handling.queue("SAVEPOINT other"));
+    DOVETAIL_TRY(handling.queue("DELETE FROM effect"));
+    DOVETAIL_TRY(handling.queue("ROLLBACK TO other"));
+    return count_one(handling, one);
+  });
+  const Status applied = apply(*store, {event(), event()});
+  ASSERT_TRUE(applied) << text_of(applied);
+  ASSERT_TRUE(store->commit(2, 0));
+  EXPECT_EQ(effects(), 2);
+}
+
+TEST_F(PostgresHandling, QueuedStatementsAndTheConnectionSeeOneTransaction) {
+  std::vector<std::string> seen;
+  auto store = store_with([&](Handling& handling, const Event& one) -> Status {
+    DOVETAIL_TRY(count_one(handling, one));
+    const Result<pg_conn*> own = handling.connection();
+    if (!own) return fail(own.error());
+    PGresult* const result = PQexec(*own, "SELECT count(*) FROM effect");
+    seen.emplace_back(PQgetvalue(result, 0, 0));
+    PQclear(result);
+    return count_one(handling, one);
+  });
+  ASSERT_TRUE(apply(*store, {event(), event()}));
+  ASSERT_TRUE(store->commit(2, 0));
+  EXPECT_EQ(seen, (std::vector<std::string>{"1", "3"}));
+  EXPECT_EQ(effects(), 4);
+}
+
+TEST_F(PostgresHandling, AHandlerThatLeavesAStatementUnderWayFailsAndTheStoreGoesOn) {
+  auto store = store_with([](Handling& handling, const Event&) -> Status {
+    const Result<pg_conn*> own = handling.connection();
+    EXPECT_EQ(PQsendQuery(*own, "SELECT 1"), 1);
+    return {};
+  });
+  const Status applied = apply(*store, {event()});
+  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(contains(text_of(applied), "under way")) << text_of(applied);
+  store->rollback();
+  EXPECT_EQ(store->count_attempt(event()->id, +1).value(), 1U);
+  ASSERT_TRUE(store->begin());
+  ASSERT_TRUE(store->commit(0, 0));
+}
+
+TEST_F(PostgresHandling, WhatAHandlerPublishesExistsIfAndOnlyIfItsEffectDoes) {
+  auto store = store_with([](Handling& handling, const Event& one) -> Status {
+    NewEvent follow_up;
+    follow_up.aggregate_type = "stock";
+    follow_up.aggregate_id = one.aggregate_id;
+    follow_up.type = "reserved";
+    follow_up.payload = "{}";
+    follow_up.id = one.id;
+    const Result<EventId> published = handling.publish(follow_up);
+    if (!published) return fail(published.error());
+    follow_up.id.reset();
+    const Result<EventId> another = handling.publish(follow_up);
+    return another ? count_one(handling, one) : fail(another.error());
+  });
+  const std::vector<const Event*> batch = {event(), event()};
+  ASSERT_TRUE(apply(*store, batch));
+  store->rollback();
+  EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.outbox"), 0);
+  ASSERT_TRUE(apply(*store, batch));
+  ASSERT_TRUE(store->commit(2, 0));
+  EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.outbox WHERE type = 'reserved'"), 4);
+  EXPECT_EQ(effects(), 2);
+}
+
+TEST_F(PostgresHandling, AnInvalidFollowUpIsTheHandlersFailure) {
+  auto store = store_with([](Handling& handling, const Event&) -> Status {
+    const Result<EventId> published = handling.publish(NewEvent{});
+    return published ? Status{} : fail(published.error());
+  });
+  EXPECT_FALSE(apply(*store, {event()}));
+}
+
+TEST_F(PostgresHandling, ParametersArriveAsTheyAre) {
+  must(connection, "CREATE TABLE value (t text, b bytea, n bigint, i uuid, nothing int)");
+  const std::string bytes("a\0b\xff", 4);
+  const Event* const one = event();
+  auto store = store_with([&](Handling& handling, const Event& given) {
+    return handling.queue(
+        "INSERT INTO value VALUES ($1, $2, $3, $4, $5)",
+        {"äöü'; --", Param::bytes(bytes), std::int64_t{1} << 40, given.id, Param::null()});
+  });
+  const Status applied = apply(*store, {one});
+  ASSERT_TRUE(applied) << text_of(applied);
+  ASSERT_TRUE(store->commit(1, 0));
+  EXPECT_EQ(text(connection,
+                 "SELECT concat_ws('|', t, encode(b, 'hex'), n, i, nothing IS NULL) FROM value"),
+            "äöü'; --|610062ff|1099511627776|" + one->id.to_string() + "|t");
+}
+
+// More than every buffer on the way holds, in both directions.
+TEST_F(PostgresHandling, LargeBatchesNeitherBlockNorLoseAnything) {
+  const std::string large(200'000, 'x');
+  auto store = store_with([&](Handling& handling, const Event& one) -> Status {
+    DOVETAIL_TRY(handling.queue("SELECT repeat($1, 10)", {large}));
+    return count_one(handling, one);
+  });
+  std::vector<const Event*> batch;
+  for (int i = 0; i < 60; ++i) batch.push_back(event());
+  const Status applied = apply(*store, batch);
+  ASSERT_TRUE(applied) << text_of(applied);
+  ASSERT_TRUE(store->commit(60, 0));
+  EXPECT_EQ(effects(), 60);
+}
+
+TEST_F(PostgresHandling, ALostConnectionIsNoFailureOfTheEvent) {
+  auto store = store_with([&](Handling& handling, const Event& one) -> Status {
+    DOVETAIL_TRY(count_one(handling, one));
+    must(connection,
+         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+         "datname = current_database()");
+    return {};
+  });
+  const Status applied = apply(*store, {event()});
+  EXPECT_TRUE(failed_with(applied, Errc::unavailable)) << text_of(applied);
+  store->rollback();
+  EXPECT_EQ(store->count_attempt(event()->id, -1).value(), 0U) << "it connects again by itself";
+  EXPECT_TRUE(store->open().value()) << "and knows that it lives";
+  EXPECT_EQ(effects() + inbox(), 0);
+}
+
+TEST_F(PostgresHandling, TheStoreTellsAConnectionThatBrokeFromAHandlerThatFailed) {
+  constexpr std::string_view kEndIt = "SELECT pg_terminate_backend(pg_backend_pid())";
+  std::function<Status(Handling&)> handler;
+  auto store = store_with([&](Handling& handling, const Event&) { return handler(handling); });
+  const auto broke_with = [&](Errc code) {
+    const Status applied = apply(*store, {event()});
+    EXPECT_TRUE(failed_with(applied, code)) << text_of(applied);
+    const bool broke = store->broke();
+    store->rollback();
+    return broke;
+  };
+  handler = [&](Handling& handling) { return handling.queue(kEndIt); };
+  EXPECT_TRUE(broke_with(Errc::unavailable));
+  handler = [&](Handling& handling) -> Status {
+    (void)exec(handling, std::string(kEndIt).c_str());
+    return fail(Errc::in_doubt, "the handler's own words");
+  };
+  EXPECT_TRUE(broke_with(Errc::unavailable)) << "what it says of it does not count";
+  handler = [](Handling&) { return fail(Errc::unavailable, "not now"); };
+  EXPECT_FALSE(broke_with(Errc::unavailable));
+  handler = [](Handling& handling) { return handling.queue("SELECT 1 / 0"); };
+  EXPECT_FALSE(broke_with(Errc::in_doubt));
+  handler = [](Handling& handling) { return handling.queue("COPY effect FROM STDIN"); };
+  EXPECT_FALSE(broke_with(Errc::in_doubt)) << "it was closed because of what was sent";
+  handler = [](Handling& handling) { return handling.queue("SELECT 1"); };
+  EXPECT_TRUE(apply(*store, {event()}));
+}
+
+TEST(EndsTransaction, OnlyWhatEndsIt) {
+  for (const char* sql :
+       {"commit", "COMMIT WORK", "End;", "abort", "rollback", "ROLLBACK;", "rollback transaction",
+        "prepare transaction 'a'", "rollback prepared 'a'"})
+    EXPECT_TRUE(ends_transaction(sql)) << sql;
+  for (const char* sql : {"SELECT 1", "rollback to a", "ROLLBACK WORK TO SAVEPOINT a", "committed",
+                          "prepare a as select 1", "savepoint commit", "", "-- commit", "/* commit",
+                          "endless", "WITH a AS (SELECT 1) SELECT 'commit'"})
+    EXPECT_FALSE(ends_transaction(sql)) << sql;
+}
+
+}  // namespace
+}  // namespace dovetail::postgres

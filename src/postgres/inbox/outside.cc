@@ -1,0 +1,77 @@
+#include "postgres/inbox/outside.h"
+
+#include <utility>
+
+#include "host/host.h"
+#include "postgres/lane/relay_state.h"
+#include "postgres/schema/schema.h"
+#include "postgres/wal/rate_samples.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+const std::string kCount =
+    "UPDATE dovetail.reader SET settled_total = settled_total + $4, "
+    "parked_total = parked_total + $5, " +
+    kSampled +
+    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) "
+    // Not worth a wait for the disk; the setting ends with this transaction.
+    "RETURNING set_config('synchronous_commit', 'off', true)";
+
+}  // namespace
+
+Reader outside_reader(std::string conninfo, std::string name, std::string target) {
+  Reader reader;
+  reader.conninfo = std::move(conninfo);
+  reader.relay = std::move(name);
+  reader.mapped = true;
+  reader.outside = true;
+  reader.target = std::move(target);
+  return reader;
+}
+
+Status OutsideProgress::open() {
+  settled_since_ = parked_since_ = 0;
+  return connect(reader_);
+}
+
+void OutsideProgress::add(std::uint64_t settled, std::uint64_t parked) {
+  settled_since_ += static_cast<std::int64_t>(settled);
+  parked_since_ += static_cast<std::int64_t>(parked);
+}
+
+Status OutsideProgress::write() {
+  if (settled_since_ == 0) return {};
+  DOVETAIL_TRY(connect(reader_));
+  const Result<Rows> counted =
+      reader_.connection.query(kCount, Params()
+                                           .text(reader_.relay)
+                                           .int4(static_cast<std::int32_t>(reader_.lane))
+                                           .int8(reader_.epoch)
+                                           .int8(settled_since_)
+                                           .int8(parked_since_));
+  if (!counted) return fail(counted.error());
+  if (counted->empty()) return fail(taken_over(reader_));
+  settled_since_ = parked_since_ = 0;
+  return {};
+}
+
+PostgresHome::PostgresHome(std::string conninfo, std::string name, std::string target,
+                           Duration lease_term, Clock& clock)
+    : reader_(outside_reader(std::move(conninfo), std::move(name), std::move(target))),
+      progress_(reader_),
+      parking_(reader_),
+      lease_(reader_, clock, process_label(), lease_term),
+      recorder_(clock,
+                [name = LaneName{reader_.relay, 0, 1}, conninfo = reader_.conninfo,
+                 &clock](const SpokenState& spoken) -> Status {
+                  Result<Connection> opened = Connection::open(conninfo);
+                  if (!opened) return fail(opened.error());
+                  DOVETAIL_TRY(check_schema(*opened));
+                  return write_state(*opened, name, process_label(), spoken, clock.now());
+                }) {
+  reader_.call_max = call_max_of(lease_term);
+}
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,121 @@
+#include "postgres/inbox/outside.h"
+
+#include "host/host.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/operate/admin.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+
+class PostgresOutside : public ::testing::Test {
+ protected:
+  PostgresOutside() {
+    const Status made = create_schema(application);
+    EXPECT_TRUE(made) << text_of(made);
+  }
+
+  TestDatabase database;
+  Connection application = database.connect();
+  Reader reader = outside_reader(database.conninfo, "booking");
+  OutsideProgress progress{reader};
+  PostgresLease lease{reader, system_clock(), "here", 10s};
+};
+
+TEST_F(PostgresOutside, WhatWasSettledIsCountedAndShown) {
+  ASSERT_TRUE(lease.acquire());
+  ASSERT_TRUE(progress.open());
+  progress.add(5, 1);
+  progress.add(2, 0);
+  ASSERT_TRUE(progress.write());
+  ASSERT_TRUE(progress.write()) << "nothing is counted twice";
+  must(application, "SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb)");
+  const Result<StoreStatus> seen = status(database.conninfo);
+  ASSERT_TRUE(seen) << text_of(seen);
+  ASSERT_EQ(seen->lanes.size(), 1U);
+  EXPECT_EQ(seen->lanes[0].relay, "booking");
+  EXPECT_TRUE(seen->lanes[0].outside);
+  EXPECT_EQ(seen->lanes[0].settled_total, 7U);
+  EXPECT_EQ(seen->lanes[0].parked_total, 1U);
+  EXPECT_EQ(seen->lanes[0].pending, 0U) << "it does not read the outbox";
+}
+
+TEST_F(PostgresOutside, OneWhoLostTheLaneCountsNothing) {
+  ASSERT_TRUE(lease.acquire());
+  ASSERT_TRUE(progress.open());
+  must(application, "UPDATE dovetail.reader SET epoch = epoch + 1");
+  progress.add(1, 0);
+  EXPECT_TRUE(failed_with(progress.write(), Errc::stopped));
+  EXPECT_EQ(number(application, "SELECT settled_total FROM dovetail.reader"), 0);
+}
+
+TEST_F(PostgresOutside, CountsThatCouldNotBeWrittenAreWrittenLater) {
+  ASSERT_TRUE(lease.acquire());
+  ASSERT_TRUE(progress.open());
+  progress.add(3, 0);
+  must(application,
+       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+       "current_database() AND pid <> pg_backend_pid()");
+  EXPECT_FALSE(progress.write());
+  ASSERT_TRUE(progress.write());
+  EXPECT_EQ(number(application, "SELECT settled_total FROM dovetail.reader"), 3);
+}
+
+TEST_F(PostgresOutside, ANameBelongsToWhatItReadFirst) {
+  ASSERT_TRUE(progress.open());
+  const auto outbox = ensure_relay(application, "booking", 1, false);
+  EXPECT_TRUE(failed_with(outbox, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(outbox), "a broker, not dovetail.outbox")) << text_of(outbox);
+  EXPECT_TRUE(failed_with(ensure_relay(application, "booking", 1, true), Errc::rejected));
+  ASSERT_TRUE(ensure_relay(application, "relay", 2, false));
+  Reader other = outside_reader(database.conninfo, "relay");
+  EXPECT_TRUE(failed_with(connect(other), Errc::rejected));
+}
+
+TEST_F(PostgresOutside, WhatAnOperatorDiscardedStaysSoWhenTheBrokerBringsItAgain) {
+  ASSERT_TRUE(lease.acquire());
+  PostgresParking parking(reader);
+  ASSERT_TRUE(parking.open());
+  Event event;
+  event.id = new_event_id();
+  event.aggregate_type = "order";
+  event.aggregate_id = "1";
+  event.type = "placed";
+  event.payload = "x";
+  const ParkRequest requests[] = {{.event = &event, .attempts = 5, .reason = "no"}};
+  ASSERT_TRUE(parking.park(requests));
+  ASSERT_TRUE(discard(database.conninfo, "booking", event.id, {.reason = "test"}));
+  must(application, "UPDATE dovetail.parked SET finished_at = finished_at - interval '1 hour'");
+  ASSERT_TRUE(parking.park(requests));
+  EXPECT_EQ(text(application, "SELECT state FROM dovetail.parked"), "discarded");
+}
+
+TEST_F(PostgresOutside, KnowsTheGreatestPositionOfWhatIsParked) {
+  PostgresHome home(database.conninfo, "booking", "", 10s, system_clock());
+  ASSERT_TRUE(home.lease().acquire());
+  ASSERT_TRUE(home.open());
+  EXPECT_EQ(home.last_parked().value_or(-1), 0);
+  ASSERT_TRUE(home.parking().open());
+  Event last;
+  last.id = new_event_id();
+  last.position = 2'000'000'000'000'000;
+  last.aggregate_type = "order";
+  last.aggregate_id = "1";
+  last.type = "placed";
+  Event other = last;
+  other.id = new_event_id();
+  other.position = 7;
+  const ParkRequest requests[] = {{.event = &last, .reason = "no"},
+                                  {.event = &other, .reason = "no"}};
+  ASSERT_TRUE(home.parking().park(requests));
+  EXPECT_EQ(home.last_parked().value_or(-1), last.position);
+  ASSERT_TRUE(home.parking().delivered({&last.id, 1}));
+  EXPECT_EQ(home.last_parked().value_or(-1), other.position);
+}
+
+}  // namespace
+}  // namespace dovetail::postgres

@@ -1,0 +1,171 @@
+#include "postgres/lane/reader.h"
+
+#include <algorithm>
+
+#include "core/relay/target.h"
+#include "postgres/schema/schema.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+std::string_view what_is_read(bool mapped, bool outside) {
+  if (outside) return "a broker";
+  return mapped ? "a table of its own" : "dovetail.outbox";
+}
+
+// 0: it was never started. rejected: under this name something else is read.
+Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay, bool mapped,
+                                   bool outside) {
+  const Result<Rows> rows = connection.query(
+      "SELECT lanes, mapped, outside FROM dovetail.reader WHERE relay = $1 LIMIT 1",
+      Params().text(relay));
+  if (!rows) return fail(rows.error());
+  if (rows->empty()) return 0;
+  const std::string_view there = what_is_read(rows->boolean(0, 1), rows->boolean(0, 2));
+  const std::string_view wanted = what_is_read(mapped, outside);
+  if (there != wanted)
+    return fail(Errc::rejected, "the relay \"" + relay + "\" was first started to serve " +
+                                    std::string(there) + ", not " + std::string(wanted) +
+                                    "; give it another name, or delete its rows from "
+                                    "dovetail.reader");
+  return static_cast<std::uint32_t>(rows->int4(0, 0));
+}
+
+}  // namespace
+
+Error taken_over(const Reader& reader) {
+  return Error{Errc::stopped, "another process has taken over lane " + std::to_string(reader.lane) +
+                                  " of relay \"" + reader.relay +
+                                  "\"; check for pauses of this process longer than the lease"};
+}
+
+Result<std::string> server_run(Connection& connection) {
+  static const std::string read = "SELECT " + kServerRun;
+  for (int i = 0; i < 2; ++i) {
+    const Result<Rows> rows = connection.query(read);
+    if (!rows) return fail(rows.error());
+    if (!rows->is_null(0, 0)) return std::string(rows->text(0, 0));
+    const Result<Rows> marked = connection.query("SELECT dovetail.mark_server()");
+    if (!marked) return fail(marked.error());
+  }
+  return fail(run_has_ended());
+}
+
+Error run_has_ended() {
+  return Error{Errc::unavailable,
+               "the server was restarted or has crashed since its tables were read; they are read "
+               "again from the progress that it has; check the server's log"};
+}
+
+Error not_written(Reader& reader, std::string_view of) {
+  const Result<std::string> run = server_run(reader.connection);
+  if (!run) return run.error();
+  return *run == of ? taken_over(reader) : run_has_ended();
+}
+
+Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
+                                   std::uint32_t lanes, bool mapped, bool outside) {
+  if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kSlots)
+    return fail(Errc::rejected,
+                "a relay has a name of 1 to 255 bytes and 1 to 256 lanes; check its settings");
+  const Result<std::uint32_t> there = stored_lanes(connection, relay, mapped, outside);
+  if (!there || *there != 0) return there;
+  Result<Transaction> transaction = Transaction::begin(connection);
+  if (!transaction) return fail(transaction.error());
+  // Two first starts with different numbers of lanes: the second finds the rows of the first.
+  const Result<Rows> lock =
+      connection.query("SELECT pg_advisory_xact_lock(hashtextextended('dovetail.reader', 0))");
+  if (!lock) return fail(lock.error());
+  const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay, mapped, outside);
+  if (!meanwhile || *meanwhile != 0) return meanwhile;
+  const Result<Rows> made = connection.query(
+      "INSERT INTO dovetail.reader (relay, lane, lanes, mapped, outside) "
+      "SELECT $1, lane, $2, $3, $4 FROM generate_series(0, $2 - 1) AS lane",
+      Params()
+          .text(relay)
+          .int4(static_cast<std::int32_t>(lanes))
+          .boolean(mapped || outside)
+          .boolean(outside));
+  if (!made) return fail(made.error());
+  DOVETAIL_TRY(transaction->commit());
+  return lanes;
+}
+
+Duration call_max_of(Duration lease_term) {
+  return std::max<Duration>(lease_term / 3, std::chrono::seconds(3));
+}
+
+Status bind_target(Connection& connection, const std::string& relay, const std::string& target) {
+  if (target.empty()) return {};
+  constexpr std::string_view kBound =
+      "SELECT target FROM dovetail.reader WHERE relay = $1 ORDER BY target LIMIT 1";
+  Result<Rows> bound = connection.query(kBound, Params().text(relay));
+  if (!bound) return fail(bound.error());
+  if (!bound->empty() && bound->text(0, 0).empty()) {
+    // Of two first starts with different targets, one writes.
+    const Result<Rows> written =
+        connection.query("UPDATE dovetail.reader SET target = $2 WHERE relay = $1 AND target = ''",
+                         Params().text(relay).text(target));
+    if (!written) return fail(written.error());
+    bound = connection.query(kBound, Params().text(relay));
+    if (!bound) return fail(bound.error());
+  }
+  if (bound->empty() || bound->text(0, 0) == target) return {};
+  return fail(other_target(relay, bound->text(0, 0), target));
+}
+
+Status connect(Reader& reader) {
+  if (reader.connection) return {};
+  Result<Connection> opened =
+      Connection::open(reader.conninfo, std::min(kConnectMax, reader.call_max));
+  if (!opened) return fail(opened.error());
+  opened->set_timeout(reader.call_max);
+  const Result<Rows> recovery = opened->query("SELECT pg_is_in_recovery()");
+  if (!recovery) return fail(recovery.error());
+  if (recovery->boolean(0, 0))
+    return fail(Errc::unavailable,
+                "the server is a standby, which shows commits in another order than they happened; "
+                "check that the connection goes to the primary (target_session_attrs=read-write)");
+  DOVETAIL_TRY(check_schema(*opened));
+  const Result<std::uint32_t> lanes =
+      ensure_relay(*opened, reader.relay, reader.lanes, reader.mapped, reader.outside);
+  if (!lanes) return fail(lanes.error());
+  if (*lanes != reader.lanes || reader.lane >= reader.lanes)
+    return fail(Errc::rejected, "relay \"" + reader.relay + "\" was first started with " +
+                                    std::to_string(*lanes) + " lanes, not " +
+                                    std::to_string(reader.lanes) +
+                                    "; check its settings, or choose another name");
+  DOVETAIL_TRY(bind_target(*opened, reader.relay, reader.target));
+  reader.connection = std::move(*opened);
+  ++reader.generation;
+  return {};
+}
+
+Event read_event(const Rows& rows, std::size_t row) {
+  Event event;
+  event.position = rows.int8(row, 0);
+  event.id = rows.uuid(row, 1);
+  event.topic = rows.text(row, 2);
+  event.aggregate_type = rows.text(row, 3);
+  event.aggregate_id = rows.text(row, 4);
+  event.type = rows.text(row, 5);
+  event.content_type = rows.text(row, 6);
+  event.headers = rows.text(row, 7);
+  event.payload = rows.bytea(row, 8);
+  event.aggregate_version = rows.int8(row, 9);
+  event.created_at = rows.timestamptz(row, 10);
+  return event;
+}
+
+Status check_epoch(Reader& reader) {
+  if (reader.epoch == kUnfenced) return {};
+  const Result<Rows> rows = reader.connection.query(
+      "SELECT epoch FROM dovetail.reader WHERE relay = $1 AND lane = $2 FOR SHARE",
+      Params().text(reader.relay).int4(static_cast<std::int32_t>(reader.lane)));
+  if (!rows) return fail(rows.error());
+  if (rows->empty() || rows->int8(0, 0) != reader.epoch) return fail(taken_over(reader));
+  return {};
+}
+
+}  // namespace dovetail::postgres

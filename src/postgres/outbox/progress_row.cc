@@ -1,0 +1,109 @@
+#include "postgres/outbox/progress_row.h"
+
+#include "core/relay/server_run.h"
+#include "postgres/wal/rate_samples.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kIdleWriteInterval = 5s;
+
+const std::string kLoad =
+    "SELECT r.prev::text, coalesce(r.now::text, ''), r.seq, r.passed_seq, r.system_identifier, "
+    "c.system_identifier, " +
+    kServerRun +
+    " FROM dovetail.reader AS r, pg_control_system() AS c WHERE r.relay = $1 AND r.lane = $2";
+
+const std::string kAdoptCluster =
+    "UPDATE dovetail.reader SET system_identifier = $3, prev = $4::text::pg_snapshot, "
+    "now = nullif($5, '')::pg_snapshot, seq = $6 WHERE relay = $1 AND lane = $2 "
+    "AND system_identifier <> $3 AND (epoch = $7 OR $7 = -1) AND " +
+    kServerRun + " = $8";
+
+// The last condition: the snapshots still belong to this run of the server.
+const std::string kWrite =
+    "UPDATE dovetail.reader SET prev = $4::text::pg_snapshot, "
+    "now = nullif($5, '')::pg_snapshot, seq = $6, passed_seq = greatest(passed_seq, $7), "
+    "settled_total = settled_total + $8, parked_total = parked_total + $9, " +
+    kSampled + "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) AND " + kServerRun +
+    // Not worth a wait for the disk; the setting ends with this transaction.
+    " = $10 RETURNING set_config('synchronous_commit', 'off', true)";
+
+}  // namespace
+
+Result<ProgressRow::Loaded> ProgressRow::load() {
+  DOVETAIL_TRY(connect(reader_));
+  const Result<std::string> run = server_run(reader_.connection);
+  if (!run) return fail(run.error());
+  generation_ = reader_.generation;
+  write_idle_at_ = clock_.now() + kIdleWriteInterval;
+  const auto lane = static_cast<std::int32_t>(reader_.lane);
+  const Result<Rows> rows =
+      reader_.connection.query(kLoad, Params().text(reader_.relay).int4(lane));
+  if (!rows) return fail(rows.error());
+  if (rows->empty())
+    return fail(Errc::unavailable, "the row of relay \"" + reader_.relay +
+                                       "\" is gone; check who deletes from dovetail.reader");
+  if (rows->is_null(0, 6)) return fail(run_has_ended());
+  run_ = rows->text(0, 6);
+  const std::int64_t stored = rows->int8(0, 4);
+  const std::int64_t actual = rows->int8(0, 5);
+  Loaded loaded;
+  loaded.is_restored = stored != 0 && stored != actual;
+  if (!loaded.is_restored)
+    loaded.progress = Progress{std::string(rows->text(0, 0)), std::string(rows->text(0, 1)),
+                               rows->int8(0, 2), rows->int8(0, 3)};
+  if (stored == actual) return loaded;
+  const Result<Rows> adopted =
+      reader_.connection.query(kAdoptCluster, Params()
+                                                  .text(reader_.relay)
+                                                  .int4(lane)
+                                                  .int8(actual)
+                                                  .text(loaded.progress.prev)
+                                                  .text(loaded.progress.now)
+                                                  .int8(loaded.progress.seq)
+                                                  .int8(reader_.epoch)
+                                                  .text(run_));
+  if (!adopted) return fail(adopted.error());
+  return loaded;
+}
+
+Status ProgressRow::check(std::string_view run) const {
+  if (!is_same_run(run_, run)) return fail(run_has_ended());
+  if (generation_ == reader_.generation && reader_.connection) return {};
+  return fail(Errc::unavailable,
+              "the connection was lost, or leads to another server now; what was read is read "
+              "again; check for a failover");
+}
+
+Status ProgressRow::write(Ledger& ledger) {
+  DOVETAIL_TRY(check());
+  const Progress& settled = ledger.settled();
+  const Result<Rows> rows =
+      reader_.connection.query(kWrite, Params()
+                                           .text(reader_.relay)
+                                           .int4(static_cast<std::int32_t>(reader_.lane))
+                                           .int8(reader_.epoch)
+                                           .text(settled.prev)
+                                           .text(settled.now)
+                                           .int8(settled.seq)
+                                           .int8(settled.passed)
+                                           .int8(ledger.events())
+                                           .int8(ledger.parked())
+                                           .text(run_));
+  if (!rows) return fail(rows.error());
+  if (rows->empty()) return fail(not_written(reader_, run_));
+  ledger.written();
+  write_idle_at_ = clock_.now() + kIdleWriteInterval;
+  return {};
+}
+
+Status ProgressRow::write_if_idle(Ledger& ledger) {
+  if (clock_.now() < write_idle_at_ || !ledger.has_moved()) return {};
+  return write(ledger);
+}
+
+}  // namespace dovetail::postgres

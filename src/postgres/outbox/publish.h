@@ -1,0 +1,19 @@
+// Publishing on a connection whose answers are waited for later.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+#include "postgres/connection/connection.h"
+
+namespace dovetail::postgres {
+
+using Send = std::function<Status(std::string_view sql, const Params& params)>;
+
+// Checks the event, chooses its id, and gives the statement that adds it to the open transaction to
+// `send`, which sends it before it returns.
+Result<EventId> send_publish(const NewEvent& event, const EventLimits& limits, const Send& send);
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,92 @@
+// Reads dovetail.outbox by snapshot windows, in commit order along each key.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "postgres/lane/reader.h"
+#include "postgres/outbox/ledger.h"
+#include "postgres/outbox/progress_row.h"
+#include "postgres/outbox/windows.h"
+
+namespace dovetail::postgres {
+
+struct SourceOptions {
+  // Something that an operator must read, such as a restore into another cluster.
+  std::function<void(std::string_view)> log = [](std::string_view) {};
+  // Performance: how long to wait before looking again, while events flow and at most.
+  Duration poll_min = std::chrono::milliseconds(1);
+  Duration poll_max = std::chrono::milliseconds(25);
+};
+
+// A window is what is visible now and was not visible in the snapshot before. A small window comes
+// whole, in one statement; a large one is paged by seq between the same two snapshots. So a late
+// commit is never skipped, and a long transaction holds nobody up. Nothing is written to the
+// outbox; progress is one small row, written without waiting for the disk: a crash of the server
+// repeats events, and loses none.
+class PostgresSource final : public Windows {
+ public:
+  PostgresSource(Reader& reader, Clock& clock, SourceOptions options = {});
+
+  Status open() override;
+  Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
+  Status settle(const Batch& batch, std::span<const Settled> fates) override;
+  // stopped: another relay has taken the lane over.
+  Status flush() override;
+
+  const std::string& handed_out() const override { return at().prev; }
+  bool is_between_windows() const override { return at().now.empty(); }
+  Status end_at(const std::string& snapshot) override;
+  bool has_ended() const override { return ends_ && is_between_windows(); }
+  void go_on() override { ends_ = false; }
+  void handed_out_elsewhere(std::uint64_t events) override { ledger_.hand_out(events); }
+  void covers(const std::string& snapshot, std::int64_t passed) override;
+  void settled_shows(const std::string& snapshot, std::int64_t passed) override;
+  // Lets go delayed events that are due.
+  Status do_chores() override;
+
+ private:
+  // What was handed out up to now.
+  const Progress& at() const { return ledger_.read(); }
+  Status load_progress();
+  Status adopt_foreign_rows();
+  Status read_now(Batch& out, const Limits& limits);
+  Result<bool> something_ended();
+  Status read_window(Batch& out, const Limits& limits);
+  Status open_window(const std::string& now);
+  Status read_page(Batch& out, const Limits& limits);
+  Status ask_for_page(const Limits& limits);
+  Result<Progress> behind_window(std::int64_t passed) const;
+  void move_to(Progress to, std::size_t handed_out);
+
+  Reader& reader_;
+  Clock& clock_;
+  SourceOptions options_;
+  ProgressRow row_;
+  Ledger ledger_{};
+  std::int64_t window_end_ = 0;  // the last seq of the open window
+  std::string exhausted_{};      // the snapshot in which nothing was left to read
+  bool delayed_are_due_ = false;
+  bool ends_ = false;  // with the window that is open, or was last
+  Duration pause_{0};
+  TimePoint look_again_at_{};
+  TimePoint look_for_delayed_at_{};
+  // The page that the server was asked for: behind where, how many events and bytes at most, and up
+  // to which number.
+  struct Asked {
+    Progress from{};
+    std::int64_t events = 0;
+    std::int64_t bytes_max = 0;
+    std::int64_t upto = 0;
+  };
+  std::optional<Asked> asked_{};
+  // Of a page: how many events are likely to fit, and how many numbers they are likely to lie
+  // among.
+  std::size_t page_events_ = std::numeric_limits<std::size_t>::max();
+  std::int64_t span_ = 0;
+};
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,498 @@
+// Every sentence about a role, by a login that tries to exceed it. `SET ROLE` would not do: some
+// functions ask for the login.
+#include <set>
+
+#include "dovetail/postgres.h"
+#include "postgres/operate/admin.h"
+#include "postgres/testing/test_roles.h"
+
+namespace dovetail::postgres {
+namespace {
+
+// What a login tries, and must be refused with 42501.
+struct Attempt {
+  const char* role;
+  const char* sql;
+};
+
+// "dovetail_app: publishes only; reads nothing, and chooses neither order nor visibility."
+constexpr Attempt kAppAttempts[] = {
+    {"app", "SELECT payload FROM dovetail.outbox"},
+    {"app", "CREATE TEMP TABLE copy AS SELECT * FROM dovetail.outbox"},
+    {"app", "SELECT last_value FROM dovetail.outbox_seq"},
+    {"app", "SELECT setval('dovetail.outbox_seq', 1)"},
+    {"app", "UPDATE dovetail.outbox SET type = 'x'"},
+    {"app", "DELETE FROM dovetail.outbox"},
+    {"app", "TRUNCATE dovetail.outbox"},
+    {"app", "LOCK TABLE dovetail.outbox IN ACCESS EXCLUSIVE MODE"},
+    {"app",
+     "INSERT INTO dovetail.outbox (aggregate_type, type, payload) VALUES ('a', 'b', 'c') RETURNING "
+     "payload"},
+    {"app",
+     "INSERT INTO dovetail.outbox (aggregate_type, type, payload, seq) VALUES ('a', 'b', 'c', 3)"},
+    {"app",
+     "INSERT INTO dovetail.outbox (aggregate_type, type, payload, xid) VALUES ('a', 'b', 'c', "
+     "'3')"},
+    {"app",
+     "INSERT INTO dovetail.outbox (aggregate_type, type, payload, created_at) VALUES ('a', 'b', "
+     "'c', now())"},
+    {"app",
+     "INSERT INTO dovetail.outbox_default (aggregate_type, type, payload) VALUES ('a', 'b', 'c')"},
+    {"app", "INSERT INTO dovetail.delayed (id) VALUES (gen_random_uuid())"},
+    {"app", "SELECT * FROM dovetail.read_window('1', '{}', 0, 255, 1, 1)"},
+    {"app", "SELECT dovetail.backlog()"},
+    {"app", "SELECT dovetail.apply_event('stock', gen_random_uuid(), 'x')"},
+    {"app", "SELECT dovetail.remember_since(now(), 'x')"},
+    {"app", "SELECT dovetail.release_delayed(1)"},
+    {"app", "SELECT dovetail.adopt_foreign_rows(1)"},
+    {"app", "SELECT dovetail.set_backlog_limit(1)"},
+    {"app", "SELECT dovetail.prune_requests(1)"},
+    {"app", "SELECT dovetail.refresh_heads('orders', '{order}', '{a}')"},
+    {"app", "SELECT dovetail.receive('stock')"},
+    {"app", "SELECT dovetail.receive('no such consumer')"},
+    {"app", "SELECT dovetail.claim('stock', '01890000-0000-7000-8000-000000000001')"},
+    {"app", "SELECT dovetail.claim('stock', '01890000-0000-7000-8000-000000000001', '1 s')"},
+    {"app", "SELECT dovetail.claim_many('stock', '{}', '{}', '1 s')"},
+    {"app", "SELECT dovetail.complete('stock', '01890000-0000-7000-8000-000000000001', 1)"},
+    {"app", "SELECT dovetail.complete_many('stock', '{}', '{}')"},
+    {"app", "SELECT dovetail.fail('stock', '01890000-0000-7000-8000-000000000001', 1)"},
+    {"app", "SELECT dovetail.release('stock', '01890000-0000-7000-8000-000000000001', 1)"},
+    {"app", "SELECT dovetail.extend('stock', '01890000-0000-7000-8000-000000000001', 1, '1 s')"},
+    {"app", "SELECT dovetail.begin_request('shop', 'k', 'print')"},
+    {"app", "SELECT dovetail.lease_request('shop', 'k', 'print')"},
+    {"app", "SELECT dovetail.settle_request('shop', 'k', gen_random_uuid(), 200, '', '')"},
+    {"app", "SELECT dovetail.replay('stock', '01890000-0000-7000-8000-000000000001')"},
+    {"app", "SELECT dovetail.discard('stock', '01890000-0000-7000-8000-000000000001', 'x')"},
+    {"app", "SELECT dovetail.grant_worker(session_user, 'stock')"},
+    {"app", "INSERT INTO dovetail.worker (role, consumer) VALUES (session_user, 'stock')"},
+    {"app", "SELECT dovetail.cancel_delayed(gen_random_uuid(), 'x')"},
+    {"app", "SELECT dovetail.mark_server()"},
+    {"app", "SELECT dovetail.consumer_id('x')"},
+    {"app", "CREATE TABLE dovetail.mine (x int)"},
+    {"app", "CREATE FUNCTION dovetail.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"},
+    {"app",
+     "CREATE TRIGGER mine BEFORE INSERT ON dovetail.outbox EXECUTE FUNCTION "
+     "suppress_redundant_updates_trigger()"},
+    {"app", "DROP TABLE dovetail.outbox_default"},
+    {"app", "ALTER FUNCTION dovetail.check_worker(text) RENAME TO gone"},
+    {"app", "SET ROLE dovetail_relay"},
+    {"app", "SET SESSION AUTHORIZATION postgres"},
+};
+
+// "dovetail_worker: takes, completes and fails events of the consumers that it was granted, and
+// HTTP requests; reads no table and publishes nothing."
+constexpr Attempt kWorkerAttempts[] = {
+    {"worker", "SELECT payload FROM dovetail.queue"},
+    {"worker", "SELECT body FROM dovetail.request"},
+    {"worker", "SELECT dovetail.receive('mail')"},
+    {"worker", "SELECT dovetail.receive('no such consumer')"},
+    {"worker", "SELECT dovetail.receive('stock.ledger')"},
+    {"worker", "SELECT dovetail.receive('Stock')"},
+    {"worker", "SELECT dovetail.receive(NULL)"},
+    {"worker", "SELECT dovetail.claim('mail', '01890000-0000-7000-8000-000000000001')"},
+    {"worker", "SELECT dovetail.claim('mail', '01890000-0000-7000-8000-000000000001', '1 s')"},
+    {"worker", "SELECT dovetail.complete('mail', '01890000-0000-7000-8000-000000000001', 1)"},
+    {"worker",
+     "SELECT dovetail.complete_many('mail', '{01890000-0000-7000-8000-000000000001}', '{1}')"},
+    {"worker", "SELECT dovetail.fail('mail', '01890000-0000-7000-8000-000000000001', 1)"},
+    {"worker", "SELECT dovetail.release('mail', '01890000-0000-7000-8000-000000000001', 1)"},
+    {"worker", "SELECT dovetail.extend('mail', '01890000-0000-7000-8000-000000000001', 1, '1 s')"},
+    {"worker", "SELECT dovetail.claim_many('stock', '{}', '{}', '1 s')"},
+    {"worker", "SELECT dovetail.complete_claims('stock', '{}', '{}')"},
+    {"worker", "SELECT dovetail.release_claims('stock', '{}', '{}', 'failed')"},
+    {"worker", "SELECT dovetail.claim_event(1, gen_random_uuid(), NULL, '1 s')"},
+    {"worker", "SELECT dovetail.queue_park(1, '01890000-0000-7000-8000-000000000001', 'x')"},
+    {"worker", "SELECT dovetail.queue_next(1, 1, 1)"},
+    {"worker", "SELECT dovetail.consumer_id('stock')"},
+    {"worker", "SELECT dovetail.find_consumer('stock')"},
+    {"worker", "SELECT dovetail.replay('stock', '01890000-0000-7000-8000-000000000001')"},
+    {"worker", "SELECT dovetail.discard('stock', '01890000-0000-7000-8000-000000000001', 'x')"},
+    {"worker", "SELECT dovetail.publish('order', '1', 'placed', '{}')"},
+    {"worker",
+     "INSERT INTO dovetail.outbox (aggregate_type, type, payload) VALUES ('a', 'b', 'c')"},
+    {"worker", "INSERT INTO dovetail.inbox (event_id, consumer_id) VALUES (gen_random_uuid(), 1)"},
+    {"worker", "SELECT dovetail.grant_worker(session_user, 'mail')"},
+    {"worker", "SELECT dovetail.revoke_worker(session_user, 'stock')"},
+    {"worker", "UPDATE dovetail.worker SET consumer = 'mail'"},
+    {"worker", "SELECT dovetail.forget_request('shop', 'k', 'x')"},
+    {"worker", "SELECT dovetail.forget_event('stock', gen_random_uuid(), 'x')"},
+    {"worker", "SELECT dovetail.apply_event('stock', gen_random_uuid(), 'x')"},
+    {"worker", "SELECT dovetail.cancel_delayed(gen_random_uuid(), 'x')"},
+    {"worker",
+     "SELECT dovetail.take_request('s', 'k', '', gen_random_uuid(), '1s', '1h', false, false)"},
+    {"worker", "SET ROLE dovetail_operator"},
+};
+
+// "dovetail_relay: reads events, keeps progress, parks; publishes nothing, changes and deletes no
+// event of the outbox, discards nothing and writes no audit."
+constexpr Attempt kRelayAttempts[] = {
+    {"relay", "SELECT dovetail.publish('order', '1', 'placed', '{}')"},
+    {"relay", "INSERT INTO dovetail.outbox (aggregate_type, type, payload) VALUES ('a', 'b', 'c')"},
+    {"relay", "SELECT nextval('dovetail.outbox_seq')"},
+    {"relay", "UPDATE dovetail.outbox SET type = 'x'"},
+    {"relay", "DELETE FROM dovetail.outbox"},
+    {"relay", "TRUNCATE dovetail.outbox"},
+    {"relay", "UPDATE dovetail.delayed SET payload = 'x'"},
+    {"relay", "DELETE FROM dovetail.delayed"},
+    {"relay", "DELETE FROM dovetail.reader"},
+    {"relay",
+     "INSERT INTO dovetail.unapplied (event_id, consumer_id, by_operator) VALUES "
+     "(gen_random_uuid(), 1, true)"},
+    {"relay", "SELECT dovetail.apply_event('stock', gen_random_uuid(), 'x')"},
+    {"relay", "SELECT dovetail.remember_since(now(), 'x')"},
+    {"relay", "UPDATE dovetail.consumer SET forgotten_until = now()"},
+    {"relay", "DELETE FROM dovetail.parked"},
+    {"relay", "TRUNCATE dovetail.parked"},
+    {"relay", "UPDATE dovetail.parked SET id = gen_random_uuid()"},
+    {"relay", "UPDATE dovetail.parked SET relay = 'other'"},
+    {"relay", "UPDATE dovetail.parked SET state = 'discarded', finished_at = now()"},
+    {"relay",
+     "INSERT INTO dovetail.parked (relay, id, position, topic, aggregate_type, aggregate_id, type, "
+     "content_type, headers, payload, aggregate_version, created_at, state, attempts, reason, "
+     "retry_at) SELECT relay, gen_random_uuid(), position, topic, aggregate_type, aggregate_id, "
+     "type, content_type, headers, payload, aggregate_version, created_at, 'discarded', attempts, "
+     "reason, retry_at FROM dovetail.parked"},
+    {"relay", "INSERT INTO dovetail.audit (what) VALUES ('discard')"},
+    {"relay", "UPDATE dovetail.audit SET who = 'anna'"},
+    {"relay", "DELETE FROM dovetail.audit"},
+    {"relay", "SELECT dovetail.replay_parked('', NULL, '', '', '', '', '')"},
+    {"relay", "SELECT dovetail.discard_parked('', NULL, '', '', '', '', true, false, 'x')"},
+    {"relay", "SELECT dovetail.queue_discard('{1}', true, 'x')"},
+    {"relay", "SELECT dovetail.queue_replay('{1}')"},
+    {"relay", "SELECT dovetail.deliver_again('orders', gen_random_uuid(), 'x')"},
+    {"relay", "SELECT dovetail.forget_event('stock', gen_random_uuid(), 'x')"},
+    {"relay", "SELECT dovetail.apply_event('stock', gen_random_uuid(), 'x')"},
+    {"relay", "SELECT dovetail.remember_since(now(), 'x')"},
+    {"relay", "SELECT dovetail.cancel_delayed(gen_random_uuid(), 'x')"},
+    {"relay", "UPDATE dovetail.parked SET replays = 0"},
+    {"relay", "SELECT dovetail.note_slot_drop('x', '')"},
+    {"relay", "SELECT dovetail.receive('stock')"},
+    {"relay", "DELETE FROM dovetail.queue"},
+    {"relay", "UPDATE dovetail.queue SET payload = 'x'"},
+    {"relay", "UPDATE dovetail.claim SET epoch = 1"},
+    {"relay", "DELETE FROM dovetail.inbox"},
+    {"relay", "UPDATE dovetail.inbox_state SET forgotten_before = now()"},
+    {"relay", "SELECT body FROM dovetail.request"},
+    {"relay", "UPDATE dovetail.outbox_limit SET payload_bytes_max = NULL"},
+    {"relay", "SELECT dovetail.set_backlog_limit(1)"},
+    {"relay", "SELECT dovetail.grant_worker(session_user, 'stock')"},
+    {"relay", "UPDATE dovetail.schema_version SET version = 1"},
+    {"relay", "CREATE TABLE dovetail.mine (x int)"},
+};
+
+// "dovetail_operator: looks, and decides through functions that write the audit; publishes nothing,
+// changes no row, and neither forges nor avoids the audit."
+constexpr Attempt kOperatorAttempts[] = {
+    {"operator", "SELECT dovetail.publish('order', '1', 'placed', '{}')"},
+    {"operator",
+     "INSERT INTO dovetail.outbox (aggregate_type, type, payload) VALUES ('a', 'b', 'c')"},
+    {"operator", "UPDATE dovetail.parked SET payload = 'x'"},
+    {"operator", "UPDATE dovetail.parked SET aggregate_id = 'x'"},
+    {"operator", "UPDATE dovetail.parked SET id = gen_random_uuid()"},
+    {"operator", "UPDATE dovetail.parked SET state = 'waiting', retry_at = now()"},
+    {"operator", "UPDATE dovetail.parked SET state = 'discarded', finished_at = now()"},
+    {"operator", "INSERT INTO dovetail.parked (relay, id) VALUES ('orders', gen_random_uuid())"},
+    {"operator", "DELETE FROM dovetail.parked"},
+    {"operator", "TRUNCATE dovetail.parked"},
+    {"operator", "SELECT * FROM dovetail.parked FOR UPDATE"},
+    {"operator", "INSERT INTO dovetail.audit (what) VALUES ('discard')"},
+    {"operator", "INSERT INTO dovetail.audit (who, what) VALUES ('anna', 'discard')"},
+    {"operator", "UPDATE dovetail.audit SET who = 'anna'"},
+    {"operator", "DELETE FROM dovetail.audit"},
+    {"operator", "TRUNCATE dovetail.audit"},
+    {"operator", "SELECT setval('dovetail.audit_number_seq', 1)"},
+    {"operator", "SELECT nextval('dovetail.audit_number_seq')"},
+    {"operator", "ALTER TABLE dovetail.audit DISABLE TRIGGER ALL"},
+    {"operator", "SELECT dovetail.queue_replay('{1}')"},
+    {"operator", "SELECT dovetail.queue_discard('{1}', true, 'x')"},
+    {"operator", "SELECT dovetail.refresh_heads('orders', '{order}', '{a}')"},
+    {"operator", "SELECT dovetail.note_slot_drop('x', '')"},
+    {"operator", "DELETE FROM dovetail.queue"},
+    {"operator", "UPDATE dovetail.queue SET payload = 'x'"},
+    {"operator", "SELECT dovetail.receive('stock')"},
+    {"operator", "SELECT dovetail.claim('stock', gen_random_uuid())"},
+    {"operator", "DELETE FROM dovetail.inbox"},
+    {"operator",
+     "INSERT INTO dovetail.unapplied (event_id, consumer_id, by_operator) VALUES "
+     "(gen_random_uuid(), 1, true)"},
+    {"operator", "UPDATE dovetail.consumer SET forgotten_until = now()"},
+    {"operator", "SELECT dovetail.settle_forgetting()"},
+    {"operator", "DELETE FROM dovetail.delayed"},
+    {"operator", "UPDATE dovetail.reader SET prev = '1:1:'"},
+    {"operator", "DELETE FROM dovetail.reader"},
+    {"operator", "SELECT body FROM dovetail.request"},
+    {"operator", "SELECT dovetail.settle_request('s', 'k', gen_random_uuid(), 200, '', '')"},
+    {"operator", "SELECT dovetail.prune_requests(1)"},
+    {"operator", "SELECT dovetail.release_delayed(1)"},
+    {"operator", "SELECT dovetail.set_backlog_limit(1)"},
+    {"operator", "SELECT dovetail.grant_worker(session_user, 'stock')"},
+    {"operator", "INSERT INTO dovetail.worker (role, consumer) VALUES (session_user, 'stock')"},
+    {"operator", "CREATE TABLE dovetail.mine (x int)"},
+    {"operator", "SET ROLE dovetail_relay"},
+};
+
+// A login without a role.
+constexpr Attempt kNobodyAttempts[] = {
+    {"nobody", "SELECT dovetail.publish('order', '1', 'placed', '{}')"},
+    {"nobody", "SELECT dovetail.receive('stock')"},
+    {"nobody", "SELECT dovetail.uuid7()"},
+    {"nobody", "SELECT * FROM dovetail.lag"},
+    {"nobody", "SELECT dovetail.grant_worker(session_user, 'stock')"},
+};
+
+TEST_F(PostgresRoles, APublisherPublishesInEveryWay) {
+  must(owner_, "TRUNCATE dovetail.outbox, dovetail.delayed");
+  Connection app = as("app");
+  must(app, "SELECT dovetail.publish('order', '1', 'placed', '{}')");
+  must(app, "SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb)");
+  must(app, "SELECT dovetail.publish('order', '1', 'placed', '\\x00'::bytea)");
+  must(app,
+       "SELECT dovetail.publish('order', '1', 'placed', '{}', deliver_at => now() + interval '1 "
+       "h')");
+  must(app,
+       "INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload, headers) "
+       "VALUES ('order', '1', 'placed', '{}', '{\"a\": \"b\"}')");
+  must(app, "BEGIN");
+  NewEvent event;
+  event.aggregate_type = "order";
+  event.type = "placed";
+  event.payload = "{}";
+  event.id = EventId{{7}};
+  EXPECT_TRUE(publish(app.get(), event)) << text_of(publish(app.get(), event));
+  EXPECT_TRUE(publish(app.get(), event)) << "the same again";
+  EXPECT_TRUE(publish(app.get(), std::vector<NewEvent>{event, event}));
+  must(app, "COMMIT");
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.outbox"), 5);
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.delayed"), 1);
+}
+
+TEST_F(PostgresRoles, ARelayReadsAndKeepsItsProgress) {
+  Connection relay = as("relay");
+  must(relay, "SELECT payload FROM dovetail.outbox");
+  must(relay, "SELECT dovetail.release_delayed(10), dovetail.adopt_foreign_rows(10)");
+  EXPECT_EQ(sqlstate(relay, "UPDATE dovetail.parked SET state = 'waiting', payload = 'x'"), "ok");
+}
+
+TEST_F(PostgresRoles, AnOperatorLooks) {
+  Connection person = as("operator");
+  must(person, "SELECT * FROM dovetail.events; SELECT * FROM dovetail.lag");
+  must(person, "SELECT * FROM dovetail.queues; SELECT * FROM dovetail.queue_parked");
+  must(person, "SELECT * FROM dovetail.audit; SELECT * FROM dovetail.requests");
+}
+
+TEST_F(PostgresRoles, MayBeMadeAgain) {
+  const Status again = create_roles(owner_);
+  EXPECT_TRUE(again) << text_of(again);
+}
+
+TEST_F(PostgresRoles, WithoutARoleTheErrorSaysWhichIsMissing) {
+  Connection app = as("nobody");
+  const Status refused = app.execute("SELECT dovetail.publish('order', '1', 'placed', '{}')");
+  EXPECT_TRUE(failed_with(refused, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(refused), "dovetail_app")) << text_of(refused);
+}
+
+class PostgresRoleAttempts : public PostgresRoles {
+ protected:
+  static void each_is_refused(std::span<const Attempt> attempts) {
+    Connection connection = as(attempts.front().role);
+    for (const Attempt& attempt : attempts)
+      EXPECT_EQ(sqlstate(connection, attempt.sql), "42501") << attempt.role << ": " << attempt.sql;
+  }
+};
+
+TEST_F(PostgresRoleAttempts, APublisherDoesNothingButPublish) { each_is_refused(kAppAttempts); }
+TEST_F(PostgresRoleAttempts, AWorkerActsForItsConsumersOnly) { each_is_refused(kWorkerAttempts); }
+TEST_F(PostgresRoleAttempts, ARelayChangesNoEventAndWritesNoAudit) {
+  each_is_refused(kRelayAttempts);
+}
+TEST_F(PostgresRoleAttempts, AnOperatorChangesNoRowAndNoAudit) {
+  each_is_refused(kOperatorAttempts);
+}
+TEST_F(PostgresRoleAttempts, ALoginWithoutARoleReachesNothing) { each_is_refused(kNobodyAttempts); }
+
+// By the catalogue, so that what is added later is covered as well.
+class PostgresRoleRights : public PostgresRoles {
+ protected:
+  // The names of what the query gives, in order.
+  std::set<std::string> names(const std::string& sql) {
+    std::set<std::string> found;
+    const Result<Rows> rows = owner_.query(sql);
+    EXPECT_TRUE(rows) << text_of(rows);
+    for (std::size_t i = 0; rows && i < rows->size(); ++i) found.emplace(rows->text(i, 0));
+    return found;
+  }
+  std::set<std::string> may_call(const std::string& role) {
+    return names("SELECT DISTINCT p.proname::text FROM pg_proc p JOIN pg_roles r ON r.rolname = '" +
+                 role +
+                 "' CROSS JOIN LATERAL aclexplode(p.proacl) AS g WHERE p.pronamespace = "
+                 "'dovetail'::regnamespace AND g.grantee = r.oid");
+  }
+  std::set<std::string> may(const std::string& role, const std::string& privilege) {
+    return names(
+        "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'dovetail'::regnamespace "
+        "AND c.relkind IN ('r', 'p', 'v') AND (has_table_privilege('" +
+        role + "', c.oid, '" + privilege + "')" +
+        (privilege == "DELETE" || privilege == "TRUNCATE" || privilege == "TRIGGER"
+             ? ")"
+             : " OR has_any_column_privilege('" + role + "', c.oid, '" + privilege + "'))"));
+  }
+};
+
+using Names = std::set<std::string>;
+
+TEST_F(PostgresRoleRights, APublisherMayCallWhatPublishesAndWhatTellsIt) {
+  EXPECT_EQ(may_call("dovetail_app"),
+            (Names{"add_event", "begin_request", "bytes_of", "check_published", "claim", "delay",
+                   "lease_request", "publish", "receive"}));
+}
+
+TEST_F(PostgresRoleRights, AWorkerMayCallWhatWorks) {
+  EXPECT_EQ(may_call("dovetail_worker"),
+            (Names{"abandon_request", "begin_request", "claim", "complete", "complete_many",
+                   "extend", "fail", "finish_request", "lease_request", "prune_requests", "receive",
+                   "release", "release_request", "request_fingerprint", "settle_request"}));
+}
+
+TEST_F(PostgresRoleRights, PublisherAndWorkerReadNoTable) {
+  for (const std::string role : {"dovetail_app", "dovetail_worker"}) {
+    EXPECT_EQ(may(role, "SELECT"), Names{}) << role;
+    EXPECT_EQ(may(role, "UPDATE"), Names{}) << role;
+    EXPECT_EQ(may(role, "DELETE"), Names{}) << role;
+  }
+  EXPECT_EQ(may("dovetail_app", "INSERT"), Names{"outbox"});
+  EXPECT_EQ(may("dovetail_worker", "INSERT"), Names{});
+}
+
+TEST_F(PostgresRoleRights, AnOperatorWritesNoTable) {
+  for (const std::string privilege : {"INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER"})
+    EXPECT_EQ(may("dovetail_operator", privilege), Names{}) << privilege;
+}
+
+TEST_F(PostgresRoleRights, NoRoleWritesTheAuditOrTheGrantsOfWorkers) {
+  for (const std::string role :
+       {"dovetail_app", "dovetail_worker", "dovetail_relay", "dovetail_operator", "public"})
+    for (const std::string privilege : {"INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER"})
+      for (const std::string table : {"audit", "worker", "outbox_limit", "schema_version"})
+        EXPECT_EQ(may(role, privilege).count(table), 0u)
+            << role << " " << privilege << " " << table;
+}
+
+TEST_F(PostgresRoleRights, AnOperatorCallsNothingThatChangesRowsAndWritesNoAudit) {
+  EXPECT_EQ(names("SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = "
+                  "'dovetail'::regnamespace AND p.provolatile = 'v' AND p.prosecdef AND "
+                  "strpos(p.prosrc, 'INSERT INTO dovetail.audit') = 0 AND "
+                  "has_function_privilege('dovetail_operator', p.oid, 'EXECUTE')"),
+            Names{});
+}
+
+TEST_F(PostgresRoleRights, WhatRunsAsTheOwnerIsClosedToPublicAndToForeignSearchPaths) {
+  EXPECT_EQ(names("SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = "
+                  "'dovetail'::regnamespace AND p.prosecdef AND NOT coalesce('search_path="
+                  "pg_catalog, pg_temp' = ANY (p.proconfig), false)"),
+            Names{});
+  // It says how large a payload may be, and is asked by the type of a column.
+  EXPECT_EQ(
+      names("SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = "
+            "'dovetail'::regnamespace AND p.prosecdef AND (p.proacl IS NULL OR EXISTS (SELECT "
+            "FROM aclexplode(p.proacl) g WHERE g.grantee = 0))"),
+      Names{"payload_fits"});
+}
+
+TEST_F(PostgresRoleRights, EveryFunctionOfAWorkerRefusesAConsumerOfOthers) {
+  const Result<Rows> functions = owner_.query(
+      "SELECT format('SELECT dovetail.%I(''mail''%s)', p.proname, (SELECT string_agg(CASE WHEN "
+      "t.type = 'interval'::regtype THEN ', interval ''1 s''' ELSE ', NULL::' || "
+      "format_type(t.type, NULL) END, '' ORDER BY t.place) FROM unnest(p.proargtypes::oid[]) WITH "
+      "ORDINALITY AS t (type, place) WHERE t.place > 1)) FROM pg_proc p WHERE p.pronamespace = "
+      "'dovetail'::regnamespace AND p.proargnames[1] = 'consumer' AND "
+      "has_function_privilege('dovetail_worker', p.oid, 'EXECUTE')");
+  ASSERT_TRUE(functions) << text_of(functions);
+  EXPECT_GE(functions->size(), 8u);
+  Connection worker = as("worker");
+  for (std::size_t i = 0; i < functions->size(); ++i) {
+    const std::string sql(functions->text(i, 0));
+    // Nothing to do for nobody: there the consumer is not looked at.
+    if (contains(sql, "complete_many")) continue;
+    EXPECT_EQ(sqlstate(worker, sql), "42501") << sql;
+  }
+}
+
+class PostgresRolesUpgrade : public testing::Test {
+ protected:
+  TestDatabase database_{"postgres", Tables::none};
+  Connection owner_ = database_.connect();
+};
+
+// As the versions before had it: a publisher was a worker for everybody, and an operator wrote
+// rows.
+TEST_F(PostgresRolesUpgrade, TakesBackTheRightsThatEarlierVersionsGave) {
+  std::vector<Migration> before;
+  for (const Migration& step : migrations())
+    if (step.to_version < 8) before.push_back(step);
+  ASSERT_TRUE(create_schema(owner_.get(), before));
+  {
+    TestDatabase other;
+    Connection elsewhere = other.connect();
+    ASSERT_TRUE(create_roles(elsewhere)) << "roles are the cluster's";
+  }
+  must(
+      owner_,
+      "GRANT USAGE ON SCHEMA dovetail TO dovetail_app, dovetail_operator; GRANT EXECUTE ON "
+      "FUNCTION dovetail.receive(text, int, interval, int), dovetail.complete(text, uuid, bigint), "
+      "dovetail.begin_request(text, text, bytea, interval, boolean) TO dovetail_app; GRANT UPDATE "
+      "ON dovetail.parked TO dovetail_operator; GRANT INSERT ON dovetail.audit TO "
+      "dovetail_operator; INSERT INTO dovetail.schema_made (kind, name, definition, server) SELECT "
+      "kind, name, definition, 0 FROM dovetail.schema_objects() WHERE kind = 'right'");
+  const Status migrated = create_schema(owner_);
+  ASSERT_TRUE(migrated) << text_of(migrated);
+  EXPECT_EQ(text(owner_,
+                 "SELECT concat(has_function_privilege('dovetail_app', 'dovetail.complete(text, "
+                 "uuid, bigint)', 'EXECUTE'), has_table_privilege('dovetail_operator', "
+                 "'dovetail.parked', 'UPDATE'), has_table_privilege('dovetail_operator', "
+                 "'dovetail.audit', 'INSERT'), has_function_privilege('dovetail_worker', "
+                 "'dovetail.complete(text, uuid, bigint)', 'EXECUTE'))"),
+            "ffft");
+}
+
+// Roles are made by who may; the owner of the schema need not.
+TEST_F(PostgresRolesUpgrade, AnOwnerWhoMayMakeNoRolesIsToldWhichIsMissing) {
+  const std::string plain = database_.name + "_plain";
+  ASSERT_TRUE(create_schema(owner_));
+  ASSERT_TRUE(create_roles(owner_));
+  must(owner_, "DROP SCHEMA dovetail CASCADE; DROP PUBLICATION dovetail_outbox; CREATE ROLE " +
+                   plain + " LOGIN; GRANT CREATE ON DATABASE " + database_.name + " TO " + plain +
+                   "; ALTER ROLE dovetail_worker RENAME TO " + plain + "_worker");
+  {
+    Connection owner = database_.connect(plain);
+    const Status schema = create_schema(owner);
+    EXPECT_TRUE(schema) << text_of(schema);
+    const Status refused = create_roles(owner);
+    EXPECT_TRUE(failed_with(refused, Errc::rejected)) << text_of(refused);
+    EXPECT_TRUE(contains(text_of(refused), "CREATE ROLE dovetail_worker NOLOGIN"))
+        << text_of(refused);
+    must(owner_, "ALTER ROLE " + plain + "_worker RENAME TO dovetail_worker");
+    const Status made = create_roles(owner);
+    EXPECT_TRUE(made) << text_of(made);
+  }
+  must(owner_, "DROP OWNED BY " + plain + "; DROP ROLE " + plain);
+}
+
+TEST_F(PostgresRolesUpgrade, AMigrationGrantsTheRightsOnWhatIsNew) {
+  ASSERT_TRUE(create_schema(owner_));
+  ASSERT_TRUE(create_roles(owner_));
+  std::vector<Migration> steps(migrations().begin(), migrations().end());
+  steps.push_back(
+      {kSchemaVersion + 1,
+       "DROP FUNCTION dovetail.backlog(); CREATE FUNCTION dovetail.backlog() RETURNS "
+       "bigint LANGUAGE sql AS 'SELECT 7::bigint'; REVOKE ALL ON FUNCTION "
+       "dovetail.backlog() FROM PUBLIC; UPDATE dovetail.schema_version SET version = version + 1"});
+  ASSERT_TRUE(create_schema(owner_.get(), steps));
+  EXPECT_EQ(text(owner_,
+                 "SELECT has_function_privilege('dovetail_relay', 'dovetail.backlog()', "
+                 "'EXECUTE')::text"),
+            "true");
+}
+
+}  // namespace
+}  // namespace dovetail::postgres

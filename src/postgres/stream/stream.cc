@@ -1,0 +1,203 @@
+#include "postgres/stream/stream.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/check.h"
+#include "postgres/stream/buffer.h"
+#include "postgres/stream/receiver.h"
+#include "postgres/wal/flush_position.h"
+
+namespace dovetail::postgres {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+// What is left out makes no events, and read() must return nevertheless.
+constexpr int kMessagesPerLook = 1024;
+constexpr std::chrono::milliseconds kLeaveOutFor{100};
+// The server sends the end of a transaction right behind its last row, unless it must wait for a
+// processor. What has ended need not be read again. Looks are counted and not time, so that a
+// machine that stands still uses none of them up.
+constexpr int kLooksForEnd = 10'000;
+constexpr std::chrono::microseconds kLookForEndEvery{200};
+
+// Whether it may become an event, or begins the transaction of some: whoever has enough stands
+// between two transactions where that is possible.
+bool leads_to_event(std::string_view message) {
+  const char kind = kind_of(message);
+  return kind == 'B' || kind == 'I';
+}
+
+}  // namespace
+
+struct WalStream::State {
+  State(Replication replication, std::unique_ptr<WalRows> made, Clock& time,
+        WalStreamOptions options)
+      : rows(std::move(made)),
+        clock(time),
+        buffer(options.buffer_bytes_max),
+        receiver(std::move(replication), time, buffer, std::move(options.conninfo),
+                 options.status_every, options.silence_max) {}
+
+  // Makes events of what has arrived, as far as it fits.
+  Status take_arrived(Batch& out, const Limits& limits, const std::stop_token& stop);
+  Status take(std::string_view message, Batch& out);
+  void reach(WalPosition end);
+
+  std::unique_ptr<WalRows> rows;
+  Clock& clock;
+  std::optional<Snapshot> left_out{};
+  std::vector<pgoutput::Value> values{};
+
+  pgoutput::Begin transaction{};
+  bool is_inside = false;
+  bool is_left_out = false;  // the transaction that we are inside of
+  WalPosition position{};
+  FlushPosition flush{};
+  std::uint64_t handed_out = 0;
+  std::uint64_t settled = 0;
+  bool was_drained = false;
+  std::string last_probe{};
+  std::optional<Error> failed{};
+
+  WalBuffer buffer;
+  WalReceiver receiver;
+};
+
+void WalStream::State::reach(WalPosition end) {
+  position = std::max(position, end);
+  flush.reached(position, handed_out);
+}
+
+Status WalStream::State::take(std::string_view message, Batch& out) {
+  const auto parsed = parse_copy_data(message);
+  if (!parsed) return fail(parsed.error());
+  if (const auto* keepalive = std::get_if<Keepalive>(&*parsed)) {
+    if (!is_inside) reach(keepalive->server_end);
+    return {};
+  }
+  const auto decoded = pgoutput::decode(std::get<WalData>(*parsed).body, values);
+  if (!decoded) return fail(decoded.error());
+  if (const auto* insert = std::get_if<pgoutput::Insert>(&*decoded))
+    return is_left_out ? Status() : rows->append(insert->relation, values, transaction, out);
+  if (const auto* begin = std::get_if<pgoutput::Begin>(&*decoded)) {
+    transaction = *begin;
+    is_inside = true;
+    is_left_out = left_out && left_out->shows_short(begin->xid);
+  } else if (const auto* commit = std::get_if<pgoutput::Commit>(&*decoded)) {
+    is_inside = false;
+    is_left_out = false;
+    reach(commit->end);
+  } else if (const auto* relation = std::get_if<pgoutput::Relation>(&*decoded)) {
+    return rows->describe(*relation);
+  } else if (const auto* written = std::get_if<pgoutput::Message>(&*decoded)) {
+    if (written->prefix == kProbePrefix) last_probe = written->content;
+  }
+  return {};
+}
+
+Status WalStream::State::take_arrived(Batch& out, const Limits& limits,
+                                      const std::stop_token& stop) {
+  const std::size_t before = out.size();
+  const std::size_t events_max = std::max<std::size_t>(limits.events_max, 1);
+  const auto start = steady_clock::now();
+  for (int i = 1;; ++i) {
+    const std::optional<std::string_view> message = buffer.front();
+    if (!message) {
+      was_drained = true;
+      return {};
+    }
+    // The end of a transaction is taken with its last event: only then can that be reported.
+    const std::size_t events = out.size() - before;
+    if (events > 0 && leads_to_event(*message) &&
+        (events >= events_max || out.bytes() + message->size() > limits.bytes_max))
+      return {};
+    const std::size_t size = out.size();
+    DOVETAIL_TRY(take(*message, out));
+    handed_out += out.size() - size;
+    if (buffer.pop()) receiver.go_on();
+    if (i % kMessagesPerLook == 0 &&
+        (stop.stop_requested() || steady_clock::now() > start + kLeaveOutFor))
+      return {};
+  }
+}
+
+WalStream::WalStream(Replication replication, std::unique_ptr<WalRows> rows, Clock& clock,
+                     WalStreamOptions options)
+    : state_(std::make_unique<State>(std::move(replication), std::move(rows), clock,
+                                     std::move(options))) {}
+WalStream::~WalStream() = default;
+
+Status WalStream::read(Batch& out, const Limits& limits, std::stop_token stop) {
+  State& state = *state_;
+  const std::size_t before = out.size();
+  const auto end = steady_clock::now() + limits.wait_max;
+  while (true) {
+    if (state.failed) return fail(*state.failed);
+    // Asked first: what was handed over before the end is still read.
+    std::optional<Error> ended = state.buffer.ended();
+    Status taken = state.take_arrived(out, limits, stop);
+    if (!taken) state.failed = std::move(taken.error());
+    if (out.size() > before) return {};  // an error comes with the next call
+    if (taken && ended && !state.buffer.front()) state.failed = std::move(ended);
+    if (state.failed) continue;
+    if (stop.stop_requested() || steady_clock::now() >= end) return {};
+    (void)state.buffer.wait(end, stop);
+  }
+}
+
+void WalStream::take_end() {
+  State& state = *state_;
+  int looks = kLooksForEnd;
+  Batch none;
+  while (state.is_inside && !state.failed) {
+    const std::optional<std::string_view> message = state.buffer.front();
+    if (message && leads_to_event(*message)) return;
+    if (message) {
+      Status taken = state.take(*message, none);
+      if (!taken) state.failed = std::move(taken.error());
+      if (state.buffer.pop()) state.receiver.go_on();
+    } else if (state.buffer.ended() || --looks == 0) {
+      return;
+    } else {
+      std::this_thread::sleep_for(kLookForEndEvery);
+    }
+  }
+}
+
+Status WalStream::check() const {
+  if (state_->failed) return fail(*state_->failed);
+  if (std::optional<Error> ended = state_->buffer.ended()) return fail(std::move(*ended));
+  return {};
+}
+
+void WalStream::leave_out(std::optional<Snapshot> shown) { state_->left_out = std::move(shown); }
+
+WalPosition WalStream::position() const { return state_->position; }
+bool WalStream::is_inside_transaction() const { return state_->is_inside; }
+WalPosition WalStream::server_end() const { return state_->receiver.server_end(); }
+bool WalStream::was_drained() { return std::exchange(state_->was_drained, false); }
+
+void WalStream::settled(std::uint64_t events) {
+  state_->settled += events;
+  DOVETAIL_CHECK(state_->settled <= state_->handed_out);
+  state_->flush.settled(state_->settled);
+}
+
+WalPosition WalStream::confirmed() const { return state_->flush.confirmed(); }
+
+void WalStream::report(WalPosition flushed) {
+  DOVETAIL_CHECK(flushed <= confirmed());
+  state_->receiver.report(flushed);
+}
+
+void WalStream::ask_for_sign() { state_->receiver.ask_for_sign(); }
+WalPosition WalStream::reported() const { return state_->receiver.reported(); }
+const std::string& WalStream::last_probe() const { return state_->last_probe; }
+
+}  // namespace dovetail::postgres

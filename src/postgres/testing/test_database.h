@@ -1,0 +1,149 @@
+// A database of its own for each test on the real server, and short words for what tests do with
+// it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "postgres/connection/connection.h"
+#include "postgres/schema/schema.h"
+#include "servers/servers.h"
+
+namespace dovetail::postgres {
+
+enum class Tables { none, made };
+
+// Has the tables of dovetail, for which create_schema() then finds nothing to do: it is the copy of
+// a database that was made once for each server, which takes a fourth of the time.
+class TestDatabase {
+ public:
+  explicit TestDatabase(const std::string& server = "postgres", Tables tables = Tables::made) {
+    static std::atomic<int> count{0};
+    name = "test_" + std::to_string(getpid()) + "_" + std::to_string(++count);
+    admin_ = servers::find(server).conninfo;
+    conninfo = servers::with_database(admin_, name);
+    on_server("CREATE DATABASE " + name +
+              (tables == Tables::made ? " TEMPLATE " + original() : ""));
+  }
+  TestDatabase(const TestDatabase&) = delete;
+  TestDatabase& operator=(const TestDatabase&) = delete;
+  ~TestDatabase() {
+    drop_slots();
+    on_server("DROP DATABASE " + name + " WITH (FORCE)");
+  }
+
+  Connection connect(const std::string& user = "") const {
+    Result<Connection> connection =
+        Connection::open(conninfo + (user.empty() ? "" : " user=" + user));
+    EXPECT_TRUE(connection) << (connection ? "" : connection.error().text);
+    return connection ? std::move(*connection) : Connection();
+  }
+
+  std::string name;
+  std::string conninfo;
+
+ private:
+  void on_server(const std::string& sql) const {
+    Result<Connection> connection = Connection::open(admin_);
+    ASSERT_TRUE(connection) << connection.error().text;
+    const Status done = connection->execute(sql);
+    EXPECT_TRUE(done) << done.error().text;
+  }
+  // The database to copy, of this version of the tables. Whoever comes first makes it, under
+  // another name until it is whole.
+  std::string original() const {
+    static std::mutex mutex;
+    static std::set<std::string> known;
+    const std::lock_guard lock(mutex);
+    const std::string made = "tables_" + std::to_string(std::hash<std::string>{}(schema_sql()));
+    if (!known.insert(admin_).second) return made;
+    Result<Connection> admin = Connection::open(admin_);
+    if (!admin) return made;
+    EXPECT_TRUE(admin->query("SELECT pg_advisory_lock(hashtextextended('tables', 0))"));
+    const Result<Rows> there =
+        admin->query("SELECT count(*) FROM pg_database WHERE datname = $1", Params().text(made));
+    if (!there || there->int8(0, 0) == 1) return made;
+    on_server("DROP DATABASE IF EXISTS " + made + "_unfinished");
+    on_server("CREATE DATABASE " + made + "_unfinished");
+    {
+      Result<Connection> owner =
+          Connection::open(servers::with_database(admin_, made + "_unfinished"));
+      const Status done = owner ? create_schema(*owner) : Status(fail(owner.error()));
+      EXPECT_TRUE(done) << done.error().text;
+    }
+    on_server("ALTER DATABASE " + made + "_unfinished RENAME TO " + made);
+    return made;
+  }
+  // A slot holds its database, and a temporary one is there until its process has noticed that
+  // nobody listens any more.
+  void drop_slots() const {
+    Result<Connection> connection = Connection::open(admin_);
+    if (!connection) return;
+    const std::string ours = " FROM pg_replication_slots WHERE database = '" + name + "'";
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
+    while (std::chrono::steady_clock::now() < end) {
+      const Result<Rows> left = connection->query("SELECT count(*)" + ours);
+      if (!left || left->int8(0, 0) == 0) return;
+      (void)connection->query("SELECT pg_terminate_backend(active_pid)" + ours + " AND active");
+      (void)connection->query("SELECT pg_drop_replication_slot(slot_name)" + ours +
+                              " AND NOT active");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  std::string admin_;
+};
+
+class EmptyDatabase : public TestDatabase {
+ public:
+  EmptyDatabase() : TestDatabase("postgres", Tables::none) {}
+};
+
+// The text of an error, for one claim in one line.
+template <class T>
+std::string text_of(const Result<T>& result) {
+  return result ? "ok" : result.error().text;
+}
+template <class T>
+bool failed_with(const Result<T>& result, Errc code) {
+  return !result && result.error().code == code;
+}
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+inline void must(Connection& connection, const std::string& sql) {
+  const Status done = connection.execute(sql);
+  ASSERT_TRUE(done) << sql << ": " << done.error().text;
+}
+// The first column of the first row, which the statement casts to text.
+inline std::string text(Connection& connection, const std::string& sql) {
+  const Result<Rows> rows = connection.query(sql);
+  EXPECT_TRUE(rows) << sql << ": " << text_of(rows);
+  if (!rows || rows->empty()) return "none";
+  return rows->is_null(0, 0) ? "null" : std::string(rows->text(0, 0));
+}
+inline std::int64_t number(Connection& connection, const std::string& sql) {
+  const Result<Rows> rows = connection.query("SELECT (" + sql + ")::bigint");
+  EXPECT_TRUE(rows) << sql << ": " << text_of(rows);
+  return rows && !rows->empty() && !rows->is_null(0, 0) ? rows->int8(0, 0) : -1;
+}
+
+// Polls until it holds; the limit is for broken code, not for slow machines.
+inline bool eventually(const std::function<bool()>& holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,159 @@
+#include "postgres/wal/slot_record.h"
+
+#include <libpq-fe.h>
+
+namespace dovetail::postgres {
+
+namespace {
+
+// A change leaves a new version of a row behind, under the number of its transaction.
+const std::string kMark =
+    "(SELECT coalesce(string_agg(p.oid || '.' || p.xmin || coalesce('.' || r.oid || '.' || r.xmin, "
+    "''), ',' ORDER BY r.oid), '') FROM pg_catalog.pg_publication p "
+    "LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = $1)";
+
+// Of all tables in a schema there are publications since 15: then it also matters in which schema
+// the table stands, or stood meanwhile. Its row type moves with it, and is left alone by all that
+// happens to the table every day. For other publications the text stays what it is without, as
+// readers have it written down.
+constexpr int kHasSchemas = 150000;
+const std::string kMarkWithSchemas =
+    "(" + kMark +
+    " || (SELECT coalesce('/' || string_agg(n.oid || '.' || n.xmin, ',' ORDER BY n.oid) || "
+    "coalesce((SELECT '/' || y.oid || '.' || y.xmin FROM pg_catalog.pg_class c "
+    "JOIN pg_catalog.pg_type y ON y.oid = c.reltype WHERE c.oid = $2::int8::oid), ''), '') "
+    "FROM pg_catalog.pg_publication p "
+    "JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid WHERE p.pubname = $1))";
+
+const std::string kIdentify = "SELECT c.system_identifier, " + kHistory +
+                              ", current_database()::text FROM pg_catalog.pg_control_system() AS c";
+
+constexpr std::string_view kLoad =
+    "SELECT slot, split_part(slot_history, ' ', 1), split_part(slot_history, ' ', 2), "
+    "(slot_reported - '0/0'::pg_lsn)::bigint, system_identifier "
+    "FROM dovetail.reader WHERE relay = $1 AND lane = $2";
+
+// An UPDATE of the lane's row, if it is still ours.
+std::string update(std::string_view set, std::string_view returning) {
+  return "UPDATE dovetail.reader SET " + std::string(set) +
+         " WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) RETURNING " +
+         std::string(returning);
+}
+
+constexpr std::string_view kLazily = "set_config('synchronous_commit', 'off', true)";
+
+const std::string kWriteSlot =
+    update("slot = $4, slot_history = $5 || ' ' || $6, slot_reported = $7::text::pg_lsn", kDurably);
+const std::string kWriteReported = update("slot_reported = $4::text::pg_lsn", kDurably);
+const std::string kWriteHow =
+    update("streams = $4, streams_why = $5, streams_since = clock_timestamp()", kLazily);
+
+// Snapshot first: it is taken before anything of the statement runs.
+std::string take_sql(const std::string& mark) {
+  return "SELECT shown::text, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, last_value, " +
+         kHistory + ", " + mark + ", " + kServerRun +
+         " FROM dovetail.outbox_seq, pg_current_snapshot() AS shown";
+}
+const std::string kTake = take_sql(kMark);
+const std::string kTakeWithSchemas = take_sql(kMarkWithSchemas);
+
+bool has_schemas(const Connection& connection) {
+  return PQserverVersion(connection.get()) >= kHasSchemas;
+}
+
+Params of(const Connection& connection, const Published& what) {
+  Params params;
+  params.text(what.publication);
+  if (has_schemas(connection)) params.int8(what.table);
+  return params;
+}
+
+Params of(const Reader& reader) {
+  Params params;
+  params.text(reader.relay).int4(static_cast<std::int32_t>(reader.lane));
+  return params;
+}
+
+Status finish(const Reader& reader, const Result<Rows>& rows) {
+  if (!rows) return fail(rows.error());
+  if (rows->empty()) return fail(taken_over(reader));
+  return {};
+}
+
+WalPosition position_at(const Rows& rows, int column) {
+  return {static_cast<std::uint64_t>(rows.int8(0, column))};
+}
+
+}  // namespace
+
+Result<ServerIdentity> identify(Connection& connection) {
+  const Result<Rows> rows = connection.query(kIdentify);
+  if (!rows) return fail(rows.error());
+  return ServerIdentity{rows->int8(0, 0), std::string(rows->text(0, 1)),
+                        std::string(rows->text(0, 2))};
+}
+
+Result<std::string> publication_mark(Connection& connection, const Published& what) {
+  const Result<Rows> rows = connection.query(
+      "SELECT " + (has_schemas(connection) ? kMarkWithSchemas : kMark), of(connection, what));
+  if (!rows) return fail(rows.error());
+  return std::string(rows->text(0, 0));
+}
+
+Result<SlotRecord> load_slot_record(Reader& reader) {
+  const Result<Rows> rows = reader.connection.query(kLoad, of(reader));
+  if (!rows) return fail(rows.error());
+  if (rows->empty())
+    return fail(Errc::unavailable, "the row of relay \"" + reader.relay +
+                                       "\" is gone; check who deletes from dovetail.reader");
+  SlotRecord record;
+  record.slot = rows->text(0, 0);
+  record.timeline = rows->text(0, 1);
+  record.publication = rows->text(0, 2);
+  record.reported = position_at(*rows, 3);
+  record.system_identifier = rows->int8(0, 4);
+  return record;
+}
+
+Status write_slot(Reader& reader, const SlotRecord& record) {
+  const std::string reported = to_string(record.reported);
+  return finish(reader, reader.connection.query(kWriteSlot, of(reader)
+                                                                .int8(reader.epoch)
+                                                                .text(record.slot)
+                                                                .text(record.timeline)
+                                                                .text(record.publication)
+                                                                .text(reported)));
+}
+
+Status write_reported(Reader& reader, WalPosition reported) {
+  const std::string position = to_string(reported);
+  return finish(reader, reader.connection.query(kWriteReported,
+                                                of(reader).int8(reader.epoch).text(position)));
+}
+
+Status write_how_it_reads(Reader& reader, bool streams, std::string_view why) {
+  return finish(reader, reader.connection.query(
+                            kWriteHow, of(reader).int8(reader.epoch).boolean(streams).text(why)));
+}
+
+Result<SafePoint> take_safe_point(Connection& connection, const Published& what) {
+  const Result<Rows> rows =
+      connection.query(has_schemas(connection) ? kTakeWithSchemas : kTake, of(connection, what));
+  if (!rows) return fail(rows.error());
+  return SafePoint{
+      std::string(rows->text(0, 0)), position_at(*rows, 1),         rows->int8(0, 2),
+      std::string(rows->text(0, 3)), std::string(rows->text(0, 4)), std::string(rows->text(0, 5))};
+}
+
+Result<bool> is_visible(Connection& connection, const std::string& snapshot) {
+  const Result<Rows> rows = connection.query(
+      "SELECT pg_snapshot_xmax(pg_current_snapshot()) >= pg_snapshot_xmax(s.shown) AND NOT EXISTS "
+      "(SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS running "
+      "WHERE pg_visible_in_snapshot(running, s.shown)) FROM (SELECT $1::text::pg_snapshot) AS s "
+      "(shown)",
+      Params().text(snapshot));
+  if (!rows) return fail(rows.error());
+  return rows->boolean(0, 0);
+}
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,67 @@
+// What dovetail.reader says of how a lane reads the log.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "postgres/lane/reader.h"
+#include "postgres/stream/position.h"
+
+namespace dovetail::postgres {
+
+// A database as it is told from others, and from itself after a standby has taken over.
+struct ServerIdentity {
+  std::int64_t system_identifier = 0;
+  std::string timeline{};
+  std::string database{};
+
+  friend bool operator==(const ServerIdentity&, const ServerIdentity&) = default;
+};
+Result<ServerIdentity> identify(Connection& connection);
+
+// What is streamed.
+struct Published {
+  std::string publication{};
+  std::int64_t table = 0;  // its oid; 0: it is in the publication by its own name, as ours is
+};
+
+// Another text after anything about the publication was changed, or the table has changed its
+// schema where schemas are in it: what is streamed through it may be something else then. Empty:
+// there is none.
+Result<std::string> publication_mark(Connection& connection, const Published& what);
+
+// The slot of a lane that stays between its starts. The server was never told to forget anything
+// behind `reported`.
+struct SlotRecord {
+  std::string slot{};         // empty: none
+  std::string timeline{};     // on which it was used
+  std::string publication{};  // its mark then
+  WalPosition reported{};
+  std::int64_t system_identifier = 0;  // of the server that the progress belongs to
+};
+Result<SlotRecord> load_slot_record(Reader& reader);
+
+// Durable when it returns. stopped: another relay has taken the lane over.
+Status write_slot(Reader& reader, const SlotRecord& record);
+Status write_reported(Reader& reader, WalPosition reported);
+// For people, and not worth a wait for the disk.
+Status write_how_it_reads(Reader& reader, bool streams, std::string_view why);
+
+// A snapshot, and a position of the log before which everything that it shows has committed.
+struct SafePoint {
+  std::string snapshot{};
+  WalPosition position{};
+  std::int64_t last_seq = 0;  // of dovetail.outbox
+  std::string timeline{};
+  std::string publication{};  // its mark
+  std::string run{};          // of the server
+};
+Result<SafePoint> take_safe_point(Connection& connection, const Published& what);
+
+// Whether everything that a snapshot shows is visible to new statements. One that was made from the
+// log shows a transaction as soon as its commit is written there; to others it appears later, when
+// the server has waited for its standbys.
+Result<bool> is_visible(Connection& connection, const std::string& snapshot);
+
+}  // namespace dovetail::postgres

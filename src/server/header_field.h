@@ -1,0 +1,15 @@
+// The characters that a header of HTTP may have.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace dovetail::http {
+
+bool is_token(std::string_view text);
+// Whether a field may have this value: visible characters, blanks and bytes of other encodings.
+bool is_field_value(std::string_view text);
+// ASCII only, as the names of headers are compared.
+std::string to_lower(std::string_view text);
+
+}  // namespace dovetail::http

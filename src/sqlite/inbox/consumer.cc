@@ -1,0 +1,110 @@
+// The consumer: a relay from a mailbox or an outbox into an inbox with a handler.
+#include <optional>
+#include <vector>
+
+#include "core/inbox/inbox.h"
+#include "core/relay/relay.h"
+#include "dovetail/sqlite.h"
+#include "host/consuming.h"
+#include "host/host.h"
+#include "host/parallel_sink.h"
+#include "sqlite/inbox/inbox_store.h"
+#include "sqlite/lane/lease.h"
+#include "sqlite/lane/parking.h"
+#include "sqlite/lane/relay_state.h"
+#include "sqlite/outbox/source.h"
+
+namespace dovetail::sqlite {
+
+namespace {
+
+Reader reader_of(const ConsumerOptions& options) {
+  Reader reader;
+  reader.path = options.from.empty() ? options.database : options.from;
+  reader.name = options.name;
+  reader.stream = options.from.empty() ? Stream::mailbox : Stream::outbox;
+  reader.topics = options.topics;
+  return reader;
+}
+
+Status check(const ConsumerOptions& options, bool has_handler) {
+  const char* wrong = nullptr;
+  if (options.database.empty())
+    wrong = "ConsumerOptions::database is empty; give the path of a file";
+  if (options.name.empty()) wrong = "ConsumerOptions::name is empty; every consumer needs a name";
+  if (options.attempts_max == 0)
+    wrong = "ConsumerOptions::attempts_max is 0; check that it is 1 or more";
+  if (options.batch_events_max == 0 || options.window_events_max == 0)
+    wrong = "a limit of ConsumerOptions is 0; check that batches and window hold 1 event or more";
+  if (options.lease_term < std::chrono::milliseconds(100))
+    wrong = "ConsumerOptions::lease_term is below 100 ms; check it, 10 s is usual";
+  if (!has_handler) wrong = "the consumer has no handler; check the call of Consumer::open()";
+  if (wrong != nullptr) return fail(Errc::rejected, wrong);
+  return {};
+}
+
+}  // namespace
+
+struct Consumer::State {
+  State(ConsumerOptions given, Handler handler)
+      : options(std::move(given)),
+        reader(reader_of(options)),
+        source(reader, system_clock()),
+        parking(reader, system_clock()),
+        lease(reader, system_clock(), process_label(), boot_id(), options.lease_term),
+        store(options.database, options.name, std::move(handler), system_clock()),
+        inbox(store, InboxOptions{deaths_max(options.attempts_max)}),
+        recorder(system_clock(), state_writer(reader, system_clock())) {}
+
+  ConsumerOptions options;
+  Reader reader;
+  SqliteSource source;
+  SqliteParking parking;
+  SqliteLease lease;
+  SqliteInboxStore store;
+  Inbox inbox;
+  RelayMetrics metrics;
+  StateRecorder recorder;
+};
+
+Consumer::Consumer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Consumer::~Consumer() = default;
+
+Result<std::unique_ptr<Consumer>> Consumer::open(ConsumerOptions options, Handler handler) {
+  DOVETAIL_TRY(check(options, static_cast<bool>(handler)));
+  DOVETAIL_TRY(ensure_store(options.database));
+  const Reader reader = reader_of(options);
+  Result<Database> source = open_store(reader.path);
+  if (!source) return fail(source.error());
+  DOVETAIL_TRY(ensure_reader(*source, reader));
+  source->close();
+  return std::unique_ptr<Consumer>(
+      new Consumer(std::make_unique<State>(std::move(options), std::move(handler))));
+}
+
+Status Consumer::run(std::stop_token stop) {
+  State& state = *state_;
+  // A handler may take longer than the lease: it gets a thread, which is through before the inbox
+  // is closed.
+  std::optional<ParallelSink> background(std::in_place, std::vector<Sink*>{&state.inbox},
+                                         system_clock());
+  RelayPorts ports{state.source, *background,    state.parking,
+                   state.lease,  system_clock(), state.metrics};
+  if (state.options.log)
+    ports.notify = [&log = state.options.log](const RelayNotice& notice) {
+      log(std::string(to_string(notice.kind)) + ": " + notice.text);
+    };
+  ports.report = [&state](const RelayState& said) {
+    state.recorder.report(said, state.reader.epoch);
+  };
+  Relay relay(std::move(ports), relay_options_of(state.options));
+  const Status ended = relay.run(stop);
+  background.reset();
+  // A session that halts did not die either: no event of it is suspected of killing the process.
+  const Status closed = state.inbox.close();
+  return ended ? closed : ended;
+}
+
+ConsumerCounts Consumer::counts() const { return counts_of<ConsumerCounts>(state_->metrics); }
+
+}  // namespace dovetail::sqlite

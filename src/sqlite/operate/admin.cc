@@ -1,0 +1,347 @@
+#include "sqlite/operate/admin.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "dovetail/sqlite.h"
+#include "host/host.h"
+#include "host/owner.h"
+#include "sqlite/connection/database.h"
+#include "sqlite/lane/reader.h"
+
+namespace dovetail::sqlite {
+
+namespace {
+
+constexpr std::int64_t kExactPendingMax = 100'000;
+
+Result<std::int64_t> one_integer(Database& database, const std::string& sql) {
+  Result<Statement> select = database.prepare(sql);
+  if (!select) return fail(select.error());
+  const Result<bool> row = select->step();
+  if (!row) return fail(row.error());
+  return *row ? select->integer(0) : 0;
+}
+
+std::uint64_t size_of(const std::string& file) {
+  struct stat found{};
+  return stat(file.c_str(), &found) == 0 ? static_cast<std::uint64_t>(found.st_size) : 0;
+}
+
+std::vector<std::string> split_topics(std::string_view stored) {
+  std::vector<std::string> topics;
+  while (stored.size() >= 2) {
+    const std::size_t end = stored.find('\n', 1);
+    if (end == std::string_view::npos) break;
+    topics.emplace_back(stored.substr(1, end - 1));
+    stored.remove_prefix(end + 1);
+  }
+  return topics;
+}
+
+Status read_pending(Database& database, ReaderStatus& reader, std::string_view topics,
+                    WallTime now) {
+  const std::string table(table_of(reader.stream));
+  const std::string behind =
+      " FROM " + table +
+      " WHERE seq > ?1 AND (?2 = '' OR instr(?2, char(10) || topic || char(10)))";
+  // Counting reads every row, so a large backlog is estimated by the numbers given out.
+  Result<Statement> count =
+      database.prepare("SELECT count(*), (SELECT max(seq) FROM " + table + ") - ?1 FROM (SELECT 1" +
+                       behind + " LIMIT " + std::to_string(kExactPendingMax + 1) + ")");
+  if (!count) return fail(count.error());
+  Result<bool> row = count->bind(1, reader.settled).bind_text(2, topics).step();
+  if (!row) return fail(row.error());
+  const std::int64_t counted = count->integer(0);
+  reader.pending =
+      static_cast<std::uint64_t>(counted <= kExactPendingMax ? counted : count->integer(1));
+  count->reset();
+
+  Result<Statement> oldest =
+      database.prepare("SELECT created_at" + behind + " ORDER BY seq LIMIT 1");
+  if (!oldest) return fail(oldest.error());
+  row = oldest->bind(1, reader.settled).bind_text(2, topics).step();
+  if (!row) return fail(row.error());
+  if (*row) reader.oldest_age = std::max(Duration{0}, now - from_stored(oldest->integer(0)));
+  return {};
+}
+
+Status read_parked_counts(Database& database, ReaderStatus& reader) {
+  Result<Statement> select = database.prepare(
+      "SELECT state, count(*) FROM dovetail_parked WHERE reader = ?1 AND finished_at = 0 "
+      "GROUP BY state");
+  if (!select) return fail(select.error());
+  select->bind_text(1, reader.name);
+  while (true) {
+    const Result<bool> row = select->step();
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    std::uint64_t& count = select->bytes(0) == "parked" ? reader.parked : reader.waiting;
+    count = static_cast<std::uint64_t>(select->integer(1));
+  }
+}
+
+Stream stream_of(std::string_view stored) {
+  for (const Stream stream : {Stream::outbox, Stream::mailbox})
+    if (stored == to_string(stream)) return stream;
+  return Stream::outside;
+}
+
+struct Sample {
+  std::int64_t at;
+  std::int64_t total;
+};
+
+double rate_of(std::int64_t total, Sample from, std::int64_t updated_at, std::int64_t now) {
+  constexpr std::int64_t kQuietUs = 10'000'000;
+  if (from.at == 0 || now - updated_at > kQuietUs) return 0;
+  // A reader that has only just begun is not credited with a rate it cannot have kept.
+  const std::int64_t span = std::max<std::int64_t>(1'000'000, now - from.at);
+  return static_cast<double>(total - from.total) * 1e6 / static_cast<double>(span);
+}
+
+// What it last said is true as long as its process holds the lease. One that has none says again
+// and again that it lives.
+Status read_state(Database& database, Clock& clock, ReaderStatus& reader) {
+  Result<Statement> select = database.prepare(
+      "SELECT state, since, last_error, next_try, owner, epoch, expires, boot FROM "
+      "dovetail_relay_state WHERE name = ?1");
+  if (!select) return fail(select.error());
+  const Result<bool> row = select->bind_text(1, reader.name).step();
+  if (!row) return fail(row.error());
+  if (!*row) return {};
+  SaidState said;
+  said.state = std::string(select->bytes(0));
+  said.since = from_stored(select->integer(1));
+  said.last_error = std::string(select->bytes(2));
+  if (select->integer(3) != 0) said.next_try = from_stored(select->integer(3));
+  said.owner = std::string(select->bytes(4));
+  const bool is_held = reader.lease_left > Duration::zero();
+  const bool lives =
+      select->bytes(7) == boot_id() && TimePoint{Duration{select->integer(6)}} > clock.now();
+  const bool is_owner =
+      select->integer(5) == reader.epoch || reader.owner.starts_with(said.owner + "#");
+  said.is_current = is_held ? is_owner : lives;
+  reader.said = std::move(said);
+  return {};
+}
+
+Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
+  Result<Statement> select = database.prepare(
+      "SELECT name, stream, topics, settled, settled_total, parked_total, owner, epoch, "
+      "lease_expires, lease_boot, updated_at, "
+      "CASE WHEN previous_at > 0 THEN previous_at ELSE sample_at END, "
+      "CASE WHEN previous_at > 0 THEN previous_total ELSE sample_total END, replayed_total, target "
+      "FROM dovetail_reader ORDER BY name");
+  if (!select) return fail(select.error());
+  const WallTime now = clock.wall();
+  while (true) {
+    const Result<bool> row = select->step();
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    ReaderStatus reader;
+    reader.name = std::string(select->bytes(0));
+    reader.stream = stream_of(select->bytes(1));
+    const std::string topics(select->bytes(2));
+    reader.topics = split_topics(topics);
+    reader.settled = select->integer(3);
+    reader.settled_total = static_cast<std::uint64_t>(select->integer(4));
+    reader.parked_total = static_cast<std::uint64_t>(select->integer(5));
+    reader.owner = shown_owner(select->bytes(6));
+    reader.epoch = select->integer(7);
+    if (!reader.owner.empty() && select->bytes(9) == boot_id())
+      reader.lease_left =
+          std::max(Duration{0}, TimePoint{Duration{select->integer(8)}} - clock.now());
+    reader.updated_at = from_stored(select->integer(10));
+    reader.events_per_second =
+        rate_of(select->integer(4), Sample{select->integer(11), select->integer(12)},
+                select->integer(10), to_stored(now));
+    reader.replayed_total = static_cast<std::uint64_t>(select->integer(13));
+    reader.target = std::string(select->bytes(14));
+    DOVETAIL_TRY(read_state(database, clock, reader));
+    if (reader.stream != Stream::outside) DOVETAIL_TRY(read_pending(database, reader, topics, now));
+    DOVETAIL_TRY(read_parked_counts(database, reader));
+    status.readers.push_back(std::move(reader));
+  }
+}
+
+Status read_consumers(Database& database, StoreStatus& status, Clock& clock) {
+  Result<Statement> select = database.prepare(
+      "SELECT name, applied, duplicates, clean, (SELECT count(*) FROM dovetail_attempt AS a WHERE "
+      "a.consumer_id = c.id), (SELECT count(*) FROM dovetail_claim AS k WHERE k.consumer_id = c.id "
+      "AND k.lease_boot = ?1 AND k.lease_expires > ?2) FROM dovetail_consumer AS c ORDER BY name");
+  if (!select) return fail(select.error());
+  select->bind_text(1, boot_id()).bind(2, clock.now().time_since_epoch().count());
+  while (true) {
+    const Result<bool> row = select->step();
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    ConsumerStatus& consumer = status.consumers.emplace_back();
+    consumer.name = std::string(select->bytes(0));
+    consumer.applied = static_cast<std::uint64_t>(select->integer(1));
+    consumer.duplicates = static_cast<std::uint64_t>(select->integer(2));
+    consumer.clean = select->integer(3) != 0;
+    consumer.trying = static_cast<std::uint64_t>(select->integer(4));
+    consumer.claims = static_cast<std::uint64_t>(select->integer(5));
+  }
+}
+
+constexpr std::size_t kReadersMax = 1000;  // of one store
+
+void bind_filter(Statement& select, const EventFilter& filter, const EventId& id) {
+  select.bind_text(1, to_string(filter.stream))
+      .bind_text(2, filter.reader)
+      .bind(3, filter.after)
+      .bind_text(4, filter.state ? to_string(*filter.state) : std::string_view())
+      .bind_text(5, filter.type)
+      .bind_text(6, filter.key)
+      .bind_text(7, filter.topic)
+      .bind(8, static_cast<std::int64_t>(filter.limit + kReadersMax));
+  if (!filter.id.empty()) select.bind_id(9, id);
+}
+
+// As many as `limit`, and then all readers of the last event: the next page begins behind it.
+Result<std::vector<EventRow>> read_rows(Statement& select, std::size_t limit) {
+  std::vector<EventRow> rows;
+  while (true) {
+    const Result<bool> row = select.step();
+    if (!row) return fail(row.error());
+    if (!*row) return rows;
+    if (rows.size() >= limit && select.integer(0) != rows.back().position) return rows;
+    EventRow& event = rows.emplace_back();
+    event.position = select.integer(0);
+    event.id = select.id(1);
+    event.reader = std::string(select.bytes(2));
+    event.state = parse_event_state(select.bytes(3)).value_or(EventState::pending);
+    event.topic = std::string(select.bytes(4));
+    event.aggregate_type = std::string(select.bytes(5));
+    event.aggregate_id = std::string(select.bytes(6));
+    event.type = std::string(select.bytes(7));
+    event.content_type = std::string(select.bytes(8));
+    event.headers = std::string(select.bytes(9));
+    event.payload_bytes = static_cast<std::uint64_t>(select.integer(10));
+    event.aggregate_version = select.integer(11);
+    event.created_at = from_stored(select.integer(12));
+  }
+}
+
+// Of what is outside, a store knows what was parked.
+Result<std::vector<EventRow>> list_outside(Database& database, const EventFilter& filter,
+                                           const EventId& id) {
+  std::string sql =
+      "SELECT p.position, p.id, p.reader, p.state, p.topic, p.aggregate_type, p.aggregate_id, "
+      "p.type, p.content_type, p.headers, length(p.payload), p.aggregate_version, p.created_at "
+      "FROM dovetail_parked AS p JOIN dovetail_reader AS r ON r.name = p.reader AND r.stream = ?1 "
+      "WHERE (?2 = '' OR p.reader = ?2) AND p.position > ?3 AND (?4 = '' OR p.state = ?4) AND "
+      "(?5 = '' OR p.type = ?5) AND (?6 = '' OR p.aggregate_id = ?6) AND (?7 = '' OR p.topic = ?7)";
+  if (!filter.id.empty()) sql += " AND p.id = ?9";
+  sql += " ORDER BY p.position, p.reader LIMIT ?8";
+  Result<Statement> select = database.prepare(sql);
+  if (!select) return fail(select.error());
+  bind_filter(*select, filter, id);
+  return read_rows(*select, filter.limit);
+}
+
+}  // namespace
+
+Status create_store(const std::string& path) {
+  OpenOptions options;
+  options.create = true;
+  Result<Database> database = Database::open(path, options);
+  if (!database) return fail(database.error());
+  DOVETAIL_TRY(prepare_connection(database->get()));
+  return create_schema(database->get());
+}
+
+Result<bool> has_tables(const std::string& path) {
+  struct stat found{};
+  if (stat(path.c_str(), &found) != 0 && errno == ENOENT) return false;
+  Result<Database> database = Database::open(path);
+  if (!database) return fail(database.error());
+  const Result<std::int64_t> count =
+      one_integer(*database,
+                  "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = "
+                  "'dovetail_schema'");
+  if (!count) return fail(count.error());
+  return *count != 0;
+}
+
+Result<StoreStatus> status(const std::string& path, Clock& clock) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  StoreStatus result;
+  result.schema_version = kSchemaVersion;
+  const std::string file = database->file();
+  result.file_bytes = size_of(file);
+  result.wal_bytes = size_of(file + "-wal");
+  // One snapshot for all numbers, so that they fit each other.
+  DOVETAIL_TRY(database->execute("BEGIN", "reading the status"));
+  const std::pair<const char*, std::uint64_t*> counts[] = {
+      {"SELECT count(*) FROM dovetail_outbox", &result.outbox_rows},
+      {"SELECT count(*) FROM dovetail_mailbox", &result.mailbox_rows},
+      {"SELECT count(*) FROM dovetail_inbox", &result.inbox_rows}};
+  for (const auto& [sql, count] : counts) {
+    const Result<std::int64_t> value = one_integer(*database, sql);
+    if (!value) return fail(value.error());
+    *count = static_cast<std::uint64_t>(*value);
+  }
+  DOVETAIL_TRY(read_readers(*database, result, clock));
+  DOVETAIL_TRY(read_consumers(*database, result, clock));
+  return result;
+}
+
+Result<std::vector<EventRow>> list_events(const std::string& path, const EventFilter& filter) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  EventId id;
+  if (!filter.id.empty()) {
+    const Result<EventId> parsed = EventId::parse(filter.id);
+    if (!parsed) return fail(parsed.error());
+    id = *parsed;
+  }
+  if (filter.stream == Stream::outside) return list_outside(*database, filter, id);
+  std::string sql =
+      "SELECT o.seq, o.id, coalesce(r.name, ''), CASE WHEN p.state IS NOT NULL THEN p.state "
+      "WHEN o.seq <= r.settled THEN 'delivered' ELSE 'pending' END AS derived, o.topic, "
+      "o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, "
+      "length(CAST(o.payload AS BLOB)), o.aggregate_version, o.created_at FROM " +
+      std::string(table_of(filter.stream)) +
+      " AS o LEFT JOIN dovetail_reader AS r ON r.stream = ?1 AND (?2 = '' OR r.name = ?2) AND "
+      "(r.topics = '' OR instr(r.topics, char(10) || o.topic || char(10))) "
+      "LEFT JOIN dovetail_parked AS p ON p.reader = r.name AND p.id = o.id WHERE o.seq > ?3 "
+      "AND (?4 = '' OR derived = ?4) AND (?5 = '' OR o.type = ?5) AND "
+      "(?6 = '' OR o.aggregate_id = ?6) AND (?7 = '' OR o.topic = ?7)";
+  if (!filter.id.empty()) sql += " AND o.id = ?9";
+  // Parked ones are few and found by their own table, not by walking over everything that was
+  // delivered.
+  if (filter.state && *filter.state != EventState::pending &&
+      *filter.state != EventState::delivered)
+    sql += " AND o.id IN (SELECT id FROM dovetail_parked WHERE state = ?4)";
+  if (filter.state == EventState::pending)
+    sql += " AND o.seq > coalesce((SELECT min(settled) FROM dovetail_reader WHERE stream = ?1), 0)";
+  sql += " ORDER BY o.seq, r.name LIMIT ?8";
+
+  Result<Statement> select = database->prepare(sql);
+  if (!select) return fail(select.error());
+  bind_filter(*select, filter, id);
+  return read_rows(*select, filter.limit);
+}
+
+Result<std::string> payload_of(const std::string& path, const EventId& id) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  for (const char* table : {"dovetail_outbox", "dovetail_mailbox", "dovetail_parked"}) {
+    Result<Statement> select =
+        database->prepare("SELECT payload FROM " + std::string(table) + " WHERE id = ?1");
+    if (!select) return fail(select.error());
+    const Result<bool> row = select->bind_id(1, id).step();
+    if (!row) return fail(row.error());
+    if (*row) return std::string(select->bytes(0));
+  }
+  return fail(Errc::rejected, "there is no event " + id.to_string() +
+                                  " in this file; check the id, and whether it was pruned");
+}
+
+}  // namespace dovetail::sqlite

@@ -1,0 +1,241 @@
+#include "webhook/sink.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "webhook/answer.h"
+
+namespace dovetail::http {
+
+namespace {
+
+// One event may be what its receiver cannot stand; so many in a row, with nothing accepted
+// meanwhile, are an outage.
+constexpr std::uint32_t kOutage = 5;
+
+std::string seconds_text(Duration duration) {
+  return std::to_string(std::chrono::ceil<std::chrono::seconds>(duration).count()) + " s";
+}
+
+}  // namespace
+
+HttpSink::HttpSink(SinkOptions options, Clock& clock)
+    : options_(std::move(options)), clock_(clock) {}
+
+Status check(const SinkOptions& options) {
+  const Result<PostingWriter> writer = PostingWriter::make(options);
+  if (!writer) return fail(writer.error());
+  if (options.requests_in_flight_max == 0)
+    return fail(Errc::rejected, "requests_in_flight_max is 0; check that it is at least 1");
+  if (options.cert_file.empty() != options.key_file.empty())
+    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+  return {};
+}
+
+// What is wrong with the options is told by the first open(), and by every other.
+Status HttpSink::prepare() {
+  if (writer_) return {};
+  DOVETAIL_TRY(check(options_));
+  Result<PostingWriter> writer = PostingWriter::make(options_);
+  writer_.emplace(std::move(*writer));
+  transfers_.emplace(options_, writer_->url(), clock_);
+  return {};
+}
+
+Status HttpSink::open() {
+  ready_.clear();
+  lines_.clear();
+  failed_keys_.clear();
+  fence_.clear();
+  unanswered_ = 0;
+  trouble_.reset();
+  DOVETAIL_TRY(prepare());
+  DOVETAIL_TRY(transfers_->open());  // before the memory of their requests is used again
+  for (auto& submission : submitted_) spare_.push_back(std::move(submission));
+  submitted_.clear();
+  if (const TimePoint now = clock_.now(); now < pause_until_)
+    return fail(Errc::unavailable, pause_reason_ + " (it is left alone for another " +
+                                       seconds_text(pause_until_ - now) + ")");
+  return transfers_->probe();
+}
+
+Status HttpSink::submit(Events events) {
+  std::unique_ptr<Submission> submission;
+  if (spare_.empty()) {
+    submission = std::make_unique<Submission>();
+  } else {
+    submission = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  submission->number = ++last_submitted_;
+  submission->items.assign(events.size(), Item{});
+  submission->unresolved = events.size();
+  submission->told = 0;
+  submitted_.push_back(std::move(submission));
+  Submission& added = *submitted_.back();
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    added.items[i].event = events[i];
+    added.items[i].submission = &added;
+    place(added.items[i]);
+  }
+  start_ready();
+  transfers_->run(Duration{0}, [this](void* request, const Answer& answer) {
+    take(*static_cast<Item*>(request), answer);
+  });
+  start_ready();
+  return {};
+}
+
+void HttpSink::place(Item& item) {
+  if (trouble_) return resolve(item, Outcome{Fate::again, 0, trouble_->text});
+  const std::uint64_t key = item.event->key_hash;
+  if (key == 0) return ready_.push_back(&item);
+  if (failed_keys_.contains(key) || fence_.blocks(key, item.submission->number))
+    return resolve(item, Outcome{Fate::again, 0, "an earlier event of its key was not confirmed"});
+  const auto [line, is_first] = lines_.try_emplace(key);
+  if (is_first) return ready_.push_back(&item);
+  if (line->second.tail == nullptr) {
+    line->second.head = line->second.tail = &item;
+  } else {
+    line->second.tail = line->second.tail->next = &item;
+  }
+}
+
+void HttpSink::start_ready() {
+  while (!ready_.empty() && !transfers_->is_full() && !trouble_) {
+    Item& item = *ready_.front();
+    ready_.pop_front();
+    const Status written = writer_->write(*item.event, clock_.wall(), transfers_->next());
+    if (written) {
+      transfers_->start(&item);
+    } else {
+      resolve(item, Outcome{Fate::rejected, 0, written.error().text});
+    }
+  }
+}
+
+void HttpSink::resolve(Item& item, Outcome outcome) {
+  const bool confirmed = outcome.fate == Fate::confirmed;
+  --item.submission->unresolved;
+  if (outcome.fate != Fate::again && outcome.fate != Fate::busy) ++item.submission->told;
+  item.outcome = std::move(outcome);
+  const std::uint64_t key = item.event->key_hash;
+  if (key == 0) return;
+  const auto found = lines_.find(key);
+  if (found == lines_.end()) return;
+  Item* waiting = found->second.head;
+  if (confirmed && waiting != nullptr && !trouble_) {
+    found->second.head = waiting->next;
+    if (waiting->next == nullptr) found->second.tail = nullptr;
+    waiting->next = nullptr;
+    ready_.push_back(waiting);
+    return;
+  }
+  lines_.erase(found);
+  if (confirmed && waiting == nullptr) return;
+  failed_keys_.insert(key);
+  while (waiting != nullptr) {
+    Item* const next = std::exchange(waiting->next, nullptr);
+    resolve(*waiting, Outcome{Fate::again, 0, "an earlier event of its key was not confirmed"});
+    waiting = next;
+  }
+}
+
+void HttpSink::take(Item& item, const Answer& answer) {
+  if (answer.status == 0) return take_nothing(item, answer);
+  const Meaning meaning = meaning_of(answer.status, writer_->url().has_fields());
+  if (meaning == Meaning::confirmed) {
+    unanswered_ = 0;
+    return resolve(item, Outcome{Fate::confirmed, 0, {}});
+  }
+  std::string reason = reason_of(answer.status);
+  switch (meaning) {
+    case Meaning::confirmed:
+      break;
+    case Meaning::failed:
+      unanswered_ = 0;
+      return resolve(item, Outcome{Fate::failed, 0, std::move(reason)});
+    case Meaning::rejected:
+      unanswered_ = 0;
+      return resolve(item, Outcome{Fate::rejected, 0, std::move(reason)});
+    case Meaning::busy:
+      return take_busy(item, answer, reason);
+    case Meaning::shut:
+      resolve(item, Outcome{Fate::busy, 0, reason});
+      return give_up(Error{Errc::unavailable, std::move(reason)}, Duration{0});
+  }
+}
+
+void HttpSink::take_busy(Item& item, const Answer& answer, const std::string& reason) {
+  resolve(item, Outcome{Fate::busy, 0, reason});
+  const auto wish = parse_retry_after(answer.retry_after, clock_.wall());
+  if (wish && *wish > Duration{0}) {
+    const Duration pause = std::min(*wish, options_.retry_after_max);
+    return give_up(Error{Errc::unavailable,
+                         reason + " after the " + seconds_text(pause) + " that it asks for"},
+                   pause);
+  }
+  if (++unanswered_ >= kOutage) give_up(Error{Errc::unavailable, reason}, Duration{0});
+}
+
+void HttpSink::take_nothing(Item& item, const Answer& answer) {
+  const std::string reason = "no answer from " + writer_->url().base() + ": " + answer.text;
+  resolve(item, Outcome{Fate::again, 0, reason});
+  if (!answer.was_sent) return give_up(Error{Errc::unavailable, reason}, Duration{0});
+  if (++unanswered_ >= kOutage) give_up(Error{Errc::in_doubt, reason}, Duration{0});
+}
+
+// Sends nothing more. What is on its way is still waited for: it may well be confirmed, and need
+// not be sent twice.
+void HttpSink::give_up(Error error, Duration pause) {
+  if (pause > Duration{0}) {
+    pause_until_ = std::max(pause_until_, clock_.now() + pause);
+    pause_reason_ = error.text;
+  }
+  if (trouble_) return;
+  trouble_ = std::move(error);
+  for (Item* const item : std::exchange(ready_, {}))
+    resolve(*item, Outcome{Fate::again, 0, trouble_->text});
+}
+
+bool HttpSink::nothing_is_told() const {
+  return std::all_of(submitted_.begin(), submitted_.end(),
+                     [](const auto& submission) { return submission->told == 0; });
+}
+
+Result<bool> HttpSink::collect(std::span<Outcome> outcomes, Duration timeout) {
+  const TimePoint until = clock_.now() + timeout;
+  while (!submitted_.empty()) {
+    const Submission& oldest = *submitted_.front();
+    if (trouble_ && transfers_->in_flight() == 0 && nothing_is_told()) return fail(*trouble_);
+    if (oldest.unresolved == 0 && (!trouble_ || oldest.told > 0 || transfers_->in_flight() == 0)) {
+      hand_out(outcomes);
+      return true;
+    }
+    const TimePoint now = clock_.now();
+    transfers_->run(std::max(until - now, Duration{0}),
+                    [this](void* request, const Answer& answer) {
+                      take(*static_cast<Item*>(request), answer);
+                    });
+    start_ready();
+    if (now >= until) break;
+  }
+  return false;
+}
+
+void HttpSink::hand_out(std::span<Outcome> outcomes) {
+  Submission& oldest = *submitted_.front();
+  DOVETAIL_CHECK(outcomes.size() == oldest.items.size());
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    Item& item = oldest.items[i];
+    const std::uint64_t key = item.event->key_hash;
+    if (item.outcome.fate != Fate::confirmed && failed_keys_.erase(key) > 0)
+      fence_.raise(key, last_submitted_);
+    outcomes[i] = std::move(item.outcome);
+  }
+  spare_.push_back(std::move(submitted_.front()));
+  submitted_.pop_front();
+}
+
+}  // namespace dovetail::http

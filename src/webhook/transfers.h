@@ -1,0 +1,103 @@
+// Requests on their way: libcurl's multi interface, driven by epoll.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/result.h"
+#include "webhook/options.h"
+#include "webhook/posting.h"
+
+namespace dovetail::http {
+
+// What came of a request.
+struct Answer {
+  long status = 0;                 // 0: none came
+  std::string_view retry_after{};  // as the endpoint wrote it
+  bool was_sent = true;            // without a status: whether the endpoint may have seen it
+  std::string text{};              // without a status: what happened
+};
+
+// One thread at a time. Nothing blocks but open(), probe() and run(), each with a limit.
+class Transfers {
+ public:
+  Transfers(const SinkOptions& options, const UrlTemplate& url, Clock& clock);
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+  ~Transfers();
+
+  // Throws away every connection and every request.
+  Status open();
+  // Connects, with TLS where it is used, and sends nothing. unavailable: why it cannot be done.
+  Status probe();
+
+  // Asks what the endpoint can do (OPTIONS), without an event and without credentials.
+  struct Greeting {
+    long status = 0;
+    std::optional<WallTime> date{};  // by the endpoint's clock
+  };
+  Result<Greeting> greet();
+
+  bool is_full() const { return idle_.empty(); }
+  std::size_t in_flight() const { return transfers_.size() - idle_.size(); }
+
+  // A posting to be filled for the next start(). REQUIRES: not is_full().
+  Posting& next();
+  // Sends what next() was filled with; its body must live until the answer has come.
+  void start(void* request);
+  // Goes on with all of them, and calls `done` for each that has its answer. Returns after the
+  // first such round, or when `timeout` has passed.
+  void run(Duration timeout, const std::function<void(void* request, const Answer&)>& done);
+
+ private:
+  struct Transfer;
+  struct Callbacks;
+  struct FreeMulti {
+    void operator()(void* multi) const;
+  };
+  class Descriptor {
+   public:
+    Descriptor() = default;
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() { reset(-1); }
+    void reset(int fd);
+    int get() const { return fd_; }
+
+   private:
+    int fd_ = -1;
+  };
+
+  // What curl wants to know of a descriptor, and what epoll was told. Between two requests curl
+  // wants nothing of a connection; epoll is told so only when something comes all the same.
+  struct Watch {
+    std::uint32_t wanted = 0;
+    std::uint32_t told = 0;
+    bool is_connection = false;  // else it is closed without a word to us, and may come back as one
+  };
+
+  void set_up(Transfer& transfer);
+  Watch& watch_of(int fd);
+  bool tell(int fd, Watch& watch);
+  bool take_answers(const std::function<void(void*, const Answer&)>& done);
+
+  const SinkOptions& options_;
+  const UrlTemplate& url_;
+  Clock& clock_;
+  Descriptor epoll_;
+  std::vector<Watch> watches_;  // by descriptor
+  std::vector<std::unique_ptr<Transfer>> transfers_;
+  std::vector<Transfer*> idle_;
+  std::unique_ptr<void, FreeMulti> multi_;
+  bool timer_set_ = false;
+  TimePoint timer_at_{};
+};
+
+}  // namespace dovetail::http
