@@ -126,7 +126,7 @@ Speed bare_loop(const servers::Server& server, const std::vector<const Event*>& 
   const Handle<rd_kafka_s> producer = producer_of(server);
   const Handle<rd_kafka_queue_s> queue(rd_kafka_queue_get_main(producer.get()));
   const Handle<rd_kafka_topic_s> topic(rd_kafka_topic_new(producer.get(), name.c_str(), nullptr));
-  kafka::Trouble trouble;
+  kafka::ConnectErrors trouble;
   require(kafka::broker_answers(producer.get(), 10'000, trouble), "the server does not answer");
   return measured(events.size(), [&] {
     std::size_t sent = 0;

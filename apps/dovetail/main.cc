@@ -42,7 +42,7 @@ constexpr const char* kFooter =
 
 // Collects what the command line says; `chosen` is the command to run.
 struct CommandLine {
-  Surroundings around;
+  CommandContext context;
   InitOptions init;
   RunOptions run;
   PublishOptions publish;
@@ -80,7 +80,7 @@ void add_init(CLI::App& app, CommandLine& line) {
       "Run it again after an upgrade: it migrates the tables of every store of the config file.\n\n"
       "  dovetail init --roles                roles that may only publish, work, relay or operate\n"
       "  dovetail init --print-sql --roles    the SQL of a PostgreSQL database, to run by hand",
-      [&line] { line.chosen = [&line] { return init(line.around, line.init); }; });
+      [&line] { line.chosen = [&line] { return init(line.context, line.init); }; });
   sub->add_flag("--print-sql", line.init.print_sql,
                 "Print the migration of a PostgreSQL database, and do nothing else");
   sub->add_flag("--roles", line.init.roles,
@@ -100,7 +100,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  dovetail run                       the daemon\n"
       "  dovetail run --until-idle          deliver what is there, then stop (for scripts)\n"
       "  dovetail run orders-to-inventory   only this relay, or this consumer",
-      [&line] { line.chosen = [&line] { return run(line.around, line.run); }; });
+      [&line] { line.chosen = [&line] { return run(line.context, line.run); }; });
   sub->add_option("relay", line.run.relays,
                   "Names of relays and consumers; without any, all of them run");
   sub->add_flag("--until-idle,--once", line.run.until_idle,
@@ -125,7 +125,7 @@ void add_publish(CLI::App& app, CommandLine& line) {
       "With --id a repeated publish is harmless: the same id with the same content is accepted "
       "and\n"
       "stored once, with other content it is rejected (exit 5).",
-      [&line] { line.chosen = [&line] { return publish(line.around, line.publish); }; });
+      [&line] { line.chosen = [&line] { return publish(line.context, line.publish); }; });
   sub->add_option("--store", options.store, "Name of the store in the config file");
   sub->add_option("--aggregate-type", options.aggregate_type,
                   "What kind of thing the event is about")
@@ -164,7 +164,7 @@ void add_status(CLI::App& app, CommandLine& line) {
       [&line] {
         line.status.every =
             std::chrono::microseconds(static_cast<std::int64_t>(line.watch_seconds * 1e6));
-        line.chosen = [&line] { return status(line.around, line.status); };
+        line.chosen = [&line] { return status(line.context, line.status); };
       });
   sub->add_flag("--watch,-w", line.status.watch, "Show it again and again, until interrupted");
   sub->add_option("--every", line.watch_seconds, "Seconds between two looks of --watch")
@@ -198,7 +198,7 @@ void add_events(CLI::App& app, CommandLine& line) {
   CLI::App* show =
       command(*sub, "show", "Follow one event through every store of the config file", "", [&line] {
         line.chosen = [&line] {
-          return events_show(line.around, line.event_id, line.events.store, line.show_payload);
+          return events_show(line.context, line.event_id, line.events.store, line.show_payload);
         };
       });
   show->add_option("id", line.event_id, "The event's id")->required();
@@ -209,13 +209,13 @@ void add_events(CLI::App& app, CommandLine& line) {
       "cancelled'",
       [&line] {
         line.chosen = [&line] {
-          return events_cancel(line.around, line.event_id, line.events.store, line.cancel_reason);
+          return events_cancel(line.context, line.event_id, line.events.store, line.cancel_reason);
         };
       });
   cancel->add_option("id", line.event_id, "The event's id")->required();
   cancel->add_option("--reason", line.cancel_reason, "Why; it is kept in the audit")->required();
   sub->final_callback([&line] {
-    if (!line.chosen) line.chosen = [&line] { return events_list(line.around, line.events); };
+    if (!line.chosen) line.chosen = [&line] { return events_list(line.context, line.events); };
   });
 }
 
@@ -243,9 +243,9 @@ void add_parked(CLI::App& app, CommandLine& line) {
   sub->require_subcommand(1);
   sub->add_option("--store", options.store, "Only of this store");
   sub->add_option("--reader", options.reader, "Only of this relay or consumer");
-  CLI::App* list =
-      command(*sub, "list", "List what is parked and what waits behind it", "",
-              [&line] { line.chosen = [&line] { return parked_list(line.around, line.parked); }; });
+  CLI::App* list = command(
+      *sub, "list", "List what is parked and what waits behind it", "",
+      [&line] { line.chosen = [&line] { return parked_list(line.context, line.parked); }; });
   list->add_option("--limit", options.limit, "At most so many")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
@@ -253,12 +253,12 @@ void add_parked(CLI::App& app, CommandLine& line) {
       *sub, "replay", "Try parked events again",
       "An id alone is replayed at once. --key and --all first say how many there are; add --yes to "
       "do it.",
-      [&line] { line.chosen = [&line] { return parked_replay(line.around, line.parked); }; });
+      [&line] { line.chosen = [&line] { return parked_replay(line.context, line.parked); }; });
   add_parked_selection(*replay, options);
   CLI::App* discard = command(
       *sub, "discard", "Give parked events up, for good",
       "They stay listed as discarded, with the reason, until they are pruned.",
-      [&line] { line.chosen = [&line] { return parked_discard(line.around, line.parked); }; });
+      [&line] { line.chosen = [&line] { return parked_discard(line.context, line.parked); }; });
   add_parked_selection(*discard, options);
   discard->add_option("--reason", options.reason, "Why; it is kept with the event")->required();
 }
@@ -272,7 +272,7 @@ void add_gateway(CLI::App& app, CommandLine& line) {
           "with a key\n"
           "reaches the service and its answer is kept; a repeat gets that answer. See "
           "docs/IDEMPOTENCY.md.",
-          [&line] { line.chosen = [&line] { return gateway(line.around); }; });
+          [&line] { line.chosen = [&line] { return gateway(line.context); }; });
 }
 
 void add_requests(CLI::App& app, CommandLine& line) {
@@ -291,20 +291,21 @@ void add_requests(CLI::App& app, CommandLine& line) {
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   sub->require_subcommand(0, 1);
-  command(*sub, "list", "List them", "",
-          [&line] { line.chosen = [&line] { return requests_list(line.around, line.requests); }; });
+  command(*sub, "list", "List them", "", [&line] {
+    line.chosen = [&line] { return requests_list(line.context, line.requests); };
+  });
   CLI::App* forget = command(
       *sub, "forget", "Let the next request with this key run",
       "For one that is unknown, when somebody has looked at its effect, or for one that is "
       "finished.\n"
       "Not while it runs.",
-      [&line] { line.chosen = [&line] { return requests_forget(line.around, line.requests); }; });
+      [&line] { line.chosen = [&line] { return requests_forget(line.context, line.requests); }; });
   forget->add_option("key", options.key, "The key")->required();
   forget->add_option("--scope", options.scope, "Whose key it is, as the list shows it")->required();
   forget->add_option("--reason", options.reason, "Why; PostgreSQL keeps it in dovetail.audit")
       ->required();
   sub->final_callback([&line] {
-    if (!line.chosen) line.chosen = [&line] { return requests_list(line.around, line.requests); };
+    if (!line.chosen) line.chosen = [&line] { return requests_list(line.context, line.requests); };
   });
 }
 
@@ -325,7 +326,7 @@ void add_inbox(CLI::App& app, CommandLine& line) {
       "itself; from elsewhere it is applied when it is delivered again. Later events of its key "
       "are not\n"
       "undone before.",
-      [&line] { line.chosen = [&line] { return inbox_forget(line.around, line.forget); }; });
+      [&line] { line.chosen = [&line] { return inbox_forget(line.context, line.forget); }; });
   forget->add_option("consumer", options.consumer, "The consumer, or one handler: stock.ledger")
       ->required();
   forget->add_option("id", options.id, "The event")->required();
@@ -336,7 +337,7 @@ void add_inbox(CLI::App& app, CommandLine& line) {
       "For an event that is parked because nobody knows whether it was applied. Check first that "
       "its effect\n"
       "is not there: if it was applied and forgotten, it happens twice now.",
-      [&line] { line.chosen = [&line] { return inbox_apply(line.around, line.forget); }; });
+      [&line] { line.chosen = [&line] { return inbox_apply(line.context, line.forget); }; });
   apply->add_option("consumer", options.consumer, "The consumer, or one handler: stock.ledger")
       ->required();
   apply->add_option("id", options.id, "The event")->required();
@@ -352,7 +353,7 @@ void add_inbox(CLI::App& app, CommandLine& line) {
       "applied. Check that nothing newer was applied before the deletion: it would be applied "
       "twice if it came\n"
       "again.",
-      [&line] { line.chosen = [&line] { return inbox_remember(line.around, line.remember); }; });
+      [&line] { line.chosen = [&line] { return inbox_remember(line.context, line.remember); }; });
   remember->add_option("--store", remembered.store, "Name of the store in the config file");
   remember->add_option("--since", remembered.since, "Such as 2026-01-31T09:05:00Z")->required();
   remember->add_option("--reason", remembered.reason, "What you have checked; it is kept")
@@ -371,7 +372,7 @@ void add_slots(CLI::App& app, CommandLine& line) {
       "database will look for again needs --force.\n\n"
       "  dovetail slots\n"
       "  dovetail slots --drop dovetail_orders_1a2b3c4d",
-      [&line] { line.chosen = [&line] { return slots(line.around, line.slots); }; });
+      [&line] { line.chosen = [&line] { return slots(line.context, line.slots); }; });
   sub->add_option("--store", options.store, "Only of this store");
   auto* drop = sub->add_option("--drop", options.drop, "Drop the slot of this name");
   sub->add_flag("--force", options.force, "Also one that a relay reads through when it runs")
@@ -394,7 +395,7 @@ void add_relay(CLI::App& app, CommandLine& line) {
       "that runs\n"
       "it before. Its progress stays: what was delivered to the old target does not go to the new "
       "one.",
-      [&line] { line.chosen = [&line] { return relay_retarget(line.around, line.retarget); }; });
+      [&line] { line.chosen = [&line] { return relay_retarget(line.context, line.retarget); }; });
   retarget->add_option("name", options.name, "The relay or consumer")->required();
   retarget->add_option("--reason", options.reason, "Why; it is kept in the audit")->required();
 }
@@ -406,7 +407,7 @@ void add_prune(CLI::App& app, CommandLine& line) {
               "waiting or parked\n"
               "is deleted. 'dovetail run' does the same by itself now and then.\n\n"
               "  dovetail prune --sent 7d --inbox 30d",
-              [&line] { line.chosen = [&line] { return prune(line.around, line.prune); }; });
+              [&line] { line.chosen = [&line] { return prune(line.context, line.prune); }; });
   sub->add_option("--sent", line.prune.sent, "Delete settled events older than this, such as 7d");
   sub->add_option("--inbox", line.prune.inbox,
                   "Forget ids older than this; an older event that comes again is parked, and not "
@@ -421,7 +422,7 @@ void add_doctor(CLI::App& app, CommandLine& line) {
       "come out, through a slot that ends with it. Exit 1 when there is an error among the "
       "findings; a warning or a note "
       "is exit 0.",
-      [&line] { line.chosen = [&line] { return doctor(line.around, line.doctor_store); }; });
+      [&line] { line.chosen = [&line] { return doctor(line.context, line.doctor_store); }; });
   sub->add_option("--store", line.doctor_store, "Only this store");
 }
 
@@ -434,7 +435,7 @@ void add_demo(CLI::App& app, CommandLine& line) {
       "Relay and inventory service are killed with SIGKILL on the way; one order is poison, is "
       "parked and\n"
       "later replayed. At the end the books of both services are compared; exit 1 if they differ.",
-      [&line] { line.chosen = [&line] { return demo(line.around, line.demo); }; });
+      [&line] { line.chosen = [&line] { return demo(line.context, line.demo); }; });
   sub->add_option("--orders", options.orders, "How many orders are placed")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{20}, std::uint64_t{1'000'000}));
@@ -454,7 +455,7 @@ void build(CLI::App& app, CommandLine& line) {
   app.add_option("--config,-c", line.config, "The config file")
       ->capture_default_str()
       ->envname("DOVETAIL_CONFIG");
-  app.add_flag("--json", line.around.json, "Print one JSON document instead of text");
+  app.add_flag("--json", line.context.json, "Print one JSON document instead of text");
   add_init(app, line);
   add_run(app, line);
   add_publish(app, line);
@@ -470,11 +471,11 @@ void build(CLI::App& app, CommandLine& line) {
   add_doctor(app, line);
   add_demo(app, line);
   command(app, "version", "Print the version", "",
-          [&line] { line.chosen = [&line] { return version(line.around); }; });
+          [&line] { line.chosen = [&line] { return version(line.context); }; });
 }
 
 int report(const CommandLine& line, const Failure& failure) {
-  if (line.around.json) print_json_error(to_string(failure.exit), failure.text);
+  if (line.context.json) print_json_error(to_string(failure.exit), failure.text);
   std::fprintf(stderr, "dovetail: %s\n", failure.text.c_str());
   return static_cast<int>(failure.exit);
 }
@@ -512,7 +513,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
     }
     const std::vector<std::string_view> known(names.begin(), names.end());
     const std::string parent = now == &app ? "" : now->get_name() + " ";
-    const std::string_view near = ops::nearest_name(word, known);
+    const std::string_view near = config::nearest_name(word, known);
     std::string text = "there is no command \"" + parent + printable(word, 60) + "\"; ";
     if (!near.empty()) text += "did you mean \"" + parent + std::string(near) + "\"? ";
     text += "There are: ";
@@ -534,12 +535,12 @@ int main_of(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    line.around.json = asks_for_json(argc, argv);
+    line.context.json = asks_for_json(argc, argv);
     if (const std::string unknown = unknown_command(app, argc, argv); !unknown.empty())
       return report(line, {Exit::usage, unknown});
     return report(line, {Exit::usage, std::string(error.what()) + "; see 'dovetail --help'"});
   }
-  line.around.config_file = line.config;
+  line.context.config_file = line.config;
   const Answer answer = line.chosen();
   return answer ? static_cast<int>(*answer) : report(line, answer.error());
 }

@@ -8,7 +8,7 @@
 
 #include "core/message/event_template.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 namespace fs = std::filesystem;
@@ -258,4 +258,4 @@ std::string_view to_string(StoreScheme scheme) {
   return "unknown";
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -8,7 +8,7 @@
 #include "config/config.h"
 #include "config/section.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 // Whether its scheme is that of a broker.
 bool is_broker_url(std::string_view url);
@@ -24,4 +24,4 @@ void read_broker_relay(Section& section, RelayConfig& relay, Config& config);
 // The same for the end that is read, where that is a broker.
 void read_broker_source(Section& section, RelayConfig& relay, Config& config);
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

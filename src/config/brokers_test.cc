@@ -1,6 +1,6 @@
 #include "config/test_config.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 std::string store_of(const std::string& url, const std::string& more = "") {
@@ -207,4 +207,4 @@ TEST(BrokerConfig, ARelayReadsABrokerIntoAMailboxAndKeepsItsTopics) {
 }
 
 }  // namespace
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

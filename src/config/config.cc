@@ -14,7 +14,7 @@
 #include "config/relay.h"
 #include "config/section.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 namespace fs = std::filesystem;
@@ -209,4 +209,4 @@ std::string_view nearest_name(std::string_view unknown,
   return best;
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

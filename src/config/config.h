@@ -15,7 +15,7 @@
 #include "core/relay/relay.h"
 #include "dovetail/result.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 enum class StoreScheme : std::uint8_t { sqlite, postgres, kafka, rabbitmq, nats, redis, http };
 
@@ -230,4 +230,4 @@ Result<Config> parse_config(std::string_view text, const std::filesystem::path& 
 // The name among `known` that is most like `unknown`; empty when none is near.
 std::string_view nearest_name(std::string_view unknown, const std::vector<std::string_view>& known);
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

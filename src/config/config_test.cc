@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 using namespace std::chrono_literals;
@@ -229,4 +229,4 @@ TEST(Config, WhatIsNestedTooDeepIsAnError) {
 }
 
 }  // namespace
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -9,7 +9,7 @@
 #include "config/relay.h"
 #include "config/units.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 using Kind = HandlerConfig::Kind;
@@ -263,4 +263,4 @@ std::string_view to_string(HandlerConfig::Kind kind) {
   return "unknown";
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -4,7 +4,7 @@
 #include "config/config.h"
 #include "config/section.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 // Reads every [[consumer]] with its [[consumer.handler]]. After the stores and the relays.
 void read_consumers(Section& root, Config& config);
@@ -12,4 +12,4 @@ void read_consumers(Section& root, Config& config);
 // As the file has it: "sql".
 std::string_view to_string(HandlerConfig::Kind kind);
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

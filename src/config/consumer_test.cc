@@ -2,7 +2,7 @@
 
 #include "config/test_config.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 // Lines 1 to 8.
@@ -177,4 +177,4 @@ TEST(ConsumerConfig, WhatDoesNotFitIsRefusedWithItsPlaceAndWhatIsAllowed) {
 }
 
 }  // namespace
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

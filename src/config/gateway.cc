@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 using namespace std::chrono_literals;
@@ -136,4 +136,4 @@ void read_gateway(Section& section, Config& config) {
   config.gateway = std::move(gateway);
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -4,9 +4,9 @@
 #include "config/config.h"
 #include "config/section.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 // Reads [gateway]. After the stores.
 void read_gateway(Section& section, Config& config);
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

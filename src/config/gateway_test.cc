@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 const std::string kStore = "[store.orders]\nurl = \"sqlite:orders.db\"\n";
@@ -91,4 +91,4 @@ TEST(GatewayConfig, WhatIsWrongIsToldWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -6,7 +6,7 @@
 
 #include "config/brokers.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 constexpr std::string_view kTableTexts[] = {"id",
@@ -281,4 +281,4 @@ void read_relays(Section& root, Config& config) {
   });
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "config/section.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 bool is_plain_name(std::string_view name);
 inline constexpr std::string_view kNameForm = "a name is made of letters, digits, '-', '_' and '.'";
@@ -36,4 +36,4 @@ std::optional<TableConfig> read_mapped_table(Section& section);
 void check_table(Section& section, const RelayConfig& relay, const Config& config);
 void add_mapped_table(std::optional<TableConfig> table, const RelayConfig& relay, Config& config);
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

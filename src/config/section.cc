@@ -7,7 +7,7 @@
 #include "config/config.h"
 #include "config/units.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 Place place_in(const toml::source_region& where) { return {where.begin.line, where.begin.column}; }
@@ -259,4 +259,4 @@ Place Section::place_of(std::string_view key) const {
   return place_in(node != nullptr ? node->source() : table_->toml.source());
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -16,7 +16,7 @@
 
 #include "core/clock.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 std::string join(const std::vector<std::string_view>& names);
 std::string in_quotes(std::string_view text);
@@ -114,4 +114,4 @@ class Section {
   std::vector<std::string_view> known_;
 };
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

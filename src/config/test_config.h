@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 inline Config parse(const std::string& text) {
   auto config = parse_config(text, "conf/dovetail.toml");
@@ -29,4 +29,4 @@ inline void expect_error(const std::string& text, std::initializer_list<std::str
   }
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

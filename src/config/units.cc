@@ -11,7 +11,7 @@
 
 #include "core/event/time_text.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 struct Unit {
@@ -110,4 +110,4 @@ std::string iso_time(WallTime time) {
   return text;
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -8,7 +8,7 @@
 
 #include "core/clock.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 // What parse_duration and parse_size accept, for error texts.
 inline constexpr std::string_view kDurationForm =
@@ -24,4 +24,4 @@ std::string human_count(std::uint64_t count);   // "1,234,567"
 std::string human_size(std::uint64_t bytes);    // "12 B", "3.2 MiB"
 std::string iso_time(WallTime time);            // "2026-11-15T08:08:28.123456Z"
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 using namespace std::chrono_literals;
@@ -57,4 +57,4 @@ TEST(Units, CountsAndTimesReadWell) {
 }
 
 }  // namespace
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -1,7 +1,7 @@
 // How the outbox of a PostgreSQL store is read: through its log, or as a table.
 #include "config/test_config.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 // Lines 1 to 7; what a test writes begins in line 12.
@@ -128,4 +128,4 @@ TEST(ConfigOfTheLog, ReplicationMayGoPastAPooler) {
 }
 
 }  // namespace
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -232,7 +232,7 @@ Error connection_error(const Options& options, int code, std::string_view text) 
                "Kafka at " + options.brokers + ": " + line + "; " + std::string(check)};
 }
 
-void Trouble::note(int code, std::string_view text) {
+void ConnectErrors::note(int code, std::string_view text) {
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     all_down_ = true;
     // What was said before says why.
@@ -243,18 +243,18 @@ void Trouble::note(int code, std::string_view text) {
   text_ = std::string(text);
 }
 
-bool Trouble::is_final() const {
+bool ConnectErrors::is_final() const {
   return code_ == RD_KAFKA_RESP_ERR__AUTHENTICATION || code_ == RD_KAFKA_RESP_ERR__SSL ||
          code_ == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
-bool broker_answers(rd_kafka_s* client, int timeout_ms, Trouble& trouble) {
+bool broker_answers(rd_kafka_s* client, int timeout_ms, ConnectErrors& connect_errors) {
   const rd_kafka_metadata_t* metadata = nullptr;
   const rd_kafka_resp_err_t code = rd_kafka_metadata(client, 0, nullptr, &metadata, timeout_ms);
   if (metadata != nullptr) rd_kafka_metadata_destroy(metadata);
   if (code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR__TIMED_OUT &&
       code != RD_KAFKA_RESP_ERR__TRANSPORT)
-    trouble.note(code, rd_kafka_err2str(code));
+    connect_errors.note(code, rd_kafka_err2str(code));
   return code == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 

@@ -54,14 +54,14 @@ std::string_view topic_problem(std::string_view name);
 Error connection_error(const Options& options, int code, std::string_view text);
 
 // The errors that librdkafka tells while it tries to reach a broker.
-class Trouble {
+class ConnectErrors {
  public:
   void note(int code, std::string_view text);
   bool is_final() const;  // a wrong password or certificate: trying on is of no use
   bool all_down() const { return all_down_; }
   int code() const { return code_; }
   const std::string& text() const { return text_; }
-  void clear() { *this = Trouble(); }
+  void clear() { *this = ConnectErrors(); }
 
  private:
   int code_ = 0;
@@ -70,27 +70,30 @@ class Trouble {
 };
 
 // Waits until one broker has answered, `options.connect_timeout` at most. `serve` takes what
-// librdkafka has to tell into `trouble`, without waiting.
+// librdkafka has to tell into `connect_errors`, without waiting.
 template <class Serve>
-Status wait_for_broker(rd_kafka_s* client, const Options& options, Trouble& trouble, Serve serve);
+Status wait_for_broker(rd_kafka_s* client, const Options& options, ConnectErrors& connect_errors,
+                       Serve serve);
 
 // One try of it: whether a broker answered within `timeout_ms`.
-bool broker_answers(rd_kafka_s* client, int timeout_ms, Trouble& trouble);
+bool broker_answers(rd_kafka_s* client, int timeout_ms, ConnectErrors& connect_errors);
 
 int to_milliseconds(Duration duration);  // rounded up
 
 template <class Serve>
-Status wait_for_broker(rd_kafka_s* client, const Options& options, Trouble& trouble, Serve serve) {
+Status wait_for_broker(rd_kafka_s* client, const Options& options, ConnectErrors& connect_errors,
+                       Serve serve) {
   // All addresses of a name are tried in turn, and the first may well be down.
   constexpr int kTryMs = 250;
   const int tries = 1 + to_milliseconds(options.connect_timeout) / kTryMs;
   for (int i = 0; i < tries; ++i) {
-    if (broker_answers(client, kTryMs, trouble)) return {};
+    if (broker_answers(client, kTryMs, connect_errors)) return {};
     serve();
-    if (trouble.is_final() || (trouble.all_down() && i >= 4)) break;
+    if (connect_errors.is_final() || (connect_errors.all_down() && i >= 4)) break;
   }
-  return fail(connection_error(options, trouble.code(),
-                               trouble.text().empty() ? "no answer" : trouble.text()));
+  return fail(
+      connection_error(options, connect_errors.code(),
+                       connect_errors.text().empty() ? "no answer" : connect_errors.text()));
 }
 
 }  // namespace dovetail::kafka

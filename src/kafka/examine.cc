@@ -40,8 +40,8 @@ Result<Handle<rd_kafka_s>> connect(const Options& options) {
   if (!configuration) return fail(configuration.error());
   auto client = make_client(Role::admin, std::move(*configuration));
   if (!client) return fail(client.error());
-  Trouble trouble;
-  DOVETAIL_TRY(wait_for_broker(client->get(), options, trouble, [] {}));
+  ConnectErrors connect_errors;
+  DOVETAIL_TRY(wait_for_broker(client->get(), options, connect_errors, [] {}));
   return client;
 }
 

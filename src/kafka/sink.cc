@@ -82,7 +82,7 @@ void KafkaSink::close() {
   tracker_.clear();
   uncollected_ = 0;
   topic_bytes_max_.clear();
-  trouble_.clear();
+  connect_errors_.clear();
   fault_.reset();
   down_since_ = {};
 }
@@ -112,10 +112,11 @@ Status KafkaSink::open_producer() {
   if (!producer) return fail(producer.error());
   producer_ = std::move(*producer);
   queue_.reset(rd_kafka_queue_get_main(producer_.get()));
-  Status reached = wait_for_broker(producer_.get(), options_, trouble_, [this] { take_events(0); });
+  Status reached =
+      wait_for_broker(producer_.get(), options_, connect_errors_, [this] { take_events(0); });
   if (!reached) close();
   // What was said on the way does not matter any more.
-  trouble_.clear();
+  connect_errors_.clear();
   down_since_ = {};
   return reached;
 }
@@ -159,7 +160,7 @@ Status KafkaSink::send(const Event& event, std::uint64_t tag) {
     const char* const end = message_.partition.data() + message_.partition.size();
     const auto parsed = std::from_chars(message_.partition.data(), end, partition);
     if (parsed.ec != std::errc() || parsed.ptr != end || partition < 0) {
-      refuse(tag, Fate::rejected, "the partition is no number of one; check its template");
+      refuse(tag, Fate::rejected, "the partition template must yield a non-negative integer");
       return {};
     }
   }
@@ -371,7 +372,7 @@ void KafkaSink::take_error(rd_kafka_op_s* event) {
     give_up(Errc::in_doubt, std::string("the producer cannot go on: ") + why.data());
     return;
   }
-  trouble_.note(code, said == nullptr ? rd_kafka_err2str(code) : said);
+  connect_errors_.note(code, said == nullptr ? rd_kafka_err2str(code) : said);
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && down_since_ == TimePoint{})
     down_since_ = clock_.now();
 }
@@ -386,10 +387,10 @@ void KafkaSink::give_up(Errc code, std::string text) {
 Status KafkaSink::check_connection() {
   if (fault_) return fail(*fault_);
   if (tracker_.unresolved() == 0) return {};
-  if (trouble_.is_final())
-    return fail(connection_error(options_, trouble_.code(), trouble_.text()));
+  if (connect_errors_.is_final())
+    return fail(connection_error(options_, connect_errors_.code(), connect_errors_.text()));
   if (down_since_ != TimePoint{} && clock_.now() - down_since_ >= kDownMax)
-    return fail(connection_error(options_, trouble_.code(), trouble_.text()));
+    return fail(connection_error(options_, connect_errors_.code(), connect_errors_.text()));
   return {};
 }
 

@@ -80,7 +80,7 @@ class KafkaSink final : public Sink {
   Arena arena_;                  // of one message
   Message message_;              // scratch
   std::string topic_;
-  Trouble trouble_;
+  ConnectErrors connect_errors_;
   std::optional<Error> fault_;          // why this producer is of no use any more
   TimePoint down_since_{};              // no broker could be reached since; none: one can
   std::size_t batch_bytes_ = 0;         // of the next producer

@@ -53,7 +53,7 @@ struct KafkaSource::Callbacks {
 
   static void error(rd_kafka_t*, int code, const char* text, void* opaque) {
     auto& source = *static_cast<KafkaSource*>(opaque);
-    source.trouble_.note(code, text);
+    source.connect_errors_.note(code, text);
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && source.down_since_ == TimePoint{})
       source.down_since_ = source.clock_.now();
   }
@@ -69,7 +69,7 @@ void KafkaSource::close() {
   if (consumer_ != nullptr) {
     closing_ = true;
     // Where no broker answers, there is nobody to say farewell to.
-    const bool down = down_since_ != TimePoint{} || trouble_.is_final();
+    const bool down = down_since_ != TimePoint{} || connect_errors_.is_final();
     if (!down) rd_kafka_consumer_close(consumer_.get());
     rd_kafka_destroy_flags(consumer_.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     closing_ = false;
@@ -78,7 +78,7 @@ void KafkaSource::close() {
   partitions_.clear();
   commit_due_ = false;
   fault_.reset();
-  trouble_.clear();
+  connect_errors_.clear();
   down_since_ = {};
 }
 
@@ -98,14 +98,14 @@ Status KafkaSource::open() {
   auto consumer = make_client(Role::consumer, std::move(*configuration));
   if (!consumer) return fail(consumer.error());
   consumer_ = std::move(*consumer);
-  Status opened = wait_for_broker(consumer_.get(), options_, trouble_,
+  Status opened = wait_for_broker(consumer_.get(), options_, connect_errors_,
                                   [this] { rd_kafka_poll(consumer_.get(), 0); });
   if (opened) opened = subscribe();
   if (!opened) {
     close();
     return opened;
   }
-  trouble_.clear();
+  connect_errors_.clear();
   down_since_ = {};
   return {};
 }
@@ -379,7 +379,9 @@ Status KafkaSource::offset_lost(const rd_kafka_message_s& message) {
 Status KafkaSource::settle(const Batch& batch, std::span<const Settled>) {
   if (batch.empty()) return {};
   if (readings_.empty() || readings_.front().events != batch.size())
-    return fail(Errc::corrupt, "Kafka: settled is what was not read; this is a bug of dovetail");
+    return fail(Errc::corrupt,
+                "Kafka: internal error: settle() was called for a batch that was never read; "
+                "please report it");
   for (const Piece& piece : readings_.front().pieces)
     piece.partition->settled = std::max(piece.partition->settled, piece.end);
   readings_.pop_front();
@@ -426,15 +428,15 @@ Status KafkaSource::commit(const std::vector<Partition*>& partitions) {
 }
 
 Status KafkaSource::check_connection() {
-  if (trouble_.is_final())
-    return fail(connection_error(options_, trouble_.code(), trouble_.text()));
+  if (connect_errors_.is_final())
+    return fail(connection_error(options_, connect_errors_.code(), connect_errors_.text()));
   if (down_since_ == TimePoint{} || clock_.now() - down_since_ < kDownMax) return {};
-  if (broker_answers(consumer_.get(), 1000, trouble_)) {
+  if (broker_answers(consumer_.get(), 1000, connect_errors_)) {
     down_since_ = {};
-    trouble_.clear();
+    connect_errors_.clear();
     return {};
   }
-  return fail(connection_error(options_, trouble_.code(), trouble_.text()));
+  return fail(connection_error(options_, connect_errors_.code(), connect_errors_.text()));
 }
 
 }  // namespace dovetail::kafka

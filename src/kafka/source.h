@@ -91,7 +91,7 @@ class KafkaSource final : public Source {
   std::vector<MessageHeader> headers_;  // scratch
   std::string place_;                   // scratch
   std::optional<Error> fault_;          // of a callback
-  Trouble trouble_;
+  ConnectErrors connect_errors_;
   TimePoint down_since_{};  // no broker could be reached since; none: one can
   bool closing_ = false;
   bool commit_due_ = false;  // it came while the group was being shared out anew

@@ -69,7 +69,7 @@ Status MemoryClaimStore::complete(std::span<const EventId> ids,
 }
 
 Status MemoryClaimStore::release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
-                                 LetGo how) {
+                                 ReleaseReason how) {
   const std::lock_guard lock(database_.mutex_);
   auto& consumer = database_.consumers_[consumer_];
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -78,8 +78,8 @@ Status MemoryClaimStore::release(std::span<const EventId> ids, std::span<const s
     auto& row = found->second;
     row.epoch = 0;  // nobody's, so that a repeat changes nothing
     row.expires = {};
-    if (how == LetGo::untried) --row.attempts;
-    if (how == LetGo::parked || row.attempts == 0) consumer.claims.erase(found);
+    if (how == ReleaseReason::untried) --row.attempts;
+    if (how == ReleaseReason::parked || row.attempts == 0) consumer.claims.erase(found);
   }
   return {};
 }

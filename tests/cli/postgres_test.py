@@ -205,7 +205,7 @@ class Carrying(PostgresCase):
     def test_status_shows_what_nobody_reads_yet(self):
         self.assertIn("nothing was published", self.dovetail("status").out)
         self.publish()
-        self.assertIn("orders.outbox: about 1 event, and nobody has read it yet", self.dovetail("status").out)
+        self.assertIn("orders.outbox: about 1 event pending, no relay has run yet", self.dovetail("status").out)
 
     def test_status_and_events_show_what_is_pending(self):
         self.dovetail("run", "--until-idle")

@@ -44,7 +44,7 @@ class Numbers(PostgresCase):
         self.publish()
         store = self.stores("status")["orders"]
         self.assertTrue(store["rows_are_estimated"])
-        self.assertIn("about 1 event, and nobody has read it yet", self.dovetail("status").out)
+        self.assertIn("about 1 event pending, no relay has run yet", self.dovetail("status").out)
         self.assertFalse(self.stores("status")["inventory"]["rows_are_estimated"])
 
 

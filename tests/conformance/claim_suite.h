@@ -80,7 +80,7 @@ class ClaimSuite : public testing::TestWithParam<ClaimCase> {
     EXPECT_TRUE(completed) << completed.error().text;
     return done;
   }
-  static void release(ClaimStore& store, const Event* one, std::int64_t epoch, LetGo how) {
+  static void release(ClaimStore& store, const Event* one, std::int64_t epoch, ReleaseReason how) {
     const Status released = store.release({&one->id, 1}, {&epoch, 1}, how);
     EXPECT_TRUE(released) << released.error().text;
   }
@@ -143,7 +143,7 @@ TEST_P(ClaimSuite, TheAnswersStandInTheOrderOfTheEvents) {
 TEST_P(ClaimSuite, NothingAskedIsNothingAnswered) {
   EXPECT_TRUE(claim(*ours_, std::vector<const Event*>{}).empty());
   EXPECT_TRUE(ours_->complete({}, {}, {}));
-  EXPECT_TRUE(ours_->release({}, {}, LetGo::failed));
+  EXPECT_TRUE(ours_->release({}, {}, ReleaseReason::failed));
 }
 
 TEST_P(ClaimSuite, AClaimWhoseLeaseHasEndedIsTakenAndItsHolderFenced) {
@@ -155,8 +155,8 @@ TEST_P(ClaimSuite, AClaimWhoseLeaseHasEndedIsTakenAndItsHolderFenced) {
   EXPECT_EQ(taken.attempts, 2U) << "the one that ended counts";
   EXPECT_NE(taken.epoch, old.epoch);
   EXPECT_FALSE(complete(*ours_, one, old.epoch)) << "it is another's by now";
-  release(*ours_, one, old.epoch, LetGo::untried);
-  release(*ours_, one, old.epoch, LetGo::parked);
+  release(*ours_, one, old.epoch, ReleaseReason::untried);
+  release(*ours_, one, old.epoch, ReleaseReason::parked);
   EXPECT_EQ(claim(*ours_, one).state, State::in_progress) << "the holder's claim is untouched";
   EXPECT_TRUE(complete(*theirs_, one, taken.epoch));
 }
@@ -179,33 +179,33 @@ TEST_P(ClaimSuite, CompletingTwiceChangesNothing) {
 
 TEST_P(ClaimSuite, WhatIsLetGoOfCanBeClaimedAtOnceAndOnlyAFailureCounts) {
   const Event* one = event();
-  release(*ours_, one, claim(*ours_, one).epoch, LetGo::untried);
+  release(*ours_, one, claim(*ours_, one).epoch, ReleaseReason::untried);
   Claim held = claim(*theirs_, one);
   EXPECT_EQ(held.state, State::first);
   EXPECT_EQ(held.attempts, 1U);
-  release(*theirs_, one, held.epoch, LetGo::failed);
+  release(*theirs_, one, held.epoch, ReleaseReason::failed);
   held = claim(*ours_, one);
   EXPECT_EQ(held.attempts, 2U);
-  release(*ours_, one, held.epoch, LetGo::untried);
+  release(*ours_, one, held.epoch, ReleaseReason::untried);
   held = claim(*ours_, one);
   EXPECT_EQ(held.attempts, 2U);
-  release(*ours_, one, held.epoch, LetGo::parked);
+  release(*ours_, one, held.epoch, ReleaseReason::parked);
   EXPECT_EQ(claim(*ours_, one).attempts, 1U) << "a replay starts from 0";
 }
 
 TEST_P(ClaimSuite, LettingGoTwiceTakesBackOneAttemptOnly) {
   const Event* one = event();
-  release(*ours_, one, claim(*ours_, one).epoch, LetGo::failed);
+  release(*ours_, one, claim(*ours_, one).epoch, ReleaseReason::failed);
   const Claim second = claim(*ours_, one);
   EXPECT_EQ(second.attempts, 2U);
-  for (int i = 0; i < 3; ++i) release(*ours_, one, second.epoch, LetGo::untried);
+  for (int i = 0; i < 3; ++i) release(*ours_, one, second.epoch, ReleaseReason::untried);
   EXPECT_EQ(claim(*ours_, one).attempts, 2U);
 }
 
 TEST_P(ClaimSuite, WhatWasLetGoOfCannotBeCompletedUnderTheOldEpoch) {
   const Event* one = event();
   const Claim old = claim(*ours_, one);
-  release(*ours_, one, old.epoch, LetGo::parked);
+  release(*ours_, one, old.epoch, ReleaseReason::parked);
   EXPECT_FALSE(complete(*ours_, one, old.epoch));
   const Claim next = claim(*theirs_, one);
   EXPECT_EQ(next.state, State::first);
@@ -219,7 +219,7 @@ TEST_P(ClaimSuite, ManyAreClaimedAndCompletedInOneCall) {
   for (int i = 0; i < 500; ++i) events.push_back(event());
   const auto claims = claim(*ours_, events);
   const Event* lost = events[250];
-  release(*ours_, lost, claims[250].epoch, LetGo::untried);
+  release(*ours_, lost, claims[250].epoch, ReleaseReason::untried);
   std::vector<EventId> ids;
   std::vector<std::int64_t> epochs;
   for (std::size_t i = 0; i < events.size(); ++i) {

@@ -69,7 +69,7 @@ class OwningLogSource final : public Source {
     return {};
   }
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override {
-    DOVETAIL_TRY(source_.tend());
+    DOVETAIL_TRY(source_.keep_alive());
     if (early_.empty()) return source_.read(out, limits, stop);
     do {
       out.append(early_.front().events()[0]);

@@ -170,7 +170,7 @@ class DyingSource final : public Source {
     has_settled_ = false;
     return done;
   }
-  Status tend() override { return source_.tend(); }
+  Status keep_alive() override { return source_.keep_alive(); }
 
  private:
   void reach(std::string_view here) {

@@ -77,7 +77,7 @@ class CutSource final : public Source {
     return source_.settle(batch, fates);
   }
   Status flush() override { return source_.flush(); }
-  Status tend() override { return source_.tend(); }
+  Status keep_alive() override { return source_.keep_alive(); }
 
  private:
   Doom& doom_;

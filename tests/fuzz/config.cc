@@ -4,7 +4,7 @@
 #include "fuzz/fuzz.h"
 
 void check_input(std::string_view input) {
-  const auto config = dovetail::ops::parse_config(input, "fuzz.toml");
+  const auto config = dovetail::config::parse_config(input, "fuzz.toml");
   if (!config) FUZZ_REQUIRE(config.error().text.find("fuzz.toml") != std::string::npos);
 }
 

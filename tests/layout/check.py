@@ -268,6 +268,7 @@ def check_documents(tree):
     check_links(tree)
     check_named_tests(tree)
     check_failures(tree)
+    check_walk(tree)
 
 
 def check_version(tree):
@@ -342,6 +343,22 @@ def check_failures(tree):
             tree.broken(document, number, "failure", "name the test, or write 'Cannot occur: ' and why")
 
 
+WALK_HOPS_MAX = 12
+
+
+def check_walk(tree):
+    """The walk of one event names functions that exist, and is short."""
+    document = "docs/ARCHITECTURE.md"
+    for number, line in enumerate(tree.files.get(document, "").split("\n"), start=1):
+        hop = re.match(r"\| (\d+) \| `([^`]+)` \| `([^`]+)` \|", line)
+        if not hop:
+            continue
+        if int(hop.group(1)) > WALK_HOPS_MAX:
+            tree.broken(document, number, "walk", f"more than {WALK_HOPS_MAX} hops")
+        if not re.search(rf"^\S.*\b{re.escape(hop.group(3))}\(", tree.files.get(hop.group(2), ""), re.MULTILINE):
+            tree.broken(document, number, "walk", f"{hop.group(2)} has no {hop.group(3)}")
+
+
 def check_rooms(tree):
     """Every folder with code is small enough to be read as a whole, and its README names every file in it."""
     rooms = {}
@@ -388,7 +405,8 @@ GOOD_TREE = {
     "src/core/relay_test.cc": "#include <gtest/gtest.h>\n#include \"memory/memory.h\"\n"
                               "TEST(Relay, SettlesWhatIsConfirmed) {}\n",
     "src/core/test_clock.h": "#pragma once\n#include <gtest/gtest.h>\n",
-    "src/host/clock.cc": "#include <time.h>\n#include \"core/relay.h\"\n",
+    "src/host/clock.cc": "#include <time.h>\n#include \"core/relay.h\"\nlong now() { return 0; }\n",
+    "docs/ARCHITECTURE.md": "| 1 | `src/host/clock.cc` | `now` | |\n",
     "src/memory/memory.h": "#pragma once\n",
     "src/core/README.md": "| `relay` | `mutant` | `test_clock` |\n",
     "src/host/README.md": "| `clock` |\n",
@@ -449,6 +467,8 @@ BAD_FILES = (
     ("version", "CHANGELOG.md", "## 1.2.2\n"),
     ("map", "src/new/bad.cc", "int x;\n"),
     ("room", "src/core/README.md", "| `relay` | `mutant` |\n"),
+    ("walk", "docs/ARCHITECTURE.md", "| 1 | `src/host/clock.cc` | `Clock::never_written` | |\n"),
+    ("walk", "docs/ARCHITECTURE.md", "| 13 | `src/host/clock.cc` | `now` | |\n"),
     ("map", "docs/decisions/0002-two.md", "text\n"),
     ("link", "docs/bad.md", "[gone](nowhere.md)\n"),
     ("test", "docs/GUARANTEES.md", "`Relay.NeverWritten`\n"),

@@ -38,7 +38,7 @@ void DatabaseServer::note_parked(std::span<const ParkRequest> requests) {
 
 SimLease::SimLease(DatabaseServer& database, std::uint32_t lane, std::string owner, Clock& clock)
     : database_(database),
-      connection_(database.server, Way::pooled),
+      connection_(database.server, Route::pooled),
       lane_(lane),
       owner_(std::move(owner)),
       clock_(clock),
@@ -111,7 +111,7 @@ OutboxSource::OutboxSource(DatabaseServer& database, const SimLease& lease,
     : database_(database),
       lease_(lease),
       on_read_(std::move(on_read)),
-      connection_(database.server, Way::pooled) {}
+      connection_(database.server, Route::pooled) {}
 
 Status OutboxSource::open() {
   DOVETAIL_TRY(connection_.open("source.open"));
@@ -206,7 +206,7 @@ Status OutboxSource::flush() {
 }
 
 SimParking::SimParking(DatabaseServer& database, const SimLease& lease)
-    : database_(database), lease_(lease), connection_(database.server, Way::pooled) {}
+    : database_(database), lease_(lease), connection_(database.server, Route::pooled) {}
 
 Status SimParking::open() { return connection_.open("parking.open"); }
 

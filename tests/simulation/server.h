@@ -48,12 +48,13 @@ class Server {
   Duration clock_step_{};
 };
 
-enum class Way : std::uint8_t { direct, pooled };
+enum class Route : std::uint8_t { direct, pooled };
 
 // One client's connection. A broken one stays broken until it is opened again.
 class Connection {
  public:
-  explicit Connection(Server& server, Way way = Way::direct) : server_(server), way_(way) {}
+  explicit Connection(Server& server, Route route = Route::direct)
+      : server_(server), route_(route) {}
 
   bool is_up() const { return open_ && generation_ == generation() && server_.is_up(); }
   void drop() { open_ = false; }
@@ -96,11 +97,11 @@ class Connection {
 
  private:
   std::uint64_t generation() const {
-    return way_ == Way::pooled ? server_.pooled_generation() : server_.generation();
+    return route_ == Route::pooled ? server_.pooled_generation() : server_.generation();
   }
   void wait_for_pooler() {
     World& world = server_.world();
-    while (way_ == Way::pooled && world.now() < server_.held_until())
+    while (route_ == Route::pooled && world.now() < server_.held_until())
       world.sleep(server_.held_until() - world.now());
   }
   void travel() {
@@ -113,7 +114,7 @@ class Connection {
   }
 
   Server& server_;
-  Way way_;
+  Route route_;
   bool open_ = false;
   std::uint64_t generation_ = 0;
 };

@@ -9,10 +9,10 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
-using ops::StoreScheme;
+using config::StoreConfig;
+using config::StoreScheme;
 
-std::string_view setting(const ops::BrokerConfig& broker, std::string_view name) {
+std::string_view setting(const config::BrokerConfig& broker, std::string_view name) {
   const auto found = broker.settings.find(name);
   return found == broker.settings.end() ? std::string_view() : found->second.value;
 }
@@ -40,7 +40,7 @@ bool is_plain_and_far(std::string_view url) {
 }
 
 void look_at_password(const StoreConfig& store, std::vector<Finding>& findings) {
-  const ops::BrokerConfig& broker = store.broker;
+  const config::BrokerConfig& broker = store.broker;
   // Endpoints of HTTP have secrets of several kinds and look at them by themselves.
   if (broker.password.empty() || store.scheme == StoreScheme::http) return;
   const auto add = [&](const std::string& where, const std::string& what_to_do) {
@@ -58,7 +58,7 @@ void look_at_password(const StoreConfig& store, std::vector<Finding>& findings) 
     add("the management API", "let management_url begin with https://");
 }
 
-void look_at_limit(const StoreConfig& store, const ops::Config& config,
+void look_at_limit(const StoreConfig& store, const config::Config& config,
                    std::vector<Finding>& findings) {
   const std::size_t wanted = payload_bytes_max_for(store, config);
   if (store.payload_bytes_max == 0 || wanted <= store.payload_bytes_max) return;
@@ -71,9 +71,9 @@ void look_at_limit(const StoreConfig& store, const ops::Config& config,
 
 }  // namespace
 
-std::size_t payload_bytes_max_for(const StoreConfig& broker, const ops::Config& config) {
+std::size_t payload_bytes_max_for(const StoreConfig& broker, const config::Config& config) {
   std::size_t largest = 0;
-  for (const ops::RelayConfig* const relay : config.readers()) {
+  for (const config::RelayConfig* const relay : config.readers()) {
     const StoreConfig* const from = config.find_store(relay->from);
     // A table that exists already has limits of its own, which nobody knows.
     if (relay->to != broker.name || from == nullptr || from->tables.contains(relay->name)) continue;
@@ -82,7 +82,7 @@ std::size_t payload_bytes_max_for(const StoreConfig& broker, const ops::Config& 
   return largest;
 }
 
-std::vector<Finding> examine_config(const StoreConfig& broker, const ops::Config& config) {
+std::vector<Finding> examine_config(const StoreConfig& broker, const config::Config& config) {
   std::vector<Finding> findings;
   look_at_password(broker, findings);
   look_at_limit(broker, config, findings);

@@ -10,9 +10,10 @@
 namespace dovetail::app {
 
 // The largest payload that the outboxes accept whose relays fill this broker; 0: none does.
-std::size_t payload_bytes_max_for(const ops::StoreConfig& broker, const ops::Config& config);
+std::size_t payload_bytes_max_for(const config::StoreConfig& broker, const config::Config& config);
 
 // A password that travels readable, and limits that do not fit together. Asks nobody.
-std::vector<Finding> examine_config(const ops::StoreConfig& broker, const ops::Config& config);
+std::vector<Finding> examine_config(const config::StoreConfig& broker,
+                                    const config::Config& config);
 
 }  // namespace dovetail::app

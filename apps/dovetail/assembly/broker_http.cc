@@ -15,7 +15,7 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
+using config::StoreConfig;
 using std::chrono::milliseconds;
 
 // A store may be both ends of relays: the settings of either are known to both.
@@ -65,7 +65,7 @@ Status read_settings(const StoreConfig& store, Both& both) {
 }
 
 Result<Both> options_of(const StoreConfig& store) {
-  const ops::BrokerConfig& broker = store.broker;
+  const config::BrokerConfig& broker = store.broker;
   Both both;
   both.sink.url = broker.url;
   both.sink.message = broker.message;
@@ -123,7 +123,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   std::move(more.begin(), more.end(), std::back_inserter(findings));
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
   const Result<Both> options = options_of(store);
   if (!options) return fail(options.error());
   std::vector<Finding> findings;
@@ -134,12 +134,12 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
     confirm_timeout = is_sink ? std::min(confirm_timeout, timeout) : timeout;
     is_sink = true;
   };
-  for (const ops::RelayConfig* const relay : config.readers()) {
+  for (const config::RelayConfig* const relay : config.readers()) {
     is_source = is_source || relay->from == store.name;
     if (relay->to == store.name) answers_within(relay->options.confirm_timeout);
   }
-  for (const ops::ConsumerConfig& consumer : config.consumers) {
-    for (const ops::HandlerConfig& handler : consumer.handlers) {
+  for (const config::ConsumerConfig& consumer : config.consumers) {
+    for (const config::HandlerConfig& handler : consumer.handlers) {
       if (handler.store == store.name) answers_within(consumer.claim);
     }
   }

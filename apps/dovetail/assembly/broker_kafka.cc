@@ -15,14 +15,14 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
+using config::StoreConfig;
 using std::chrono::milliseconds;
 
 constexpr std::uint16_t kPort = 9092;
 
-std::string brokers_of(const ops::BrokerConfig& broker) {
+std::string brokers_of(const config::BrokerConfig& broker) {
   std::string all;
-  for (const ops::BrokerConfig::Host& host : broker.hosts) {
+  for (const config::BrokerConfig::Host& host : broker.hosts) {
     const bool is_ipv6 = host.name.find(':') != std::string::npos;
     all += (all.empty() ? "" : ",") + (is_ipv6 ? "[" + host.name + "]" : host.name) + ":" +
            std::to_string(host.port == 0 ? kPort : host.port);
@@ -30,7 +30,7 @@ std::string brokers_of(const ops::BrokerConfig& broker) {
   return all;
 }
 
-Status read_settings(const ops::BrokerConfig& broker, kafka::Options& options) {
+Status read_settings(const config::BrokerConfig& broker, kafka::Options& options) {
   BrokerSettings settings(broker);
   settings.text("sasl_mechanism", options.sasl_mechanism);
   settings.text("topic_prefix", options.topic_prefix);
@@ -57,7 +57,7 @@ Status read_settings(const ops::BrokerConfig& broker, kafka::Options& options) {
 }
 
 Result<kafka::Options> options_of(const StoreConfig& store) {
-  const ops::BrokerConfig& broker = store.broker;
+  const config::BrokerConfig& broker = store.broker;
   kafka::Options options;
   options.brokers = brokers_of(broker);
   options.tls = broker.tls;
@@ -114,12 +114,12 @@ std::string pattern_of(std::string_view topic) {
   return pattern;
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
   Result<kafka::Options> options = options_of(store);
   if (!options) return fail(options.error());
   kafka::Examined what{std::move(*options)};
   what.inbox_retention = config.retention.inbox;
-  for (const ops::RelayConfig* const relay : config.readers()) {
+  for (const config::RelayConfig* const relay : config.readers()) {
     if (relay->to == store.name) what.written.push_back(pattern_of(relay->topic));
     if (relay->from == store.name) what.is_read = true;
   }

@@ -12,7 +12,7 @@ namespace {
 
 class BrokerLane final : public Lane {
  public:
-  BrokerLane(Origin origin, LanePlan plan, std::unique_ptr<OutsideHome> home, Clock& clock)
+  BrokerLane(Origin origin, LanePlan plan, std::unique_ptr<OriginStore> home, Clock& clock)
       : home_(std::move(home)),
         topics_(std::move(plan.topics)),
         source_(std::move(origin), *home_, clock, run_errand, !topics_),
@@ -34,7 +34,7 @@ class BrokerLane final : public Lane {
   std::optional<TimePoint> quiet_since() const override { return source_.quiet_since(); }
 
  private:
-  std::unique_ptr<OutsideHome> home_;
+  std::unique_ptr<OriginStore> home_;
   std::optional<TopicTemplate> topics_;
   RelayMetrics metrics_;
   OriginSource source_;
@@ -46,7 +46,7 @@ class BrokerLane final : public Lane {
 }  // namespace
 
 std::unique_ptr<Lane> make_broker_lane(const BrokerKind& kind, LanePlan plan,
-                                       std::unique_ptr<OutsideHome> home, Clock& clock) {
+                                       std::unique_ptr<OriginStore> home, Clock& clock) {
   Origin origin;
   // The relay's thread must come back to renew the lease, and a busy broker may take a while.
   const Duration call_max = std::max<Duration>(plan.relay.lease / 3, std::chrono::seconds(3));

@@ -12,6 +12,6 @@ namespace dovetail::app {
 // processes one runs and the others stand by, whatever the broker's groups would allow: so every
 // broker's order holds, also behind a parked event. `kind` and `clock` must outlive the lane.
 std::unique_ptr<Lane> make_broker_lane(const BrokerKind& kind, LanePlan plan,
-                                       std::unique_ptr<OutsideHome> home, Clock& clock);
+                                       std::unique_ptr<OriginStore> home, Clock& clock);
 
 }  // namespace dovetail::app

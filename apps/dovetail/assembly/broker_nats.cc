@@ -16,7 +16,7 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
+using config::StoreConfig;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -25,9 +25,9 @@ struct NatsOptions {
   nats::SourceOptions source;
 };
 
-nats::ConnectionOptions connection_of(const ops::BrokerConfig& broker) {
+nats::ConnectionOptions connection_of(const config::BrokerConfig& broker) {
   nats::ConnectionOptions connection;
-  for (const ops::BrokerConfig::Host& host : broker.hosts)
+  for (const config::BrokerConfig::Host& host : broker.hosts)
     connection.servers.push_back({host.name, host.port == 0 ? std::uint16_t{4222} : host.port});
   connection.use_tls = broker.tls;
   connection.tls.ca_file = broker.ca_file.string();
@@ -39,7 +39,7 @@ nats::ConnectionOptions connection_of(const ops::BrokerConfig& broker) {
 }
 
 Result<NatsOptions> options_of(const StoreConfig& store) {
-  const ops::BrokerConfig& broker = store.broker;
+  const config::BrokerConfig& broker = store.broker;
   NatsOptions options;
   nats::ConnectionOptions connection = connection_of(broker);
   nats::SinkOptions& sink = options.sink;
@@ -93,9 +93,10 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   static std::set<std::string> labelled;
   const std::lock_guard lock(mutex);
   if (!options->sink.jetstream && labelled.insert(to.name).second)
-    ops::log_line(ops::LogLevel::warn, to.name,
-                  "core NATS is fire-and-forget: who does not listen when an event is sent never "
-                  "gets it");
+    config::log_line(
+        config::LogLevel::warn, to.name,
+        "core NATS is fire-and-forget: who does not listen when an event is sent never "
+        "gets it");
   return std::make_unique<nats::NatsSink>(std::move(options->sink), clock);
 }
 
@@ -135,7 +136,7 @@ std::string pattern_of(std::string_view topic) {
   return pattern;
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
   const Result<NatsOptions> options = options_of(store);
   if (!options) return fail(options.error());
   nats::Examined what;
@@ -145,8 +146,8 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
   what.stream = options->sink.expected_stream;
   what.inbox_retention = config.retention.inbox;
   what.payload_bytes_max = payload_bytes_max_for(store, config);
-  for (const ops::RelayConfig* const reader : config.readers()) {
-    const ops::RelayConfig& relay = *reader;
+  for (const config::RelayConfig* const reader : config.readers()) {
+    const config::RelayConfig& relay = *reader;
     if (relay.to == store.name) {
       std::string subject = pattern_of(relay.topic);
       if (options->sink.key_in_subject) subject += ".*";

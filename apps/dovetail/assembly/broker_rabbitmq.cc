@@ -17,7 +17,7 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
+using config::StoreConfig;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -66,7 +66,7 @@ bool decode_host(std::string_view path, std::string& out) {
 }
 
 Result<rabbitmq::Options> options_of(const StoreConfig& store) {
-  const ops::BrokerConfig& broker = store.broker;
+  const config::BrokerConfig& broker = store.broker;
   rabbitmq::Options options;
   options.server.host = broker.hosts.front().name;
   options.server.port =
@@ -115,7 +115,7 @@ Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration ca
   return std::make_unique<rabbitmq::RabbitmqSource>(std::move(*options), clock);
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
   const Result<rabbitmq::Options> options = options_of(store);
   if (!options) return fail(options.error());
   return rabbitmq::examine(*options, system_clock(), payload_bytes_max_for(store, config));

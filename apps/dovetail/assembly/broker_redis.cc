@@ -15,7 +15,7 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
+using config::StoreConfig;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -40,7 +40,7 @@ Status read_settings(const StoreConfig& store, redis::Options& options) {
 }
 
 Result<redis::Options> options_of(const StoreConfig& store) {
-  const ops::BrokerConfig& broker = store.broker;
+  const config::BrokerConfig& broker = store.broker;
   redis::Options options;
   options.host = broker.hosts.front().name;
   if (broker.hosts.front().port != 0) options.port = broker.hosts.front().port;
@@ -87,7 +87,7 @@ Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration ca
   return std::make_unique<redis::RedisSource>(std::move(*options), clock);
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
   const Result<redis::Options> options = options_of(store);
   if (!options) return fail(options.error());
   return redis::examine(*options, system_clock(), payload_bytes_max_for(store, config));

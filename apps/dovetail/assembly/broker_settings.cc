@@ -7,7 +7,7 @@
 
 namespace dovetail::app {
 
-const ops::BrokerConfig::Setting* BrokerSettings::find(std::string_view key) {
+const config::BrokerConfig::Setting* BrokerSettings::find(std::string_view key) {
   if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
   const auto found = broker_.settings.find(key);
   return found == broker_.settings.end() ? nullptr : &found->second;
@@ -31,17 +31,17 @@ void BrokerSettings::flag(std::string_view key, bool& out) {
 void BrokerSettings::duration(std::string_view key, Duration& out, Duration least) {
   const auto* setting = find(key);
   if (setting == nullptr) return;
-  const auto value = ops::parse_duration(setting->value);
-  if (!value) return wrong(key, "must be " + std::string(ops::kDurationForm));
-  if (*value < least) return wrong(key, "must be at least " + ops::human_duration(least));
+  const auto value = config::parse_duration(setting->value);
+  if (!value) return wrong(key, "must be " + std::string(config::kDurationForm));
+  if (*value < least) return wrong(key, "must be at least " + config::human_duration(least));
   out = *value;
 }
 
 void BrokerSettings::size(std::string_view key, std::size_t& out, std::size_t least) {
   const auto* setting = find(key);
   if (setting == nullptr) return;
-  const auto value = ops::parse_size(setting->value);
-  if (!value) return wrong(key, "must be " + std::string(ops::kSizeForm));
+  const auto value = config::parse_size(setting->value);
+  if (!value) return wrong(key, "must be " + std::string(config::kSizeForm));
   if (*value < least) return wrong(key, "must be at least " + std::to_string(least) + "B");
   out = *value;
 }
@@ -79,7 +79,7 @@ Status BrokerSettings::finish() const {
   for (const auto& [key, setting] : broker_.settings) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     std::string text = setting.where + ": unknown setting; ";
-    const std::string_view near = ops::nearest_name(key, known_);
+    const std::string_view near = config::nearest_name(key, known_);
     if (!near.empty()) text += "did you mean \"" + std::string(near) + "\"? ";
     text += "Allowed here: ";
     std::string names;

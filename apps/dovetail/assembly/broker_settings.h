@@ -18,7 +18,7 @@ namespace dovetail::app {
 // for finish(). Names of keys must outlive it.
 class BrokerSettings {
  public:
-  explicit BrokerSettings(const ops::BrokerConfig& broker) : broker_(broker) {}
+  explicit BrokerSettings(const config::BrokerConfig& broker) : broker_(broker) {}
 
   bool has(std::string_view key);
   void text(std::string_view key, std::string& out);
@@ -40,12 +40,12 @@ class BrokerSettings {
   Status finish() const;
 
  private:
-  const ops::BrokerConfig::Setting* find(std::string_view key);
+  const config::BrokerConfig::Setting* find(std::string_view key);
   std::string place_of(std::string_view key);
   std::optional<std::int64_t> whole_number(std::string_view key, std::int64_t least,
                                            std::int64_t most);
 
-  const ops::BrokerConfig& broker_;
+  const config::BrokerConfig& broker_;
   std::vector<std::string_view> known_;
   std::string first_problem_;
   std::string missing_;

@@ -2,26 +2,26 @@
 
 namespace dovetail::app {
 
-const BrokerKind* broker_of(const ops::StoreConfig& store) {
+const BrokerKind* broker_of(const config::StoreConfig& store) {
   switch (store.scheme) {
 #ifdef DOVETAIL_HAS_KAFKA
-    case ops::StoreScheme::kafka:
+    case config::StoreScheme::kafka:
       return &kKafka;
 #endif
 #ifdef DOVETAIL_HAS_RABBITMQ
-    case ops::StoreScheme::rabbitmq:
+    case config::StoreScheme::rabbitmq:
       return &kRabbitmq;
 #endif
 #ifdef DOVETAIL_HAS_NATS
-    case ops::StoreScheme::nats:
+    case config::StoreScheme::nats:
       return &kNats;
 #endif
 #ifdef DOVETAIL_HAS_REDIS
-    case ops::StoreScheme::redis:
+    case config::StoreScheme::redis:
       return &kRedis;
 #endif
 #ifdef DOVETAIL_HAS_HTTP
-    case ops::StoreScheme::http:
+    case config::StoreScheme::http:
       return &kHttp;
 #endif
     default:

@@ -18,19 +18,20 @@ namespace dovetail::app {
 struct BrokerKind {
   // Checks what only this adapter understands: url, settings, TLS. rejected: it is wrong;
   // unavailable: a secret is missing. The text begins with the place in the config file.
-  Status (*prepare)(const ops::StoreConfig& store);
-  Result<std::unique_ptr<Sink>> (*make_sink)(const ops::StoreConfig& to, Clock& clock);
+  Status (*prepare)(const config::StoreConfig& store);
+  Result<std::unique_ptr<Sink>> (*make_sink)(const config::StoreConfig& to, Clock& clock);
   // `call_max`: no call of it but open() takes longer, beyond what it is told to wait.
-  Result<std::unique_ptr<Source>> (*make_source)(const ops::StoreConfig& from, Duration call_max,
+  Result<std::unique_ptr<Source>> (*make_source)(const config::StoreConfig& from, Duration call_max,
                                                  Clock& clock);
   // What is unsafe there, with what to change. unavailable: it does not answer.
-  Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store, const ops::Config& config);
+  Result<std::vector<Finding>> (*examine)(const config::StoreConfig& store,
+                                          const config::Config& config);
   // How long it keeps what it is read for.
-  Result<std::vector<Kept>> (*retention)(const ops::StoreConfig& store);
+  Result<std::vector<Kept>> (*retention)(const config::StoreConfig& store);
 };
 
 // REQUIRES: store.is_broker(). Null: this dovetail was built without it.
-const BrokerKind* broker_of(const ops::StoreConfig& store);
+const BrokerKind* broker_of(const config::StoreConfig& store);
 
 extern const BrokerKind kKafka;
 extern const BrokerKind kRabbitmq;

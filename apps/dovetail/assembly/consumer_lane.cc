@@ -19,14 +19,14 @@
 namespace dovetail::app {
 namespace {
 
-using Kind = ops::HandlerConfig::Kind;
+using Kind = config::HandlerConfig::Kind;
 
-bool has_inside(const ops::ConsumerConfig& consumer) {
+bool has_inside(const config::ConsumerConfig& consumer) {
   return std::any_of(consumer.handlers.begin(), consumer.handlers.end(),
                      [](const auto& handler) { return !handler.is_outside(); });
 }
 
-bool wants_topic(const ops::ConsumerConfig& consumer, const Event& event) {
+bool wants_topic(const config::ConsumerConfig& consumer, const Event& event) {
   const auto& topics = consumer.topics;
   return topics.empty() || std::find(topics.begin(), topics.end(), event.topic) != topics.end();
 }
@@ -40,7 +40,7 @@ struct Outside {
 
 constexpr std::size_t kProcesses = 4;  // of one handler at a time, in each lane
 
-std::unique_ptr<Sink> make_calls(const ops::Config& config, const ops::HandlerConfig& handler,
+std::unique_ptr<Sink> make_calls(const config::Config& config, const config::HandlerConfig& handler,
                                  Clock& clock) {
   if (handler.kind == Kind::http) return make_sink(*config.find_store(handler.store), clock);
   return std::make_unique<command::CommandSink>(
@@ -51,8 +51,8 @@ std::unique_ptr<Sink> make_calls(const ops::Config& config, const ops::HandlerCo
       clock);
 }
 
-ClaimedSinkOptions claim_options(const ops::ConsumerConfig& consumer,
-                                 const ops::HandlerConfig& handler) {
+ClaimedSinkOptions claim_options(const config::ConsumerConfig& consumer,
+                                 const config::HandlerConfig& handler) {
   ClaimedSinkOptions options;
   options.lease = consumer.claim;
   options.attempts_max = deaths_max(consumer.relay.options.attempts_max);
@@ -63,9 +63,9 @@ ClaimedSinkOptions claim_options(const ops::ConsumerConfig& consumer,
 // All stages of one lane, in the order of their lifetimes.
 class ConsumerSink final : public Sink {
  public:
-  ConsumerSink(const ops::Config& config, const ops::ConsumerConfig& consumer, std::uint32_t lane,
-               Clock& clock) {
-    const ops::StoreConfig& store = *config.find_store(consumer.relay.to);
+  ConsumerSink(const config::Config& config, const config::ConsumerConfig& consumer,
+               std::uint32_t lane, Clock& clock) {
+    const config::StoreConfig& store = *config.find_store(consumer.relay.to);
     const InboxKind& kind = inbox_kind_of(store);
     std::vector<ChainedSink::Stage> stages;
     if (has_inside(consumer)) {
@@ -74,7 +74,7 @@ class ConsumerSink final : public Sink {
       stages.push_back(
           {inbox_.get(), [&consumer](const Event& event) { return wants_topic(consumer, event); }});
     }
-    for (const ops::HandlerConfig& handler : consumer.handlers) {
+    for (const config::HandlerConfig& handler : consumer.handlers) {
       if (!handler.is_outside()) continue;
       Outside outside{kind.make_claims(store, inbox_name(consumer, handler), clock),
                       make_calls(config, handler, clock), nullptr};
@@ -109,9 +109,10 @@ class ConsumerSink final : public Sink {
 
 // Handlers take their time, so each lane has a thread for them. The lanes of a PostgreSQL store
 // share its keys. What is read as one is spread over threads behind the relay instead.
-MakeSink make_sinks(const ops::Config& config, const ops::ConsumerConfig& consumer, Clock& clock) {
-  const ops::StoreConfig& from = *config.find_store(consumer.relay.from);
-  const bool is_shared = from.scheme == ops::StoreScheme::postgres;
+MakeSink make_sinks(const config::Config& config, const config::ConsumerConfig& consumer,
+                    Clock& clock) {
+  const config::StoreConfig& from = *config.find_store(consumer.relay.from);
+  const bool is_shared = from.scheme == config::StoreScheme::postgres;
   return [&config, &consumer, &clock, is_shared](std::uint32_t lane) -> std::unique_ptr<Sink> {
     const std::uint32_t first = is_shared ? lane : 0;
     const std::uint32_t workers = is_shared ? 1 : consumer.relay.lanes;
@@ -128,11 +129,11 @@ std::string list_of(const std::vector<std::string>& texts) {
   return list;
 }
 
-std::string place_of(const ops::StoreConfig& store) {
+std::string place_of(const config::StoreConfig& store) {
   return store.name + " (" + store.shown + ")";
 }
 
-std::string describe(const ops::Config& config, const ops::HandlerConfig& handler) {
+std::string describe(const config::Config& config, const config::HandlerConfig& handler) {
   std::string text = handler.name.empty() ? "" : handler.name + " = ";
   switch (handler.kind) {
     case Kind::sql:
@@ -154,16 +155,18 @@ std::string describe(const ops::Config& config, const ops::HandlerConfig& handle
 
 }  // namespace
 
-const InboxKind& inbox_kind_of(const ops::StoreConfig& store) {
-  return store.scheme == ops::StoreScheme::postgres ? kPostgresInboxes : kSqliteInboxes;
+const InboxKind& inbox_kind_of(const config::StoreConfig& store) {
+  return store.scheme == config::StoreScheme::postgres ? kPostgresInboxes : kSqliteInboxes;
 }
 
-std::string inbox_name(const ops::ConsumerConfig& consumer, const ops::HandlerConfig& handler) {
+std::string inbox_name(const config::ConsumerConfig& consumer,
+                       const config::HandlerConfig& handler) {
   return handler.name.empty() ? consumer.relay.name : consumer.relay.name + "." + handler.name;
 }
 
-Result<std::unique_ptr<Lane>> make_consumer_lane(const ops::Config& config,
-                                                 const ops::ConsumerConfig& consumer, Clock& clock,
+Result<std::unique_ptr<Lane>> make_consumer_lane(const config::Config& config,
+                                                 const config::ConsumerConfig& consumer,
+                                                 Clock& clock,
                                                  std::function<void(const RelayNotice&)> notify) {
   LanePlan plan{.from = *config.find_store(consumer.relay.from),
                 .relay = consumer.relay,
@@ -179,9 +182,9 @@ Result<std::unique_ptr<Lane>> make_consumer_lane(const ops::Config& config,
   return make_lane(std::move(plan), home_of(consumer.relay, config), clock);
 }
 
-Status check_handlers(const ops::Config& config, const ops::ConsumerConfig& consumer,
+Status check_handlers(const config::Config& config, const config::ConsumerConfig& consumer,
                       Clock& clock) {
-  for (const ops::HandlerConfig& handler : consumer.handlers) {
+  for (const config::HandlerConfig& handler : consumer.handlers) {
     Status usable;
     // A program that is missing now may be put there later, but whoever starts us wants to know.
     if (handler.kind == Kind::command) usable = command::check(handler.command);
@@ -190,13 +193,13 @@ Status check_handlers(const ops::Config& config, const ops::ConsumerConfig& cons
       usable = make_sink(*config.find_store(handler.store), clock)->open();
     if (!usable) return fail(usable.error().code, handler.where + ": " + usable.error().text);
   }
-  const ops::StoreConfig& store = *config.find_store(consumer.relay.to);
+  const config::StoreConfig& store = *config.find_store(consumer.relay.to);
   return inbox_kind_of(store).check(store, consumer);
 }
 
-std::string describe(const ops::Config& config, const ops::ConsumerConfig& consumer) {
-  const ops::StoreConfig& from = *config.find_store(consumer.relay.from);
-  const ops::StoreConfig& to = *config.find_store(consumer.relay.to);
+std::string describe(const config::Config& config, const config::ConsumerConfig& consumer) {
+  const config::StoreConfig& from = *config.find_store(consumer.relay.from);
+  const config::StoreConfig& to = *config.find_store(consumer.relay.to);
   std::string text = "reads ";
   if (from.is_broker()) {
     text += place_of(from);
@@ -208,7 +211,7 @@ std::string describe(const ops::Config& config, const ops::ConsumerConfig& consu
   if (!consumer.topics.empty()) text += ", only " + list_of(consumer.topics);
   std::string inside;
   std::string outside;
-  for (const ops::HandlerConfig& handler : consumer.handlers) {
+  for (const config::HandlerConfig& handler : consumer.handlers) {
     std::string& list = handler.is_outside() ? outside : inside;
     list += (list.empty() ? "" : ", ") + describe(config, handler);
   }

@@ -14,9 +14,9 @@
 namespace dovetail::app {
 namespace {
 
-using ops::ConsumerConfig;
-using ops::HandlerConfig;
-using ops::StoreConfig;
+using config::ConsumerConfig;
+using config::HandlerConfig;
+using config::StoreConfig;
 
 // An inbox with its store. Its session ends well when it is destroyed, and otherwise with the
 // process.

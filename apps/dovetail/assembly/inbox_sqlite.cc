@@ -9,8 +9,8 @@
 namespace dovetail::app {
 namespace {
 
-using ops::ConsumerConfig;
-using ops::StoreConfig;
+using config::ConsumerConfig;
+using config::StoreConfig;
 
 Result<std::unique_ptr<Sink>> make_inbox(const StoreConfig&, const ConsumerConfig& consumer,
                                          std::uint32_t) {

@@ -26,7 +26,7 @@ constexpr std::pair<std::string_view, std::string TableMapping::*> kTexts[] = {
 
 // Replaces `out` by what the file says under that key, if it says anything.
 template <class Item, class Parse>
-Status read_list(const ops::TableConfig& table, std::string_view key, std::vector<Item>& out,
+Status read_list(const config::TableConfig& table, std::string_view key, std::vector<Item>& out,
                  Parse parse) {
   const auto found = table.lists.find(key);
   if (found == table.lists.end()) return {};
@@ -39,7 +39,7 @@ Status read_list(const ops::TableConfig& table, std::string_view key, std::vecto
   return {};
 }
 
-Result<TableMapping> read_mapping(const ops::TableConfig& table) {
+Result<TableMapping> read_mapping(const config::TableConfig& table) {
   TableMapping mapping;
   mapping.table = table.name;
   if (!table.preset.empty()) {
@@ -81,13 +81,13 @@ bool take_the_same_rows(const TableMapping& one, const TableMapping& other) {
 
 }  // namespace
 
-Result<TableMapping> mapping_of(const ops::TableConfig& table) {
+Result<TableMapping> mapping_of(const config::TableConfig& table) {
   auto mapping = read_mapping(table);
   if (!mapping) return fail(mapping.error().code, table.where + ": " + mapping.error().text);
   return mapping;
 }
 
-Result<postgres::MappedRelays> mapped_relays(const ops::StoreConfig& store) {
+Result<postgres::MappedRelays> mapped_relays(const config::StoreConfig& store) {
   postgres::MappedRelays relays;
   for (const auto& [relay, table] : store.tables) {
     auto mapping = mapping_of(table);

@@ -8,10 +8,10 @@
 namespace dovetail::app {
 
 // Errors begin with the place in the config file.
-Result<postgres::TableMapping> mapping_of(const ops::TableConfig& table);
+Result<postgres::TableMapping> mapping_of(const config::TableConfig& table);
 
 // Those of all relays that serve a table of this store. rejected: one of them is wrong, or two
 // would take the same rows.
-Result<postgres::MappedRelays> mapped_relays(const ops::StoreConfig& store);
+Result<postgres::MappedRelays> mapped_relays(const config::StoreConfig& store);
 
 }  // namespace dovetail::app

@@ -2,13 +2,13 @@
 
 namespace dovetail::app {
 
-const StoreKind& kind_of(const ops::StoreConfig& store) {
+const StoreKind& kind_of(const config::StoreConfig& store) {
   if (store.is_broker()) return kBrokerStores;
-  return store.scheme == ops::StoreScheme::postgres ? kPostgresStores : kSqliteStores;
+  return store.scheme == config::StoreScheme::postgres ? kPostgresStores : kSqliteStores;
 }
 
-const ops::StoreConfig& home_of(const ops::RelayConfig& relay, const ops::Config& config) {
-  const ops::StoreConfig& from = *config.find_store(relay.from);
+const config::StoreConfig& home_of(const config::RelayConfig& relay, const config::Config& config) {
+  const config::StoreConfig& from = *config.find_store(relay.from);
   return from.is_broker() ? *config.find_store(relay.to) : from;
 }
 

@@ -59,7 +59,7 @@ struct StoreStatus {
 };
 
 struct Retention {
-  ops::RetentionConfig keep;
+  config::RetentionConfig keep;
   std::size_t rows_max = 1'000'000;  // in one call
 };
 
@@ -72,41 +72,42 @@ struct StoreKind {
   // Checks the settings that only this database understands, and reads secrets. rejected: they are
   // wrong; the text begins with the place in the config file. A secret that is missing makes only
   // this store unusable (`store.unusable`): commands that do not need it go on.
-  Status (*prepare)(ops::StoreConfig& store);
+  Status (*prepare)(config::StoreConfig& store);
   // Makes or migrates the tables, and the roles if wanted. True: there were none before.
-  Result<bool> (*create)(const ops::StoreConfig& store, bool with_roles);
-  Result<StoreStatus> (*status)(const ops::StoreConfig& store);
-  Result<std::vector<EventRow>> (*list_events)(const ops::StoreConfig& store,
+  Result<bool> (*create)(const config::StoreConfig& store, bool with_roles);
+  Result<StoreStatus> (*status)(const config::StoreConfig& store);
+  Result<std::vector<EventRow>> (*list_events)(const config::StoreConfig& store,
                                                const EventFilter& filter);
-  Result<std::string> (*payload_of)(const ops::StoreConfig& store, const EventId& id);
-  Result<std::vector<ParkedRow>> (*list_parked)(const ops::StoreConfig& store,
+  Result<std::string> (*payload_of)(const config::StoreConfig& store, const EventId& id);
+  Result<std::vector<ParkedRow>> (*list_parked)(const config::StoreConfig& store,
                                                 const ParkedFilter& filter);
   // What operators did to an event, or to a relay; the newest first.
-  Result<std::vector<AuditRow>> (*list_audit)(const ops::StoreConfig& store,
+  Result<std::vector<AuditRow>> (*list_audit)(const config::StoreConfig& store,
                                               const std::string& subject);
-  Result<std::uint64_t> (*replay)(const ops::StoreConfig& store, const std::string& reader,
+  Result<std::uint64_t> (*replay)(const config::StoreConfig& store, const std::string& reader,
                                   const EventId& id);
-  Status (*discard)(const ops::StoreConfig& store, const std::string& reader, const EventId& id,
+  Status (*discard)(const config::StoreConfig& store, const std::string& reader, const EventId& id,
                     const std::string& reason);
-  Result<PruneReport> (*prune)(const ops::StoreConfig& store, const Retention& retention);
+  Result<PruneReport> (*prune)(const config::StoreConfig& store, const Retention& retention);
   // In a transaction of its own.
-  Result<EventId> (*publish)(const ops::StoreConfig& store, const NewEvent& event,
+  Result<EventId> (*publish)(const config::StoreConfig& store, const NewEvent& event,
                              const EventLimits& limits);
-  Result<std::vector<Finding>> (*examine)(const ops::StoreConfig& store, const ops::Config& config);
+  Result<std::vector<Finding>> (*examine)(const config::StoreConfig& store,
+                                          const config::Config& config);
   // A relay that reads the store's outbox, its mailbox, or a table of its own. Null: see
   // broker_lane.h.
   std::unique_ptr<Lane> (*make_lane)(LanePlan plan, Clock& clock);
   // Where a relay that reads a broker keeps what it must remember. Null: not here.
-  std::unique_ptr<OutsideHome> (*make_home)(const ops::StoreConfig& store,
-                                            const ops::RelayConfig& relay,
-                                            const std::string& target, Clock& clock);
+  std::unique_ptr<OriginStore> (*make_origin_store)(const config::StoreConfig& store,
+                                                    const config::RelayConfig& relay,
+                                                    const std::string& target, Clock& clock);
   // Lets a relay go on with another target (target.h); returns the one before.
-  Result<std::string> (*retarget)(const ops::StoreConfig& store, const std::string& relay,
+  Result<std::string> (*retarget)(const config::StoreConfig& store, const std::string& relay,
                                   const std::string& target, const std::string& reason);
   // Events that go out later. Null: not here.
-  Result<EventId> (*publish_at)(const ops::StoreConfig& store, const NewEvent& event,
+  Result<EventId> (*publish_at)(const config::StoreConfig& store, const NewEvent& event,
                                 WallTime deliver_at, const EventLimits& limits) = nullptr;
-  Status (*cancel)(const ops::StoreConfig& store, const EventId& id,
+  Status (*cancel)(const config::StoreConfig& store, const EventId& id,
                    const std::string& reason) = nullptr;
 };
 
@@ -114,11 +115,11 @@ extern const StoreKind kSqliteStores;
 extern const StoreKind kPostgresStores;
 extern const StoreKind kBrokerStores;
 
-const StoreKind& kind_of(const ops::StoreConfig& store);
+const StoreKind& kind_of(const config::StoreConfig& store);
 
 // Where the progress and the parked events of a relay are: in the database that it reads, or, when
 // it reads a broker, in that which it fills.
-const ops::StoreConfig& home_of(const ops::RelayConfig& relay, const ops::Config& config);
+const config::StoreConfig& home_of(const config::RelayConfig& relay, const config::Config& config);
 
 // What has no limit is kept for a thousand years.
 inline constexpr Duration kForever = std::chrono::hours(24 * 365'000);

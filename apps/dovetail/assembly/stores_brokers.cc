@@ -11,9 +11,9 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
+using config::StoreConfig;
 
-std::string build_option(ops::StoreScheme scheme) {
+std::string build_option(config::StoreScheme scheme) {
   std::string name(to_string(scheme));
   for (char& c : name) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   return "DOVETAIL_" + name + "=ON";
@@ -66,7 +66,7 @@ Result<PruneReport> prune(const StoreConfig&, const Retention&) { return PruneRe
 Result<EventId> publish(const StoreConfig&, const NewEvent&, const EventLimits&) {
   return no_database();
 }
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
   std::vector<Finding> findings = examine_config(store, config);
   auto found = broker_of(store)->examine(store, config);
   if (!found && findings.empty()) return found;
@@ -98,7 +98,7 @@ const StoreKind kBrokerStores = {.has_mailbox = false,
                                  .publish = publish,
                                  .examine = examine,
                                  .make_lane = nullptr,
-                                 .make_home = nullptr,
+                                 .make_origin_store = nullptr,
                                  .retarget = nullptr};
 
 }  // namespace dovetail::app

@@ -9,7 +9,7 @@
 #include "host/host.h"
 #include "postgres/connection/conninfo.h"
 #include "postgres/doctor/doctor.h"
-#include "postgres/inbox/outside.h"
+#include "postgres/inbox/origin_store.h"
 #include "postgres/lane/lanes.h"
 #include "postgres/operate/admin.h"
 #include "postgres/operate/maintenance.h"
@@ -20,7 +20,7 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
+using config::StoreConfig;
 
 Status prepare(StoreConfig& store) {
   const auto conninfo = postgres::parse_conninfo(store.conninfo);
@@ -248,14 +248,14 @@ Status cancel(const StoreConfig& store, const EventId& id, const std::string& re
   return postgres::cancel_delayed(store.conninfo, id, reason);
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config& config) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
   postgres::DoctorOptions options;
   options.replication_conninfo = store.replication_conninfo;
   options.payload_bytes_max = store.payload_bytes_max;
-  for (const ops::RelayConfig* relay : config.readers()) {
-    const bool is_wal = relay->mode == ops::ReadMode::wal;
+  for (const config::RelayConfig* relay : config.readers()) {
+    const bool is_wal = relay->mode == config::ReadMode::wal;
     const bool is_own_table = store.tables.contains(relay->name);
-    if (relay->from != store.name || relay->mode == ops::ReadMode::poll) continue;
+    if (relay->from != store.name || relay->mode == config::ReadMode::poll) continue;
     // Several lanes, and tables that are marked, are read as tables.
     if (!is_wal && (relay->lanes > 1 || is_own_table)) continue;
     options.log_readers.push_back(
@@ -276,13 +276,13 @@ std::optional<postgres::TableMapping> mapping_for(const StoreConfig& from,
   return mapping_of(table->second).value();
 }
 
-postgres::ReadMode mode_of(const ops::RelayConfig& relay) {
+postgres::ReadMode mode_of(const config::RelayConfig& relay) {
   switch (relay.mode) {
-    case ops::ReadMode::automatic:
+    case config::ReadMode::automatic:
       return postgres::ReadMode::automatic;
-    case ops::ReadMode::wal:
+    case config::ReadMode::wal:
       return postgres::ReadMode::wal;
-    case ops::ReadMode::poll:
+    case config::ReadMode::poll:
       return postgres::ReadMode::poll;
   }
   return postgres::ReadMode::poll;
@@ -321,11 +321,11 @@ std::unique_ptr<Lane> make_postgres_lane(LanePlan plan, Clock& clock) {
   return std::make_unique<PostgresLane>(std::move(plan), clock);
 }
 
-std::unique_ptr<OutsideHome> make_postgres_home(const StoreConfig& store,
-                                                const ops::RelayConfig& relay,
+std::unique_ptr<OriginStore> make_postgres_home(const StoreConfig& store,
+                                                const config::RelayConfig& relay,
                                                 const std::string& target, Clock& clock) {
-  return std::make_unique<postgres::PostgresHome>(store.conninfo, relay.name, target, relay.lease,
-                                                  clock);
+  return std::make_unique<postgres::PostgresOriginStore>(store.conninfo, relay.name, target,
+                                                         relay.lease, clock);
 }
 
 Result<std::string> retarget(const StoreConfig& store, const std::string& relay,
@@ -351,7 +351,7 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .publish = publish,
                                    .examine = examine,
                                    .make_lane = make_postgres_lane,
-                                   .make_home = make_postgres_home,
+                                   .make_origin_store = make_postgres_home,
                                    .retarget = retarget,
                                    .publish_at = publish_at,
                                    .cancel = cancel};

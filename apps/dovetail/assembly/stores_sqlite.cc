@@ -7,7 +7,7 @@
 #include "dovetail/sqlite.h"
 #include "host/host.h"
 #include "sqlite/connection/database.h"
-#include "sqlite/inbox/outside.h"
+#include "sqlite/inbox/origin_store.h"
 #include "sqlite/lane/lease.h"
 #include "sqlite/lane/parking.h"
 #include "sqlite/lane/relay_state.h"
@@ -17,7 +17,7 @@
 namespace dovetail::app {
 namespace {
 
-using ops::StoreConfig;
+using config::StoreConfig;
 
 Status prepare(StoreConfig&) { return {}; }
 
@@ -124,14 +124,14 @@ Status examine_line(sqlite::Database& database, std::vector<Finding>& findings) 
     findings.push_back(
         {Severity::error, "inbox-forgets-new-events",
          "the consumer \"" + std::string(ahead->bytes(0)) + "\" parks every event up to " +
-             ops::iso_time(sqlite::from_stored(ahead->integer(1))) +
+             config::iso_time(sqlite::from_stored(ahead->integer(1))) +
              " as perhaps forgotten, which is in the future: a clock was wrong when old rows were "
              "deleted",
          "find out when that was, and run 'dovetail inbox remember --since' with that time"});
   }
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config&) {
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config&) {
   constexpr std::uint64_t kWalBytesMax = 256U << 20;
   const auto has_tables = sqlite::has_tables(store.path.string());
   if (!has_tables) return fail(has_tables.error());
@@ -157,23 +157,24 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const ops::Config
                         "run 'dovetail init', which sets it to wal, while nobody uses the file"});
   }
   if (found->wal_bytes > kWalBytesMax) {
-    findings.push_back({Severity::warning, "wal-size",
-                        "the write-ahead log has " + ops::human_count(found->wal_bytes) + " bytes",
-                        "look for a process that keeps a read transaction open"});
+    findings.push_back(
+        {Severity::warning, "wal-size",
+         "the write-ahead log has " + config::human_count(found->wal_bytes) + " bytes",
+         "look for a process that keeps a read transaction open"});
   }
   DOVETAIL_TRY(examine_line(*database, findings));
   for (const ReaderStatus& reader : found->readers) {
     if (reader.parked != 0) {
       findings.push_back(
           {Severity::warning, "parked",
-           ops::human_count(reader.parked) + " events of " + reader.name +
+           config::human_count(reader.parked) + " events of " + reader.name +
                " are parked and wait for an operator; behind them, or for their next try, " +
-               ops::human_count(reader.waiting) + " wait",
+               config::human_count(reader.waiting) + " wait",
            "look at them with 'dovetail parked list', then replay or discard them"});
     }
     if (reader.pending != 0 && reader.lease_left <= Duration::zero()) {
       findings.push_back({Severity::error, "relay-not-running",
-                          ops::human_count(reader.pending) + " events wait for " + reader.name +
+                          config::human_count(reader.pending) + " events wait for " + reader.name +
                               ", which is not running",
                           "start it with 'dovetail run'"});
     }
@@ -227,11 +228,11 @@ std::unique_ptr<Lane> make_sqlite_lane(LanePlan plan, Clock& clock) {
   return std::make_unique<SqliteLane>(std::move(plan), clock);
 }
 
-std::unique_ptr<OutsideHome> make_sqlite_home(const StoreConfig& store,
-                                              const ops::RelayConfig& relay,
+std::unique_ptr<OriginStore> make_sqlite_home(const StoreConfig& store,
+                                              const config::RelayConfig& relay,
                                               const std::string& target, Clock& clock) {
-  return std::make_unique<sqlite::SqliteHome>(store.path.string(), relay.name, target, relay.lease,
-                                              clock);
+  return std::make_unique<sqlite::SqliteOriginStore>(store.path.string(), relay.name, target,
+                                                     relay.lease, clock);
 }
 
 Result<std::string> retarget(const StoreConfig& store, const std::string& relay,
@@ -257,7 +258,7 @@ const StoreKind kSqliteStores = {.has_mailbox = true,
                                  .publish = publish,
                                  .examine = examine,
                                  .make_lane = make_sqlite_lane,
-                                 .make_home = make_sqlite_home,
+                                 .make_origin_store = make_sqlite_home,
                                  .retarget = retarget};
 
 }  // namespace dovetail::app

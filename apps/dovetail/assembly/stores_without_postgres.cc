@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kAbsent =
     "this dovetail was built without PostgreSQL; build it with DOVETAIL_POSTGRES=ON";
 
-Status prepare(ops::StoreConfig& store) {
+Status prepare(config::StoreConfig& store) {
   return fail(Errc::rejected, store.where + ": " + kAbsent);
 }
 
@@ -31,7 +31,7 @@ const StoreKind kPostgresStores = {.has_mailbox = false,
                                    .publish = nullptr,
                                    .examine = nullptr,
                                    .make_lane = nullptr,
-                                   .make_home = nullptr,
+                                   .make_origin_store = nullptr,
                                    .retarget = nullptr};
 
 const InboxKind kPostgresInboxes = {

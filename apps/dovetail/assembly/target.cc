@@ -11,8 +11,8 @@ namespace dovetail::app {
 namespace {
 
 namespace fs = std::filesystem;
-using ops::StoreConfig;
-using ops::StoreScheme;
+using config::StoreConfig;
+using config::StoreScheme;
 
 std::uint16_t usual_port(const StoreConfig& store) {
   switch (store.scheme) {
@@ -36,7 +36,7 @@ std::uint16_t usual_port(const StoreConfig& store) {
 // In one order, because the order says nothing about the cluster.
 std::string hosts_of(const StoreConfig& store) {
   std::vector<std::string> hosts;
-  for (const ops::BrokerConfig::Host& host : store.broker.hosts) {
+  for (const config::BrokerConfig::Host& host : store.broker.hosts) {
     const std::uint16_t port = host.port == 0 ? usual_port(store) : host.port;
     hosts.push_back(host.name + ":" + std::to_string(port));
   }
@@ -96,7 +96,7 @@ std::string server_text(const StoreConfig& store) {
 
 }  // namespace
 
-std::string target_of(const ops::Config& config, const ops::RelayConfig& relay) {
+std::string target_of(const config::Config& config, const config::RelayConfig& relay) {
   const StoreConfig& home = home_of(relay, config);
   const StoreConfig& other = *config.find_store(home.name == relay.from ? relay.to : relay.from);
   if (other.is_broker()) return broker_of_text(other);

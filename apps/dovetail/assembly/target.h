@@ -11,6 +11,6 @@ namespace dovetail::app {
 // broker that it reads. Which host, port, database, virtual host, exchange or path; not how it is
 // reached (user, TLS, timeouts) and nothing secret. Stores keep it with the progress and refuse
 // another one, because two processes of one name would share the events between two places.
-std::string target_of(const ops::Config& config, const ops::RelayConfig& relay);
+std::string target_of(const config::Config& config, const config::RelayConfig& relay);
 
 }  // namespace dovetail::app

@@ -29,7 +29,7 @@ class RefusedSink final : public Sink {
 
 }  // namespace
 
-RelayOptions options_of(const ops::RelayConfig& relay) {
+RelayOptions options_of(const config::RelayConfig& relay) {
   RelayOptions options = relay.options;
   options.seed = jitter_seed();
   options.batch_time_max = relay.lease / 6;
@@ -40,7 +40,7 @@ std::unique_ptr<Sink> refused_sink(Error why) {
   return std::make_unique<RefusedSink>(std::move(why));
 }
 
-std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock) {
+std::unique_ptr<Sink> make_sink(const config::StoreConfig& to, Clock& clock) {
   if (to.is_broker()) {
     auto sink = broker_of(to)->make_sink(to, clock);
     if (!sink) return refused_sink(sink.error());
@@ -52,11 +52,11 @@ std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock) {
       clock);
 }
 
-Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::RelayConfig& relay,
-                                        Clock& clock,
+Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
+                                        const config::RelayConfig& relay, Clock& clock,
                                         std::function<void(const RelayNotice&)> notify) {
-  const ops::StoreConfig* from = config.find_store(relay.from);
-  const ops::StoreConfig* to = config.find_store(relay.to);
+  const config::StoreConfig* from = config.find_store(relay.from);
+  const config::StoreConfig* to = config.find_store(relay.to);
   if (from == nullptr || to == nullptr) {
     return fail(Errc::rejected, "relay " + relay.name + " names a store that is not in the config");
   }
@@ -77,9 +77,9 @@ Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::Re
   return make_lane(std::move(plan), home_of(relay, config), clock);
 }
 
-std::unique_ptr<Lane> make_lane(LanePlan plan, const ops::StoreConfig& home, Clock& clock) {
+std::unique_ptr<Lane> make_lane(LanePlan plan, const config::StoreConfig& home, Clock& clock) {
   if (!plan.from.is_broker()) return kind_of(plan.from).make_lane(std::move(plan), clock);
-  auto kept = kind_of(home).make_home(home, plan.relay, plan.target, clock);
+  auto kept = kind_of(home).make_origin_store(home, plan.relay, plan.target, clock);
   const BrokerKind& broker = *broker_of(plan.from);
   return make_broker_lane(broker, std::move(plan), std::move(kept), clock);
 }

@@ -40,8 +40,8 @@ using MakeSink = std::function<std::unique_ptr<Sink>(std::uint32_t lane)>;
 
 // What a lane is made of. The store and the relay must outlive it.
 struct LanePlan {
-  const ops::StoreConfig& from;
-  const ops::RelayConfig& relay;
+  const config::StoreConfig& from;
+  const config::RelayConfig& relay;
   std::string target;                     // the other end, see target.h
   Stream stream = Stream::outbox;         // of a SQLite store that is read
   std::optional<TopicTemplate> topics{};  // none: events keep those that they come with
@@ -50,17 +50,17 @@ struct LanePlan {
 };
 
 // `config` must outlive the lane. `notify` is called on the thread that runs it.
-Result<std::unique_ptr<Lane>> make_lane(const ops::Config& config, const ops::RelayConfig& relay,
-                                        Clock& clock,
+Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
+                                        const config::RelayConfig& relay, Clock& clock,
                                         std::function<void(const RelayNotice&)> notify);
 
 // The same from its parts. `home` keeps the lease and the parked events where a broker is read.
-std::unique_ptr<Lane> make_lane(LanePlan plan, const ops::StoreConfig& home, Clock& clock);
+std::unique_ptr<Lane> make_lane(LanePlan plan, const config::StoreConfig& home, Clock& clock);
 
 // What the config says about a relay, with jitter of its own.
-RelayOptions options_of(const ops::RelayConfig& relay);
+RelayOptions options_of(const config::RelayConfig& relay);
 // Into the mailbox of a store, or a broker. One that cannot be made says why when it is opened.
-std::unique_ptr<Sink> make_sink(const ops::StoreConfig& to, Clock& clock);
+std::unique_ptr<Sink> make_sink(const config::StoreConfig& to, Clock& clock);
 // One that could not be made: it says why when it is opened.
 std::unique_ptr<Sink> refused_sink(Error why);
 

@@ -43,52 +43,54 @@ tl::unexpected<Failure> refuse(const Error& error) {
   return refuse(Exit::corrupt, error.text);
 }
 
-tl::unexpected<Failure> refuse_in(const ops::StoreConfig& store, const Error& error) {
+tl::unexpected<Failure> refuse_in(const config::StoreConfig& store, const Error& error) {
   std::string text = "store " + store.name + ": " + error.text;
   std::error_code ignored;
-  if (store.scheme == ops::StoreScheme::sqlite && error.code == Errc::unavailable &&
+  if (store.scheme == config::StoreScheme::sqlite && error.code == Errc::unavailable &&
       !std::filesystem::exists(store.path, ignored)) {
     text += "; there is no such file, 'dovetail init' makes it";
   }
   return refuse({error.code, std::move(text)});
 }
 
-Expected<ops::Config> load(const Surroundings& around) {
-  auto config = ops::load_config(around.config_file);
+Expected<config::Config> load(const CommandContext& context) {
+  auto config = config::load_config(context.config_file);
   if (!config) return refuse(Exit::config, config.error().text);
-  for (ops::StoreConfig& store : config->stores) {
+  for (config::StoreConfig& store : config->stores) {
     const auto prepared = kind_of(store).prepare(store);
     if (!prepared) return refuse(Exit::config, prepared.error().text);
   }
   return std::move(*config);
 }
 
-Expected<bool> check_secrets(const ops::StoreConfig& store) {
+Expected<bool> check_secrets(const config::StoreConfig& store) {
   if (store.unusable.empty()) return true;
   return refuse(Exit::config, store.unusable);
 }
 
 Expected<Duration> duration_of(std::string_view text, std::string_view option) {
-  const auto value = ops::parse_duration(text);
+  const auto value = config::parse_duration(text);
   if (!value) {
-    return refuse(Exit::usage, std::string(option) + " must be " + std::string(ops::kDurationForm));
+    return refuse(Exit::usage,
+                  std::string(option) + " must be " + std::string(config::kDurationForm));
   }
   return *value;
 }
 
 namespace {
 
-Expected<const ops::StoreConfig*> find_store(const ops::Config& config, std::string_view name) {
+Expected<const config::StoreConfig*> find_store(const config::Config& config,
+                                                std::string_view name) {
   std::vector<std::string_view> known;
   std::string list;
-  for (const ops::StoreConfig& store : config.stores) {
+  for (const config::StoreConfig& store : config.stores) {
     known.push_back(store.name);
     list += (list.empty() ? "" : ", ") + store.name;
   }
   if (name.empty()) {
-    const ops::StoreConfig* only = nullptr;
+    const config::StoreConfig* only = nullptr;
     std::size_t databases = 0;
-    for (const ops::StoreConfig& store : config.stores) {
+    for (const config::StoreConfig& store : config.stores) {
       if (store.is_broker()) continue;
       only = &store;
       ++databases;
@@ -96,8 +98,8 @@ Expected<const ops::StoreConfig*> find_store(const ops::Config& config, std::str
     if (databases == 1) return only;
     return refuse(Exit::usage, "there are several stores; choose one with --store: " + list);
   }
-  if (const ops::StoreConfig* store = config.find_store(name)) return store;
-  const std::string_view near = ops::nearest_name(name, known);
+  if (const config::StoreConfig* store = config.find_store(name)) return store;
+  const std::string_view near = config::nearest_name(name, known);
   std::string text = "no store is called \"" + std::string(name) + "\"; ";
   if (!near.empty()) text += "did you mean \"" + std::string(near) + "\"? ";
   return refuse(Exit::rejected, text + "Stores in " + config.file.string() + ": " + list);
@@ -105,7 +107,8 @@ Expected<const ops::StoreConfig*> find_store(const ops::Config& config, std::str
 
 }  // namespace
 
-Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name) {
+Expected<const config::StoreConfig*> choose_store(const config::Config& config,
+                                                  std::string_view name) {
   const auto store = find_store(config, name);
   if (!store) return store;
   if (const auto checked = check_secrets(**store); !checked) return tl::unexpected(checked.error());

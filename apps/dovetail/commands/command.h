@@ -42,22 +42,23 @@ tl::unexpected<Failure> refuse(const Error& error);
 
 // The same for what went wrong with a store: names it, and says what to do when its file is not
 // there.
-tl::unexpected<Failure> refuse_in(const ops::StoreConfig& store, const Error& error);
+tl::unexpected<Failure> refuse_in(const config::StoreConfig& store, const Error& error);
 
 // How a command was called, apart from its own options.
-struct Surroundings {
+struct CommandContext {
   std::filesystem::path config_file;
   bool json = false;  // one JSON document on stdout
 };
 
-Expected<ops::Config> load(const Surroundings& around);
+Expected<config::Config> load(const CommandContext& context);
 // Whether the secrets of a store are there. They are read for each store, and asked for where one
 // is used.
-Expected<bool> check_secrets(const ops::StoreConfig& store);
+Expected<bool> check_secrets(const config::StoreConfig& store);
 // What was given as `option`.
 Expected<Duration> duration_of(std::string_view text, std::string_view option);
 // The store of that name, with its secrets; when `name` is empty, the only database there is.
-Expected<const ops::StoreConfig*> choose_store(const ops::Config& config, std::string_view name);
+Expected<const config::StoreConfig*> choose_store(const config::Config& config,
+                                                  std::string_view name);
 
 }  // namespace dovetail::app
 

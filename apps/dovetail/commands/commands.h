@@ -17,14 +17,14 @@ struct InitOptions {
   bool print_sql = false;  // instead of running it
   bool roles = false;      // also those of a PostgreSQL database
 };
-Answer init(const Surroundings& around, const InitOptions& options);
+Answer init(const CommandContext& context, const InitOptions& options);
 
 struct RunOptions {
   std::vector<std::string> relays;  // names; empty: all
   bool until_idle = false;          // stop when every relay has nothing left to do
   std::string idle_after = "5s";    // that nothing came from a broker
 };
-Answer run(const Surroundings& around, const RunOptions& options);
+Answer run(const CommandContext& context, const RunOptions& options);
 
 struct PublishOptions {
   std::string store;
@@ -40,13 +40,13 @@ struct PublishOptions {
   std::vector<std::string> headers;  // "name=value"
   std::string deliver_at;            // RFC 3339; empty: at once
 };
-Answer publish(const Surroundings& around, const PublishOptions& options);
+Answer publish(const CommandContext& context, const PublishOptions& options);
 
 struct StatusOptions {
   bool watch = false;
   Duration every = std::chrono::seconds(1);
 };
-Answer status(const Surroundings& around, const StatusOptions& options);
+Answer status(const CommandContext& context, const StatusOptions& options);
 
 struct EventsOptions {
   std::string store;
@@ -58,11 +58,11 @@ struct EventsOptions {
   std::int64_t after = 0;  // position
   std::size_t limit = 50;
 };
-Answer events_list(const Surroundings& around, const EventsOptions& options);
-Answer events_show(const Surroundings& around, const std::string& id, const std::string& store,
+Answer events_list(const CommandContext& context, const EventsOptions& options);
+Answer events_show(const CommandContext& context, const std::string& id, const std::string& store,
                    bool with_payload);
 // One that is delayed.
-Answer events_cancel(const Surroundings& around, const std::string& id, const std::string& store,
+Answer events_cancel(const CommandContext& context, const std::string& id, const std::string& store,
                      const std::string& reason);
 
 struct ParkedOptions {
@@ -75,12 +75,12 @@ struct ParkedOptions {
   std::string reason;
   std::size_t limit = 50;
 };
-Answer parked_list(const Surroundings& around, const ParkedOptions& options);
-Answer parked_replay(const Surroundings& around, const ParkedOptions& options);
-Answer parked_discard(const Surroundings& around, const ParkedOptions& options);
+Answer parked_list(const CommandContext& context, const ParkedOptions& options);
+Answer parked_replay(const CommandContext& context, const ParkedOptions& options);
+Answer parked_discard(const CommandContext& context, const ParkedOptions& options);
 
 // Until SIGTERM or SIGINT.
-Answer gateway(const Surroundings& around);
+Answer gateway(const CommandContext& context);
 
 struct RequestsOptions {
   std::string store;
@@ -90,46 +90,46 @@ struct RequestsOptions {
   std::string reason;
   std::size_t limit = 50;
 };
-Answer requests_list(const Surroundings& around, const RequestsOptions& options);
-Answer requests_forget(const Surroundings& around, const RequestsOptions& options);
+Answer requests_list(const CommandContext& context, const RequestsOptions& options);
+Answer requests_forget(const CommandContext& context, const RequestsOptions& options);
 
 struct ForgetOptions {
   std::string consumer;  // or one of its handlers: "stock.ledger"
   std::string id;
   std::string reason;
 };
-Answer inbox_forget(const Surroundings& around, const ForgetOptions& options);
-Answer inbox_apply(const Surroundings& around, const ForgetOptions& options);
+Answer inbox_forget(const CommandContext& context, const ForgetOptions& options);
+Answer inbox_apply(const CommandContext& context, const ForgetOptions& options);
 
 struct RememberOptions {
   std::string store;
   std::string since;  // RFC 3339
   std::string reason;
 };
-Answer inbox_remember(const Surroundings& around, const RememberOptions& options);
+Answer inbox_remember(const CommandContext& context, const RememberOptions& options);
 
 struct SlotsOptions {
   std::string store;
   std::string drop;  // the name of one; empty: they are listed
   bool force = false;
 };
-Answer slots(const Surroundings& around, const SlotsOptions& options);
+Answer slots(const CommandContext& context, const SlotsOptions& options);
 
 struct RetargetOptions {
   std::string name;  // of a relay or a consumer
   std::string reason;
 };
 // Binds it to the target that the config file says.
-Answer relay_retarget(const Surroundings& around, const RetargetOptions& options);
+Answer relay_retarget(const CommandContext& context, const RetargetOptions& options);
 
 struct PruneOptions {
   std::string sent;  // durations as in the file; empty: what the file says
   std::string inbox;
 };
-Answer prune(const Surroundings& around, const PruneOptions& options);
+Answer prune(const CommandContext& context, const PruneOptions& options);
 
 // An empty name means every store.
-Answer doctor(const Surroundings& around, const std::string& store_name);
+Answer doctor(const CommandContext& context, const std::string& store_name);
 
 struct DemoOptions {
   std::uint64_t orders = 2000;
@@ -139,8 +139,8 @@ struct DemoOptions {
   std::uint64_t seed = 0;  // 0: from the clock
   std::string role;        // of a child process
 };
-Answer demo(const Surroundings& around, const DemoOptions& options);
+Answer demo(const CommandContext& context, const DemoOptions& options);
 
-Answer version(const Surroundings& around);
+Answer version(const CommandContext& context);
 
 }  // namespace dovetail::app

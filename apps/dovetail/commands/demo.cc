@@ -115,7 +115,7 @@ class Director {
   shop::Stage& stage_;
   std::mt19937_64 random_;
   std::string program_ = shop::own_program();
-  ops::Config config_;
+  config::Config config_;
   Process orders_;
   Process relay_;
   Process inventory_;
@@ -139,7 +139,7 @@ Director::Director(const DemoOptions& options, fs::path folder, shop::Stage& sta
 
 Expected<bool> Director::set_up() {
   std::ofstream(file("dovetail.toml")) << kDemoConfig;
-  auto config = ops::load_config(folder_ / "dovetail.toml");
+  auto config = config::load_config(folder_ / "dovetail.toml");
   if (!config) return refuse(Exit::unavailable, config.error().text);
   config_ = std::move(*config);
   DOVETAIL_OR_REFUSE(shop::open_order_books(file("orders.db")));
@@ -367,7 +367,7 @@ Expected<Totals> Director::play() {
 }
 
 std::string table_of(const Totals& totals) {
-  const auto number = [](std::uint64_t value) { return ops::human_count(value); };
+  const auto number = [](std::uint64_t value) { return config::human_count(value); };
   const auto zero = [](std::size_t count) { return count == 0 ? "kept" : "BROKEN"; };
   Table table({"", ">", ""});
   table.add({"orders in the order service's book", number(totals.books.orders.size()), ""});
@@ -461,7 +461,7 @@ Expected<fs::path> make_folder(const DemoOptions& options) {
 
 }  // namespace
 
-Answer demo(const Surroundings& around, const DemoOptions& options) {
+Answer demo(const CommandContext& context, const DemoOptions& options) {
   if (!options.role.empty()) return play_role(options);
   const auto folder = make_folder(options);
   if (!folder) return tl::unexpected(folder.error());
@@ -472,7 +472,7 @@ Answer demo(const Surroundings& around, const DemoOptions& options) {
 
   Expected<Totals> totals = refuse(Exit::negative, "");
   {
-    shop::Stage stage(around.json, stdout_is_terminal() && !options.plain);
+    shop::Stage stage(context.json, stdout_is_terminal() && !options.plain);
     stage.say(
         "A shop. The order service writes orders into orders.db and publishes an event with each, "
         "in the same\n"
@@ -489,7 +489,7 @@ Answer demo(const Surroundings& around, const DemoOptions& options) {
   std::error_code ignored;
   if (!keep) fs::remove_all(*folder, ignored);
   if (!totals) return tl::unexpected(totals.error());
-  if (around.json) {
+  if (context.json) {
     print_json(json_of(*totals, keep ? *folder : fs::path()));
   } else {
     print("\nThe books of both services, side by side:\n\n" + table_of(*totals) + "\n");

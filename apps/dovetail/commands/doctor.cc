@@ -11,7 +11,7 @@ namespace dovetail::app {
 namespace {
 
 // What the handlers of a consumer lack is found with the store that has its inbox.
-void add_handlers(const ops::Config& config, const ops::ConsumerConfig& consumer,
+void add_handlers(const config::Config& config, const config::ConsumerConfig& consumer,
                   std::vector<Finding>& findings) {
   const Status usable = check_handlers(config, consumer, system_clock());
   if (usable) return;
@@ -21,14 +21,14 @@ void add_handlers(const ops::Config& config, const ops::ConsumerConfig& consumer
 }
 
 // A store that cannot be asked at all is what the doctor is there to say, too.
-std::vector<Finding> examine(const ops::StoreConfig& store, const ops::Config& config) {
+std::vector<Finding> examine(const config::StoreConfig& store, const config::Config& config) {
   if (!store.unusable.empty()) {
     return {
         {Severity::error, "secret", "it cannot be examined: a secret is missing", store.unusable}};
   }
   auto findings = kind_of(store).examine(store, config);
   if (findings) {
-    for (const ops::ConsumerConfig& consumer : config.consumers) {
+    for (const config::ConsumerConfig& consumer : config.consumers) {
       if (consumer.relay.to == store.name) add_handlers(config, consumer, *findings);
     }
     return std::move(*findings);
@@ -38,9 +38,9 @@ std::vector<Finding> examine(const ops::StoreConfig& store, const ops::Config& c
            findings.error().text}};
 }
 
-std::string text_of(const ops::StoreConfig& store, const std::vector<Finding>& findings) {
+std::string text_of(const config::StoreConfig& store, const std::vector<Finding>& findings) {
   std::string text = "store " + store.name + " (" + printable(store.shown) + "):";
-  if (findings.empty()) return text + " nothing to complain about\n";
+  if (findings.empty()) return text + " no problems found\n";
   text += "\n";
   for (const Finding& one : findings) {
     text += "  " + std::string(to_string(one.severity)) + " " + one.code + ": " +
@@ -51,8 +51,8 @@ std::string text_of(const ops::StoreConfig& store, const std::vector<Finding>& f
 
 }  // namespace
 
-Answer doctor(const Surroundings& around, const std::string& store_name) {
-  const auto config = load(around);
+Answer doctor(const CommandContext& context, const std::string& store_name) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   if (!store_name.empty() && config->find_store(store_name) == nullptr) {
     return tl::unexpected(choose_store(*config, store_name).error());
@@ -60,7 +60,7 @@ Answer doctor(const Surroundings& around, const std::string& store_name) {
   Json stores = Json::array();
   std::string text;
   Exit exit = Exit::ok;
-  for (const ops::StoreConfig& store : config->stores) {
+  for (const config::StoreConfig& store : config->stores) {
     if (!store_name.empty() && store.name != store_name) continue;
     const std::vector<Finding> findings = examine(store, *config);
     Json list = Json::array();
@@ -74,7 +74,7 @@ Answer doctor(const Surroundings& around, const std::string& store_name) {
     stores.push_back({{"name", store.name}, {"path", store.shown}, {"findings", list}});
     text += text_of(store, findings);
   }
-  if (around.json) {
+  if (context.json) {
     print_json({{"ok", exit == Exit::ok}, {"stores", stores}});
   } else {
     print(text);

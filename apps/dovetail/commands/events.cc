@@ -16,7 +16,7 @@ std::string state_of(const EventRow& row) {
   return is_unread ? "unread" : std::string(to_string(row.state));
 }
 
-Json json_of(const ops::StoreConfig& store, Stream stream, const EventRow& row) {
+Json json_of(const config::StoreConfig& store, Stream stream, const EventRow& row) {
   Json headers = Json::object();
   if (const auto decoded = decode_headers(row.headers); decoded && !row.headers.empty()) {
     for (const Header& header : *decoded) headers[header.name] = header.value;
@@ -35,8 +35,8 @@ Json json_of(const ops::StoreConfig& store, Stream stream, const EventRow& row) 
             {"headers", headers},
             {"payload_bytes", row.payload_bytes},
             {"version", row.aggregate_version},
-            {"created_at", ops::iso_time(row.created_at)}};
-  if (row.deliver_at) json["deliver_at"] = ops::iso_time(*row.deliver_at);
+            {"created_at", config::iso_time(row.created_at)}};
+  if (row.deliver_at) json["deliver_at"] = config::iso_time(*row.deliver_at);
   if (!row.delayed_because.empty()) json["delayed_because"] = row.delayed_because;
   return json;
 }
@@ -70,9 +70,9 @@ std::string base64(std::string_view bytes) {
 void print_delayed(const std::vector<EventRow>& rows) {
   Table table({"ID", "DUE", "TYPE", "KEY", ">BYTES", "WHY IT DID NOT GO"});
   for (const EventRow& row : rows) {
-    table.add({row.id.to_string(), ops::iso_time(row.deliver_at.value_or(WallTime{})),
+    table.add({row.id.to_string(), config::iso_time(row.deliver_at.value_or(WallTime{})),
                printable(row.type, 30), printable(row.aggregate_type + "/" + row.aggregate_id, 40),
-               ops::human_count(row.payload_bytes), printable(row.delayed_because, 200)});
+               config::human_count(row.payload_bytes), printable(row.delayed_because, 200)});
   }
   print(rows.empty() ? "no events\n" : table.to_string());
 }
@@ -84,8 +84,8 @@ void print_more(const std::vector<EventRow>& rows, std::size_t limit) {
 
 }  // namespace
 
-Answer events_list(const Surroundings& around, const EventsOptions& options) {
-  const auto config = load(around);
+Answer events_list(const CommandContext& context, const EventsOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
@@ -109,7 +109,7 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
   const auto rows = kind.list_events(**store, filter);
   if (!rows) return refuse_in(**store, rows.error());
 
-  if (around.json) {
+  if (context.json) {
     Json list = Json::array();
     for (const auto& row : *rows) list.push_back(json_of(**store, filter.stream, row));
     print_json({{"events", list}});
@@ -126,7 +126,7 @@ Answer events_list(const Surroundings& around, const EventsOptions& options) {
     table.add({std::to_string(row.position), row.id.to_string(), state_of(row),
                printable(row.reader, 30), printable(row.type, 30),
                printable(row.aggregate_type + "/" + row.aggregate_id, 40),
-               ops::human_count(row.payload_bytes), ago(row.created_at, now)});
+               config::human_count(row.payload_bytes), ago(row.created_at, now)});
   }
   print(rows->empty() ? "no events\n" : table.to_string());
   print_more(*rows, options.limit);
@@ -137,7 +137,7 @@ namespace {
 
 std::string delayed_lines(const EventRow& row) {
   if (!row.deliver_at) return {};
-  std::string text = "\ndue        " + ops::iso_time(*row.deliver_at);
+  std::string text = "\ndue        " + config::iso_time(*row.deliver_at);
   if (!row.delayed_because.empty())
     text += ", the next try; it could not be let go: " + printable(row.delayed_because, 1000);
   return text;
@@ -152,22 +152,24 @@ struct Trace {
   std::string lives;     // how it fared in parking
   std::string decisions;
   std::string head;
-  const ops::StoreConfig* holder = nullptr;  // a store that still has the payload
+  const config::StoreConfig* holder = nullptr;  // a store that still has the payload
 };
 
-std::string when(WallTime time) { return ops::iso_time(time) + " (" + ago(time, wall_now()) + ")"; }
+std::string when(WallTime time) {
+  return config::iso_time(time) + " (" + ago(time, wall_now()) + ")";
+}
 
 std::string when_due(WallTime time) {
   const WallTime now = wall_now();
   if (time <= now) return "now";
-  return ops::iso_time(time) + " (in " + ops::human_duration(time - now) + ")";
+  return config::iso_time(time) + " (in " + config::human_duration(time - now) + ")";
 }
 
 std::string head_of(const EventRow& row) {
   return "event      " + row.id.to_string() + "\ntype       " + printable(row.type) +
          "\nkey        " + printable(row.aggregate_type + "/" + row.aggregate_id) +
          "\npublished  " + when(row.created_at) + "\npayload    " +
-         ops::human_count(row.payload_bytes) + " bytes of " + printable(row.content_type) +
+         config::human_count(row.payload_bytes) + " bytes of " + printable(row.content_type) +
          "\nheaders    " + (row.headers.empty() ? "none" : printable(row.headers, 2000)) +
          delayed_lines(row) + "\n\n";
 }
@@ -176,7 +178,7 @@ std::string head_of(const EventRow& row) {
 std::string head_of(const ParkedRow& row) {
   return "event      " + row.id.to_string() + "\ntype       " + printable(row.type) +
          "\nkey        " + printable(row.aggregate_type + "/" + row.aggregate_id) +
-         "\npayload    " + ops::human_count(row.payload_bytes) + " bytes\n\n";
+         "\npayload    " + config::human_count(row.payload_bytes) + " bytes\n\n";
 }
 
 std::string state_of(const ParkedRow& row) {
@@ -196,7 +198,7 @@ std::string state_of(const ParkedRow& row) {
 }
 
 // "orders-to-bus in store orders", and below it one line for each thing that is known.
-std::string life_of(const ops::StoreConfig& store, const ParkedRow& row) {
+std::string life_of(const config::StoreConfig& store, const ParkedRow& row) {
   std::string text = "\n" + printable(row.reader, 60) + " in store " + store.name + "\n";
   const auto line = [&text](std::string_view name, const std::string& value) {
     text += "  " + std::string(name) + std::string(12 - name.size(), ' ') + value + "\n";
@@ -211,7 +213,7 @@ std::string life_of(const ops::StoreConfig& store, const ParkedRow& row) {
   return text;
 }
 
-Status trace_parked(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
+Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& trace) {
   ParkedFilter filter;
   filter.id = id.to_string();
   filter.with_finished = true;
@@ -233,12 +235,12 @@ Status trace_parked(const ops::StoreConfig& store, const EventId& id, Trace& tra
   if (!audit) return fail(audit.error());
   for (const AuditRow& row : *audit) {
     trace.audit.push_back({{"store", store.name},
-                           {"at", ops::iso_time(row.at)},
+                           {"at", config::iso_time(row.at)},
                            {"who", row.who},
                            {"what", row.what},
                            {"reader", row.relay},
                            {"reason", row.reason}});
-    trace.decisions += "  " + ops::iso_time(row.at) + "  " + printable(row.who, 60) + ": " +
+    trace.decisions += "  " + config::iso_time(row.at) + "  " + printable(row.who, 60) + ": " +
                        printable(row.what, 60) +
                        (row.relay.empty() ? "" : " for " + printable(row.relay, 60)) +
                        (row.reason.empty() ? "" : ": " + printable(row.reason, kWhole)) + "\n";
@@ -246,7 +248,7 @@ Status trace_parked(const ops::StoreConfig& store, const EventId& id, Trace& tra
   return {};
 }
 
-Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) {
+Status trace_in(const config::StoreConfig& store, const EventId& id, Trace& trace) {
   for (const auto stream : {Stream::outbox, Stream::mailbox, Stream::outside}) {
     if (stream != Stream::outbox && !kind_of(store).has_mailbox) continue;
     EventFilter filter;
@@ -269,14 +271,14 @@ Status trace_in(const ops::StoreConfig& store, const EventId& id, Trace& trace) 
 
 }  // namespace
 
-Answer events_show(const Surroundings& around, const std::string& id_text,
+Answer events_show(const CommandContext& context, const std::string& id_text,
                    const std::string& store_name, bool with_payload) {
-  const auto config = load(around);
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto id = EventId::parse(id_text);
   if (!id) return refuse(id.error());
   Trace trace;
-  for (const ops::StoreConfig& store : config->stores) {
+  for (const config::StoreConfig& store : config->stores) {
     if (!store_name.empty() && store.name != store_name) continue;
     if (store.is_broker() && store_name.empty()) continue;
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
@@ -300,7 +302,7 @@ Answer events_show(const Surroundings& around, const std::string& id_text,
     if (!found) return refuse(found.error());
     payload = std::move(*found);
   }
-  if (around.json) {
+  if (context.json) {
     Json document{{"id", id->to_string()},
                   {"places", trace.rows},
                   {"parked", trace.parked},
@@ -322,9 +324,9 @@ Answer events_show(const Surroundings& around, const std::string& id_text,
   return Exit::ok;
 }
 
-Answer events_cancel(const Surroundings& around, const std::string& id_text,
+Answer events_cancel(const CommandContext& context, const std::string& id_text,
                      const std::string& store_name, const std::string& reason) {
-  const auto config = load(around);
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto id = EventId::parse(id_text);
   if (!id) return refuse(id.error());
@@ -333,13 +335,13 @@ Answer events_cancel(const Surroundings& around, const std::string& id_text,
   const StoreKind& kind = kind_of(**store);
   if (kind.cancel == nullptr) {
     return refuse(Exit::rejected, "store " + (*store)->name + " is " +
-                                      std::string(ops::to_string((*store)->scheme)) +
+                                      std::string(config::to_string((*store)->scheme)) +
                                       ", which delays no events; check --store");
   }
   if (const Status done = kind.cancel(**store, *id, reason); !done) {
     return refuse_in(**store, done.error());
   }
-  if (around.json) {
+  if (context.json) {
     print_json({{"id", id->to_string()}, {"store", (*store)->name}, {"cancelled", true}});
   } else {
     print("cancelled " + id->to_string() + "\n");

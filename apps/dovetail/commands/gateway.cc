@@ -27,9 +27,9 @@ namespace dovetail::app {
 
 namespace {
 
-using ops::LogLevel;
+using config::LogLevel;
 
-http::GatewayOptions options_of(const ops::GatewayConfig& config) {
+http::GatewayOptions options_of(const config::GatewayConfig& config) {
   http::GatewayOptions options;
   options.name = config.name;
   options.endpoint.address = config.address;
@@ -69,7 +69,7 @@ http::GatewayOptions options_of(const ops::GatewayConfig& config) {
   return options;
 }
 
-void log_notice(const ops::GatewayConfig& config, const http::GatewayNotice& notice) {
+void log_notice(const config::GatewayConfig& config, const http::GatewayNotice& notice) {
   LogLevel level = LogLevel::debug;
   switch (notice.level) {
     case http::GatewayNotice::Level::debug:
@@ -85,21 +85,22 @@ void log_notice(const ops::GatewayConfig& config, const http::GatewayNotice& not
       break;
   }
   if (notice.key.empty())
-    ops::log_line(level, config.name, notice.text);
+    config::log_line(level, config.name, notice.text);
   else
-    ops::log_line(level, config.name, notice.text, {{"key", notice.key}});
+    config::log_line(level, config.name, notice.text, {{"key", notice.key}});
 }
 
 // Each request has a descriptor, and a few more are needed.
-void raise_descriptor_limit(const ops::GatewayConfig& config) {
+void raise_descriptor_limit(const config::GatewayConfig& config) {
   const rlim_t wanted = 2 * (config.waiting_max + config.requests_max + config.connections) + 256;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   if (::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == wanted) return;
-  ops::log_line(LogLevel::warn, config.name,
-                "fewer files may be open than waiting_max and requests_max need; check the limit "
-                "of open files");
+  config::log_line(
+      LogLevel::warn, config.name,
+      "fewer files may be open than waiting_max and requests_max need; check the limit "
+      "of open files");
 }
 
 Json json_of(const http::GatewayCounts& counts) {
@@ -109,25 +110,25 @@ Json json_of(const http::GatewayCounts& counts) {
           {"passed", counts.passed},         {"refused", counts.refused}};
 }
 
-void log_counts(const ops::GatewayConfig& config, std::string_view message,
+void log_counts(const config::GatewayConfig& config, std::string_view message,
                 const http::GatewayCounts& counts, std::uint64_t pruned) {
-  ops::log_line(LogLevel::info, config.name, message,
-                {{"executed", std::to_string(counts.executed)},
-                 {"replayed", std::to_string(counts.replayed)},
-                 {"running", std::to_string(counts.running)},
-                 {"unknown", std::to_string(counts.unknown)},
-                 {"mismatched", std::to_string(counts.mismatched)},
-                 {"lost", std::to_string(counts.lost)},
-                 {"passed", std::to_string(counts.passed)},
-                 {"refused", std::to_string(counts.refused)},
-                 {"pruned", std::to_string(pruned)}});
+  config::log_line(LogLevel::info, config.name, message,
+                   {{"executed", std::to_string(counts.executed)},
+                    {"replayed", std::to_string(counts.replayed)},
+                    {"running", std::to_string(counts.running)},
+                    {"unknown", std::to_string(counts.unknown)},
+                    {"mismatched", std::to_string(counts.mismatched)},
+                    {"lost", std::to_string(counts.lost)},
+                    {"passed", std::to_string(counts.passed)},
+                    {"refused", std::to_string(counts.refused)},
+                    {"pruned", std::to_string(pruned)}});
 }
 
 // Deletes what has expired, and says what was done, in steps so small that nobody waits for them.
 class Janitor {
  public:
-  Janitor(const http::Gateway& gateway, const ops::GatewayConfig& config,
-          const ops::StoreConfig& store, Duration every)
+  Janitor(const http::Gateway& gateway, const config::GatewayConfig& config,
+          const config::StoreConfig& store, Duration every)
       : gateway_(gateway), config_(config), store_(store), every_(every) {}
   ~Janitor() {
     thread_.request_stop();
@@ -149,8 +150,8 @@ class Janitor {
     for (std::uint64_t step = kStep; step == kStep && !stop.stop_requested(); pruned_ += step) {
       const Result<std::uint64_t> done = prune_requests(store_, kStep);
       if (!done) {
-        ops::log_line(LogLevel::warn, config_.name,
-                      "what has expired could not be deleted: " + done.error().text);
+        config::log_line(LogLevel::warn, config_.name,
+                         "what has expired could not be deleted: " + done.error().text);
         break;
       }
       step = *done;
@@ -159,8 +160,8 @@ class Janitor {
   }
 
   const http::Gateway& gateway_;
-  const ops::GatewayConfig& config_;
-  const ops::StoreConfig& store_;
+  const config::GatewayConfig& config_;
+  const config::StoreConfig& store_;
   const Duration every_;
   std::atomic<std::uint64_t> pruned_{0};
   std::mutex mutex_;
@@ -168,12 +169,12 @@ class Janitor {
   std::jthread thread_;
 };
 
-Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& store, Duration every,
-                   bool json) {
+Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfig& store,
+                   Duration every, bool json) {
   if (const auto usable = kind_of(store).status(store); !usable) {
     const auto failure = refuse_in(store, usable.error());
     if (failure.value().exit != Exit::unavailable) return failure;
-    ops::log_line(LogLevel::warn, config.name, failure.value().text);
+    config::log_line(LogLevel::warn, config.name, failure.value().text);
   }
   raise_descriptor_limit(config);
   // Before any thread is started, so that one takes them: this one, when it looks.
@@ -183,26 +184,27 @@ Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& sto
       options_of(config), [&] { return make_request_store(store, config.store_timeout); },
       system_clock(), [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
   DOVETAIL_OR_REFUSE(gateway.start());
-  ops::log_line(LogLevel::info, config.name, "listening",
-                {{"address", config.address},
-                 {"port", std::to_string(gateway.port())},
-                 {"service", config.service}});
+  config::log_line(LogLevel::info, config.name, "listening",
+                   {{"address", config.address},
+                    {"port", std::to_string(gateway.port())},
+                    {"service", config.service}});
   Janitor janitor(gateway, config, store, every);
   janitor.start();
   while (!wait_for_stop_signal(std::chrono::hours(1))) continue;
-  ops::log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
+  config::log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
   hurry = std::jthread([](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const auto again = wait_for_stop_signal(std::chrono::milliseconds(50));
       if (!again || !is_urgent(*again)) continue;
-      ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
+      config::log_line(LogLevel::warn, "", "second signal: leaving at once");
       ::_exit(128 + *again);
     }
   });
   const bool whole = gateway.stop(config.drain_timeout);
   if (!whole)
-    ops::log_line(LogLevel::warn, config.name,
-                  "requests were given up: their outcome is unknown, see 'dovetail requests list'");
+    config::log_line(
+        LogLevel::warn, config.name,
+        "requests were given up: their outcome is unknown, see 'dovetail requests list'");
   const http::GatewayCounts counts = gateway.counts();
   log_counts(config, "stopped", counts, janitor.pruned());
   if (json) print_json({{"gateway", json_of(counts)}});
@@ -211,20 +213,20 @@ Answer run_gateway(const ops::GatewayConfig& config, const ops::StoreConfig& sto
 
 }  // namespace
 
-Answer gateway(const Surroundings& around) {
-  const auto config = load(around);
+Answer gateway(const CommandContext& context) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  ops::log_setup(config->log);
+  config::log_setup(config->log);
   if (!config->gateway)
     return refuse(Exit::config, config->file.string() + ": there is no [gateway] to run");
-  const ops::StoreConfig& store = *config->find_store(config->gateway->store);
+  const config::StoreConfig& store = *config->find_store(config->gateway->store);
   if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
-  return run_gateway(*config->gateway, store, config->retention.every, around.json);
+  return run_gateway(*config->gateway, store, config->retention.every, context.json);
 }
 
 #else
 
-Answer gateway(const Surroundings&) {
+Answer gateway(const CommandContext&) {
   return refuse(Exit::rejected,
                 "this dovetail was built without HTTP; build it with DOVETAIL_HTTP=ON");
 }

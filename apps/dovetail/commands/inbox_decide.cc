@@ -23,20 +23,20 @@ sqlite::Decision decision(const std::string& reason) {
   return {"user " + std::to_string(::getuid()), reason};
 }
 
-Result<std::uint64_t> apply_event(const ops::StoreConfig& store, const EventId& id,
+Result<std::uint64_t> apply_event(const config::StoreConfig& store, const EventId& id,
                                   const ForgetOptions& options) {
 #ifdef DOVETAIL_HAS_POSTGRES
-  if (store.scheme == ops::StoreScheme::postgres)
+  if (store.scheme == config::StoreScheme::postgres)
     return postgres::apply_event(store.conninfo, options.consumer, id, options.reason);
 #endif
   return sqlite::apply_event(store.path.string(), options.consumer, id, decision(options.reason),
                              system_clock());
 }
 
-Result<WallTime> remember_since(const ops::StoreConfig& store, WallTime since,
+Result<WallTime> remember_since(const config::StoreConfig& store, WallTime since,
                                 const std::string& reason) {
 #ifdef DOVETAIL_HAS_POSTGRES
-  if (store.scheme == ops::StoreScheme::postgres)
+  if (store.scheme == config::StoreScheme::postgres)
     return postgres::remember_since(store.conninfo, since, reason);
 #endif
   return sqlite::remember_since(store.path.string(), since, decision(reason), system_clock());
@@ -44,17 +44,17 @@ Result<WallTime> remember_since(const ops::StoreConfig& store, WallTime since,
 
 }  // namespace
 
-Answer inbox_apply(const Surroundings& around, const ForgetOptions& options) {
-  const auto config = load(around);
+Answer inbox_apply(const CommandContext& context, const ForgetOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto id = EventId::parse(options.id);
   if (!id) return refuse(id.error());
-  const ops::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
+  const config::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
   if (consumer == nullptr)
     return refuse(Exit::rejected, "there is no consumer \"" + options.consumer +
                                       "\"; check the name in the config file");
-  const ops::StoreConfig& to = *config->find_store(consumer->relay.to);
-  for (const ops::StoreConfig* store : {&to, &home_of(consumer->relay, *config)}) {
+  const config::StoreConfig& to = *config->find_store(consumer->relay.to);
+  for (const config::StoreConfig* store : {&to, &home_of(consumer->relay, *config)}) {
     if (const auto checked = check_secrets(*store); !checked)
       return tl::unexpected(checked.error());
   }
@@ -64,11 +64,11 @@ Answer inbox_apply(const Surroundings& around, const ForgetOptions& options) {
     return refuse(Exit::rejected, "\"" + options.consumer + "\" has applied " + options.id +
                                       "; to apply it once more there is 'dovetail inbox forget'");
   // Where it is not parked it is applied when it comes.
-  const ops::StoreConfig& home = home_of(consumer->relay, *config);
+  const config::StoreConfig& home = home_of(consumer->relay, *config);
   const auto replayed = kind_of(home).replay(home, consumer->relay.name, *id);
   if (!replayed && replayed.error().code != Errc::rejected)
     return refuse_in(home, replayed.error());
-  if (around.json) {
+  if (context.json) {
     print_json({{"allowed", *allowed}, {"replayed", replayed.has_value()}});
   } else {
     print("it is applied, whatever its age, " +
@@ -77,8 +77,8 @@ Answer inbox_apply(const Surroundings& around, const ForgetOptions& options) {
   return Exit::ok;
 }
 
-Answer inbox_remember(const Surroundings& around, const RememberOptions& options) {
-  const auto config = load(around);
+Answer inbox_remember(const CommandContext& context, const RememberOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto since = parse_time(options.since);
   if (!since) return refuse(Exit::usage, "--since is no time; write it as 2026-01-31T09:05:00Z");
@@ -86,10 +86,11 @@ Answer inbox_remember(const Surroundings& around, const RememberOptions& options
   if (!store) return tl::unexpected(store.error());
   const auto before = remember_since(**store, *since, options.reason);
   if (!before) return refuse_in(**store, before.error());
-  if (around.json) {
-    print_json({{"since", ops::iso_time(*since)}, {"before", ops::iso_time(*before)}});
+  if (context.json) {
+    print_json({{"since", config::iso_time(*since)}, {"before", config::iso_time(*before)}});
   } else {
-    print("remembered since " + ops::iso_time(*since) + " instead of " + ops::iso_time(*before) +
+    print("remembered since " + config::iso_time(*since) + " instead of " +
+          config::iso_time(*before) +
           "; replay what was parked meanwhile with 'dovetail parked replay'\n");
   }
   return Exit::ok;

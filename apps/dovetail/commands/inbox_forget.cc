@@ -15,28 +15,28 @@ namespace dovetail::app {
 
 namespace {
 
-bool is_outbox_of_postgres(const ops::StoreConfig& store, const std::string& reader) {
-  return store.scheme == ops::StoreScheme::postgres && !store.tables.contains(reader);
+bool is_outbox_of_postgres(const config::StoreConfig& store, const std::string& reader) {
+  return store.scheme == config::StoreScheme::postgres && !store.tables.contains(reader);
 }
 
 }  // namespace
 
-Answer inbox_forget(const Surroundings& around, const ForgetOptions& options) {
-  const auto config = load(around);
+Answer inbox_forget(const CommandContext& context, const ForgetOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto id = EventId::parse(options.id);
   if (!id) return refuse(id.error());
-  const ops::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
+  const config::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
   if (consumer == nullptr)
     return refuse(Exit::rejected, "there is no consumer \"" + options.consumer +
                                       "\"; check the name in the config file");
-  const ops::StoreConfig& to = *config->find_store(consumer->relay.to);
-  if (to.scheme != ops::StoreScheme::postgres)
+  const config::StoreConfig& to = *config->find_store(consumer->relay.to);
+  if (to.scheme != config::StoreScheme::postgres)
     return refuse(Exit::rejected, "the inbox of \"" + options.consumer +
                                       "\" is in a SQLite file; only PostgreSQL keeps the reason "
                                       "that this needs");
-  const ops::StoreConfig& from = *config->find_store(consumer->relay.from);
-  for (const ops::StoreConfig* store : {&to, &from}) {
+  const config::StoreConfig& from = *config->find_store(consumer->relay.from);
+  for (const config::StoreConfig* store : {&to, &from}) {
     if (const auto checked = check_secrets(*store); !checked)
       return tl::unexpected(checked.error());
   }
@@ -53,7 +53,7 @@ Answer inbox_forget(const Surroundings& around, const ForgetOptions& options) {
   if (*forgotten == 0 && !comes_again)
     return refuse(Exit::rejected, "\"" + options.consumer + "\" has not applied " + options.id +
                                       "; check the id with 'dovetail events show'");
-  if (around.json) {
+  if (context.json) {
     print_json({{"forgotten", *forgotten}, {"comes_again", comes_again}});
   } else {
     print("forgotten: " + std::to_string(*forgotten) + " of its handlers had applied it; " +
@@ -66,7 +66,7 @@ Answer inbox_forget(const Surroundings& around, const ForgetOptions& options) {
 
 #else
 
-Answer inbox_forget(const Surroundings&, const ForgetOptions&) {
+Answer inbox_forget(const CommandContext&, const ForgetOptions&) {
   return refuse(Exit::rejected,
                 "this dovetail was built without PostgreSQL; build it with DOVETAIL_POSTGRES=ON");
 }

@@ -6,8 +6,9 @@
 namespace dovetail::app {
 namespace {
 
-const ops::ConsumerConfig* consumer_of(const ops::StoreConfig& broker, const ops::Config& config) {
-  for (const ops::ConsumerConfig& consumer : config.consumers) {
+const config::ConsumerConfig* consumer_of(const config::StoreConfig& broker,
+                                          const config::Config& config) {
+  for (const config::ConsumerConfig& consumer : config.consumers) {
     if (consumer.relay.from == broker.name) return &consumer;
   }
   return nullptr;
@@ -15,8 +16,9 @@ const ops::ConsumerConfig* consumer_of(const ops::StoreConfig& broker, const ops
 
 }  // namespace
 
-std::vector<Finding> examine_retention(const ops::StoreConfig& broker, const ops::Config& config) {
-  const ops::ConsumerConfig* const consumer = consumer_of(broker, config);
+std::vector<Finding> examine_retention(const config::StoreConfig& broker,
+                                       const config::Config& config) {
+  const config::ConsumerConfig* const consumer = consumer_of(broker, config);
   if (consumer == nullptr || !config.retention.inbox) return {};
   const auto kept = broker_of(broker)->retention(broker);
   if (!kept) {
@@ -26,13 +28,13 @@ std::vector<Finding> examine_retention(const ops::StoreConfig& broker, const ops
              "let retention.inbox be longer than that"}};
   }
   std::vector<Finding> findings;
-  const std::string remembered = ops::human_duration(*config.retention.inbox);
+  const std::string remembered = config::human_duration(*config.retention.inbox);
   for (const Kept& one : *kept) {
     if (!one.comes_again || (one.age && *one.age <= *config.retention.inbox)) continue;
     findings.push_back(
         {one.age ? Severity::error : Severity::warning, "inbox-retention",
          one.what + " keeps events " +
-             (one.age ? "for " + ops::human_duration(*one.age) : "without limit") +
+             (one.age ? "for " + config::human_duration(*one.age) : "without limit") +
              ", and the inbox of the consumer " + consumer->relay.name + " remembers them for " +
              remembered + ": what is read again after that is refused and parked",
          one.age ? "let retention.inbox be longer than what the broker keeps"

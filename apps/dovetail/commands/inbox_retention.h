@@ -9,6 +9,7 @@
 namespace dovetail::app {
 
 // What a broker that consumers read can deliver again after their inboxes have forgotten it.
-std::vector<Finding> examine_retention(const ops::StoreConfig& broker, const ops::Config& config);
+std::vector<Finding> examine_retention(const config::StoreConfig& broker,
+                                       const config::Config& config);
 
 }  // namespace dovetail::app

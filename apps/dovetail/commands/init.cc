@@ -87,10 +87,10 @@ Expected<bool> write_first_config(const fs::path& file) {
 }
 
 // Needs neither a config file nor a server: it is the same for every database.
-Answer print_sql(const Surroundings& around, bool with_roles) {
+Answer print_sql(const CommandContext& context, bool with_roles) {
   const auto sql = migration_sql(with_roles);
   if (!sql) return refuse(sql.error());
-  if (around.json) {
+  if (context.json) {
     print_json({{"sql", *sql}});
   } else {
     print(*sql);
@@ -100,23 +100,23 @@ Answer print_sql(const Surroundings& around, bool with_roles) {
 
 }  // namespace
 
-Answer init(const Surroundings& around, const InitOptions& options) {
-  if (options.print_sql) return print_sql(around, options.roles);
-  const auto written = write_first_config(around.config_file);
+Answer init(const CommandContext& context, const InitOptions& options) {
+  if (options.print_sql) return print_sql(context, options.roles);
+  const auto written = write_first_config(context.config_file);
   if (!written) return tl::unexpected(written.error());
-  const auto config = load(around);
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
 
   if (options.roles &&
       std::none_of(config->stores.begin(), config->stores.end(),
-                   [](const ops::StoreConfig& store) { return kind_of(store).has_roles; })) {
+                   [](const config::StoreConfig& store) { return kind_of(store).has_roles; })) {
     return refuse(Exit::usage, "--roles is for PostgreSQL stores, and the config has none");
   }
 
   Json stores = Json::array();
   std::string text;
-  if (*written) text += "wrote " + around.config_file.string() + "\n";
-  for (const ops::StoreConfig& store : config->stores) {
+  if (*written) text += "wrote " + context.config_file.string() + "\n";
+  for (const config::StoreConfig& store : config->stores) {
     // A broker is left alone, so its secrets are not needed.
     if (const auto checked = check_secrets(store); !checked && !store.is_broker())
       return tl::unexpected(checked.error());
@@ -128,9 +128,9 @@ Answer init(const Surroundings& around, const InitOptions& options) {
              : *created        ? " created\n"
                                : " is up to date\n");
   }
-  if (around.json) {
+  if (context.json) {
     print_json(
-        {{"config", around.config_file.string()}, {"written", *written}, {"stores", stores}});
+        {{"config", context.config_file.string()}, {"written", *written}, {"stores", stores}});
   } else {
     print(text);
   }

@@ -95,7 +95,7 @@ void print_json_error(std::string_view code, std::string_view text) {
 
 std::string ago(WallTime time, WallTime now) {
   if (time == WallTime{}) return "-";
-  return ops::human_duration(std::max(now - time, Duration::zero())) + " ago";
+  return config::human_duration(std::max(now - time, Duration::zero())) + " ago";
 }
 
 WallTime wall_now() {

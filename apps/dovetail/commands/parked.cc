@@ -17,7 +17,7 @@ using Rows = std::vector<ParkedPlace>;
 
 // Every row that passes `keep`, from all chosen stores, at most `limit`.
 template <class Keep>
-Expected<Rows> collect(const ops::Config& config, const ParkedOptions& options, bool heads_only,
+Expected<Rows> collect(const config::Config& config, const ParkedOptions& options, bool heads_only,
                        std::size_t limit, Keep keep) {
   if (!options.store.empty()) {
     const auto known = choose_store(config, options.store);
@@ -25,7 +25,7 @@ Expected<Rows> collect(const ops::Config& config, const ParkedOptions& options, 
   }
   constexpr std::size_t kPage = 1000;
   Rows found;
-  for (const ops::StoreConfig& store : config.stores) {
+  for (const config::StoreConfig& store : config.stores) {
     if (!options.store.empty() && store.name != options.store) continue;
     if (store.is_broker()) continue;
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
@@ -47,7 +47,7 @@ Expected<Rows> collect(const ops::Config& config, const ParkedOptions& options, 
   return found;
 }
 
-Expected<Rows> select_by_id(const ops::Config& config, const ParkedOptions& options) {
+Expected<Rows> select_by_id(const config::Config& config, const ParkedOptions& options) {
   std::vector<EventId> ids;
   for (const std::string& text : options.ids) {
     const auto id = EventId::parse(text);
@@ -120,15 +120,15 @@ Json ids_of(const Rows& rows) {
 }
 
 std::string events(std::size_t count) {
-  return ops::human_count(count) + (count == 1 ? " parked event" : " parked events");
+  return config::human_count(count) + (count == 1 ? " parked event" : " parked events");
 }
 
 // Says how many it would be and returns false, unless the user has agreed. An id is agreement
 // enough.
-bool agreed(const Surroundings& around, const ParkedOptions& options, const Rows& heads,
+bool agreed(const CommandContext& context, const ParkedOptions& options, const Rows& heads,
             const char* verb) {
   if (options.yes || !options.ids.empty() || heads.empty()) return true;
-  if (around.json) {
+  if (context.json) {
     print_json({{"would_" + std::string(verb), heads.size()}, {"ids", ids_of(heads)}});
   } else {
     print("this would " + std::string(verb) + " " + events(heads.size()) +
@@ -154,17 +154,17 @@ Json json_of(const ParkedPlace& place) {
             {"type", row.type},
             {"payload_bytes", row.payload_bytes},
             {"position", row.position},
-            {"parked_at", ops::iso_time(row.parked_at)},
+            {"parked_at", config::iso_time(row.parked_at)},
             {"retry_at", nullptr},
             {"finished_at", nullptr},
             {"note", row.note}};
   // What is parked is tried again when an operator says so.
-  if (row.state == EventState::waiting) json["retry_at"] = ops::iso_time(row.retry_at);
-  if (row.finished_at > WallTime{}) json["finished_at"] = ops::iso_time(row.finished_at);
+  if (row.state == EventState::waiting) json["retry_at"] = config::iso_time(row.retry_at);
+  if (row.finished_at > WallTime{}) json["finished_at"] = config::iso_time(row.finished_at);
   return json;
 }
 
-Expected<Rows> select_heads(const ops::Config& config, const ParkedOptions& options) {
+Expected<Rows> select_heads(const config::Config& config, const ParkedOptions& options) {
   const int ways =
       (options.ids.empty() ? 0 : 1) + (options.key.empty() ? 0 : 1) + (options.all ? 1 : 0);
   if (ways != 1) return refuse(Exit::usage, "choose what: ids, or --key, or --all");
@@ -184,13 +184,13 @@ Expected<std::uint64_t> replay(const Rows& heads) {
   return count;
 }
 
-Answer parked_list(const Surroundings& around, const ParkedOptions& options) {
-  const auto config = load(around);
+Answer parked_list(const CommandContext& context, const ParkedOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto rows =
       collect(*config, options, false, options.limit, [](const ParkedRow&) { return true; });
   if (!rows) return tl::unexpected(rows.error());
-  if (around.json) {
+  if (context.json) {
     Json list = Json::array();
     for (const ParkedPlace& place : *rows) list.push_back(json_of(place));
     print_json({{"parked", list}});
@@ -200,15 +200,15 @@ Answer parked_list(const Surroundings& around, const ParkedOptions& options) {
   return Exit::ok;
 }
 
-Answer parked_replay(const Surroundings& around, const ParkedOptions& options) {
-  const auto config = load(around);
+Answer parked_replay(const CommandContext& context, const ParkedOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto heads = select_heads(*config, options);
   if (!heads) return tl::unexpected(heads.error());
-  if (!agreed(around, options, *heads, "replay")) return Exit::ok;
+  if (!agreed(context, options, *heads, "replay")) return Exit::ok;
   const auto count = replay(*heads);
   if (!count) return tl::unexpected(count.error());
-  if (around.json) {
+  if (context.json) {
     print_json({{"replayed", *count}, {"ids", ids_of(*heads)}});
   } else {
     print("replaying " + events(*count) + "; what waits behind follows by itself\n");
@@ -216,18 +216,18 @@ Answer parked_replay(const Surroundings& around, const ParkedOptions& options) {
   return Exit::ok;
 }
 
-Answer parked_discard(const Surroundings& around, const ParkedOptions& options) {
-  const auto config = load(around);
+Answer parked_discard(const CommandContext& context, const ParkedOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto heads = select_heads(*config, options);
   if (!heads) return tl::unexpected(heads.error());
-  if (!agreed(around, options, *heads, "discard")) return Exit::ok;
+  if (!agreed(context, options, *heads, "discard")) return Exit::ok;
   for (const ParkedPlace& place : *heads) {
     const auto discarded =
         kind_of(*place.store).discard(*place.store, place.row.reader, place.row.id, options.reason);
     if (!discarded) return refuse_in(*place.store, discarded.error());
   }
-  if (around.json) {
+  if (context.json) {
     print_json({{"discarded", heads->size()}, {"ids", ids_of(*heads)}});
   } else {
     print("discarded " + events(heads->size()) + "; what waits behind follows by itself\n");

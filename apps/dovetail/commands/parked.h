@@ -13,7 +13,7 @@ namespace dovetail::app {
 
 // One parked event and where it is.
 struct ParkedPlace {
-  const ops::StoreConfig* store;
+  const config::StoreConfig* store;
   ParkedRow row;
 };
 
@@ -22,7 +22,7 @@ Json json_of(const ParkedPlace& place);
 
 // What an operator has to decide about: the first event of each blocked key, as `options` select.
 // `config` must outlive the result. rejected: an id is not parked, or stands behind another.
-Expected<std::vector<ParkedPlace>> select_heads(const ops::Config& config,
+Expected<std::vector<ParkedPlace>> select_heads(const config::Config& config,
                                                 const ParkedOptions& options);
 
 // Sets them going again; returns how many.

@@ -8,10 +8,10 @@
 
 namespace dovetail::app {
 
-Answer prune(const Surroundings& around, const PruneOptions& options) {
-  const auto config = load(around);
+Answer prune(const CommandContext& context, const PruneOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  ops::RetentionConfig retention = config->retention;
+  config::RetentionConfig retention = config->retention;
   if (!options.sent.empty()) {
     const auto sent = duration_of(options.sent, "--sent");
     if (!sent) return tl::unexpected(sent.error());
@@ -32,7 +32,7 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
   Json stores = Json::array();
   Table table(
       {"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">CLAIMS", ">REQUESTS", ">PARKED", "NOTE"});
-  for (const ops::StoreConfig& store : config->stores) {
+  for (const config::StoreConfig& store : config->stores) {
     if (store.is_broker()) continue;  // what it keeps, and how long, is its own affair
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     const auto report = kind_of(store).prune(store, {.keep = retention});
@@ -41,9 +41,10 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
     }
     std::string note = report->finished ? "" : "more is left: run it again";
     for (const std::string& one : report->notes) note += (note.empty() ? "" : "; ") + one;
-    table.add({store.name, ops::human_count(report->outbox), ops::human_count(report->mailbox),
-               ops::human_count(report->inbox), ops::human_count(report->attempts + report->claims),
-               ops::human_count(report->requests), ops::human_count(report->parked), note});
+    table.add({store.name, config::human_count(report->outbox),
+               config::human_count(report->mailbox), config::human_count(report->inbox),
+               config::human_count(report->attempts + report->claims),
+               config::human_count(report->requests), config::human_count(report->parked), note});
     stores.push_back({{"name", store.name},
                       {"outbox", report->outbox},
                       {"mailbox", report->mailbox},
@@ -56,7 +57,7 @@ Answer prune(const Surroundings& around, const PruneOptions& options) {
                       {"finished", report->finished},
                       {"notes", report->notes}});
   }
-  if (around.json) {
+  if (context.json) {
     print_json({{"stores", stores}});
   } else {
     print("rows deleted\n" + table.to_string());

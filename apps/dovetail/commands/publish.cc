@@ -96,7 +96,7 @@ Status check_json(const NewEvent& event) {
 }
 
 Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options,
-                                                   const ops::StoreConfig& store) {
+                                                   const config::StoreConfig& store) {
   if (options.deliver_at.empty()) return std::optional<WallTime>();
   const auto time = parse_time(options.deliver_at);
   if (!time) {
@@ -105,7 +105,7 @@ Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options
   }
   if (kind_of(store).publish_at == nullptr) {
     return refuse(Exit::rejected, "store " + store.name + " is " +
-                                      std::string(ops::to_string(store.scheme)) +
+                                      std::string(config::to_string(store.scheme)) +
                                       ", which delivers at once; leave out --deliver-at");
   }
   return time;
@@ -113,13 +113,13 @@ Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options
 
 // A topic that no mailbox behind this store accepts would only be parked later: it is refused here,
 // where somebody sees it. A store that no relay reads accepts every topic.
-Status check_topic(const ops::Config& config, const ops::StoreConfig& store,
+Status check_topic(const config::Config& config, const config::StoreConfig& store,
                    const NewEvent& event) {
   std::string tried;
   std::string accepted;
-  for (const ops::RelayConfig& relay : config.relays) {
+  for (const config::RelayConfig& relay : config.relays) {
     if (relay.from != store.name) continue;
-    const ops::StoreConfig* to = config.find_store(relay.to);
+    const config::StoreConfig* to = config.find_store(relay.to);
     if (to == nullptr || to->topics.empty()) return {};
     const auto topics = TopicTemplate::parse(relay.topic);
     if (!topics) return fail(topics.error());
@@ -144,8 +144,8 @@ Status check_topic(const ops::Config& config, const ops::StoreConfig& store,
 
 }  // namespace
 
-Answer publish(const Surroundings& around, const PublishOptions& options) {
-  const auto config = load(around);
+Answer publish(const CommandContext& context, const PublishOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
@@ -188,7 +188,7 @@ Answer publish(const Surroundings& around, const PublishOptions& options) {
                                           event.id->to_string()});
   }
   if (!id) return refuse_in(**store, id.error());
-  if (around.json) {
+  if (context.json) {
     print_json({{"id", id->to_string()}, {"store", (*store)->name}});
   } else {
     print("published " + id->to_string() + "\n");

@@ -8,19 +8,19 @@
 
 namespace dovetail::app {
 
-Answer relay_retarget(const Surroundings& around, const RetargetOptions& options) {
-  const auto config = load(around);
+Answer relay_retarget(const CommandContext& context, const RetargetOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   std::string known;
-  for (const ops::RelayConfig* relay : config->readers()) {
+  for (const config::RelayConfig* relay : config->readers()) {
     known += (known.empty() ? "" : ", ") + relay->name;
     if (relay->name != options.name) continue;
-    const ops::StoreConfig& home = home_of(*relay, *config);
+    const config::StoreConfig& home = home_of(*relay, *config);
     if (const auto checked = check_secrets(home); !checked) return tl::unexpected(checked.error());
     const std::string target = target_of(*config, *relay);
     const auto before = kind_of(home).retarget(home, relay->name, target, options.reason);
     if (!before) return refuse_in(home, before.error());
-    if (around.json) {
+    if (context.json) {
       print_json({{"relay", relay->name}, {"before", *before}, {"target", target}});
     } else {
       print(relay->name + " belongs to " + target + " from now on" +

@@ -16,16 +16,16 @@ namespace dovetail::app {
 
 namespace {
 
-bool is_postgres(const ops::StoreConfig& store) {
+bool is_postgres(const config::StoreConfig& store) {
   DOVETAIL_CHECK(!store.is_broker());
-  return store.scheme == ops::StoreScheme::postgres;
+  return store.scheme == config::StoreScheme::postgres;
 }
 
 constexpr std::string_view kStates[] = {"running", "unknown", "finished"};
 
 }  // namespace
 
-std::unique_ptr<RequestStore> make_request_store(const ops::StoreConfig& store,
+std::unique_ptr<RequestStore> make_request_store(const config::StoreConfig& store,
                                                  [[maybe_unused]] Duration limit) {
 #ifdef DOVETAIL_HAS_POSTGRES
   if (is_postgres(store))
@@ -36,7 +36,7 @@ std::unique_ptr<RequestStore> make_request_store(const ops::StoreConfig& store,
                                                       boot_id());
 }
 
-Result<std::vector<RequestInfo>> list_requests(const ops::StoreConfig& store,
+Result<std::vector<RequestInfo>> list_requests(const config::StoreConfig& store,
                                                const RequestFilter& filter) {
 #ifdef DOVETAIL_HAS_POSTGRES
   if (is_postgres(store)) return postgres::list_requests(store.conninfo, filter);
@@ -44,7 +44,7 @@ Result<std::vector<RequestInfo>> list_requests(const ops::StoreConfig& store,
   return sqlite::list_requests(store.path.string(), filter, system_clock(), boot_id());
 }
 
-Result<bool> forget_request(const ops::StoreConfig& store, const RequestKey& request,
+Result<bool> forget_request(const config::StoreConfig& store, const RequestKey& request,
                             [[maybe_unused]] std::string_view reason) {
 #ifdef DOVETAIL_HAS_POSTGRES
   if (is_postgres(store)) return postgres::forget_request(store.conninfo, request, reason);
@@ -52,15 +52,15 @@ Result<bool> forget_request(const ops::StoreConfig& store, const RequestKey& req
   return sqlite::forget_request(store.path.string(), request, system_clock(), boot_id());
 }
 
-Result<std::uint64_t> prune_requests(const ops::StoreConfig& store, std::size_t rows_max) {
+Result<std::uint64_t> prune_requests(const config::StoreConfig& store, std::size_t rows_max) {
 #ifdef DOVETAIL_HAS_POSTGRES
   if (is_postgres(store)) return postgres::prune_requests(store.conninfo, rows_max);
 #endif
   return sqlite::prune_requests(store.path.string(), rows_max, system_clock(), boot_id());
 }
 
-Answer requests_list(const Surroundings& around, const RequestsOptions& options) {
-  const auto config = load(around);
+Answer requests_list(const CommandContext& context, const RequestsOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
@@ -72,7 +72,7 @@ Answer requests_list(const Surroundings& around, const RequestsOptions& options)
   const auto found = list_requests(**store, filter);
   if (!found) return refuse_in(**store, found.error());
   const WallTime now = wall_now();
-  if (around.json) {
+  if (context.json) {
     Json list = Json::array();
     for (const RequestInfo& one : *found)
       list.push_back({{"scope", one.scope},
@@ -81,8 +81,8 @@ Answer requests_list(const Surroundings& around, const RequestsOptions& options)
                       {"state", to_string(one.state)},
                       {"attempts", one.attempts},
                       {"status", one.status},
-                      {"created_at", ops::iso_time(one.created_at)},
-                      {"expires_at", ops::iso_time(one.expires_at)}});
+                      {"created_at", config::iso_time(one.created_at)},
+                      {"expires_at", config::iso_time(one.expires_at)}});
     print_json({{"requests", list}});
     return Exit::ok;
   }
@@ -91,13 +91,13 @@ Answer requests_list(const Surroundings& around, const RequestsOptions& options)
     table.add({printable(one.scope), printable(one.key), shown_key(one.key),
                std::string(to_string(one.state)), std::to_string(one.attempts),
                one.status == 0 ? "-" : std::to_string(one.status), ago(one.created_at, now),
-               ops::iso_time(one.expires_at)});
+               config::iso_time(one.expires_at)});
   print(table.rows() == 0 ? "no requests\n" : table.to_string());
   return Exit::ok;
 }
 
-Answer requests_forget(const Surroundings& around, const RequestsOptions& options) {
-  const auto config = load(around);
+Answer requests_forget(const CommandContext& context, const RequestsOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
@@ -108,7 +108,7 @@ Answer requests_forget(const Surroundings& around, const RequestsOptions& option
         Exit::rejected,
         "no such request is finished or unknown: there is none, or it runs; see 'dovetail "
         "requests list'");
-  if (around.json)
+  if (context.json)
     print_json({{"forgotten", 1}});
   else
     print("forgotten: the next request with this key runs\n");

@@ -28,7 +28,7 @@ namespace dovetail::app {
 namespace {
 
 using namespace std::chrono_literals;
-using ops::LogLevel;
+using config::LogLevel;
 
 LogLevel level_of(RelayNotice::Kind kind) {
   switch (kind) {
@@ -55,7 +55,7 @@ LogLevel level_of(RelayNotice::Kind kind) {
 // One of them in its thread.
 struct Running {
   Job job;
-  const ops::RelayConfig* config;
+  const config::RelayConfig* config;
   std::unique_ptr<Lane> lane;
   std::uint64_t duplicates_logged = 0;
   // Of a log that may hold what no table has.
@@ -90,7 +90,7 @@ constexpr Duration kLookWaitMax = 1s;
 // owning it.
 class Daemon : public std::enable_shared_from_this<Daemon> {
  public:
-  Daemon(ops::Config config, RunOptions options, Duration idle_after)
+  Daemon(config::Config config, RunOptions options, Duration idle_after)
       : config_(std::move(config)), options_(std::move(options)), idle_after_(idle_after) {}
 
   Answer run(bool json);
@@ -115,7 +115,7 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   Json report(bool of_consumers) const;
   std::string summary(std::uint64_t parked_now) const;
 
-  const ops::Config config_;
+  const config::Config config_;
   const RunOptions options_;
   const Duration idle_after_;
   std::vector<std::unique_ptr<Running>> relays_;
@@ -133,8 +133,8 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
 
 std::vector<Job> Daemon::jobs() const {
   std::vector<Job> all;
-  for (const ops::RelayConfig& relay : config_.relays) all.push_back({&relay});
-  for (const ops::ConsumerConfig& consumer : config_.consumers)
+  for (const config::RelayConfig& relay : config_.relays) all.push_back({&relay});
+  for (const config::ConsumerConfig& consumer : config_.consumers)
     all.push_back({&consumer.relay, &consumer});
   return all;
 }
@@ -171,8 +171,8 @@ Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
   running->job = job;
   running->config = job.relay;
   auto notify = [relay = job.relay](const RelayNotice& notice) {
-    ops::log_line(level_of(notice.kind), relay->name, notice.text,
-                  {{"event", dovetail::to_string(notice.kind)}});
+    config::log_line(level_of(notice.kind), relay->name, notice.text,
+                     {{"event", dovetail::to_string(notice.kind)}});
   };
   auto lane = job.consumer == nullptr
                   ? make_lane(config_, *job.relay, system_clock(), std::move(notify))
@@ -210,8 +210,8 @@ Expected<bool> Daemon::start() {
   for (const auto& relay : relays_) {
     if (is_stopping_) break;
     if (relay->job.consumer != nullptr)
-      ops::log_line(LogLevel::info, relay->config->name, describe(config_, *relay->job.consumer),
-                    {{"event", "consumer"}});
+      config::log_line(LogLevel::info, relay->config->name, describe(config_, *relay->job.consumer),
+                       {{"event", "consumer"}});
     relay->start();
   }
   return true;
@@ -258,9 +258,9 @@ bool Daemon::is_quiet(const Running& relay) const {
 // sees to that itself.
 bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
                          const ReaderStatus& reader) const {
-  const ops::RelayConfig& config = *relay.config;
+  const config::RelayConfig& config = *relay.config;
   const bool has_table = config_.find_store(config.from)->tables.contains(config.name);
-  if (!has_table || config.mode != ops::ReadMode::wal) return true;
+  if (!has_table || config.mode != config::ReadMode::wal) return true;
   const bool is_ours = reader.owner.empty() || reader.owner.starts_with(process_label() + "#");
   const Duration left = std::exchange(relay.lease_left, reader.lease_left);
   if (!is_ours && reader.lease_left > left) return true;
@@ -271,7 +271,7 @@ bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
 // Nothing pending, nothing in the window, and no retry that would come by itself.
 bool Daemon::idle() const {
   for (const auto& relay : relays_) {
-    const ops::StoreConfig& store = home_of(*relay->config, config_);
+    const config::StoreConfig& store = home_of(*relay->config, config_);
     if (config_.find_store(relay->config->from)->is_broker() && !is_quiet(*relay)) return false;
     const auto status = kind_of(store).status(store);
     if (!status) return false;
@@ -301,7 +301,7 @@ bool Daemon::idle() const {
 std::uint64_t Daemon::parked() const {
   std::uint64_t count = 0;
   for (const auto& relay : relays_) {
-    const ops::StoreConfig& store = home_of(*relay->config, config_);
+    const config::StoreConfig& store = home_of(*relay->config, config_);
     const auto status = kind_of(store).status(store);
     if (!status) continue;
     for (const auto& reader : status->readers) {
@@ -319,7 +319,7 @@ void Daemon::log_duplicates() {
     if (now == relay->duplicates_logged) continue;
     const bool is_broker = config_.find_store(relay->config->to)->is_broker();
     const char* where = relay->job.consumer != nullptr ? "inbox" : is_broker ? "broker" : "mailbox";
-    ops::log_line(
+    config::log_line(
         LogLevel::info, relay->config->name, std::string("duplicates suppressed by the ") + where,
         {{"event", "duplicates"}, {"count", std::to_string(now - relay->duplicates_logged)}});
     relay->duplicates_logged = now;
@@ -331,21 +331,22 @@ void Daemon::prune_now_and_then() {
   if (now < prune_at_) return;
   prune_at_ = now + config_.retention.every;
   const Retention retention{.keep = config_.retention, .rows_max = 20'000};  // the rest next time
-  for (const ops::StoreConfig& store : config_.stores) {
+  for (const config::StoreConfig& store : config_.stores) {
     if (!config_.retention.wanted() && !kind_of(store).needs_maintenance) continue;
     if (!store.unusable.empty()) continue;
     const auto report = kind_of(store).prune(store, retention);
     if (!report) {
       // A relay need not own the tables, and then an operator prunes: that is said once.
       const bool again = !not_pruned_.insert(store.name).second;
-      ops::log_line(
+      config::log_line(
           again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
           store.name, "not pruned: " + report.error().text);
       continue;
     }
     if (!report->finished) prune_at_ = std::min(prune_at_, now + kPruneAgain);
     if (report->rows() == 0) continue;
-    ops::log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(report->rows())}});
+    config::log_line(LogLevel::info, store.name, "pruned",
+                     {{"rows", std::to_string(report->rows())}});
   }
 }
 
@@ -365,14 +366,14 @@ void Daemon::main_loop() {
   while (!all_ended()) {
     const auto signal = wait_for_stop_signal(stopping ? 5ms : 20ms);
     if (signal && stopping && is_urgent(*signal)) {
-      ops::log_line(LogLevel::warn, "", "second signal: leaving at once");
+      config::log_line(LogLevel::warn, "", "second signal: leaving at once");
       ::_exit(128 + *signal);
     }
     log_duplicates();
     if ((!signal && !is_idle_) || stopping) continue;
     stopping = true;
     is_stopping_ = true;
-    if (signal) ops::log_line(LogLevel::info, "", "stopping: what is in flight may finish");
+    if (signal) config::log_line(LogLevel::info, "", "stopping: what is in flight may finish");
     for (const auto& relay : relays_) relay->tell_to_stop();
   }
   is_stopping_ = true;
@@ -420,10 +421,10 @@ std::string Daemon::summary(std::uint64_t parked_now) const {
     }
   }
   std::string text;
-  if (any_relay) text += "delivered " + ops::human_count(delivered);
-  if (any_consumer) text += (any_relay ? "; handled " : "handled ") + ops::human_count(handled);
+  if (any_relay) text += "delivered " + config::human_count(delivered);
+  if (any_consumer) text += (any_relay ? "; handled " : "handled ") + config::human_count(handled);
   if (parked_now != 0)
-    text += "; " + ops::human_count(parked_now) + " parked, see 'dovetail parked list'";
+    text += "; " + config::human_count(parked_now) + " parked, see 'dovetail parked list'";
   return text + "\n";
 }
 
@@ -464,17 +465,17 @@ Answer Daemon::run(bool json) {
 
 }  // namespace
 
-Answer run(const Surroundings& around, const RunOptions& options) {
-  auto config = load(around);
+Answer run(const CommandContext& context, const RunOptions& options) {
+  auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   // A daemon waits until things are mended; a script wants to know.
-  for (ops::RelayConfig& relay : config->relays) relay.options.gives_up = options.until_idle;
-  for (ops::ConsumerConfig& consumer : config->consumers)
+  for (config::RelayConfig& relay : config->relays) relay.options.gives_up = options.until_idle;
+  for (config::ConsumerConfig& consumer : config->consumers)
     consumer.relay.options.gives_up = options.until_idle;
   const auto idle_after = duration_of(options.idle_after, "--idle-after");
   if (!idle_after) return tl::unexpected(idle_after.error());
-  ops::log_setup(config->log);
-  return std::make_shared<Daemon>(*config, options, *idle_after)->run(around.json);
+  config::log_setup(config->log);
+  return std::make_shared<Daemon>(*config, options, *idle_after)->run(context.json);
 }
 
 }  // namespace dovetail::app

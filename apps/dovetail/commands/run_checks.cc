@@ -17,15 +17,15 @@
 namespace dovetail::app {
 namespace {
 
-using ops::LogLevel;
+using config::LogLevel;
 
 // For brokers, before relays start without a word of theirs.
 constexpr auto kAnswerWait = std::chrono::seconds(1);
 
 // A relay that belongs elsewhere is refused here, where somebody sees it; the relay itself asks
 // again whenever it connects.
-Status check_targets(const ops::Config& config, const StoreStatus& status,
-                     const ops::StoreConfig& store, const std::vector<Job>& jobs) {
+Status check_targets(const config::Config& config, const StoreStatus& status,
+                     const config::StoreConfig& store, const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
     if (&home_of(*job.relay, config) != &store) continue;
     for (const ReaderStatus& reader : status.readers) {
@@ -46,16 +46,16 @@ Status check_writable(const StoreStatus& status) {
 
 }  // namespace
 
-std::vector<const ops::StoreConfig*> StartChecks::stores_of(const Job& job) const {
-  std::vector<const ops::StoreConfig*> stores{config_.find_store(job.relay->from),
-                                              config_.find_store(job.relay->to)};
+std::vector<const config::StoreConfig*> StartChecks::stores_of(const Job& job) const {
+  std::vector<const config::StoreConfig*> stores{config_.find_store(job.relay->from),
+                                                 config_.find_store(job.relay->to)};
   if (job.consumer == nullptr) return stores;
-  for (const ops::HandlerConfig& handler : job.consumer->handlers)
+  for (const config::HandlerConfig& handler : job.consumer->handlers)
     if (!handler.store.empty()) stores.push_back(config_.find_store(handler.store));
   return stores;
 }
 
-bool StartChecks::uses(const Job& job, const ops::StoreConfig& store) const {
+bool StartChecks::uses(const Job& job, const config::StoreConfig& store) const {
   const auto stores = stores_of(job);
   return std::find(stores.begin(), stores.end(), &store) != stores.end();
 }
@@ -69,7 +69,7 @@ bool StartChecks::leave_out(std::vector<Job>& jobs, const Job& job, const Failur
 }
 
 Expected<bool> StartChecks::check_stores(std::vector<Job>& jobs) {
-  for (const ops::StoreConfig& store : config_.stores) {
+  for (const config::StoreConfig& store : config_.stores) {
     if (std::none_of(jobs.begin(), jobs.end(), [&](const Job& job) { return uses(job, store); }))
       continue;
     if (const auto checked = check_store(store, jobs); !checked) return checked;
@@ -77,7 +77,7 @@ Expected<bool> StartChecks::check_stores(std::vector<Job>& jobs) {
   return true;
 }
 
-Expected<bool> StartChecks::check_store(const ops::StoreConfig& store, std::vector<Job>& jobs) {
+Expected<bool> StartChecks::check_store(const config::StoreConfig& store, std::vector<Job>& jobs) {
   if (const auto checked = check_secrets(store); !checked) return checked;
   const auto status = kind_of(store).status(store);
   const Status usable = status ? check_writable(*status) : Status(fail(status.error()));
@@ -96,7 +96,7 @@ Expected<bool> StartChecks::check_store(const ops::StoreConfig& store, std::vect
   const auto failure = refuse_in(store, usable.error());
   if (usable.error().code == Errc::corrupt) return failure;
   if (!until_idle_) {
-    ops::log_line(LogLevel::warn, "", failure.value().text);
+    config::log_line(LogLevel::warn, "", failure.value().text);
     return true;
   }
   if (failure.value().exit != Exit::unavailable) return failure;
@@ -107,9 +107,9 @@ Expected<bool> StartChecks::check_store(const ops::StoreConfig& store, std::vect
   return true;
 }
 
-Status StartChecks::check_broker(const ops::StoreConfig& store, bool is_filled) const {
+Status StartChecks::check_broker(const config::StoreConfig& store, bool is_filled) const {
   if (is_filled) return make_sink(store, system_clock())->open();
-  if (!until_idle_ || store.scheme == ops::StoreScheme::http) return {};
+  if (!until_idle_ || store.scheme == config::StoreScheme::http) return {};
   const auto examined = kind_of(store).examine(store, config_);
   if (!examined && examined.error().code == Errc::unavailable) return fail(examined.error());
   return {};
@@ -119,13 +119,13 @@ Expected<bool> StartChecks::check_brokers(std::vector<Job>& jobs,
                                           const std::shared_ptr<const void>& keeper) {
   struct Check {
     Job job;
-    const ops::StoreConfig* store;
+    const config::StoreConfig* store;
     std::future<Status> usable;
   };
   std::vector<Check> checks;
   for (const Job& job : jobs) {
     for (const std::string& name : {job.relay->from, job.relay->to}) {
-      const ops::StoreConfig& store = *config_.find_store(name);
+      const config::StoreConfig& store = *config_.find_store(name);
       if (!store.is_broker()) continue;
       auto task = std::make_shared<std::packaged_task<Status()>>(
           [this, keeper, &store, is_filled = name == job.relay->to] {
@@ -144,7 +144,7 @@ Expected<bool> StartChecks::check_brokers(std::vector<Job>& jobs,
     const auto failure = refuse_in(*check.store, usable.error());
     if (failure.value().exit != Exit::unavailable) return failure;
     if (!until_idle_) {
-      ops::log_line(LogLevel::warn, check.job.relay->name, failure.value().text);
+      config::log_line(LogLevel::warn, check.job.relay->name, failure.value().text);
     } else if (!leave_out(jobs, check.job, failure.value())) {
       return failure;
     }
@@ -163,7 +163,7 @@ Expected<bool> StartChecks::check_consumers(std::vector<Job>& jobs) {
     const bool is_away = failure.exit == Exit::unavailable;
     if (!is_away || (until_idle_ && !leave_out(jobs, job, failure)))
       return tl::unexpected(std::move(failure));
-    if (!until_idle_) ops::log_line(LogLevel::warn, job.relay->name, failure.text);
+    if (!until_idle_) config::log_line(LogLevel::warn, job.relay->name, failure.text);
   }
   return true;
 }

@@ -13,8 +13,8 @@ namespace dovetail::app {
 
 // A relay, or a consumer, which is one too.
 struct Job {
-  const ops::RelayConfig* relay;
-  const ops::ConsumerConfig* consumer = nullptr;
+  const config::RelayConfig* relay;
+  const config::ConsumerConfig* consumer = nullptr;
 
   const char* noun() const { return consumer == nullptr ? "relay" : "consumer"; }
 };
@@ -23,7 +23,7 @@ struct Job {
 // taken out of `jobs`, so that the others deliver; it fails when nothing is left to run.
 class StartChecks {
  public:
-  StartChecks(const ops::Config& config, bool until_idle)
+  StartChecks(const config::Config& config, bool until_idle)
       : config_(config), until_idle_(until_idle) {}
 
   // Secrets, databases, and whether the relays belong to the targets that the file says.
@@ -39,13 +39,13 @@ class StartChecks {
   const std::string& away() const { return away_; }
 
  private:
-  std::vector<const ops::StoreConfig*> stores_of(const Job& job) const;
-  bool uses(const Job& job, const ops::StoreConfig& store) const;
-  Status check_broker(const ops::StoreConfig& store, bool is_filled) const;
-  Expected<bool> check_store(const ops::StoreConfig& store, std::vector<Job>& jobs);
+  std::vector<const config::StoreConfig*> stores_of(const Job& job) const;
+  bool uses(const Job& job, const config::StoreConfig& store) const;
+  Status check_broker(const config::StoreConfig& store, bool is_filled) const;
+  Expected<bool> check_store(const config::StoreConfig& store, std::vector<Job>& jobs);
   bool leave_out(std::vector<Job>& jobs, const Job& job, const Failure& failure);
 
-  const ops::Config& config_;
+  const config::Config& config_;
   const bool until_idle_;
   std::string away_;
 };

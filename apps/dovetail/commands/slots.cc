@@ -15,7 +15,7 @@ namespace dovetail::app {
 namespace {
 
 struct Listed {
-  const ops::StoreConfig* store;
+  const config::StoreConfig* store;
   postgres::LogSlot slot;
 };
 
@@ -34,18 +34,18 @@ void leave_out_repeated(std::vector<Listed>& all) {
   all = std::move(kept);
 }
 
-Expected<std::vector<Listed>> list_slots(const ops::Config& config, const std::string& name) {
+Expected<std::vector<Listed>> list_slots(const config::Config& config, const std::string& name) {
   std::vector<Listed> all;
   if (!name.empty()) {
     const auto chosen = choose_store(config, name);
     if (!chosen) return tl::unexpected(chosen.error());
-    if ((*chosen)->scheme != ops::StoreScheme::postgres)
+    if ((*chosen)->scheme != config::StoreScheme::postgres)
       return refuse(Exit::rejected, "the store \"" + name + "\" is " +
-                                        std::string(ops::to_string((*chosen)->scheme)) +
+                                        std::string(config::to_string((*chosen)->scheme)) +
                                         ", which has no slots; name a PostgreSQL store");
   }
-  for (const ops::StoreConfig& store : config.stores) {
-    if (store.scheme != ops::StoreScheme::postgres) continue;
+  for (const config::StoreConfig& store : config.stores) {
+    if (store.scheme != config::StoreScheme::postgres) continue;
     if (!name.empty() && store.name != name) continue;
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     auto found = postgres::list_log_slots(store.conninfo);
@@ -63,8 +63,8 @@ std::string state_of(const postgres::LogSlot& slot) {
 
 const char* mode_of(const postgres::LogSlot& slot) { return slot.temporary ? "auto" : "wal"; }
 
-void print_list(const Surroundings& around, const std::vector<Listed>& all) {
-  if (around.json) {
+void print_list(const CommandContext& context, const std::vector<Listed>& all) {
+  if (context.json) {
     Json list = Json::array();
     for (const auto& [store, slot] : all)
       list.push_back({{"name", slot.name},
@@ -85,18 +85,18 @@ void print_list(const Surroundings& around, const std::vector<Listed>& all) {
   for (const auto& [store, slot] : all)
     table.add({slot.name, printable(slot.database, 40),
                slot.relay.empty() ? "-" : printable(slot.relay, 40), mode_of(slot),
-               ops::human_size(static_cast<std::uint64_t>(slot.retained_bytes)), state_of(slot),
+               config::human_size(static_cast<std::uint64_t>(slot.retained_bytes)), state_of(slot),
                slot.active ? "pid " + std::to_string(slot.active_pid) : "nobody"});
   print(table.rows() == 0 ? "no slots\n" : table.to_string());
 }
 
-Answer drop(const Surroundings& around, const std::vector<Listed>& all,
+Answer drop(const CommandContext& context, const std::vector<Listed>& all,
             const SlotsOptions& options) {
   for (const auto& [store, slot] : all) {
     if (slot.name != options.drop) continue;
     const Status dropped = postgres::drop_log_slot(store->conninfo, slot.name, options.force);
     if (!dropped) return refuse_in(*store, dropped.error());
-    if (around.json)
+    if (context.json)
       print_json({{"dropped", slot.name}});
     else
       print("dropped: the server keeps nothing for " + slot.name + " any more\n");
@@ -108,20 +108,20 @@ Answer drop(const Surroundings& around, const std::vector<Listed>& all,
 
 }  // namespace
 
-Answer slots(const Surroundings& around, const SlotsOptions& options) {
-  const auto config = load(around);
+Answer slots(const CommandContext& context, const SlotsOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto all = list_slots(*config, options.store);
   if (!all) return tl::unexpected(all.error());
-  if (!options.drop.empty()) return drop(around, *all, options);
-  print_list(around, *all);
+  if (!options.drop.empty()) return drop(context, *all, options);
+  print_list(context, *all);
   return Exit::ok;
 }
 
 #else
 
-Answer slots(const Surroundings& around, const SlotsOptions&) {
-  const auto config = load(around);
+Answer slots(const CommandContext& context, const SlotsOptions&) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   return refuse(Exit::rejected, "this dovetail was built without PostgreSQL, and has no slots");
 }

@@ -34,8 +34,8 @@ std::string owner_of(const ReaderStatus& reader) {
 }
 
 // The broker that a reader of an outside stream reads; null when no relay has its name any more.
-const ops::RelayConfig* relay_of(const ReaderStatus& reader, const ops::Config& config) {
-  for (const ops::RelayConfig* relay : config.readers()) {
+const config::RelayConfig* relay_of(const ReaderStatus& reader, const config::Config& config) {
+  for (const config::RelayConfig* relay : config.readers()) {
     if (reader.stream == Stream::outside && relay->name == reader.name) return relay;
   }
   return nullptr;
@@ -59,9 +59,9 @@ void add_state(Json& json, Duration lease_left, const std::optional<SaidState>& 
   json["state"] = state_of(lease_left, said);
   if (!said) return;
   // Of a process that is gone, these are its last words.
-  json["state_since"] = ops::iso_time(said->since);
+  json["state_since"] = config::iso_time(said->since);
   json["last_error"] = said->last_error;
-  if (said->next_try && said->is_current) json["next_try"] = ops::iso_time(*said->next_try);
+  if (said->next_try && said->is_current) json["next_try"] = config::iso_time(*said->next_try);
   if (!said->is_current) json["last_state"] = said->state;
 }
 
@@ -69,7 +69,7 @@ bool knows_pending(const ReaderStatus& reader) {
   return reader.stream != Stream::outside && reader.error.empty() && reader.is_pending_known;
 }
 
-Json json_of(const ReaderStatus& reader, const ops::Config& config) {
+Json json_of(const ReaderStatus& reader, const config::Config& config) {
   Json json{{"name", reader.name},
             {"stream", to_string(reader.stream)},
             {"pending", reader.pending},
@@ -84,7 +84,7 @@ Json json_of(const ReaderStatus& reader, const ops::Config& config) {
             {"owner", reader.owner},
             {"epoch", reader.epoch},
             {"lease_left_us", reader.lease_left.count()},
-            {"updated_at", ops::iso_time(reader.updated_at)}};
+            {"updated_at", config::iso_time(reader.updated_at)}};
   const bool is_pending_known = knows_pending(reader);
   if (!is_pending_known) json["pending"] = nullptr;
   if (!is_pending_known || !reader.is_age_known) json["oldest_age_us"] = nullptr;
@@ -94,7 +94,7 @@ Json json_of(const ReaderStatus& reader, const ops::Config& config) {
   if (!reader.table.empty()) json["table"] = reader.table;
   if (reader.reading) {
     json["reads"] = {{"from", reader.reading->streams ? "log" : "table"},
-                     {"since", ops::iso_time(reader.reading->since)},
+                     {"since", config::iso_time(reader.reading->since)},
                      {"why", reader.reading->why},
                      {"slot", reader.reading->slot},
                      {"retained_wal_bytes", reader.reading->retained_wal}};
@@ -113,7 +113,8 @@ Json json_of(const ReaderStatus& reader, const ops::Config& config) {
   return json;
 }
 
-Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops::Config& config) {
+Json json_of(const config::StoreConfig& store, const StoreStatus& status,
+             const config::Config& config) {
   Json readers = Json::array();
   for (const auto& reader : status.readers) readers.push_back(json_of(reader, config));
   Json consumers = Json::array();
@@ -152,7 +153,7 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops
   if (status.delayed) {
     json["delayed"] = {{"events", status.delayed->events},
                        {"failing", status.delayed->failing},
-                       {"next", ops::iso_time(status.delayed->next)}};
+                       {"next", config::iso_time(status.delayed->next)}};
   }
   if (!status.server_version.empty()) {
     json["server"] = status.server_version;
@@ -162,8 +163,8 @@ Json json_of(const ops::StoreConfig& store, const StoreStatus& status, const ops
   return json;
 }
 
-std::string stream_of(const ops::StoreConfig& store, const ReaderStatus& reader,
-                      const ops::Config& config) {
+std::string stream_of(const config::StoreConfig& store, const ReaderStatus& reader,
+                      const config::Config& config) {
   if (const auto* relay = relay_of(reader, config)) return relay->from + " > " + store.name;
   return store.name + "." +
          (reader.table.empty() ? std::string(to_string(reader.stream)) : reader.table);
@@ -179,21 +180,21 @@ std::string shown_state(const ReaderStatus& reader) {
 // "is backing off since 3 m: connection refused; next try in 12 s"
 std::string said_of(const SaidState& said) {
   const WallTime now = wall_now();
-  const std::string since = ops::human_duration(std::max(Duration{0}, now - said.since));
+  const std::string since = config::human_duration(std::max(Duration{0}, now - said.since));
   if (!said.is_current)
     return "; its last words, " + since + " ago: " + printable(said.last_error, 500);
   std::string text = (said.state == "halted" ? " is halted since " : " is backing off since ") +
                      since + ": " + printable(said.last_error, 500);
   if (said.next_try)
     text +=
-        "; next try " + (*said.next_try > now ? "in " + ops::human_duration(*said.next_try - now)
+        "; next try " + (*said.next_try > now ? "in " + config::human_duration(*said.next_try - now)
                                               : std::string("now"));
   return text;
 }
 
 // What needs somebody, one line each, before all numbers.
-std::string problems_of(const ops::StoreConfig& store, const StoreStatus& status,
-                        const ops::Config& config) {
+std::string problems_of(const config::StoreConfig& store, const StoreStatus& status,
+                        const config::Config& config) {
   std::string text;
   for (const ReaderStatus& reader : status.readers) {
     const std::string named =
@@ -204,54 +205,55 @@ std::string problems_of(const ops::StoreConfig& store, const StoreStatus& status
     if (state == "stopped" && (reader.pending != 0 || reader.waiting != 0)) {
       text += named + ": no relay is running";
       if (reader.pending != 0)
-        text += ", and " + ops::human_count(reader.pending) +
+        text += ", and " + config::human_count(reader.pending) +
                 (reader.pending == 1 ? " event waits" : " events wait");
       if (reader.said && !reader.said->last_error.empty()) text += said_of(*reader.said);
       text += "\n";
     }
     if (reader.parked != 0)
-      text += named + " has parked " + ops::human_count(reader.parked) +
+      text += named + " has parked " + config::human_count(reader.parked) +
               (reader.parked == 1 ? " event" : " events") + ": see 'dovetail parked list'\n";
   }
   for (const QueueStatus& queue : status.queues) {
     if (queue.parked == 0) continue;
     text += "! " + store.name + ": the queue of " + printable(queue.consumer, 40) + " has parked " +
-            ops::human_count(queue.parked) + (queue.parked == 1 ? " event" : " events") +
+            config::human_count(queue.parked) + (queue.parked == 1 ? " event" : " events") +
             ": see 'dovetail parked list'\n";
   }
   return text;
 }
 
-void add_rows(Table& readers, Table& consumers, const ops::StoreConfig& store,
-              const StoreStatus& status, const ops::Config& config) {
+void add_rows(Table& readers, Table& consumers, const config::StoreConfig& store,
+              const StoreStatus& status, const config::Config& config) {
   for (const auto& reader : status.readers) {
     const bool idle = reader.pending == 0;
     readers.add({stream_of(store, reader, config), printable(reader.name, 40), shown_state(reader),
-                 knows_pending(reader) ? ops::human_count(reader.pending) : "-",
-                 idle || !reader.is_age_known ? "-" : ops::human_duration(reader.oldest_age),
-                 rate(reader.events_per_second), ops::human_count(reader.parked),
-                 ops::human_count(reader.waiting), ops::human_count(delivered(reader)),
+                 knows_pending(reader) ? config::human_count(reader.pending) : "-",
+                 idle || !reader.is_age_known ? "-" : config::human_duration(reader.oldest_age),
+                 rate(reader.events_per_second), config::human_count(reader.parked),
+                 config::human_count(reader.waiting), config::human_count(delivered(reader)),
                  owner_of(reader)});
   }
   for (const auto& consumer : status.consumers) {
-    consumers.add({store.name, printable(consumer.name, 40), ops::human_count(consumer.applied),
-                   ops::human_count(consumer.duplicates), ops::human_count(consumer.superseded),
-                   ops::human_count(consumer.trying), ops::human_count(consumer.claims)});
+    consumers.add({store.name, printable(consumer.name, 40), config::human_count(consumer.applied),
+                   config::human_count(consumer.duplicates),
+                   config::human_count(consumer.superseded), config::human_count(consumer.trying),
+                   config::human_count(consumer.claims)});
   }
 }
 
-void add_queues(Table& queues, const ops::StoreConfig& store, const StoreStatus& status) {
+void add_queues(Table& queues, const config::StoreConfig& store, const StoreStatus& status) {
   for (const QueueStatus& queue : status.queues) {
-    queues.add({store.name, printable(queue.consumer, 40), ops::human_count(queue.events),
-                ops::human_duration(queue.oldest_age), ops::human_count(queue.ready),
-                ops::human_count(queue.held), ops::human_count(queue.later),
-                ops::human_count(queue.waiting), ops::human_count(queue.parked)});
+    queues.add({store.name, printable(queue.consumer, 40), config::human_count(queue.events),
+                config::human_duration(queue.oldest_age), config::human_count(queue.ready),
+                config::human_count(queue.held), config::human_count(queue.later),
+                config::human_count(queue.waiting), config::human_count(queue.parked)});
   }
 }
 
 // "orders.outbox: relay reads the log since 3 s: level; the server keeps 1.2 MiB for it"
-std::string reading_notes(const ops::StoreConfig& store, const StoreStatus& status,
-                          const ops::Config& config) {
+std::string reading_notes(const config::StoreConfig& store, const StoreStatus& status,
+                          const config::Config& config) {
   std::string text;
   for (const ReaderStatus& reader : status.readers) {
     // Of a relay that never said it there is nothing to tell.
@@ -260,17 +262,18 @@ std::string reading_notes(const ops::StoreConfig& store, const StoreStatus& stat
     const Reading& reading = *reader.reading;
     text += stream_of(store, reader, config) + ": " + printable(reader.name, 40) + " reads the " +
             (reading.streams ? "log" : "table") + " since " +
-            ops::human_duration(std::max(Duration{0}, wall_now() - reading.since));
+            config::human_duration(std::max(Duration{0}, wall_now() - reading.since));
     if (!reading.why.empty()) text += ": " + printable(reading.why, 500);
     if (!reading.slot.empty())
-      text += "; the server keeps " + ops::human_size(reading.retained_wal) + " of its log for it";
+      text +=
+          "; the server keeps " + config::human_size(reading.retained_wal) + " of its log for it";
     text += "\n";
   }
   return text;
 }
 
 // What a store holds that nobody reads yet would otherwise not be seen at all.
-std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status) {
+std::string unread_note(const config::StoreConfig& store, const StoreStatus& status) {
   std::string text;
   const auto note = [&](Stream stream, std::uint64_t rows) {
     for (const auto& reader : status.readers) {
@@ -278,26 +281,26 @@ std::string unread_note(const ops::StoreConfig& store, const StoreStatus& status
     }
     if (rows == 0) return;
     text += store.name + "." + std::string(to_string(stream)) + ": " +
-            (status.are_rows_estimated ? "about " : "") + ops::human_count(rows) +
-            (rows == 1 ? " event" : " events") + ", and nobody has read it yet\n";
+            (status.are_rows_estimated ? "about " : "") + config::human_count(rows) +
+            (rows == 1 ? " event" : " events") + " pending, no relay has run yet\n";
   };
   note(Stream::outbox, status.outbox_rows);
   note(Stream::mailbox, status.mailbox_rows);
   return text;
 }
 
-std::string delayed_note(const ops::StoreConfig& store, const StoreStatus& status) {
+std::string delayed_note(const config::StoreConfig& store, const StoreStatus& status) {
   if (!status.delayed) return {};
-  std::string text = store.name + ": " + ops::human_count(status.delayed->events) +
-                     " delayed, the first is due " + ops::iso_time(status.delayed->next);
+  std::string text = store.name + ": " + config::human_count(status.delayed->events) +
+                     " delayed, the first is due " + config::iso_time(status.delayed->next);
   if (status.delayed->failing > 0)
-    text += "; " + ops::human_count(status.delayed->failing) +
+    text += "; " + config::human_count(status.delayed->failing) +
             " could not be let go: dovetail events --state delayed says why";
   return text + "\n";
 }
 
 // Scripts find the same lists in every store, also where there is nothing to list.
-Json empty_json(const ops::StoreConfig& store) {
+Json empty_json(const config::StoreConfig& store) {
   return {{"name", store.name},
           {"path", store.shown},
           {"readers", Json::array()},
@@ -305,14 +308,14 @@ Json empty_json(const ops::StoreConfig& store) {
           {"queues", Json::array()}};
 }
 
-Expected<StoreStatus> ask(const ops::StoreConfig& store) {
+Expected<StoreStatus> ask(const config::StoreConfig& store) {
   if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
   auto status = kind_of(store).status(store);
   if (!status) return refuse_in(store, status.error());
   return std::move(*status);
 }
 
-Look look(const ops::Config& config) {
+Look look(const config::Config& config) {
   Look result;
   Table readers({"STREAM", "READER", "STATE", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
                  ">DELIVERED", "OWNER"});
@@ -322,7 +325,7 @@ Look look(const ops::Config& config) {
                 ">PARKED"});
   std::string problems;
   std::string notes;
-  for (const ops::StoreConfig& store : config.stores) {
+  for (const config::StoreConfig& store : config.stores) {
     if (store.is_broker()) {
       Json json = empty_json(store);
       json["broker"] = to_string(store.scheme);
@@ -360,21 +363,21 @@ Look look(const ops::Config& config) {
 
 }  // namespace
 
-Answer status(const Surroundings& around, const StatusOptions& options) {
-  const auto config = load(around);
+Answer status(const CommandContext& context, const StatusOptions& options) {
+  const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   while (true) {
     const Look now = look(*config);
-    if (around.json) {
-      print_json({{"time", ops::iso_time(wall_now())}, {"stores", now.json}});
+    if (context.json) {
+      print_json({{"time", config::iso_time(wall_now())}, {"stores", now.json}});
     } else if (options.watch && stdout_is_terminal()) {
-      print("\x1b[H\x1b[2J" + ops::iso_time(wall_now()) + "\n\n" + now.text);
+      print("\x1b[H\x1b[2J" + config::iso_time(wall_now()) + "\n\n" + now.text);
     } else {
       print(now.text);
     }
     if (!options.watch) return now.exit;
     std::this_thread::sleep_for(options.every);
-    if (!around.json && !stdout_is_terminal()) print("\n");
+    if (!context.json && !stdout_is_terminal()) print("\n");
   }
 }
 

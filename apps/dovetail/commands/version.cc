@@ -6,8 +6,8 @@
 
 namespace dovetail::app {
 
-Answer version(const Surroundings& around) {
-  if (around.json) {
+Answer version(const CommandContext& context) {
+  if (context.json) {
     print_json({{"version", DOVETAIL_VERSION}, {"sqlite_schema", sqlite::kSchemaVersion}});
   } else {
     print("dovetail " DOVETAIL_VERSION "\n");

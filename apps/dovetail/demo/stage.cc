@@ -21,7 +21,7 @@ std::string line_of(const Bar& bar) {
     for (std::int64_t i = 0; i < kBarWidth; ++i) line += i < filled ? "█" : "░";
     char number[24];
     std::snprintf(number, sizeof number, " %9s",
-                  ops::human_count(static_cast<std::uint64_t>(bar.value)).c_str());
+                  config::human_count(static_cast<std::uint64_t>(bar.value)).c_str());
     line += number;
     if (!bar.note.empty()) line += "  ";
   }
@@ -61,7 +61,7 @@ void Stage::show(const std::vector<Bar>& bars) {
   for (const Bar& bar : bars) {
     if (bar.of == 0) continue;
     line += (line.empty() ? "" : ", ") + bar.name + " " +
-            ops::human_count(static_cast<std::uint64_t>(bar.value));
+            config::human_count(static_cast<std::uint64_t>(bar.value));
   }
   tell(line);
 }

@@ -9,7 +9,7 @@
 
 #include "config/units.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 LogConfig active;  // written by log_setup alone, before other threads log
@@ -135,4 +135,4 @@ void log_line(LogLevel level, std::string_view subject, std::string_view message
   logger().log(spdlog_level(level), spdlog::string_view_t(line.data(), line.size()));
 }
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -8,7 +8,7 @@
 
 #include "config/config.h"
 
-namespace dovetail::ops {
+namespace dovetail::config {
 
 struct LogField {
   std::string_view name;
@@ -27,4 +27,4 @@ std::string format_log_line(const LogConfig& config, WallTime time, LogLevel lev
                             std::string_view subject, std::string_view message,
                             std::initializer_list<LogField> fields);
 
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace dovetail::ops {
+namespace dovetail::config {
 namespace {
 
 const WallTime kTime{std::chrono::microseconds(1'700'000'000'123'456)};
@@ -26,4 +26,4 @@ TEST(Log, AJsonLineEscapesWhatItQuotes) {
 }
 
 }  // namespace
-}  // namespace dovetail::ops
+}  // namespace dovetail::config

@@ -5,7 +5,7 @@
 
 namespace dovetail::app {
 
-Result<std::string> read_password(const ops::StoreConfig& store) {
+Result<std::string> read_password(const config::StoreConfig& store) {
   if (!store.password_env.empty()) {
     const char* value = std::getenv(store.password_env.c_str());
     if (value == nullptr || *value == '\0') {

@@ -10,6 +10,6 @@ namespace dovetail::app {
 
 // Of the variable or the file that the store names; empty when it names none. rejected: it is not
 // there; the text does not begin with the place in the config file.
-Result<std::string> read_password(const ops::StoreConfig& store);
+Result<std::string> read_password(const config::StoreConfig& store);
 
 }  // namespace dovetail::app

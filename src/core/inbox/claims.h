@@ -16,7 +16,7 @@
 namespace dovetail {
 
 // What is let go of without being completed.
-enum class LetGo : std::uint8_t {
+enum class ReleaseReason : std::uint8_t {
   untried,  // nothing was tried, or something was away: the attempt does not count
   failed,   // the attempt counts
   parked,   // an operator will decide: no attempt counts any more, so that a replay starts from 0
@@ -40,7 +40,7 @@ class ClaimStore {
   // Lets go of claims, so that the next need not wait. Those that are not ours any more are left
   // alone, so a repeat changes nothing.
   virtual Status release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
-                         LetGo how) = 0;
+                         ReleaseReason how) = 0;
 };
 
 }  // namespace dovetail

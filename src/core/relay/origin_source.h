@@ -21,9 +21,9 @@ namespace dovetail {
 
 // What a database keeps about a reader of a broker: its lease, its counts and its parked events.
 // One thread at a time.
-class OutsideHome {
+class OriginStore {
  public:
-  virtual ~OutsideHome() = default;
+  virtual ~OriginStore() = default;
   virtual Lease& lease() = 0;
   virtual Parking& parking() = 0;
   // Connects, also anew, and makes the reader's row.
@@ -48,7 +48,7 @@ using RunBeside = std::function<void(std::function<void()>)>;
 class OriginSource final : public Source {
  public:
   // `keeps_topics`: false, where the relay names them anew.
-  OriginSource(Origin origin, OutsideHome& home, Clock& clock, RunBeside run_beside,
+  OriginSource(Origin origin, OriginStore& home, Clock& clock, RunBeside run_beside,
                bool keeps_topics = true)
       : origin_(std::move(origin)),
         home_(home),
@@ -64,7 +64,7 @@ class OriginSource final : public Source {
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   Status flush() override;
-  Status tend() override { return source_->tend(); }
+  Status keep_alive() override { return source_->keep_alive(); }
 
   // Since when nothing was brought and nothing settled; none: it is not open. Any thread.
   std::optional<TimePoint> quiet_since() const;
@@ -82,7 +82,7 @@ class OriginSource final : public Source {
   void moved() { quiet_since_us_ = clock_.now().time_since_epoch().count(); }
 
   Origin origin_;
-  OutsideHome& home_;
+  OriginStore& home_;
   Clock& clock_;
   RunBeside run_beside_;
   bool keeps_topics_;

@@ -39,7 +39,7 @@ class TestSource final : public Source, public OwnPositions {
     seen_.emplace_back("told");
     return {};
   }
-  Status tend() override {
+  Status keep_alive() override {
     seen_.emplace_back("tended");
     return {};
   }
@@ -49,7 +49,7 @@ class TestSource final : public Source, public OwnPositions {
   TestEvents& events_;
 };
 
-class TestHome final : public OutsideHome {
+class TestHome final : public OriginStore {
  public:
   explicit TestHome(std::vector<std::string>& seen) : seen_(seen) {}
   Lease& lease() override { return lease_; }
@@ -201,7 +201,7 @@ TEST_F(OriginSourceTest, ABrokerThatDoesNotAnswerKeepsNobodyWaiting) {
 TEST_F(OriginSourceTest, TheBrokersSourceIsTendedToo) {
   ASSERT_TRUE(open(source_));
   seen_.clear();
-  ASSERT_TRUE(source_.tend());
+  ASSERT_TRUE(source_.keep_alive());
   EXPECT_EQ(seen_, (Seen{"tended"}));
 }
 

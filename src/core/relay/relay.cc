@@ -184,7 +184,7 @@ Status Relay::session(std::stop_token stop) {
   DOVETAIL_TRY(reload_blocked_keys());
   took_time("reading what is parked");
   session_since_ = ports_.clock.now();
-  note(Kind::started, "the lane is ours and its source is open");
+  note(Kind::started, "started");
   report_delivery();
   while (!stop.stop_requested()) DOVETAIL_TRY(step(stop));
   return drain();
@@ -217,7 +217,7 @@ Status Relay::step(std::stop_token stop) {
   DOVETAIL_TRY(hold_lease());
   const Duration lasting = was_halted_ ? kLastsAfterHalt : kLasts;
   if (session_failures_ > 0 && ports_.clock.now() - session_since_ >= lasting) recover_session();
-  DOVETAIL_TRY(ports_.source.tend());
+  DOVETAIL_TRY(ports_.source.keep_alive());
   DOVETAIL_TRY(take_replays());
   took_time("reading what is parked");
   DOVETAIL_TRY(read_source(stop));
@@ -259,7 +259,7 @@ Status Relay::drain() {
   DOVETAIL_TRY(ports_.lease.release());
   note(Kind::drained,
        submitted_.empty()
-           ? "stopped with nothing in flight"
+           ? "stopped cleanly"
            : "stopped before everything in flight was confirmed; it will be sent again");
   return {};
 }
@@ -277,7 +277,7 @@ void Relay::forget() {
   blocked_.clear();
   is_spilled_ = false;
   park_requests_.clear();
-  park_slots_.clear();
+  park_entries_.clear();
   behind_flight_.clear();
   submissions_collected_ = submissions_made_;
   window_events_ = 0;
@@ -375,9 +375,9 @@ Status Relay::read_source(std::stop_token stop) {
   source_had_more_ = true;
   DOVETAIL_TRY(learn_blocked_keys(*flight));
   admit(*flight);
-  window_events_ += flight->slots.size();
+  window_events_ += flight->entries.size();
   window_bytes_ += flight->batch.bytes();
-  ports_.metrics.read.fetch_add(flight->slots.size(), std::memory_order_relaxed);
+  ports_.metrics.read.fetch_add(flight->entries.size(), std::memory_order_relaxed);
   window_events_gauge_.set(window_events_);
   window_bytes_gauge_.set(window_bytes_);
   flights_.push_back(std::move(flight));
@@ -389,15 +389,15 @@ Status Relay::settle() {
   while (!flights_.empty() && flights_.front()->unresolved == 0) {
     std::unique_ptr<Flight> flight = std::move(flights_.front());
     flights_.pop_front();
-    window_events_ -= flight->slots.size();
+    window_events_ -= flight->entries.size();
     window_bytes_ -= flight->batch.bytes();
     fates_.clear();
-    for (const Slot& slot : flight->slots) fates_.push_back(slot.fate);
+    for (const Entry& entry : flight->entries) fates_.push_back(entry.fate);
     DOVETAIL_TRY(ports_.source.settle(flight->batch, fates_));
-    ports_.metrics.settled.fetch_add(flight->slots.size(), std::memory_order_relaxed);
+    ports_.metrics.settled.fetch_add(flight->entries.size(), std::memory_order_relaxed);
     if (unwritten_events_ == 0)
       write_progress_at_ = ports_.clock.now() + options_.progress_interval;
-    unwritten_events_ += flight->slots.size();
+    unwritten_events_ += flight->entries.size();
     settled = true;
     spare_flights_.push_back(std::move(flight));
   }

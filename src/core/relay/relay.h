@@ -128,7 +128,7 @@ class Relay {
 
  private:
   struct Flight;      // one batch read and not settled
-  struct Slot;        // one event of it
+  struct Entry;       // one event of it
   struct Line;        // the events of one key that wait for each other
   struct Submission;  // one batch handed to the sink
 
@@ -171,14 +171,14 @@ class Relay {
   std::size_t window_room() const;
   bool window_has_room() const;
   bool is_blocked(const Event& event) const;
-  bool went_back_before(const Slot& slot) const;
-  bool may_replay(const Slot& slot) const;
+  bool went_back_before(const Entry& entry) const;
+  bool may_replay(const Entry& entry) const;
   bool sends_many_of_a_key() const;
   std::unique_ptr<Flight> take_flight(bool replay);
   void admit(Flight& flight);
 
-  void place(Slot& slot);
-  void join_line(std::uint64_t key, Slot& slot);
+  void place(Entry& entry);
+  void join_line(std::uint64_t key, Entry& entry);
   void advance_line(std::uint64_t key);
   void leave_line(std::uint64_t key);
   void recall(std::uint64_t key);
@@ -192,17 +192,17 @@ class Relay {
   void make_room_in_outage();
   Status park_before_finished();
 
-  void resolve(Slot& slot, const Outcome& outcome);
-  void deliver(Slot& slot, const Outcome& outcome);
-  void fail_once(Slot& slot, const Outcome& outcome);
-  void retry_later(Slot& slot, const Outcome& outcome, Duration delay, bool counts);
-  void park(Slot& slot, ParkState state, Duration delay, std::string reason);
+  void resolve(Entry& entry, const Outcome& outcome);
+  void deliver(Entry& entry, const Outcome& outcome);
+  void fail_once(Entry& entry, const Outcome& outcome);
+  void retry_later(Entry& entry, const Outcome& outcome, Duration delay, bool counts);
+  void park(Entry& entry, ParkState state, Duration delay, std::string reason);
   void park_defects();
-  void block_key(const Slot& slot);
-  void park_line(const Slot& slot);
-  void park_behind(Slot& slot);
-  void park_now(Slot& slot);
-  void finish(Slot& slot, Settled fate);
+  void block_key(const Entry& entry);
+  void park_line(const Entry& entry);
+  void park_behind(Entry& entry);
+  void park_now(Entry& entry);
+  void finish(Entry& entry, Settled fate);
   void note_sink_works();
   void lose_sink(const Error& error);
   void note(RelayNotice::Kind kind, std::string text);
@@ -222,7 +222,7 @@ class Relay {
   std::vector<std::unique_ptr<Flight>> spare_flights_;
   std::vector<std::unique_ptr<Flight>>
       limbo_;                         // of a lost session; the sink may still point at them
-  std::deque<Slot*> ready_;           // to be submitted next
+  std::deque<Entry*> ready_;          // to be submitted next
   std::deque<Submission> submitted_;  // in the sink's order
   std::vector<Submission> spare_submissions_;
   std::unordered_map<std::uint64_t, Line> lines_;
@@ -233,13 +233,13 @@ class Relay {
   bool is_spilled_ = false;  // more keys are blocked than are kept: of these only the window's are
   TimePoint recount_at_{};   // when to ask again whether that is so
   std::vector<ParkRequest> park_requests_;  // decided, not yet durable
-  std::vector<Slot*> park_slots_;           // their slots, one for each
-  std::vector<Slot*> behind_flight_;        // to be parked once what precedes them is not in flight
+  std::vector<Entry*> park_entries_;        // their entries, one for each
+  std::vector<Entry*> behind_flight_;       // to be parked once what precedes them is not in flight
   std::vector<Outcome> outcomes_;           // scratch of collect
   std::vector<Settled> fates_;              // scratch of settle
   WallTime now_wall_{};                     // when the batch being resolved was collected
 
-  std::uint64_t next_order_ = 1;  // numbers slots in read order
+  std::uint64_t next_order_ = 1;  // numbers entries in read order
   std::uint64_t submissions_made_ = 0;
   std::uint64_t submissions_collected_ = 0;
   std::size_t window_events_ = 0;

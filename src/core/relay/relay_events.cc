@@ -27,21 +27,21 @@ std::unique_ptr<Relay::Flight> Relay::take_flight(bool replay) {
 
 void Relay::admit(Flight& flight) {
   const std::span<Event> events = flight.batch.events();
-  flight.slots.assign(events.size(), Slot{});
+  flight.entries.assign(events.size(), Entry{});
   flight.unresolved = events.size();
   for (std::size_t i = 0; i < events.size(); ++i) {
-    Slot& slot = flight.slots[i];
-    slot.event = &events[i];
-    slot.flight = &flight;
-    slot.order = next_order_++;
-    if (flight.replay) slot.attempts = flight.attempts[i];
+    Entry& entry = flight.entries[i];
+    entry.event = &events[i];
+    entry.flight = &flight;
+    entry.order = next_order_++;
+    if (flight.replay) entry.attempts = flight.attempts[i];
     if (ports_.topics != nullptr) {
       events[i].topic = ports_.topics->route(events[i], flight.batch.arena());
     }
-    if (flight.replay && !may_replay(slot)) {
-      finish(slot, Settled::parked);
+    if (flight.replay && !may_replay(entry)) {
+      finish(entry, Settled::parked);
     } else {
-      place(slot);
+      place(entry);
     }
   }
 }
@@ -51,9 +51,9 @@ bool Relay::is_blocked(const Event& event) const {
 }
 
 // A key's parked events may go out again only when nothing of that key is in flight any more.
-bool Relay::may_replay(const Slot& slot) const {
-  if (!slot.event->has_key()) return true;
-  const auto blocked = blocked_.find(order_key(*slot.event));
+bool Relay::may_replay(const Entry& entry) const {
+  if (!entry.event->has_key()) return true;
+  const auto blocked = blocked_.find(order_key(*entry.event));
   return blocked == blocked_.end() || blocked->second <= submissions_collected_;
 }
 
@@ -63,42 +63,42 @@ bool Relay::sends_many_of_a_key() const {
 
 // Whether an earlier event of the key went back to parking from the same replay: then this one,
 // which is still there too, waits behind it.
-bool Relay::went_back_before(const Slot& slot) const {
-  for (const Slot& earlier : slot.flight->slots) {
-    if (&earlier == &slot) return false;
-    if (earlier.fate == Settled::parked && earlier.same_key(slot)) return true;
+bool Relay::went_back_before(const Entry& entry) const {
+  for (const Entry& earlier : entry.flight->entries) {
+    if (&earlier == &entry) return false;
+    if (earlier.fate == Settled::parked && earlier.same_key(entry)) return true;
   }
   return false;
 }
 
-void Relay::place(Slot& slot) {
-  if (slot.flight->replay && went_back_before(slot)) return finish(slot, Settled::parked);
-  if (!slot.flight->replay && is_blocked(*slot.event)) return park_behind(slot);
-  const std::uint64_t key = slot.line_key();
+void Relay::place(Entry& entry) {
+  if (entry.flight->replay && went_back_before(entry)) return finish(entry, Settled::parked);
+  if (!entry.flight->replay && is_blocked(*entry.event)) return park_behind(entry);
+  const std::uint64_t key = entry.line_key();
   if (lines_.contains(key)) {
-    join_line(key, slot);
+    join_line(key, entry);
     return advance_line(key);
   }
-  const bool one_at_a_time = !sends_many_of_a_key() && slot.event->has_key();
+  const bool one_at_a_time = !sends_many_of_a_key() && entry.event->has_key();
   if (one_at_a_time && !DOVETAIL_MUTANT(two_of_a_key_in_flight)) lines_[key].in_flight = true;
-  ready_.push_back(&slot);
+  ready_.push_back(&entry);
 }
 
 // Keeps the line in read order: an event that comes back from the sink stands before those read
 // after it.
-void Relay::join_line(std::uint64_t key, Slot& slot) {
+void Relay::join_line(std::uint64_t key, Entry& entry) {
   Line& line = lines_[key];
-  slot.next = nullptr;
+  entry.next = nullptr;
   if (line.head == nullptr) {
-    line.head = line.tail = &slot;
-  } else if (line.tail->order < slot.order) {
-    line.tail->next = &slot;
-    line.tail = &slot;
+    line.head = line.tail = &entry;
+  } else if (line.tail->order < entry.order) {
+    line.tail->next = &entry;
+    line.tail = &entry;
   } else {
-    Slot** at = &line.head;
-    while ((*at)->order < slot.order) at = &(*at)->next;
-    slot.next = *at;
-    *at = &slot;
+    Entry** at = &line.head;
+    while ((*at)->order < entry.order) at = &(*at)->next;
+    entry.next = *at;
+    *at = &entry;
   }
 }
 
@@ -110,10 +110,10 @@ void Relay::advance_line(std::uint64_t key) {
   if (line.held || line.in_flight) return;
   const bool all = sends_many_of_a_key();
   while (line.head != nullptr) {
-    Slot* const slot = std::exchange(line.head, line.head->next);
-    ready_.push_back(slot);
+    Entry* const entry = std::exchange(line.head, line.head->next);
+    ready_.push_back(entry);
     if (!all) {
-      line.in_flight = slot->event->has_key();
+      line.in_flight = entry->event->has_key();
       break;
     }
   }
@@ -132,9 +132,9 @@ void Relay::leave_line(std::uint64_t key) {
 // sink. Where one of a key is in flight at a time, a second one never gets that far.
 void Relay::recall(std::uint64_t key) {
   if (!sends_many_of_a_key() || DOVETAIL_MUTANT(ready_not_recalled)) return;
-  std::erase_if(ready_, [&](Slot* slot) {
-    if (slot->line_key() != key) return false;
-    join_line(key, *slot);
+  std::erase_if(ready_, [&](Entry* entry) {
+    if (entry->line_key() != key) return false;
+    join_line(key, *entry);
     return true;
   });
 }
@@ -179,79 +179,79 @@ void Relay::release_uncounted_lines() {
   held_ = std::move(later);
 }
 
-void Relay::resolve(Slot& slot, const Outcome& outcome) {
+void Relay::resolve(Entry& entry, const Outcome& outcome) {
   switch (outcome.fate) {
     case Fate::confirmed:
     case Fate::duplicate:
-      return deliver(slot, outcome);
+      return deliver(entry, outcome);
     case Fate::rejected:
       ports_.metrics.rejected.fetch_add(1, std::memory_order_relaxed);
-      slot.attempts = std::max(slot.attempts + 1, outcome.attempts);
-      policy_.answered(slot.event->id);
-      return park(slot, ParkState::parked, {}, outcome.reason);
+      entry.attempts = std::max(entry.attempts + 1, outcome.attempts);
+      policy_.answered(entry.event->id);
+      return park(entry, ParkState::parked, {}, outcome.reason);
     case Fate::failed:
     case Fate::busy:
       ports_.metrics.failed.fetch_add(1, std::memory_order_relaxed);
       last_failure_ = outcome.reason;
-      return fail_once(slot, outcome);
+      return fail_once(entry, outcome);
     case Fate::again:
-      return fail_once(slot, outcome);
+      return fail_once(entry, outcome);
   }
 }
 
-void Relay::fail_once(Slot& slot, const Outcome& outcome) {
+void Relay::fail_once(Entry& entry, const Outcome& outcome) {
   if (outcome.fate == Fate::again) {
     // Behind one of its key that failed it waits as long as that one does.
-    if (slot.flight->replay && went_back_before(slot)) return finish(slot, Settled::parked);
-    const auto line = lines_.find(slot.line_key());
-    if (!slot.flight->replay && line != lines_.end() && line->second.held)
-      return retry_later(slot, outcome, {}, false);
+    if (entry.flight->replay && went_back_before(entry)) return finish(entry, Settled::parked);
+    const auto line = lines_.find(entry.line_key());
+    if (!entry.flight->replay && line != lines_.end() && line->second.held)
+      return retry_later(entry, outcome, {}, false);
   }
-  if (!slot.has_come_back) {
-    slot.has_come_back = true;
-    slot.came_back_at = ports_.clock.now();
-    slot.confirmations = policy_.confirmations();
+  if (!entry.has_come_back) {
+    entry.has_come_back = true;
+    entry.came_back_at = ports_.clock.now();
+    entry.confirmations = policy_.confirmations();
   }
-  const std::uint32_t before = slot.attempts;
-  const Judgement judged = policy_.failed(slot.event->id, slot.sick_key(), outcome.fate,
-                                          slot.attempts, ports_.clock.now(), random_);
-  slot.attempts = judged.attempts;
-  if (judged.parks) return park(slot, ParkState::parked, {}, outcome.reason);
-  retry_later(slot, outcome, judged.pause, judged.attempts > before);
+  const std::uint32_t before = entry.attempts;
+  const Judgement judged = policy_.failed(entry.event->id, entry.sick_key(), outcome.fate,
+                                          entry.attempts, ports_.clock.now(), random_);
+  entry.attempts = judged.attempts;
+  if (judged.parks) return park(entry, ParkState::parked, {}, outcome.reason);
+  retry_later(entry, outcome, judged.pause, judged.attempts > before);
 }
 
-void Relay::deliver(Slot& slot, const Outcome& outcome) {
+void Relay::deliver(Entry& entry, const Outcome& outcome) {
   const bool duplicate = outcome.fate == Fate::duplicate;
   ports_.metrics.confirmed.fetch_add(1, std::memory_order_relaxed);
   if (duplicate) ports_.metrics.duplicates.fetch_add(1, std::memory_order_relaxed);
   if (duplicate || outcome.untried) {
-    policy_.answered(slot.event->id);
+    policy_.answered(entry.event->id);
   } else {
-    policy_.confirmed(slot.event->id, slot.sick_key());
+    policy_.confirmed(entry.event->id, entry.sick_key());
   }
-  ports_.metrics.commit_to_confirm.observe(now_wall_ - slot.event->created_at);
-  if (slot.flight->replay) {
+  ports_.metrics.commit_to_confirm.observe(now_wall_ - entry.event->created_at);
+  if (entry.flight->replay) {
     ports_.metrics.replayed.fetch_add(1, std::memory_order_relaxed);
-    slot.flight->delivered.push_back(slot.event->id);
+    entry.flight->delivered.push_back(entry.event->id);
   }
-  finish(slot, Settled::delivered);
-  if (!lines_.empty()) leave_line(slot.line_key());
+  finish(entry, Settled::delivered);
+  if (!lines_.empty()) leave_line(entry.line_key());
 }
 
-void Relay::retry_later(Slot& slot, const Outcome& outcome, Duration delay, bool counts) {
-  if (slot.flight->replay) return park(slot, ParkState::waiting, delay, outcome.reason);
-  if (is_blocked(*slot.event)) return park_behind(slot);
-  slot.reason = outcome.reason;
-  const std::uint64_t key = slot.line_key();
-  join_line(key, slot);
+void Relay::retry_later(Entry& entry, const Outcome& outcome, Duration delay, bool counts) {
+  if (entry.flight->replay) return park(entry, ParkState::waiting, delay, outcome.reason);
+  if (is_blocked(*entry.event)) return park_behind(entry);
+  entry.reason = outcome.reason;
+  const std::uint64_t key = entry.line_key();
+  join_line(key, entry);
   hold_line(key, delay, counts);
 }
 
-void Relay::finish(Slot& slot, Settled fate) {
-  if (slot.finished) return;
-  slot.finished = true;
-  slot.fate = fate;
-  --slot.flight->unresolved;
+void Relay::finish(Entry& entry, Settled fate) {
+  if (entry.finished) return;
+  entry.finished = true;
+  entry.fate = fate;
+  --entry.flight->unresolved;
 }
 
 }  // namespace dovetail

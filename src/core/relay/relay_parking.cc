@@ -21,43 +21,44 @@ std::string describe(const Event& event) {
 }  // namespace
 
 // Decides that an event goes to parking, and with it everything of its key that waits here.
-void Relay::park(Slot& slot, ParkState state, Duration delay, std::string reason) {
+void Relay::park(Entry& entry, ParkState state, Duration delay, std::string reason) {
   if (reason.empty()) reason = "the sink gave no reason";
   if (state == ParkState::parked) {
-    note(RelayNotice::Kind::parked, describe(*slot.event) + ": " + reason);
+    note(RelayNotice::Kind::parked, describe(*entry.event) + ": " + reason);
   }
   const bool forgets = state == ParkState::waiting && DOVETAIL_MUTANT(asides_lose_attempts);
   park_requests_.push_back(
-      ParkRequest{slot.event, state, forgets ? 0 : slot.attempts, delay, std::move(reason)});
-  park_slots_.push_back(&slot);
-  slot.fate = Settled::parked;
-  if (DOVETAIL_MUTANT(settle_before_park)) finish(slot, Settled::parked);
-  block_key(slot);
-  park_line(slot);
+      ParkRequest{entry.event, state, forgets ? 0 : entry.attempts, delay, std::move(reason)});
+  park_entries_.push_back(&entry);
+  entry.fate = Settled::parked;
+  if (DOVETAIL_MUTANT(settle_before_park)) finish(entry, Settled::parked);
+  block_key(entry);
+  park_line(entry);
 }
 
 // What the source could not make sense of is not sent. It stands in parking only when what precedes
 // it on its key is safe, as everything there does.
 void Relay::park_defects() {
   while (!ready_.empty() && !ready_.front()->event->defect.empty()) {
-    Slot& slot = *ready_.front();
+    Entry& entry = *ready_.front();
     ready_.pop_front();
-    note(RelayNotice::Kind::parked, describe(*slot.event) + ": " + std::string(slot.event->defect));
-    block_key(slot);
-    park_behind(slot);
-    park_line(slot);
+    note(RelayNotice::Kind::parked,
+         describe(*entry.event) + ": " + std::string(entry.event->defect));
+    block_key(entry);
+    park_behind(entry);
+    park_line(entry);
   }
 }
 
-void Relay::block_key(const Slot& slot) {
-  if (!slot.event->has_key() || DOVETAIL_MUTANT(no_key_block_after_refusal)) return;
-  blocked_[order_key(*slot.event)] = submissions_made_;
+void Relay::block_key(const Entry& entry) {
+  if (!entry.event->has_key() || DOVETAIL_MUTANT(no_key_block_after_refusal)) return;
+  blocked_[order_key(*entry.event)] = submissions_made_;
   blocked_keys_gauge_.set(blocked_.size());
 }
 
 // Everything that waits here for an event that goes to parking follows it.
-void Relay::park_line(const Slot& slot) {
-  const std::uint64_t key = slot.line_key();
+void Relay::park_line(const Entry& entry) {
+  const std::uint64_t key = entry.line_key();
   recall(key);
   const auto found = lines_.find(key);
   if (found == lines_.end()) return;
@@ -66,13 +67,13 @@ void Relay::park_line(const Slot& slot) {
   line.held = false;
   line.in_flight = false;
   // Different keys can share a hash; those of the other key stay.
-  Slot* waiting = std::exchange(line.head, nullptr);
+  Entry* waiting = std::exchange(line.head, nullptr);
   line.tail = nullptr;
   while (waiting != nullptr) {
-    Slot* const next = waiting->next;
-    if (waiting->flight->replay && waiting->same_key(slot)) {
+    Entry* const next = waiting->next;
+    if (waiting->flight->replay && waiting->same_key(entry)) {
       finish(*waiting, Settled::parked);
-    } else if (waiting->same_key(slot) && is_blocked(*slot.event)) {
+    } else if (waiting->same_key(entry) && is_blocked(*entry.event)) {
       park_behind(*waiting);
     } else {
       join_line(key, *waiting);
@@ -85,35 +86,35 @@ void Relay::park_line(const Slot& slot) {
 // An event may stand in parking only when everything before it on its key is safe. While some of it
 // may still be in flight, it waits here: after a crash it would be replayed before what is read
 // again.
-void Relay::park_behind(Slot& slot) {
-  const auto blocked = blocked_.find(order_key(*slot.event));
+void Relay::park_behind(Entry& entry) {
+  const auto blocked = blocked_.find(order_key(*entry.event));
   const bool in_flight = blocked != blocked_.end() && blocked->second > submissions_collected_;
   if (in_flight && !DOVETAIL_MUTANT(parked_past_flight)) {
-    behind_flight_.push_back(&slot);
+    behind_flight_.push_back(&entry);
     return;
   }
-  park_now(slot);
+  park_now(entry);
 }
 
-void Relay::park_now(Slot& slot) {
-  const std::string_view defect = slot.event->defect;
+void Relay::park_now(Entry& entry) {
+  const std::string_view defect = entry.event->defect;
   park_requests_.push_back(ParkRequest{
-      slot.event,
+      entry.event,
       defect.empty() ? ParkState::waiting : ParkState::parked,
-      slot.attempts,
+      entry.attempts,
       {},
       std::string(defect.empty() ? "waits behind an earlier event of its key" : defect)});
-  park_slots_.push_back(&slot);
+  park_entries_.push_back(&entry);
 }
 
 Status Relay::park_pending() {
-  for (Slot* const slot : std::exchange(behind_flight_, {})) park_behind(*slot);
+  for (Entry* const entry : std::exchange(behind_flight_, {})) park_behind(*entry);
   if (park_requests_.empty()) return {};
   DOVETAIL_TRY(ports_.parking.park(park_requests_));
   ports_.metrics.parked.fetch_add(park_requests_.size(), std::memory_order_relaxed);
-  for (Slot* const slot : park_slots_) finish(*slot, Settled::parked);
+  for (Entry* const entry : park_entries_) finish(*entry, Settled::parked);
   park_requests_.clear();
-  park_slots_.clear();
+  park_entries_.clear();
   const std::size_t room = is_spilled_ ? options_.window_events_max : 0;
   if (blocked_.size() <= options_.blocked_keys_max + room) return {};
   return reload_blocked_keys();
@@ -125,7 +126,7 @@ Relay::Held::iterator Relay::park_held_line(Held::iterator held) {
   const Held::iterator next = held_.erase(held);
   Line& line = lines_.at(key);
   line.held = false;
-  Slot* const head = std::exchange(line.head, line.head->next);
+  Entry* const head = std::exchange(line.head, line.head->next);
   std::string reason = head->reason.empty() ? "it was not confirmed" : head->reason;
   park(*head, ParkState::waiting, std::max(due - ports_.clock.now(), Duration{0}),
        std::move(reason));
@@ -138,7 +139,7 @@ void Relay::move_aside() {
   if (held_.empty() || policy_.is_sick()) return;
   const TimePoint now = ports_.clock.now();
   for (auto it = held_.begin(); it != held_.end();) {
-    const Slot& head = *lines_.at(it->second).head;
+    const Entry& head = *lines_.at(it->second).head;
     const bool others_pass = policy_.confirmations() > head.confirmations;
     const bool is_time = now - head.came_back_at >= options_.aside_after;
     it = others_pass && is_time ? park_held_line(it) : std::next(it);
@@ -158,11 +159,11 @@ void Relay::make_room_in_outage() {
   const TimePoint now = ports_.clock.now();
   if (now < make_room_at_) return;
   std::set<std::uint64_t> keys;
-  Slot* first = nullptr;
-  for (Slot* const slot : ready_) {
-    if (slot->flight->replay || !keys.insert(slot->line_key()).second) continue;
-    if (!slot->has_come_back) return;  // it is still to be tried
-    if (first == nullptr) first = slot;
+  Entry* first = nullptr;
+  for (Entry* const entry : ready_) {
+    if (entry->flight->replay || !keys.insert(entry->line_key()).second) continue;
+    if (!entry->has_come_back) return;  // it is still to be tried
+    if (first == nullptr) first = entry;
   }
   if (first == nullptr && held_.empty()) return;
   make_room_at_ = now + options_.connect_retry.cap;
@@ -180,27 +181,27 @@ void Relay::make_room_in_outage() {
 Status Relay::park_before_finished() {
   if (DOVETAIL_MUTANT(confirmed_resent_after_stop)) return {};
   std::size_t flights = flights_.size();
-  const auto is_finished = [](const Slot& slot) { return slot.finished; };
+  const auto is_finished = [](const Entry& entry) { return entry.finished; };
   while (flights > 0) {
-    const std::vector<Slot>& slots = flights_[flights - 1]->slots;
-    if (std::any_of(slots.begin(), slots.end(), is_finished)) break;
+    const std::vector<Entry>& entries = flights_[flights - 1]->entries;
+    if (std::any_of(entries.begin(), entries.end(), is_finished)) break;
     --flights;
   }
   const TimePoint now = ports_.clock.now();
   for (std::size_t i = 0; i < flights; ++i) {
-    for (Slot& slot : flights_[i]->slots) {
-      if (slot.finished) continue;
-      const std::string_view defect = slot.event->defect;
-      const auto line = lines_.find(slot.line_key());
+    for (Entry& entry : flights_[i]->entries) {
+      if (entry.finished) continue;
+      const std::string_view defect = entry.event->defect;
+      const auto line = lines_.find(entry.line_key());
       const bool is_held = line != lines_.end() && line->second.held;
       const Duration delay = is_held ? std::max(line->second.due - now, Duration{0}) : Duration{0};
-      std::string reason = !defect.empty()       ? std::string(defect)
-                           : slot.reason.empty() ? "the relay stopped before it was confirmed"
-                                                 : slot.reason;
-      park_requests_.push_back(ParkRequest{slot.event,
+      std::string reason = !defect.empty()        ? std::string(defect)
+                           : entry.reason.empty() ? "the relay stopped before it was confirmed"
+                                                  : entry.reason;
+      park_requests_.push_back(ParkRequest{entry.event,
                                            defect.empty() ? ParkState::waiting : ParkState::parked,
-                                           slot.attempts, delay, std::move(reason)});
-      park_slots_.push_back(&slot);
+                                           entry.attempts, delay, std::move(reason)});
+      park_entries_.push_back(&entry);
     }
   }
   behind_flight_.clear();
@@ -274,8 +275,8 @@ Status Relay::reload_blocked_keys() {
 std::vector<OrderKey> Relay::keys_in_window() const {
   std::set<OrderKey> keys;
   for (const auto& flight : flights_)
-    for (const Slot& slot : flight->slots)
-      if (!slot.finished && slot.event->has_key()) keys.insert(order_key(*slot.event));
+    for (const Entry& entry : flight->entries)
+      if (!entry.finished && entry.event->has_key()) keys.insert(order_key(*entry.event));
   return {keys.begin(), keys.end()};
 }
 

@@ -86,7 +86,7 @@ Status Relay::submit_ready() {
   }
   if (DOVETAIL_MUTANT(settle_before_confirm)) {
     for (const auto& flight : flights_) {
-      const std::vector<Settled> fates(flight->slots.size(), Settled::delivered);
+      const std::vector<Settled> fates(flight->entries.size(), Settled::delivered);
       DOVETAIL_TRY(ports_.source.settle(flight->batch, fates));
     }
     DOVETAIL_TRY(ports_.source.flush());
@@ -109,24 +109,24 @@ Status Relay::submit_probe() {
 // only: a sink that looks sick may just have many poison events.
 void Relay::choose_probe() {
   std::set<std::uint64_t> keys;
-  std::vector<Slot*> fresh;
-  std::vector<Slot*> replayed;
-  for (Slot* const slot : ready_) {
-    if (!slot->event->defect.empty()) break;
-    if (!keys.insert(slot->line_key()).second) continue;
-    (slot->flight->replay ? replayed : fresh).push_back(slot);
+  std::vector<Entry*> fresh;
+  std::vector<Entry*> replayed;
+  for (Entry* const entry : ready_) {
+    if (!entry->event->defect.empty()) break;
+    if (!keys.insert(entry->line_key()).second) continue;
+    (entry->flight->replay ? replayed : fresh).push_back(entry);
   }
-  std::vector<Slot*> chosen;
-  const auto take = [&](const std::vector<Slot*>& from, std::size_t until) {
-    for (Slot* const slot : from)
-      if (chosen.size() < until && std::find(chosen.begin(), chosen.end(), slot) == chosen.end())
-        chosen.push_back(slot);
+  std::vector<Entry*> chosen;
+  const auto take = [&](const std::vector<Entry*>& from, std::size_t until) {
+    for (Entry* const entry : from)
+      if (chosen.size() < until && std::find(chosen.begin(), chosen.end(), entry) == chosen.end())
+        chosen.push_back(entry);
   };
   take(fresh, policy_.probe_keys() - (replayed.empty() ? 0 : 1));
   take(replayed, policy_.probe_keys());
   take(fresh, policy_.probe_keys());
-  std::erase_if(ready_, [&](Slot* slot) {
-    return std::find(chosen.begin(), chosen.end(), slot) != chosen.end();
+  std::erase_if(ready_, [&](Entry* entry) {
+    return std::find(chosen.begin(), chosen.end(), entry) != chosen.end();
   });
   ready_.insert(ready_.begin(), chosen.begin(), chosen.end());
 }
@@ -138,22 +138,22 @@ Status Relay::submit_one(std::size_t events_max) {
     submission = std::move(spare_submissions_.back());
     spare_submissions_.pop_back();
   }
-  submission.slots.clear();
+  submission.entries.clear();
   submission.events.clear();
   std::size_t bytes = 0;
   const std::size_t limit = std::min(events_max, batch_limit());
-  while (!ready_.empty() && submission.slots.size() < limit) {
-    Slot* const slot = ready_.front();
-    if (!slot->event->defect.empty()) break;  // parked when what precedes it is on its way
-    bytes += slot->event->payload.size();
-    if (bytes > options_.batch_bytes_max && !submission.slots.empty()) break;
-    submission.slots.push_back(slot);
-    submission.events.push_back(slot->event);
+  while (!ready_.empty() && submission.entries.size() < limit) {
+    Entry* const entry = ready_.front();
+    if (!entry->event->defect.empty()) break;  // parked when what precedes it is on its way
+    bytes += entry->event->payload.size();
+    if (bytes > options_.batch_bytes_max && !submission.entries.empty()) break;
+    submission.entries.push_back(entry);
+    submission.events.push_back(entry->event);
     ready_.pop_front();
   }
   submission.number = ++submissions_made_;
   submission.submitted_at = ports_.clock.now();
-  ports_.metrics.submitted.fetch_add(submission.slots.size(), std::memory_order_relaxed);
+  ports_.metrics.submitted.fetch_add(submission.entries.size(), std::memory_order_relaxed);
   submitted_.push_back(std::move(submission));
   ports_.sink.permit(ports_.lease.deadline());
   const Status submitted = ports_.sink.submit(submitted_.back().events);
@@ -182,7 +182,7 @@ Status Relay::collect() {
 Status Relay::collect_one(Duration timeout, bool& collected) {
   collected = false;
   DOVETAIL_TRY(check_deadline());
-  outcomes_.assign(submitted_.front().slots.size(), Outcome{});
+  outcomes_.assign(submitted_.front().entries.size(), Outcome{});
   const Result<bool> known = ports_.sink.collect(outcomes_, timeout);
   if (!known) {
     if (known.error().code == Errc::corrupt || known.error().code == Errc::stopped) {
@@ -194,21 +194,21 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
   const TimePoint now = ports_.clock.now();
   if (!*known) {
     if (now - waits_since() < options_.confirm_timeout) return {};
-    pace_.took(submitted_.front().slots.size(), now - waits_since());
+    pace_.took(submitted_.front().entries.size(), now - waits_since());
     ports_.metrics.stalls.fetch_add(1, std::memory_order_relaxed);
     note(Kind::stalled, "the sink did not confirm in time; its connection is replaced");
     lose_sink(Error{Errc::in_doubt, "no confirmation within the limit"});
     return {};
   }
   collected = true;
-  pace_.took(submitted_.front().slots.size(), now - waits_since());
+  pace_.took(submitted_.front().entries.size(), now - waits_since());
   collected_at_ = now;
   Submission submission = std::move(submitted_.front());
   submitted_.pop_front();
   submissions_collected_ = submission.number;
   now_wall_ = ports_.clock.wall();
-  for (std::size_t i = 0; i < submission.slots.size(); ++i) {
-    resolve(*submission.slots[i], outcomes_[i]);
+  for (std::size_t i = 0; i < submission.entries.size(); ++i) {
+    resolve(*submission.entries[i], outcomes_[i]);
   }
   sink_failures_ = 0;
   note_sink_works();
@@ -263,22 +263,22 @@ void Relay::lose_sink(const Error& error) {
   report(RelayState::Kind::backing_off, error.text, pause);
   ++sink_failures_;
 
-  std::deque<Slot*> back = std::exchange(ready_, {});
+  std::deque<Entry*> back = std::exchange(ready_, {});
   std::deque<Submission> lost = std::exchange(submitted_, {});
   submissions_collected_ = submissions_made_;
   for (auto submission = lost.rbegin(); submission != lost.rend(); ++submission) {
-    back.insert(back.begin(), submission->slots.begin(), submission->slots.end());
+    back.insert(back.begin(), submission->entries.begin(), submission->entries.end());
   }
   // Each finds its place anew, also what was only about to be sent: another member of a consumer
   // group may have parked its key in the meantime.
-  for (Slot* const slot : back) {
+  for (Entry* const entry : back) {
     if (DOVETAIL_MUTANT(unconfirmed_forgotten_on_reopen)) {
-      deliver(*slot, Outcome{Fate::confirmed});
+      deliver(*entry, Outcome{Fate::confirmed});
       continue;
     }
-    const auto line = lines_.find(slot->line_key());
+    const auto line = lines_.find(entry->line_key());
     if (line != lines_.end()) line->second.in_flight = false;
-    place(*slot);
+    place(*entry);
   }
 }
 

@@ -11,10 +11,10 @@ inline OrderKey order_key(const Event& event) {
   return {std::string(event.aggregate_type), std::string(event.aggregate_id)};
 }
 
-struct Relay::Slot {
+struct Relay::Entry {
   Event* event = nullptr;
   Flight* flight = nullptr;
-  Slot* next = nullptr;        // the next of its line
+  Entry* next = nullptr;       // the next of its line
   std::uint64_t order = 0;     // grows in read order
   std::uint32_t attempts = 0;  // that failed, and count
   bool finished = false;
@@ -33,7 +33,7 @@ struct Relay::Slot {
     for (const std::uint8_t byte : event->id.bytes) key = (key ^ byte) * 1099511628211U;
     return key;
   }
-  bool same_key(const Slot& other) const {
+  bool same_key(const Entry& other) const {
     return event->has_key() && event->key_hash == other.event->key_hash &&
            event->aggregate_id == other.event->aggregate_id &&
            event->aggregate_type == other.event->aggregate_type;
@@ -42,7 +42,7 @@ struct Relay::Slot {
 
 struct Relay::Flight {
   Batch batch;
-  std::vector<Slot> slots;
+  std::vector<Entry> entries;
   std::vector<std::uint32_t> attempts;  // of replayed events
   std::vector<EventId> delivered;       // of replayed events
   std::size_t unresolved = 0;
@@ -50,8 +50,8 @@ struct Relay::Flight {
 };
 
 struct Relay::Line {
-  Slot* head = nullptr;  // waiting, in read order
-  Slot* tail = nullptr;
+  Entry* head = nullptr;  // waiting, in read order
+  Entry* tail = nullptr;
   bool in_flight = false;  // on a sink that takes one of a key at a time
   bool held = false;       // waits until `due` and until `after_submission` is collected
   bool counts = false;     // the failure it waits after counts
@@ -62,7 +62,7 @@ struct Relay::Line {
 struct Relay::Submission {
   std::uint64_t number = 0;
   TimePoint submitted_at{};
-  std::vector<Slot*> slots;
+  std::vector<Entry*> entries;
   std::vector<const Event*> events;
 };
 

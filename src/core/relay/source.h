@@ -54,7 +54,7 @@ class Source {
 
   // Called in every round of the relay, also while nothing can be read because the sink stands
   // still. Must be quick.
-  virtual Status tend() { return {}; }
+  virtual Status keep_alive() { return {}; }
 };
 
 }  // namespace dovetail

@@ -49,7 +49,7 @@ Status ClaimedSink::open() {
     is_inner_open_ = opened.has_value();
   }
   keep_calls();
-  DOVETAIL_TRY(let_go(untried_, LetGo::untried));
+  DOVETAIL_TRY(let_go(untried_, ReleaseReason::untried));
   return opened;
 }
 
@@ -304,7 +304,7 @@ void ClaimedSink::sort_outcome(Call& call, Outcome outcome) {
     done_.push_back(std::move(call));
     return;
   }
-  if (call.item == nullptr) return sort_outcome_of_nobody(call);
+  if (call.item == nullptr) return retry_abandoned_call(call);
   // The call ended, so it ended no process: nothing counts here. Whether the event is at fault, or
   // all fail alike, the relay judges.
   (outcome.fate == Fate::rejected ? parked_ : untried_).add(call.id, call.epoch);
@@ -312,7 +312,7 @@ void ClaimedSink::sort_outcome(Call& call, Outcome outcome) {
 }
 
 // Nobody can be told: the event has been submitted anew, or will be, and is tried then.
-void ClaimedSink::sort_outcome_of_nobody(const Call& call) {
+void ClaimedSink::retry_abandoned_call(const Call& call) {
   untried_.add(call.id, call.epoch);
   leave_key(call.key);
 }
@@ -347,7 +347,7 @@ Status ClaimedSink::complete_done() {
   return {};
 }
 
-Status ClaimedSink::let_go(Claims& claims, LetGo how) {
+Status ClaimedSink::let_go(Claims& claims, ReleaseReason how) {
   if (claims.ids.empty()) return {};
   DOVETAIL_TRY(store_.release(claims.ids, claims.epochs, how));
   for (const EventId& id : claims.ids) held_.erase(id);
@@ -356,8 +356,8 @@ Status ClaimedSink::let_go(Claims& claims, LetGo how) {
 }
 
 Status ClaimedSink::let_go_all() {
-  DOVETAIL_TRY(let_go(untried_, LetGo::untried));
-  return let_go(parked_, LetGo::parked);
+  DOVETAIL_TRY(let_go(untried_, ReleaseReason::untried));
+  return let_go(parked_, ReleaseReason::parked);
 }
 
 void ClaimedSink::resolve(Item& item, Outcome outcome) {

@@ -109,11 +109,11 @@ class ClaimedSink final : public Sink {
   Status submit_wave(Wave wave);
   Result<bool> collect_waves(Duration timeout);
   void sort_outcome(Call& call, Outcome outcome);
-  void sort_outcome_of_nobody(const Call& call);
+  void retry_abandoned_call(const Call& call);
   Status complete_finished();
   Status settle();
   Status complete_done();
-  Status let_go(Claims& claims, LetGo how);
+  Status let_go(Claims& claims, ReleaseReason how);
   Status let_go_all();
   bool can_go_on() const;
   void keep_calls();

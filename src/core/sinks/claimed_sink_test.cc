@@ -39,7 +39,7 @@ class FaultyStore final : public ClaimStore {
     return run([&] { return store_.complete(ids, epochs, done); });
   }
   Status release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
-                 LetGo how) override {
+                 ReleaseReason how) override {
     return run([&] { return store_.release(ids, epochs, how); });
   }
 

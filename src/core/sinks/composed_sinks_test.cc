@@ -86,7 +86,7 @@ class MoodyStore final : public ClaimStore {
     return {};
   }
   Status release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
-                 LetGo how) override {
+                 ReleaseReason how) override {
     if (fails()) return fail(Errc::unavailable, "away");
     DOVETAIL_TRY(store_.release(ids, epochs, how));
     if (fails()) return fail(Errc::in_doubt, "in doubt");

@@ -12,7 +12,7 @@
 #include "host/host.h"
 #include "host/parallel_sink.h"
 #include "postgres/inbox/inbox_store.h"
-#include "postgres/inbox/outside.h"
+#include "postgres/inbox/origin_store.h"
 #include "postgres/lane/lanes.h"
 #include "postgres/schema/schema.h"
 
@@ -76,7 +76,7 @@ Status check(const ConsumerOptions& options) {
     wrong = "ConsumerOptions has both `from` and `origin`; check which of them is meant";
   if (options.attempts_max == 0)
     wrong = "ConsumerOptions::attempts_max is 0; check that it is 1 or more";
-  if (options.parallel == 0 || options.parallel > kSlots)
+  if (options.parallel == 0 || options.parallel > kKeyBuckets)
     wrong = "ConsumerOptions::parallel must be 1 to 256; check it";
   if (options.batch_events_max == 0 || options.window_events_max == 0)
     wrong = "a limit of ConsumerOptions is 0; check that batches and window hold 1 event or more";
@@ -179,7 +179,7 @@ LanesOptions Consumer::State::lanes_options() {
 
 // One process reads the broker, and others stand by, so that the broker's order holds.
 Status Consumer::State::run_origin(std::stop_token stop) {
-  PostgresHome home(options.database, options.name, {}, options.lease_term, clock);
+  PostgresOriginStore home(options.database, options.name, {}, options.lease_term, clock);
   OriginSource source(options.origin, home, clock, run_errand);
   OriginLease lease(source, home.lease());
   std::vector<std::unique_ptr<Sink>> sinks;

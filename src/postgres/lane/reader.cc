@@ -66,7 +66,7 @@ Error not_written(Reader& reader, std::string_view of) {
 
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
                                    std::uint32_t lanes, bool mapped, bool outside) {
-  if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kSlots)
+  if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kKeyBuckets)
     return fail(Errc::rejected,
                 "a relay has a name of 1 to 255 bytes and 1 to 256 lanes; check its settings");
   const Result<std::uint32_t> there = stored_lanes(connection, relay, mapped, outside);

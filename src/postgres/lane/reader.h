@@ -11,7 +11,7 @@
 namespace dovetail::postgres {
 
 // Keys are spread over so many slots; a lane serves a contiguous range of them.
-constexpr std::uint32_t kSlots = 256;
+constexpr std::uint32_t kKeyBuckets = 256;
 
 // An expression: the timeline of the server, as dovetail.read_window() tells it. Another one means
 // that a standby has taken over, or a restore.
@@ -47,10 +47,10 @@ struct Reader {
   std::uint64_t generation = 0;  // counts connections: each may lead to another server
 
   std::int32_t first_slot() const {
-    return static_cast<std::int32_t>((kSlots * lane + lanes - 1) / lanes);
+    return static_cast<std::int32_t>((kKeyBuckets * lane + lanes - 1) / lanes);
   }
   std::int32_t last_slot() const {
-    return static_cast<std::int32_t>((kSlots * (lane + 1) + lanes - 1) / lanes) - 1;
+    return static_cast<std::int32_t>((kKeyBuckets * (lane + 1) + lanes - 1) / lanes) - 1;
   }
 };
 

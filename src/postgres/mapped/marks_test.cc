@@ -21,7 +21,7 @@ class MappedMarks : public MappedTest {
   // What a relay does now and then marks the row so.
   bool becomes(MappedLane& lane, const std::string& wanted) {
     return eventually([&] {
-      EXPECT_TRUE(lane.source.tend());
+      EXPECT_TRUE(lane.source.keep_alive());
       return status() == wanted;
     });
   }
@@ -337,7 +337,7 @@ TEST_F(MappedMarks, StaleOwnerMarksNothing) {
   EXPECT_TRUE(failed_with(delivered(stale, batch.events()[0].id), Errc::stopped));
   make("UPDATE dovetail.parked SET state = 'parked'");
   Status tended;
-  EXPECT_TRUE(eventually([&] { return !(tended = stale.source.tend()); }));
+  EXPECT_TRUE(eventually([&] { return !(tended = stale.source.keep_alive()); }));
   EXPECT_TRUE(failed_with(tended, Errc::stopped));
   EXPECT_TRUE(failed_with(stale.source.open(), Errc::stopped));
   EXPECT_EQ(status(), "PENDING");

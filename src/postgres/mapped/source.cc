@@ -221,7 +221,7 @@ Status MappedSource::mark_changed() {
   return {};
 }
 
-Status MappedSource::tend() { return clock_.now() < look_at_ ? Status{} : mark_changed(); }
+Status MappedSource::keep_alive() { return clock_.now() < look_at_ ? Status{} : mark_changed(); }
 
 Status MappedParking::changed(std::span<const Kept> events) {
   std::vector<EventId> ids;

@@ -38,7 +38,7 @@ class MappedSource final : public Source {
   Status flush() override { return {}; }
 
   // Marks rows whose event an operator replayed or discarded, now and then.
-  Status tend() override;
+  Status keep_alive() override;
 
   // Marks the rows of these events as dovetail.parked has them. Of those that were parked now, and
   // have come from here, it first writes down which row each is: `events` are as long as `ids`, and

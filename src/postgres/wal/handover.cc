@@ -89,7 +89,7 @@ void WalSource::State::begin_attempt() {
     if (attempt.wait_for(0s) != std::future_status::ready) return;
     (void)attempt.get();  // of an earlier session
   }
-  WayAsked asked;
+  SlotAccessOptions asked;
   asked.conninfo = options.replication_conninfo;
   asked.server = server;
   asked.published = published();
@@ -105,16 +105,16 @@ void WalSource::State::begin_attempt() {
   asked.distrusted = distrusted;
   asked.drops_only = stays() && was_too_much && !distrusted.empty();
   options.passing("connecting");
-  auto find = std::make_shared<std::packaged_task<Result<Way>()>>(
+  auto find = std::make_shared<std::packaged_task<Result<SlotAccess>()>>(
       [asked = std::move(asked), stop = attempt_stop.get_token()] {
-        return find_way(asked, stop);
+        return find_slot_access(asked, stop);
       });
   attempt = find->get_future();
   run_errand([find] { (*find)(); });
   step = Step::connecting;
 }
 
-// Whoever connects to nothing cannot be interrupted, and somebody waits for us to stop.
+// A hanging connect cannot be interrupted, so shutdown does not wait for it.
 void WalSource::State::abandon_attempt() {
   attempt_stop.request_stop();
   if (attempt.valid()) (void)attempt.wait_for(kAttemptEndsWithin);
@@ -122,28 +122,28 @@ void WalSource::State::abandon_attempt() {
 
 Status WalSource::State::take_way() {
   if (attempt.wait_for(0s) != std::future_status::ready) return {};
-  Result<Way> found = attempt.get();
+  Result<SlotAccess> found = attempt.get();
   if (!found && found.error().code == Errc::rejected && stays() && !has_streamed)
     return fail(found.error());
   if (!found) return give_up(found.error());
-  way = std::move(*found);
+  access = std::move(*found);
   is_way_known = true;
   distrusted.clear();
   step = Step::none;
-  if (!way.resumes && std::exchange(may_resume, false)) slot_wanted_at = clock.now();
-  if (!way.replication) {  // only dropped; a new one is made when the sink takes again
-    is_given_up = !way.lost.empty();
+  if (!access.resumes && std::exchange(may_resume, false)) slot_wanted_at = clock.now();
+  if (!access.replication) {  // only dropped; a new one is made when the sink takes again
+    is_given_up = !access.lost.empty();
     return {};
   }
   was_too_much = false;
   options.passing("connected");
-  if (way.resumes) {
+  if (access.resumes) {
     step = Step::resuming;
     return advance();
   }
-  if (!std::exchange(is_given_up, false) && !way.lost.empty())
-    say(false, way.lost + "; the gap is closed from the table");
-  const Status asked = way.replication.ask_for_slot(slot, !stays(), stays());
+  if (!std::exchange(is_given_up, false) && !access.lost.empty())
+    say(false, access.lost + "; the gap is closed from the table");
+  const Status asked = access.replication.ask_for_slot(slot, !stays(), stays());
   if (!asked) return give_up(asked.error());
   options.passing("slot asked for");
   asked_at = clock.now();
@@ -153,7 +153,7 @@ Status WalSource::State::take_way() {
 }
 
 Status WalSource::State::take_slot() {
-  Result<std::optional<CreatedSlot>> slot_made = way.replication.slot_made();
+  Result<std::optional<CreatedSlot>> slot_made = access.replication.slot_made();
   if (!slot_made) return give_up(slot_made.error());
   if (!*slot_made) return say_who_holds_up();
   made = std::move(**slot_made);
@@ -172,7 +172,7 @@ Status WalSource::State::take_slot() {
 Status WalSource::State::say_who_holds_up() {
   if (clock.now() < say_who_at) return {};
   say_who_at = clock.now() + options.retry_every;
-  const auto holder = who_holds_up(reader.connection, way.replication.backend_pid());
+  const auto holder = who_holds_up(reader.connection, access.replication.backend_pid());
   if (!holder) return fail(holder.error());
   if (*holder) say(false, "the server makes no slot before it ends: " + **holder);
   return {};
@@ -196,10 +196,10 @@ Status WalSource::State::end_windows() {
 // what windows have handed out is settled.
 Status WalSource::State::record_slot() {
   if (!stays()) return {};
-  SlotRecord now{slot, server.timeline, way.publication, {}, server.system_identifier};
-  resumable_from = way.resumes ? WalPosition{} : made.start;
+  SlotRecord now{slot, server.timeline, access.publication, {}, server.system_identifier};
+  resumable_from = access.resumes ? WalPosition{} : made.start;
   const bool is_ours = !takes_over() && record.timeline == server.timeline;
-  if (way.resumes) now.reported = is_ours ? record.reported : way.confirmed;
+  if (access.resumes) now.reported = is_ours ? record.reported : access.confirmed;
   record = std::move(now);
   return write_slot(reader, record);
 }
@@ -218,24 +218,24 @@ Status WalSource::State::start_stream() {
   if (step == Step::resuming) before = windows.handed_out();
   Result<Snapshot> shown = Snapshot::parse(before);
   if (!shown) return fail(shown.error());
-  const bool has_messages = way.replication.server_version() >= 140000;
+  const bool has_messages = access.replication.server_version() >= 140000;
   // The server may not have heard our last report. On another timeline positions mean something
   // else.
-  const bool is_ours = way.resumes && !takes_over() && record.timeline == server.timeline;
+  const bool is_ours = access.resumes && !takes_over() && record.timeline == server.timeline;
   const WalPosition from = is_ours ? record.reported : WalPosition{};
   DOVETAIL_TRY(record_slot());
   options.passing("stream starting");
   const Status started =
-      way.replication.start({slot, options.publication, has_messages, options.binary, from});
+      access.replication.start({slot, options.publication, has_messages, options.binary, from});
   if (!started) return give_up(started.error());
   streamed.clear();
   std::unique_ptr<WalRows> rows = options.make_rows();
   rows = remember_transactions(std::move(rows), streamed);
-  stream = std::make_unique<WalStream>(std::move(way.replication), std::move(rows), clock,
+  stream = std::make_unique<WalStream>(std::move(access.replication), std::move(rows), clock,
                                        WalStreamOptions{options.replication_conninfo});
   // Of a mapped table windows may have passed the start of a new slot, but not have seen a row that
   // was deleted by then.
-  if (!reader.mapped || way.resumes) stream->leave_out(std::move(*shown));
+  if (!reader.mapped || access.resumes) stream->leave_out(std::move(*shown));
   options.passing("stream started");
   step = Step::none;
   has_streamed = true;
@@ -255,7 +255,7 @@ Status WalSource::State::start_stream() {
   write_covered_at.reset();
   moved_to = {};
   metrics.stream_starts.fetch_add(1, std::memory_order_relaxed);
-  say(true, "through the slot " + slot + (way.resumes ? ", where it stood" : ""));
+  say(true, "through the slot " + slot + (access.resumes ? ", where it stood" : ""));
   probe.clear();
   return has_messages && !stays() ? send_probe() : Status{};
 }
@@ -264,7 +264,7 @@ Status WalSource::State::start_stream() {
 Status WalSource::State::give_up(const Error& why) {
   if (step == Step::closing) windows.go_on();
   step = Step::none;
-  way = {};
+  access = {};
   is_way_known = true;
   ++failures;
   try_at = clock.now() + (why.code == Errc::rejected ? options.retry_every : retry_delay());

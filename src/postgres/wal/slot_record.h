@@ -45,7 +45,7 @@ Result<SlotRecord> load_slot_record(Reader& reader);
 // Durable when it returns. stopped: another relay has taken the lane over.
 Status write_slot(Reader& reader, const SlotRecord& record);
 Status write_reported(Reader& reader, WalPosition reported);
-// For people, and not worth a wait for the disk.
+// Informational only; written without fsync.
 Status write_how_it_reads(Reader& reader, bool streams, std::string_view why);
 
 // A snapshot, and a position of the log before which everything that it shows has committed.

@@ -1,8 +1,8 @@
 // A slot that stays between the starts of its relay: when it is gone on with, and when it is not.
 #include "postgres/testing/test_version.h"
+#include "postgres/wal/slot_access.h"
 #include "postgres/wal/slot_record.h"
 #include "postgres/wal/source_stage.h"
-#include "postgres/wal/way.h"
 
 namespace dovetail::postgres {
 namespace {
@@ -179,7 +179,7 @@ TEST_F(WalSlotSource, IsNotDroppedByWhoHasLostTheLane) {
   reader.conninfo = database_.conninfo;
   reader.relay = "test";
   ASSERT_TRUE(connect(reader));
-  WayAsked asked;
+  SlotAccessOptions asked;
   asked.conninfo = reader.conninfo;
   asked.server = identify(reader.connection).value();
   asked.published.publication = kOutboxPublication;
@@ -193,11 +193,11 @@ TEST_F(WalSlotSource, IsNotDroppedByWhoHasLostTheLane) {
        "SELECT pg_replication_slot_advance(slot, pg_current_wal_lsn()) FROM dovetail.reader");
   const std::string left =
       "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '" + asked.slot + "'";
-  const Result<Way> of_old = find_way(asked, {});
+  const Result<SlotAccess> of_old = find_slot_access(asked, {});
   EXPECT_TRUE(failed_with(of_old, Errc::unavailable)) << text_of(of_old);
   EXPECT_EQ(number(connection_, left), 1);
   asked.held.epoch = 8;
-  const Result<Way> of_new = find_way(asked, {});
+  const Result<SlotAccess> of_new = find_slot_access(asked, {});
   ASSERT_TRUE(of_new) << text_of(of_new);
   EXPECT_TRUE(contains(of_new->lost, "moved it")) << of_new->lost;
   EXPECT_EQ(number(connection_, left), 0);

@@ -58,7 +58,7 @@ Status WalSource::open() {
   s.step = State::Step::none;
   s.attempt_stop.request_stop();
   s.attempt_stop = {};
-  s.way = {};
+  s.access = {};
   s.handed_out = s.settled = s.stream_began = 0;
   s.settled_at = {};
   s.has_looked = false;
@@ -120,7 +120,7 @@ Status WalSource::flush() {
   return s.stream ? s.report(true) : Status{};
 }
 
-Status WalSource::tend() {
+Status WalSource::keep_alive() {
   State& s = *state_;
   if (s.stream) {
     const Status runs = s.stream->check();
@@ -223,7 +223,7 @@ Status WalSource::State::take_safe_point_if_due(TimePoint now) {
     return fail_stream(
         Error{Errc::unavailable, "another server has taken over; check for a failover"});
   if (!is_same_run(run, taken->run)) return fail_stream(run_has_ended());
-  if (taken->publication != way.publication)
+  if (taken->publication != access.publication)
     return fail_stream(Error{Errc::unavailable, "the publication " + options.publication +
                                                     " was changed; check who changes it"});
   Result<Snapshot> shown = Snapshot::parse(taken->snapshot);
@@ -378,8 +378,8 @@ bool WalSource::State::is_much_kept() const { return metrics.retained_wal_bytes 
 // So that it keeps little of what others write while nothing of ours is under way.
 Status WalSource::State::let_server_note(WalPosition kept_from) {
   const bool is_level = stream && settled == handed_out && !stream->is_inside_transaction();
-  if (!is_level || !is_much_kept() || !running_note.is_due(clock.now(), kept_from)) return {};
-  DOVETAIL_TRY(running_note.make(reader.connection));
+  if (!is_level || !is_much_kept() || !standby_snapshot.is_due(clock.now(), kept_from)) return {};
+  DOVETAIL_TRY(standby_snapshot.make(reader.connection));
   stream->ask_for_sign();
   report_at = {};
   return {};

@@ -76,7 +76,7 @@ class WalSource final : public Source {
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   Status flush() override;
   // unavailable: the log that is kept for us has grown beyond the limit, or the stream has ended.
-  Status tend() override;
+  Status keep_alive() override;
 
  private:
   struct State;

@@ -42,7 +42,7 @@ class WalReading {
 
   // One read; what it brought is settled at once, unless `settles` is off.
   Status step(std::size_t events_max = 1000) {
-    DOVETAIL_TRY(source->tend());
+    DOVETAIL_TRY(source->keep_alive());
     auto batch = std::make_unique<Batch>();
     DOVETAIL_TRY(
         source->read(*batch, Limits{events_max, 1 << 20, std::chrono::milliseconds(5)}, {}));

@@ -13,10 +13,10 @@
 
 #include "postgres/stream/stream.h"
 #include "postgres/stream/streamed_transactions.h"
-#include "postgres/wal/running_note.h"
+#include "postgres/wal/slot_access.h"
 #include "postgres/wal/slot_record.h"
 #include "postgres/wal/source.h"
-#include "postgres/wal/way.h"
+#include "postgres/wal/standby_snapshot.h"
 
 namespace dovetail::postgres {
 
@@ -99,7 +99,8 @@ struct WalSource::State {
   WalSourceOptions options;
 
   // Over all sessions.
-  std::future<Result<Way>> attempt{};  // by a thread that may outlive us, and touches nothing here
+  std::future<Result<SlotAccess>>
+      attempt{};  // by a thread that may outlive us, and touches nothing here
   std::stop_source attempt_stop{};
   bool has_streamed = false;
   int failures = 0;
@@ -118,14 +119,14 @@ struct WalSource::State {
   bool may_resume = false;     // unless it is known that it cannot
   TimePoint slot_wanted_at{};  // a new one
   std::string slot{};
-  Way way{};
+  SlotAccess access{};
   CreatedSlot made{};
   std::string end{};     // the snapshot of the slot's start
   std::string before{};  // what windows had handed out when the end was set
   TimePoint asked_at{};
   TimePoint say_who_at{};
   TimePoint look_at_slot_at{};
-  RunningNote running_note{};
+  StandbySnapshot standby_snapshot{};
   std::uint64_t handed_out = 0;  // by windows and stream
   std::uint64_t settled = 0;
   TimePoint settled_at{};

@@ -23,13 +23,13 @@ Claim::State state_of(std::string_view text) {
   return Claim::State::forgotten;
 }
 
-std::string_view text_of(LetGo how) {
+std::string_view text_of(ReleaseReason how) {
   switch (how) {
-    case LetGo::untried:
+    case ReleaseReason::untried:
       return "untried";
-    case LetGo::failed:
+    case ReleaseReason::failed:
       return "failed";
-    case LetGo::parked:
+    case ReleaseReason::parked:
       break;
   }
   return "parked";
@@ -98,7 +98,7 @@ Status PostgresClaimStore::complete(std::span<const EventId> ids,
 }
 
 Status PostgresClaimStore::release(std::span<const EventId> ids,
-                                   std::span<const std::int64_t> epochs, LetGo how) {
+                                   std::span<const std::int64_t> epochs, ReleaseReason how) {
   if (ids.empty()) return {};
   const Result<Rows> rows = connection_.query(
       "SELECT dovetail.release_claims($1, $2, $3, $4)",

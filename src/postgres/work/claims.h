@@ -20,7 +20,7 @@ class PostgresClaimStore final : public ClaimStore {
   Status complete(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
                   std::span<bool> done) override;
   Status release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
-                 LetGo how) override;
+                 ReleaseReason how) override;
 
  private:
   std::string conninfo_;

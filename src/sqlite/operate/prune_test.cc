@@ -147,7 +147,7 @@ TEST_F(PrunedInbox, ClaimsThatNobodyWantsGoAndThoseThatAreHeldStay) {
   ASSERT_TRUE(claims.claim(ended, 1us));
   ASSERT_TRUE(claims.claim(going_on, 24h));
   const std::int64_t epoch = claims.claim(given_back, 24h)->at(0).epoch;
-  ASSERT_TRUE(claims.release({&failed.id, 1}, {&epoch, 1}, LetGo::failed));
+  ASSERT_TRUE(claims.release({&failed.id, 1}, {&epoch, 1}, ReleaseReason::failed));
   EXPECT_EQ(prune_all().claims, 0u) << "not long ago";
   application.run("UPDATE dovetail_claim SET updated_at = 1");
   EXPECT_EQ(prune_all().claims, 2u);

@@ -168,25 +168,26 @@ Result<bool> SqliteClaimStore::complete_one(const EventId& id, std::int64_t epoc
 }
 
 Status SqliteClaimStore::release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
-                                 LetGo how) {
+                                 ReleaseReason how) {
   Result<Transaction> transaction = begin("giving claims back");
   if (!transaction) return fail(transaction.error());
   for (std::size_t i = 0; i < ids.size(); ++i) DOVETAIL_TRY(release_one(ids[i], epochs[i], how));
   return commit(*transaction, "giving claims back");
 }
 
-Status SqliteClaimStore::release_one(const EventId& id, std::int64_t epoch, LetGo how) {
-  if (how != LetGo::untried)
+Status SqliteClaimStore::release_one(const EventId& id, std::int64_t epoch, ReleaseReason how) {
+  if (how != ReleaseReason::untried)
     DOVETAIL_TRY(note_unapplied_.bind(1, consumer_id_)
                      .bind_id(2, id)
                      .bind(3, epoch)
                      .bind(4, to_stored(clock_.wall()))
                      .run());
-  if (how == LetGo::parked) return take_.bind(1, consumer_id_).bind_id(2, id).bind(3, epoch).run();
+  if (how == ReleaseReason::parked)
+    return take_.bind(1, consumer_id_).bind_id(2, id).bind(3, epoch).run();
   give_back_.bind(1, consumer_id_)
       .bind_id(2, id)
       .bind(3, epoch)
-      .bind(4, how == LetGo::untried ? 1 : 0)
+      .bind(4, how == ReleaseReason::untried ? 1 : 0)
       .bind(5, to_stored(clock_.wall()));
   DOVETAIL_TRY(give_back_.run());
   return erase_.bind(1, consumer_id_).bind_id(2, id).run();

@@ -20,14 +20,14 @@ class SqliteClaimStore final : public ClaimStore {
   Status complete(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
                   std::span<bool> done) override;
   Status release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
-                 LetGo how) override;
+                 ReleaseReason how) override;
 
  private:
   Status prepare();
   Status find_consumer();
   Result<Claim> claim_one(const Event& event, Duration lease, WallTime forgotten);
   Result<bool> complete_one(const EventId& id, std::int64_t epoch);
-  Status release_one(const EventId& id, std::int64_t epoch, LetGo how);
+  Status release_one(const EventId& id, std::int64_t epoch, ReleaseReason how);
   Status add_totals(std::uint64_t applied, std::uint64_t duplicates);
   Result<Transaction> begin(std::string_view doing);
   Status commit(Transaction& transaction, std::string_view doing);

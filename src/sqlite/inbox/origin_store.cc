@@ -1,4 +1,4 @@
-#include "sqlite/inbox/outside.h"
+#include "sqlite/inbox/origin_store.h"
 
 #include <utility>
 
@@ -53,8 +53,8 @@ Status OutsideProgress::write() {
   return {};
 }
 
-SqliteHome::SqliteHome(std::string path, std::string name, std::string target, Duration lease_term,
-                       Clock& clock)
+SqliteOriginStore::SqliteOriginStore(std::string path, std::string name, std::string target,
+                                     Duration lease_term, Clock& clock)
     : reader_{.path = std::move(path),
               .name = std::move(name),
               .stream = Stream::outside,

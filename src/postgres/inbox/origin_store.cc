@@ -1,4 +1,4 @@
-#include "postgres/inbox/outside.h"
+#include "postgres/inbox/origin_store.h"
 
 #include <utility>
 
@@ -57,8 +57,8 @@ Status OutsideProgress::write() {
   return {};
 }
 
-PostgresHome::PostgresHome(std::string conninfo, std::string name, std::string target,
-                           Duration lease_term, Clock& clock)
+PostgresOriginStore::PostgresOriginStore(std::string conninfo, std::string name, std::string target,
+                                         Duration lease_term, Clock& clock)
     : reader_(outside_reader(std::move(conninfo), std::move(name), std::move(target))),
       progress_(reader_),
       parking_(reader_),

@@ -1,4 +1,4 @@
-#include "postgres/wal/running_note.h"
+#include "postgres/wal/standby_snapshot.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class RunningNoteTest : public testing::Test {
+class StandbySnapshotTest : public testing::Test {
  protected:
   // How often it is due in so long, asked every 50 ms.
   int due_in(Duration duration, bool helps) {
@@ -23,23 +23,23 @@ class RunningNoteTest : public testing::Test {
     return count;
   }
 
-  RunningNote note_;
+  StandbySnapshot note_;
   TimePoint now_{1h};
   WalPosition kept_from_{1};
 };
 
-TEST_F(RunningNoteTest, IsMadeOftenWhileTheServerLetsGoOfItsLog) {
+TEST_F(StandbySnapshotTest, IsMadeOftenWhileTheServerLetsGoOfItsLog) {
   EXPECT_EQ(due_in(1s, true), 20);
 }
 
-TEST_F(RunningNoteTest, IsMadeSeldomWhileATransactionHoldsTheLog) {
+TEST_F(StandbySnapshotTest, IsMadeSeldomWhileATransactionHoldsTheLog) {
   EXPECT_LT(due_in(1min, false), 15);
   EXPECT_LE(due_in(10min, false), 40);
   ++kept_from_.value;
   EXPECT_TRUE(note_.is_due(now_, kept_from_));
 }
 
-class WalRunningNote : public testing::Test {
+class WalStandbySnapshot : public testing::Test {
  protected:
   void SetUp() override {
     if (is_before(connection_, 15)) GTEST_SKIP() << "this server cannot show its log";
@@ -66,7 +66,7 @@ class WalRunningNote : public testing::Test {
       must(connection_, "GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO " + role);
     Connection maker = database_.connect(role);
     const std::int64_t from = end_of_log();
-    EXPECT_TRUE(RunningNote().make(maker));
+    EXPECT_TRUE(StandbySnapshot().make(maker));
     EXPECT_TRUE(maker.query("SELECT 1"));
     EXPECT_EQ(notes_since(from) > 0, may_ask);
     EXPECT_EQ(
@@ -84,9 +84,9 @@ class WalRunningNote : public testing::Test {
 
 // The server notes it down by itself, a little later; nothing is begun that must be given up, which
 // would be an error in the server's log.
-TEST_F(WalRunningNote, IsLeftToTheServerWhereThatIsNotGranted) { expect_note(false); }
+TEST_F(WalStandbySnapshot, IsLeftToTheServerWhereThatIsNotGranted) { expect_note(false); }
 
-TEST_F(WalRunningNote, IsAskedForWhereThatIsGranted) {
+TEST_F(WalStandbySnapshot, IsAskedForWhereThatIsGranted) {
   if (is_before(connection_, 16)) GTEST_SKIP() << "this server cannot be asked";
   expect_note(true);
 }

@@ -1,4 +1,4 @@
-#include "sqlite/inbox/outside.h"
+#include "sqlite/inbox/origin_store.h"
 
 #include "core/testing/test_clock.h"
 #include "sqlite/lane/lease.h"

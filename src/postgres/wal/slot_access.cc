@@ -1,4 +1,4 @@
-#include "postgres/wal/way.h"
+#include "postgres/wal/slot_access.h"
 
 #include <optional>
 #include <utility>
@@ -9,7 +9,8 @@ namespace {
 
 // A slot holds everything that we miss only if we are the last who moved it: it must stand where we
 // left it, in the history of this very server, and have streamed the same all the time.
-std::string why_not_resumed(const SlotState& slot, const WayAsked& asked, const std::string& mark) {
+std::string why_not_resumed(const SlotState& slot, const SlotAccessOptions& asked,
+                            const std::string& mark) {
   const SlotRecord& record = asked.record;
   if (!asked.distrusted.empty()) return asked.distrusted;
   if (record.slot != slot.name) return "nobody knows who made it";
@@ -30,7 +31,7 @@ Error in_use(const SlotState& slot) {
                                  " of the server; it is waited for until that ends"};
 }
 
-Status check_foreign(const std::optional<SlotState>& slot, const WayAsked& asked) {
+Status check_foreign(const std::optional<SlotState>& slot, const SlotAccessOptions& asked) {
   const std::string name = "the slot " + asked.slot;
   if (!slot)
     return fail(Errc::rejected, name +
@@ -48,7 +49,7 @@ Status check_foreign(const std::optional<SlotState>& slot, const WayAsked& asked
 }
 
 // Decides what becomes of a slot that stays.
-Status look_at_slot(Connection& sql, const WayAsked& asked, Way& way) {
+Status look_at_slot(Connection& sql, const SlotAccessOptions& asked, SlotAccess& access) {
   const Result<std::optional<SlotState>> found = find_slot(sql, asked.slot);
   if (!found) return fail(found.error());
   const std::optional<SlotState>& slot = *found;
@@ -58,26 +59,25 @@ Status look_at_slot(Connection& sql, const WayAsked& asked, Way& way) {
   if (asked.takes_over) {
     DOVETAIL_TRY(check_foreign(slot, asked));
   } else if (!slot) {
-    if (asked.record.slot == asked.slot) way.lost = "the slot " + asked.slot + " is gone";
+    if (asked.record.slot == asked.slot) access.lost = "the slot " + asked.slot + " is gone";
     return {};
-  } else if (const std::string why = why_not_resumed(*slot, asked, way.publication); !why.empty()) {
-    way.lost = "the slot " + asked.slot + " cannot be gone on with: " + why;
+  } else if (const std::string why = why_not_resumed(*slot, asked, access.publication);
+             !why.empty()) {
+    access.lost = "cannot resume the slot " + asked.slot + ": " + why;
     return drop_slot(sql, asked.slot, asked.held);
   } else if (slot->active) {
     return fail(in_use(*slot));
   }
-  way.resumes = true;
-  way.confirmed = slot->confirmed;
+  access.resumes = true;
+  access.confirmed = slot->confirmed;
   return {};
 }
 
-Error not_wanted() {
-  return {Errc::stopped, "the way to the log is not wanted any more; check for a stop"};
-}
+Error not_wanted() { return {Errc::stopped, "the slot is not needed any more; the relay stops"}; }
 
 }  // namespace
 
-Result<Way> find_way(const WayAsked& asked, const std::stop_token& stop) {
+Result<SlotAccess> find_slot_access(const SlotAccessOptions& asked, const std::stop_token& stop) {
   Result<Connection> sql = Connection::open(asked.conninfo);
   if (!sql) return fail(sql.error());
   if (stop.stop_requested()) return fail(not_wanted());
@@ -87,23 +87,23 @@ Result<Way> find_way(const WayAsked& asked, const std::stop_token& stop) {
     return fail(Errc::unavailable,
                 "the connection for replication leads to another server than that of the table; "
                 "check replication_url");
-  Way way;
+  SlotAccess access;
   // Before it is looked at: a change in between is seen later.
   Result<std::string> mark = publication_mark(*sql, asked.published);
   if (!mark) return fail(mark.error());
-  way.publication = std::move(*mark);
+  access.publication = std::move(*mark);
   const Result<std::optional<std::string>> cannot = why_not_streamed(
       *sql, asked.checks_publication ? std::string_view(asked.published.publication)
                                      : std::string_view());
   if (!cannot) return fail(cannot.error());
   if (*cannot) return fail(Errc::rejected, **cannot);
   if (stop.stop_requested()) return fail(not_wanted());
-  if (!asked.temporary) DOVETAIL_TRY(look_at_slot(*sql, asked, way));
-  if (asked.drops_only) return way;
+  if (!asked.temporary) DOVETAIL_TRY(look_at_slot(*sql, asked, access));
+  if (asked.drops_only) return access;
   Result<Replication> opened = Replication::open(asked.conninfo);
   if (!opened) return fail(opened.error());
-  way.replication = std::move(*opened);
-  return way;
+  access.replication = std::move(*opened);
+  return access;
 }
 
 }  // namespace dovetail::postgres

@@ -1,55 +1,50 @@
-// What a file keeps about a reader of a broker.
+// What a database keeps about a reader of a broker.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "core/clock.h"
 #include "core/relay/origin_source.h"
-#include "sqlite/connection/database.h"
-#include "sqlite/lane/lease.h"
-#include "sqlite/lane/parking.h"
-#include "sqlite/lane/reader.h"
-#include "sqlite/lane/relay_state.h"
+#include "host/state_recorder.h"
+#include "postgres/lane/lease.h"
+#include "postgres/lane/parking.h"
+#include "postgres/lane/reader.h"
 
-namespace dovetail::sqlite {
+namespace dovetail::postgres {
+
+// The reader of a broker whose lease, counts and parked events are in this database. It has one
+// lane, since the broker's order holds only while one process reads it.
+Reader outside_reader(std::string conninfo, std::string name, std::string target = {});
 
 // How far such a reader has come, its broker knows; here are only its totals, beside its lease and
 // its parked events. What a crash loses of them is not counted. One thread at a time.
 class OutsideProgress {
  public:
-  OutsideProgress(Reader& reader, Clock& clock);
+  explicit OutsideProgress(Reader& reader) : reader_(reader) {}
 
-  // Connects, also anew; makes the reader's row.
+  // Connects unless the lane is connected; makes its row.
   Status open();
-  // After open().
-  Result<std::int64_t> last_parked();
   void add(std::uint64_t settled, std::uint64_t parked);
   // stopped: the lane has another owner. After any other error it is counted with the next write.
   Status write();
 
  private:
   Reader& reader_;
-  Clock& clock_;
-  Database database_;
-  std::string file_;
-  Statement update_progress_;
-  Checkpointer checkpointer_;
   std::int64_t settled_since_ = 0;
   std::int64_t parked_since_ = 0;
 };
 
 // `clock` outlives it.
-class SqliteHome final : public OutsideHome {
+class PostgresOriginStore final : public OriginStore {
  public:
-  // `target`: the broker that is read.
-  SqliteHome(std::string path, std::string name, std::string target, Duration lease_term,
-             Clock& clock);
+  // `target`: the broker that is read, see bind_target().
+  PostgresOriginStore(std::string conninfo, std::string name, std::string target,
+                      Duration lease_term, Clock& clock);
 
   Lease& lease() override { return lease_; }
   Parking& parking() override { return parking_; }
   Status open() override { return progress_.open(); }
-  Result<std::int64_t> last_parked() override { return progress_.last_parked(); }
+  Result<std::int64_t> last_parked() override { return last_parked_position(reader_); }
   void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
   Status write() override { return progress_.write(); }
   void say(const RelayState& state) override { recorder_.report(state, reader_.epoch); }
@@ -57,9 +52,9 @@ class SqliteHome final : public OutsideHome {
  private:
   Reader reader_;
   OutsideProgress progress_;
-  SqliteParking parking_;
-  SqliteLease lease_;
-  StateRecorder recorder_;
+  PostgresParking parking_;
+  PostgresLease lease_;
+  StateRecorder recorder_;  // with connections of its own
 };
 
-}  // namespace dovetail::sqlite
+}  // namespace dovetail::postgres

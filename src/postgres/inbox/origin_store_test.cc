@@ -1,4 +1,4 @@
-#include "postgres/inbox/outside.h"
+#include "postgres/inbox/origin_store.h"
 
 #include "host/host.h"
 #include "postgres/lane/lease.h"
@@ -95,7 +95,7 @@ TEST_F(PostgresOutside, WhatAnOperatorDiscardedStaysSoWhenTheBrokerBringsItAgain
 }
 
 TEST_F(PostgresOutside, KnowsTheGreatestPositionOfWhatIsParked) {
-  PostgresHome home(database.conninfo, "booking", "", 10s, system_clock());
+  PostgresOriginStore home(database.conninfo, "booking", "", 10s, system_clock());
   ASSERT_TRUE(home.lease().acquire());
   ASSERT_TRUE(home.open());
   EXPECT_EQ(home.last_parked().value_or(-1), 0);

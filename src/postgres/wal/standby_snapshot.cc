@@ -1,4 +1,4 @@
-#include "postgres/wal/running_note.h"
+#include "postgres/wal/standby_snapshot.h"
 
 #include <algorithm>
 namespace dovetail::postgres {
@@ -17,7 +17,7 @@ constexpr std::string_view kMayAsk =
 
 }  // namespace
 
-bool RunningNote::is_due(TimePoint now, WalPosition kept_from) {
+bool StandbySnapshot::is_due(TimePoint now, WalPosition kept_from) {
   if (kept_from != kept_from_) delay_ = kDelayMin;
   if (now < made_at_ + delay_) return false;
   if (kept_from == kept_from_) delay_ = std::min(2 * delay_, kDelayMax);
@@ -26,7 +26,7 @@ bool RunningNote::is_due(TimePoint now, WalPosition kept_from) {
   return true;
 }
 
-Status RunningNote::make(Connection& connection) {
+Status StandbySnapshot::make(Connection& connection) {
   const Result<Rows> may_ask = connection.query(kMayAsk);
   if (!may_ask) return fail(may_ask.error());
   // Elsewhere the server does it by itself every 15 s. Every other way to have it done waits for

@@ -10,7 +10,7 @@ namespace dovetail::postgres {
 // Whatever is reported, the server lets go of its log only up to where it last noted that down. It
 // does so every 15 s, in which others may write very much; and whenever it is asked to, or somebody
 // begins to make a slot.
-class RunningNote {
+class StandbySnapshot {
  public:
   // Not more often than it helps: while a transaction stays open the log is kept from
   // `kept_from` on, however often it is noted that it runs.
