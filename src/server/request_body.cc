@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "server/header_field.h"
+
 namespace dovetail::http {
 
 namespace {

@@ -6,6 +6,7 @@
 #include "fuzz/fuzz.h"
 #include "host/host.h"
 #include "server/conversation.h"
+#include "server/header_field.h"
 #include "server/path.h"
 #include "server/test_malformed.h"
 

@@ -93,10 +93,9 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   static std::set<std::string> labelled;
   const std::lock_guard lock(mutex);
   if (!options->sink.jetstream && labelled.insert(to.name).second)
-    config::log_line(
-        config::LogLevel::warn, to.name,
-        "core NATS is fire-and-forget: who does not listen when an event is sent never "
-        "gets it");
+    log_line(config::LogLevel::warn, to.name,
+             "core NATS is fire-and-forget: who does not listen when an event is sent never "
+             "gets it");
   return std::make_unique<nats::NatsSink>(std::move(options->sink), clock);
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "assembly/target.h"
 #include "command/sink.h"
 #include "config/consumer.h"
@@ -66,17 +66,17 @@ class ConsumerSink final : public Sink {
   ConsumerSink(const config::Config& config, const config::ConsumerConfig& consumer,
                std::uint32_t lane, Clock& clock) {
     const config::StoreConfig& store = *config.find_store(consumer.relay.to);
-    const InboxKind& kind = inbox_kind_of(store);
+    const std::unique_ptr<Database> database = database_of(store);
     std::vector<ChainedSink::Stage> stages;
     if (has_inside(consumer)) {
-      auto inbox = kind.make_inbox(store, consumer, lane);
+      auto inbox = database->make_inbox(consumer, lane);
       inbox_ = inbox ? std::move(*inbox) : refused_sink(inbox.error());
       stages.push_back(
           {inbox_.get(), [&consumer](const Event& event) { return wants_topic(consumer, event); }});
     }
     for (const config::HandlerConfig& handler : consumer.handlers) {
       if (!handler.is_outside()) continue;
-      Outside outside{kind.make_claims(store, inbox_name(consumer, handler), clock),
+      Outside outside{database->make_claims(inbox_name(consumer, handler), clock),
                       make_calls(config, handler, clock), nullptr};
       outside.sink = std::make_unique<ClaimedSink>(*outside.claims, *outside.calls, clock,
                                                    claim_options(consumer, handler));
@@ -112,7 +112,7 @@ class ConsumerSink final : public Sink {
 MakeSink make_sinks(const config::Config& config, const config::ConsumerConfig& consumer,
                     Clock& clock) {
   const config::StoreConfig& from = *config.find_store(consumer.relay.from);
-  const bool is_shared = from.scheme == config::StoreScheme::postgres;
+  const bool is_shared = database_of(from)->has_lanes();
   return [&config, &consumer, &clock, is_shared](std::uint32_t lane) -> std::unique_ptr<Sink> {
     const std::uint32_t first = is_shared ? lane : 0;
     const std::uint32_t workers = is_shared ? 1 : consumer.relay.lanes;
@@ -155,10 +155,6 @@ std::string describe(const config::Config& config, const config::HandlerConfig& 
 
 }  // namespace
 
-const InboxKind& inbox_kind_of(const config::StoreConfig& store) {
-  return store.scheme == config::StoreScheme::postgres ? kPostgresInboxes : kSqliteInboxes;
-}
-
 std::string inbox_name(const config::ConsumerConfig& consumer,
                        const config::HandlerConfig& handler) {
   return handler.name.empty() ? consumer.relay.name : consumer.relay.name + "." + handler.name;
@@ -194,7 +190,7 @@ Status check_handlers(const config::Config& config, const config::ConsumerConfig
     if (!usable) return fail(usable.error().code, handler.where + ": " + usable.error().text);
   }
   const config::StoreConfig& store = *config.find_store(consumer.relay.to);
-  return inbox_kind_of(store).check(store, consumer);
+  return database_of(store)->check_handlers(consumer);
 }
 
 std::string describe(const config::Config& config, const config::ConsumerConfig& consumer) {

@@ -5,7 +5,7 @@
 
 #include "assembly/broker_lane.h"
 #include "assembly/brokers.h"
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "assembly/target.h"
 #include "core/message/routing.h"
 #include "host/jitter.h"
@@ -78,8 +78,8 @@ Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
 }
 
 std::unique_ptr<Lane> make_lane(LanePlan plan, const config::StoreConfig& home, Clock& clock) {
-  if (!plan.from.is_broker()) return kind_of(plan.from).make_lane(std::move(plan), clock);
-  auto kept = kind_of(home).make_origin_store(home, plan.relay, plan.target, clock);
+  if (!plan.from.is_broker()) return database_of(plan.from)->make_lane(std::move(plan), clock);
+  auto kept = database_of(home)->make_origin_store(plan.relay, plan.target, clock);
   const BrokerKind& broker = *broker_of(plan.from);
   return make_broker_lane(broker, std::move(plan), std::move(kept), clock);
 }

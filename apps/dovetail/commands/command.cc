@@ -4,7 +4,7 @@
 #include <system_error>
 #include <vector>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "config/units.h"
 
 namespace dovetail::app {
@@ -57,7 +57,7 @@ Expected<config::Config> load(const CommandContext& context) {
   auto config = config::load_config(context.config_file);
   if (!config) return refuse(Exit::config, config.error().text);
   for (config::StoreConfig& store : config->stores) {
-    const auto prepared = kind_of(store).prepare(store);
+    const auto prepared = prepare_store(store);
     if (!prepared) return refuse(Exit::config, prepared.error().text);
   }
   return std::move(*config);

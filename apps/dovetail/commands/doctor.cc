@@ -2,7 +2,7 @@
 #include <string>
 
 #include "assembly/consumer_lane.h"
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "host/host.h"
@@ -26,7 +26,7 @@ std::vector<Finding> examine(const config::StoreConfig& store, const config::Con
     return {
         {Severity::error, "secret", "it cannot be examined: a secret is missing", store.unusable}};
   }
-  auto findings = kind_of(store).examine(store, config);
+  auto findings = database_of(store)->examine(config);
   if (findings) {
     for (const config::ConsumerConfig& consumer : config.consumers) {
       if (consumer.relay.to == store.name) add_handlers(config, consumer, *findings);

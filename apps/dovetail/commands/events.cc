@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "commands/parked.h"
@@ -101,12 +101,12 @@ Answer events_list(const CommandContext& context, const EventsOptions& options) 
     if (!state) return refuse(state.error());
     filter.state = *state;
   }
-  const StoreKind& kind = kind_of(**store);
-  if (filter.stream == Stream::mailbox && !kind.has_mailbox && !(*store)->is_broker()) {
+  const std::unique_ptr<Database> database = database_of(**store);
+  if (filter.stream == Stream::mailbox && !database->has_mailbox() && !(*store)->is_broker()) {
     return refuse(Exit::rejected, "store " + (*store)->name +
                                       " is PostgreSQL, which has no mailbox; leave out --box");
   }
-  const auto rows = kind.list_events(**store, filter);
+  const auto rows = database->list_events(filter);
   if (!rows) return refuse_in(**store, rows.error());
 
   if (context.json) {
@@ -217,7 +217,7 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
   ParkedFilter filter;
   filter.id = id.to_string();
   filter.with_finished = true;
-  const auto rows = kind_of(store).list_parked(store, filter);
+  const auto rows = database_of(store)->list_parked(filter);
   if (!rows) return fail(rows.error());
   for (const ParkedRow& row : *rows) {
     trace.parked.push_back(json_of(ParkedPlace{&store, row}));
@@ -231,7 +231,7 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
     trace.holder = &store;
     trace.head = head_of(row);
   }
-  const auto audit = kind_of(store).list_audit(store, id.to_string());
+  const auto audit = database_of(store)->list_audit(id.to_string());
   if (!audit) return fail(audit.error());
   for (const AuditRow& row : *audit) {
     trace.audit.push_back({{"store", store.name},
@@ -250,11 +250,11 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
 
 Status trace_in(const config::StoreConfig& store, const EventId& id, Trace& trace) {
   for (const auto stream : {Stream::outbox, Stream::mailbox, Stream::outside}) {
-    if (stream != Stream::outbox && !kind_of(store).has_mailbox) continue;
+    if (stream != Stream::outbox && !database_of(store)->has_mailbox()) continue;
     EventFilter filter;
     filter.stream = stream;
     filter.id = id.to_string();
-    const auto rows = kind_of(store).list_events(store, filter);
+    const auto rows = database_of(store)->list_events(filter);
     if (!rows) return fail(rows.error());
     for (const auto& row : *rows) {
       trace.rows.push_back(json_of(store, stream, row));
@@ -298,7 +298,7 @@ Answer events_show(const CommandContext& context, const std::string& id_text,
   }
   std::string payload;
   if (with_payload) {
-    auto found = kind_of(*trace.holder).payload_of(*trace.holder, *id);
+    auto found = database_of(*trace.holder)->payload_of(*id);
     if (!found) return refuse(found.error());
     payload = std::move(*found);
   }
@@ -332,13 +332,13 @@ Answer events_cancel(const CommandContext& context, const std::string& id_text,
   if (!id) return refuse(id.error());
   const auto store = choose_store(*config, store_name);
   if (!store) return tl::unexpected(store.error());
-  const StoreKind& kind = kind_of(**store);
-  if (kind.cancel == nullptr) {
+  const std::unique_ptr<Database> database = database_of(**store);
+  if (!database->has_delayed_events()) {
     return refuse(Exit::rejected, "store " + (*store)->name + " is " +
                                       std::string(config::to_string((*store)->scheme)) +
                                       ", which delays no events; check --store");
   }
-  if (const Status done = kind.cancel(**store, *id, reason); !done) {
+  if (const Status done = database->cancel(*id, reason); !done) {
     return refuse_in(**store, done.error());
   }
   if (context.json) {

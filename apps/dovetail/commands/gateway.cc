@@ -9,10 +9,9 @@
 #include <string>
 #include <thread>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
-#include "commands/requests.h"
 #include "config/units.h"
 #include "host/host.h"
 #include "process/log.h"
@@ -85,9 +84,9 @@ void log_notice(const config::GatewayConfig& config, const http::GatewayNotice& 
       break;
   }
   if (notice.key.empty())
-    config::log_line(level, config.name, notice.text);
+    log_line(level, config.name, notice.text);
   else
-    config::log_line(level, config.name, notice.text, {{"key", notice.key}});
+    log_line(level, config.name, notice.text, {{"key", notice.key}});
 }
 
 // Each request has a descriptor, and a few more are needed.
@@ -97,10 +96,9 @@ void raise_descriptor_limit(const config::GatewayConfig& config) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   if (::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == wanted) return;
-  config::log_line(
-      LogLevel::warn, config.name,
-      "fewer files may be open than waiting_max and requests_max need; check the limit "
-      "of open files");
+  log_line(LogLevel::warn, config.name,
+           "fewer files may be open than waiting_max and requests_max need; check the limit "
+           "of open files");
 }
 
 Json json_of(const http::GatewayCounts& counts) {
@@ -112,16 +110,16 @@ Json json_of(const http::GatewayCounts& counts) {
 
 void log_counts(const config::GatewayConfig& config, std::string_view message,
                 const http::GatewayCounts& counts, std::uint64_t pruned) {
-  config::log_line(LogLevel::info, config.name, message,
-                   {{"executed", std::to_string(counts.executed)},
-                    {"replayed", std::to_string(counts.replayed)},
-                    {"running", std::to_string(counts.running)},
-                    {"unknown", std::to_string(counts.unknown)},
-                    {"mismatched", std::to_string(counts.mismatched)},
-                    {"lost", std::to_string(counts.lost)},
-                    {"passed", std::to_string(counts.passed)},
-                    {"refused", std::to_string(counts.refused)},
-                    {"pruned", std::to_string(pruned)}});
+  log_line(LogLevel::info, config.name, message,
+           {{"executed", std::to_string(counts.executed)},
+            {"replayed", std::to_string(counts.replayed)},
+            {"running", std::to_string(counts.running)},
+            {"unknown", std::to_string(counts.unknown)},
+            {"mismatched", std::to_string(counts.mismatched)},
+            {"lost", std::to_string(counts.lost)},
+            {"passed", std::to_string(counts.passed)},
+            {"refused", std::to_string(counts.refused)},
+            {"pruned", std::to_string(pruned)}});
 }
 
 // Deletes what has expired, and says what was done, in steps so small that nobody waits for them.
@@ -148,10 +146,10 @@ class Janitor {
 
   void clean(std::stop_token stop) {
     for (std::uint64_t step = kStep; step == kStep && !stop.stop_requested(); pruned_ += step) {
-      const Result<std::uint64_t> done = prune_requests(store_, kStep);
+      const Result<std::uint64_t> done = database_of(store_)->prune_requests(kStep);
       if (!done) {
-        config::log_line(LogLevel::warn, config_.name,
-                         "what has expired could not be deleted: " + done.error().text);
+        log_line(LogLevel::warn, config_.name,
+                 "what has expired could not be deleted: " + done.error().text);
         break;
       }
       step = *done;
@@ -171,40 +169,40 @@ class Janitor {
 
 Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfig& store,
                    Duration every, bool json) {
-  if (const auto usable = kind_of(store).status(store); !usable) {
+  if (const auto usable = database_of(store)->status(); !usable) {
     const auto failure = refuse_in(store, usable.error());
     if (failure.value().exit != Exit::unavailable) return failure;
-    config::log_line(LogLevel::warn, config.name, failure.value().text);
+    log_line(LogLevel::warn, config.name, failure.value().text);
   }
   raise_descriptor_limit(config);
   // Before any thread is started, so that one takes them: this one, when it looks.
   block_stop_signals();
   std::jthread hurry;  // ends last: also what waits for the store at the end may be cut short
   http::Gateway gateway(
-      options_of(config), [&] { return make_request_store(store, config.store_timeout); },
-      system_clock(), [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
+      options_of(config),
+      [&] { return database_of(store)->make_request_store(config.store_timeout); }, system_clock(),
+      [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
   DOVETAIL_OR_REFUSE(gateway.start());
-  config::log_line(LogLevel::info, config.name, "listening",
-                   {{"address", config.address},
-                    {"port", std::to_string(gateway.port())},
-                    {"service", config.service}});
+  log_line(LogLevel::info, config.name, "listening",
+           {{"address", config.address},
+            {"port", std::to_string(gateway.port())},
+            {"service", config.service}});
   Janitor janitor(gateway, config, store, every);
   janitor.start();
   while (!wait_for_stop_signal(std::chrono::hours(1))) continue;
-  config::log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
+  log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
   hurry = std::jthread([](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const auto again = wait_for_stop_signal(std::chrono::milliseconds(50));
       if (!again || !is_urgent(*again)) continue;
-      config::log_line(LogLevel::warn, "", "second signal: leaving at once");
+      log_line(LogLevel::warn, "", "second signal: leaving at once");
       ::_exit(128 + *again);
     }
   });
   const bool whole = gateway.stop(config.drain_timeout);
   if (!whole)
-    config::log_line(
-        LogLevel::warn, config.name,
-        "requests were given up: their outcome is unknown, see 'dovetail requests list'");
+    log_line(LogLevel::warn, config.name,
+             "requests were given up: their outcome is unknown, see 'dovetail requests list'");
   const http::GatewayCounts counts = gateway.counts();
   log_counts(config, "stopped", counts, janitor.pruned());
   if (json) print_json({{"gateway", json_of(counts)}});
@@ -216,7 +214,7 @@ Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfi
 Answer gateway(const CommandContext& context) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  config::log_setup(config->log);
+  log_setup(config->log);
   if (!config->gateway)
     return refuse(Exit::config, config->file.string() + ": there is no [gateway] to run");
   const config::StoreConfig& store = *config->find_store(config->gateway->store);

@@ -1,49 +1,14 @@
 // dovetail inbox apply, dovetail inbox remember: what an operator has checked counts.
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
 #include "core/event/time_text.h"
-#include "host/host.h"
-#include "sqlite/operate/admin.h"
-#ifdef DOVETAIL_HAS_POSTGRES
-#include "postgres/operate/admin.h"
-#endif
 
 namespace dovetail::app {
-namespace {
-
-// PostgreSQL knows its user by itself.
-sqlite::Decision decision(const std::string& reason) {
-  return {"user " + std::to_string(::getuid()), reason};
-}
-
-Result<std::uint64_t> apply_event(const config::StoreConfig& store, const EventId& id,
-                                  const ForgetOptions& options) {
-#ifdef DOVETAIL_HAS_POSTGRES
-  if (store.scheme == config::StoreScheme::postgres)
-    return postgres::apply_event(store.conninfo, options.consumer, id, options.reason);
-#endif
-  return sqlite::apply_event(store.path.string(), options.consumer, id, decision(options.reason),
-                             system_clock());
-}
-
-Result<WallTime> remember_since(const config::StoreConfig& store, WallTime since,
-                                const std::string& reason) {
-#ifdef DOVETAIL_HAS_POSTGRES
-  if (store.scheme == config::StoreScheme::postgres)
-    return postgres::remember_since(store.conninfo, since, reason);
-#endif
-  return sqlite::remember_since(store.path.string(), since, decision(reason), system_clock());
-}
-
-}  // namespace
-
 Answer inbox_apply(const CommandContext& context, const ForgetOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -58,14 +23,14 @@ Answer inbox_apply(const CommandContext& context, const ForgetOptions& options) 
     if (const auto checked = check_secrets(*store); !checked)
       return tl::unexpected(checked.error());
   }
-  const auto allowed = apply_event(to, *id, options);
+  const auto allowed = database_of(to)->apply_event(options.consumer, *id, options.reason);
   if (!allowed) return refuse_in(to, allowed.error());
   if (*allowed == 0)
     return refuse(Exit::rejected, "\"" + options.consumer + "\" has applied " + options.id +
                                       "; to apply it once more there is 'dovetail inbox forget'");
   // Where it is not parked it is applied when it comes.
   const config::StoreConfig& home = home_of(consumer->relay, *config);
-  const auto replayed = kind_of(home).replay(home, consumer->relay.name, *id);
+  const auto replayed = database_of(home)->replay(consumer->relay.name, *id);
   if (!replayed && replayed.error().code != Errc::rejected)
     return refuse_in(home, replayed.error());
   if (context.json) {
@@ -84,7 +49,7 @@ Answer inbox_remember(const CommandContext& context, const RememberOptions& opti
   if (!since) return refuse(Exit::usage, "--since is no time; write it as 2026-01-31T09:05:00Z");
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
-  const auto before = remember_since(**store, *since, options.reason);
+  const auto before = database_of(**store)->remember_since(*since, options.reason);
   if (!before) return refuse_in(**store, before.error());
   if (context.json) {
     print_json({{"since", config::iso_time(*since)}, {"before", config::iso_time(*before)}});

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 
@@ -107,9 +107,10 @@ Answer init(const CommandContext& context, const InitOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
 
-  if (options.roles &&
-      std::none_of(config->stores.begin(), config->stores.end(),
-                   [](const config::StoreConfig& store) { return kind_of(store).has_roles; })) {
+  if (options.roles && std::none_of(config->stores.begin(), config->stores.end(),
+                                    [](const config::StoreConfig& store) {
+                                      return database_of(store)->has_roles();
+                                    })) {
     return refuse(Exit::usage, "--roles is for PostgreSQL stores, and the config has none");
   }
 
@@ -120,7 +121,7 @@ Answer init(const CommandContext& context, const InitOptions& options) {
     // A broker is left alone, so its secrets are not needed.
     if (const auto checked = check_secrets(store); !checked && !store.is_broker())
       return tl::unexpected(checked.error());
-    const auto created = kind_of(store).create(store, options.roles);
+    const auto created = database_of(store)->create(options.roles);
     if (!created) return refuse_in(store, created.error());
     stores.push_back({{"name", store.name}, {"path", store.shown}, {"created", *created}});
     text += "store " + store.name + ": " + store.shown +

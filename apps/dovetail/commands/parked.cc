@@ -35,7 +35,7 @@ Expected<Rows> collect(const config::Config& config, const ParkedOptions& option
     filter.heads_only = heads_only;
     filter.limit = kPage;
     while (found.size() < limit) {
-      auto page = kind_of(store).list_parked(store, filter);
+      auto page = database_of(store)->list_parked(filter);
       if (!page) return refuse_in(store, page.error());
       for (ParkedRow& row : *page) {
         filter.after = row.number;
@@ -176,8 +176,7 @@ Expected<Rows> select_heads(const config::Config& config, const ParkedOptions& o
 Expected<std::uint64_t> replay(const Rows& heads) {
   std::uint64_t count = 0;
   for (const ParkedPlace& place : heads) {
-    const auto set_going =
-        kind_of(*place.store).replay(*place.store, place.row.reader, place.row.id);
+    const auto set_going = database_of(*place.store)->replay(place.row.reader, place.row.id);
     if (!set_going) return refuse_in(*place.store, set_going.error());
     count += *set_going;
   }
@@ -224,7 +223,7 @@ Answer parked_discard(const CommandContext& context, const ParkedOptions& option
   if (!agreed(context, options, *heads, "discard")) return Exit::ok;
   for (const ParkedPlace& place : *heads) {
     const auto discarded =
-        kind_of(*place.store).discard(*place.store, place.row.reader, place.row.id, options.reason);
+        database_of(*place.store)->discard(place.row.reader, place.row.id, options.reason);
     if (!discarded) return refuse_in(*place.store, discarded.error());
   }
   if (context.json) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/command.h"
 #include "commands/commands.h"
 #include "commands/output.h"

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
@@ -35,7 +35,7 @@ Answer prune(const CommandContext& context, const PruneOptions& options) {
   for (const config::StoreConfig& store : config->stores) {
     if (store.is_broker()) continue;  // what it keeps, and how long, is its own affair
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
-    const auto report = kind_of(store).prune(store, {.keep = retention});
+    const auto report = database_of(store)->prune({.keep = retention});
     if (!report) {
       return refuse_in(store, report.error());
     }

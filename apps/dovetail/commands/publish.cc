@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "core/event/time_text.h"
@@ -103,7 +103,7 @@ Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options
     return refuse(Exit::rejected, "--deliver-at \"" + printable(options.deliver_at, 60) +
                                       "\" is no time; write it as 2026-01-31T09:00:00Z");
   }
-  if (kind_of(store).publish_at == nullptr) {
+  if (!database_of(store)->has_delayed_events()) {
     return refuse(Exit::rejected, "store " + store.name + " is " +
                                       std::string(config::to_string(store.scheme)) +
                                       ", which delivers at once; leave out --deliver-at");
@@ -177,9 +177,7 @@ Answer publish(const CommandContext& context, const PublishOptions& options) {
   DOVETAIL_OR_REFUSE(check_json(event));
   const auto deliver_at = parse_deliver_at(options, **store);
   if (!deliver_at) return tl::unexpected(deliver_at.error());
-  const StoreKind& kind = kind_of(**store);
-  const auto id = *deliver_at ? kind.publish_at(**store, event, **deliver_at, limits)
-                              : kind.publish(**store, event, limits);
+  const auto id = database_of(**store)->publish(event, limits, *deliver_at);
   if (!id && id.error().code == Errc::in_doubt) {
     return refuse_in(**store,
                      {Errc::in_doubt, id.error().text +

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "assembly/target.h"
 #include "commands/commands.h"
 #include "commands/output.h"
@@ -18,7 +18,7 @@ Answer relay_retarget(const CommandContext& context, const RetargetOptions& opti
     const config::StoreConfig& home = home_of(*relay, *config);
     if (const auto checked = check_secrets(home); !checked) return tl::unexpected(checked.error());
     const std::string target = target_of(*config, *relay);
-    const auto before = kind_of(home).retarget(home, relay->name, target, options.reason);
+    const auto before = database_of(home)->retarget(relay->name, target, options.reason);
     if (!before) return refuse_in(home, before.error());
     if (context.json) {
       print_json({{"relay", relay->name}, {"before", *before}, {"target", target}});

@@ -1,63 +1,18 @@
-#include "commands/requests.h"
-
 #include <nlohmann/json.hpp>
 
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
-#include "core/check.h"
 #include "host/host.h"
-#include "sqlite/work/requests.h"
-#ifdef DOVETAIL_HAS_POSTGRES
-#include "postgres/work/requests.h"
-#endif
 
 namespace dovetail::app {
 
 namespace {
 
-bool is_postgres(const config::StoreConfig& store) {
-  DOVETAIL_CHECK(!store.is_broker());
-  return store.scheme == config::StoreScheme::postgres;
-}
-
 constexpr std::string_view kStates[] = {"running", "unknown", "finished"};
 
 }  // namespace
-
-std::unique_ptr<RequestStore> make_request_store(const config::StoreConfig& store,
-                                                 [[maybe_unused]] Duration limit) {
-#ifdef DOVETAIL_HAS_POSTGRES
-  if (is_postgres(store))
-    return std::make_unique<postgres::PostgresRequestStore>(store.conninfo, limit);
-#endif
-  DOVETAIL_CHECK(!is_postgres(store));
-  return std::make_unique<sqlite::SqliteRequestStore>(store.path.string(), system_clock(),
-                                                      boot_id());
-}
-
-Result<std::vector<RequestInfo>> list_requests(const config::StoreConfig& store,
-                                               const RequestFilter& filter) {
-#ifdef DOVETAIL_HAS_POSTGRES
-  if (is_postgres(store)) return postgres::list_requests(store.conninfo, filter);
-#endif
-  return sqlite::list_requests(store.path.string(), filter, system_clock(), boot_id());
-}
-
-Result<bool> forget_request(const config::StoreConfig& store, const RequestKey& request,
-                            [[maybe_unused]] std::string_view reason) {
-#ifdef DOVETAIL_HAS_POSTGRES
-  if (is_postgres(store)) return postgres::forget_request(store.conninfo, request, reason);
-#endif
-  return sqlite::forget_request(store.path.string(), request, system_clock(), boot_id());
-}
-
-Result<std::uint64_t> prune_requests(const config::StoreConfig& store, std::size_t rows_max) {
-#ifdef DOVETAIL_HAS_POSTGRES
-  if (is_postgres(store)) return postgres::prune_requests(store.conninfo, rows_max);
-#endif
-  return sqlite::prune_requests(store.path.string(), rows_max, system_clock(), boot_id());
-}
 
 Answer requests_list(const CommandContext& context, const RequestsOptions& options) {
   const auto config = load(context);
@@ -69,7 +24,7 @@ Answer requests_list(const CommandContext& context, const RequestsOptions& optio
   if (options.state == kStates[0]) filter.state = RequestState::running;
   if (options.state == kStates[1]) filter.state = RequestState::unknown;
   if (options.state == kStates[2]) filter.state = RequestState::finished;
-  const auto found = list_requests(**store, filter);
+  const auto found = database_of(**store)->list_requests(filter);
   if (!found) return refuse_in(**store, found.error());
   const WallTime now = wall_now();
   if (context.json) {
@@ -101,7 +56,8 @@ Answer requests_forget(const CommandContext& context, const RequestsOptions& opt
   if (!config) return tl::unexpected(config.error());
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
-  const auto done = forget_request(**store, {options.scope, options.key}, options.reason);
+  const auto done =
+      database_of(**store)->forget_request({options.scope, options.key}, options.reason);
   if (!done) return refuse_in(**store, done.error());
   if (!*done)
     return refuse(

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "assembly/consumer_lane.h"
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "assembly/wiring.h"
 #include "commands/commands.h"
 #include "commands/output.h"
@@ -171,8 +171,8 @@ Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
   running->job = job;
   running->config = job.relay;
   auto notify = [relay = job.relay](const RelayNotice& notice) {
-    config::log_line(level_of(notice.kind), relay->name, notice.text,
-                     {{"event", dovetail::to_string(notice.kind)}});
+    log_line(level_of(notice.kind), relay->name, notice.text,
+             {{"event", dovetail::to_string(notice.kind)}});
   };
   auto lane = job.consumer == nullptr
                   ? make_lane(config_, *job.relay, system_clock(), std::move(notify))
@@ -210,8 +210,8 @@ Expected<bool> Daemon::start() {
   for (const auto& relay : relays_) {
     if (is_stopping_) break;
     if (relay->job.consumer != nullptr)
-      config::log_line(LogLevel::info, relay->config->name, describe(config_, *relay->job.consumer),
-                       {{"event", "consumer"}});
+      log_line(LogLevel::info, relay->config->name, describe(config_, *relay->job.consumer),
+               {{"event", "consumer"}});
     relay->start();
   }
   return true;
@@ -273,7 +273,7 @@ bool Daemon::idle() const {
   for (const auto& relay : relays_) {
     const config::StoreConfig& store = home_of(*relay->config, config_);
     if (config_.find_store(relay->config->from)->is_broker() && !is_quiet(*relay)) return false;
-    const auto status = kind_of(store).status(store);
+    const auto status = database_of(store)->status();
     if (!status) return false;
     const auto reader =
         std::find_if(status->readers.begin(), status->readers.end(),
@@ -288,7 +288,7 @@ bool Daemon::idle() const {
     filter.reader = relay->config->name;
     filter.heads_only = true;
     filter.limit = 1'000'000;
-    const auto heads = kind_of(store).list_parked(store, filter);
+    const auto heads = database_of(store)->list_parked(filter);
     if (!heads) return false;
     if (std::any_of(heads->begin(), heads->end(),
                     [](const auto& row) { return row.state == EventState::waiting; })) {
@@ -302,7 +302,7 @@ std::uint64_t Daemon::parked() const {
   std::uint64_t count = 0;
   for (const auto& relay : relays_) {
     const config::StoreConfig& store = home_of(*relay->config, config_);
-    const auto status = kind_of(store).status(store);
+    const auto status = database_of(store)->status();
     if (!status) continue;
     for (const auto& reader : status->readers) {
       if (reader.name == relay->config->name) count += reader.parked;
@@ -319,9 +319,9 @@ void Daemon::log_duplicates() {
     if (now == relay->duplicates_logged) continue;
     const bool is_broker = config_.find_store(relay->config->to)->is_broker();
     const char* where = relay->job.consumer != nullptr ? "inbox" : is_broker ? "broker" : "mailbox";
-    config::log_line(
-        LogLevel::info, relay->config->name, std::string("duplicates suppressed by the ") + where,
-        {{"event", "duplicates"}, {"count", std::to_string(now - relay->duplicates_logged)}});
+    log_line(LogLevel::info, relay->config->name,
+             std::string("duplicates suppressed by the ") + where,
+             {{"event", "duplicates"}, {"count", std::to_string(now - relay->duplicates_logged)}});
     relay->duplicates_logged = now;
   }
 }
@@ -332,21 +332,19 @@ void Daemon::prune_now_and_then() {
   prune_at_ = now + config_.retention.every;
   const Retention retention{.keep = config_.retention, .rows_max = 20'000};  // the rest next time
   for (const config::StoreConfig& store : config_.stores) {
-    if (!config_.retention.wanted() && !kind_of(store).needs_maintenance) continue;
+    if (!config_.retention.wanted() && !database_of(store)->needs_maintenance()) continue;
     if (!store.unusable.empty()) continue;
-    const auto report = kind_of(store).prune(store, retention);
+    const auto report = database_of(store)->prune(retention);
     if (!report) {
       // A relay need not own the tables, and then an operator prunes: that is said once.
       const bool again = !not_pruned_.insert(store.name).second;
-      config::log_line(
-          again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
-          store.name, "not pruned: " + report.error().text);
+      log_line(again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
+               store.name, "not pruned: " + report.error().text);
       continue;
     }
     if (!report->finished) prune_at_ = std::min(prune_at_, now + kPruneAgain);
     if (report->rows() == 0) continue;
-    config::log_line(LogLevel::info, store.name, "pruned",
-                     {{"rows", std::to_string(report->rows())}});
+    log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(report->rows())}});
   }
 }
 
@@ -366,14 +364,14 @@ void Daemon::main_loop() {
   while (!all_ended()) {
     const auto signal = wait_for_stop_signal(stopping ? 5ms : 20ms);
     if (signal && stopping && is_urgent(*signal)) {
-      config::log_line(LogLevel::warn, "", "second signal: leaving at once");
+      log_line(LogLevel::warn, "", "second signal: leaving at once");
       ::_exit(128 + *signal);
     }
     log_duplicates();
     if ((!signal && !is_idle_) || stopping) continue;
     stopping = true;
     is_stopping_ = true;
-    if (signal) config::log_line(LogLevel::info, "", "stopping: what is in flight may finish");
+    if (signal) log_line(LogLevel::info, "", "stopping: what is in flight may finish");
     for (const auto& relay : relays_) relay->tell_to_stop();
   }
   is_stopping_ = true;
@@ -474,7 +472,7 @@ Answer run(const CommandContext& context, const RunOptions& options) {
     consumer.relay.options.gives_up = options.until_idle;
   const auto idle_after = duration_of(options.idle_after, "--idle-after");
   if (!idle_after) return tl::unexpected(idle_after.error());
-  config::log_setup(config->log);
+  log_setup(config->log);
   return std::make_shared<Daemon>(*config, options, *idle_after)->run(context.json);
 }
 

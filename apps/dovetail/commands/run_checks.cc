@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "assembly/consumer_lane.h"
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "assembly/target.h"
 #include "assembly/wiring.h"
 #include "core/relay/target.h"
@@ -79,7 +79,7 @@ Expected<bool> StartChecks::check_stores(std::vector<Job>& jobs) {
 
 Expected<bool> StartChecks::check_store(const config::StoreConfig& store, std::vector<Job>& jobs) {
   if (const auto checked = check_secrets(store); !checked) return checked;
-  const auto status = kind_of(store).status(store);
+  const auto status = database_of(store)->status();
   const Status usable = status ? check_writable(*status) : Status(fail(status.error()));
   if (usable) {
     const Status bound = check_targets(config_, *status, store, jobs);
@@ -96,7 +96,7 @@ Expected<bool> StartChecks::check_store(const config::StoreConfig& store, std::v
   const auto failure = refuse_in(store, usable.error());
   if (usable.error().code == Errc::corrupt) return failure;
   if (!until_idle_) {
-    config::log_line(LogLevel::warn, "", failure.value().text);
+    log_line(LogLevel::warn, "", failure.value().text);
     return true;
   }
   if (failure.value().exit != Exit::unavailable) return failure;
@@ -110,7 +110,7 @@ Expected<bool> StartChecks::check_store(const config::StoreConfig& store, std::v
 Status StartChecks::check_broker(const config::StoreConfig& store, bool is_filled) const {
   if (is_filled) return make_sink(store, system_clock())->open();
   if (!until_idle_ || store.scheme == config::StoreScheme::http) return {};
-  const auto examined = kind_of(store).examine(store, config_);
+  const auto examined = database_of(store)->examine(config_);
   if (!examined && examined.error().code == Errc::unavailable) return fail(examined.error());
   return {};
 }
@@ -144,7 +144,7 @@ Expected<bool> StartChecks::check_brokers(std::vector<Job>& jobs,
     const auto failure = refuse_in(*check.store, usable.error());
     if (failure.value().exit != Exit::unavailable) return failure;
     if (!until_idle_) {
-      config::log_line(LogLevel::warn, check.job.relay->name, failure.value().text);
+      log_line(LogLevel::warn, check.job.relay->name, failure.value().text);
     } else if (!leave_out(jobs, check.job, failure.value())) {
       return failure;
     }
@@ -163,7 +163,7 @@ Expected<bool> StartChecks::check_consumers(std::vector<Job>& jobs) {
     const bool is_away = failure.exit == Exit::unavailable;
     if (!is_away || (until_idle_ && !leave_out(jobs, job, failure)))
       return tl::unexpected(std::move(failure));
-    if (!until_idle_) config::log_line(LogLevel::warn, job.relay->name, failure.text);
+    if (!until_idle_) log_line(LogLevel::warn, job.relay->name, failure.text);
   }
   return true;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
@@ -310,7 +310,7 @@ Json empty_json(const config::StoreConfig& store) {
 
 Expected<StoreStatus> ask(const config::StoreConfig& store) {
   if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
-  auto status = kind_of(store).status(store);
+  auto status = database_of(store)->status();
   if (!status) return refuse_in(store, status.error());
   return std::move(*status);
 }

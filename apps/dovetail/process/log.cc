@@ -9,7 +9,12 @@
 
 #include "config/units.h"
 
-namespace dovetail::config {
+namespace dovetail::app {
+
+using config::iso_time;
+using config::LogConfig;
+using config::LogFormat;
+using config::LogLevel;
 namespace {
 
 LogConfig active;  // written by log_setup alone, before other threads log
@@ -135,4 +140,4 @@ void log_line(LogLevel level, std::string_view subject, std::string_view message
   logger().log(spdlog_level(level), spdlog::string_view_t(line.data(), line.size()));
 }
 
-}  // namespace dovetail::config
+}  // namespace dovetail::app

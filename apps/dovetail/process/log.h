@@ -8,7 +8,7 @@
 
 #include "config/config.h"
 
-namespace dovetail::config {
+namespace dovetail::app {
 
 struct LogField {
   std::string_view name;
@@ -16,15 +16,15 @@ struct LogField {
 };
 
 // Chooses format and level. Call it once, before other threads log.
-void log_setup(const LogConfig& config);
+void log_setup(const config::LogConfig& config);
 
 // Any thread may call it. `subject` names what the line is about, such as a relay; it may be empty.
-void log_line(LogLevel level, std::string_view subject, std::string_view message,
+void log_line(config::LogLevel level, std::string_view subject, std::string_view message,
               std::initializer_list<LogField> fields = {});
 
 // How log_line writes it, without the newline.
-std::string format_log_line(const LogConfig& config, WallTime time, LogLevel level,
+std::string format_log_line(const config::LogConfig& config, WallTime time, config::LogLevel level,
                             std::string_view subject, std::string_view message,
                             std::initializer_list<LogField> fields);
 
-}  // namespace dovetail::config
+}  // namespace dovetail::app

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
-namespace dovetail::config {
+namespace dovetail::app {
+
+using config::LogConfig;
+using config::LogFormat;
+using config::LogLevel;
 namespace {
 
 const WallTime kTime{std::chrono::microseconds(1'700'000'000'123'456)};
@@ -26,4 +30,4 @@ TEST(Log, AJsonLineEscapesWhatItQuotes) {
 }
 
 }  // namespace
-}  // namespace dovetail::config
+}  // namespace dovetail::app

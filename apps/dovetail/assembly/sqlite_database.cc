@@ -1,8 +1,10 @@
+#include <unistd.h>
+
 #include <filesystem>
 #include <optional>
 #include <utility>
 
-#include "assembly/stores.h"
+#include "assembly/database.h"
 #include "config/units.h"
 #include "dovetail/sqlite.h"
 #include "host/host.h"
@@ -13,23 +15,93 @@
 #include "sqlite/lane/relay_state.h"
 #include "sqlite/operate/admin.h"
 #include "sqlite/outbox/source.h"
+#include "sqlite/work/claims.h"
+#include "sqlite/work/requests.h"
 
 namespace dovetail::app {
 namespace {
 
 using config::StoreConfig;
 
+class SqliteDatabase final : public Database {
+ public:
+  using Database::Database;
+
+  bool has_mailbox() const override { return true; }
+
+  Result<bool> create(bool with_roles) override;
+  Result<StoreStatus> status() override;
+  Result<std::vector<Finding>> examine(const config::Config& config) override;
+  Result<PruneReport> prune(const Retention& retention) override;
+  Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
+                          std::optional<WallTime> deliver_at) override;
+  Result<std::vector<EventRow>> list_events(const EventFilter& filter) override;
+  Result<std::string> payload_of(const EventId& id) override;
+  Result<std::vector<AuditRow>> list_audit(const std::string& subject) override;
+  Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
+  Result<std::uint64_t> replay(const std::string& reader, const EventId& id) override;
+  Status discard(const std::string& reader, const EventId& id, const std::string& reason) override;
+  std::unique_ptr<Lane> make_lane(LanePlan plan, Clock& clock) override;
+  std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
+                                                 const std::string& target, Clock& clock) override;
+  Result<std::string> retarget(const std::string& relay, const std::string& target,
+                               const std::string& reason) override;
+  std::string place(const StoreConfig& home) const override;
+  // Handlers inside the transaction are functions of a service.
+  Result<std::unique_ptr<Sink>> make_inbox(const config::ConsumerConfig& consumer,
+                                           std::uint32_t) override {
+    return fail(Errc::rejected, "the consumer " + consumer.relay.name +
+                                    " has a handler inside the transaction of a SQLite file, which "
+                                    "only a service can have; check its handlers");
+  }
+  std::unique_ptr<ClaimStore> make_claims(const std::string& name, Clock& clock) override {
+    return std::make_unique<sqlite::SqliteClaimStore>(path(), name, clock, boot_id());
+  }
+  Result<std::uint64_t> apply_event(const std::string& consumer, const EventId& id,
+                                    const std::string& reason) override {
+    return sqlite::apply_event(path(), consumer, id, decision(reason), system_clock());
+  }
+  Result<WallTime> remember_since(WallTime since, const std::string& reason) override {
+    return sqlite::remember_since(path(), since, decision(reason), system_clock());
+  }
+  Result<std::uint64_t> forget_event(const std::string& consumer, const EventId&,
+                                     const std::string&) override {
+    return fail(Errc::rejected, "the inbox of \"" + consumer +
+                                    "\" is in a SQLite file; only PostgreSQL keeps the reason that "
+                                    "this needs");
+  }
+  std::unique_ptr<RequestStore> make_request_store(Duration) override {
+    return std::make_unique<sqlite::SqliteRequestStore>(path(), system_clock(), boot_id());
+  }
+  Result<std::vector<RequestInfo>> list_requests(const RequestFilter& filter) override {
+    return sqlite::list_requests(path(), filter, system_clock(), boot_id());
+  }
+  Result<bool> forget_request(const RequestKey& request, std::string_view) override {
+    return sqlite::forget_request(path(), request, system_clock(), boot_id());
+  }
+  Result<std::uint64_t> prune_requests(std::size_t rows_max) override {
+    return sqlite::prune_requests(path(), rows_max, system_clock(), boot_id());
+  }
+
+ private:
+  // A server knows its user by itself.
+  static sqlite::Decision decision(const std::string& reason) {
+    return {"user " + std::to_string(::getuid()), reason};
+  }
+  std::string path() const { return store_.path.string(); }
+};
+
 Status prepare(StoreConfig&) { return {}; }
 
-Result<bool> create(const StoreConfig& store, bool) {
+Result<bool> SqliteDatabase::create(bool) {
   std::error_code ignored;
-  const bool existed = std::filesystem::exists(store.path, ignored);
-  DOVETAIL_TRY(sqlite::create_store(store.path.string()));
+  const bool existed = std::filesystem::exists(store_.path, ignored);
+  DOVETAIL_TRY(sqlite::create_store(store_.path.string()));
   return !existed;
 }
 
-Result<StoreStatus> status(const StoreConfig& store) {
-  auto found = sqlite::status(store.path.string(), system_clock());
+Result<StoreStatus> SqliteDatabase::status() {
+  auto found = sqlite::status(store_.path.string(), system_clock());
   if (!found) return fail(found.error());
   StoreStatus result;
   for (dovetail::ReaderStatus& reader : found->readers)
@@ -44,44 +116,45 @@ Result<StoreStatus> status(const StoreConfig& store) {
   return result;
 }
 
-Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventFilter& filter) {
-  return sqlite::list_events(store.path.string(), filter);
+Result<std::vector<EventRow>> SqliteDatabase::list_events(const EventFilter& filter) {
+  return sqlite::list_events(store_.path.string(), filter);
 }
 
-Result<std::string> payload_of(const StoreConfig& store, const EventId& id) {
-  return sqlite::payload_of(store.path.string(), id);
+Result<std::string> SqliteDatabase::payload_of(const EventId& id) {
+  return sqlite::payload_of(store_.path.string(), id);
 }
 
-Result<std::vector<ParkedRow>> list_parked(const StoreConfig& store, const ParkedFilter& filter) {
-  return sqlite::list_parked(store.path.string(), filter);
+Result<std::vector<ParkedRow>> SqliteDatabase::list_parked(const ParkedFilter& filter) {
+  return sqlite::list_parked(store_.path.string(), filter);
 }
 
-Result<std::vector<AuditRow>> list_audit(const StoreConfig& store, const std::string& subject) {
-  return sqlite::list_audit(store.path.string(), 100, subject);
+Result<std::vector<AuditRow>> SqliteDatabase::list_audit(const std::string& subject) {
+  return sqlite::list_audit(store_.path.string(), 100, subject);
 }
 
-Result<std::uint64_t> replay(const StoreConfig& store, const std::string& reader,
-                             const EventId& id) {
-  return sqlite::replay_event(store.path.string(), reader, id, system_clock());
+Result<std::uint64_t> SqliteDatabase::replay(const std::string& reader, const EventId& id) {
+  return sqlite::replay_event(store_.path.string(), reader, id, system_clock());
 }
 
-Status discard(const StoreConfig& store, const std::string& reader, const EventId& id,
-               const std::string& reason) {
-  return sqlite::discard(store.path.string(), reader, id, reason, system_clock());
+Status SqliteDatabase::discard(const std::string& reader, const EventId& id,
+                               const std::string& reason) {
+  return sqlite::discard(store_.path.string(), reader, id, reason, system_clock());
 }
 
-Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) {
+Result<PruneReport> SqliteDatabase::prune(const Retention& retention) {
   sqlite::PruneOptions options;
   options.events_older_than = retention.keep.sent.value_or(kForever);
   options.inbox_older_than = retention.keep.inbox.value_or(kForever);
   options.parked_older_than = retention.keep.sent.value_or(kForever);
   options.rows_max = retention.rows_max;
-  return sqlite::prune(store.path.string(), options, system_clock());
+  return sqlite::prune(store_.path.string(), options, system_clock());
 }
 
-Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
-                        const EventLimits& limits) {
-  auto database = sqlite::Database::open(store.path.string());
+Result<EventId> SqliteDatabase::publish(const NewEvent& event, const EventLimits& limits,
+                                        std::optional<WallTime> deliver_at) {
+  if (deliver_at)
+    return fail(Errc::rejected, "SQLite delivers at once; leave the time out, or use PostgreSQL");
+  auto database = sqlite::Database::open(store_.path.string());
   if (!database) return fail(database.error());
   DOVETAIL_TRY(sqlite::check_schema(database->get()));
   DOVETAIL_TRY(sqlite::prepare_connection(database->get()));
@@ -131,25 +204,25 @@ Status examine_line(sqlite::Database& database, std::vector<Finding>& findings) 
   }
 }
 
-Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config&) {
+Result<std::vector<Finding>> SqliteDatabase::examine(const config::Config&) {
   constexpr std::uint64_t kWalBytesMax = 256U << 20;
-  const auto has_tables = sqlite::has_tables(store.path.string());
+  const auto has_tables = sqlite::has_tables(store_.path.string());
   if (!has_tables) return fail(has_tables.error());
   if (!*has_tables) {
     return std::vector<Finding>{{Severity::warning, "no-tables",
                                  "there are no tables of dovetail yet",
                                  "run 'dovetail init', which makes them"}};
   }
-  const auto found = status(store);
+  const auto found = status();
   if (!found) return fail(found.error());
-  auto database = sqlite::Database::open(store.path.string());
+  auto database = sqlite::Database::open(store_.path.string());
   if (!database) return fail(database.error());
   auto mode = database->prepare("PRAGMA journal_mode");
   if (!mode) return fail(mode.error());
   const auto row = mode->step();
   if (!row) return fail(row.error());
   std::vector<Finding> findings;
-  examine_mode(store, findings);
+  examine_mode(store_, findings);
   if (mode->bytes(0) != "wal") {
     findings.push_back({Severity::error, "journal-mode",
                         "the journal mode is " + std::string(mode->bytes(0)) +
@@ -224,41 +297,42 @@ class SqliteLane final : public Lane {
   Relay relay_;
 };
 
-std::unique_ptr<Lane> make_sqlite_lane(LanePlan plan, Clock& clock) {
+std::unique_ptr<Lane> SqliteDatabase::make_lane(LanePlan plan, Clock& clock) {
   return std::make_unique<SqliteLane>(std::move(plan), clock);
 }
 
-std::unique_ptr<OriginStore> make_sqlite_home(const StoreConfig& store,
-                                              const config::RelayConfig& relay,
-                                              const std::string& target, Clock& clock) {
-  return std::make_unique<sqlite::SqliteOriginStore>(store.path.string(), relay.name, target,
+std::unique_ptr<OriginStore> SqliteDatabase::make_origin_store(const config::RelayConfig& relay,
+                                                               const std::string& target,
+                                                               Clock& clock) {
+  return std::make_unique<sqlite::SqliteOriginStore>(store_.path.string(), relay.name, target,
                                                      relay.lease, clock);
 }
 
-Result<std::string> retarget(const StoreConfig& store, const std::string& relay,
-                             const std::string& target, const std::string& reason) {
-  return sqlite::retarget(store.path.string(), relay, target, reason, system_clock());
+Result<std::string> SqliteDatabase::retarget(const std::string& relay, const std::string& target,
+                                             const std::string& reason) {
+  return sqlite::retarget(store_.path.string(), relay, target, reason, system_clock());
+}
+
+// Two files that move together stay the same to each other.
+std::string SqliteDatabase::place(const StoreConfig& home) const {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::path path = fs::weakly_canonical(store_.path, failed);
+  if (failed) return "sqlite " + store_.path.string();
+  if (home.scheme != config::StoreScheme::sqlite) return "sqlite " + path.string();
+  const fs::path folder = fs::weakly_canonical(home.path, failed).parent_path();
+  return "sqlite " + (failed ? path : path.lexically_relative(folder)).string();
+}
+
+std::unique_ptr<Database> open(const StoreConfig& store) {
+  return std::make_unique<SqliteDatabase>(store);
 }
 
 }  // namespace
 
-const StoreKind kSqliteStores = {.has_mailbox = true,
-                                 .has_roles = false,
-                                 .needs_maintenance = false,
-                                 .prepare = prepare,
-                                 .create = create,
-                                 .status = status,
-                                 .list_events = list_events,
-                                 .payload_of = payload_of,
-                                 .list_parked = list_parked,
-                                 .list_audit = list_audit,
-                                 .replay = replay,
-                                 .discard = discard,
-                                 .prune = prune,
-                                 .publish = publish,
-                                 .examine = examine,
-                                 .make_lane = make_sqlite_lane,
-                                 .make_origin_store = make_sqlite_home,
-                                 .retarget = retarget};
+const DatabaseKind kSqlite = {.scheme = config::StoreScheme::sqlite,
+                              .prepare = prepare,
+                              .open = open,
+                              .migration_sql = nullptr};
 
 }  // namespace dovetail::app

@@ -3,8 +3,9 @@
 #include <optional>
 #include <utility>
 
+#include "assembly/database.h"
 #include "assembly/mapping.h"
-#include "assembly/stores.h"
+#include "assembly/postgres_inbox.h"
 #include "dovetail/postgres.h"
 #include "host/host.h"
 #include "postgres/connection/conninfo.h"
@@ -15,12 +16,83 @@
 #include "postgres/operate/maintenance.h"
 #include "postgres/outbox/delayed.h"
 #include "postgres/schema/schema.h"
+#include "postgres/work/claims.h"
+#include "postgres/work/requests.h"
 #include "process/secrets.h"
 
 namespace dovetail::app {
 namespace {
 
+using config::ConsumerConfig;
 using config::StoreConfig;
+
+class PostgresDatabase final : public Database {
+ public:
+  using Database::Database;
+
+  bool has_roles() const override { return true; }
+  bool has_delayed_events() const override { return true; }
+  bool needs_maintenance() const override { return true; }
+  bool has_lanes() const override { return true; }
+
+  Result<bool> create(bool with_roles) override;
+  Result<StoreStatus> status() override;
+  Result<std::vector<Finding>> examine(const config::Config& config) override;
+  Result<PruneReport> prune(const Retention& retention) override;
+  Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
+                          std::optional<WallTime> deliver_at) override;
+  Result<std::vector<EventRow>> list_events(const EventFilter& filter) override;
+  Result<std::string> payload_of(const EventId& id) override;
+  Status cancel(const EventId& id, const std::string& reason) override;
+  Result<std::vector<AuditRow>> list_audit(const std::string& subject) override;
+  Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
+  Result<std::uint64_t> replay(const std::string& reader, const EventId& id) override;
+  Status discard(const std::string& reader, const EventId& id, const std::string& reason) override;
+  std::unique_ptr<Lane> make_lane(LanePlan plan, Clock& clock) override;
+  std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
+                                                 const std::string& target, Clock& clock) override;
+  Result<std::string> retarget(const std::string& relay, const std::string& target,
+                               const std::string& reason) override;
+  std::string place(const StoreConfig& home) const override;
+  Result<std::unique_ptr<Sink>> make_inbox(const ConsumerConfig& consumer,
+                                           std::uint32_t lane) override {
+    return make_postgres_inbox(store_, consumer, lane);
+  }
+  std::unique_ptr<ClaimStore> make_claims(const std::string& name, Clock&) override {
+    return std::make_unique<postgres::PostgresClaimStore>(store_.conninfo, name);
+  }
+  Status check_handlers(const ConsumerConfig& consumer) override {
+    return check_postgres_handlers(store_, consumer);
+  }
+  Result<std::uint64_t> apply_event(const std::string& consumer, const EventId& id,
+                                    const std::string& reason) override {
+    return postgres::apply_event(store_.conninfo, consumer, id, reason);
+  }
+  Result<WallTime> remember_since(WallTime since, const std::string& reason) override {
+    return postgres::remember_since(store_.conninfo, since, reason);
+  }
+  Result<std::uint64_t> forget_event(const std::string& consumer, const EventId& id,
+                                     const std::string& reason) override {
+    return postgres::forget_event(store_.conninfo, consumer, id, reason);
+  }
+  Result<bool> deliver_again(const std::string& reader, const EventId& id,
+                             const std::string& reason) override {
+    if (store_.tables.contains(reader)) return false;
+    return postgres::deliver_again(store_.conninfo, reader, id, reason);
+  }
+  std::unique_ptr<RequestStore> make_request_store(Duration limit) override {
+    return std::make_unique<postgres::PostgresRequestStore>(store_.conninfo, limit);
+  }
+  Result<std::vector<RequestInfo>> list_requests(const RequestFilter& filter) override {
+    return postgres::list_requests(store_.conninfo, filter);
+  }
+  Result<bool> forget_request(const RequestKey& request, std::string_view reason) override {
+    return postgres::forget_request(store_.conninfo, request, reason);
+  }
+  Result<std::uint64_t> prune_requests(std::size_t rows_max) override {
+    return postgres::prune_requests(store_.conninfo, rows_max);
+  }
+};
 
 Status prepare(StoreConfig& store) {
   const auto conninfo = postgres::parse_conninfo(store.conninfo);
@@ -53,15 +125,15 @@ postgres::MaintenanceOptions maintenance_options(const Retention& retention) {
   return options;
 }
 
-Result<bool> create(const StoreConfig& store, bool with_roles) {
-  auto connection = postgres::Connection::open(store.conninfo);
+Result<bool> PostgresDatabase::create(bool with_roles) {
+  auto connection = postgres::Connection::open(store_.conninfo);
   if (!connection) return fail(connection.error());
   const bool existed = postgres::check_schema(*connection).has_value();
   DOVETAIL_TRY(postgres::create_schema(*connection));
   if (with_roles) DOVETAIL_TRY(postgres::create_roles(*connection));
   if (existed) return false;
   // The first partitions, so that no event needs the default one.
-  const auto maintained = postgres::maintain(store.conninfo, maintenance_options({}));
+  const auto maintained = postgres::maintain(store_.conninfo, maintenance_options({}));
   if (!maintained) return fail(maintained.error());
   return true;
 }
@@ -112,10 +184,10 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
   reader.said = worse(reader.said, lane.said);
 }
 
-Result<StoreStatus> status(const StoreConfig& store) {
-  const auto mapped = mapped_relays(store);
+Result<StoreStatus> PostgresDatabase::status() {
+  const auto mapped = mapped_relays(store_);
   if (!mapped) return fail(mapped.error());
-  auto found = postgres::status(store.conninfo, *mapped);
+  auto found = postgres::status(store_.conninfo, *mapped);
   if (!found) return fail(found.error());
   StoreStatus result;
   for (const postgres::LaneStatus& lane : found->lanes) add_lane(result.readers, lane);
@@ -140,7 +212,7 @@ Result<StoreStatus> status(const StoreConfig& store) {
   // The estimate knows nothing of a table that was never analysed; what nobody reads yet must be
   // seen all the same.
   if (!is_read && result.outbox_rows == 0) {
-    const auto first = postgres::list_events(store.conninfo, {.limit = 1000});
+    const auto first = postgres::list_events(store_.conninfo, {.limit = 1000});
     if (!first) return fail(first.error());
     result.outbox_rows = first->size();
   }
@@ -149,16 +221,16 @@ Result<StoreStatus> status(const StoreConfig& store) {
 
 // The outbox, then the tables that relays serve as they are. Positions mean something in one of
 // them only.
-Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventFilter& filter) {
-  if (filter.after != 0 && filter.reader.empty() && !store.tables.empty()) {
+Result<std::vector<EventRow>> PostgresDatabase::list_events(const EventFilter& filter) {
+  if (filter.after != 0 && filter.reader.empty() && !store_.tables.empty()) {
     return fail(Errc::rejected,
                 "several tables of this store hold events; choose one by its relay, with --reader");
   }
-  const auto mapped = mapped_relays(store);
+  const auto mapped = mapped_relays(store_);
   if (!mapped) return fail(mapped.error());
   std::vector<EventRow> rows;
   if (!mapped->contains(filter.reader)) {
-    auto found = postgres::list_events(store.conninfo, filter);
+    auto found = postgres::list_events(store_.conninfo, filter);
     if (!found) return fail(found.error());
     rows = std::move(*found);
   }
@@ -166,43 +238,42 @@ Result<std::vector<EventRow>> list_events(const StoreConfig& store, const EventF
     if ((!filter.reader.empty() && relay != filter.reader) || rows.size() >= filter.limit) continue;
     EventFilter rest = filter;
     rest.limit = filter.limit - rows.size();
-    auto found = postgres::list_mapped_events(store.conninfo, relay, mapping, rest);
+    auto found = postgres::list_mapped_events(store_.conninfo, relay, mapping, rest);
     if (!found) return fail(found.error().code, "relay " + relay + ": " + found.error().text);
     std::move(found->begin(), found->end(), std::back_inserter(rows));
   }
   return rows;
 }
 
-Result<std::string> payload_of(const StoreConfig& store, const EventId& id) {
-  const auto mapped = mapped_relays(store);
+Result<std::string> PostgresDatabase::payload_of(const EventId& id) {
+  const auto mapped = mapped_relays(store_);
   if (!mapped) return fail(mapped.error());
   for (const auto& [relay, mapping] : *mapped) {
-    auto found = postgres::mapped_payload_of(store.conninfo, mapping, id);
+    auto found = postgres::mapped_payload_of(store_.conninfo, mapping, id);
     if (found || found.error().code != Errc::rejected) return found;
   }
-  return postgres::payload_of(store.conninfo, id);
+  return postgres::payload_of(store_.conninfo, id);
 }
 
-Result<std::vector<ParkedRow>> list_parked(const StoreConfig& store, const ParkedFilter& filter) {
-  return postgres::list_parked(store.conninfo, filter);
+Result<std::vector<ParkedRow>> PostgresDatabase::list_parked(const ParkedFilter& filter) {
+  return postgres::list_parked(store_.conninfo, filter);
 }
 
-Result<std::vector<AuditRow>> list_audit(const StoreConfig& store, const std::string& subject) {
-  return postgres::list_audit(store.conninfo, 100, subject);
+Result<std::vector<AuditRow>> PostgresDatabase::list_audit(const std::string& subject) {
+  return postgres::list_audit(store_.conninfo, 100, subject);
 }
 
-Result<std::uint64_t> replay(const StoreConfig& store, const std::string& reader,
-                             const EventId& id) {
-  return postgres::replay_event(store.conninfo, reader, id, {});
+Result<std::uint64_t> PostgresDatabase::replay(const std::string& reader, const EventId& id) {
+  return postgres::replay_event(store_.conninfo, reader, id, {});
 }
 
-Status discard(const StoreConfig& store, const std::string& reader, const EventId& id,
-               const std::string& reason) {
-  return postgres::discard(store.conninfo, reader, id, {.reason = reason});
+Status PostgresDatabase::discard(const std::string& reader, const EventId& id,
+                                 const std::string& reason) {
+  return postgres::discard(store_.conninfo, reader, id, {.reason = reason});
 }
 
-Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) {
-  auto done = postgres::maintain(store.conninfo, maintenance_options(retention));
+Result<PruneReport> PostgresDatabase::prune(const Retention& retention) {
+  auto done = postgres::maintain(store_.conninfo, maintenance_options(retention));
   if (!done) return fail(done.error());
   PruneReport report;
   report.outbox = done->outbox;
@@ -221,9 +292,9 @@ Result<PruneReport> prune(const StoreConfig& store, const Retention& retention) 
 }
 
 // Looks at nothing first: a role that may only publish may not read the version of the schema.
-Result<EventId> publish_one(const StoreConfig& store, const NewEvent& event,
-                            const std::optional<WallTime>& deliver_at, const EventLimits& limits) {
-  auto connection = postgres::Connection::open(store.conninfo);
+Result<EventId> PostgresDatabase::publish(const NewEvent& event, const EventLimits& limits,
+                                          std::optional<WallTime> deliver_at) {
+  auto connection = postgres::Connection::open(store_.conninfo);
   if (!connection) return fail(connection.error());
   auto transaction = postgres::Transaction::begin(*connection);
   if (!transaction) return fail(transaction.error());
@@ -234,37 +305,27 @@ Result<EventId> publish_one(const StoreConfig& store, const NewEvent& event,
   return id;
 }
 
-Result<EventId> publish(const StoreConfig& store, const NewEvent& event,
-                        const EventLimits& limits) {
-  return publish_one(store, event, std::nullopt, limits);
+Status PostgresDatabase::cancel(const EventId& id, const std::string& reason) {
+  return postgres::cancel_delayed(store_.conninfo, id, reason);
 }
 
-Result<EventId> publish_at(const StoreConfig& store, const NewEvent& event, WallTime deliver_at,
-                           const EventLimits& limits) {
-  return publish_one(store, event, deliver_at, limits);
-}
-
-Status cancel(const StoreConfig& store, const EventId& id, const std::string& reason) {
-  return postgres::cancel_delayed(store.conninfo, id, reason);
-}
-
-Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
+Result<std::vector<Finding>> PostgresDatabase::examine(const config::Config& config) {
   postgres::DoctorOptions options;
-  options.replication_conninfo = store.replication_conninfo;
-  options.payload_bytes_max = store.payload_bytes_max;
+  options.replication_conninfo = store_.replication_conninfo;
+  options.payload_bytes_max = store_.payload_bytes_max;
   for (const config::RelayConfig* relay : config.readers()) {
     const bool is_wal = relay->mode == config::ReadMode::wal;
-    const bool is_own_table = store.tables.contains(relay->name);
-    if (relay->from != store.name || relay->mode == config::ReadMode::poll) continue;
+    const bool is_own_table = store_.tables.contains(relay->name);
+    if (relay->from != store_.name || relay->mode == config::ReadMode::poll) continue;
     // Several lanes, and tables that are marked, are read as tables.
     if (!is_wal && (relay->lanes > 1 || is_own_table)) continue;
     options.log_readers.push_back(
         {relay->name, is_wal, static_cast<std::int64_t>(relay->retained_wal_max)});
   }
-  auto mapped = mapped_relays(store);
+  auto mapped = mapped_relays(store_);
   if (!mapped) return fail(mapped.error());
   options.mapped = std::move(*mapped);
-  return postgres::examine(store.conninfo, options, system_clock());
+  return postgres::examine(store_.conninfo, options, system_clock());
 }
 
 // Of the table that the relay serves; none: it reads the outbox. What is wrong was refused by
@@ -317,47 +378,49 @@ class PostgresLane final : public Lane {
   postgres::Lanes lanes_;
 };
 
-std::unique_ptr<Lane> make_postgres_lane(LanePlan plan, Clock& clock) {
+std::unique_ptr<Lane> PostgresDatabase::make_lane(LanePlan plan, Clock& clock) {
   return std::make_unique<PostgresLane>(std::move(plan), clock);
 }
 
-std::unique_ptr<OriginStore> make_postgres_home(const StoreConfig& store,
-                                                const config::RelayConfig& relay,
-                                                const std::string& target, Clock& clock) {
-  return std::make_unique<postgres::PostgresOriginStore>(store.conninfo, relay.name, target,
+std::unique_ptr<OriginStore> PostgresDatabase::make_origin_store(const config::RelayConfig& relay,
+                                                                 const std::string& target,
+                                                                 Clock& clock) {
+  return std::make_unique<postgres::PostgresOriginStore>(store_.conninfo, relay.name, target,
                                                          relay.lease, clock);
 }
 
-Result<std::string> retarget(const StoreConfig& store, const std::string& relay,
-                             const std::string& target, const std::string& reason) {
-  return postgres::retarget(store.conninfo, relay, target, reason);
+Result<std::string> PostgresDatabase::retarget(const std::string& relay, const std::string& target,
+                                               const std::string& reason) {
+  return postgres::retarget(store_.conninfo, relay, target, reason);
+}
+
+// What people are shown of it, without the user.
+std::string PostgresDatabase::place(const StoreConfig&) const {
+  std::string text = "postgres";
+  std::string_view rest = store_.shown;
+  rest.remove_prefix(std::min(rest.size(), rest.find(':') + 1));
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    const std::string_view word = rest.substr(0, end);
+    if (!word.starts_with("user=")) text += " " + std::string(word);
+    rest.remove_prefix(std::min(rest.size(), end + 1));
+  }
+  return text;
+}
+
+std::unique_ptr<Database> open(const StoreConfig& store) {
+  return std::make_unique<PostgresDatabase>(store);
+}
+
+std::string migration_sql(bool with_roles) {
+  return postgres::schema_sql() + (with_roles ? "\n" + postgres::roles_sql() : "");
 }
 
 }  // namespace
 
-const StoreKind kPostgresStores = {.has_mailbox = false,
-                                   .has_roles = true,
-                                   .needs_maintenance = true,
-                                   .prepare = prepare,
-                                   .create = create,
-                                   .status = status,
-                                   .list_events = list_events,
-                                   .payload_of = payload_of,
-                                   .list_parked = list_parked,
-                                   .list_audit = list_audit,
-                                   .replay = replay,
-                                   .discard = discard,
-                                   .prune = prune,
-                                   .publish = publish,
-                                   .examine = examine,
-                                   .make_lane = make_postgres_lane,
-                                   .make_origin_store = make_postgres_home,
-                                   .retarget = retarget,
-                                   .publish_at = publish_at,
-                                   .cancel = cancel};
-
-Result<std::string> migration_sql(bool with_roles) {
-  return postgres::schema_sql() + (with_roles ? "\n" + postgres::roles_sql() : "");
-}
+const DatabaseKind kPostgres = {.scheme = config::StoreScheme::postgres,
+                                .prepare = prepare,
+                                .open = open,
+                                .migration_sql = migration_sql};
 
 }  // namespace dovetail::app

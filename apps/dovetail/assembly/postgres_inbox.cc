@@ -1,4 +1,5 @@
-// Consumers whose inbox is in PostgreSQL.
+#include "assembly/postgres_inbox.h"
+
 #include <utility>
 #include <vector>
 
@@ -8,7 +9,6 @@
 #include "postgres/inbox/handlers.h"
 #include "postgres/inbox/inbox_store.h"
 #include "postgres/schema/schema.h"
-#include "postgres/work/claims.h"
 #include "postgres/work/queue.h"
 
 namespace dovetail::app {
@@ -53,8 +53,11 @@ Result<postgres::TransactionHandler> handler_of(const ConsumerConfig& consumer,
   return postgres::sql_function(name, handler.types, handler.function, handler.batch);
 }
 
-Result<std::unique_ptr<Sink>> make_inbox(const StoreConfig& store, const ConsumerConfig& consumer,
-                                         std::uint32_t lane) {
+}  // namespace
+
+Result<std::unique_ptr<Sink>> make_postgres_inbox(const StoreConfig& store,
+                                                  const ConsumerConfig& consumer,
+                                                  std::uint32_t lane) {
   postgres::InboxStoreOptions options;
   options.conninfo = store.conninfo;
   options.consumer = consumer.relay.name;
@@ -71,11 +74,7 @@ Result<std::unique_ptr<Sink>> make_inbox(const StoreConfig& store, const Consume
       InboxOptions{.attempts_max = deaths_max(consumer.relay.options.attempts_max)});
 }
 
-std::unique_ptr<ClaimStore> make_claims(const StoreConfig& store, const std::string& name, Clock&) {
-  return std::make_unique<postgres::PostgresClaimStore>(store.conninfo, name);
-}
-
-Status check(const StoreConfig& store, const ConsumerConfig& consumer) {
+Status check_postgres_handlers(const StoreConfig& store, const ConsumerConfig& consumer) {
   for (const HandlerConfig& handler : consumer.handlers) {
     if (handler.is_outside()) continue;
     if (const auto made = handler_of(consumer, handler); !made)
@@ -91,10 +90,5 @@ Status check(const StoreConfig& store, const ConsumerConfig& consumer) {
   }
   return {};
 }
-
-}  // namespace
-
-const InboxKind kPostgresInboxes = {
-    .make_inbox = make_inbox, .make_claims = make_claims, .check = check};
 
 }  // namespace dovetail::app
