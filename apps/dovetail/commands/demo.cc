@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "commands/parked.h"
@@ -29,6 +30,15 @@
 
 namespace dovetail::app {
 namespace {
+
+struct DemoOptions {
+  std::uint64_t orders = 2000;
+  std::uint64_t kills = 8;
+  std::string dir;         // empty: a temporary one, removed at the end
+  bool plain = false;      // no moving display
+  std::uint64_t seed = 0;  // 0: from the clock
+  std::string role;        // of a child process
+};
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -459,8 +469,6 @@ Expected<fs::path> make_folder(const DemoOptions& options) {
   return fs::absolute(options.dir);
 }
 
-}  // namespace
-
 Answer demo(const CommandContext& context, const DemoOptions& options) {
   if (!options.role.empty()) return play_role(options);
   const auto folder = make_folder(options);
@@ -501,6 +509,30 @@ Answer demo(const CommandContext& context, const DemoOptions& options) {
     if (keep) print("The files are in " + folder->string() + "\n");
   }
   return good ? Exit::ok : Exit::negative;
+}
+
+}  // namespace
+
+void add_demo(Command& app) {
+  const auto options = std::make_shared<DemoOptions>();
+  Command sub = app.command(
+      "demo", "Watch two services survive kill -9, and check that nothing was lost or doubled",
+      "An order service, a relay and an inventory service run as separate processes on SQLite "
+      "files.\n"
+      "Relay and inventory service are killed with SIGKILL on the way; one order is poison, is "
+      "parked and\n"
+      "later replayed. At the end the books of both services are compared; exit 1 if they differ.",
+      [options](const CommandContext& context) { return demo(context, *options); });
+  sub.option("--orders", options->orders, "How many orders are placed")
+      .shows_default()
+      .range(20, 1'000'000);
+  sub.option("--kills", options->kills, "How many times a process is killed")
+      .shows_default()
+      .range(0, 1000);
+  sub.option("--dir", options->dir, "Work in this new folder and keep it");
+  sub.flag("--plain", options->plain, "Plain lines instead of a moving display");
+  sub.option("--seed", options->seed, "Choose the moments of the kills by this number");
+  sub.option("--role", options->role, "").hidden();
 }
 
 }  // namespace dovetail::app

@@ -3,6 +3,7 @@
 
 #include "assembly/consumer_lane.h"
 #include "assembly/database.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "host/host.h"
@@ -49,8 +50,6 @@ std::string text_of(const config::StoreConfig& store, const std::vector<Finding>
   return text;
 }
 
-}  // namespace
-
 Answer doctor(const CommandContext& context, const std::string& store_name) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -80,6 +79,21 @@ Answer doctor(const CommandContext& context, const std::string& store_name) {
     print(text);
   }
   return exit;
+}
+
+}  // namespace
+
+void add_doctor(Command& app) {
+  const auto store = std::make_shared<std::string>();
+  Command sub = app.command(
+      "doctor", "Say what is wrong with the stores, and what to do about it",
+      "It changes nothing that lasts: where a log is to be read, it writes a message into it and "
+      "sees it\n"
+      "come out, through a slot that ends with it. Exit 1 when there is an error among the "
+      "findings; a warning or a note "
+      "is exit 0.",
+      [store](const CommandContext& context) { return doctor(context, *store); });
+  sub.option("--store", *store, "Only this store");
 }
 
 }  // namespace dovetail::app

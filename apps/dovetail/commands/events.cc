@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "assembly/database.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "commands/parked.h"
@@ -10,6 +11,20 @@
 
 namespace dovetail::app {
 namespace {
+
+struct EventsOptions {
+  std::string store;
+  std::string reader;
+  std::string box = "outbox";  // or "mailbox"
+  std::string state;           // of EventState; empty: all but delayed
+  std::string key;
+  std::string type;
+  std::int64_t after = 0;  // position
+  std::uint64_t limit = 50;
+  std::string id;             // of the one to show or to cancel
+  bool with_payload = false;  // show
+  std::string reason;         // cancel
+};
 
 std::string state_of(const EventRow& row) {
   const bool is_unread = row.reader.empty() && row.state != EventState::delayed;
@@ -82,8 +97,6 @@ void print_more(const std::vector<EventRow>& rows, std::size_t limit) {
   print("there may be more: --after " + std::to_string(rows.back().position) + "\n");
 }
 
-}  // namespace
-
 Answer events_list(const CommandContext& context, const EventsOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -132,8 +145,6 @@ Answer events_list(const CommandContext& context, const EventsOptions& options) 
   print_more(*rows, options.limit);
   return Exit::ok;
 }
-
-namespace {
 
 std::string delayed_lines(const EventRow& row) {
   if (!row.deliver_at) return {};
@@ -269,25 +280,22 @@ Status trace_in(const config::StoreConfig& store, const EventId& id, Trace& trac
   return trace_parked(store, id, trace);
 }
 
-}  // namespace
-
-Answer events_show(const CommandContext& context, const std::string& id_text,
-                   const std::string& store_name, bool with_payload) {
+Answer events_show(const CommandContext& context, const EventsOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  const auto id = EventId::parse(id_text);
+  const auto id = EventId::parse(options.id);
   if (!id) return refuse(id.error());
   Trace trace;
   for (const config::StoreConfig& store : config->stores) {
-    if (!store_name.empty() && store.name != store_name) continue;
-    if (store.is_broker() && store_name.empty()) continue;
+    if (!options.store.empty() && store.name != options.store) continue;
+    if (store.is_broker() && options.store.empty()) continue;
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     if (const auto traced = trace_in(store, *id, trace); !traced) {
       return refuse_in(store, traced.error());
     }
   }
-  if (!store_name.empty()) {
-    if (const auto known = choose_store(*config, store_name); !known) {
+  if (!options.store.empty()) {
+    if (const auto known = choose_store(*config, options.store); !known) {
       return tl::unexpected(known.error());
     }
   }
@@ -297,7 +305,7 @@ Answer events_show(const CommandContext& context, const std::string& id_text,
                       "; it may have been pruned, or its transaction never committed");
   }
   std::string payload;
-  if (with_payload) {
+  if (options.with_payload) {
     auto found = database_of(*trace.holder)->payload_of(*id);
     if (!found) return refuse(found.error());
     payload = std::move(*found);
@@ -307,7 +315,7 @@ Answer events_show(const CommandContext& context, const std::string& id_text,
                   {"places", trace.rows},
                   {"parked", trace.parked},
                   {"audit", trace.audit}};
-    if (with_payload) {
+    if (options.with_payload) {
       const bool text = is_utf8(payload);
       document[text ? "payload" : "payload_base64"] = text ? payload : base64(payload);
     }
@@ -319,18 +327,17 @@ Answer events_show(const CommandContext& context, const std::string& id_text,
     text += trace.lives;
     if (!trace.decisions.empty()) text += "\nwhat operators did\n" + trace.decisions;
     print(text);
-    if (with_payload) print("\n" + payload + "\n");
+    if (options.with_payload) print("\n" + payload + "\n");
   }
   return Exit::ok;
 }
 
-Answer events_cancel(const CommandContext& context, const std::string& id_text,
-                     const std::string& store_name, const std::string& reason) {
+Answer events_cancel(const CommandContext& context, const EventsOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  const auto id = EventId::parse(id_text);
+  const auto id = EventId::parse(options.id);
   if (!id) return refuse(id.error());
-  const auto store = choose_store(*config, store_name);
+  const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
   const std::unique_ptr<Database> database = database_of(**store);
   if (!database->has_delayed_events()) {
@@ -338,7 +345,7 @@ Answer events_cancel(const CommandContext& context, const std::string& id_text,
                                       std::string(config::to_string((*store)->scheme)) +
                                       ", which delays no events; check --store");
   }
-  if (const Status done = database->cancel(*id, reason); !done) {
+  if (const Status done = database->cancel(*id, options.reason); !done) {
     return refuse_in(**store, done.error());
   }
   if (context.json) {
@@ -347,6 +354,46 @@ Answer events_cancel(const CommandContext& context, const std::string& id_text,
     print("cancelled " + id->to_string() + "\n");
   }
   return Exit::ok;
+}
+
+}  // namespace
+
+void add_events(Command& app) {
+  const auto options = std::make_shared<EventsOptions>();
+  Command sub =
+      app.command("events", "List events and what became of them; 'events show ID' follows one",
+                  "  dovetail events --store orders\n"
+                  "  dovetail events --store orders --state pending\n"
+                  "  dovetail events --store orders --state delayed\n"
+                  "  dovetail events --store inventory --box mailbox\n"
+                  "  dovetail events show 01932b7e-0000-7000-8000-000000000001");
+  sub.option("--store", options->store, "Name of the store in the config file");
+  sub.option("--reader", options->reader, "As seen by this relay or consumer");
+  sub.option("--box", options->box, "outbox or mailbox")
+      .shows_default()
+      .one_of({"outbox", "mailbox"});
+  sub.option("--state", options->state, "Only those that are in this state")
+      .one_of({"pending", "delivered", "waiting", "parked", "discarded", "delayed"});
+  sub.option("--key", options->key, "Only those of this key");
+  sub.option("--type", options->type, "Only those of this type");
+  sub.option("--after", options->after, "Only those behind this position, to page on");
+  sub.option("--limit", options->limit, "At most so many, from the oldest")
+      .shows_default()
+      .range(1, 100000);
+  Command show = sub.command(
+      "show", "Follow one event through every store of the config file", "",
+      [options](const CommandContext& context) { return events_show(context, *options); });
+  show.option("id", options->id, "The event's id").required();
+  show.flag("--payload", options->with_payload, "Print its payload too");
+  Command cancel = sub.command(
+      "cancel", "Take an event away that waits for its time (--deliver-at)",
+      "  dovetail events cancel 01932b7e-0000-7000-8000-000000000001 --reason 'order was "
+      "cancelled'",
+      [options](const CommandContext& context) { return events_cancel(context, *options); });
+  cancel.option("id", options->id, "The event's id").required();
+  cancel.option("--reason", options->reason, "Why; it is kept in the audit").required();
+  sub.otherwise(
+      [options](const CommandContext& context) { return events_list(context, *options); });
 }
 
 }  // namespace dovetail::app

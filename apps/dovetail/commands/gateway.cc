@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "assembly/database.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
@@ -21,10 +22,9 @@
 #endif
 
 namespace dovetail::app {
+namespace {
 
 #ifdef DOVETAIL_HAS_HTTP
-
-namespace {
 
 using config::LogLevel;
 
@@ -209,8 +209,6 @@ Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfi
   return Exit::ok;
 }
 
-}  // namespace
-
 Answer gateway(const CommandContext& context) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -230,5 +228,19 @@ Answer gateway(const CommandContext&) {
 }
 
 #endif
+
+}  // namespace
+
+void add_gateway(Command& app) {
+  app.command(
+      "gateway", "Stand before an HTTP service, so that requests with an Idempotency-Key run once",
+      "It runs what [gateway] of the config file says, until SIGTERM or SIGINT; requests that "
+      "are there\n"
+      "may finish, and a second signal exits at once, which is safe too. The first request "
+      "with a key\n"
+      "reaches the service and its answer is kept; a repeat gets that answer. See "
+      "docs/IDEMPOTENCY.md.",
+      [](const CommandContext& context) { return gateway(context); });
+}
 
 }  // namespace dovetail::app

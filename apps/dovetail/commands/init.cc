@@ -9,11 +9,17 @@
 #include <string>
 
 #include "assembly/database.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 
 namespace dovetail::app {
 namespace {
+
+struct InitOptions {
+  bool print_sql = false;  // instead of running it
+  bool roles = false;      // also those of a PostgreSQL database
+};
 
 namespace fs = std::filesystem;
 
@@ -98,8 +104,6 @@ Answer print_sql(const CommandContext& context, bool with_roles) {
   return Exit::ok;
 }
 
-}  // namespace
-
 Answer init(const CommandContext& context, const InitOptions& options) {
   if (options.print_sql) return print_sql(context, options.roles);
   const auto written = write_first_config(context.config_file);
@@ -136,6 +140,23 @@ Answer init(const CommandContext& context, const InitOptions& options) {
     print(text);
   }
   return Exit::ok;
+}
+
+}  // namespace
+
+void add_init(Command& app) {
+  const auto options = std::make_shared<InitOptions>();
+  Command sub = app.command(
+      "init", "Write a first dovetail.toml when there is none, and create the tables",
+      "Run it again after an upgrade: it migrates the tables of every store of the config file.\n\n"
+      "  dovetail init --roles                roles that may only publish, work, relay or operate\n"
+      "  dovetail init --print-sql --roles    the SQL of a PostgreSQL database, to run by hand",
+      [options](const CommandContext& context) { return init(context, *options); });
+  sub.flag("--print-sql", options->print_sql,
+           "Print the migration of a PostgreSQL database, and do nothing else");
+  sub.flag("--roles", options->roles,
+           "Also the roles dovetail_app, dovetail_worker, dovetail_relay and "
+           "dovetail_operator of PostgreSQL");
 }
 
 }  // namespace dovetail::app

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "commands/command_line.h"
+#include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
 
@@ -183,6 +185,8 @@ Expected<std::uint64_t> replay(const Rows& heads) {
   return count;
 }
 
+namespace {
+
 Answer parked_list(const CommandContext& context, const ParkedOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -232,6 +236,49 @@ Answer parked_discard(const CommandContext& context, const ParkedOptions& option
     print("discarded " + events(heads->size()) + "; what waits behind follows by itself\n");
   }
   return Exit::ok;
+}
+
+void add_selection(Command& command, ParkedOptions& options) {
+  command.option("id", options.ids, "Ids of parked events");
+  command.option("--key", options.key, "What is parked of this key");
+  command.flag("--all", options.all, "Everything that is parked");
+  command.flag("--yes,-y", options.yes, "Do it; without this only say how many it would be");
+}
+
+}  // namespace
+
+void add_parked(Command& app) {
+  const auto options = std::make_shared<ParkedOptions>();
+  Command sub = app.command(
+      "parked", "Look after events that could not be delivered",
+      "An event that is rejected, or that failed too often, is parked; later events of its "
+      "key wait\n"
+      "behind it, in order; other keys go on. When the cause is mended, replay it: it is "
+      "tried again,\n"
+      "and what waits behind it follows. Or discard it, with a reason that is kept.\n\n"
+      "  dovetail parked list\n"
+      "  dovetail parked replay 01932b7e-0000-7000-8000-000000000001\n"
+      "  dovetail parked replay --all            says how many; add --yes to do it\n"
+      "  dovetail parked discard ID --reason 'test data'");
+  sub.requires_command();
+  sub.option("--store", options->store, "Only of this store");
+  sub.option("--reader", options->reader, "Only of this relay or consumer");
+  Command list = sub.command(
+      "list", "List what is parked and what waits behind it", "",
+      [options](const CommandContext& context) { return parked_list(context, *options); });
+  list.option("--limit", options->limit, "At most so many").shows_default().range(1, 100000);
+  Command replay = sub.command(
+      "replay", "Try parked events again",
+      "An id alone is replayed at once. --key and --all first say how many there are; add --yes to "
+      "do it.",
+      [options](const CommandContext& context) { return parked_replay(context, *options); });
+  add_selection(replay, *options);
+  Command discard = sub.command(
+      "discard", "Give parked events up, for good",
+      "They stay listed as discarded, with the reason, until they are pruned.",
+      [options](const CommandContext& context) { return parked_discard(context, *options); });
+  add_selection(discard, *options);
+  discard.option("--reason", options->reason, "Why; it is kept with the event").required();
 }
 
 }  // namespace dovetail::app

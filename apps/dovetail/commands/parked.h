@@ -2,14 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "assembly/database.h"
 #include "commands/command.h"
-#include "commands/commands.h"
 #include "commands/output.h"
 
 namespace dovetail::app {
+
+struct ParkedOptions {
+  std::string store;
+  std::string reader;
+  std::vector<std::string> ids;
+  std::string key;
+  bool all = false;
+  bool yes = false;
+  std::string reason;
+  std::uint64_t limit = 50;
+};
 
 // One parked event and where it is.
 struct ParkedPlace {

@@ -2,11 +2,18 @@
 #include <string>
 
 #include "assembly/database.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
 
 namespace dovetail::app {
+namespace {
+
+struct PruneOptions {
+  std::string sent;  // durations as in the file; empty: what the file says
+  std::string inbox;
+};
 
 Answer prune(const CommandContext& context, const PruneOptions& options) {
   const auto config = load(context);
@@ -63,6 +70,23 @@ Answer prune(const CommandContext& context, const PruneOptions& options) {
     print("rows deleted\n" + table.to_string());
   }
   return Exit::ok;
+}
+
+}  // namespace
+
+void add_prune(Command& app) {
+  const auto options = std::make_shared<PruneOptions>();
+  Command sub = app.command(
+      "prune", "Delete old events that every reader has settled, and old inbox rows",
+      "Without options it uses [retention] of the config file. Nothing that is pending, "
+      "waiting or parked\n"
+      "is deleted. 'dovetail run' does the same by itself now and then.\n\n"
+      "  dovetail prune --sent 7d --inbox 30d",
+      [options](const CommandContext& context) { return prune(context, *options); });
+  sub.option("--sent", options->sent, "Delete settled events older than this, such as 7d");
+  sub.option("--inbox", options->inbox,
+             "Forget ids older than this; an older event that comes again is parked, and not "
+             "applied");
 }
 
 }  // namespace dovetail::app

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "assembly/database.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "core/event/time_text.h"
@@ -17,6 +18,21 @@
 
 namespace dovetail::app {
 namespace {
+
+struct PublishOptions {
+  std::string store;
+  std::string aggregate_type;
+  std::string key;
+  std::string type;
+  std::optional<std::string> payload;
+  std::string payload_file;  // "-": stdin
+  std::string content_type = "application/json";
+  std::string topic;
+  std::string id;
+  std::int64_t version = 0;
+  std::vector<std::string> headers;  // "name=value"
+  std::string deliver_at;            // RFC 3339; empty: at once
+};
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -142,8 +158,6 @@ Status check_topic(const config::Config& config, const config::StoreConfig& stor
                                   "; check --topic, or 'topics' of the store in the config");
 }
 
-}  // namespace
-
 Answer publish(const CommandContext& context, const PublishOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -192,6 +206,48 @@ Answer publish(const CommandContext& context, const PublishOptions& options) {
     print("published " + id->to_string() + "\n");
   }
   return Exit::ok;
+}
+
+}  // namespace
+
+void add_publish(Command& app) {
+  const auto options = std::make_shared<PublishOptions>();
+  Command sub = app.command(
+      "publish", "Put one event into the outbox of a store, in a transaction of its own",
+      "For trying things and for scripts. A service publishes inside its own transaction instead, "
+      "with\n"
+      "the library or with the INSERT that examples/publish.py shows.\n\n"
+      "  dovetail publish --store orders --aggregate-type orders --key 17 --type OrderPlaced \\\n"
+      "                   --payload '{\"total\": 3}' --header tenant=blue\n"
+      "  generate | dovetail publish --store orders --aggregate-type orders --key 17 --type Report "
+      "-\n\n"
+      "With --id a repeated publish is harmless: the same id with the same content is accepted "
+      "and\n"
+      "stored once, with other content it is rejected (exit 5).",
+      [options](const CommandContext& context) { return publish(context, *options); });
+  sub.option("--store", options->store, "Name of the store in the config file");
+  sub.option("--aggregate-type", options->aggregate_type, "What kind of thing the event is about")
+      .required();
+  sub.option("--key", options->key,
+             "Which one: events of one key keep their order. Empty: no order is kept");
+  sub.option("--type", options->type, "What happened, such as OrderPlaced").required();
+  Option payload = sub.option("--payload", options->payload, "The payload itself");
+  Option file = sub.option("--payload-file", options->payload_file, "A file with the payload");
+  Option from_stdin =
+      sub.option("stdin", options->payload_file, "\"-\" reads the payload from stdin")
+          .without_type()
+          .one_of({"-"});
+  payload.excludes(file).excludes(from_stdin);
+  file.excludes(from_stdin);
+  sub.option("--content-type", options->content_type,
+             "Of the payload; what is declared as JSON must be valid JSON")
+      .shows_default();
+  sub.option("--topic", options->topic, "Where it goes; without it the relay's template decides");
+  sub.option("--id", options->id, "A UUID, to make a repeated publish harmless");
+  sub.option("--aggregate-version", options->version, "The aggregate's version, if it has one");
+  sub.option("--deliver-at", options->deliver_at,
+             "Not before this time, such as 2026-01-31T09:00:00Z; PostgreSQL only");
+  sub.option("--header", options->headers, "name=value; may be repeated").repeated();
 }
 
 }  // namespace dovetail::app

@@ -3,10 +3,17 @@
 
 #include "assembly/database.h"
 #include "assembly/target.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 
 namespace dovetail::app {
+namespace {
+
+struct RetargetOptions {
+  std::string name;  // of a relay or a consumer
+  std::string reason;
+};
 
 Answer relay_retarget(const CommandContext& context, const RetargetOptions& options) {
   const auto config = load(context);
@@ -30,6 +37,29 @@ Answer relay_retarget(const CommandContext& context, const RetargetOptions& opti
   }
   return refuse(Exit::rejected, "no relay or consumer is called \"" + printable(options.name, 60) +
                                     "\"; there are: " + known);
+}
+
+}  // namespace
+
+void add_relay(Command& app) {
+  const auto options = std::make_shared<RetargetOptions>();
+  Command sub =
+      app.command("relay", "Let a relay or a consumer go on with another target",
+                  "  dovetail relay retarget orders-to-inventory --reason 'the broker has moved'");
+  sub.requires_command();
+  Command retarget = sub.command(
+      "retarget", "Bind a relay to the target that the config file says now",
+      "A relay is bound to the place that it fills, or to the broker that it reads, at its first "
+      "start: two\n"
+      "processes of one name with different targets would share its events between them. A start "
+      "with\n"
+      "another target is refused until this command says that it is meant. Stop every process "
+      "that runs\n"
+      "it before. Its progress stays: what was delivered to the old target does not go to the new "
+      "one.",
+      [options](const CommandContext& context) { return relay_retarget(context, *options); });
+  retarget.option("name", options->name, "The relay or consumer").required();
+  retarget.option("--reason", options->reason, "Why; it is kept in the audit").required();
 }
 
 }  // namespace dovetail::app

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assembly/database.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
@@ -10,9 +11,16 @@ namespace dovetail::app {
 
 namespace {
 
-constexpr std::string_view kStates[] = {"running", "unknown", "finished"};
+struct RequestsOptions {
+  std::string store;
+  std::string state;  // running, unknown, finished; empty: all
+  std::string scope;
+  std::string key;
+  std::string reason;
+  std::uint64_t limit = 50;
+};
 
-}  // namespace
+constexpr std::string_view kStates[] = {"running", "unknown", "finished"};
 
 Answer requests_list(const CommandContext& context, const RequestsOptions& options) {
   const auto config = load(context);
@@ -69,6 +77,39 @@ Answer requests_forget(const CommandContext& context, const RequestsOptions& opt
   else
     print("forgotten: the next request with this key runs\n");
   return Exit::ok;
+}
+
+}  // namespace
+
+void add_requests(Command& app) {
+  const auto options = std::make_shared<RequestsOptions>();
+  Command sub = app.command(
+      "requests", "List, and forget, HTTP requests that are kept by their idempotency key",
+      "  dovetail requests --store orders --state unknown    those of which "
+      "nobody knows what became\n"
+      "  dovetail requests forget KEY --store orders --scope gateway --reason "
+      "'the order is not there'");
+  sub.option("--store", options->store, "Name of the store in the config file");
+  sub.option("--state", options->state, "Only those that are in this state")
+      .one_of({"running", "unknown", "finished"});
+  sub.option("--limit", options->limit, "At most so many, from the oldest")
+      .shows_default()
+      .range(1, 100000);
+  const Action list = [options](const CommandContext& context) {
+    return requests_list(context, *options);
+  };
+  sub.command("list", "List them", "", list);
+  Command forget = sub.command(
+      "forget", "Let the next request with this key run",
+      "For one that is unknown, when somebody has looked at its effect, or for one that is "
+      "finished.\n"
+      "Not while it runs.",
+      [options](const CommandContext& context) { return requests_forget(context, *options); });
+  forget.option("key", options->key, "The key").required();
+  forget.option("--scope", options->scope, "Whose key it is, as the list shows it").required();
+  forget.option("--reason", options->reason, "Why; PostgreSQL keeps it in dovetail.audit")
+      .required();
+  sub.otherwise(list);
 }
 
 }  // namespace dovetail::app

@@ -15,6 +15,7 @@
 #include "assembly/consumer_lane.h"
 #include "assembly/database.h"
 #include "assembly/wiring.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "commands/run_checks.h"
@@ -26,6 +27,12 @@
 
 namespace dovetail::app {
 namespace {
+
+struct RunOptions {
+  std::vector<std::string> relays;  // names; empty: all
+  bool until_idle = false;          // stop when every relay has nothing left to do
+  std::string idle_after = "5s";    // that nothing came from a broker
+};
 
 using namespace std::chrono_literals;
 using config::LogLevel;
@@ -461,8 +468,6 @@ Answer Daemon::run(bool json) {
   return parked_now == 0 ? Exit::ok : Exit::negative;
 }
 
-}  // namespace
-
 Answer run(const CommandContext& context, const RunOptions& options) {
   auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -474,6 +479,32 @@ Answer run(const CommandContext& context, const RunOptions& options) {
   if (!idle_after) return tl::unexpected(idle_after.error());
   log_setup(config->log);
   return std::make_shared<Daemon>(*config, options, *idle_after)->run(context.json);
+}
+
+}  // namespace
+
+void add_run(Command& app) {
+  const auto options = std::make_shared<RunOptions>();
+  Command sub = app.command(
+      "run", "Run the relays and consumers of the config file, until SIGTERM or SIGINT",
+      "Each [[relay]] and each [[consumer]] runs in threads of its own. The first SIGTERM or "
+      "SIGINT "
+      "lets\nwhat is in flight "
+      "finish; a second one exits at once, which is safe too. A second 'dovetail run' on the same "
+      "stores\n"
+      "stands by and takes over when the first one dies.\n\n"
+      "  dovetail run                       the daemon\n"
+      "  dovetail run --until-idle          deliver what is there, then stop (for scripts)\n"
+      "  dovetail run orders-to-inventory   only this relay, or this consumer",
+      [options](const CommandContext& context) { return run(context, *options); });
+  sub.option("relay", options->relays,
+             "Names of relays and consumers; without any, all of them run");
+  sub.flag("--until-idle,--once", options->until_idle,
+           "Stop when nothing is left to deliver; exit 1 when something is parked");
+  sub.option("--idle-after", options->idle_after,
+             "How long nothing comes from a broker before --until-idle calls it idle, "
+             "such as 500ms")
+      .shows_default();
 }
 
 }  // namespace dovetail::app

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
@@ -10,9 +11,15 @@
 #endif
 
 namespace dovetail::app {
+namespace {
+
+struct SlotsOptions {
+  std::string store;
+  std::string drop;  // the name of one; empty: they are listed
+  bool force = false;
+};
 
 #ifdef DOVETAIL_HAS_POSTGRES
-namespace {
 
 struct Listed {
   const config::StoreConfig* store;
@@ -106,8 +113,6 @@ Answer drop(const CommandContext& context, const std::vector<Listed>& all,
                                     "\" there; see 'dovetail slots' for those that there are");
 }
 
-}  // namespace
-
 Answer slots(const CommandContext& context, const SlotsOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -127,5 +132,26 @@ Answer slots(const CommandContext& context, const SlotsOptions&) {
 }
 
 #endif
+
+}  // namespace
+
+void add_slots(Command& app) {
+  const auto options = std::make_shared<SlotsOptions>();
+  Command sub = app.command(
+      "slots", "List, and drop, the slots through which the log of PostgreSQL is read",
+      "A slot makes the server keep its log until it was read. One that nobody reads any more "
+      "fills "
+      "the\n"
+      "disk: 'dovetail doctor' names it. One that is in use is never dropped; one that a relay of "
+      "the\n"
+      "database will look for again needs --force.\n\n"
+      "  dovetail slots\n"
+      "  dovetail slots --drop dovetail_orders_1a2b3c4d",
+      [options](const CommandContext& context) { return slots(context, *options); });
+  sub.option("--store", options->store, "Only of this store");
+  Option drop = sub.option("--drop", options->drop, "Drop the slot of this name");
+  sub.flag("--force", options->force, "Also one that a relay reads through when it runs")
+      .needs(drop);
+}
 
 }  // namespace dovetail::app

@@ -7,12 +7,18 @@
 #include <thread>
 
 #include "assembly/database.h"
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
 
 namespace dovetail::app {
 namespace {
+
+struct StatusOptions {
+  bool watch = false;
+  double every_seconds = 1.0;
+};
 
 struct Look {
   Json json = Json::array();
@@ -361,8 +367,6 @@ Look look(const config::Config& config) {
   return result;
 }
 
-}  // namespace
-
 Answer status(const CommandContext& context, const StatusOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
@@ -376,9 +380,25 @@ Answer status(const CommandContext& context, const StatusOptions& options) {
       print(now.text);
     }
     if (!options.watch) return now.exit;
-    std::this_thread::sleep_for(options.every);
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.every_seconds));
     if (!context.json && !stdout_is_terminal()) print("\n");
   }
+}
+
+}  // namespace
+
+void add_status(Command& app) {
+  const auto options = std::make_shared<StatusOptions>();
+  Command sub = app.command(
+      "status", "Show what is pending, how old it is, what is parked, and who does the work",
+      "  dovetail status\n"
+      "  dovetail status --watch              again every second, with the rate\n"
+      "  dovetail status --json | jq '.stores[].readers[] | {name, pending, parked}'",
+      [options](const CommandContext& context) { return status(context, *options); });
+  sub.flag("--watch,-w", options->watch, "Show it again and again, until interrupted");
+  sub.option("--every", options->every_seconds, "Seconds between two looks of --watch")
+      .shows_default()
+      .real_range(0.05, 3600.0);
 }
 
 }  // namespace dovetail::app

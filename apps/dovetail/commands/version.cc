@@ -1,10 +1,12 @@
 #include <nlohmann/json.hpp>
 
+#include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "sqlite/connection/database.h"
 
 namespace dovetail::app {
+namespace {
 
 Answer version(const CommandContext& context) {
   if (context.json) {
@@ -14,5 +16,9 @@ Answer version(const CommandContext& context) {
   }
   return Exit::ok;
 }
+
+}  // namespace
+
+void add_version(Command& app) { app.command("version", "Print the version", "", version); }
 
 }  // namespace dovetail::app

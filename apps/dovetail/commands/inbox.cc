@@ -1,0 +1,165 @@
+// What an operator decides about an inbox.
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "assembly/database.h"
+#include "commands/command_line.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "config/units.h"
+#include "core/event/time_text.h"
+
+namespace dovetail::app {
+namespace {
+
+struct ForgetOptions {
+  std::string consumer;  // or one of its handlers: "stock.ledger"
+  std::string id;
+  std::string reason;
+};
+
+struct RememberOptions {
+  std::string store;
+  std::string since;  // RFC 3339
+  std::string reason;
+};
+
+Answer inbox_apply(const CommandContext& context, const ForgetOptions& options) {
+  const auto config = load(context);
+  if (!config) return tl::unexpected(config.error());
+  const auto id = EventId::parse(options.id);
+  if (!id) return refuse(id.error());
+  const config::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
+  if (consumer == nullptr)
+    return refuse(Exit::rejected, "there is no consumer \"" + options.consumer +
+                                      "\"; check the name in the config file");
+  const config::StoreConfig& to = *config->find_store(consumer->relay.to);
+  for (const config::StoreConfig* store : {&to, &home_of(consumer->relay, *config)}) {
+    if (const auto checked = check_secrets(*store); !checked)
+      return tl::unexpected(checked.error());
+  }
+  const auto allowed = database_of(to)->apply_event(options.consumer, *id, options.reason);
+  if (!allowed) return refuse_in(to, allowed.error());
+  if (*allowed == 0)
+    return refuse(Exit::rejected, "\"" + options.consumer + "\" has applied " + options.id +
+                                      "; to apply it once more there is 'dovetail inbox forget'");
+  // Where it is not parked it is applied when it comes.
+  const config::StoreConfig& home = home_of(consumer->relay, *config);
+  const auto replayed = database_of(home)->replay(consumer->relay.name, *id);
+  if (!replayed && replayed.error().code != Errc::rejected)
+    return refuse_in(home, replayed.error());
+  if (context.json) {
+    print_json({{"allowed", *allowed}, {"replayed", replayed.has_value()}});
+  } else {
+    print("it is applied, whatever its age, " +
+          (replayed ? "and is replayed now" : "when it comes: " + replayed.error().text) + "\n");
+  }
+  return Exit::ok;
+}
+
+Answer inbox_remember(const CommandContext& context, const RememberOptions& options) {
+  const auto config = load(context);
+  if (!config) return tl::unexpected(config.error());
+  const auto since = parse_time(options.since);
+  if (!since) return refuse(Exit::usage, "--since is no time; write it as 2026-01-31T09:05:00Z");
+  const auto store = choose_store(*config, options.store);
+  if (!store) return tl::unexpected(store.error());
+  const auto before = database_of(**store)->remember_since(*since, options.reason);
+  if (!before) return refuse_in(**store, before.error());
+  if (context.json) {
+    print_json({{"since", config::iso_time(*since)}, {"before", config::iso_time(*before)}});
+  } else {
+    print("remembered since " + config::iso_time(*since) + " instead of " +
+          config::iso_time(*before) +
+          "; replay what was parked meanwhile with 'dovetail parked replay'\n");
+  }
+  return Exit::ok;
+}
+
+Answer inbox_forget(const CommandContext& context, const ForgetOptions& options) {
+  const auto config = load(context);
+  if (!config) return tl::unexpected(config.error());
+  const auto id = EventId::parse(options.id);
+  if (!id) return refuse(id.error());
+  const config::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
+  if (consumer == nullptr)
+    return refuse(Exit::rejected, "there is no consumer \"" + options.consumer +
+                                      "\"; check the name in the config file");
+  const config::StoreConfig& to = *config->find_store(consumer->relay.to);
+  const config::StoreConfig& from = *config->find_store(consumer->relay.from);
+  for (const config::StoreConfig* store : {&to, &from}) {
+    if (const auto checked = check_secrets(*store); !checked)
+      return tl::unexpected(checked.error());
+  }
+  const auto forgotten = database_of(to)->forget_event(options.consumer, *id, options.reason);
+  if (!forgotten) return refuse_in(to, forgotten.error());
+  // Also when nothing was forgotten: an earlier call may have ended between the two.
+  const auto comes_again =
+      database_of(from)->deliver_again(consumer->relay.name, *id, options.reason);
+  if (!comes_again) return refuse_in(from, comes_again.error());
+  if (*forgotten == 0 && !*comes_again)
+    return refuse(Exit::rejected, "\"" + options.consumer + "\" has not applied " + options.id +
+                                      "; check the id with 'dovetail events show'");
+  if (context.json) {
+    print_json({{"forgotten", *forgotten}, {"comes_again", *comes_again}});
+  } else {
+    print("forgotten: " + std::to_string(*forgotten) + " of its handlers had applied it; " +
+          (*comes_again ? "it comes again from " + from.name
+                        : "it is applied when " + from.name + " delivers it again") +
+          "\n");
+  }
+  return Exit::ok;
+}
+
+}  // namespace
+
+void add_inbox(Command& app) {
+  const auto options = std::make_shared<ForgetOptions>();
+  Command sub = app.command(
+      "inbox", "Decide about events where the inbox cannot: apply, forget, remember",
+      "  dovetail inbox apply stock 0190... --reason 'no booking of it is there'\n"
+      "  dovetail inbox forget stock 0190... --reason 'the shelf was counted wrongly'\n"
+      "  dovetail inbox remember --store inventory --since 2026-01-31T09:05:00Z --reason "
+      "'a wrong clock'");
+  sub.requires_command();
+  Command forget = sub.command(
+      "forget", "Forget that a consumer has applied an event, and deliver it again",
+      "Its effect happens a second time, on purpose. From an outbox in PostgreSQL the event comes "
+      "again by\n"
+      "itself; from elsewhere it is applied when it is delivered again. Later events of its key "
+      "are not\n"
+      "undone before.",
+      [options](const CommandContext& context) { return inbox_forget(context, *options); });
+  forget.option("consumer", options->consumer, "The consumer, or one handler: stock.ledger")
+      .required();
+  forget.option("id", options->id, "The event").required();
+  forget.option("--reason", options->reason, "Why; it is kept in dovetail.audit").required();
+
+  Command apply = sub.command(
+      "apply", "Apply an event that is older than what the inbox remembers, and replay it",
+      "For an event that is parked because nobody knows whether it was applied. Check first that "
+      "its effect\n"
+      "is not there: if it was applied and forgotten, it happens twice now.",
+      [options](const CommandContext& context) { return inbox_apply(context, *options); });
+  apply.option("consumer", options->consumer, "The consumer, or one handler: stock.ledger")
+      .required();
+  apply.option("id", options->id, "The event").required();
+  apply.option("--reason", options->reason, "What you have checked; it is kept").required();
+
+  const auto remembered = std::make_shared<RememberOptions>();
+  Command remember = sub.command(
+      "remember", "Repair an inbox that a wrong clock has made forget too much",
+      "A clock that was ahead while old rows were deleted makes the inbox take new events for "
+      "forgotten ones.\n"
+      "--since is the moment of that deletion by a right clock. What is older stays parked; what "
+      "is newer is\n"
+      "applied. Check that nothing newer was applied before the deletion: it would be applied "
+      "twice if it came\n"
+      "again.",
+      [remembered](const CommandContext& context) { return inbox_remember(context, *remembered); });
+  remember.option("--store", remembered->store, "Name of the store in the config file");
+  remember.option("--since", remembered->since, "Such as 2026-01-31T09:05:00Z").required();
+  remember.option("--reason", remembered->reason, "What you have checked; it is kept").required();
+}
+
+}  // namespace dovetail::app
