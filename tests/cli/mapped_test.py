@@ -70,7 +70,7 @@ SELECT 'order', n % 2, 'placed', to_jsonb(n) FROM generate_series(1, 6) AS n""",
 
 def manual(language):
     """The examples of the manual."""
-    text = (harness.ROOT / "src" / "postgres" / "mapped.md").read_text(encoding="utf-8")
+    text = (harness.ROOT / "docs" / "MAPPED.md").read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 

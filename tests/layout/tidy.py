@@ -84,7 +84,7 @@ def main():
     entries = {pathlib.Path(one["file"]).resolve(): one["command"] for one in
                json.loads((build / "compile_commands.json").read_text())}
     common = subprocess.run([TIDY, "--version"], capture_output=True, check=True).stdout + (ROOT / ".clang-tidy").read_bytes()
-    tree = Tree([ROOT / "src", ROOT / "tests", ROOT / "include", ROOT / "apps", ROOT])
+    tree = Tree([ROOT / "src", ROOT / "tests", ROOT / "include", ROOT / "apps" / "dovetail", ROOT])
     work = []
     for path, compiled in sorted(entries.items()):
         name = os.path.relpath(path, ROOT)
