@@ -13,34 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct BrokerScheme {
-  std::string_view prefix;
-  StoreScheme scheme;
-  bool tls;
-  bool several_hosts;
-  bool has_path;
-  std::string_view form;
-};
-
-constexpr BrokerScheme kBrokerSchemes[] = {
-    {"kafka://", StoreScheme::kafka, false, true, false, "kafka://HOST:PORT[,HOST:PORT]"},
-    {"kafka+tls://", StoreScheme::kafka, true, true, false, "kafka+tls://HOST:PORT[,HOST:PORT]"},
-    {"amqp://", StoreScheme::rabbitmq, false, false, true, "amqp://HOST:PORT/VHOST"},
-    {"amqps://", StoreScheme::rabbitmq, true, false, true, "amqps://HOST:PORT/VHOST"},
-    {"nats://", StoreScheme::nats, false, true, false, "nats://HOST:PORT[,HOST:PORT]"},
-    {"nats+tls://", StoreScheme::nats, true, true, false, "nats+tls://HOST:PORT[,HOST:PORT]"},
-    {"redis://", StoreScheme::redis, false, false, true, "redis://HOST:PORT/DATABASE"},
-    {"rediss://", StoreScheme::redis, true, false, true, "rediss://HOST:PORT/DATABASE"},
-    {"http://", StoreScheme::http, false, false, true, "http://HOST:PORT/PATH"},
-    {"https://", StoreScheme::http, true, false, true, "https://HOST:PORT/PATH"}};
-
-const BrokerScheme* scheme_of(std::string_view url) {
-  const auto* const found =
-      std::find_if(std::begin(kBrokerSchemes), std::end(kBrokerSchemes),
-                   [url](const BrokerScheme& one) { return url.starts_with(one.prefix); });
-  return found == std::end(kBrokerSchemes) ? nullptr : found;
-}
-
 // "name", "name:port" or "[number]:port".
 std::optional<BrokerConfig::Host> host_of(std::string_view text) {
   BrokerConfig::Host host;
@@ -69,7 +41,7 @@ std::optional<BrokerConfig::Host> host_of(std::string_view text) {
 }
 
 // What is wrong with the url. Never repeats any of it: a secret may stand in it by mistake.
-std::optional<std::string> read_url(std::string_view url, const BrokerScheme& scheme,
+std::optional<std::string> read_url(std::string_view url, const UrlScheme& scheme,
                                     StoreConfig& store) {
   BrokerConfig& broker = store.broker;
   std::string_view rest = url.substr(scheme.prefix.size());
@@ -186,13 +158,13 @@ void check_source(Section& section, const RelayConfig& relay, const StoreConfig&
 
 }  // namespace
 
-bool is_broker_url(std::string_view url) { return scheme_of(url) != nullptr; }
+bool is_broker_url(std::string_view url) { return url_scheme_of(url) != nullptr; }
 
 void read_broker(Section& section, StoreConfig& store, const std::string& url,
                  const fs::path& folder) {
   store.where = section.place("url");
   store.broker.folder = folder;
-  if (const auto wrong = read_url(url, *scheme_of(url), store)) section.wrong("url", *wrong);
+  if (const auto wrong = read_url(url, *url_scheme_of(url), store)) section.wrong("url", *wrong);
   read_secrets(section, store, folder);
   read_message(section, store.broker.message);
   store.payload_bytes_max = 0;
@@ -236,26 +208,6 @@ void read_broker_source(Section& section, RelayConfig& relay, Config& config) {
     if (from.broker.group.empty()) from.broker.group = relay.name;
     if (!section.has("topic")) relay.topic.clear();
   }
-}
-
-std::string_view to_string(StoreScheme scheme) {
-  switch (scheme) {
-    case StoreScheme::sqlite:
-      return "SQLite";
-    case StoreScheme::postgres:
-      return "PostgreSQL";
-    case StoreScheme::kafka:
-      return "Kafka";
-    case StoreScheme::rabbitmq:
-      return "RabbitMQ";
-    case StoreScheme::nats:
-      return "NATS";
-    case StoreScheme::redis:
-      return "Redis";
-    case StoreScheme::http:
-      return "HTTP";
-  }
-  return "unknown";
 }
 
 }  // namespace dovetail::config

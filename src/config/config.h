@@ -10,14 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "config/schemes.h"
 #include "core/message/message.h"
 #include "core/operations.h"
 #include "core/relay/relay.h"
 #include "dovetail/result.h"
 
 namespace dovetail::config {
-
-enum class StoreScheme : std::uint8_t { sqlite, postgres, kafka, rabbitmq, nats, redis, http };
 
 // A table that exists already and that a relay serves as it is. The words are those of the file;
 // what they mean is for the store's database to say.
@@ -87,7 +86,7 @@ struct StoreConfig {
   std::map<std::string, TableConfig, std::less<>> tables{};  // by the relay that serves it
   BrokerConfig broker{};                                     // where it is one
 
-  bool is_broker() const { return scheme > StoreScheme::postgres; }
+  bool is_broker() const { return type_of(scheme).is_broker; }
 };
 
 // How a PostgreSQL outbox is read.
@@ -217,7 +216,6 @@ struct Config {
 };
 
 // As people say it: "Kafka".
-std::string_view to_string(StoreScheme scheme);
 // As the file says it: "auto".
 std::string_view to_string(ReadMode mode);
 

@@ -17,19 +17,6 @@ std::string_view setting(const config::BrokerConfig& broker, std::string_view na
   return found == broker.settings.end() ? std::string_view() : found->second.value;
 }
 
-std::string_view scheme_with_tls(StoreScheme scheme) {
-  switch (scheme) {
-    case StoreScheme::kafka:
-      return "kafka+tls://";
-    case StoreScheme::rabbitmq:
-      return "amqps://";
-    case StoreScheme::nats:
-      return "nats+tls://";
-    default:
-      return "rediss://";
-  }
-}
-
 // A url as far as its host.
 bool is_plain_and_far(std::string_view url) {
   constexpr std::string_view kPlain = "http://";
@@ -52,7 +39,8 @@ void look_at_password(const StoreConfig& store, std::vector<Finding>& findings) 
   const auto far = std::find_if(broker.hosts.begin(), broker.hosts.end(),
                                 [](const auto& host) { return !net::is_loopback(host.name); });
   if (!broker.tls && !is_hidden && far != broker.hosts.end())
-    add(far->name, "let the url begin with " + std::string(scheme_with_tls(store.scheme)) +
+    add(far->name, "let the url begin with " +
+                       std::string(url_scheme_of(store.scheme, true).prefix) +
                        ", with ca_file where the certificate is not of a public authority");
   if (is_plain_and_far(setting(broker, "management_url")))
     add("the management API", "let management_url begin with https://");

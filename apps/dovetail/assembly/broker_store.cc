@@ -24,30 +24,12 @@ class BrokerStore final : public Database {
   std::string place(const StoreConfig& home) const override;
 };
 
-std::uint16_t usual_port(const StoreConfig& store) {
-  switch (store.scheme) {
-    case StoreScheme::kafka:
-      return 9092;
-    case StoreScheme::rabbitmq:
-      return store.broker.tls ? 5671 : 5672;
-    case StoreScheme::nats:
-      return 4222;
-    case StoreScheme::redis:
-      return 6379;
-    case StoreScheme::http:
-      return store.broker.tls ? 443 : 80;
-    case StoreScheme::sqlite:
-    case StoreScheme::postgres:
-      break;
-  }
-  return 0;
-}
-
 // In one order, because the order says nothing about the cluster.
 std::string hosts_of(const StoreConfig& store) {
+  const std::uint16_t usual_port = url_scheme_of(store.scheme, store.broker.tls).port;
   std::vector<std::string> hosts;
   for (const config::BrokerConfig::Host& host : store.broker.hosts) {
-    const std::uint16_t port = host.port == 0 ? usual_port(store) : host.port;
+    const std::uint16_t port = host.port == 0 ? usual_port : host.port;
     hosts.push_back(host.name + ":" + std::to_string(port));
   }
   std::sort(hosts.begin(), hosts.end());

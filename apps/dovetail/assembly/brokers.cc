@@ -1,32 +1,38 @@
 #include "assembly/brokers.h"
 
 namespace dovetail::app {
+namespace {
 
-const BrokerKind* broker_of(const config::StoreConfig& store) {
-  switch (store.scheme) {
+struct Row {
+  config::StoreScheme scheme;
+  const BrokerKind& kind;
+};
+
+// The brokers of this binary.
+constexpr Row kBrokers[] = {
 #ifdef DOVETAIL_HAS_KAFKA
-    case config::StoreScheme::kafka:
-      return &kKafka;
+    {config::StoreScheme::kafka, kKafka},
 #endif
 #ifdef DOVETAIL_HAS_RABBITMQ
-    case config::StoreScheme::rabbitmq:
-      return &kRabbitmq;
+    {config::StoreScheme::rabbitmq, kRabbitmq},
 #endif
 #ifdef DOVETAIL_HAS_NATS
-    case config::StoreScheme::nats:
-      return &kNats;
+    {config::StoreScheme::nats, kNats},
 #endif
 #ifdef DOVETAIL_HAS_REDIS
-    case config::StoreScheme::redis:
-      return &kRedis;
+    {config::StoreScheme::redis, kRedis},
 #endif
 #ifdef DOVETAIL_HAS_HTTP
-    case config::StoreScheme::http:
-      return &kHttp;
+    {config::StoreScheme::http, kHttp},
 #endif
-    default:
-      return nullptr;
-  }
+};
+
+}  // namespace
+
+const BrokerKind* broker_of(const config::StoreConfig& store) {
+  for (const Row& row : kBrokers)
+    if (row.scheme == store.scheme) return &row.kind;
+  return nullptr;
 }
 
 }  // namespace dovetail::app

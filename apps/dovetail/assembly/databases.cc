@@ -39,11 +39,10 @@ std::unique_ptr<Database> database_of(const config::StoreConfig& store) {
 }
 
 Error built_without(const config::StoreConfig& store) {
-  const std::string name(to_string(store.scheme));
-  std::string option = "DOVETAIL_" + name + "=ON";
-  for (char& c : option) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  return {Errc::rejected,
-          store.where + ": this dovetail was built without " + name + "; build it with " + option};
+  const config::StoreType& type = type_of(store.scheme);
+  return {Errc::rejected, store.where + ": this dovetail was built without " +
+                              std::string(type.name) + "; build it with " +
+                              std::string(type.build_option) + "=ON"};
 }
 
 Result<std::string> migration_sql(bool with_roles) {

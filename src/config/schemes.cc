@@ -1,0 +1,60 @@
+#include "config/schemes.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/check.h"
+
+namespace dovetail::config {
+namespace {
+
+using enum StoreScheme;
+
+constexpr StoreType kTypes[] = {{sqlite, "SQLite", "DOVETAIL_SQLITE", false},
+                                {postgres, "PostgreSQL", "DOVETAIL_POSTGRES", false},
+                                {kafka, "Kafka", "DOVETAIL_KAFKA", true},
+                                {rabbitmq, "RabbitMQ", "DOVETAIL_RABBITMQ", true},
+                                {nats, "NATS", "DOVETAIL_NATS", true},
+                                {redis, "Redis", "DOVETAIL_REDIS", true},
+                                {http, "HTTP", "DOVETAIL_HTTP", true}};
+
+constexpr UrlScheme kUrls[] = {
+    {"kafka://", kafka, false, true, false, 9092, "kafka://HOST:PORT[,HOST:PORT]"},
+    {"kafka+tls://", kafka, true, true, false, 9092, "kafka+tls://HOST:PORT[,HOST:PORT]"},
+    {"amqp://", rabbitmq, false, false, true, 5672, "amqp://HOST:PORT/VHOST"},
+    {"amqps://", rabbitmq, true, false, true, 5671, "amqps://HOST:PORT/VHOST"},
+    {"nats://", nats, false, true, false, 4222, "nats://HOST:PORT[,HOST:PORT]"},
+    {"nats+tls://", nats, true, true, false, 4222, "nats+tls://HOST:PORT[,HOST:PORT]"},
+    {"redis://", redis, false, false, true, 6379, "redis://HOST:PORT/DATABASE"},
+    {"rediss://", redis, true, false, true, 6379, "rediss://HOST:PORT/DATABASE"},
+    {"http://", http, false, false, true, 80, "http://HOST:PORT/PATH"},
+    {"https://", http, true, false, true, 443, "https://HOST:PORT/PATH"}};
+
+}  // namespace
+
+const StoreType& type_of(StoreScheme scheme) {
+  const auto* const found =
+      std::find_if(std::begin(kTypes), std::end(kTypes),
+                   [scheme](const StoreType& one) { return one.scheme == scheme; });
+  DOVETAIL_CHECK(found != std::end(kTypes));
+  return *found;
+}
+
+std::string_view to_string(StoreScheme scheme) { return type_of(scheme).name; }
+
+const UrlScheme* url_scheme_of(std::string_view url) {
+  const auto* const found =
+      std::find_if(std::begin(kUrls), std::end(kUrls),
+                   [url](const UrlScheme& one) { return url.starts_with(one.prefix); });
+  return found == std::end(kUrls) ? nullptr : found;
+}
+
+const UrlScheme& url_scheme_of(StoreScheme scheme, bool tls) {
+  const auto* const found =
+      std::find_if(std::begin(kUrls), std::end(kUrls),
+                   [&](const UrlScheme& one) { return one.scheme == scheme && one.tls == tls; });
+  DOVETAIL_CHECK(found != std::end(kUrls));
+  return *found;
+}
+
+}  // namespace dovetail::config

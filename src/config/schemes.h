@@ -1,0 +1,35 @@
+// The kinds of stores, and how their urls begin. A new kind is a value and its rows in schemes.cc.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace dovetail::config {
+
+enum class StoreScheme : std::uint8_t { sqlite, postgres, kafka, rabbitmq, nats, redis, http };
+
+struct StoreType {
+  StoreScheme scheme;
+  std::string_view name;          // as people write it
+  std::string_view build_option;  // of CMake
+  bool is_broker;
+};
+const StoreType& type_of(StoreScheme scheme);
+std::string_view to_string(StoreScheme scheme);
+
+// How the url of a broker begins, and what may follow.
+struct UrlScheme {
+  std::string_view prefix;
+  StoreScheme scheme;
+  bool tls;
+  bool several_hosts;
+  bool has_path;
+  std::uint16_t port;  // where none is written
+  std::string_view form;
+};
+// Null: it is none of a broker.
+const UrlScheme* url_scheme_of(std::string_view url);
+// REQUIRES: it is a broker.
+const UrlScheme& url_scheme_of(StoreScheme scheme, bool tls);
+
+}  // namespace dovetail::config
