@@ -67,8 +67,8 @@ void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
     return section.wrong(
         "url",
         "must be \"sqlite:PATH\", \"postgres:KEY=VALUE ...\" or \"postgres://...\", or "
-        "that of a broker: kafka://, kafka+tls://, amqp://, amqps://, nats://, "
-        "nats+tls://, redis://, rediss://, http:// or https://");
+        "that of a broker: " +
+            broker_prefixes());
   }
   section.size("payload_max", store.payload_bytes_max, 1);
   section.texts("topics", store.topics);

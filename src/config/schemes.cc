@@ -25,8 +25,8 @@ constexpr UrlScheme kUrls[] = {
     {"amqps://", rabbitmq, true, false, true, 5671, "amqps://HOST:PORT/VHOST"},
     {"nats://", nats, false, true, false, 4222, "nats://HOST:PORT[,HOST:PORT]"},
     {"nats+tls://", nats, true, true, false, 4222, "nats+tls://HOST:PORT[,HOST:PORT]"},
-    {"redis://", redis, false, false, true, 6379, "redis://HOST:PORT/DATABASE"},
-    {"rediss://", redis, true, false, true, 6379, "rediss://HOST:PORT/DATABASE"},
+    {"redis://", redis, false, false, true, 6379, "redis://HOST:PORT/DATABASE", "0"},
+    {"rediss://", redis, true, false, true, 6379, "rediss://HOST:PORT/DATABASE", "0"},
     {"http://", http, false, false, true, 80, "http://HOST:PORT/PATH"},
     {"https://", http, true, false, true, 443, "https://HOST:PORT/PATH"}};
 
@@ -55,6 +55,15 @@ const UrlScheme& url_scheme_of(StoreScheme scheme, bool tls) {
                    [&](const UrlScheme& one) { return one.scheme == scheme && one.tls == tls; });
   DOVETAIL_CHECK(found != std::end(kUrls));
   return *found;
+}
+
+std::string broker_prefixes() {
+  std::string text;
+  for (const UrlScheme& one : kUrls) {
+    if (!text.empty()) text += &one == std::end(kUrls) - 1 ? " or " : ", ";
+    text += one.prefix;
+  }
+  return text;
 }
 
 }  // namespace dovetail::config

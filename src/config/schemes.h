@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace dovetail::config {
@@ -26,10 +27,13 @@ struct UrlScheme {
   bool has_path;
   std::uint16_t port;  // where none is written
   std::string_view form;
+  std::string_view path = {};  // where none is written
 };
 // Null: it is none of a broker.
 const UrlScheme* url_scheme_of(std::string_view url);
 // REQUIRES: it is a broker.
 const UrlScheme& url_scheme_of(StoreScheme scheme, bool tls);
+// All of them: "kafka://, ... or https://".
+std::string broker_prefixes();
 
 }  // namespace dovetail::config

@@ -269,6 +269,7 @@ def check_documents(tree):
     check_named_tests(tree)
     check_failures(tree)
     check_walk(tree)
+    check_additions(tree)
 
 
 def check_version(tree):
@@ -343,6 +344,38 @@ def check_failures(tree):
             tree.broken(document, number, "failure", "name the test, or write 'Cannot occur: ' and why")
 
 
+# (page that lists what a new adapter touches, the adapter that is its example)
+ADDITIONS = (("docs/ADD_A_BROKER.md", "redis"), ("docs/ADD_A_DATABASE.md", "sqlite"))
+PRODUCT = ("src/", "apps/", "include/", "cmake/", "CMakeLists.txt")
+
+
+def check_additions(tree):
+    """What mentions an adapter outside of its folder stands in the page that says what a new one touches."""
+    for page, adapter in ADDITIONS:
+        text = tree.files.get(page, "")
+        for name, content in tree.files.items():
+            if not name.startswith(PRODUCT) or name.startswith(f"src/{adapter}/") or name.endswith(".md") or is_test(name):
+                continue
+            code = without_comments(content) if name.endswith(CODE) else content
+            if re.search(rf"(?<![a-z]){adapter}", code, re.IGNORECASE) and f"`{name}`" not in text:
+                tree.broken(page, 1, "addition", f"{name} mentions {adapter}, and the page does not name it")
+        for listed in re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE):
+            if not (tree.root / listed).exists():
+                tree.broken(page, 1, "addition", f"{listed} does not exist")
+
+
+def without_comments(code):
+    return re.sub(r"//[^\n]*", "", code)
+
+
+def check_toy(tree):
+    """The toy broker includes the seam alone."""
+    for name, text in tree.code("examples/toy-broker/"):
+        for match in re.finditer(r'^#include "([^"]+)"', text, re.MULTILINE):
+            if not match.group(1).startswith(("core/", "dovetail/", "toy_broker.h")):
+                tree.broken(name, line_of(text, match.start()), "toy", f"{match.group(1)} is not of the seam")
+
+
 WALK_HOPS_MAX = 12
 
 
@@ -376,7 +409,7 @@ def check_rooms(tree):
                 tree.broken(f"{room}/README.md", 1, "room", f"it does not say what {stem} is")
 
 
-CHECKS = (check_rooms, check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
+CHECKS = (check_rooms, check_toy, check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
 
 
 def check(root):
@@ -399,13 +432,14 @@ GOOD_TREE = {
     "docs/decisions/0001-one.md": "text\n",
     "src/README.md": "| `core/` | `host/` | `config/` | `sqlite/` | `memory/` |\n",
     "include/dovetail/result.h": "// Why.\n#pragma once\n#include <tl/expected.hpp>\n",
-    "include/dovetail/sqlite.h": "#pragma once\n#include \"dovetail/result.h\"\n",
+    "include/dovetail/sqlite.h": "#pragma once\n#include \"dovetail/result.h\"\nnamespace sqlite {}\n",
     "examples/go/publish.go": "func main() {\n\tpublish()\n}\n",
     "src/core/relay.h": "#pragma once\n#include <vector>\n#include \"dovetail/result.h\"\n#include \"core/relay.h\"\n",
     "src/core/relay_test.cc": "#include <gtest/gtest.h>\n#include \"memory/memory.h\"\n"
                               "TEST(Relay, SettlesWhatIsConfirmed) {}\n",
     "src/core/test_clock.h": "#pragma once\n#include <gtest/gtest.h>\n",
     "src/host/clock.cc": "#include <time.h>\n#include \"core/relay.h\"\nlong now() { return 0; }\n",
+    "docs/ADD_A_DATABASE.md": "`include/dovetail/sqlite.h`\n",
     "docs/ARCHITECTURE.md": "| 1 | `src/host/clock.cc` | `now` | |\n",
     "src/memory/memory.h": "#pragma once\n",
     "src/core/README.md": "| `relay` | `mutant` | `test_clock` |\n",
@@ -468,6 +502,9 @@ BAD_FILES = (
     ("map", "src/new/bad.cc", "int x;\n"),
     ("room", "src/core/README.md", "| `relay` | `mutant` |\n"),
     ("walk", "docs/ARCHITECTURE.md", "| 1 | `src/host/clock.cc` | `Clock::never_written` | |\n"),
+    ("addition", "docs/ADD_A_DATABASE.md", "nothing\n"),
+    ("addition", "docs/ADD_A_DATABASE.md", "`include/dovetail/sqlite.h`\n| `src/gone.cc` | |\n"),
+    ("toy", "examples/toy-broker/bad.cc", "#include \"redis/sink.h\"\n"),
     ("walk", "docs/ARCHITECTURE.md", "| 13 | `src/host/clock.cc` | `now` | |\n"),
     ("map", "docs/decisions/0002-two.md", "text\n"),
     ("link", "docs/bad.md", "[gone](nowhere.md)\n"),

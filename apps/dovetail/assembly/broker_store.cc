@@ -51,9 +51,10 @@ std::string digest_of(const std::string& path) {
 std::string BrokerStore::place(const StoreConfig&) const {
   std::string text(to_string(store_.scheme));
   text += " " + hosts_of(store_);
-  const std::string& path = store_.broker.path;
+  const std::string path = store_.broker.path.empty()
+                               ? std::string(url_scheme_of(store_.scheme, store_.broker.tls).path)
+                               : store_.broker.path;
   if (store_.scheme == StoreScheme::http) return text + digest_of(path);
-  if (store_.scheme == StoreScheme::redis) return text + "/" + (path.empty() ? "0" : path);
   if (!path.empty()) text += "/" + path;
   if (const std::string exchange = setting(store_, "exchange"); !exchange.empty())
     text += " exchange " + exchange;

@@ -106,6 +106,8 @@ class Database {
 
   // Relays. One that reads the outbox, the mailbox, or a table of its own.
   virtual std::unique_ptr<Lane> make_lane(LanePlan plan, Clock& clock);
+  // One that fills the mailbox.
+  virtual std::unique_ptr<Sink> make_mailbox(Clock& clock);
   // Where a relay that reads a broker keeps what it must remember.
   virtual std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
                                                          const std::string& target, Clock& clock);

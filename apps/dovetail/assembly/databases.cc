@@ -107,6 +107,10 @@ std::unique_ptr<Lane> Database::make_lane(LanePlan, Clock&) {
   DOVETAIL_CHECK(false);
   return nullptr;
 }
+std::unique_ptr<Sink> Database::make_mailbox(Clock&) {
+  DOVETAIL_CHECK(false);
+  return nullptr;
+}
 std::unique_ptr<OriginStore> Database::make_origin_store(const config::RelayConfig&,
                                                          const std::string&, Clock&) {
   DOVETAIL_CHECK(false);

@@ -9,6 +9,7 @@
 #include "dovetail/sqlite.h"
 #include "host/host.h"
 #include "sqlite/connection/database.h"
+#include "sqlite/inbox/mailbox.h"
 #include "sqlite/inbox/origin_store.h"
 #include "sqlite/lane/lease.h"
 #include "sqlite/lane/parking.h"
@@ -42,6 +43,12 @@ class SqliteDatabase final : public Database {
   Result<std::uint64_t> replay(const std::string& reader, const EventId& id) override;
   Status discard(const std::string& reader, const EventId& id, const std::string& reason) override;
   std::unique_ptr<Lane> make_lane(LanePlan plan, Clock& clock) override;
+  std::unique_ptr<Sink> make_mailbox(Clock& clock) override {
+    return std::make_unique<sqlite::MailboxSink>(
+        sqlite::MailboxOptions{
+            .path = path(), .topics = store_.topics, .payload_bytes_max = store_.payload_bytes_max},
+        clock);
+  }
   std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
                                                  const std::string& target, Clock& clock) override;
   Result<std::string> retarget(const std::string& relay, const std::string& target,

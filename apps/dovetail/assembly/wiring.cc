@@ -10,7 +10,6 @@
 #include "core/message/routing.h"
 #include "host/jitter.h"
 #include "host/parallel_sink.h"
-#include "sqlite/inbox/mailbox.h"
 
 namespace dovetail::app {
 namespace {
@@ -46,10 +45,7 @@ std::unique_ptr<Sink> make_sink(const config::StoreConfig& to, Clock& clock) {
     if (!sink) return refused_sink(sink.error());
     return std::move(*sink);
   }
-  return std::make_unique<sqlite::MailboxSink>(
-      sqlite::MailboxOptions{
-          .path = to.path.string(), .topics = to.topics, .payload_bytes_max = to.payload_bytes_max},
-      clock);
+  return database_of(to)->make_mailbox(clock);
 }
 
 Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
