@@ -189,7 +189,7 @@ void read_broker_relay(Section& section, RelayConfig& relay, Config& config) {
   const StoreConfig* from = config.find_store(relay.from);
   if (from == nullptr || !from->is_broker()) return;
   const std::string the_store = "the store " + in_quotes(relay.from);
-  if (to != nullptr && to->scheme != StoreScheme::sqlite) {
+  if (to != nullptr && !to->type().has_mailbox) {
     section.wrong("to", the_store +
                             " is a broker, and what a relay takes from one goes into the mailbox "
                             "of a SQLite store, where its parked events live too; name one of "

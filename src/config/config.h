@@ -13,6 +13,7 @@
 #include "config/schemes.h"
 #include "core/message/message.h"
 #include "core/operations.h"
+#include "core/relay/read_mode.h"
 #include "core/relay/relay.h"
 #include "dovetail/result.h"
 
@@ -86,11 +87,9 @@ struct StoreConfig {
   std::map<std::string, TableConfig, std::less<>> tables{};  // by the relay that serves it
   BrokerConfig broker{};                                     // where it is one
 
-  bool is_broker() const { return type_of(scheme).is_broker; }
+  const StoreType& type() const { return type_of(scheme); }
+  bool is_broker() const { return type().is_broker; }
 };
-
-// How a PostgreSQL outbox is read.
-enum class ReadMode : std::uint8_t { automatic, wal, poll };
 
 struct RelayConfig {
   std::string name;  // also the name of its progress and its lease

@@ -119,8 +119,10 @@ HandlerConfig read_handler(Section& section, const ConsumerConfig& consumer, con
                                  "), or another could start the same call meanwhile");
   }
   const StoreConfig* to = config.find_store(consumer.relay.to);
-  if (!handler.is_outside() && to != nullptr && to->scheme == StoreScheme::sqlite) {
-    section.wrong("kind", "the inbox is in the SQLite store " + in_quotes(consumer.relay.to) +
+  const bool has_none = to != nullptr && !to->is_broker() && !to->type().has_functions;
+  if (!handler.is_outside() && has_none) {
+    section.wrong("kind", "the inbox is in the " + std::string(to->type().name) + " store " +
+                              in_quotes(consumer.relay.to) +
                               ", where handlers are of kind \"http\" or \"command\"; inside its "
                               "transaction a service handles events with dovetail/sqlite.h");
   }
@@ -164,13 +166,14 @@ void read_stream(Section& section, ConsumerConfig& consumer, const Config& confi
     consumer.stream = Stream::outside;
     return;
   }
-  if (from->scheme == StoreScheme::sqlite) {
+  if (from->type().has_mailbox) {
     const bool is_own = consumer.relay.from == consumer.relay.to;
     consumer.stream = box.value_or(is_own ? Stream::mailbox : Stream::outbox);
     return;
   }
   if (box == Stream::mailbox)
-    section.wrong("box", the_store + " is PostgreSQL, which has an outbox only; remove it");
+    section.wrong("box", the_store + " is " + std::string(from->type().name) +
+                             ", which has an outbox only; remove it");
 }
 
 void check_consumer(Section& section, ConsumerConfig& consumer, Config& config) {

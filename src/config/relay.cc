@@ -61,14 +61,16 @@ TableConfig table_of(Section& section, std::string where) {
 void check_schemes(Section& section, const RelayConfig& relay, const Config& config) {
   const StoreConfig* from = config.find_store(relay.from);
   const StoreConfig* to = config.find_store(relay.to);
-  if (to != nullptr && to->scheme == StoreScheme::postgres) {
-    section.wrong("to", "the store " + in_quotes(relay.to) +
-                            " is PostgreSQL, and a relay fills the mailbox of a SQLite store, or a "
-                            "broker; name one of those");
+  if (to != nullptr && !to->is_broker() && !to->type().has_mailbox) {
+    section.wrong("to", "the store " + in_quotes(relay.to) + " is " + std::string(to->type().name) +
+                            ", and a relay fills the mailbox of a SQLite store, or a broker; name "
+                            "one of those");
   }
-  if (from != nullptr && from->scheme == StoreScheme::sqlite && section.has("lanes")) {
-    section.wrong("lanes", "the store " + in_quotes(relay.from) +
-                               " is SQLite, which is read in one lane; remove it");
+  const bool is_read_as_one = from != nullptr && !from->is_broker() && !from->type().has_lanes;
+  if (is_read_as_one && section.has("lanes")) {
+    section.wrong("lanes", "the store " + in_quotes(relay.from) + " is " +
+                               std::string(from->type().name) +
+                               ", which is read in one lane; remove it");
   }
   check_table(section, relay, config);
 }
@@ -192,7 +194,7 @@ void check_log_options(Section& section, const RelayConfig& relay, std::string_v
                        const Config& config) {
   const StoreConfig* from = config.find_store(relay.from);
   if (from == nullptr) return;
-  if (from->scheme != StoreScheme::postgres) {
+  if (!from->type().has_wal) {
     const std::string what = "the store " + in_quotes(relay.from) + " is " +
                              std::string(to_string(from->scheme)) +
                              ", and only PostgreSQL has a log to read; remove it";
@@ -253,12 +255,13 @@ void add_mapped_table(std::optional<TableConfig> table, const RelayConfig& relay
 
 void check_table(Section& section, const RelayConfig& relay, const Config& config) {
   const StoreConfig* from = config.find_store(relay.from);
-  if (from == nullptr || from->scheme == StoreScheme::postgres || !section.has("table")) return;
-  const bool is_file = from->scheme == StoreScheme::sqlite;
+  if (from == nullptr || from->type().has_mapped_tables || !section.has("table")) return;
   section.wrong("table", "the store " + in_quotes(relay.from) + " is " +
-                             (is_file ? "SQLite; only a table of PostgreSQL is served as it is: "
-                                        "remove it"
-                                      : "a broker; remove it"));
+                             (from->is_broker()
+                                  ? "a broker; remove it"
+                                  : std::string(from->type().name) +
+                                        "; only a table of PostgreSQL is served as it is: remove "
+                                        "it"));
 }
 
 std::string_view to_string(ReadMode mode) {

@@ -10,13 +10,26 @@ namespace {
 
 using enum StoreScheme;
 
-constexpr StoreType kTypes[] = {{sqlite, "SQLite", "DOVETAIL_SQLITE", false},
-                                {postgres, "PostgreSQL", "DOVETAIL_POSTGRES", false},
-                                {kafka, "Kafka", "DOVETAIL_KAFKA", true},
-                                {rabbitmq, "RabbitMQ", "DOVETAIL_RABBITMQ", true},
-                                {nats, "NATS", "DOVETAIL_NATS", true},
-                                {redis, "Redis", "DOVETAIL_REDIS", true},
-                                {http, "HTTP", "DOVETAIL_HTTP", true}};
+constexpr StoreType kTypes[] = {
+    {.scheme = sqlite, .name = "SQLite", .build_option = "DOVETAIL_SQLITE", .has_mailbox = true},
+    {.scheme = postgres,
+     .name = "PostgreSQL",
+     .build_option = "DOVETAIL_POSTGRES",
+     .has_lanes = true,
+     .has_wal = true,
+     .has_mapped_tables = true,
+     .has_functions = true,
+     .has_roles = true,
+     .has_delayed_events = true,
+     .needs_maintenance = true},
+    {.scheme = kafka, .name = "Kafka", .build_option = "DOVETAIL_KAFKA", .is_broker = true},
+    {.scheme = rabbitmq,
+     .name = "RabbitMQ",
+     .build_option = "DOVETAIL_RABBITMQ",
+     .is_broker = true},
+    {.scheme = nats, .name = "NATS", .build_option = "DOVETAIL_NATS", .is_broker = true},
+    {.scheme = redis, .name = "Redis", .build_option = "DOVETAIL_REDIS", .is_broker = true},
+    {.scheme = http, .name = "HTTP", .build_option = "DOVETAIL_HTTP", .is_broker = true}};
 
 constexpr UrlScheme kUrls[] = {
     {"kafka://", kafka, false, true, false, 9092, "kafka://HOST:PORT[,HOST:PORT]"},

@@ -9,11 +9,20 @@ namespace dovetail::config {
 
 enum class StoreScheme : std::uint8_t { sqlite, postgres, kafka, rabbitmq, nats, redis, http };
 
+// What a kind of store has, and what it is called.
 struct StoreType {
   StoreScheme scheme;
   std::string_view name;          // as people write it
   std::string_view build_option;  // of CMake
-  bool is_broker;
+  bool is_broker = false;
+  bool has_mailbox = false;         // a relay can fill it
+  bool has_lanes = false;           // its relays are split by keys
+  bool has_wal = false;             // a relay can read its write-ahead log
+  bool has_mapped_tables = false;   // a relay can serve a table that exists already
+  bool has_functions = false;       // handlers can be SQL functions or a queue
+  bool has_roles = false;           // of dovetail
+  bool has_delayed_events = false;  // events can be published for later
+  bool needs_maintenance = false;   // also where nothing is ever deleted
 };
 const StoreType& type_of(StoreScheme scheme);
 std::string_view to_string(StoreScheme scheme);

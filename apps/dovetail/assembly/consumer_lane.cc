@@ -112,7 +112,7 @@ class ConsumerSink final : public Sink {
 MakeSink make_sinks(const config::Config& config, const config::ConsumerConfig& consumer,
                     Clock& clock) {
   const config::StoreConfig& from = *config.find_store(consumer.relay.from);
-  const bool is_shared = database_of(from)->has_lanes();
+  const bool is_shared = from.type().has_lanes;
   return [&config, &consumer, &clock, is_shared](std::uint32_t lane) -> std::unique_ptr<Sink> {
     const std::uint32_t first = is_shared ? lane : 0;
     const std::uint32_t workers = is_shared ? 1 : consumer.relay.lanes;

@@ -76,13 +76,6 @@ class Database {
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  virtual bool has_mailbox() const { return false; }
-  virtual bool has_roles() const { return false; }
-  virtual bool has_delayed_events() const { return false; }
-  virtual bool needs_maintenance() const { return false; }  // also where nothing is ever deleted
-  // Whether the lanes of a relay share the keys, so that each lane has its own connection.
-  virtual bool has_lanes() const { return false; }
-
   // Makes or migrates the tables, and the roles if wanted. True: there were none before.
   virtual Result<bool> create(bool with_roles);
   virtual Result<StoreStatus> status();
@@ -90,7 +83,7 @@ class Database {
   virtual Result<std::vector<Finding>> examine(const config::Config& config) = 0;
   virtual Result<PruneReport> prune(const Retention& retention);
 
-  // Events. Publishing has a transaction of its own; a time to come: has_delayed_events().
+  // Events. Publishing has a transaction of its own.
   virtual Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
                                   std::optional<WallTime> deliver_at);
   virtual Result<std::vector<EventRow>> list_events(const EventFilter& filter);

@@ -30,11 +30,6 @@ class PostgresDatabase final : public Database {
  public:
   using Database::Database;
 
-  bool has_roles() const override { return true; }
-  bool has_delayed_events() const override { return true; }
-  bool needs_maintenance() const override { return true; }
-  bool has_lanes() const override { return true; }
-
   Result<bool> create(bool with_roles) override;
   Result<StoreStatus> status() override;
   Result<std::vector<Finding>> examine(const config::Config& config) override;
@@ -314,9 +309,9 @@ Result<std::vector<Finding>> PostgresDatabase::examine(const config::Config& con
   options.replication_conninfo = store_.replication_conninfo;
   options.payload_bytes_max = store_.payload_bytes_max;
   for (const config::RelayConfig* relay : config.readers()) {
-    const bool is_wal = relay->mode == config::ReadMode::wal;
+    const bool is_wal = relay->mode == ReadMode::wal;
     const bool is_own_table = store_.tables.contains(relay->name);
-    if (relay->from != store_.name || relay->mode == config::ReadMode::poll) continue;
+    if (relay->from != store_.name || relay->mode == ReadMode::poll) continue;
     // Several lanes, and tables that are marked, are read as tables.
     if (!is_wal && (relay->lanes > 1 || is_own_table)) continue;
     options.log_readers.push_back(
@@ -337,18 +332,6 @@ std::optional<postgres::TableMapping> mapping_for(const StoreConfig& from,
   return mapping_of(table->second).value();
 }
 
-postgres::ReadMode mode_of(const config::RelayConfig& relay) {
-  switch (relay.mode) {
-    case config::ReadMode::automatic:
-      return postgres::ReadMode::automatic;
-    case config::ReadMode::wal:
-      return postgres::ReadMode::wal;
-    case config::ReadMode::poll:
-      return postgres::ReadMode::poll;
-  }
-  return postgres::ReadMode::poll;
-}
-
 class PostgresLane final : public Lane {
  public:
   PostgresLane(LanePlan plan, Clock& clock)
@@ -359,7 +342,7 @@ class PostgresLane final : public Lane {
                 .target = plan.target,
                 .lanes = plan.relay.lanes,
                 .mapping = mapping_for(plan.from, plan.relay.name),
-                .mode = mode_of(plan.relay),
+                .mode = plan.relay.mode,
                 .replication_conninfo = plan.from.replication_conninfo,
                 .retained_wal_max = static_cast<std::int64_t>(plan.relay.retained_wal_max),
                 .lease_term = plan.relay.lease,

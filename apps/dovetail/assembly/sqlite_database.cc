@@ -28,8 +28,6 @@ class SqliteDatabase final : public Database {
  public:
   using Database::Database;
 
-  bool has_mailbox() const override { return true; }
-
   Result<bool> create(bool with_roles) override;
   Result<StoreStatus> status() override;
   Result<std::vector<Finding>> examine(const config::Config& config) override;

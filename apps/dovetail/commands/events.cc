@@ -114,12 +114,12 @@ Answer events_list(const CommandContext& context, const EventsOptions& options) 
     if (!state) return refuse(state.error());
     filter.state = *state;
   }
-  const std::unique_ptr<Database> database = database_of(**store);
-  if (filter.stream == Stream::mailbox && !database->has_mailbox() && !(*store)->is_broker()) {
-    return refuse(Exit::rejected, "store " + (*store)->name +
-                                      " is PostgreSQL, which has no mailbox; leave out --box");
+  const config::StoreType& type = (*store)->type();
+  if (filter.stream == Stream::mailbox && !type.has_mailbox && !type.is_broker) {
+    return refuse(Exit::rejected, "store " + (*store)->name + " is " + std::string(type.name) +
+                                      ", which has no mailbox; leave out --box");
   }
-  const auto rows = database->list_events(filter);
+  const auto rows = database_of(**store)->list_events(filter);
   if (!rows) return refuse_in(**store, rows.error());
 
   if (context.json) {
@@ -261,7 +261,7 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
 
 Status trace_in(const config::StoreConfig& store, const EventId& id, Trace& trace) {
   for (const auto stream : {Stream::outbox, Stream::mailbox, Stream::outside}) {
-    if (stream != Stream::outbox && !database_of(store)->has_mailbox()) continue;
+    if (stream != Stream::outbox && !store.type().has_mailbox) continue;
     EventFilter filter;
     filter.stream = stream;
     filter.id = id.to_string();
@@ -339,13 +339,12 @@ Answer events_cancel(const CommandContext& context, const EventsOptions& options
   if (!id) return refuse(id.error());
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
-  const std::unique_ptr<Database> database = database_of(**store);
-  if (!database->has_delayed_events()) {
+  if (!(*store)->type().has_delayed_events) {
     return refuse(Exit::rejected, "store " + (*store)->name + " is " +
                                       std::string(config::to_string((*store)->scheme)) +
                                       ", which delays no events; check --store");
   }
-  if (const Status done = database->cancel(*id, options.reason); !done) {
+  if (const Status done = database_of(**store)->cancel(*id, options.reason); !done) {
     return refuse_in(**store, done.error());
   }
   if (context.json) {

@@ -111,10 +111,9 @@ Answer init(const CommandContext& context, const InitOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
 
-  if (options.roles && std::none_of(config->stores.begin(), config->stores.end(),
-                                    [](const config::StoreConfig& store) {
-                                      return database_of(store)->has_roles();
-                                    })) {
+  if (options.roles &&
+      std::none_of(config->stores.begin(), config->stores.end(),
+                   [](const config::StoreConfig& store) { return store.type().has_roles; })) {
     return refuse(Exit::usage, "--roles is for PostgreSQL stores, and the config has none");
   }
 

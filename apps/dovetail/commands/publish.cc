@@ -119,7 +119,7 @@ Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options
     return refuse(Exit::rejected, "--deliver-at \"" + printable(options.deliver_at, 60) +
                                       "\" is no time; write it as 2026-01-31T09:00:00Z");
   }
-  if (!database_of(store)->has_delayed_events()) {
+  if (!store.type().has_delayed_events) {
     return refuse(Exit::rejected, "store " + store.name + " is " +
                                       std::string(config::to_string(store.scheme)) +
                                       ", which delivers at once; leave out --deliver-at");

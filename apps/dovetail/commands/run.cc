@@ -267,7 +267,7 @@ bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
                          const ReaderStatus& reader) const {
   const config::RelayConfig& config = *relay.config;
   const bool has_table = config_.find_store(config.from)->tables.contains(config.name);
-  if (!has_table || config.mode != config::ReadMode::wal) return true;
+  if (!has_table || config.mode != ReadMode::wal) return true;
   const bool is_ours = reader.owner.empty() || reader.owner.starts_with(process_label() + "#");
   const Duration left = std::exchange(relay.lease_left, reader.lease_left);
   if (!is_ours && reader.lease_left > left) return true;
@@ -339,7 +339,7 @@ void Daemon::prune_now_and_then() {
   prune_at_ = now + config_.retention.every;
   const Retention retention{.keep = config_.retention, .rows_max = 20'000};  // the rest next time
   for (const config::StoreConfig& store : config_.stores) {
-    if (!config_.retention.wanted() && !database_of(store)->needs_maintenance()) continue;
+    if (!config_.retention.wanted() && !store.type().needs_maintenance) continue;
     if (!store.unusable.empty()) continue;
     const auto report = database_of(store)->prune(retention);
     if (!report) {

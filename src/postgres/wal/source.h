@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/metrics.h"
+#include "core/relay/read_mode.h"
 #include "postgres/lane/reader.h"
 #include "postgres/outbox/windows.h"
 #include "postgres/stream/rows.h"
@@ -15,11 +16,7 @@
 
 namespace dovetail::postgres {
 
-enum class ReadMode : std::uint8_t {
-  automatic,  // the log while level, through a temporary slot; windows to catch up, and elsewhere
-  wal,        // the log, through a slot that stays; windows only to close a gap
-  poll,       // windows alone
-};
+using dovetail::ReadMode;
 
 struct WalSourceOptions {
   ReadMode mode = ReadMode::automatic;
