@@ -9,6 +9,7 @@ first proves that every rule still finds what it is for, on a small tree of its 
 import argparse
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -16,6 +17,8 @@ COLUMNS_MAX = 100
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 90
 ROOM_FILES_MAX = 31  # with the README
+SUBJECT_MAX = 72
+SUBJECTS_FROM = "32c9341"  # the commits behind this one
 
 # Which folders of src/ a folder of src/ may include, besides itself. A new adapter gets a line here.
 ADAPTERS = ("command", "kafka", "memory", "nats", "postgres", "rabbitmq", "redis", "server", "sqlite")
@@ -376,6 +379,33 @@ def check_toy(tree):
                 tree.broken(name, line_of(text, match.start()), "toy", f"{match.group(1)} is not of the seam")
 
 
+def subject_problem(subject):
+    """What is wrong with the subject of a commit, or None."""
+    if len(subject) > SUBJECT_MAX:
+        return f"{len(subject)} characters, allowed {SUBJECT_MAX}"
+    if subject.endswith("."):
+        return "a subject has no full stop"
+    if subject.startswith(("fixup!", "squash!", "wip")):
+        return "it is not finished"
+    return None
+
+
+def check_subjects(tree):
+    """Where the history is there, the subjects of its commits are short."""
+    git = ["git", "-C", str(tree.root), "log", "--no-merges", "--format=%h %s", f"{SUBJECTS_FROM}..HEAD"]
+    try:
+        log = subprocess.run(git, capture_output=True, text=True, check=False)
+    except OSError:
+        return
+    if log.returncode != 0:
+        return  # an archive, or a clone without its history
+    for line in log.stdout.splitlines():
+        commit, subject = line.split(" ", 1)
+        problem = subject_problem(subject)
+        if problem:
+            tree.broken(f"commit {commit}", 1, "subject", f"{problem}: {subject}")
+
+
 WALK_HOPS_MAX = 12
 
 
@@ -409,7 +439,7 @@ def check_rooms(tree):
                 tree.broken(f"{room}/README.md", 1, "room", f"it does not say what {stem} is")
 
 
-CHECKS = (check_rooms, check_toy, check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
+CHECKS = (check_rooms, check_toy, check_subjects, check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
 
 
 def check(root):
@@ -516,9 +546,14 @@ BAD_FILES = (
 )
 
 
+BAD_SUBJECTS = ("x" * (SUBJECT_MAX + 1), "Mend the relay.", "fixup! Mend the relay")
+
+
 def self_test():
     """Every rule finds its bad file and nothing in the good tree. Returns what went wrong."""
-    problems = []
+    problems = [f"the subject {subject!r} is let through" for subject in BAD_SUBJECTS if not subject_problem(subject)]
+    if subject_problem("Relay: resume after a crash"):
+        problems.append("a good subject is refused")
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name, text in GOOD_TREE.items():
