@@ -67,6 +67,7 @@ class Daemon(harness.Case):
         self.started()
         self.assertNotIn("@", self.reader()["owner"], "what is shown is for people")
         first.kill()
+        first.wait(harness.PATIENCE_S)  # a process that still ends is not provably gone
         self.publish()
         second = self.start("run")
         self.wait_for("the event arrived, and nobody waited for an hour", lambda: self.mailbox() == 1)

@@ -98,7 +98,7 @@ class Database {
   virtual Status discard(const std::string& reader, const EventId& id, const std::string& reason);
 
   // Relays. One that reads the outbox, the mailbox, or a table of its own.
-  virtual std::unique_ptr<Lane> make_lane(LanePlan plan, Clock& clock);
+  virtual std::unique_ptr<Lane> make_lane(LanePlan&& plan, Clock& clock);
   // One that fills the mailbox.
   virtual std::unique_ptr<Sink> make_mailbox(Clock& clock);
   // Where a relay that reads a broker keeps what it must remember.

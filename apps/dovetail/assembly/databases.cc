@@ -103,7 +103,7 @@ Result<bool> Database::forget_request(const RequestKey&, std::string_view) { ret
 Result<std::uint64_t> Database::prune_requests(std::size_t) { return no_database(); }
 
 // The config file lets no broker be asked for these.
-std::unique_ptr<Lane> Database::make_lane(LanePlan, Clock&) {
+std::unique_ptr<Lane> Database::make_lane(LanePlan&&, Clock&) {
   DOVETAIL_CHECK(false);
   return nullptr;
 }

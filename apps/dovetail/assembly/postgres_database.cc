@@ -43,7 +43,7 @@ class PostgresDatabase final : public Database {
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
   Result<std::uint64_t> replay(const std::string& reader, const EventId& id) override;
   Status discard(const std::string& reader, const EventId& id, const std::string& reason) override;
-  std::unique_ptr<Lane> make_lane(LanePlan plan, Clock& clock) override;
+  std::unique_ptr<Lane> make_lane(LanePlan&& plan, Clock& clock) override;
   std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
                                                  const std::string& target, Clock& clock) override;
   Result<std::string> retarget(const std::string& relay, const std::string& target,
@@ -361,7 +361,7 @@ class PostgresLane final : public Lane {
   postgres::Lanes lanes_;
 };
 
-std::unique_ptr<Lane> PostgresDatabase::make_lane(LanePlan plan, Clock& clock) {
+std::unique_ptr<Lane> PostgresDatabase::make_lane(LanePlan&& plan, Clock& clock) {
   return std::make_unique<PostgresLane>(std::move(plan), clock);
 }
 

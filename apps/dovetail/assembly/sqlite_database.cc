@@ -40,7 +40,7 @@ class SqliteDatabase final : public Database {
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
   Result<std::uint64_t> replay(const std::string& reader, const EventId& id) override;
   Status discard(const std::string& reader, const EventId& id, const std::string& reason) override;
-  std::unique_ptr<Lane> make_lane(LanePlan plan, Clock& clock) override;
+  std::unique_ptr<Lane> make_lane(LanePlan&& plan, Clock& clock) override;
   std::unique_ptr<Sink> make_mailbox(Clock& clock) override {
     return std::make_unique<sqlite::MailboxSink>(
         sqlite::MailboxOptions{
@@ -302,7 +302,7 @@ class SqliteLane final : public Lane {
   Relay relay_;
 };
 
-std::unique_ptr<Lane> SqliteDatabase::make_lane(LanePlan plan, Clock& clock) {
+std::unique_ptr<Lane> SqliteDatabase::make_lane(LanePlan&& plan, Clock& clock) {
   return std::make_unique<SqliteLane>(std::move(plan), clock);
 }
 

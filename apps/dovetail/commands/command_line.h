@@ -13,7 +13,7 @@
 
 #include "commands/command.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): not ours to name
 class App;
 class Option;
 }  // namespace CLI
