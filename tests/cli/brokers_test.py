@@ -131,6 +131,7 @@ class WithoutAServer(BrokerCase):
         port = silent.getsockname()[1]
         urls = {"kafka": f"kafka://127.0.0.1:{port}", "rabbitmq": f"amqp://127.0.0.1:{port}/",
                 "nats": f"nats://127.0.0.1:{port}", "redis": f"redis://127.0.0.1:{port}/0"}
+        urls = {name: url for name, url in urls.items() if self.is_built_with(url)}
         relays = ""
         for name, url in urls.items():
             relays += f'[store.{name}]\nurl = "{url}"\n' + OUT.replace('"bus"', f'"{name}"').replace("to-bus", f"to-{name}")
@@ -149,6 +150,13 @@ class WithoutAServer(BrokerCase):
         if standstill.is_below(0.1):  # a lease that ran out cannot be given back
             self.assertEqual(self.reader("orders", "orders-to-redis")["owner"], "", "the lease is given back")
 
+    def is_built_with(self, url):
+        self.configure(url)
+        is_there = b"was built without" not in self.run_dovetail("status").err
+        if not is_there:
+            print(f"NOTE: this dovetail was built without the broker of {url}")
+        return is_there
+
     def findings(self, **more):
         report = json.loads(self.run_dovetail("doctor", "--store", "bus", "--json", **more).out)
         return [one["code"] for one in report["stores"][0]["findings"]]
@@ -158,6 +166,8 @@ class WithoutAServer(BrokerCase):
         env = {"BUS_PASSWORD": CANARY}
         for plain, safe in (("redis://%s:1/0", "rediss://%s:1/0"), ("amqp://%s:1/", "amqps://%s:1/"),
                             ("nats://%s:1", "nats+tls://%s:1"), ("kafka://%s:1", "kafka+tls://%s:1")):
+            if not self.is_built_with(plain % "127.0.0.1"):
+                continue
             for url, host, is_named in ((plain, "0.0.0.0", True), (plain, "127.0.0.1", False), (safe, "0.0.0.0", False)):
                 with self.subTest(url=url, host=host):
                     self.configure(url % host, 'user = "shop"\npassword_env = "BUS_PASSWORD"\n'
@@ -168,9 +178,10 @@ class WithoutAServer(BrokerCase):
         self.configure("amqps://127.0.0.1:1/", 'user = "shop"\npassword_env = "BUS_PASSWORD"\n'
                        '[store.bus.settings]\nconnect_timeout = "500ms"\nmanagement_url = "http://0.0.0.0:2"')
         self.assertIn("password-in-clear", self.findings(env=env))
-        self.configure("kafka://0.0.0.0:1", 'user = "shop"\npassword_env = "BUS_PASSWORD"\n'
-                       '[store.bus.settings]\nconnect_timeout = "500ms"\nsasl_mechanism = "SCRAM-SHA-256"')
-        self.assertNotIn("password-in-clear", self.findings(env=env))
+        if self.is_built_with("kafka://127.0.0.1:1"):
+            self.configure("kafka://0.0.0.0:1", 'user = "shop"\npassword_env = "BUS_PASSWORD"\n'
+                           '[store.bus.settings]\nconnect_timeout = "500ms"\nsasl_mechanism = "SCRAM-SHA-256"')
+            self.assertNotIn("password-in-clear", self.findings(env=env))
 
     def test_the_doctor_compares_the_limit_of_the_outbox_with_that_of_the_broker(self):
         self.configure(self.URL, 'payload_max = "100KiB"')
