@@ -309,7 +309,9 @@ def check_links(tree):
 
 
 # Documents that promise something, and name the test that holds it.
-PROMISES = ("docs/GUARANTEES.md", "docs/FAILURES.md")
+PROMISES = ("docs/GUARANTEES.md", "docs/FAILURES.md", "docs/HARDENING.md")
+# Of these, the ones with a test in every row.
+TABLES_OF_TESTS = ("docs/FAILURES.md", "docs/HARDENING.md")
 # Tests as documents name them: `Suite.Name`, `test_name` of a script, mutant `name` of the simulator.
 NAMED_TEST = re.compile(r"`([A-Z]\w+\.[A-Z]\w+|test_\w+)`|\bmutants? `(\w+)`")
 
@@ -340,11 +342,18 @@ def check_named_tests(tree):
 
 
 def check_failures(tree):
-    """Every row of the catalogue of failures names a test, or says why the failure cannot occur."""
-    document = "docs/FAILURES.md"
-    for number, line in enumerate(tree.files.get(document, "").split("\n"), start=1):
-        if re.match(r"\| [A-Z]+\d+ \|", line) and not NAMED_TEST.search(line) and "Cannot occur: " not in line:
-            tree.broken(document, number, "failure", "name the test, or write 'Cannot occur: ' and why")
+    """Every row has a number of its own and names a test, or says why the failure cannot occur."""
+    for document in TABLES_OF_TESTS:
+        numbers = set()
+        for number, line in enumerate(tree.files.get(document, "").split("\n"), start=1):
+            row = re.match(r"\| ([A-Z]+\d+) \|", line)
+            if not row:
+                continue
+            if not NAMED_TEST.search(line) and "Cannot occur: " not in line:
+                tree.broken(document, number, "failure", "name the test, or write 'Cannot occur: ' and why")
+            if row.group(1) in numbers:
+                tree.broken(document, number, "failure", f"{row.group(1)} is the number of two rows")
+            numbers.add(row.group(1))
 
 
 # (page that lists what a new adapter touches, the adapter that is its example)
@@ -456,6 +465,7 @@ GOOD_TREE = {
     "docs/GUARANTEES.md": "`Relay.SettlesWhatIsConfirmed` holds it, and so does `sqlite3.h`.\n"
                           "Scripts: `test_it_runs`. Mutants: mutant `fence_ignored`.\n",
     "docs/FAILURES.md": "| A1 | lost | kept | `Relay.SettlesWhatIsConfirmed` |\n| A2 | lost | Cannot occur: no cursor. | |\n",
+    "docs/HARDENING.md": "| H1 | lost | kept | | mutant `fence_ignored` |\n| H2 | lost | kept | | `test_it_runs` |\n",
     "tests/cli/run_test.py": "class Run:\n    def test_it_runs(self):\n        pass\n",
     "src/core/mutant.h": "// Why.\n#pragma once\nenum class Mutant {\n  fence_ignored,\n};\n",
     "docs/decisions/README.md": "- [one](0001-one.md)\n",
@@ -543,6 +553,9 @@ BAD_FILES = (
     ("test", "docs/GUARANTEES.md", "mutant `never_written`\n"),
     ("test", "docs/FAILURES.md", "| A1 | lost | kept | `Relay.NeverWritten` |\n"),
     ("failure", "docs/FAILURES.md", "| A1 | lost | kept | soon |\n"),
+    ("failure", "docs/FAILURES.md", "| A1 | x | y | `test_it_runs` |\n| A1 | x | y | `test_it_runs` |\n"),
+    ("test", "docs/HARDENING.md", "| H1 | lost | kept | | `test_never_written` |\n"),
+    ("failure", "docs/HARDENING.md", "| H1 | lost | kept | | soon |\n"),
 )
 
 
