@@ -44,10 +44,10 @@ install(
 
 # A static library leaves its own dependencies to the final link, a shared one does not.
 get_target_property(library_type dovetail TYPE)
-set(PC_REQUIRES_PRIVATE "")
+set(PC_REQUIRES_PRIVATE "tomlplusplus")
 set(PC_REQUIRES "")
 if(DOVETAIL_SQLITE)
-  set(PC_REQUIRES_PRIVATE "sqlite3")
+  string(APPEND PC_REQUIRES_PRIVATE " sqlite3")
 endif()
 if(DOVETAIL_POSTGRES)
   string(APPEND PC_REQUIRES_PRIVATE " libpq")

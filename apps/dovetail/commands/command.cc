@@ -9,6 +9,8 @@
 
 namespace dovetail::app {
 
+using namespace assembly;
+
 std::string_view to_string(Exit code) {
   switch (code) {
     case Exit::ok:

@@ -9,6 +9,8 @@
 #include "host/host.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 // What the handlers of a consumer lack is found with the store that has its inbox.

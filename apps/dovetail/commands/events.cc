@@ -10,6 +10,8 @@
 #include "config/units.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 struct EventsOptions {

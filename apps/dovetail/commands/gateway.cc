@@ -22,6 +22,8 @@
 #endif
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 #ifdef DOVETAIL_HAS_HTTP

@@ -10,6 +10,8 @@
 #include "core/event/time_text.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 struct ForgetOptions {

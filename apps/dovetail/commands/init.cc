@@ -14,6 +14,8 @@
 #include "commands/output.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 struct InitOptions {

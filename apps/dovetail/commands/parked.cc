@@ -13,6 +13,8 @@
 #include "config/units.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 using Rows = std::vector<ParkedPlace>;

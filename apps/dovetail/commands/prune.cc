@@ -8,6 +8,8 @@
 #include "config/units.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 struct PruneOptions {

@@ -17,6 +17,8 @@
 #include "host/host.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 struct PublishOptions {

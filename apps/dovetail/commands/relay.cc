@@ -8,6 +8,8 @@
 #include "commands/output.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 struct RetargetOptions {

@@ -9,6 +9,8 @@
 
 namespace dovetail::app {
 
+using namespace assembly;
+
 namespace {
 
 struct RequestsOptions {

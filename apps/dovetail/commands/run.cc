@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "assembly/brokers/brokers.h"
 #include "assembly/consumer_lane.h"
 #include "assembly/database.h"
 #include "assembly/wiring.h"
@@ -26,6 +27,8 @@
 #include "process/signals.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 struct RunOptions {
@@ -108,6 +111,7 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   template <class Work>
   std::optional<std::invoke_result_t<Work>> beside(Work work);
   Expected<bool> start();
+  void log_cautions() const;
   void main_loop();
   void do_chores();
   void log_duplicates();
@@ -116,7 +120,8 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   bool idle_now();
   bool idle() const;
   bool is_quiet(const Running& relay) const;
-  bool is_log_read(Running& relay, const StoreStatus& store, const ReaderStatus& reader) const;
+  bool is_log_read(Running& relay, const StoreStatus& store,
+                   const assembly::ReaderStatus& reader) const;
   Expected<std::unique_ptr<Running>> make(const Job& job) const;
   std::uint64_t parked() const;
   Json report(bool of_consumers) const;
@@ -214,6 +219,7 @@ Expected<bool> Daemon::start() {
     if (!running) return tl::unexpected(running.error());
     relays_.push_back(std::move(*running));
   }
+  log_cautions();
   for (const auto& relay : relays_) {
     if (is_stopping_) break;
     if (relay->job.consumer != nullptr)
@@ -222,6 +228,15 @@ Expected<bool> Daemon::start() {
     relay->start();
   }
   return true;
+}
+
+void Daemon::log_cautions() const {
+  std::set<std::string> told;  // several relays may fill one store
+  for (const auto& relay : relays_) {
+    const config::StoreConfig& to = *config_.find_store(relay->config->to);
+    const std::string_view caution = assembly::caution_of(to);
+    if (!caution.empty() && told.insert(to.name).second) log_line(LogLevel::warn, to.name, caution);
+  }
 }
 
 bool Daemon::all_ended() const {
@@ -264,7 +279,7 @@ bool Daemon::is_quiet(const Running& relay) const {
 // up to where it ended when nothing else was left. Another process that has the lane, and lives,
 // sees to that itself.
 bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
-                         const ReaderStatus& reader) const {
+                         const assembly::ReaderStatus& reader) const {
   const config::RelayConfig& config = *relay.config;
   const bool has_table = config_.find_store(config.from)->tables.contains(config.name);
   if (!has_table || config.mode != ReadMode::wal) return true;

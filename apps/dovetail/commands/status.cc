@@ -13,6 +13,8 @@
 #include "config/units.h"
 
 namespace dovetail::app {
+
+using namespace assembly;
 namespace {
 
 struct StatusOptions {
@@ -33,21 +35,22 @@ std::string rate(double events_per_second) {
   return text;
 }
 
-std::string owner_of(const ReaderStatus& reader) {
+std::string owner_of(const assembly::ReaderStatus& reader) {
   if (reader.owner.empty()) return "nobody";
   if (reader.lease_left <= Duration::zero()) return printable(reader.owner, 40) + " (expired)";
   return printable(reader.owner, 40);
 }
 
 // The broker that a reader of an outside stream reads; null when no relay has its name any more.
-const config::RelayConfig* relay_of(const ReaderStatus& reader, const config::Config& config) {
+const config::RelayConfig* relay_of(const assembly::ReaderStatus& reader,
+                                    const config::Config& config) {
   for (const config::RelayConfig* relay : config.readers()) {
     if (reader.stream == Stream::outside && relay->name == reader.name) return relay;
   }
   return nullptr;
 }
 
-std::uint64_t delivered(const ReaderStatus& reader) {
+std::uint64_t delivered(const assembly::ReaderStatus& reader) {
   return delivered_total(reader.settled_total, reader.parked_total, reader.replayed_total);
 }
 
@@ -57,7 +60,7 @@ std::string state_of(Duration lease_left, const std::optional<SaidState>& said) 
   return lease_left > Duration::zero() ? "unknown" : "stopped";
 }
 
-std::string state_of(const ReaderStatus& reader) {
+std::string state_of(const assembly::ReaderStatus& reader) {
   return state_of(reader.lease_left, reader.said);
 }
 
@@ -71,11 +74,11 @@ void add_state(Json& json, Duration lease_left, const std::optional<SaidState>& 
   if (!said->is_current) json["last_state"] = said->state;
 }
 
-bool knows_pending(const ReaderStatus& reader) {
+bool knows_pending(const assembly::ReaderStatus& reader) {
   return reader.stream != Stream::outside && reader.error.empty() && reader.is_pending_known;
 }
 
-Json json_of(const ReaderStatus& reader, const config::Config& config) {
+Json json_of(const assembly::ReaderStatus& reader, const config::Config& config) {
   Json json{{"name", reader.name},
             {"stream", to_string(reader.stream)},
             {"pending", reader.pending},
@@ -169,14 +172,14 @@ Json json_of(const config::StoreConfig& store, const StoreStatus& status,
   return json;
 }
 
-std::string stream_of(const config::StoreConfig& store, const ReaderStatus& reader,
+std::string stream_of(const config::StoreConfig& store, const assembly::ReaderStatus& reader,
                       const config::Config& config) {
   if (const auto* relay = relay_of(reader, config)) return relay->from + " > " + store.name;
   return store.name + "." +
          (reader.table.empty() ? std::string(to_string(reader.stream)) : reader.table);
 }
 
-std::string shown_state(const ReaderStatus& reader) {
+std::string shown_state(const assembly::ReaderStatus& reader) {
   if (!reader.error.empty()) return "error";
   const std::string state = state_of(reader);
   if (state == "backing_off") return "backing off";
@@ -202,7 +205,7 @@ std::string said_of(const SaidState& said) {
 std::string problems_of(const config::StoreConfig& store, const StoreStatus& status,
                         const config::Config& config) {
   std::string text;
-  for (const ReaderStatus& reader : status.readers) {
+  for (const assembly::ReaderStatus& reader : status.readers) {
     const std::string named =
         "! " + stream_of(store, reader, config) + ": " + printable(reader.name, 40);
     const std::string state = state_of(reader);
@@ -261,7 +264,7 @@ void add_queues(Table& queues, const config::StoreConfig& store, const StoreStat
 std::string reading_notes(const config::StoreConfig& store, const StoreStatus& status,
                           const config::Config& config) {
   std::string text;
-  for (const ReaderStatus& reader : status.readers) {
+  for (const assembly::ReaderStatus& reader : status.readers) {
     // Of a relay that never said it there is nothing to tell.
     if (!reader.reading || (reader.reading->why.empty() && !reader.reading->streams)) continue;
     if (reader.lease_left <= Duration::zero()) continue;  // it reads nothing now
@@ -348,7 +351,7 @@ Look look(const config::Config& config) {
       result.json.push_back(std::move(json));
       continue;
     }
-    for (const ReaderStatus& reader : status->readers)
+    for (const assembly::ReaderStatus& reader : status->readers)
       if (!reader.error.empty()) result.exit = std::max(result.exit, Exit::rejected);
     problems += problems_of(store, *status, config);
     add_rows(readers, consumers, store, *status, config);

@@ -1,0 +1,174 @@
+// What the config says of NATS servers, as their adapter takes it.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "assembly/brokers/brokers.h"
+#include "assembly/brokers/findings.h"
+#include "assembly/brokers/settings.h"
+#include "nats/examine.h"
+#include "nats/sink.h"
+#include "nats/source.h"
+
+namespace dovetail::assembly {
+namespace {
+
+using config::StoreConfig;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct NatsOptions {
+  nats::SinkOptions sink;
+  nats::SourceOptions source;
+};
+
+nats::ConnectionOptions connection_of(const config::BrokerConfig& broker) {
+  nats::ConnectionOptions connection;
+  for (const config::BrokerConfig::Host& host : broker.hosts)
+    connection.servers.push_back({host.name, host.port == 0 ? std::uint16_t{4222} : host.port});
+  connection.use_tls = broker.tls;
+  connection.tls.ca_file = broker.ca_file.string();
+  connection.tls.cert_file = broker.cert_file.string();
+  connection.tls.key_file = broker.key_file.string();
+  connection.user = broker.user;
+  connection.password = broker.password;
+  return connection;
+}
+
+Result<NatsOptions> options_of(const StoreConfig& store) {
+  const config::BrokerConfig& broker = store.broker;
+  NatsOptions options;
+  nats::ConnectionOptions connection = connection_of(broker);
+  nats::SinkOptions& sink = options.sink;
+  nats::SourceOptions& source = options.source;
+  bool token = false;
+  BrokerSettings settings(broker);
+  settings.flag("token", token);
+  settings.text("server_name", connection.tls.server_name);
+  settings.text("inbox_prefix", connection.inbox_prefix);
+  settings.duration("connect_timeout", connection.connect_timeout, milliseconds(100));
+  settings.duration("request_timeout", connection.request_timeout, milliseconds(100));
+  settings.flag("jetstream", sink.jetstream);
+  settings.text("domain", sink.domain);
+  settings.text("stream", sink.expected_stream);
+  settings.flag("key_in_subject", sink.key_in_subject);
+  settings.text("key_header", sink.key_header);
+  settings.flag("declare", source.declare);
+  settings.flag("only_new", source.only_new);
+  settings.duration("ack_wait", source.ack_wait, seconds(1));
+  settings.number("ack_pending_max", source.ack_pending_max, 1, 1'000'000);
+  settings.number("prefetch_events", source.prefetch_events, 1, 100'000);
+  settings.size("prefetch_bytes", source.prefetch_bytes, 1);
+  if (!connection.tls.server_name.empty() && !connection.use_tls)
+    settings.wrong("server_name", "is for TLS only; let the url begin with nats+tls://");
+  DOVETAIL_TRY(settings.finish());
+  // A token is a password without a user.
+  if (token) connection.token = std::exchange(connection.password, {});
+  sink.connection = source.connection = std::move(connection);
+  sink.message = broker.message;
+  source.foreign = broker.foreign;
+  source.stream = sink.expected_stream;
+  source.subjects = broker.read;
+  source.domain = sink.domain;
+  source.key_in_subject = sink.key_in_subject;
+  source.key_header = sink.key_header;
+  if (!broker.group.empty()) source.durable = broker.group;
+  return options;
+}
+
+Status prepare(const StoreConfig& store) {
+  const Result<NatsOptions> options = options_of(store);
+  if (!options) return fail(options.error());
+  return {};
+}
+
+Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
+  Result<NatsOptions> options = options_of(to);
+  if (!options) return fail(options.error());
+  return std::make_unique<nats::NatsSink>(std::move(options->sink), clock);
+}
+
+std::string_view caution(const StoreConfig& to) {
+  const Result<NatsOptions> options = options_of(to);
+  if (!options || options->sink.jetstream) return {};
+  return "core NATS is fire-and-forget: who does not listen when an event is sent never gets it";
+}
+
+Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration call_max,
+                                            Clock& clock) {
+  Result<NatsOptions> options = options_of(from);
+  if (!options) return fail(options.error());
+  if (!options->sink.jetstream)
+    return fail(Errc::rejected, from.where +
+                                    ": core NATS keeps nothing that could be read later; set "
+                                    "jetstream = true in its settings");
+  Duration& request_timeout = options->source.connection.request_timeout;
+  request_timeout = std::min(request_timeout, call_max);
+  return std::make_unique<nats::NatsSource>(std::move(options->source), clock);
+}
+
+// A template of topics as a subject with wildcards: "{aggregate_type}.events" is "*.events".
+std::string pattern_of(std::string_view topic) {
+  std::string pattern;
+  std::string token;
+  bool has_field = false;
+  const auto end_token = [&] {
+    pattern += (pattern.empty() ? "" : ".") + (has_field ? std::string("*") : token);
+    token.clear();
+    has_field = false;
+  };
+  bool inside = false;
+  for (const char c : topic) {
+    if (c == '{') inside = has_field = true;
+    if (c == '.' && !inside)
+      end_token();
+    else
+      token += c;
+    if (c == '}') inside = false;
+  }
+  end_token();
+  return pattern;
+}
+
+Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
+  const Result<NatsOptions> options = options_of(store);
+  if (!options) return fail(options.error());
+  nats::Examined what;
+  what.connection = options->sink.connection;
+  what.domain = options->sink.domain;
+  what.jetstream = options->sink.jetstream;
+  what.stream = options->sink.expected_stream;
+  what.inbox_retention = config.retention.inbox;
+  what.payload_bytes_max = payload_bytes_max_for(store, config);
+  for (const config::RelayConfig* const reader : config.readers()) {
+    const config::RelayConfig& relay = *reader;
+    if (relay.to == store.name) {
+      std::string subject = pattern_of(relay.topic);
+      if (options->sink.key_in_subject) subject += ".*";
+      what.subjects.push_back(std::move(subject));
+    }
+    if (relay.from == store.name) {
+      what.durable = options->source.durable;
+      what.subjects.insert(what.subjects.end(), store.broker.read.begin(), store.broker.read.end());
+    }
+  }
+  return nats::examine(what);
+}
+
+Result<std::vector<Kept>> retention(const StoreConfig& store) {
+  const Result<NatsOptions> options = options_of(store);
+  if (!options) return fail(options.error());
+  nats::Examined what;
+  what.connection = options->sink.connection;
+  what.domain = options->sink.domain;
+  what.jetstream = options->sink.jetstream;
+  what.stream = options->source.stream;
+  what.subjects = options->source.subjects;
+  return nats::retention(what);
+}
+
+}  // namespace
+
+const BrokerKind kNats = {prepare, make_sink, make_source, examine, retention, caution};
+
+}  // namespace dovetail::assembly

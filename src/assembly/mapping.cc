@@ -1,0 +1,107 @@
+#include "assembly/mapping.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dovetail::assembly {
+namespace {
+
+using postgres::TableMapping;
+
+constexpr std::pair<std::string_view, std::string TableMapping::*> kTexts[] = {
+    {"id", &TableMapping::id},
+    {"topic", &TableMapping::topic},
+    {"aggregate_type", &TableMapping::aggregate_type},
+    {"aggregate_id", &TableMapping::aggregate_id},
+    {"aggregate_version", &TableMapping::aggregate_version},
+    {"type", &TableMapping::type},
+    {"payload", &TableMapping::payload},
+    {"content_type", &TableMapping::content_type},
+    {"headers", &TableMapping::headers},
+    {"created_at", &TableMapping::created_at},
+    {"order_by", &TableMapping::order_by},
+    {"default_aggregate_type", &TableMapping::default_aggregate_type},
+    {"default_type", &TableMapping::default_type},
+    {"default_content_type", &TableMapping::default_content_type}};
+
+// Replaces `out` by what the file says under that key, if it says anything.
+template <class Item, class Parse>
+Status read_list(const config::TableConfig& table, std::string_view key, std::vector<Item>& out,
+                 Parse parse) {
+  const auto found = table.lists.find(key);
+  if (found == table.lists.end()) return {};
+  out.clear();
+  for (const std::string& text : found->second) {
+    auto item = parse(text);
+    if (!item) return fail(item.error().code, std::string(key) + ": " + item.error().text);
+    out.push_back(std::move(*item));
+  }
+  return {};
+}
+
+Result<TableMapping> read_mapping(const config::TableConfig& table) {
+  TableMapping mapping;
+  mapping.table = table.name;
+  if (!table.preset.empty()) {
+    auto preset = postgres::mapping_preset(table.preset, table.name);
+    if (!preset) return preset;
+    mapping = std::move(*preset);
+  }
+  for (const auto& [key, member] : kTexts) {
+    if (const auto found = table.texts.find(key); found != table.texts.end())
+      mapping.*member = found->second;
+  }
+  DOVETAIL_TRY(read_list(table, "pending", mapping.pending, postgres::parse_pending));
+  DOVETAIL_TRY(read_list(table, "when_sent", mapping.when_sent, postgres::parse_assignment));
+  DOVETAIL_TRY(read_list(table, "when_parked", mapping.when_parked, postgres::parse_assignment));
+  DOVETAIL_TRY(
+      read_list(table, "when_discarded", mapping.when_discarded, postgres::parse_assignment));
+  if (!table.header_columns.empty()) mapping.header_columns.clear();
+  for (const auto& [header, column] : table.header_columns)
+    mapping.header_columns.push_back({column, header});
+  // A preset's own way of marking is of no use to what is read out of the log; what is written in
+  // the file and cannot be is refused.
+  if (table.from_log) mapping.delete_when_done = false;
+  if (table.delete_when_done) mapping.delete_when_done = *table.delete_when_done;
+  mapping.from_log = table.from_log;
+  mapping.slot = table.slot;
+  mapping.publication = table.publication;
+  DOVETAIL_TRY(postgres::check_mapping(mapping));
+  return mapping;
+}
+
+bool take_the_same_rows(const TableMapping& one, const TableMapping& other) {
+  if (one.from_log || other.from_log) return false;  // what is not marked can be read by many
+  return one.table == other.table &&
+         std::equal(one.pending.begin(), one.pending.end(), other.pending.begin(),
+                    other.pending.end(), [](const auto& a, const auto& b) {
+                      return a.column == b.column && a.values == b.values;
+                    });
+}
+
+}  // namespace
+
+Result<TableMapping> mapping_of(const config::TableConfig& table) {
+  auto mapping = read_mapping(table);
+  if (!mapping) return fail(mapping.error().code, table.where + ": " + mapping.error().text);
+  return mapping;
+}
+
+Result<postgres::MappedRelays> mapped_relays(const config::StoreConfig& store) {
+  postgres::MappedRelays relays;
+  for (const auto& [relay, table] : store.tables) {
+    auto mapping = mapping_of(table);
+    if (!mapping) return fail(mapping.error());
+    for (const auto& [other, of_other] : relays) {
+      if (take_the_same_rows(*mapping, of_other))
+        return fail(Errc::rejected, table.where + ": the relay \"" + other +
+                                        "\" serves the table " + mapping->table +
+                                        " too, and each would take rows away from the other; let "
+                                        "each have a column of its own that says what was sent");
+    }
+    relays.emplace(relay, std::move(*mapping));
+  }
+  return relays;
+}
+
+}  // namespace dovetail::assembly

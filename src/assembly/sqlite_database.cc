@@ -1,0 +1,343 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "assembly/database.h"
+#include "config/units.h"
+#include "dovetail/sqlite.h"
+#include "host/host.h"
+#include "sqlite/connection/database.h"
+#include "sqlite/inbox/mailbox.h"
+#include "sqlite/inbox/origin_store.h"
+#include "sqlite/lane/lease.h"
+#include "sqlite/lane/parking.h"
+#include "sqlite/lane/relay_state.h"
+#include "sqlite/operate/admin.h"
+#include "sqlite/outbox/source.h"
+#include "sqlite/work/claims.h"
+#include "sqlite/work/requests.h"
+
+namespace dovetail::assembly {
+namespace {
+
+using config::StoreConfig;
+
+class SqliteDatabase final : public Database {
+ public:
+  using Database::Database;
+
+  Result<bool> create(bool with_roles) override;
+  Result<StoreStatus> status() override;
+  Result<std::vector<Finding>> examine(const config::Config& config) override;
+  Result<PruneReport> prune(const Retention& retention) override;
+  Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
+                          std::optional<WallTime> deliver_at) override;
+  Result<std::vector<EventRow>> list_events(const EventFilter& filter) override;
+  Result<std::string> payload_of(const EventId& id) override;
+  Result<std::vector<AuditRow>> list_audit(const std::string& subject) override;
+  Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
+  Result<std::uint64_t> replay(const std::string& reader, const EventId& id) override;
+  Status discard(const std::string& reader, const EventId& id, const std::string& reason) override;
+  std::unique_ptr<Lane> make_lane(LanePlan&& plan, Clock& clock) override;
+  std::unique_ptr<Sink> make_mailbox(Clock& clock) override {
+    return std::make_unique<sqlite::MailboxSink>(
+        sqlite::MailboxOptions{
+            .path = path(), .topics = store_.topics, .payload_bytes_max = store_.payload_bytes_max},
+        clock);
+  }
+  std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
+                                                 const std::string& target, Clock& clock) override;
+  Result<std::string> retarget(const std::string& relay, const std::string& target,
+                               const std::string& reason) override;
+  std::string place(const StoreConfig& home) const override;
+  // Handlers inside the transaction are functions of a service.
+  Result<std::unique_ptr<Sink>> make_inbox(const config::ConsumerConfig& consumer,
+                                           std::uint32_t) override {
+    return fail(Errc::rejected, "the consumer " + consumer.relay.name +
+                                    " has a handler inside the transaction of a SQLite file, which "
+                                    "only a service can have; check its handlers");
+  }
+  std::unique_ptr<ClaimStore> make_claims(const std::string& name, Clock& clock) override {
+    return std::make_unique<sqlite::SqliteClaimStore>(path(), name, clock, boot_id());
+  }
+  Result<std::uint64_t> apply_event(const std::string& consumer, const EventId& id,
+                                    const std::string& reason) override {
+    return sqlite::apply_event(path(), consumer, id, decision(reason), system_clock());
+  }
+  Result<WallTime> remember_since(WallTime since, const std::string& reason) override {
+    return sqlite::remember_since(path(), since, decision(reason), system_clock());
+  }
+  Result<std::uint64_t> forget_event(const std::string& consumer, const EventId&,
+                                     const std::string&) override {
+    return fail(Errc::rejected, "the inbox of \"" + consumer +
+                                    "\" is in a SQLite file; only PostgreSQL keeps the reason that "
+                                    "this needs");
+  }
+  std::unique_ptr<RequestStore> make_request_store(Duration) override {
+    return std::make_unique<sqlite::SqliteRequestStore>(path(), system_clock(), boot_id());
+  }
+  Result<std::vector<RequestInfo>> list_requests(const RequestFilter& filter) override {
+    return sqlite::list_requests(path(), filter, system_clock(), boot_id());
+  }
+  Result<bool> forget_request(const RequestKey& request, std::string_view) override {
+    return sqlite::forget_request(path(), request, system_clock(), boot_id());
+  }
+  Result<std::uint64_t> prune_requests(std::size_t rows_max) override {
+    return sqlite::prune_requests(path(), rows_max, system_clock(), boot_id());
+  }
+
+ private:
+  // A server knows its user by itself.
+  static sqlite::Decision decision(const std::string& reason) {
+    return {"user " + std::to_string(::getuid()), reason};
+  }
+  std::string path() const { return store_.path.string(); }
+};
+
+Status prepare(StoreConfig&) { return {}; }
+
+Result<bool> SqliteDatabase::create(bool) {
+  std::error_code ignored;
+  const bool existed = std::filesystem::exists(store_.path, ignored);
+  DOVETAIL_TRY(sqlite::create_store(store_.path.string()));
+  return !existed;
+}
+
+Result<StoreStatus> SqliteDatabase::status() {
+  auto found = sqlite::status(store_.path.string(), system_clock());
+  if (!found) return fail(found.error());
+  StoreStatus result;
+  for (dovetail::ReaderStatus& reader : found->readers)
+    result.readers.push_back({std::move(reader)});
+  result.consumers = std::move(found->consumers);
+  result.outbox_rows = found->outbox_rows;
+  result.mailbox_rows = found->mailbox_rows;
+  result.inbox_rows = found->inbox_rows;
+  result.file_bytes = found->file_bytes;
+  result.wal_bytes = found->wal_bytes;
+  result.schema_version = found->schema_version;
+  return result;
+}
+
+Result<std::vector<EventRow>> SqliteDatabase::list_events(const EventFilter& filter) {
+  return sqlite::list_events(store_.path.string(), filter);
+}
+
+Result<std::string> SqliteDatabase::payload_of(const EventId& id) {
+  return sqlite::payload_of(store_.path.string(), id);
+}
+
+Result<std::vector<ParkedRow>> SqliteDatabase::list_parked(const ParkedFilter& filter) {
+  return sqlite::list_parked(store_.path.string(), filter);
+}
+
+Result<std::vector<AuditRow>> SqliteDatabase::list_audit(const std::string& subject) {
+  return sqlite::list_audit(store_.path.string(), 100, subject);
+}
+
+Result<std::uint64_t> SqliteDatabase::replay(const std::string& reader, const EventId& id) {
+  return sqlite::replay_event(store_.path.string(), reader, id, system_clock());
+}
+
+Status SqliteDatabase::discard(const std::string& reader, const EventId& id,
+                               const std::string& reason) {
+  return sqlite::discard(store_.path.string(), reader, id, reason, system_clock());
+}
+
+Result<PruneReport> SqliteDatabase::prune(const Retention& retention) {
+  sqlite::PruneOptions options;
+  options.events_older_than = retention.keep.sent.value_or(kForever);
+  options.inbox_older_than = retention.keep.inbox.value_or(kForever);
+  options.parked_older_than = retention.keep.sent.value_or(kForever);
+  options.rows_max = retention.rows_max;
+  return sqlite::prune(store_.path.string(), options, system_clock());
+}
+
+Result<EventId> SqliteDatabase::publish(const NewEvent& event, const EventLimits& limits,
+                                        std::optional<WallTime> deliver_at) {
+  if (deliver_at)
+    return fail(Errc::rejected, "SQLite delivers at once; leave the time out, or use PostgreSQL");
+  auto database = sqlite::Database::open(store_.path.string());
+  if (!database) return fail(database.error());
+  DOVETAIL_TRY(sqlite::check_schema(database->get()));
+  DOVETAIL_TRY(sqlite::prepare_connection(database->get()));
+  auto transaction = sqlite::Transaction::begin(database->get(), "publishing an event");
+  if (!transaction) return fail(transaction.error());
+  auto id = sqlite::publish(database->get(), event, limits);
+  if (!id) return id;
+  DOVETAIL_TRY(transaction->commit("publishing an event"));
+  return id;
+}
+
+// The file, its log and its index hold payloads.
+void examine_mode(const StoreConfig& store, std::vector<Finding>& findings) {
+  using std::filesystem::perms;
+  std::string open_files;
+  for (const char* end : {"", "-wal", "-shm"}) {
+    std::error_code missing;
+    const std::string file = store.path.string() + end;
+    const perms mode = std::filesystem::status(file, missing).permissions();
+    const bool is_open = (mode & (perms::group_read | perms::others_read)) != perms::none;
+    if (!missing && is_open) open_files += (open_files.empty() ? "" : ", ") + file;
+  }
+  if (open_files.empty()) return;
+  findings.push_back({Severity::warning, "file-mode",
+                      "payloads can be read by others than the owner: " + open_files,
+                      "run 'chmod 600' on it, unless a service of another user shares the file"});
+}
+
+// A clock was wrong when rows were deleted.
+Status examine_line(sqlite::Database& database, std::vector<Finding>& findings) {
+  auto ahead = database.prepare(
+      "SELECT name, forgotten_until FROM dovetail_consumer WHERE forgotten_until > ?1 ORDER BY "
+      "name");
+  if (!ahead) return fail(ahead.error());
+  ahead->bind(1, sqlite::to_stored(system_clock().wall() + std::chrono::hours(1)));
+  while (true) {
+    const auto row = ahead->step();
+    if (!row) return fail(row.error());
+    if (!*row) return {};
+    findings.push_back(
+        {Severity::error, "inbox-forgets-new-events",
+         "the consumer \"" + std::string(ahead->bytes(0)) + "\" parks every event up to " +
+             config::iso_time(sqlite::from_stored(ahead->integer(1))) +
+             " as perhaps forgotten, which is in the future: a clock was wrong when old rows were "
+             "deleted",
+         "find out when that was, and run 'dovetail inbox remember --since' with that time"});
+  }
+}
+
+Result<std::vector<Finding>> SqliteDatabase::examine(const config::Config&) {
+  constexpr std::uint64_t kWalBytesMax = 256U << 20;
+  const auto has_tables = sqlite::has_tables(store_.path.string());
+  if (!has_tables) return fail(has_tables.error());
+  if (!*has_tables) {
+    return std::vector<Finding>{{Severity::warning, "no-tables",
+                                 "there are no tables of dovetail yet",
+                                 "run 'dovetail init', which makes them"}};
+  }
+  const auto found = status();
+  if (!found) return fail(found.error());
+  auto database = sqlite::Database::open(store_.path.string());
+  if (!database) return fail(database.error());
+  auto mode = database->prepare("PRAGMA journal_mode");
+  if (!mode) return fail(mode.error());
+  const auto row = mode->step();
+  if (!row) return fail(row.error());
+  std::vector<Finding> findings;
+  examine_mode(store_, findings);
+  if (mode->bytes(0) != "wal") {
+    findings.push_back({Severity::error, "journal-mode",
+                        "the journal mode is " + std::string(mode->bytes(0)) +
+                            ", so the relay and the service lock each other out",
+                        "run 'dovetail init', which sets it to wal, while nobody uses the file"});
+  }
+  if (found->wal_bytes > kWalBytesMax) {
+    findings.push_back(
+        {Severity::warning, "wal-size",
+         "the write-ahead log has " + config::human_count(found->wal_bytes) + " bytes",
+         "look for a process that keeps a read transaction open"});
+  }
+  DOVETAIL_TRY(examine_line(*database, findings));
+  for (const ReaderStatus& reader : found->readers) {
+    if (reader.parked != 0) {
+      findings.push_back(
+          {Severity::warning, "parked",
+           config::human_count(reader.parked) + " events of " + reader.name +
+               " are parked and wait for an operator; behind them, or for their next try, " +
+               config::human_count(reader.waiting) + " wait",
+           "look at them with 'dovetail parked list', then replay or discard them"});
+    }
+    if (reader.pending != 0 && reader.lease_left <= Duration::zero()) {
+      findings.push_back({Severity::error, "relay-not-running",
+                          config::human_count(reader.pending) + " events wait for " + reader.name +
+                              ", which is not running",
+                          "start it with 'dovetail run'"});
+    }
+  }
+  return findings;
+}
+
+class SqliteLane final : public Lane {
+ public:
+  SqliteLane(LanePlan plan, Clock& clock)
+      : reader_{.path = plan.from.path.string(),
+                .name = plan.relay.name,
+                .stream = plan.stream,
+                .target = plan.target},
+        topics_(std::move(plan.topics)),
+        source_(reader_, clock),
+        parking_(reader_, clock),
+        lease_(reader_, clock, process_label(), boot_id(), plan.relay.lease),
+        sink_(plan.make_sink(0)),
+        recorder_(clock, sqlite::state_writer(reader_, clock)),
+        relay_(RelayPorts{.source = source_,
+                          .sink = *sink_,
+                          .parking = parking_,
+                          .lease = lease_,
+                          .clock = clock,
+                          .metrics = metrics_,
+                          .notify = std::move(plan.notify),
+                          .topics = topics_ ? &*topics_ : nullptr,
+                          .report =
+                              [this](const RelayState& state) {
+                                recorder_.report(state, reader_.epoch);
+                              }},
+               options_of(plan.relay)) {}
+
+  Status run(std::stop_token stop) override { return relay_.run(stop); }
+  const RelayMetrics& metrics() const override { return metrics_; }
+
+ private:
+  sqlite::Reader reader_;
+  std::optional<TopicTemplate> topics_;
+  RelayMetrics metrics_;
+  sqlite::SqliteSource source_;
+  sqlite::SqliteParking parking_;
+  sqlite::SqliteLease lease_;
+  std::unique_ptr<Sink> sink_;
+  StateRecorder recorder_;
+  Relay relay_;
+};
+
+std::unique_ptr<Lane> SqliteDatabase::make_lane(LanePlan&& plan, Clock& clock) {
+  return std::make_unique<SqliteLane>(std::move(plan), clock);
+}
+
+std::unique_ptr<OriginStore> SqliteDatabase::make_origin_store(const config::RelayConfig& relay,
+                                                               const std::string& target,
+                                                               Clock& clock) {
+  return std::make_unique<sqlite::SqliteOriginStore>(store_.path.string(), relay.name, target,
+                                                     relay.lease, clock);
+}
+
+Result<std::string> SqliteDatabase::retarget(const std::string& relay, const std::string& target,
+                                             const std::string& reason) {
+  return sqlite::retarget(store_.path.string(), relay, target, reason, system_clock());
+}
+
+// Two files that move together stay the same to each other.
+std::string SqliteDatabase::place(const StoreConfig& home) const {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::path path = fs::weakly_canonical(store_.path, failed);
+  if (failed) return "sqlite " + store_.path.string();
+  if (home.scheme != config::StoreScheme::sqlite) return "sqlite " + path.string();
+  const fs::path folder = fs::weakly_canonical(home.path, failed).parent_path();
+  return "sqlite " + (failed ? path : path.lexically_relative(folder)).string();
+}
+
+std::unique_ptr<Database> open(const StoreConfig& store) {
+  return std::make_unique<SqliteDatabase>(store);
+}
+
+}  // namespace
+
+const DatabaseKind kSqlite = {.scheme = config::StoreScheme::sqlite,
+                              .prepare = prepare,
+                              .open = open,
+                              .migration_sql = nullptr};
+
+}  // namespace dovetail::assembly

@@ -1,0 +1,83 @@
+#include "assembly/wiring.h"
+
+#include <optional>
+#include <utility>
+
+#include "assembly/broker_lane.h"
+#include "assembly/brokers/brokers.h"
+#include "assembly/database.h"
+#include "assembly/target.h"
+#include "core/message/routing.h"
+#include "host/jitter.h"
+#include "host/parallel_sink.h"
+
+namespace dovetail::assembly {
+namespace {
+
+class RefusedSink final : public Sink {
+ public:
+  explicit RefusedSink(Error why) : why_(std::move(why)) {}
+  Status open() override { return fail(why_); }
+  Status submit(Events) override { return fail(why_); }
+  Result<bool> collect(std::span<Outcome>, Duration) override { return fail(why_); }
+  bool keeps_order_on_failure() const override { return false; }
+
+ private:
+  Error why_;
+};
+
+}  // namespace
+
+RelayOptions options_of(const config::RelayConfig& relay) {
+  RelayOptions options = relay.options;
+  options.seed = jitter_seed();
+  options.batch_time_max = relay.lease / 6;
+  return options;
+}
+
+std::unique_ptr<Sink> refused_sink(Error why) {
+  return std::make_unique<RefusedSink>(std::move(why));
+}
+
+std::unique_ptr<Sink> make_sink(const config::StoreConfig& to, Clock& clock) {
+  if (to.is_broker()) {
+    auto sink = broker_of(to)->make_sink(to, clock);
+    if (!sink) return refused_sink(sink.error());
+    return std::move(*sink);
+  }
+  return database_of(to)->make_mailbox(clock);
+}
+
+Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
+                                        const config::RelayConfig& relay, Clock& clock,
+                                        std::function<void(const RelayNotice&)> notify) {
+  const config::StoreConfig* from = config.find_store(relay.from);
+  const config::StoreConfig* to = config.find_store(relay.to);
+  if (from == nullptr || to == nullptr) {
+    return fail(Errc::rejected, "relay " + relay.name + " names a store that is not in the config");
+  }
+  std::optional<TopicTemplate> topics;
+  if (!relay.topic.empty()) {
+    auto parsed = TopicTemplate::parse(relay.topic);
+    if (!parsed) return fail(parsed.error());
+    topics = std::move(*parsed);
+  }
+  LanePlan plan{
+      .from = *from,
+      .relay = relay,
+      .target = target_of(config, relay),
+      .topics = std::move(topics),
+      .make_sink = [to,
+                    &clock](std::uint32_t) { return in_background(make_sink(*to, clock), clock); },
+      .notify = std::move(notify)};
+  return make_lane(std::move(plan), home_of(relay, config), clock);
+}
+
+std::unique_ptr<Lane> make_lane(LanePlan plan, const config::StoreConfig& home, Clock& clock) {
+  if (!plan.from.is_broker()) return database_of(plan.from)->make_lane(std::move(plan), clock);
+  auto kept = database_of(home)->make_origin_store(plan.relay, plan.target, clock);
+  const BrokerKind& broker = *broker_of(plan.from);
+  return make_broker_lane(broker, std::move(plan), std::move(kept), clock);
+}
+
+}  // namespace dovetail::assembly
