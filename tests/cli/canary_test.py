@@ -16,9 +16,9 @@ import sys
 import unittest
 
 import harness
-import heal_test
 import http_test
 import postgres_test
+import receiver
 
 SERVERS = harness.ROOT / "tests/servers/servers.py"
 SERVICE = harness.ROOT / "tests/cli/gateway_service.py"
@@ -117,8 +117,8 @@ class Canary(postgres_test.PostgresCase):
         redis, nats = self.server("redis"), self.server("nats")
         subprocess.run(["redis-cli", "-p", redis["port"], "config", "set", "requirepass", self.secret["REDIS"]], check=True,
                        capture_output=True)
-        hook, took = heal_test.serve(self, lambda event: 200)
-        refuser, _ = heal_test.serve(self, lambda event: 400)
+        hook, took = receiver.serve(self, lambda event: 200)
+        refuser, _ = receiver.serve(self, lambda event: 400)
         asks = postgres_test.AskForPassword()
         asks.start()
         self.addCleanup(asks.listener.close)

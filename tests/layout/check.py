@@ -146,7 +146,7 @@ def include_problem(tree, name, header, quoted):
         return None if is_generated(tree, folder, header) else "name it from src/, as in \"core/relay.h\""
     if owner == folder or owner in MAY_INCLUDE.get(folder, ()) or owner == "public":
         return None
-    if is_test(name) and owner in ("memory", "host", "servers", "conformance"):
+    if is_test(name) and owner in ("memory", "host", "servers", "conformance", "kit"):
         return None  # a test beside its source may use what ships or stands ready for tests, and a real clock
     if folder not in MAY_INCLUDE:
         return f"say in tests/layout/check.py what src/{folder} may include"
@@ -432,20 +432,27 @@ def check_walk(tree):
             tree.broken(document, number, "walk", f"{hop.group(2)} has no {hop.group(3)}")
 
 
+# What a README names, by folder.
+NAMED_IN_ROOMS = {"src": CODE, "apps": CODE, "tests": CODE + (".py", ".sh", ".pml")}
+
+
 def check_rooms(tree):
-    """Every folder with code is small enough to be read as a whole, and its README names every file in it."""
+    """Every folder with code is small enough to be read as a whole, and its README names every file in it. Unit tests are
+    named by what they test; in tests/ they are what the folder is about."""
     rooms = {}
     for name in tree.files:
-        if name.startswith(("src/", "apps/")):
+        if name.split("/")[0] in NAMED_IN_ROOMS and "/" in name:
             rooms.setdefault(name.rsplit("/", 1)[0], []).append(name.rsplit("/", 1)[1])
     for room, files in rooms.items():
-        if not any(file.endswith(CODE) for file in files):
+        top = room.split("/")[0]
+        named = [file for file in files if file.endswith(NAMED_IN_ROOMS[top])]
+        if not named:
             continue
         if len(files) > ROOM_FILES_MAX:
             tree.broken(room, 1, "room", f"{len(files)} files, allowed {ROOM_FILES_MAX}: make two rooms of it")
         readme = tree.files.get(f"{room}/README.md", "")
-        for stem in sorted({file.split(".")[0] for file in files if file.endswith(CODE) and not file.endswith("_test.cc")}):
-            if not re.search(rf"`{stem}(\.h|\.cc)?`", readme):
+        for stem in sorted({file.split(".")[0] for file in named if top == "tests" or not file.endswith("_test.cc")}):
+            if not re.search(rf"`{stem}(\.\w+)?`", readme):
                 tree.broken(f"{room}/README.md", 1, "room", f"it does not say what {stem} is")
 
 
@@ -467,6 +474,7 @@ GOOD_TREE = {
                           "Scripts: `test_it_runs`. Mutants: mutant `fence_ignored`.\n",
     "docs/FAILURES.md": "| A1 | lost | kept | `Relay.SettlesWhatIsConfirmed` |\n| A2 | lost | Cannot occur: no cursor. | |\n",
     "docs/HARDENING.md": "| H1 | lost | kept | | mutant `fence_ignored` |\n| H2 | lost | kept | | `test_it_runs` |\n",
+    "tests/cli/README.md": "| `run_test` |\n",
     "tests/cli/run_test.py": "class Run:\n    def test_it_runs(self):\n        pass\n",
     "src/core/mutant.h": "// Why.\n#pragma once\nenum class Mutant {\n  fence_ignored,\n};\n",
     "docs/decisions/README.md": "- [one](0001-one.md)\n",
@@ -543,6 +551,7 @@ BAD_FILES = (
     ("version", "CHANGELOG.md", "## 1.2.2\n"),
     ("map", "src/new/bad.cc", "int x;\n"),
     ("room", "src/core/README.md", "| `relay` | `mutant` |\n"),
+    ("room", "tests/cli/README.md", "nothing\n"),
     ("walk", "docs/ARCHITECTURE.md", "| 1 | `src/host/clock.cc` | `Clock::never_written` | |\n"),
     ("addition", "docs/ADD_A_DATABASE.md", "nothing\n"),
     ("addition", "docs/ADD_A_DATABASE.md", "`include/dovetail/sqlite.h`\n| `src/gone.cc` | |\n"),

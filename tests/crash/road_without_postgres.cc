@@ -1,7 +1,0 @@
-#include "crash/road.h"
-
-namespace dovetail::shop {
-
-std::unique_ptr<Road> postgres_road(const std::string&, bool, std::string) { return nullptr; }
-
-}  // namespace dovetail::shop

@@ -1,0 +1,82 @@
+// The NATS adapters pass the suites of outages.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "conformance/brokers/nats_stored.h"
+#include "nats/sink.h"
+#include "nats/source.h"
+#include "proofs/brokers/outage_source_suite.h"
+#include "proofs/brokers/outage_suite.h"
+
+namespace dovetail::conformance {
+namespace {
+
+class Nats final : public OutageUnderTest {
+ public:
+  OutageAbilities abilities() const override {
+    OutageAbilities abilities;
+    abilities.can_block = true;
+    abilities.can_block_for_moments = false;
+    return abilities;
+  }
+  servers::Started& server() override { return started_; }
+  void begin(const std::string&) override {
+    nats::Operator admin(connection(port()));
+    admin.drop_stream("ORDERS");
+    admin.make_stream("ORDERS", "orders");
+  }
+  std::unique_ptr<Sink> make_sink(int port) override {
+    nats::SinkOptions options;
+    options.connection = connection(port);
+    return std::make_unique<nats::NatsSink>(options, system_clock());
+  }
+  std::vector<StoredEvent> stored() override {
+    nats::Operator admin(connection(port()));
+    return stored_in(admin, "ORDERS");
+  }
+  // Far above what is there now: a stream that holds more than its new limit loses the oldest.
+  void block() override {
+    nats::Operator admin(connection(port()));
+    limit(admin, admin.messages("ORDERS") + 1500);
+  }
+  void unblock() override {
+    nats::Operator admin(connection(port()));
+    limit(admin, -1);
+  }
+  std::unique_ptr<Source> make_source(int port, const std::string&) override {
+    nats::SourceOptions options;
+    options.connection = connection(port);
+    options.stream = "ORDERS";
+    options.durable = "reader";
+    options.long_poll = seconds(1);
+    return std::make_unique<nats::NatsSource>(options, system_clock());
+  }
+
+ private:
+  nats::ConnectionOptions connection(int port) {
+    nats::ConnectionOptions options = nats::connection_to(started_.server());
+    options.servers[0].port = static_cast<std::uint16_t>(port);
+    options.connect_timeout = seconds(3);
+    options.request_timeout = seconds(3);
+    return options;
+  }
+  static void limit(nats::Operator& admin, std::int64_t messages_max) {
+    admin.ask("STREAM.UPDATE.ORDERS",
+              R"({"name":"ORDERS","subjects":["orders"],"storage":"file","discard":"new",)"
+              R"("max_msgs":)" +
+                  std::to_string(messages_max) + "}");
+  }
+
+  servers::Started started_{"nats"};
+};
+
+std::unique_ptr<OutageUnderTest> make() { return std::make_unique<Nats>(); }
+
+INSTANTIATE_TEST_SUITE_P(Nats, OutageSuite, testing::Values(OutageCase{"nats", make}),
+                         case_name<OutageCase>);
+INSTANTIATE_TEST_SUITE_P(Nats, SourceOutageSuite, testing::Values(OutageCase{"nats", make}),
+                         case_name<OutageCase>);
+
+}  // namespace
+}  // namespace dovetail::conformance

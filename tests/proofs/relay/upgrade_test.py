@@ -1,0 +1,227 @@
+"""An older binary beside this one: it made a database with events that are applied, parked and pending, this one migrates it
+under load, and both go on side by side as far as the schema allows. Part of `./dev chaos upgrade`, which builds the older
+one and names it in DOVETAIL_OLD."""
+
+import collections
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import consumer_test
+import harness
+import postgres_test
+import receiver
+from postgres_test import psql
+
+OLD = os.environ.get("DOVETAIL_OLD", "")
+KEYS = 20
+TURNS = 12
+HEALED_S = 90  # after the last kill everything must have arrived within that
+
+CONFIG = """
+[store.shop]
+url = "postgres:%s"
+[store.hook]
+url = "http://127.0.0.1:%d/in"
+[store.hook.settings]
+allow_private = true
+[[relay]]
+name = "out"
+from = "shop"
+to = "hook"
+lanes = 4
+lease = "2s"
+retry_base = "5ms"
+[[consumer]]
+name = "booking"
+from = "shop"
+to = "shop"
+parallel = 2
+lease = "2s"
+retry_base = "5ms"
+retry_cap = "20ms"
+attempts_max = 3
+""" + consumer_test.SQL_HANDLER + """
+[log]
+format = "json"
+"""
+
+
+class Case(harness.Case):
+    def old(self, *arguments, code=0):
+        done = subprocess.run([OLD, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=harness.PATIENCE_S * 2)
+        if code is not None:
+            self.assertEqual(done.returncode, code, f"{arguments}: {done}")
+        return done
+
+    def start_of(self, binary, log):
+        with open(self.folder / log, "ab") as out:
+            process = subprocess.Popen([binary, "run"], cwd=self.folder, stdout=out, stderr=out)
+        self.addCleanup(self.end, process)
+        return process
+
+    def logs(self):
+        return "\n".join(f"{name}: " + (self.folder / name).read_text()[-3000:] for name in ("old.log", "new.log")
+                         if (self.folder / name).exists())
+
+
+class Postgres(Case):
+    def setUp(self):
+        super().setUp()
+        name = f"upgrade_{os.getpid()}"
+        psql(f"CREATE DATABASE {name}")
+        self.addCleanup(postgres_test.drop_database, name)
+        self.conninfo = f"{postgres_test.SERVER} dbname={name}"
+        self.healed = threading.Event()
+        self.poison = set()
+        port, self.took = receiver.serve(self, lambda event: 400 if event in self.poison and not self.healed.is_set() else 200)
+        self.write("dovetail.toml", CONFIG % (self.conninfo, port))
+
+    def sql(self, statement):
+        return psql(statement, self.conninfo)
+
+    def place(self, first, count):
+        self.sql(f"SELECT dovetail.publish('orders', (n % {KEYS})::text, 'order.placed', jsonb_build_object('n', n)) "
+                 f"FROM generate_series({first}, {first + count - 1}) n")
+
+    def place_poison(self):
+        """One that the receiver refuses, and one that the handler refuses; each with one behind it."""
+        for key, n in (("refused", 1), ("refused", 2), ("beast", 666), ("beast", 3)):
+            event = self.sql(f"SELECT dovetail.publish('orders', '{key}', 'order.placed', jsonb_build_object('n', {n}))")
+            if (key, n) == ("refused", 1):
+                self.poison.add(event)
+
+    def booked(self):
+        return self.sql("SELECT id FROM shop.booked ORDER BY at").split()
+
+    def committed(self):
+        return [tuple(line.split()) for line in self.sql(
+            "SELECT id || ' ' || aggregate_id FROM dovetail.outbox ORDER BY seq").splitlines()]
+
+    def parked(self):
+        return int(self.sql("SELECT count(*) FROM dovetail.parked WHERE finished_at IS NULL"))
+
+    def misses(self, but=()):
+        wanted = {event for event, key in self.committed() if key not in but}
+        return len(wanted - set(self.took)), len(wanted - set(self.booked()))
+
+    def judge(self):
+        committed = self.committed()
+        order = {event: (key, n) for n, (event, key) in enumerate(committed)}
+        inverted = 0
+        for came in (self.took, self.booked()):
+            last = {}
+            for event in dict.fromkeys(came):
+                key, n = order[event]
+                inverted += n < last.get(key, -1)
+                last[key] = max(n, last.get(key, -1))
+        booked = collections.Counter(self.booked())
+        return len(committed), sum(self.misses()), sum(count - 1 for count in booked.values()), inverted
+
+    def test_both_work_side_by_side_while_the_tables_are_migrated(self):
+        self.old("init")
+        self.sql(consumer_test.FUNCTIONS)
+        before = self.sql("SELECT version FROM dovetail.schema_version")
+        old = self.start_of(OLD, "old.log")
+        self.wait_for("the old one has started", lambda: self.sql("SELECT count(*) FROM dovetail.reader WHERE owner <> ''") == "6")
+        self.place(1, 200)
+        self.wait_for("the old one works", lambda: self.misses() == (0, 0))
+        self.place_poison()
+        # An event is at fault when it fails while others pass, so others have to come.
+        self.wait_for("the old one parks", lambda: self.place(10_000, 5) or self.parked() == 4)
+        over = threading.Event()
+
+        def publish():
+            n = 20_000
+            while not over.is_set():
+                self.place(n, 10)
+                n += 10
+                time.sleep(0.05)
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        chance, kills = random.Random(3), collections.Counter()
+        try:
+            self.init()
+            running = {"old": old, "new": self.start_of(harness.DOVETAIL, "new.log")}
+            for turn in range(TURNS):
+                count = len(self.took)
+                self.wait_for("they work", lambda: len(self.took) > count + 50)
+                name = ("old", "new")[turn % 2]
+                if running[name].poll() is None:
+                    time.sleep(chance.uniform(0, 0.3))
+                    running[name].kill()
+                    running[name].wait()
+                    kills[name] += 1
+                running[name] = self.start_of(OLD if name == "old" else harness.DOVETAIL, f"{name}.log")
+        finally:
+            over.set()
+            publisher.join()
+        since = time.monotonic()
+        self.wait_for("everything came but what is parked", lambda: self.misses(("refused", "beast")) == (0, 0))
+        healed_in = time.monotonic() - since
+        old_alive = running["old"].poll() is None
+        self.assertTrue(old_alive or "upgrade dovetail" in self.logs(), self.logs())
+        held = self.sql("SELECT count(*) FROM dovetail.reader WHERE owner <> ''")
+        self.old("status", code=None)
+        self.healed.set()
+        self.sql("CREATE OR REPLACE FUNCTION shop.book(event dovetail.event) RETURNS void LANGUAGE sql AS $$ INSERT INTO "
+                 "shop.booked VALUES ((event).id, (event).aggregate_id, (dovetail.json(event)->>'n')::int, '') $$")
+        if old_alive:
+            running["old"].terminate()
+            self.assertEqual(running["old"].wait(harness.PATIENCE_S), 0, self.logs())
+        self.dovetail("parked", "replay", "--all", "--yes")
+        self.wait_for("what was parked by the old one came", lambda: self.misses() == (0, 0))
+        running["new"].terminate()
+        self.assertEqual(running["new"].wait(harness.PATIENCE_S), 0, self.logs())
+        count, lost, twice, inverted = self.judge()
+        after = self.sql("SELECT version FROM dovetail.schema_version")
+        holds = lost == 0 and twice == 0 and inverted == 0 and healed_in <= HEALED_S
+        print(f"claim {'ok    ' if holds else 'FAILED'} PostgreSQL, version {before} to {after} under load, {kills['old']} kills of the "
+              f"old and {kills['new']} of the new beside it ({'the old one worked on' if old_alive else 'the old one was refused'}, "
+              f"{held} lanes held): {count} events, {lost} lost, {twice} applied twice, {inverted} out of order")
+        self.assertTrue(holds, self.logs())
+
+
+class Files(Case):
+    def test_files_are_migrated_and_the_old_one_is_refused_or_works(self):
+        self.old("init")
+        publish = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "OrderPlaced", "--payload", "1")
+        for n in range(20):
+            self.old(*publish, "--key", str(n % 3))
+        self.write("loose.toml", harness.CONFIG.replace('topics = ["orders.events"]', ""))
+        self.old("-c", "loose.toml", *publish, "--key", "refused", "--topic", "nowhere")
+        self.old("run", "--until-idle", code=1)
+        for n in range(20):
+            self.old(*publish, "--key", str(n % 3))
+        old = self.start_of(OLD, "old.log")
+        time.sleep(0.5)
+        self.init()
+        refused = self.old("status", code=None)
+        self.publish()
+        daemon = self.start_of(harness.DOVETAIL, "new.log")
+        came = lambda: [one[0] for one in self.rows("inventory.db", "SELECT hex(id) FROM dovetail_mailbox")]
+        self.wait_for("everything came but what is parked", lambda: len(came()) == 41)
+        if old.poll() is None:
+            old.terminate()
+            old.wait(harness.PATIENCE_S)
+        self.dovetail("-c", "loose.toml", "parked", "replay", "--all", "--yes")
+        daemon.terminate()
+        self.assertEqual(daemon.wait(harness.PATIENCE_S), 0, self.logs())
+        self.dovetail("-c", "loose.toml", "run", "--until-idle")
+        self.assertEqual((len(came()), len(set(came()))), (42, 42))
+        said = refused.stdout + refused.stderr
+        self.assertTrue(refused.returncode == 0 or (refused.returncode == 6 and "upgrade dovetail" in said), refused)
+        print(f"claim ok     SQLite: 42 events, 0 lost, 0 twice; the old one beside the new tables "
+              f"{'works on' if refused.returncode == 0 else 'is refused: ' + said.splitlines()[0]}")
+
+
+if __name__ == "__main__":
+    if not OLD:
+        print("DOVETAIL_OLD names no older binary; run ./dev chaos upgrade")
+        sys.exit(77)
+    postgres_test.require_server()
+    unittest.main(verbosity=1)
