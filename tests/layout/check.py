@@ -433,7 +433,7 @@ def check_walk(tree):
 
 
 # What a README names, by folder.
-NAMED_IN_ROOMS = {"src": CODE, "apps": CODE, "tests": CODE + (".py", ".sh", ".pml")}
+NAMED_IN_ROOMS = {"src": CODE, "apps": CODE, "bench": CODE + (".py",), "tests": CODE + (".py", ".sh", ".pml")}
 
 
 def check_rooms(tree):
@@ -451,7 +451,7 @@ def check_rooms(tree):
         if len(files) > ROOM_FILES_MAX:
             tree.broken(room, 1, "room", f"{len(files)} files, allowed {ROOM_FILES_MAX}: make two rooms of it")
         readme = tree.files.get(f"{room}/README.md", "")
-        for stem in sorted({file.split(".")[0] for file in named if top == "tests" or not file.endswith("_test.cc")}):
+        for stem in sorted({file.split(".")[0] for file in named if top in ("tests", "bench") or not file.endswith("_test.cc")}):
             if not re.search(rf"`{stem}(\.\w+)?`", readme):
                 tree.broken(f"{room}/README.md", 1, "room", f"it does not say what {stem} is")
 
