@@ -11,7 +11,7 @@ namespace dovetail {
 
 namespace {
 
-constexpr Duration kAtExit = std::chrono::seconds(20);  // longer than any connect may take
+constexpr Duration kAtExit = std::chrono::seconds(20);  // longer than any connect takes
 
 struct Errands {
   std::mutex mutex{};
@@ -19,7 +19,7 @@ struct Errands {
   std::size_t left = 0;
 };
 
-// Never destroyed: a thread may end after everything else.
+// Never destroyed, because a thread may outlive every static object.
 Errands& errands() {
   static Errands* const all = [] {
     (void)std::atexit([] { (void)wait_for_errands(kAtExit); });
@@ -48,10 +48,10 @@ void run_errand(std::function<void()> errand) {
     ~Ended() { errand_ended(); }
   };
   errand_began();
-  auto ended = std::make_unique<Ended>();  // also when the thread does not start
+  auto ended = std::make_unique<Ended>();  // also if the thread does not start
   std::thread([errand = std::move(errand), ended = std::move(ended)]() mutable {
     errand();
-    errand = nullptr;  // what it owns goes first
+    errand = nullptr;  // destroys what it owns first
   }).detach();
 }
 

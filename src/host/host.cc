@@ -28,8 +28,8 @@ Duration read_clock(clockid_t which) {
                                               std::chrono::nanoseconds(time.tv_nsec));
 }
 
-// Rises in the child of every fork, so that what a thread has buffered can be told to be its
-// parent's.
+// Incremented in the child of every fork, so that a thread recognises bytes that its parent
+// buffered.
 std::atomic<std::uint64_t> forks{0};
 
 std::uint64_t fork_generation() {
@@ -45,13 +45,13 @@ void fill_from_kernel(std::span<std::uint8_t> bytes) {
   while (!bytes.empty()) {
     const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
     if (got < 0 && errno == EINTR) continue;
-    // Without random bytes ids could repeat, which would drop events as duplicates.
+    // Without random bytes ids could repeat, and inboxes would drop events as duplicates.
     DOVETAIL_CHECK(got > 0);
     bytes = bytes.subspan(static_cast<std::size_t>(got));
   }
 }
 
-// A call into the kernel for each id would cost more than the id.
+// A system call for each id would cost more than the id itself.
 struct RandomBuffer {
   std::array<std::uint8_t, 256> bytes;
   std::size_t used = 256;

@@ -31,12 +31,12 @@ bool parse(std::string_view text, Number& out) {
 }  // namespace
 
 Sighting look_for_process(std::int64_t pid) {
-  // Processes of others can be hidden from /proc, but not from kill().
+  // /proc can hide processes of other users; kill() cannot.
   if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return {Sighting::State::none, 0};
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   std::getline(file, line);
-  // The name of the program, in brackets, may hold anything. Behind it stand the fields from the
+  // The program name is in brackets and may contain anything. After it come the fields from the
   // third on: state ... number of threads (20) ... start (22).
   const std::size_t name_ends = line.rfind(')');
   if (name_ends == std::string::npos) return {};
@@ -46,19 +46,19 @@ Sighting look_for_process(std::int64_t pid) {
   std::uint64_t started = 0;
   std::int64_t threads = 0;
   if (fields.size() < 20 || !parse(fields[17], threads) || !parse(fields[19], started)) return {};
-  // Other threads can outlive the first one, which then looks dead.
+  // The main thread looks dead once it has ended, even if other threads still run.
   const bool is_dead = (fields[0] == "Z" || fields[0] == "X") && threads <= 1;
   return {is_dead ? Sighting::State::dead : Sighting::State::alive, started};
 }
 
 std::optional<ProcessIdentity> own_identity() {
   const std::int64_t pid = ::getpid();
-  // In a /proc of another namespace this is another number, and so would be everybody's.
+  // A different number means that /proc belongs to another namespace: all its ids are different.
   if (link_at("/proc/self") != std::to_string(pid)) return std::nullopt;
   const Sighting self = look_for_process(pid);
   const std::string pids = link_at("/proc/self/ns/pid");
   if (boot_id().empty() || pids.empty() || self.started == 0) return std::nullopt;
-  // A namespace of times moves the start of every process; kernels before 5.6 have none.
+  // A time namespace shifts the start of every process; kernels before 5.6 have none.
   return ProcessIdentity{boot_id(), pids + link_at("/proc/self/ns/time"), pid, self.started};
 }
 

@@ -22,13 +22,13 @@ namespace dovetail {
 
 namespace {
 
-// How long a thread waits in its sink before it looks for something new to submit.
+// How long a thread waits in collect() before it checks for new parts to submit.
 constexpr Duration kCollectWait = std::chrono::milliseconds(1);
-// How long the destructor waits for a sink that is being opened.
+// How long the destructor waits for a sink that opens.
 constexpr Duration kOpeningEndsWithin = std::chrono::milliseconds(50);
 
-// The relay may have only those keys whose hashes lie next to each other, so the hash alone would
-// not spread them.
+// A relay with several lanes may see only neighbouring hashes, so the hash alone would not spread
+// its keys.
 std::uint64_t spread(std::uint64_t hash) {
   hash ^= hash >> 31;
   hash *= 0x9e3779b97f4a7c15U;
@@ -37,14 +37,14 @@ std::uint64_t spread(std::uint64_t hash) {
 
 }  // namespace
 
-// What one worker has of one submission.
+// The events of one submission that belong to one worker.
 struct ParallelSink::Part {
   std::uint64_t submission = 0;
   Batch batch{};
-  std::vector<std::size_t> index{};     // in the submission, for each event of the batch
-  std::vector<const Event*> tried{};    // those that are not behind a failure
+  std::vector<std::size_t> index{};     // of each event of the batch, in the submission
+  std::vector<const Event*> tried{};    // the events that are not behind a failure
   std::vector<std::size_t> tried_at{};  // their indexes in the submission
-  std::vector<Outcome> outcomes{};      // of those that were tried
+  std::vector<Outcome> outcomes{};      // of the events in `tried`
 };
 
 struct ParallelSink::Submission {
@@ -93,11 +93,11 @@ struct ParallelSink::State {
   std::vector<std::unique_ptr<Sink>> owned;
   std::deque<Worker> workers{};
   std::size_t next_without_key = 0;
-  bool is_direct = false;  // one sink, which does not block
+  bool is_direct = false;  // a single sink that does not block
 
   std::mutex mutex{};
-  std::condition_variable told{};  // something changed that the relay's thread may wait for
-  bool is_running = false;         // open, and nothing has gone wrong since
+  std::condition_variable told{};  // wakes the relay's thread
+  bool is_running = false;         // open, and no error since
   bool is_ending = false;
   std::optional<Error> trouble{};
   TimePoint permit_until = TimePoint::max();
@@ -153,7 +153,7 @@ bool ParallelSink::keeps_order_on_failure() const {
                      [](const Worker& worker) { return worker.sink->keeps_order_on_failure(); });
 }
 
-// The relay's thread is free, but the work is not quicker for that.
+// The relay's thread is free, but the thread of the sink still blocks.
 bool ParallelSink::blocks() const { return !state_->is_direct; }
 
 Status ParallelSink::open() {
@@ -179,7 +179,7 @@ Status ParallelSink::open() {
       });
     }
   } catch (const std::system_error& error) {
-    return fail(Errc::unavailable, std::string("a thread could not be started: ") + error.what() +
+    return fail(Errc::unavailable, std::string("cannot start a thread: ") + error.what() +
                                        "; check the limit of threads");
   }
   return {};
@@ -220,7 +220,7 @@ bool ParallelSink::State::all_opened() const {
                       [](const Worker& worker) { return worker.must_open || worker.is_opening; });
 }
 
-// Each key has its worker; those without one are dealt out in turn.
+// Each key has its worker. Events without a key go to the workers in turn.
 std::size_t ParallelSink::State::worker_of(const Event& event) {
   if (workers.size() == 1) return 0;
   if (!event.has_key()) return next_without_key++ % workers.size();
@@ -320,11 +320,12 @@ void ParallelSink::State::submit_part(Worker& worker, Lock& lock) {
   lock.unlock();
   Status submitted_now = worker.sink->submit(events);
   lock.lock();
-  // After an error elsewhere, or open(), its sink is opened again, whatever it says now.
+  // After an error of another sink, or open(), the sink is opened again whatever this call
+  // returned.
   if (is_running && !submitted_now) give_up(std::move(submitted_now.error()));
 }
 
-// What failed since the part was queued holds back what stands behind it on its key.
+// An event that failed since the part was queued blocks the later events of its key.
 void ParallelSink::State::choose(Part& part) {
   part.tried.clear();
   part.tried_at.clear();

@@ -71,7 +71,7 @@ class Deadline {
   Steady::time_point at_;
 };
 
-// Rounded up: a wait of less than a millisecond must not become a busy loop.
+// Rounded up, so that a wait below a millisecond does not become a busy loop.
 int poll_milliseconds(Duration timeout) {
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(timeout, Duration{0}));
   return static_cast<int>(std::min<std::int64_t>(ms.count(), std::numeric_limits<int>::max()));
@@ -82,7 +82,7 @@ std::string system_text(int number) {
   return strerror_r(number, text.data(), text.size());
 }
 
-// A peer that has vanished is noticed within half a minute even while nothing is written.
+// Detects a vanished peer within half a minute, even if nothing is written.
 void watch_peer(int fd) {
   const auto set = [fd](int level, int option, int value) {
     (void)setsockopt(fd, level, option, &value, sizeof value);
@@ -116,7 +116,7 @@ std::string connect_one(const addrinfo& address, const Deadline& deadline, Descr
   return {};
 }
 
-// The BIO that OpenSSL has for sockets raises SIGPIPE.
+// OpenSSL's own socket BIO raises SIGPIPE.
 int fd_of(BIO* bio) { return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))); }
 
 bool try_later(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -158,11 +158,11 @@ std::string tls_text() {
 
 Status file_error(std::string_view what, const std::string& file) {
   return fail(Errc::rejected, std::string(what) + " " + file + " cannot be used: " + tls_text() +
-                                  "; check that it is there, can be read and is PEM");
+                                  "; check that the file exists, is readable and is PEM");
 }
 
 Status load_files(SSL_CTX* context, const TlsOptions& options) {
-  // Nobody is there to be asked for a passphrase.
+  // A daemon cannot ask for a passphrase.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
   if (options.ca_file.empty()) {
     if (SSL_CTX_set_default_verify_paths(context) != 1)
@@ -172,9 +172,7 @@ Status load_files(SSL_CTX* context, const TlsOptions& options) {
     return file_error("ca_file", options.ca_file);
   }
   if (options.cert_file.empty() != options.key_file.empty())
-    return fail(Errc::rejected,
-                "a certificate and its key belong together; set both cert_file "
-                "and key_file, or neither");
+    return fail(Errc::rejected, "cert_file and key_file must be set together; set both or neither");
   if (options.cert_file.empty()) return {};
   if (SSL_CTX_use_certificate_chain_file(context, options.cert_file.c_str()) != 1)
     return file_error("cert_file", options.cert_file);
@@ -194,7 +192,7 @@ Result<Context> make_context(const TlsOptions& options) {
   return context;
 }
 
-// The certificate must be for `name`, and for this name the server is asked.
+// Requests `name` by SNI and requires a certificate for it.
 Status expect_name(SSL* session, const std::string& name) {
   X509_VERIFY_PARAM* const expected = SSL_get0_param(session);
   X509_VERIFY_PARAM_set_hostflags(expected, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -202,7 +200,7 @@ Status expect_name(SSL* session, const std::string& name) {
   ERR_clear_error();
   if (name.empty() || X509_VERIFY_PARAM_set1_host(expected, name.c_str(), name.size()) != 1 ||
       SSL_set_tlsext_host_name(session, name.c_str()) != 1)
-    return fail(Errc::rejected, "'" + name + "' cannot be the name of a server; check the address");
+    return fail(Errc::rejected, "'" + name + "' is not a valid server name; check the address");
   return {};
 }
 
@@ -212,10 +210,10 @@ struct Stream::State {
   Endpoint endpoint;
   Descriptor socket;
   Descriptor waker;
-  // SSL_free() needs the socket: declared after it, so gone before it.
+  // After the socket, because SSL_free() still needs it.
   Context context;
   Session session;
-  // What the last try over TLS waits for; its own messages may need the other direction.
+  // What the last TLS call waits for: its own messages may need the other direction.
   bool read_needs_writing = false;
   bool write_needs_reading = false;
 
@@ -227,7 +225,7 @@ struct Stream::State {
   tl::unexpected<Error> lost(const std::string& why) {
     close();
     return fail(Errc::unavailable, "the connection to " + endpoint.to_string() + " was lost: " +
-                                       why + "; check that the server runs and can be reached");
+                                       why + "; check that the server runs and is reachable");
   }
   Result<std::size_t> tls_done(int result, std::size_t count, bool& needs_other, int other);
   Status handshake(const Deadline& deadline);
@@ -284,7 +282,7 @@ Result<Stream> Stream::connect(const Endpoint& endpoint, Duration timeout) {
   if (!state->waker) return failed(system_text(errno));
   std::string why = "the name has no address";
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    // The first address may be one where nobody answers: it must not use up all the time.
+    // The first address may never answer, so it must not use up the whole time limit.
     const Duration share = one->ai_next == nullptr ? deadline.left() : deadline.left() / 2;
     why = connect_one(*one, Deadline(share), state->socket);
     if (why.empty()) return Stream(std::move(state));
@@ -335,10 +333,10 @@ Status Stream::State::handshake(const Deadline& deadline) {
   return fail(Errc::unavailable,
               "no TLS connection to " + endpoint.to_string() + ": " + why +
                   (verified == X509_V_OK ? "; check that the server speaks TLS on this port"
-                                         : "; check ca_file, and the name in the certificate"));
+                                         : "; check ca_file and the name in the certificate"));
 }
 
-// What became of SSL_read or SSL_write. `other` is the direction that it does not go by itself.
+// The result of SSL_read or SSL_write. `other` is the direction that the call does not use itself.
 Result<std::size_t> Stream::State::tls_done(int result, std::size_t count, bool& needs_other,
                                             int other) {
   needs_other = false;
@@ -411,8 +409,8 @@ Status Stream::write_all(std::string_view bytes, Duration timeout) {
     bytes.remove_prefix(*sent);
     if (bytes.empty()) return {};
     if (*sent > 0) continue;
-    if (deadline.has_passed()) return state_->lost("it takes no more bytes");
-    // Not wait(): what could be read stays unread here, and would end it at once.
+    if (deadline.has_passed()) return state_->lost("it accepts no more bytes");
+    // Not wait(): unread input would end it at once.
     const short direction = state_->write_needs_reading ? POLLIN : POLLOUT;
     pollfd waiting{state_->socket.get(), direction, 0};
     (void)poll(&waiting, 1, poll_milliseconds(deadline.left()));

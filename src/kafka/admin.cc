@@ -26,7 +26,7 @@ Settings settings_of(const rd_kafka_ConfigResource_t* resource) {
   std::size_t count = 0;
   const rd_kafka_ConfigEntry_t** entries = rd_kafka_ConfigResource_configs(resource, &count);
   for (std::size_t i = 0; i < count; ++i) {
-    // The value of a secret is not told.
+    // Null for a secret: the broker never reveals its value.
     const char* const value = rd_kafka_ConfigEntry_value(entries[i]);
     if (value != nullptr) settings.emplace(rd_kafka_ConfigEntry_name(entries[i]), value);
   }
@@ -44,24 +44,25 @@ Result<Settings> describe(rd_kafka_s* client, rd_kafka_ResourceType_t type, cons
   const Handle<rd_kafka_queue_s> queue(rd_kafka_queue_new(client));
   rd_kafka_ConfigResource_t* list = wanted.get();
   rd_kafka_DescribeConfigs(client, &list, 1, options.get(), queue.get());
-  // The request's own limit ends the wait, so that the answer never outlives the queue.
+  // The request times out first, so the answer cannot arrive after the queue is gone.
   const Handle<rd_kafka_op_s> event(rd_kafka_queue_poll(queue.get(), timeout_ms + 1000));
-  const std::string what = "Kafka: asking for the settings of " + name + ": ";
+  const std::string what = "Kafka: cannot read the settings of " + name + ": ";
   if (event == nullptr)
-    return fail(Errc::unavailable, what + "no answer; check that the brokers can be reached");
+    return fail(Errc::unavailable, what + "no answer; check that the brokers are reachable");
   if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR)
     return fail(Errc::unavailable, what + rd_kafka_event_error_string(event.get()) +
-                                       "; check that the brokers can be reached");
+                                       "; check that the brokers are reachable");
   const rd_kafka_DescribeConfigs_result_t* result =
       rd_kafka_event_DescribeConfigs_result(event.get());
   std::size_t count = 0;
   const rd_kafka_ConfigResource_t** resources =
       rd_kafka_DescribeConfigs_result_resources(result, &count);
-  if (count != 1) return fail(Errc::unavailable, what + "no answer; check the brokers");
+  if (count != 1) return fail(Errc::unavailable, what + "incomplete answer; check the brokers");
   const rd_kafka_resp_err_t code = rd_kafka_ConfigResource_error(resources[0]);
   if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-    return fail(Errc::rejected, what + rd_kafka_err2str(code) +
-                                    "; check that it exists and that this user may describe it");
+    return fail(Errc::rejected,
+                what + rd_kafka_err2str(code) +
+                    "; check that it exists and that this user may describe its configuration");
   return settings_of(resources[0]);
 }
 
@@ -80,7 +81,7 @@ Result<ClusterShape> cluster_shape(rd_kafka_s* client, Duration timeout) {
   const rd_kafka_resp_err_t code =
       rd_kafka_metadata(client, 1, nullptr, &answer, to_milliseconds(timeout));
   if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-    return fail(Errc::unavailable, std::string("Kafka: asking for the topics: ") +
+    return fail(Errc::unavailable, std::string("Kafka: cannot list the topics: ") +
                                        rd_kafka_err2str(code) + "; check the brokers");
   const std::unique_ptr<const rd_kafka_metadata_t, FreeAdmin> metadata(answer);
   ClusterShape shape;

@@ -26,42 +26,43 @@ void Destroy::operator()(rd_kafka_topic_partition_list_s* list) const {
 namespace {
 
 struct Refused {
-  std::string_view name;  // ends with '.': all that begin so
+  std::string_view name;  // a trailing '.' matches every property with this prefix
   std::string_view why;
 };
 
 constexpr std::string_view kConfirmed = "a confirmation would not mean that the event is safe";
 constexpr std::string_view kOrder = "the order of a key could be lost";
 constexpr std::string_view kAcknowledged = "events would be acknowledged before they are applied";
-constexpr std::string_view kOwnName = "there is a setting of dovetail's own for it";
+constexpr std::string_view kOwnName = "dovetail has its own setting for it";
 constexpr std::string_view kChecked = "the broker's certificate is always checked";
-constexpr std::string_view kPartition = "the keys of an event decide its partition for ever";
-constexpr std::string_view kUnused = "dovetail has no use for it";
+constexpr std::string_view kPartition = "the key of an event must always map to the same partition";
+constexpr std::string_view kUnused = "dovetail does not use it";
 
 constexpr std::array kRefused = {
     Refused{"acks", kConfirmed},
     Refused{"request.required.acks", kConfirmed},
     Refused{"enable.idempotence", kConfirmed},
     Refused{"delivery.report.only.error", kConfirmed},
-    Refused{"message.timeout.ms", "a message that is given up leaves a gap behind it"},
-    Refused{"delivery.timeout.ms", "a message that is given up leaves a gap behind it"},
-    Refused{"retries", "a message that is given up leaves a gap behind it"},
-    Refused{"message.send.max.retries", "a message that is given up leaves a gap behind it"},
+    Refused{"message.timeout.ms", "a message that librdkafka gives up would leave a gap"},
+    Refused{"delivery.timeout.ms", "a message that librdkafka gives up would leave a gap"},
+    Refused{"retries", "a message that librdkafka gives up would leave a gap"},
+    Refused{"message.send.max.retries", "a message that librdkafka gives up would leave a gap"},
     Refused{"max.in.flight", kOrder},
     Refused{"max.in.flight.requests.per.connection", kOrder},
-    Refused{"enable.gapless.guarantee", "it is experimental, and dovetail sees to the gaps"},
+    Refused{"enable.gapless.guarantee", "it is experimental, and dovetail prevents gaps itself"},
     Refused{"queuing.strategy", kOrder},
     Refused{"transactional.id", kUnused},
     Refused{"transaction.timeout.ms", kUnused},
     Refused{"partitioner", kPartition},
-    Refused{"allow.auto.create.topics", "topics of a misspelt name would come into being"},
+    Refused{"allow.auto.create.topics", "a misspelled name would create a topic"},
     Refused{"enable.auto.commit", kAcknowledged},
     Refused{"auto.commit.enable", kAcknowledged},
     Refused{"auto.commit.interval.ms", kAcknowledged},
     Refused{"enable.auto.offset.store", kAcknowledged},
     Refused{"offset.store.", kAcknowledged},
-    Refused{"auto.offset.reset", "events would be skipped in silence; there is 'start'"},
-    Refused{"isolation.level", "events of transactions that were aborted would be applied"},
+    Refused{"auto.offset.reset",
+            "events could be skipped silently; use dovetail's setting 'start'"},
+    Refused{"isolation.level", "events of aborted transactions would be applied"},
     Refused{"enable.partition.eof", kUnused},
     Refused{"enabled_events", kUnused},
     Refused{"plugin.library.paths", "it loads code"},
@@ -114,14 +115,14 @@ void add_security(const Options& options, Properties& out) {
 void add_producer(const Options& options, Properties& out) {
   out.emplace_back("acks", "all");
   out.emplace_back("enable.idempotence", "true");
-  // Longer than the relay waits: it never comes to a message that librdkafka has given up while
-  // later ones of its partition went through.
+  // Longer than the relay ever waits. Otherwise librdkafka could give up one message and still send
+  // later ones of its partition.
   out.emplace_back("message.timeout.ms", "86400000");
   out.emplace_back("partitioner", "murmur2_random");  // that of Kafka's own Java client
   out.emplace_back("linger.ms", std::to_string(to_milliseconds(options.linger)));
-  // The sink counts what the event brings; librdkafka counts what frames it, too.
+  // The sink counts payload, key and headers; librdkafka also counts the framing.
   out.emplace_back("message.max.bytes", std::to_string(options.message_bytes_max + (64 << 10)));
-  // How long a topic that was just created may be unknown.
+  // How long a new topic may stay unknown.
   out.emplace_back("topic.metadata.propagation.max.ms", "5000");
 }
 
@@ -129,14 +130,14 @@ void add_consumer(const Options& options, Properties& out) {
   out.emplace_back("group.id", options.group);
   out.emplace_back("enable.auto.commit", "false");
   out.emplace_back("enable.auto.offset.store", "false");
-  // Where nothing was committed, the source says itself where to begin; so only an offset that the
-  // topic no longer has comes to this.
+  // The source chooses the start of a partition without a committed offset. So this applies only to
+  // an offset that the topic no longer has.
   out.emplace_back("auto.offset.reset", "error");
   out.emplace_back("isolation.level", "read_committed");
-  // How long the partitions of a member that died lie idle. It says that it lives from a thread of
-  // librdkafka, whatever the relay waits for.
+  // How long the partitions of a dead member lie idle. Heartbeats come from a thread of librdkafka,
+  // so a waiting relay stays a member.
   out.emplace_back("session.timeout.ms", "10000");
-  // Topics that come later and match a pattern are found within so long, instead of five minutes.
+  // New topics that match a pattern are found within this time. The default is five minutes.
   out.emplace_back("topic.metadata.refresh.interval.ms", "10000");
   out.emplace_back("check.crcs", "true");
   out.emplace_back("queued.min.messages", "10000");
@@ -150,7 +151,7 @@ bool may_be_secret(std::string_view name) {
   return false;
 }
 
-// librdkafka logs to the standard error by itself; what matters of it comes as an error, too.
+// By default librdkafka logs to stderr. Everything that matters also arrives as an error.
 void keep_silent(const rd_kafka_t*, int, const char*, const char*) {}
 
 }  // namespace
@@ -169,9 +170,8 @@ Result<Properties> properties_of(const Options& options, Role role) {
   if (role == Role::consumer) add_consumer(options, out);
   for (const auto& [name, value] : options.properties) {
     if (const Refused* refused = find_refused(name))
-      return fail(Errc::rejected, "the property " + name +
-                                      " of librdkafka cannot be set, because " +
-                                      std::string(refused->why) + "; leave it out");
+      return fail(Errc::rejected, "the property " + name + " of librdkafka cannot be set: " +
+                                      std::string(refused->why) + "; remove it");
     out.emplace_back(name, value);
   }
   return out;
@@ -184,10 +184,9 @@ Result<Handle<rd_kafka_conf_s>> make_configuration(const Properties& properties)
     if (rd_kafka_conf_set(configuration.get(), name.c_str(), value.c_str(), why.data(),
                           why.size()) == RD_KAFKA_CONF_OK)
       continue;
-    // What librdkafka says quotes the value.
-    const std::string what =
-        may_be_secret(name) ? "its value is not taken" : std::string(why.data());
-    return fail(Errc::rejected, "librdkafka refuses the property " + name + ": " + what +
+    // The text of librdkafka quotes the value.
+    const std::string what = may_be_secret(name) ? "invalid value" : std::string(why.data());
+    return fail(Errc::rejected, "librdkafka rejects the property " + name + ": " + what +
                                     "; check its name and its value");
   }
   rd_kafka_conf_set_log_cb(configuration.get(), keep_silent);
@@ -199,16 +198,17 @@ Result<Handle<rd_kafka_s>> make_client(Role role, Handle<rd_kafka_conf_s> config
   rd_kafka_t* client = rd_kafka_new(role == Role::consumer ? RD_KAFKA_CONSUMER : RD_KAFKA_PRODUCER,
                                     configuration.get(), why.data(), why.size());
   if (client == nullptr)
-    return fail(Errc::rejected, "librdkafka refuses the settings: " + std::string(why.data()) +
-                                    "; check them, and that files of keys can be read");
-  (void)configuration.release();  // it belongs to the client now
+    return fail(Errc::rejected,
+                "librdkafka rejects the settings: " + std::string(why.data()) +
+                    "; check them, and that the key and certificate files are readable");
+  (void)configuration.release();  // the client owns it now
   return Handle<rd_kafka_s>(client);
 }
 
 std::string_view topic_problem(std::string_view name) {
   if (name.empty()) return "it is empty";
   if (name.size() > 249) return "it is longer than 249 characters";
-  if (name == "." || name == "..") return "it is a dot or two";
+  if (name == "." || name == "..") return "'.' and '..' are not allowed";
   const auto allowed = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
   };
@@ -218,12 +218,12 @@ std::string_view topic_problem(std::string_view name) {
 }
 
 Error connection_error(const Options& options, int code, std::string_view text) {
-  std::string_view check = "check that it runs, and the address";
+  std::string_view check = "check the address and that the broker runs";
   if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
       code == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED)
-    check = "check user, password and the mechanism of SASL";
+    check = "check user, password and the SASL mechanism";
   else if (code == RD_KAFKA_RESP_ERR__SSL)
-    check = "check ca_file, and that the certificate is for this host name";
+    check = "check ca_file and that the certificate names this host";
   else if (code == RD_KAFKA_RESP_ERR__RESOLVE)
     check = "check the host name";
   std::string line = stored_text(text, 400);
@@ -235,7 +235,7 @@ Error connection_error(const Options& options, int code, std::string_view text) 
 void ConnectErrors::note(int code, std::string_view text) {
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     all_down_ = true;
-    // What was said before says why.
+    // An earlier error says why.
     if (!text_.empty()) return;
   }
   if (is_final()) return;

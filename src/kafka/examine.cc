@@ -45,7 +45,7 @@ Result<Handle<rd_kafka_s>> connect(const Options& options) {
   return client;
 }
 
-// None: for ever. What is compacted keeps the last event of each key.
+// None: for ever. A compacted topic keeps the last event of each key.
 std::optional<Duration> kept_for(const Settings& settings) {
   const auto policy = settings.find("cleanup.policy");
   if (policy != settings.end() && policy->second.find("delete") == std::string::npos)
@@ -55,7 +55,7 @@ std::optional<Duration> kept_for(const Settings& settings) {
   return std::chrono::milliseconds(std::min(ms, std::numeric_limits<std::int64_t>::max() / 1000));
 }
 
-// A POSIX regular expression, as librdkafka takes them.
+// A POSIX regular expression, the syntax of librdkafka.
 class Pattern {
  public:
   explicit Pattern(const std::string& text)
@@ -66,7 +66,7 @@ class Pattern {
     if (is_valid_) regfree(&pattern_);
   }
 
-  // False for all names when librdkafka would refuse the pattern, too.
+  // False for every name if librdkafka would reject the pattern, too.
   bool matches(const std::string& name) const {
     return is_valid_ && regexec(&pattern_, name.c_str(), 0, nullptr, 0) == 0;
   }
@@ -76,7 +76,7 @@ class Pattern {
   bool is_valid_;
 };
 
-// A name, or a pattern of them that begins with '^'.
+// A name, or a pattern that begins with '^'.
 bool is_named(const std::string& topic, const Options& options, std::string_view name) {
   if (!topic.starts_with('^')) return name == options.topic_prefix + topic;
   return Pattern("^" + options.topic_prefix + topic.substr(1)).matches(std::string(name));
@@ -103,7 +103,7 @@ class Examination {
     findings_.push_back({severity, std::move(code), std::move(text), std::move(what_to_do)});
   }
 
-  // What the largest event of the outboxes takes as a message; 0: not known.
+  // Size of the largest event of the outboxes as a message; 0: not known.
   std::size_t message_bytes() const {
     return what_.payload_bytes_max == 0 ? 0 : what_.payload_bytes_max + kMessageOverheadMax;
   }
@@ -111,9 +111,9 @@ class Examination {
   void look_at_options() {
     if (what_.options.message_bytes_max < message_bytes())
       add(Severity::warning, "message-bytes",
-          "events may have a payload of " + std::to_string(what_.payload_bytes_max) +
-              " bytes, and with key and headers " +
-              std::to_string(what_.options.message_bytes_max) + " are sent at most",
+          "an outbox accepts payloads of " + std::to_string(what_.payload_bytes_max) +
+              " bytes, but message_bytes_max is " +
+              std::to_string(what_.options.message_bytes_max) + ", with key and headers",
           "raise message_bytes_max of the store and max.message.bytes of its topics, or lower "
           "payload_max of the outbox");
   }
@@ -121,32 +121,33 @@ class Examination {
   void look_at_brokers(const ClusterShape& shape) {
     if (!what_.options.single_node && shape.brokers.size() < kReplicas)
       add(Severity::warning, "few-brokers",
-          "there are " + std::to_string(shape.brokers.size()) +
-              " brokers: the loss of one is a "
-              "loss of events, or an outage",
-          "run 3 brokers or more; for a machine to try things on, set single_node = true");
+          std::to_string(shape.brokers.size()) +
+              (shape.brokers.size() == 1 ? " broker" : " brokers") +
+              ": losing one loses events or causes an outage",
+          "run 3 brokers or more; for a test machine set single_node = true");
     for (std::size_t i = 0; i < std::min(kBrokersMax, shape.brokers.size()); ++i) {
       const std::string name = "broker " + std::to_string(shape.brokers[i]);
       auto settings =
           broker_settings(client_.get(), shape.brokers[i], what_.options.connect_timeout);
       if (!settings) {
         add(Severity::note, "settings-unreadable", settings.error().text,
-            "give this user the right to describe the configuration of the cluster");
+            "allow this user to describe the configuration of the cluster");
         continue;
       }
       if (is_on(*settings, "auto.create.topics.enable"))
         add(Severity::warning, "auto-created-topics",
-            name + " creates topics that somebody misspells, with its default number of partitions",
+            name +
+                " creates a topic for every misspelled name, with the default number of partitions",
             "set auto.create.topics.enable=false on every broker");
       if (is_on(*settings, "unclean.leader.election.enable"))
         add(Severity::error, "unclean-election",
-            name + " lets a replica that lags behind lead: events that were confirmed are lost",
+            name + " may elect a replica that lags behind: confirmed events are then lost",
             "set unclean.leader.election.enable=false on every broker");
       const std::int64_t offsets_minutes = number_of(*settings, "offsets.retention.minutes", 10080);
       if (what_.is_read && offsets_minutes < std::int64_t{24} * 60)
         add(Severity::warning, "offsets-expire",
-            name + " forgets where a group was after " + std::to_string(offsets_minutes) +
-                " minutes without a member: it then begins again",
+            name + " forgets the offsets of a group after " + std::to_string(offsets_minutes) +
+                " minutes without a member: the group then starts over",
             "set offsets.retention.minutes to a week or more");
     }
   }
@@ -184,8 +185,8 @@ class Examination {
       const std::string name = what_.options.topic_prefix + one;
       if (one.starts_with('^') || known(name)) continue;
       add(Severity::error, "topic-missing",
-          "topic " + name + " is not there, or hidden from this user",
-          "create it, with its partitions and replicas; dovetail creates none");
+          "topic " + name + " does not exist, or this user may not see it",
+          "create it with its partitions and replicas; dovetail creates no topics");
     }
   }
 
@@ -193,23 +194,23 @@ class Examination {
     const std::string name = "topic " + topic.name;
     if (!what_.options.single_node && topic.replicas_min < kReplicas)
       add(Severity::error, "replication-factor",
-          name + " has partitions with " + std::to_string(topic.replicas_min) + " replicas",
+          name + " has a replication factor of " + std::to_string(topic.replicas_min),
           "give it a replication factor of 3");
     auto settings = topic_settings(client_.get(), topic.name, what_.options.connect_timeout);
     if (!settings) {
       add(Severity::note, "settings-unreadable", settings.error().text,
-          "give this user the right to describe the configuration of the topic");
+          "allow this user to describe the configuration of the topic");
       return;
     }
     const std::int64_t in_sync = number_of(*settings, "min.insync.replicas", 1);
     if (!what_.options.single_node && in_sync < kInSync)
       add(Severity::error, "min-insync-replicas",
-          name + " confirms what only " + std::to_string(in_sync) +
-              " replica has: its loss is a loss of events",
+          name + " confirms an event that only " + std::to_string(in_sync) +
+              " replica has: losing that replica loses events",
           "set min.insync.replicas=2 on the topic");
     if (is_on(*settings, "unclean.leader.election.enable"))
       add(Severity::error, "unclean-election",
-          name + " lets a replica that lags behind lead: events that were confirmed are lost",
+          name + " may elect a replica that lags behind: confirmed events are then lost",
           "set unclean.leader.election.enable=false on the topic");
     look_at_retention(name, *settings);
     if (is_written(topic.name)) look_at_size(name, number_of(*settings, "max.message.bytes", 0));
@@ -218,13 +219,13 @@ class Examination {
   void look_at_size(const std::string& name, std::int64_t taken) {
     if (taken < static_cast<std::int64_t>(message_bytes()))
       add(Severity::warning, "topic-bytes",
-          name + " takes " + std::to_string(taken) + " bytes at once, and events may have " +
-              std::to_string(what_.payload_bytes_max) +
-              " and their headers: those that do not fit are parked",
+          name + " accepts messages of " + std::to_string(taken) +
+              " bytes, but an outbox accepts payloads of " +
+              std::to_string(what_.payload_bytes_max) + " bytes: events that do not fit are parked",
           "raise max.message.bytes of the topic, or lower payload_max of the outbox");
     else if (taken < static_cast<std::int64_t>(what_.options.message_bytes_max))
       add(Severity::note, "topic-bytes",
-          name + " takes less at once than message_bytes_max: larger events are parked",
+          name + " accepts less than message_bytes_max: larger events are parked",
           "raise max.message.bytes of the topic, or lower message_bytes_max");
   }
 
@@ -234,8 +235,8 @@ class Examination {
         policy != settings.end() && policy->second.find("compact") != std::string::npos;
     if (compacts)
       add(Severity::warning, "compacted",
-          name + " keeps only the last event of each key: who reads late misses the others",
-          "set cleanup.policy=delete, unless the events are whole states");
+          name + " keeps only the last event of each key: a late reader misses the others",
+          "set cleanup.policy=delete, unless each event carries the whole state");
     if (!what_.inbox_retention) return;
     const std::optional<Duration> kept = kept_for(settings);
     if (kept && *kept <= *what_.inbox_retention) return;
@@ -243,9 +244,9 @@ class Examination {
         name + " keeps events " +
             (kept ? std::to_string(std::chrono::floor<std::chrono::hours>(*kept).count()) + " hours"
                   : std::string("for ever")) +
-            ", longer than inboxes remember them: read again from the start, they are refused and "
+            ", longer than inboxes remember them: events that are read again from the start are "
             "parked",
-        "let retention.inbox be longer than retention.ms of the topic");
+        "make retention.inbox longer than retention.ms of the topic");
   }
 
   const Examined& what_;

@@ -7,7 +7,7 @@ namespace dovetail::kafka {
 
 Result<Origin> origin(const ReadOptions& options) {
   if (options.topics.empty() || options.group.empty())
-    return fail(Errc::rejected, "the origin needs topics and a group; check ReadOptions");
+    return fail(Errc::rejected, "the origin needs topics and a group; set them in ReadOptions");
   Options own;
   own.brokers = options.brokers;
   own.topics = options.topics;
@@ -25,7 +25,7 @@ Result<Origin> origin(const ReadOptions& options) {
   own.properties.insert(options.properties.begin(), options.properties.end());
   const auto properties = properties_of(own, Role::consumer);
   if (!properties) return fail(properties.error());
-  // Names and values that only librdkafka can judge.
+  // Only librdkafka can judge these names and values.
   if (const auto made = make_configuration(*properties); !made) return fail(made.error());
   return Origin{"Kafka at " + options.brokers,
                 [own](Clock& clock) -> Result<std::unique_ptr<Source>> {

@@ -15,13 +15,13 @@ namespace dovetail::kafka {
 namespace {
 
 constexpr std::size_t kBatchBytes = 1'000'000;
-// How long batches stay as small as a topic wants all of them, or as one record.
+// How long batches stay at the size limit of a topic, or at one record.
 constexpr Duration kTopicsBatches = std::chrono::minutes(10);
 constexpr Duration kLoneRecords = std::chrono::minutes(1);
 constexpr Duration kAskTopicMax = std::chrono::seconds(1);
 constexpr Duration kAskTopicAgain = std::chrono::milliseconds(250);
 constexpr Duration kPatience = std::chrono::seconds(1);  // of one submit()
-// A broker that restarts is back, or another leads its partitions, before the producer is given up.
+// Long enough for a broker to restart, or for another one to lead its partitions.
 constexpr Duration kDownMax = std::chrono::seconds(5);
 constexpr std::size_t kTopicsMax = 10'000;
 
@@ -30,10 +30,10 @@ std::uint64_t tag_of(const rd_kafka_message_t& report) {
   return reinterpret_cast<std::uint64_t>(report._private);
 }
 
-// The least that a record takes in its batch.
+// The minimum size of a record in its batch.
 std::size_t bytes_of(const rd_kafka_message_t& report) { return report.len + report.key_len; }
 
-// What will not be accepted later either, for the record or for another of its batch.
+// A final refusal, of this record or of another one in its batch.
 bool is_refusal(rd_kafka_resp_err_t code) {
   return code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
          code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE ||
@@ -41,7 +41,7 @@ bool is_refusal(rd_kafka_resp_err_t code) {
          code == RD_KAFKA_RESP_ERR_POLICY_VIOLATION;
 }
 
-// What an operator can put right: only this topic is concerned.
+// An operator can fix it; other topics are not affected.
 bool is_of_topic(rd_kafka_resp_err_t code) {
   return code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
          code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
@@ -52,14 +52,14 @@ bool is_of_topic(rd_kafka_resp_err_t code) {
 std::string reason_of(rd_kafka_resp_err_t code, std::string_view topic) {
   std::string_view check = "check the topic's settings";
   if (code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
-    check = "give this user the right to write to it";
+    check = "allow this user to write to it";
   else if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
            code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE)
     check = "raise max.message.bytes of the topic, or make the event smaller";
   else if (code == RD_KAFKA_RESP_ERR_INVALID_RECORD)
-    check = "a topic that is compacted takes only events with a key";
+    check = "a compacted topic accepts only events with a key";
   else if (is_of_topic(code))
-    check = "create the topic, with as many partitions as events name";
+    check = "create the topic with enough partitions for the partition template";
   return "topic " + std::string(topic) + ": " + rd_kafka_err2str(code) + "; " + std::string(check);
 }
 
@@ -71,7 +71,7 @@ KafkaSink::KafkaSink(Options options, Clock& clock)
 KafkaSink::~KafkaSink() { close(); }
 
 void KafkaSink::close() {
-  // A topic and a queue hold the producer; it goes last, and waits for its threads.
+  // Topics and queue refer to the producer, so it goes last; that waits for its threads.
   topics_.clear();
   queue_.reset();
   if (producer_ != nullptr) {
@@ -101,7 +101,7 @@ Status KafkaSink::open() {
 Status KafkaSink::open_producer() {
   auto properties = properties_of(options_, Role::producer);
   if (!properties) return fail(properties.error());
-  // Of two values the later counts: what the options say does, unless a broker refused it.
+  // The later value wins: the one of the options, unless a broker refused a larger batch.
   const auto place = batch_bytes_ == kBatchBytes ? properties->begin() : properties->end();
   properties->insert(place, {"batch.size", std::to_string(batch_bytes_)});
   opened_batch_bytes_ = batch_bytes_;
@@ -115,7 +115,7 @@ Status KafkaSink::open_producer() {
   Status reached =
       wait_for_broker(producer_.get(), options_, connect_errors_, [this] { take_events(0); });
   if (!reached) close();
-  // What was said on the way does not matter any more.
+  // Errors on the way to the connection no longer matter.
   connect_errors_.clear();
   down_since_ = {};
   return reached;
@@ -123,7 +123,7 @@ Status KafkaSink::open_producer() {
 
 Status KafkaSink::submit(Events events) {
   if (producer_ == nullptr)
-    return fail(Errc::unavailable, "Kafka: the sink is not open; open it first");
+    return fail(Errc::unavailable, "Kafka: the sink is not open; call open() first");
   DOVETAIL_TRY(check_connection());
   // Larger batches again.
   if (opened_batch_bytes_ != kBatchBytes && uncollected_ == 0 && clock_.now() >= batch_bytes_until_)
@@ -152,7 +152,7 @@ Status KafkaSink::send(const Event& event, std::uint64_t tag) {
   }
   if (const std::string_view problem = topic_problem(name); !problem.empty()) {
     refuse(tag, Fate::rejected,
-           "the name of the topic: " + std::string(problem) + "; check the relay's template");
+           "invalid topic name: " + std::string(problem) + "; check the relay's topic template");
     return {};
   }
   std::int32_t partition = RD_KAFKA_PARTITION_UA;
@@ -168,9 +168,9 @@ Status KafkaSink::send(const Event& event, std::uint64_t tag) {
   for (const MessageHeader& one : message_.headers) bytes += one.name.size() + one.value.size();
   if (bytes > options_.message_bytes_max) {
     refuse(tag, Fate::rejected,
-           "payload, key and headers have " + std::to_string(bytes) + " bytes, more than " +
+           "payload, key and headers have " + std::to_string(bytes) + " bytes, the limit is " +
                std::to_string(options_.message_bytes_max) +
-               "; raise message_bytes_max, and max.message.bytes of the topic");
+               "; raise message_bytes_max and max.message.bytes of the topic");
     return {};
   }
   const Result<Topic*> topic = find_topic(name);
@@ -183,7 +183,7 @@ Status KafkaSink::send(const Event& event, std::uint64_t tag) {
   return produce(**topic, partition, tag);
 }
 
-// Fills librdkafka's own memory anew, too. Where no answer comes in time, what is known stays.
+// Refreshes librdkafka's own metadata, too. Without an answer in time, nothing changes.
 void KafkaSink::ask_for(Topic& topic) {
   const Duration left = std::min<Duration>(kAskTopicMax, patience_until_ - clock_.now());
   if (left <= Duration{0}) return;
@@ -201,14 +201,14 @@ void KafkaSink::ask_for(Topic& topic) {
 Result<KafkaSink::Topic*> KafkaSink::find_topic(std::string_view name) {
   const auto known = topics_.find(name);
   if (known != topics_.end()) return &known->second;
-  // Only a template that puts something else than a topic into its name comes here.
+  // Happens only with a template that puts a changing value into the topic's name.
   if (topics_.size() >= kTopicsMax)
     return fail(Errc::unavailable, "Kafka: more than " + std::to_string(kTopicsMax) +
-                                       " topics; check the relay's template");
+                                       " topics; check the relay's topic template");
   std::string owned(name);
   Handle<rd_kafka_topic_s> topic(rd_kafka_topic_new(producer_.get(), owned.c_str(), nullptr));
   if (topic == nullptr)
-    return fail(Errc::unavailable, "Kafka: librdkafka refuses a topic: " +
+    return fail(Errc::unavailable, "Kafka: librdkafka cannot open a topic: " +
                                        std::string(rd_kafka_err2str(rd_kafka_last_error())) +
                                        "; check the properties");
   return &topics_.emplace(std::move(owned), Topic{std::move(topic)}).first->second;
@@ -239,7 +239,7 @@ Status KafkaSink::produce(Topic& topic, std::int32_t partition, std::uint64_t ta
   for (;;) {
     rd_kafka_error_t* error = rd_kafka_produceva(producer_.get(), parts.data(), parts.size());
     if (error == nullptr) {
-      (void)headers.release();  // they belong to the message now
+      (void)headers.release();  // the message owns them now
       return {};
     }
     const rd_kafka_resp_err_t code = rd_kafka_error_code(error);
@@ -248,8 +248,7 @@ Status KafkaSink::produce(Topic& topic, std::int32_t partition, std::uint64_t ta
     if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
       // Confirmations make room.
       if (clock_.now() >= patience_until_) {
-        refuse(tag, Fate::busy,
-               "the queue of messages for Kafka is full; check that the brokers keep up");
+        refuse(tag, Fate::busy, "librdkafka's send queue is full; check that the brokers keep up");
         return {};
       }
       take_events(10);
@@ -268,7 +267,7 @@ Status KafkaSink::produce(Topic& topic, std::int32_t partition, std::uint64_t ta
 
 Result<bool> KafkaSink::collect(std::span<Outcome> outcomes, Duration timeout) {
   if (producer_ == nullptr)
-    return fail(Errc::unavailable, "Kafka: the sink is not open; open it first");
+    return fail(Errc::unavailable, "Kafka: the sink is not open; call open() first");
   const TimePoint end = clock_.now() + timeout;
   for (;;) {
     if (tracker_.oldest_is_complete()) {
@@ -278,7 +277,7 @@ Result<bool> KafkaSink::collect(std::span<Outcome> outcomes, Duration timeout) {
     }
     DOVETAIL_TRY(check_connection());
     const Duration left = std::max(Duration{0}, end - clock_.now());
-    // A broker that is gone is noticed although nothing comes.
+    // Wakes up to notice that all brokers are gone.
     const bool came = take_events(to_milliseconds(std::min<Duration>(left, kDownMax)));
     if (!came && left == Duration{0}) return false;
   }
@@ -301,10 +300,11 @@ bool KafkaSink::take_events(int timeout_ms) {
 
 void KafkaSink::take_report(const rd_kafka_message_s& report) {
   if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR && report.offset < 0) {
-    // librdkafka takes it for stored because a later batch of its partition is. But a broker that
-    // knows nothing of a producer yet accepts its batches from any number on: where it refused the
-    // first for the moment (no leader, too few replicas) and took the second, the first is nowhere.
-    refuse(tag_of(report), Fate::again, "the broker has not said where it is stored");
+    // librdkafka assumes that it is stored because a later batch of its partition is. But a broker
+    // that does not know the producer yet accepts any first sequence number. It may have refused
+    // the first batch for a moment (no leader, too few replicas) and accepted the second: then the
+    // first is lost.
+    refuse(tag_of(report), Fate::again, "the broker confirmed the event without an offset");
     return;
   }
   if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -320,14 +320,14 @@ void KafkaSink::take_report(const rd_kafka_message_s& report) {
       known->second.is_there = false;
     refuse(tag_of(report), Fate::busy, reason_of(report.err, name));
   } else {
-    // Timed out, of a producer that is fenced or fatal: later messages may have overtaken it.
+    // Timed out, or the producer is fenced or failed: later messages may have overtaken it.
     give_up(Errc::in_doubt, rd_kafka_err2str(report.err));
   }
 }
 
 void KafkaSink::take_refusal(const rd_kafka_message_s& report, const char* topic) {
   const std::size_t bytes = std::max<std::size_t>(1, bytes_of(report));
-  // A batch that has reached its size takes no second record.
+  // The record was alone: a batch of this size takes no second one.
   if (bytes >= opened_batch_bytes_) {
     refuse(tag_of(report), Fate::rejected, reason_of(report.err, topic));
     return;
@@ -347,10 +347,10 @@ void KafkaSink::take_refusal(const rd_kafka_message_s& report, const char* topic
   batch_bytes_until_ = clock_.now() + how_long;
   give_up(Errc::in_doubt, "topic " + std::string(topic) +
                               " refuses a batch of records: " + rd_kafka_err2str(report.err) +
-                              "; they are sent again in smaller batches");
+                              "; the relay sends them again in smaller batches");
 }
 
-// What the topic says that it takes at once; 0: it does not tell.
+// max.message.bytes of the topic; 0: not known.
 std::size_t KafkaSink::topic_bytes_max(const std::string& topic) {
   const auto [known, is_new] = topic_bytes_max_.try_emplace(topic, 0);
   if (!is_new) return known->second;
@@ -369,7 +369,7 @@ void KafkaSink::take_error(rd_kafka_op_s* event) {
   if (code == RD_KAFKA_RESP_ERR__FATAL || rd_kafka_event_error_is_fatal(event) != 0) {
     std::array<char, 512> why{};
     code = rd_kafka_fatal_error(producer_.get(), why.data(), why.size());
-    give_up(Errc::in_doubt, std::string("the producer cannot go on: ") + why.data());
+    give_up(Errc::in_doubt, std::string("the producer failed: ") + why.data());
     return;
   }
   connect_errors_.note(code, said == nullptr ? rd_kafka_err2str(code) : said);
@@ -379,11 +379,12 @@ void KafkaSink::take_error(rd_kafka_op_s* event) {
 
 void KafkaSink::give_up(Errc code, std::string text) {
   if (fault_) return;
-  fault_ = Error{code, "Kafka at " + options_.brokers + ": " + std::move(text) +
-                           "; the producer is built anew, check the brokers if it happens often"};
+  fault_ =
+      Error{code, "Kafka at " + options_.brokers + ": " + std::move(text) +
+                      "; the relay replaces the producer; check the brokers if this happens often"};
 }
 
-// Says so when the producer is of no use any more.
+// An error if the producer can no longer be used.
 Status KafkaSink::check_connection() {
   if (fault_) return fail(*fault_);
   if (tracker_.unresolved() == 0) return {};

@@ -11,17 +11,17 @@ namespace dovetail::kafka {
 
 namespace {
 
-// A wait is cut into such pieces, to look whether it is to stop.
+// A wait checks for a stop request this often.
 constexpr Duration kSlice = std::chrono::milliseconds(50);
 constexpr Duration kAnswerMax = std::chrono::seconds(10);
-// A broker that restarts is back, or another leads its partitions, before the consumer is given up.
+// Long enough for a broker to restart, or for another one to lead its partitions.
 constexpr Duration kDownMax = std::chrono::seconds(5);
 
 std::string_view view_of(const void* bytes, std::size_t size) {
   return {static_cast<const char*>(bytes), size};
 }
 
-// The group is being shared out anew: whoever reads the partition next, reads from the last commit.
+// The group rebalances: the next owner of the partition reads from the last commit.
 bool is_of_rebalance(rd_kafka_resp_err_t code) {
   return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION ||
          code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
@@ -30,7 +30,7 @@ bool is_of_rebalance(rd_kafka_resp_err_t code) {
 }
 
 bool is_cooperative(rd_kafka_t* consumer) {
-  // None in a consumer that is being closed.
+  // Null while the consumer closes.
   const char* const protocol = rd_kafka_rebalance_protocol(consumer);
   return protocol != nullptr && std::strcmp(protocol, "COOPERATIVE") == 0;
 }
@@ -41,7 +41,7 @@ std::string name_of(const std::string& topic, std::int32_t partition) {
 
 }  // namespace
 
-// Both are called by librdkafka in the thread that polls.
+// librdkafka calls both in the polling thread.
 struct KafkaSource::Callbacks {
   static void rebalance(rd_kafka_t* client, rd_kafka_resp_err_t code,
                         rd_kafka_topic_partition_list_t* list, void* opaque) {
@@ -68,7 +68,7 @@ void KafkaSource::close() {
   held_.reset();
   if (consumer_ != nullptr) {
     closing_ = true;
-    // Where no broker answers, there is nobody to say farewell to.
+    // Without a reachable broker there is no group to leave.
     const bool down = down_since_ != TimePoint{} || connect_errors_.is_final();
     if (!down) rd_kafka_consumer_close(consumer_.get());
     rd_kafka_destroy_flags(consumer_.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
@@ -85,9 +85,9 @@ void KafkaSource::close() {
 Status KafkaSource::open() {
   close();
   if (options_.group.empty())
-    return fail(Errc::rejected, "Kafka: a source needs the name of its group; set group");
+    return fail(Errc::rejected, "Kafka: the source needs a consumer group; set group");
   if (options_.topics.empty())
-    return fail(Errc::rejected, "Kafka: a source needs topics to read; set read");
+    return fail(Errc::rejected, "Kafka: the source needs topics; set read");
   auto properties = properties_of(options_, Role::consumer);
   if (!properties) return fail(properties.error());
   auto configuration = make_configuration(*properties);
@@ -119,13 +119,13 @@ Status KafkaSource::subscribe() {
     const std::string name =
         is_pattern ? "^" + options_.topic_prefix + topic.substr(1) : options_.topic_prefix + topic;
     if (const std::string_view problem = topic_problem(name); !is_pattern && !problem.empty())
-      return fail(Errc::rejected,
-                  "Kafka: the topic " + name + ": " + std::string(problem) + "; check read");
+      return fail(Errc::rejected, "Kafka: invalid topic name " + name + ": " +
+                                      std::string(problem) + "; check read");
     rd_kafka_topic_partition_list_add(list.get(), name.c_str(), RD_KAFKA_PARTITION_UA);
   }
   const rd_kafka_resp_err_t code = rd_kafka_subscribe(consumer_.get(), list.get());
   if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-    return fail(Errc::rejected, std::string("Kafka: librdkafka refuses the topics: ") +
+    return fail(Errc::rejected, std::string("Kafka: librdkafka rejects the topics: ") +
                                     rd_kafka_err2str(code) + "; check read");
   return {};
 }
@@ -148,7 +148,7 @@ void KafkaSource::assign(rd_kafka_topic_partition_list_s* list) {
   }
   if (is_cooperative(consumer_.get())) {
     if (rd_kafka_error_t* error = rd_kafka_incremental_assign(consumer_.get(), list)) {
-      fault_ = Error{Errc::unavailable, std::string("Kafka: taking over partitions: ") +
+      fault_ = Error{Errc::unavailable, std::string("Kafka: cannot take over partitions: ") +
                                             rd_kafka_error_string(error) + "; check the group"};
       rd_kafka_error_destroy(error);
     }
@@ -162,12 +162,12 @@ Status KafkaSource::choose_offsets(rd_kafka_topic_partition_list_s* list) {
   const rd_kafka_resp_err_t code =
       rd_kafka_committed(consumer_.get(), list, to_milliseconds(kAnswerMax));
   if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-    return fail(Errc::unavailable, std::string("Kafka: asking for the offsets of the group: ") +
+    return fail(Errc::unavailable, std::string("Kafka: cannot read the offsets of the group: ") +
                                        rd_kafka_err2str(code) + "; check the brokers");
   for (int i = 0; i < list->cnt; ++i) {
     rd_kafka_topic_partition_t& one = list->elems[i];
     if (one.err != RD_KAFKA_RESP_ERR_NO_ERROR)
-      return fail(Errc::unavailable, "Kafka: asking for the offset of " +
+      return fail(Errc::unavailable, "Kafka: cannot read the offset of " +
                                          name_of(one.topic, one.partition) + ": " +
                                          rd_kafka_err2str(one.err) + "; check the brokers");
     Partition& partition = partition_of(one.topic, one.partition);
@@ -196,7 +196,7 @@ Status KafkaSource::skip_deleted(Partition& partition, std::int64_t& offset) {
   return {};
 }
 
-// The end of now is committed at once: what comes from here on is not skipped by a restart.
+// Commits the current end at once, so a restart does not skip the events that follow.
 Status KafkaSource::begin_at_end(Partition& partition, std::int64_t& offset) {
   auto ends = ends_of(partition);
   if (!ends) return fail(ends.error());
@@ -211,7 +211,7 @@ Result<KafkaSource::Ends> KafkaSource::ends_of(const Partition& partition) {
       rd_kafka_query_watermark_offsets(consumer_.get(), partition.topic.c_str(), partition.number,
                                        &ends.low, &ends.high, to_milliseconds(kAnswerMax));
   if (code == RD_KAFKA_RESP_ERR_NO_ERROR) return ends;
-  return fail(Errc::unavailable, "Kafka: asking what is in " +
+  return fail(Errc::unavailable, "Kafka: cannot read the range of offsets in " +
                                      name_of(partition.topic, partition.number) + ": " +
                                      rd_kafka_err2str(code) + "; check the brokers");
 }
@@ -222,11 +222,11 @@ void KafkaSource::revoke(rd_kafka_topic_partition_list_s* list) {
     Partition& one = partition_of(list->elems[i].topic, list->elems[i].partition);
     if (one.assigned && one.settled > one.committed) settled.push_back(&one);
   }
-  // A failure costs duplicates, no more.
+  // A failure only causes duplicates.
   if (!closing_ && rd_kafka_assignment_lost(consumer_.get()) == 0) (void)commit(settled);
   for (int i = 0; i < list->cnt; ++i)
     partition_of(list->elems[i].topic, list->elems[i].partition).assigned = false;
-  // It is read again by whoever has its partition then.
+  // The next owner of its partition reads it again.
   if (held_ != nullptr && !partition_of(rd_kafka_topic_name(held_->rkt), held_->partition).assigned)
     held_.reset();
   if (is_cooperative(consumer_.get())) {
@@ -239,7 +239,7 @@ void KafkaSource::revoke(rd_kafka_topic_partition_list_s* list) {
 
 Status KafkaSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
   if (consumer_ == nullptr)
-    return fail(Errc::unavailable, "Kafka: the source is not open; open it first");
+    return fail(Errc::unavailable, "Kafka: the source is not open; call open() first");
   if (commit_due_) DOVETAIL_TRY(flush());
   const TimePoint end = clock_.now() + limits.wait_max;
   const std::size_t bytes_before = out.bytes();
@@ -261,7 +261,7 @@ Status KafkaSource::read(Batch& out, const Limits& limits, std::stop_token stop)
     DOVETAIL_TRY(take(*message, out, reading));
   }
   if (reading.events > 0) {
-    // An error comes with the next call.
+    // The next call reports an error.
     down_since_ = {};
     readings_.push_back(std::move(reading));
     return {};
@@ -270,7 +270,7 @@ Status KafkaSource::read(Batch& out, const Limits& limits, std::stop_token stop)
   return check_connection();
 }
 
-// Null: nothing came until `end`, or it is to stop.
+// Null: nothing came until `end`, or a stop was requested.
 Handle<rd_kafka_message_s> KafkaSource::next_message(TimePoint end, std::stop_token stop) {
   for (;;) {
     const Duration left = std::max(Duration{0}, end - clock_.now());
@@ -297,7 +297,7 @@ std::size_t KafkaSource::bytes_of(const rd_kafka_message_s& message) const {
 Status KafkaSource::take(const rd_kafka_message_s& message, Batch& out, Reading& reading) {
   const char* const topic = rd_kafka_topic_name(message.rkt);
   Partition& partition = partition_of(topic, message.partition);
-  // Given out already, and its partition has been away meanwhile.
+  // Already read: its partition left and came back.
   if (message.offset < partition.next) return {};
   headers_.clear();
   rd_kafka_headers_t* headers = nullptr;
@@ -351,29 +351,29 @@ Status KafkaSource::take_error(const rd_kafka_message_s& message) {
       message.err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
     check = "create the topic, or take it out of read";
   else if (message.err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
-    check = "give this user the right to read the topic";
+    check = "allow this user to read the topic";
   else if (message.err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
-    check = "give this user the right to read in this group";
-  return fail(Errc::unavailable, std::string("Kafka: reading: ") +
+    check = "allow this user to use the group";
+  return fail(Errc::unavailable, std::string("Kafka: cannot read: ") +
                                      rd_kafka_message_errstr(&message) + "; " + std::string(check));
 }
 
-// The topic does not have the offset at which the group is to go on.
+// The topic does not have the offset at which the group must continue.
 Status KafkaSource::offset_lost(const rd_kafka_message_s& message) {
   const Partition& partition = partition_of(rd_kafka_topic_name(message.rkt), message.partition);
   const std::string name = name_of(partition.topic, partition.number);
   auto ends = ends_of(partition);
   if (!ends) return fail(ends.error());
   const std::int64_t wanted = std::max(partition.next, partition.committed);
-  const std::string text = "Kafka: " + name + " is to be read from offset " +
+  const std::string text = "Kafka: " + name + " must be read from offset " +
                            std::to_string(wanted) + ", but has only " + std::to_string(ends->low) +
                            " to " + std::to_string(ends->high);
-  // Opened again, it begins at what is there.
+  // After the next open() it starts at the oldest event.
   if (options_.skip_deleted || (wanted >= ends->low && wanted <= ends->high))
     return fail(Errc::unavailable, text + "; check the topic's retention");
   return fail(Errc::corrupt, text +
                                  ": events were deleted before they were read; check the topic's "
-                                 "retention, and set skip_deleted to go on without them");
+                                 "retention, and set skip_deleted to continue without them");
 }
 
 Status KafkaSource::settle(const Batch& batch, std::span<const Settled>) {
@@ -390,7 +390,7 @@ Status KafkaSource::settle(const Batch& batch, std::span<const Settled>) {
 
 Status KafkaSource::flush() {
   if (consumer_ == nullptr)
-    return fail(Errc::unavailable, "Kafka: the source is not open; open it first");
+    return fail(Errc::unavailable, "Kafka: the source is not open; call open() first");
   std::vector<Partition*> settled;
   for (auto& [name, one] : partitions_) {
     if (one.assigned && one.settled > one.committed) settled.push_back(&one);
@@ -423,7 +423,7 @@ Status KafkaSource::commit(const std::vector<Partition*>& partitions) {
     commit_due_ = true;
     return {};
   }
-  return fail(Errc::unavailable, std::string("Kafka: committing offsets: ") +
+  return fail(Errc::unavailable, std::string("Kafka: cannot commit offsets: ") +
                                      rd_kafka_err2str(code) + "; check the group and the brokers");
 }
 

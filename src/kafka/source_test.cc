@@ -330,7 +330,7 @@ TEST_F(KafkaSourceTest, ATopicThatIsForbiddenIsUnavailableWithWhatToDo) {
   Reader reader(limited);
   const Error error = reader.error_within(seconds(30));
   EXPECT_EQ(error.code, Errc::unavailable);
-  EXPECT_NE(error.text.find("right to read the topic"), std::string::npos) << error.text;
+  EXPECT_NE(error.text.find("allow this user to read the topic"), std::string::npos) << error.text;
   cluster_.reserve_topic("orders", "limited");
   publish(2);
   EXPECT_TRUE(reader.open_and_read(2)) << "it heals by itself once the right is given";

@@ -76,7 +76,7 @@ Status MemoryClaimStore::release(std::span<const EventId> ids, std::span<const s
     const auto found = consumer.claims.find(ids[i]);
     if (found == consumer.claims.end() || found->second.epoch != epochs[i]) continue;
     auto& row = found->second;
-    row.epoch = 0;  // nobody's, so that a repeat changes nothing
+    row.epoch = 0;  // without an owner, so that a repeat changes nothing
     row.expires = {};
     if (how == ReleaseReason::untried) --row.attempts;
     if (how == ReleaseReason::parked || row.attempts == 0) consumer.claims.erase(found);

@@ -26,7 +26,8 @@ MemoryInboxStore::MemoryInboxStore(MemoryInboxDatabase& database, std::string co
 Result<bool> MemoryInboxStore::open() {
   rollback();
   std::lock_guard lock(database_.mutex_);
-  // A reconnect of a living session is no death; only a session that nobody closed is one.
+  // A reconnect of a live session is not a crash; only a session that was never closed counts as
+  // one.
   const bool clean = open_ || !database_.consumers_[consumer_].session_open;
   database_.consumers_[consumer_].session_open = true;
   open_ = true;
@@ -66,7 +67,7 @@ Status MemoryInboxStore::apply(Events events) {
                 std::string("the handler threw: ") + thrown.what() + "; check the handler");
   } catch (...) {
     return fail(Errc::in_doubt,
-                "the handler threw something that is no std::exception; check the handler");
+                "the handler threw an object that is not a std::exception; check the handler");
   }
 }
 
@@ -80,7 +81,7 @@ Status MemoryInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates)
     consumer.duplicates += duplicates;
   }
   for (const auto& effect : transaction_.effects_) effect();
-  rollback();  // nothing is left to undo; this ends the transaction
+  rollback();  // ends the transaction; nothing is left to undo
   return {};
 }
 

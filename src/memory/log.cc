@@ -8,7 +8,8 @@ Result<std::int64_t> MemoryLog::publish(const NewEvent& event, WallTime created_
                                         const EventLimits& limits) {
   DOVETAIL_TRY(validate(event, limits));
   if (!event.id)
-    return fail(Errc::rejected, "event has no id; set NewEvent::id before publishing to memory");
+    return fail(Errc::rejected,
+                "the event has no id; set NewEvent::id before you publish to a MemoryLog");
   auto headers = encode_headers(event.headers);
   if (!headers) return fail(std::move(headers.error()));
 

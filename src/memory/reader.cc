@@ -151,7 +151,7 @@ Status MemoryLease::acquire() {
   LeaseRow& row = reader_.lease_;
   if (!lease_is_free(row, now))
     return fail(Errc::unavailable,
-                "the lease is held by " + row.owner + "; check whether that relay is meant to run");
+                "the lease is held by " + row.owner + "; check whether that relay should run");
   row.owner = owner_;
   row.expires = now + term_;
   epoch_ = static_cast<std::int64_t>(++row.epoch);

@@ -47,7 +47,7 @@ bool mentions(std::string_view text, std::string_view what) {
          }) != text.end();
 }
 
-// Errors after which the server goes on with this connection.
+// Errors after which the server keeps the connection open.
 bool is_harmless(std::string_view error_text) {
   return mentions(error_text, "permissions violation") || mentions(error_text, "invalid subject") ||
          mentions(error_text, "invalid publish subject");
@@ -57,7 +57,7 @@ bool is_harmless(std::string_view error_text) {
 
 Result<Connection> Connection::open(const ConnectionOptions& options, std::size_t first) {
   if (options.servers.empty())
-    return fail(Errc::rejected, "no NATS server is named; check the url");
+    return fail(Errc::rejected, "the NATS url names no server; check it");
   Error last{Errc::unavailable, ""};
   for (std::size_t i = 0; i < options.servers.size(); ++i) {
     const net::Endpoint& endpoint = options.servers[(first + i) % options.servers.size()];
@@ -86,7 +86,7 @@ Status Connection::log_in(const ConnectionOptions& options) {
   return wait_for_pong(options.connect_timeout);
 }
 
-// The first thing that a server says, before it knows whether we want TLS.
+// The server's INFO comes first, before TLS starts.
 Status Connection::take_info(const ConnectionOptions& options) {
   const Deadline deadline(options.connect_timeout);
   Frame frame;
@@ -97,10 +97,10 @@ Status Connection::take_info(const ConnectionOptions& options) {
     size = *parsed;
     if (size > 0) break;
     if (deadline.has_passed())
-      return fail(Errc::unavailable, endpoint_.to_string() +
-                                         " does not greet as a NATS server does; check the "
-                                         "address, and that it is not a port for TLS from the "
-                                         "first byte");
+      return fail(Errc::unavailable,
+                  endpoint_.to_string() +
+                      " is not a NATS server; check the address, and that the port does not "
+                      "expect TLS from the first byte");
     DOVETAIL_TRY(stream_.wait(false, deadline.left()));
     if (const Result<bool> got = read(); !got) return fail(got.error());
   }
@@ -108,25 +108,30 @@ Status Connection::take_info(const ConnectionOptions& options) {
   const Json info = Json::parse(frame.text);
   if (frame.kind != Frame::Kind::info || !info.is_there())
     return fail(Errc::unavailable,
-                endpoint_.to_string() + " does not greet as a NATS server does; check the address");
+                endpoint_.to_string() + " is not a NATS server; check the address");
   server_.version = info.get("version").text();
   server_.cluster = info.get("cluster").text();
   server_.max_payload = static_cast<std::size_t>(
       std::max<std::int64_t>(0, info.get("max_payload").number_or(1 << 20)));
   server_.jetstream = info.get("jetstream").is_true();
   if (!info.get("headers").is_true())
-    return fail(Errc::rejected, "the NATS server " + server_.version +
-                                    " knows no headers; it must be 2.2 or newer, and allow them");
+    return fail(Errc::rejected,
+                "the NATS server " + server_.version +
+                    " does not support headers; use 2.2 or newer and allow headers");
   const bool wants_tls = info.get("tls_required").is_true();
   const bool has_tls = wants_tls || info.get("tls_available").is_true();
   if (wants_tls && !options.use_tls)
-    return fail(Errc::unavailable, "the NATS server wants TLS; check that the url says nats+tls");
-  if (options.use_tls && !has_tls)
     return fail(Errc::unavailable,
-                "the NATS server offers no TLS, and nothing is sent without; check its settings");
-  // What came behind the greeting in plain text must not be taken for what comes over TLS.
+                "the NATS server requires TLS; use a url that begins with nats+tls");
+  if (options.use_tls && !has_tls)
+    return fail(
+        Errc::unavailable,
+        "the NATS server does not offer TLS, which the url requires; check the server's settings");
+  // Plain bytes after INFO must not be mistaken for bytes that came over TLS.
   if (options.use_tls && size != filled_)
-    return fail(Errc::unavailable, "somebody speaks before TLS is there; check the network");
+    return fail(
+        Errc::unavailable,
+        "plain bytes arrived before TLS started; check the network for a man in the middle");
   parsed_ = size;
   return {};
 }
@@ -141,12 +146,12 @@ Status Connection::wait_for_pong(Duration timeout) {
   while (pongs_ == before) {
     if (deadline.has_passed())
       return fail(Errc::unavailable, "the NATS server at " + endpoint_.to_string() +
-                                         " does not answer; check that it is well");
+                                         " does not answer; check its log and load");
     DOVETAIL_TRY(pump(deadline.left(), handler));
   }
   if (!refusal.empty())
-    return fail(Errc::unavailable, "the NATS server refuses: " + refusal +
-                                       "; check what the user may subscribe to, or inbox_prefix");
+    return fail(Errc::unavailable, "the NATS server refused the subscription: " + refusal +
+                                       "; check the user's permissions or inbox_prefix");
   return {};
 }
 
@@ -175,7 +180,7 @@ Result<bool> Connection::read() {
     std::memmove(in_.data(), in_.data() + parsed_, filled_ - parsed_);
     filled_ -= std::exchange(parsed_, 0);
   }
-  // Doubled while a long message arrives, so that it takes few steps.
+  // Doubles while a long message arrives, to need few steps.
   const std::size_t room = std::max(kReadSize, filled_);
   if (in_.size() < filled_ + room) in_.resize(filled_ + room);
   const Result<std::size_t> got = stream_.read_some(std::span(in_).subspan(filled_, room));
@@ -217,7 +222,7 @@ Result<bool> Connection::handle_buffered(const Handler& handler) {
 
 Status Connection::pump(Duration timeout, const Handler& handler) {
   if (!stream_.is_open())
-    return fail(Errc::unavailable, "there is no connection to the NATS server; open it again");
+    return fail(Errc::unavailable, "not connected to the NATS server; call open() first");
   const Deadline deadline(timeout);
   while (true) {
     const Result<bool> handled = handle_buffered(handler);
@@ -233,7 +238,7 @@ Status Connection::pump(Duration timeout, const Handler& handler) {
       continue;
     }
     if (*handled || timeout == Duration{0} || deadline.has_passed()) return {};
-    timeout = Duration{0};  // one wait: wake() must end it
+    timeout = Duration{0};  // a single wait, so that wake() ends it
     DOVETAIL_TRY(stream_.wait(unwritten() > 0, deadline.left()));
   }
 }
@@ -246,9 +251,9 @@ Status Connection::refused(std::string_view error_text) {
   if (mentions(error_text, "timeout")) hint = "check the load of the server and the network";
   if (mentions(error_text, "maximum payload")) hint = "check the server's max_payload";
   if (mentions(error_text, "maximum connections")) hint = "check the server's max_connections";
-  if (mentions(error_text, "secure connection")) hint = "check that the url says nats+tls";
+  if (mentions(error_text, "secure connection")) hint = "use a url that begins with nats+tls";
   return fail(Errc::unavailable, "the NATS server at " + endpoint_.to_string() +
-                                     " says: " + std::string(error_text) + "; " + hint);
+                                     " reports: " + std::string(error_text) + "; " + hint);
 }
 
 }  // namespace dovetail::nats

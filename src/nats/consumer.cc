@@ -10,13 +10,13 @@ std::int64_t nanoseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
 }
 
-// Names of streams and consumers are one token of a subject.
+// A name of a stream or consumer is one token of a subject.
 Status check_name(std::string_view what, const std::string& name) {
   const bool is_fine =
       why_no_subject(name).empty() && name.find_first_of("./\\") == std::string::npos;
   if (is_fine) return {};
-  return fail(Errc::rejected, std::string(what) + " cannot be called '" + name +
-                                  "'; check that it has no dots, spaces, slashes or wildcards");
+  return fail(Errc::rejected, std::string(what) + " cannot be named '" + name +
+                                  "'; use a name without dots, spaces, slashes or wildcards");
 }
 
 std::string list_of(const std::vector<std::string>& texts) {
@@ -40,19 +40,19 @@ bool same_set(std::vector<std::string> a, std::vector<std::string> b) {
 Result<std::string> find_stream(JetStream& jetstream, const SourceOptions& options) {
   if (!options.stream.empty()) return options.stream;
   if (options.subjects.empty())
-    return fail(Errc::rejected, "nothing says what to read; set the stream or its subjects");
+    return fail(Errc::rejected, "the NATS source needs a stream or subjects; set one of them");
   const Result<std::vector<std::string>> names = jetstream.streams_of(options.subjects[0]);
   if (!names) return fail(names.error());
   if (names->size() == 1) return (*names)[0];
   const std::string& subject = options.subjects[0];
   if (names->empty())
     return fail(Errc::unavailable,
-                "no stream takes the subject " + subject + "; create one, or check the subject");
+                "no stream stores the subject " + subject + "; create one, or check the subject");
   return fail(Errc::rejected,
-              "several streams take the subject " + subject + "; set the stream that is meant");
+              "several streams store the subject " + subject + "; set stream to one of them");
 }
 
-// The subjects of the stream, which is made when it is missing and wanted.
+// The subjects of the stream. Creates a missing stream if the options allow it.
 Result<std::vector<std::string>> stream_subjects(JetStream& jetstream, const SourceOptions& options,
                                                  const std::string& stream) {
   Result<Answer> info = jetstream.ask("STREAM.INFO." + stream);
@@ -80,18 +80,18 @@ std::string consumer_config(const SourceOptions& options, const std::vector<std:
   return config + "}";
 }
 
-// A consumer that is there already may be of a kind that does not keep what we promise.
+// An existing consumer may have settings that break our guarantees.
 Status check_config(const Json& config, const std::string& name,
                     const std::vector<std::string>& filters) {
   const auto wrong = [&](const std::string& why) {
     return fail(Errc::rejected, "the consumer " + name + " " + why +
-                                    "; delete it, or choose another name for ours");
+                                    "; delete it, or choose another name for dovetail's consumer");
   };
   if (config.get("deliver_subject").is_there()) return wrong("pushes its messages");
   if (config.get("ack_policy").text() != "explicit")
-    return wrong("does not want every message acknowledged");
+    return wrong("does not require explicit acknowledgements");
   if (config.get("max_deliver").number_or(-1) > 0)
-    return wrong("gives a message up after some deliveries (max_deliver), which would lose it");
+    return wrong("gives up a message after some deliveries (max_deliver), which loses it");
   std::vector<std::string> filtered = texts_of(config.get("filter_subjects"));
   if (const std::string one = config.get("filter_subject").text(); !one.empty())
     filtered.push_back(one);
@@ -127,9 +127,10 @@ Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& option
   const std::vector<std::string> filters =
       reads_all ? std::vector<std::string>{} : options.subjects;
   if (filters.size() > 1 && parse_version(server.version) < Version{2, 10, 0})
-    return fail(Errc::rejected, "the NATS server " + server.version +
-                                    " reads one subject of a stream, or all; name one, or read "
-                                    "with a server from 2.10 on");
+    return fail(Errc::rejected,
+                "the NATS server " + server.version +
+                    " cannot filter a stream by several subjects; name one subject, or use "
+                    "nats-server 2.10 or newer");
   const std::string place = *stream + "." + options.durable;
   Result<Answer> info = jetstream.ask("CONSUMER.INFO." + place);
   if (!info) return fail(info.error());
@@ -140,8 +141,8 @@ Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& option
   if (!info) return fail(info.error());
   const Json json = info->json();
   if (info->error_number() != 0)
-    return fail(Errc::unavailable, "the consumer " + options.durable +
-                                       " cannot be read: " + info->error_text() + "; check it");
+    return fail(Errc::unavailable, "the consumer " + options.durable + " cannot be read: " +
+                                       info->error_text() + "; check its settings");
   DOVETAIL_TRY(check_config(json.get("config"), options.durable, filters));
   Consumer consumer;
   consumer.stream = *stream;

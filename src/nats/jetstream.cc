@@ -44,20 +44,21 @@ Result<Answer> JetStream::ask(std::string_view what, std::string_view body,
     has_come = true;
     HeaderBlock block;
     if (!frame.headers.empty() && parse_headers(frame.headers, block) && block.status == 503)
-      refusal = "nobody answers";
+      refusal = "no server answers";
     answer.text = frame.payload;
   };
   const TimePoint end = system_clock().now() + timeout_;
   while (!has_come && refusal.empty()) {
     const Duration left = end - system_clock().now();
     if (left <= Duration{0})
-      return fail(Errc::unavailable, "JetStream does not answer " + subject +
-                                         " in time; check that the server is well");
+      return fail(Errc::unavailable, "JetStream did not answer the request " + subject +
+                                         " in time; check the server's log and load");
     DOVETAIL_TRY(connection_.pump(left, handler));
   }
   if (!refusal.empty())
-    return fail(Errc::unavailable, "JetStream cannot be asked " + subject + ": " + refusal +
-                                       "; check that it is enabled, and what the user may do");
+    return fail(Errc::unavailable,
+                "the JetStream request " + subject + " failed: " + refusal +
+                    "; check that JetStream is enabled, and the user's permissions");
   if (const char* why = why_no_jetstream(answer.error_number()); why != nullptr)
     return fail(Errc::unavailable, why);
   return answer;
@@ -67,7 +68,7 @@ Result<Answer> JetStream::require(std::string_view what, std::string_view body,
                                   const Connection::Handler& others) {
   Result<Answer> answer = ask(what, body, others);
   if (answer && answer->error_number() != 0)
-    return fail(Errc::unavailable, "JetStream refuses " + std::string(what) + ": " +
+    return fail(Errc::unavailable, "JetStream refused " + std::string(what) + ": " +
                                        answer->error_text() + " (" +
                                        std::to_string(answer->error_number()) +
                                        "); check the settings of stream and consumer");

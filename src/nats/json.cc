@@ -93,7 +93,7 @@ struct Walker {
     skip_space();
     return take(':');
   }
-  // The text of the value that begins here, in a text that is known to be JSON.
+  // The text of the value that begins here. REQUIRES: valid JSON.
   std::string_view value() {
     skip_space();
     const std::size_t start = at;

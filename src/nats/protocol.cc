@@ -32,7 +32,7 @@ bool parse_number(std::string_view text, Number& out) {
 
 struct Words {
   std::array<std::string_view, 6> at{};
-  std::size_t count = 0;  // more than fit: that many, and one more
+  std::size_t count = 0;  // too many parts: that many, and one more
 };
 
 Words split(std::string_view line) {
@@ -51,7 +51,8 @@ Words split(std::string_view line) {
 }
 
 auto broken(std::string_view what) {
-  return fail(Errc::unavailable, "the server sends what is no NATS protocol (" + std::string(what) +
+  return fail(Errc::unavailable, "the server does not speak the NATS protocol (" +
+                                     std::string(what) +
                                      "); check that the address is that of a NATS server");
 }
 
@@ -60,7 +61,7 @@ Result<std::size_t> parse_message(std::string_view bytes, std::size_t line_size,
                                   bool with_headers, Frame& out) {
   const std::size_t numbers = with_headers ? 2 : 1;
   const bool has_reply = words.count == 4 + numbers;
-  if (words.count != 3 + numbers && !has_reply) return broken("a message of another shape");
+  if (words.count != 3 + numbers && !has_reply) return broken("malformed message");
   std::size_t header_size = 0;
   std::size_t size = 0;
   const std::size_t first = has_reply ? 4 : 3;
@@ -68,11 +69,11 @@ Result<std::size_t> parse_message(std::string_view bytes, std::size_t line_size,
       (with_headers && !parse_number(words.at[first], header_size)) ||
       !parse_number(words.at[first + numbers - 1], size) || header_size > size ||
       size > kPayloadMax)
-    return broken("a message with wrong numbers");
+    return broken("message with invalid sizes");
   const std::size_t whole = line_size + size + kLineEnd.size();
   if (bytes.size() < whole) return std::size_t{0};
   if (bytes.substr(line_size + size, kLineEnd.size()) != kLineEnd)
-    return broken("a message of another length");
+    return broken("message with a wrong length");
   out.kind = Frame::Kind::message;
   out.subject = words.at[1];
   out.reply = has_reply ? words.at[3] : std::string_view{};
@@ -103,7 +104,7 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x
 Result<std::size_t> parse_frame(std::string_view bytes, Frame& out) {
   const std::size_t end = bytes.substr(0, kControlLineMax).find(kLineEnd);
   if (end == std::string_view::npos) {
-    if (bytes.size() >= kControlLineMax) return broken("a line without end");
+    if (bytes.size() >= kControlLineMax) return broken("line too long");
     return std::size_t{0};
   }
   const std::string_view line = bytes.substr(0, end);
@@ -127,7 +128,7 @@ Result<std::size_t> parse_frame(std::string_view bytes, Frame& out) {
     const bool is_quoted = rest.size() >= 2 && rest.front() == '\'' && rest.back() == '\'';
     out.text = is_quoted ? rest.substr(1, rest.size() - 2) : rest;
   } else {
-    return broken("an unknown word");
+    return broken("unknown command");
   }
   return line_size;
 }
@@ -208,10 +209,10 @@ std::string why_no_header(std::string_view name, std::string_view value) {
   if (name.empty()) return "a header has no name";
   for (const char c : name)
     if (c <= ' ' || c >= 0x7f || c == ':')
-      return "the name of a header has a character that NATS does not allow";
+      return "a header name has a character that NATS does not allow";
   constexpr std::string_view kReserved = "NATS-";
   if (same_word(name.substr(0, kReserved.size()), kReserved))
-    return "the header " + std::string(name) + " would be a command to the server";
+    return "the header " + std::string(name) + " is reserved for commands to the server";
   if (value.find_first_of(std::string_view("\r\n\0", 3)) != std::string_view::npos)
     return "the header " + std::string(name) + " has a line break or a zero byte";
   if (!value.empty() && (is_space(value.front()) || is_space(value.back())))
@@ -255,8 +256,8 @@ void append_publish(std::string& out, std::string_view subject, std::string_view
   out += kLineEnd;
 }
 
-// $JS.ACK.stream.consumer.deliveries.sequence.sequence.time.pending, and with a domain, an account
-// and a random token around them.
+// $JS.ACK.stream.consumer.deliveries.sequence.sequence.time.pending; with a domain, an account and
+// a random token around them.
 bool parse_ack_subject(std::string_view subject, AckSubject& out) {
   if (!subject.starts_with("$JS.ACK.")) return false;
   std::array<std::string_view, 12> tokens{};

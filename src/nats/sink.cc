@@ -11,14 +11,14 @@ namespace dovetail::nats {
 
 namespace {
 
-// What servers allow for the line before a message, unless they are told otherwise.
+// The servers' default limit for the line before a message.
 constexpr std::size_t kPublishLineMax = 4096;
 constexpr std::string_view kFirstHeaderLine = "NATS/1.0\r\n";
 constexpr std::string_view kIdHeader = "Nats-Msg-Id";
 constexpr std::string_view kStreamHeader = "Nats-Expected-Stream";
 
 std::size_t header_size(std::string_view name, std::string_view value) {
-  return name.size() + value.size() + 4;  // ": " and the end of the line
+  return name.size() + value.size() + 4;  // ": " and the line end
 }
 
 void append_header(std::string& out, std::string_view name, std::string_view value) {
@@ -33,8 +33,8 @@ bool parse_tag(std::string_view text, std::uint64_t& tag) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-// What an error in the answer of a stream means for the event. `busy`: it is a state of the stream
-// or of the server, not a fault of the event.
+// The fate of an event when the stream answers with an error. `busy`: the cause is a state of the
+// stream or the server, not the event.
 Outcome outcome_of(const Json& error, const std::string& stream) {
   const auto number = static_cast<int>(error.get("err_code").number_or(0));
   const std::string text = "stream " + stream + ": " + error.get("description").text() + " (" +
@@ -45,15 +45,15 @@ Outcome outcome_of(const Json& error, const std::string& stream) {
     return {Fate::rejected, 0, text + "; check the stream's max_msg_size"};
   if (text.find("per subject") != std::string::npos)
     return {Fate::busy, 0, text + "; check the stream's max_msgs_per_subject"};
-  // A full stream, no leader, no resources. The codes of such errors are 500 and above, but for an
-  // account without room.
+  // A full stream, no leader, no resources. Their codes are 500 and above, except for an account
+  // without space.
   constexpr int kAccountFull = 10002;
   if (number == kAccountFull || error.get("code").number_or(0) >= 500)
     return {Fate::busy, 0, text + "; check the limits of the stream and of the server"};
   constexpr int kAnotherStream = 10060;  // than the one of Nats-Expected-Stream
   constexpr int kSealed = 10109;
   if (number == kAnotherStream || number == kSealed)
-    return {Fate::busy, 0, text + "; check which stream takes the subject"};
+    return {Fate::busy, 0, text + "; check which stream stores the subject"};
   return {Fate::failed, 0, text + "; check the settings of the stream"};
 }
 
@@ -91,7 +91,7 @@ std::string_view NatsSink::subject_of(const Event& event, std::string& scratch) 
   return scratch;
 }
 
-// What can be refused before it is sent. Fills message_ and duplicate_id_.
+// Rejects what cannot be sent. Fills message_ and duplicate_id_.
 std::string NatsSink::why_refused(const Event& event, std::string_view subject) {
   arena_.clear();
   const Status written = writer_->write(event, arena_, message_);
@@ -99,13 +99,13 @@ std::string NatsSink::why_refused(const Event& event, std::string_view subject) 
   duplicate_id_ = message_.id;
   if (event.replays > 0) duplicate_id_ += ":" + std::to_string(event.replays);
   if (std::string why = why_no_subject(subject); !why.empty())
-    return why + "; check the topic of the event, or the template that makes it";
+    return why + "; check the event's topic, or the relay's topic template";
   const bool carries_key =
       options_.message.format == MessageFormat::cloudevents && message_.key == event.aggregate_id;
   for (const MessageHeader& header : message_.headers)
     if (header.name == options_.key_header)
       return "the header " + options_.key_header +
-             " is for the key; change its name, or key_header";
+             " is reserved for the key; rename it, or change key_header";
   if (!carries_key && !options_.key_header.empty() && !message_.key.empty())
     message_.headers.push_back({options_.key_header, message_.key});
   for (const MessageHeader& header : message_.headers)
@@ -125,15 +125,16 @@ void NatsSink::append(std::uint64_t tag, std::string_view subject) {
   if (whole > connection_.server().max_payload) {
     tracker_.resolve(
         tag, {Fate::rejected, 0,
-              "the message has " + std::to_string(whole) + " bytes, and the server takes " +
-                  std::to_string(connection_.server().max_payload) + "; check its max_payload"});
+              "the message has " + std::to_string(whole) + " bytes, the server's limit is " +
+                  std::to_string(connection_.server().max_payload) +
+                  "; check the server's max_payload"});
     return;
   }
   const std::string numbers = std::to_string(headers) + " " + std::to_string(whole);
   const std::string reply =
       options_.jetstream ? connection_.inbox() + std::to_string(tag) + " " : std::string();
   if (subject.size() + reply.size() + numbers.size() + 8 > kPublishLineMax) {
-    tracker_.resolve(tag, {Fate::rejected, 0, "the subject is too long; check the topic"});
+    tracker_.resolve(tag, {Fate::rejected, 0, "the subject is too long; shorten the topic"});
     return;
   }
   std::string& out = connection_.out();
@@ -155,8 +156,8 @@ void NatsSink::append(std::uint64_t tag, std::string_view subject) {
 }
 
 Status NatsSink::submit(Events events) {
-  // A server ends a connection that has not answered its pings for minutes, because nothing was to
-  // be published. As long as nothing is in flight, that is nobody's loss.
+  // An idle sink does not answer pings, so the server closes the connection after some minutes.
+  // With nothing in flight, reconnecting is safe.
   if (flights_.empty() && !pump(Duration{0})) DOVETAIL_TRY(open());
   Flight& flight = flights_.emplace_back();
   flight.first_tag = tracker_.add_batch(events.size());
@@ -189,7 +190,7 @@ Result<bool> NatsSink::collect(std::span<Outcome> outcomes, Duration timeout) {
     if (options_.jetstream) probe_silent_events();
     const TimePoint now = clock_.now();
     if (now >= end) return false;
-    // Woken in between, so that a silent event is asked about in time.
+    // Short waits, so that a silent event is probed in time.
     wait = std::min<Duration>(end - now, std::chrono::milliseconds(500));
   }
   tracker_.take_oldest(outcomes);
@@ -201,8 +202,8 @@ Status NatsSink::pump(Duration timeout) {
   DOVETAIL_TRY(connection_.pump(timeout, handler_));
   if (lost_) return fail(*lost_);
   if (!options_.jetstream) {
-    // A pong says that the server has read all that was written before its ping, and what it has to
-    // say against any of it has come before.
+    // A pong means that the server has read everything before the ping, and its errors about that
+    // arrived before the pong.
     for (const Flight& flight : flights_) {
       if (flight.pings > connection_.pongs()) break;
       if (flight.events.empty()) continue;
@@ -238,14 +239,15 @@ void NatsSink::on_answer(std::uint64_t tag, const Frame& frame) {
     const bool is_duplicate = answer.get("duplicate").is_true();
     return tracker_.resolve(tag, {is_duplicate ? Fate::duplicate : Fate::confirmed});
   }
-  // Servers before 2.11 may call a message a duplicate whose first copy they have never stored.
-  tracker_.resolve(tag, {Fate::again, 0,
-                         "the answer names no place in a stream: it is unknown whether the event "
-                         "is stored; check that it is a stream that answers"});
+  // Servers before 2.11 may report a duplicate although they never stored the first copy.
+  tracker_.resolve(tag,
+                   {Fate::again, 0,
+                    "the answer has no sequence number, so the event may not be stored; check that "
+                    "a stream answers, not another subscriber"});
 }
 
-// The server names the subject, not the message. Whoever may not publish to a subject may publish
-// none of what is under way to it.
+// The server names the subject, not the message. Without permission for a subject, all its messages
+// in flight are refused.
 void NatsSink::on_refused_subject(std::string_view error_text) {
   std::string subject;
   if (!quoted_name(error_text, subject)) return;
@@ -253,13 +255,13 @@ void NatsSink::on_refused_subject(std::string_view error_text) {
     for (const auto& [number, asked] : std::exchange(probes_, {}))
       for (const std::uint64_t tag : asked.tags)
         tracker_.resolve(tag, {Fate::busy, 0,
-                               "no stream takes the subject " + asked.subject +
+                               "no stream stores the subject " + asked.subject +
                                    "; create one, or check the topic"});
     return;
   }
   const Outcome refused{
       Fate::busy, 0,
-      "the server refuses: " + std::string(error_text) + "; check the user's permissions"};
+      "the NATS server refused it: " + std::string(error_text) + "; check the user's permissions"};
   std::string scratch;
   for (const Flight& flight : flights_)
     for (std::size_t i = 0; i < flight.events.size(); ++i)
@@ -274,7 +276,7 @@ const Event* NatsSink::event_of(std::uint64_t tag) const {
   return nullptr;
 }
 
-// Asks which streams take the event's subject.
+// Asks which streams store the event's subject.
 void NatsSink::probe(std::uint64_t tag, bool nobody_took_it) {
   const Event* const event = event_of(tag);
   if (event == nullptr) return;
@@ -307,21 +309,20 @@ void NatsSink::on_probe(std::uint64_t number, const Frame& frame) {
     return;
   }
   const bool has_stream = !answer.get("streams").items().empty();
-  // Where there is a stream, it has no leader now, or was just made; what nobody has answered may
-  // be answered yet.
+  // The stream exists, so it has no leader now or is new. A silent event may still get its answer.
   const Outcome outcome = error != 0 || has_stream
                               ? Outcome{Fate::again, 0,
-                                        "the stream that takes " + asked.subject +
+                                        "the stream that stores " + asked.subject +
                                             " does not answer; check that it has a leader"}
                               : Outcome{Fate::busy, 0,
-                                        "no stream takes the subject " + asked.subject +
+                                        "no stream stores the subject " + asked.subject +
                                             "; create one, or check the topic"};
   for (const std::uint64_t tag : asked.tags) tracker_.resolve(tag, outcome);
   if (outcome.fate == Fate::busy)
     for (const std::uint64_t tag : asked.silent_tags) tracker_.resolve(tag, outcome);
 }
 
-// With a plain subscriber and no stream on a subject nobody ever answers, and nothing says so.
+// If a subject has a plain subscriber but no stream, no answer and no error ever arrives.
 void NatsSink::probe_silent_events() {
   const TimePoint now = clock_.now();
   for (Flight& flight : flights_) {

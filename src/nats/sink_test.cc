@@ -134,7 +134,7 @@ TEST_F(NatsSinkTest, ASubjectThatNoStreamTakesIsBusyUntilOneDoes) {
   const auto outcomes =
       send({event(name_ + ".a"), event(name_ + "nowhere.x"), event(name_ + ".b")});
   EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::busy, Fate::confirmed}));
-  EXPECT_TRUE(says(outcomes[1], "no stream takes the subject " + name_ + "nowhere.x"))
+  EXPECT_TRUE(says(outcomes[1], "no stream stores the subject " + name_ + "nowhere.x"))
       << outcomes[1].reason;
   admin_.make_stream(name_ + "LATE", name_ + "nowhere.>");
   EXPECT_EQ(send_one(event(name_ + "nowhere.x")).fate, Fate::confirmed) << "on the same connection";
@@ -149,7 +149,7 @@ TEST_F(NatsSinkTest, ASubjectWithAListenerButNoStreamIsBusyToo) {
   open(options);
   const Outcome outcome = send_one(event(name_ + ".a"));
   EXPECT_EQ(outcome.fate, Fate::busy);
-  EXPECT_TRUE(says(outcome, "no stream takes the subject")) << outcome.reason;
+  EXPECT_TRUE(says(outcome, "no stream stores the subject")) << outcome.reason;
 }
 
 TEST_F(NatsSinkTest, AFullStreamIsBusyUntilThereIsRoom) {

@@ -18,7 +18,7 @@ constexpr Duration kHoldCheckAfterNews = milliseconds(5);
 constexpr Duration kAskBackAgain = seconds(1);
 constexpr std::string_view kIdHeader = "Nats-Msg-Id";
 
-// The event's own id: the sink adds a colon and a number for one that an operator replayed.
+// The event's own id: for a replayed event the sink appends a colon and a number.
 std::string_view without_replay(std::string_view id) {
   const std::string_view own = id.substr(0, std::min(id.find(':'), id.size()));
   return own.size() < id.size() && EventId::parse(own) ? own : id;
@@ -93,7 +93,8 @@ Status NatsSource::read(Batch& out, const Limits& limits, std::stop_token stop) 
     DOVETAIL_TRY(ask_for_more());
     if (!out.empty() || stop.stop_requested()) break;
     const TimePoint now = clock_.now();
-    // What is there is read without a wait too, so the answer about it is waited for.
+    // Even without a wait, read() returns messages that are there. So it waits for the end of this
+    // pull.
     if (now >= end && !catching_up_) break;
     wait = catching_up_ ? options_.connection.request_timeout : end - now;
     if (holding_) wait = std::min(wait, has_news_ ? kHoldCheckAfterNews : kHoldCheck);
@@ -110,8 +111,9 @@ Status NatsSource::pump(Duration timeout) {
 
 void NatsSource::on_frame(const Frame& frame) {
   if (frame.kind == Frame::Kind::error) {
-    lost_ = Error{Errc::unavailable, "the NATS server refuses: " + std::string(frame.text) +
-                                         "; check the user's permissions"};
+    lost_ =
+        Error{Errc::unavailable, "the NATS server refused a request: " + std::string(frame.text) +
+                                     "; check the user's permissions"};
     return;
   }
   AckSubject ack;
@@ -127,11 +129,11 @@ void NatsSource::on_message(const Frame& frame, const AckSubject& ack) {
   if (asked_ == 0) catching_up_ = false;
   has_news_ = true;
   answer_by_ = clock_.now() + options_.long_poll + options_.connection.request_timeout;
-  // Whatever was delivered in between went to a connection that is gone.
+  // The deliveries in between went to a connection that is gone.
   if (ack.consumer_sequence > next_delivery_) hold();
   next_delivery_ = std::max(next_delivery_, ack.consumer_sequence + 1);
   if (const auto given = given_.find(ack.stream_sequence); given != given_.end()) {
-    given->second.reply = frame.reply;  // a second copy of what is still at work
+    given->second.reply = frame.reply;  // a second copy of an event in work
     return;
   }
   Held& held = held_[ack.stream_sequence];
@@ -146,10 +148,10 @@ void NatsSource::on_message(const Frame& frame, const AckSubject& ack) {
   held_bytes_ += held.bytes.size();
 }
 
-// How a pull ended that did not bring all that it asked for.
+// The end of a pull that brought fewer messages than requested.
 void NatsSource::on_status(const Frame& frame) {
   if (frame.headers.empty() || !parse_headers(frame.headers, block_)) return;
-  if (block_.status == 100) return;  // still there
+  if (block_.status == 100) return;  // heartbeat
   catching_up_ = false;
   answer_by_ = clock_.now() + options_.long_poll + options_.connection.request_timeout;
   const std::int64_t left = number_of(find_header(block_.headers, "Nats-Pending-Messages"), -1);
@@ -157,7 +159,7 @@ void NatsSource::on_status(const Frame& frame) {
   if (!is_known) {
     lost_ = Error{Errc::unavailable, "the consumer " + consumer_.name +
                                          " cannot be read: " + std::to_string(block_.status) + " " +
-                                         std::string(block_.description) + "; check it"};
+                                         std::string(block_.description) + "; check its settings"};
     return;
   }
   asked_ = left >= 0 ? std::max<std::int64_t>(0, asked_ - left) : 0;
@@ -185,12 +187,13 @@ void NatsSource::pull(bool long_poll) {
                options_.connection.request_timeout;
 }
 
-// Keeps a pull under way while there is room. Where none is, the first does not wait for messages,
-// so that its end says that there are none.
+// Keeps a pull open while there is room. After an idle time, the first pull does not wait, so its
+// end shows that the stream has no more messages.
 Status NatsSource::ask_for_more() {
   if (asked_ > 0 && clock_.now() > answer_by_)
-    return fail(Errc::unavailable, "the consumer " + consumer_.name +
-                                       " does not answer; check that it is there, and the server");
+    return fail(Errc::unavailable,
+                "the consumer " + consumer_.name +
+                    " does not answer; check that it exists and that the server runs");
   const bool has_room = held_bytes_ < options_.prefetch_bytes;
   const bool runs_low = asked_ <= static_cast<std::int64_t>(options_.prefetch_events / 2);
   if (!has_room || !runs_low || catching_up_) return connection_.write();
@@ -234,8 +237,8 @@ void NatsSource::give_one(Batch& out, std::int64_t sequence, const Held& held) {
       message.key = header.value;
       continue;
     }
-    // What is between the publisher and the server says nothing about the event, unless we are told
-    // that it does.
+    // A "Nats-" header is for the server and not part of the event, unless the configuration names
+    // it.
     const bool is_named = header.name == foreign.id || header.name == foreign.type ||
                           header.name == foreign.aggregate_type ||
                           header.name == foreign.aggregate_id;
@@ -262,8 +265,7 @@ Status NatsSource::settle(const Batch& batch, std::span<const Settled>) {
   return pump(Duration{0});
 }
 
-// Acknowledges the last once more and waits for the server's word; those before it were taken
-// before it.
+// Acknowledges the last event again, with a reply: the server has then processed all earlier ones.
 Status NatsSource::flush() {
   ask_for_patience();
   if (settled_.empty()) return {};
@@ -274,8 +276,9 @@ Status NatsSource::flush() {
   while (answered_ < number) {
     const Duration left = end - clock_.now();
     if (left <= Duration{0})
-      return fail(Errc::unavailable,
-                  "the NATS server does not take acknowledgements; check that it is well");
+      return fail(
+          Errc::unavailable,
+          "the NATS server did not confirm acknowledgements in time; check its log and load");
     DOVETAIL_TRY(pump(left));
   }
   for (const std::int64_t sequence : settled_) given_.erase(sequence);
@@ -283,7 +286,7 @@ Status NatsSource::flush() {
   return {};
 }
 
-// Lets the server wait longer for what is still at work.
+// Extends the acknowledgement time of events in work.
 void NatsSource::ask_for_patience() {
   const TimePoint now = clock_.now();
   if (now < patience_at_) return;
@@ -297,15 +300,15 @@ void NatsSource::hold() {
   if (holding_ || is_shared_) return;
   holding_ = true;
   has_news_ = true;
-  // A dead connection may be sent what is asked back as long as its last request lasts. What is not
-  // here some time later is with somebody who is alive.
+  // The server may still send returned messages to a dead connection until its last pull expires.
+  // Messages that are missing some time later belong to a live reader.
   const Duration patience = can_ask_back() ? options_.long_poll : 2 * consumer_.ack_wait;
   hold_until_ = clock_.now() + patience + seconds(5);
   hold_checked_at_ = TimePoint{};
   asked_back_at_ = clock_.now();
 }
 
-// All that is delivered and not acknowledged must be here before anything is given out.
+// All delivered but unacknowledged messages must be here before any is given out.
 Status NatsSource::release_when_complete() {
   const TimePoint now = clock_.now();
   if (now >= hold_until_) {
@@ -316,7 +319,7 @@ Status NatsSource::release_when_complete() {
   if (now - hold_checked_at_ < (has_news_ ? kHoldCheckAfterNews : kHoldCheck)) return {};
   hold_checked_at_ = now;
   has_news_ = false;
-  // Counted before the server counts: what comes in between is in its count and not in ours.
+  // Counted before the server counts: a message in between is in its count, not in ours.
   const std::size_t ours = unsettled();
   const Result<ConsumerState> state = ask_state(*jetstream_, consumer_, handler_);
   if (!state) return fail(state.error());
@@ -330,14 +333,14 @@ Status NatsSource::release_when_complete() {
   return ask_back();
 }
 
-// Where the consumer reads few of many messages there is too much to ask for; time does it then.
+// A filtered consumer may have too many numbers to return; then the server's timeout does it.
 bool NatsSource::can_ask_back() const {
   return consumer_.state.delivered_stream - consumer_.state.acked_stream <=
          4 * static_cast<std::int64_t>(options_.ack_pending_max);
 }
 
-// Asks for what was delivered to somebody who is gone, without waiting until the server gives him
-// up. A number that needs no asking back is ignored by the server.
+// Returns messages of a dead reader, without waiting for the server's timeout. The server ignores
+// numbers that need no return.
 Status NatsSource::ask_back() {
   asked_back_at_ = clock_.now();
   if (!can_ask_back()) return {};

@@ -10,7 +10,7 @@ void Confirmations::published(std::uint64_t tag, const EventId& id) {
 void Confirmations::returned(std::string_view id, const std::string& why) {
   const Result<EventId> wanted = EventId::parse(id);
   if (!wanted) return;
-  // Returns come in the order of publishing, so the search is short.
+  // Returns arrive in publishing order, so the search is short.
   for (Sent& sent : sent_) {
     if (sent.settled || sent.id != *wanted || !sent.why_returned.empty()) continue;
     sent.why_returned = why;
@@ -41,7 +41,7 @@ void Confirmations::settle_one(Sent& sent, const Outcome& outcome) {
 
 bool Confirmations::settle(std::uint64_t number, bool multiple, const Outcome& outcome) {
   const std::uint64_t end = first_number_ + sent_.size();
-  if (number == 0 && multiple) number = end - 1;  // all that there are
+  if (number == 0 && multiple) number = end - 1;  // all of them
   if (number == 0 || number >= end) return false;
   if (number >= first_number_) {
     const auto index = static_cast<std::size_t>(number - first_number_);

@@ -19,7 +19,7 @@ constexpr std::size_t kInputBytes = 128 << 10;
 constexpr std::size_t kSecretBytesMax = 4096;
 constexpr std::uint32_t kFrameBytesMax = 131'072;
 constexpr std::string_view kLost = "the connection to RabbitMQ was lost; check the server's log";
-// rabbitmq-c gives the header of a server that wants another version as a frame of this type.
+// rabbitmq-c reports the protocol header of a server with another version as this frame type.
 constexpr std::uint8_t kForeignHeader = 'A';
 constexpr std::string_view kProtocolHeader("AMQP\0\0\x09\x01", 8);
 
@@ -39,13 +39,13 @@ amqp_table_entry_t capability(const char* name) {
   return made;
 }
 
-// Why the server has closed the connection, and what to check.
+// Why the server closed the connection, and what to check.
 std::string closed_text(int code, std::string_view text) {
   std::string what = "RabbitMQ closed the connection: " + std::string(text) + " (" +
                      std::to_string(code) + "); check ";
-  if (code == AMQP_ACCESS_REFUSED) return what + "user, password and what the user may do";
+  if (code == AMQP_ACCESS_REFUSED) return what + "user, password and the user's permissions";
   if (code == AMQP_NOT_ALLOWED)
-    return what + "that the virtual host exists and the user has rights in it";
+    return what + "that the virtual host exists and that the user may use it";
   return what + "the server's log";
 }
 
@@ -87,7 +87,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, std
 Status Connection::greet(std::string_view role) {
   heard_at_ = wrote_at_ = clock_.now();
   output_ = kProtocolHeader;
-  DOVETAIL_TRY(await(0, AMQP_CONNECTION_START_METHOD, "a greeting", options_.connect_timeout));
+  DOVETAIL_TRY(
+      await(0, AMQP_CONNECTION_START_METHOD, "connection.start", options_.connect_timeout));
   DOVETAIL_TRY(log_in(role));
   DOVETAIL_TRY(tune());
   amqp_connection_open_t open{};
@@ -100,8 +101,9 @@ Status Connection::log_in(std::string_view role) {
   const bool external = options_.user.empty() && !options_.tls_files.cert_file.empty();
   const std::string_view mechanism = external ? "EXTERNAL" : "PLAIN";
   if (mechanisms_.find(mechanism) == std::string::npos)
-    return fail(Errc::unavailable, "RabbitMQ does not offer the login " + std::string(mechanism) +
-                                       ", only: " + mechanisms_ + "; check its auth_mechanisms");
+    return fail(Errc::unavailable, "RabbitMQ does not offer the login mechanism " +
+                                       std::string(mechanism) + ", only: " + mechanisms_ +
+                                       "; check its setting auth_mechanisms");
   if (options_.user.size() + options_.password.size() > kSecretBytesMax ||
       options_.virtual_host.size() > kShortStringMax)
     return fail(Errc::rejected, "user, password or virtual host is too long; check them");
@@ -135,14 +137,15 @@ Status Connection::tune() {
   tuned.channel_max = 8;
   tuned.frame_max =
       server_frame_max_ == 0 ? kFrameBytesMax : std::min(server_frame_max_, kFrameBytesMax);
-  // Zero means none, on either side.
+  // Zero means no limit, on either side.
   tuned.heartbeat = server_heartbeat_ == 0 || wanted == 0 ? std::max(server_heartbeat_, wanted)
                                                           : std::min(server_heartbeat_, wanted);
   frame_bytes_max_ = tuned.frame_max;
   heartbeat_ = std::chrono::seconds(tuned.heartbeat);
   if (amqp_tune_connection(state_.get(), tuned.channel_max, static_cast<int>(tuned.frame_max),
                            tuned.heartbeat) != AMQP_STATUS_OK)
-    return fail(Errc::unavailable, "rabbitmq-c refuses the server's limits; check its frame_max");
+    return fail(Errc::unavailable,
+                "rabbitmq-c rejects the server's limits; check the server's frame_max");
   send(0, AMQP_CONNECTION_TUNE_OK_METHOD, &tuned);
   return {};
 }
@@ -155,8 +158,8 @@ Status Connection::await(std::uint16_t channel, std::uint32_t reply, std::string
     const Duration left = deadline - clock_.now();
     if (left <= Duration{0}) {
       waiting_.reset();
-      return fail(Errc::unavailable, "RabbitMQ gives no answer about " + std::string(what) +
-                                         "; check that the server runs, and port and TLS");
+      return fail(Errc::unavailable, "RabbitMQ did not answer in time (" + std::string(what) +
+                                         "); check that the server runs, the port and TLS");
     }
     if (Status pumped = pump(left); !pumped) {
       waiting_.reset();
@@ -181,7 +184,7 @@ Status Connection::open_channel(std::uint16_t channel) {
       call(channel, AMQP_CHANNEL_OPEN_METHOD, &open, AMQP_CHANNEL_OPEN_OK_METHOD);
   if (!answer) return fail(answer.error());
   if (answer->refused != 0)
-    return fail(Errc::unavailable, "RabbitMQ opens no channel: " + answer->text);
+    return fail(Errc::unavailable, "RabbitMQ refused to open a channel: " + answer->text);
   return {};
 }
 
@@ -242,10 +245,10 @@ void Connection::beat() {
     append_heartbeat(output_);
 }
 
-// Takes what is there to be read, and writes what can be written. True: something was read.
+// Reads and writes what is possible without waiting. True: something was read.
 Result<bool> Connection::exchange_some() {
   if (!stream_.is_open()) return fail(Errc::unavailable, std::string(kLost));
-  // First what the server says: it may be why it takes no more.
+  // Read first: the server may say why it accepts no more.
   const Result<std::size_t> got = stream_.read_some(input_);
   if (!got) return fail(got.error());
   if (*got > 0) {
@@ -265,13 +268,12 @@ Status Connection::pump(Duration timeout) {
     DOVETAIL_TRY(stream_.wait(written_ < output_.size(), longest));
     heard = exchange_some();
   }
-  // Everything that is there, so that one wait serves many frames.
+  // Reads everything that has arrived, so that one wait serves many frames.
   for (int rounds = 0; heard && *heard && rounds < 16; ++rounds) heard = exchange_some();
   if (!heard) return fail(heard.error());
   if (heartbeat_ > Duration{0} && clock_.now() - heard_at_ > 2 * heartbeat_)
     return fail(Errc::unavailable,
-                "RabbitMQ gave no sign of life for two heartbeats; check the server and the "
-                "network");
+                "RabbitMQ missed two heartbeats; check the server and the network");
   return {};
 }
 
@@ -289,13 +291,13 @@ Status Connection::decode(std::string_view bytes) {
     amqp_frame_t frame{};
     const int consumed = amqp_handle_input(state_.get(), as_bytes(bytes), &frame);
     if (consumed < 0)
-      return fail(Errc::unavailable, std::string("what came is not AMQP: ") +
+      return fail(Errc::unavailable, std::string("the server does not speak AMQP: ") +
                                          amqp_error_string2(consumed) +
-                                         "; check the port, and whether it wants TLS");
+                                         "; check the port, and whether it expects TLS");
     bytes.remove_prefix(static_cast<std::size_t>(consumed));
     if (frame.frame_type == 0) continue;
     const Status status = dispatch(frame);
-    // Between two frames, and not at the end of what was read, which is in the middle of one.
+    // Stops between two frames; the end of the bytes read may be in the middle of one.
     amqp_maybe_release_buffers_on_channel(state_.get(), frame.channel);
     if (!status) return status;
   }
@@ -324,7 +326,7 @@ bool Connection::is_awaited(const amqp_frame_t_& frame) {
 Status Connection::dispatch(const amqp_frame_t_& frame) {
   if (frame.frame_type == kForeignHeader)
     return fail(Errc::unavailable,
-                "the server speaks another version of AMQP; check that it is RabbitMQ");
+                "the server does not speak AMQP 0-9-1; check that it is RabbitMQ");
   if (frame.frame_type == AMQP_FRAME_HEARTBEAT) return {};
   if (frame.channel == 0) return dispatch_control(frame);
   if (is_awaited(frame) || closing_) return {};
@@ -371,7 +373,7 @@ void Connection::start_heartbeats() {
       const std::unique_lock lock(mutex_, std::try_to_lock);
       if (!lock || !stream_.is_open()) continue;
       beat();
-      // An error shows itself to whoever uses the connection next.
+      // The next call on the connection reports an error.
       (void)write_some();
     }
   });

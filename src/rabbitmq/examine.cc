@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint16_t kChannel = 1;
 constexpr std::size_t kOfferedMax = 64 << 20;
 
-// A setting of the queue, by its argument, else by the policies in effect.
+// A setting of the queue: its argument, or else the policies in effect.
 const Json& setting(const Json& queue, const std::string& name) {
   const Json& argument = queue["arguments"]["x-" + name];
   return argument.is_null() ? queue["effective_policy_definition"][name] : argument;
@@ -35,7 +35,7 @@ class Examination {
     DOVETAIL_TRY(look_by_amqp());
     if (options_.management_url.empty()) {
       add(Severity::note, "rabbitmq-not-examined",
-          "how its queues are set up was not looked at: AMQP does not tell",
+          "the settings of queues were not checked: AMQP does not report them",
           "set management_url to RabbitMQ's management API, and give the user the tag monitoring");
     } else {
       DOVETAIL_TRY(look_by_management());
@@ -74,8 +74,7 @@ class Examination {
     if (!answer) return fail(answer.error());
     if (answer->refused == AMQP_NOT_FOUND)
       add(options_.declare ? Severity::note : Severity::error, "rabbitmq-queue-missing",
-          "queue \"" + queue + "\" is not there",
-          "create it, or set declare = true to have it made");
+          "queue \"" + queue + "\" does not exist", "create it, or set declare = true");
     else if (answer->refused != 0 && answer->refused != AMQP_RESOURCE_LOCKED)
       add(Severity::error, "rabbitmq-queue-refused", "queue \"" + queue + "\": " + answer->text,
           "check the user's permissions");
@@ -93,12 +92,11 @@ class Examination {
     if (answer->refused != 0)
       add(options_.declare ? Severity::note : Severity::error, "rabbitmq-exchange-missing",
           "exchange \"" + options_.exchange + "\": " + answer->text,
-          "create it, or set declare = true to have it made");
+          "create it, or set declare = true");
     return answer->refused == 0 ? close_channel(connection) : Status{};
   }
 
-  // The size is what the server looks at first. A message that nobody wants and that is not
-  // mandatory leaves no trace.
+  // The server checks the size first. A message that is not mandatory and has no queue is dropped.
   Status offer(Connection& connection) {
     DOVETAIL_TRY(connection.open_channel(kChannel));
     const std::string payload(payload_bytes_max_, ' ');
@@ -117,8 +115,8 @@ class Examination {
     if (!answer) return fail(answer.error());
     if (answer->refused == AMQP_PRECONDITION_FAILED)
       add(Severity::warning, "rabbitmq-message-size",
-          "events may have " + std::to_string(payload_bytes_max_) +
-              " bytes, and the server refuses that: " + answer->text,
+          "an outbox accepts payloads of " + std::to_string(payload_bytes_max_) +
+              " bytes, but the server refuses them: " + answer->text,
           "raise max_message_size of the server, or lower payload_max of the outbox");
     return {};
   }
@@ -137,7 +135,7 @@ class Examination {
     if (has_one_exchange()) DOVETAIL_TRY(look_at_exchange(host));
     const Result<Json> queues = look_up(options_, "queues/" + host);
     if (!queues) return fail(queues.error());
-    // Without an exchange any queue may be the one of a topic.
+    // Without an exchange, any queue can be a destination.
     const bool all = options_.exchange.empty() && options_.queues.empty();
     for (const Json& queue : queues->items()) {
       const std::string& name = queue["name"].text();
@@ -150,13 +148,13 @@ class Examination {
 
   Status look_at_nodes() {
     const Result<Json> nodes = look_up(options_, "nodes");
-    if (!nodes) return Status{};  // the user may see queues and not nodes
+    if (!nodes) return Status{};  // the user may see queues but not nodes
     for (const Json& node : nodes->items()) {
       if (node["mem_alarm"].is_true() || node["disk_free_alarm"].is_true())
         add(Severity::error, "rabbitmq-alarm",
-            "node " + node["name"].text() + " lacks " +
-                (node["mem_alarm"].is_true() ? "memory" : "disk") + " and takes no messages",
-            "free some, or raise vm_memory_high_watermark or disk_free_limit");
+            "node " + node["name"].text() + " is short of " +
+                (node["mem_alarm"].is_true() ? "memory" : "disk") + " and accepts no messages",
+            "free some, or adjust vm_memory_high_watermark or disk_free_limit");
     }
     return {};
   }
@@ -165,14 +163,16 @@ class Examination {
     const std::string path = "exchanges/" + host + "/" + percent_encoded(options_.exchange);
     const Result<Json> exchange = look_up(options_, path);
     if (!exchange) return fail(exchange.error());
-    if (exchange->is_null()) return {};  // told already
+    if (exchange->is_null()) return {};  // already reported
     const std::string what = "exchange \"" + options_.exchange + "\"";
     if (!(*exchange)["durable"].is_true())
       add(Severity::error, "rabbitmq-exchange-not-durable",
-          what + " is gone after a restart of the server", "declare it anew with durable = true");
+          what + " is not durable: a restart of the server deletes it",
+          "declare it again with durable = true");
     if ((*exchange)["auto_delete"].is_true())
       add(Severity::error, "rabbitmq-exchange-auto-delete",
-          what + " is deleted with its last binding", "declare it anew without auto_delete");
+          what + " is auto-delete: it goes with its last binding",
+          "declare it again without auto_delete");
     const Result<Json> bindings = look_up(options_, path + "/bindings/source");
     if (!bindings) return fail(bindings.error());
     for (const Json& binding : bindings->items()) {
@@ -181,7 +181,7 @@ class Examination {
     }
     if (bindings->items().empty())
       add(Severity::warning, "rabbitmq-no-binding",
-          what + " has no binding: every message comes back as unroutable",
+          what + " has no binding: every message is returned as unroutable",
           "bind the queues of its consumers");
     return {};
   }
@@ -191,30 +191,31 @@ class Examination {
     const bool quorum = queue["type"].text() == "quorum";
     if (!queue["durable"].is_true())
       add(Severity::error, "rabbitmq-queue-not-durable",
-          what + " is not durable: a restart of the server deletes it with its messages",
-          "declare it anew with durable = true");
+          what + " is not durable: a restart of the server deletes it and its messages",
+          "declare it again with durable = true");
     if (queue["auto_delete"].is_true())
       add(Severity::error, "rabbitmq-queue-auto-delete",
-          what + " is deleted with its last consumer, and its messages with it",
-          "declare it anew without auto_delete");
+          what + " is auto-delete: it goes with its last consumer, and its messages too",
+          "declare it again without auto_delete");
     if (!setting(queue, "expires").is_null())
       add(Severity::error, "rabbitmq-queue-expires",
-          what + " is deleted when nobody uses it for " + setting(queue, "expires").text() + " ms",
-          "take the argument x-expires or the policy \"expires\" away");
+          what + " is deleted when it is unused for " + setting(queue, "expires").text() + " ms",
+          "remove the argument x-expires or the policy \"expires\"");
     look_at_limits(queue, what);
     look_at_dead_letters(queue, what, quorum);
     if (!quorum && queue["type"].text() == "classic")
       add(Severity::note, "rabbitmq-classic-queue",
-          what + " is on one node: it is not there while that is away, and lost with its disk",
-          "use a quorum queue where there are three nodes or more");
-    const bool is_exclusive = options_.exclusive && !quorum;  // which takes no notice of it
+          what +
+              " lives on one node: it is unavailable while the node is down, and lost with its "
+              "disk",
+          "use a quorum queue if the cluster has three nodes or more");
+    const bool is_exclusive = options_.exclusive && !quorum;  // which ignores it
     if (is_read && !is_exclusive && !queue["arguments"]["x-single-active-consumer"].is_true())
       add(Severity::warning, "rabbitmq-order",
-          what + " gives messages to several consumers at once: order along a key is not kept",
-          quorum
-              ? "declare it anew with x-single-active-consumer; a quorum queue takes no notice of "
-                "exclusive = true"
-              : "declare it anew with x-single-active-consumer, or set exclusive = true");
+          what + " serves several consumers at once: events of one key can lose their order",
+          quorum ? "declare it again with x-single-active-consumer; a quorum queue ignores "
+                   "exclusive = true"
+                 : "declare it again with x-single-active-consumer, or set exclusive = true");
   }
 
   void look_at_limits(const Json& queue, const std::string& what) {
@@ -224,14 +225,14 @@ class Examination {
     if ((!length.is_null() || !bytes.is_null()) && overflow != "reject-publish" &&
         overflow != "reject-publish-dlx")
       add(Severity::error, "rabbitmq-drop-head",
-          what + " drops its oldest messages, confirmed ones too, when it has more than " +
+          what + " drops its oldest messages, even confirmed ones, above " +
               (length.is_null() ? bytes.text() + " bytes" : length.text() + " messages") +
               " (overflow drop-head)",
-          "set overflow to reject-publish: the relay then waits and tries again");
+          "set overflow to reject-publish: the relay then waits and retries");
     if (const Json& ttl = setting(queue, "message-ttl"); !ttl.is_null())
       add(Severity::error, "rabbitmq-message-ttl",
-          what + " drops messages after " + ttl.text() + " ms, read or not",
-          "take the argument x-message-ttl or the policy \"message-ttl\" away");
+          what + " drops messages after " + ttl.text() + " ms, even unread ones",
+          "remove the argument x-message-ttl or the policy \"message-ttl\"");
   }
 
   void look_at_dead_letters(const Json& queue, const std::string& what, bool quorum) {
@@ -239,9 +240,9 @@ class Examination {
     const Json& limit = setting(queue, "delivery-limit");
     if (!limit.is_null() && !has_target)
       add(Severity::error, "rabbitmq-delivery-limit",
-          what + " drops a message that was delivered " + limit.text() +
-              " times without acknowledgement, as after restarts of a consumer",
-          "take delivery-limit away (from RabbitMQ 4 on: set it to -1), or name a "
+          what + " drops a message after " + limit.text() +
+              " deliveries without acknowledgement; restarts of a consumer can cause that",
+          "remove delivery-limit (RabbitMQ 4 or newer: set it to -1), or set a "
           "dead-letter-exchange");
     if (has_target && quorum && setting(queue, "dead-letter-strategy").text() != "at-least-once")
       add(Severity::warning, "rabbitmq-dead-letter-at-most-once",
@@ -252,7 +253,7 @@ class Examination {
   const Options& options_;
   Clock& clock_;
   std::size_t payload_bytes_max_;
-  std::set<std::string, std::less<>> bound_;  // queues that the exchange sends to
+  std::set<std::string, std::less<>> bound_;  // queues bound to the exchange
   std::vector<Finding> findings_;
 };
 

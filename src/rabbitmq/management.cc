@@ -34,9 +34,8 @@ struct Url {
 Result<Url> parse_url(std::string_view text) {
   Url url;
   const auto wrong = [&] {
-    return fail(Errc::rejected,
-                "management_url \"" + std::string(text) +
-                    "\" is not of the form http://HOST:PORT or https://HOST:PORT; check it");
+    return fail(Errc::rejected, "management_url \"" + std::string(text) +
+                                    "\" must be http://HOST:PORT or https://HOST:PORT; check it");
   };
   std::string_view rest = text;
   if (rest.starts_with("https://"))
@@ -83,7 +82,7 @@ Result<HttpAnswer> request(const Options& options, std::string_view method, std:
   Result<net::Stream> stream = net::Stream::connect(url->endpoint, options.connect_timeout);
   if (!stream) return fail(stream.error());
   if (url->tls) DOVETAIL_TRY(stream->start_tls(options.tls_files, options.connect_timeout));
-  // In the old version the end of the answer is the end of the connection.
+  // In HTTP/1.0 the end of the connection ends the answer.
   std::string text =
       std::string(method) + " /api/" + std::string(path) +
       " HTTP/1.0\r\nHost: " + url->endpoint.to_string() + "\r\nAuthorization: Basic " +
@@ -98,15 +97,17 @@ Result<HttpAnswer> request(const Options& options, std::string_view method, std:
   while (stream->is_open() && answer.size() < kAnswerBytesMax) {
     const auto left = std::chrono::duration_cast<Duration>(end - std::chrono::steady_clock::now());
     if (left <= Duration{0})
-      return fail(Errc::unavailable, "the management API gives no answer; check management_url");
+      return fail(Errc::unavailable,
+                  "the management API did not answer in time; check management_url");
     const Result<std::size_t> got = stream->read_within(piece, left);
-    if (!got) break;  // its end, which is judged below
+    if (!got) break;  // the end; checked below
     answer.append(piece.data(), *got);
   }
   const std::size_t head = answer.find("\r\n\r\n");
   HttpAnswer result;
   if (!answer.starts_with("HTTP/1.") || head == std::string::npos)
-    return fail(Errc::unavailable, "what answers is not the management API; check management_url");
+    return fail(Errc::unavailable,
+                "the server at management_url is not the management API; check management_url");
   std::from_chars(answer.data() + 9, answer.data() + 12, result.status);
   result.body = answer.substr(head + 4);
   return result;
@@ -117,9 +118,10 @@ Result<Json> look_up(const Options& options, std::string_view path) {
   if (!answer) return fail(answer.error());
   if (answer->status == 404) return Json();
   if (answer->status != 200)
-    return fail(Errc::unavailable,
-                "the management API answers with " + std::to_string(answer->status) +
-                    "; check the user's password and that it has the tag monitoring or management");
+    return fail(
+        Errc::unavailable,
+        "the management API answered with status " + std::to_string(answer->status) +
+            "; check the user's password and that the user has the tag monitoring or management");
   return Json::parse(answer->body);
 }
 

@@ -6,8 +6,9 @@ namespace dovetail::rabbitmq {
 
 Result<Origin> origin(const ReadOptions& options) {
   if (options.queues.empty() || options.host.empty() || options.prefetch == 0)
-    return fail(Errc::rejected,
-                "the origin needs a host, queues and a prefetch of 1 or more; check ReadOptions");
+    return fail(
+        Errc::rejected,
+        "the origin needs a host, queues and a prefetch of at least 1; set them in ReadOptions");
   Options own;
   own.server.host = options.host;
   own.server.port = options.port != 0 ? options.port : (options.tls ? 5671 : 5672);

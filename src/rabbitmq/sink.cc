@@ -14,10 +14,11 @@ namespace dovetail::rabbitmq {
 namespace {
 
 constexpr std::uint16_t kPublishChannel = 1;
-constexpr std::uint16_t kControlChannel = 2;  // a question about what is missing closes it
+constexpr std::uint16_t kControlChannel = 2;  // asking for something that is missing closes it
 constexpr std::uint16_t kAloneChannel = 3;
 constexpr std::size_t kChunkBytes = 64 << 10;
-constexpr std::size_t kUnsentBytesMax = 256 << 10;  // in the connection; the rest waits here
+constexpr std::size_t kUnsentBytesMax = 256
+                                        << 10;  // in the connection's buffer; the rest waits here
 constexpr std::size_t kSuspectsMax = 10'000;
 constexpr Duration kCarefulTimeMax = std::chrono::seconds(2);  // within one submit()
 
@@ -73,7 +74,7 @@ RabbitmqSink::RabbitmqSink(Options options, Clock& clock, MessageWriter writer,
 
 RabbitmqSink::~RabbitmqSink() { leave(); }
 
-// What was submitted is not waited for; a polite word keeps the server's log clean.
+// Does not wait for confirmations. The proper close keeps the server's log clean.
 void RabbitmqSink::leave() {
   if (connection_ == nullptr) return;
   probing_ = connection_->blocked();
@@ -108,12 +109,13 @@ Status RabbitmqSink::open_publishing(Connection& connection) {
                                                   &select, AMQP_CONFIRM_SELECT_OK_METHOD);
   if (!selected) return fail(selected.error());
   if (selected->refused != 0)
-    return fail(Errc::unavailable, "RabbitMQ offers no publisher confirms: " + selected->text);
+    return fail(Errc::unavailable, "RabbitMQ refused publisher confirms: " + selected->text);
   return {};
 }
 
 Status RabbitmqSink::submit(Events events) {
-  if (connection_ == nullptr) return fail(Errc::unavailable, "the sink is not open; open it");
+  if (connection_ == nullptr)
+    return fail(Errc::unavailable, "RabbitMQ: the sink is not open; call open() first");
   if (!publish_open_) DOVETAIL_TRY(open_publishing(*connection_));
   publish_open_ = true;
   refused_now_.clear();
@@ -130,7 +132,7 @@ Status RabbitmqSink::submit_one(const Event& event, std::uint64_t tag) {
     tracker_.resolve(tag, Outcome{Fate::rejected, 0, written.error().text});
     return {};
   }
-  // The server's limit may have been raised since: what an operator replays is offered to it.
+  // The server's limit may have been raised, so a replayed event is sent in spite of it.
   const bool asks_again = event.replays > 0 && server_bytes_max_ > 0 &&
                           message_.payload.size() > server_bytes_max_ &&
                           message_.payload.size() <= options_.payload_bytes_max;
@@ -144,7 +146,7 @@ Status RabbitmqSink::submit_one(const Event& event, std::uint64_t tag) {
                      (!suspects_.empty() && suspects_.contains(to.name()));
   if (alone) return publish_alone(event, to, tag);
   if (!publish_open_) {
-    tracker_.resolve(tag, Outcome{Fate::again, 0, "not sent: RabbitMQ has closed the channel"});
+    tracker_.resolve(tag, Outcome{Fate::again, 0, "not sent: RabbitMQ closed the channel"});
     return {};
   }
   return publish(event, to, tag);
@@ -155,9 +157,9 @@ std::string RabbitmqSink::why_too_large() const {
                                 ? options_.payload_bytes_max
                                 : std::min(server_bytes_max_, options_.payload_bytes_max);
   if (message_.payload.size() <= limit) return {};
-  return "the payload has " + std::to_string(message_.payload.size()) + " bytes, at most " +
+  return "the payload has " + std::to_string(message_.payload.size()) + " bytes, the limit is " +
          std::to_string(limit) +
-         " are allowed; check payload_bytes_max and the server's max_message_size, or send a "
+         "; check payload_bytes_max and the server's max_message_size, or send a "
          "reference instead";
 }
 
@@ -188,7 +190,7 @@ Status RabbitmqSink::publish(const Event& event, const Destination& to, std::uin
 
 bool RabbitmqSink::is_known(const Destination& to) {
   if (to.exchange.empty()) {
-    if (!options_.declare) return true;  // a queue that is not there returns the message
+    if (!options_.declare) return true;  // a missing queue returns the message
     return known_.contains(to.name());
   }
   if (to.exchange == last_known_) return true;
@@ -199,7 +201,7 @@ bool RabbitmqSink::is_known(const Destination& to) {
 
 Result<std::string> RabbitmqSink::why_missing(const Destination& to) {
   if (to.exchange.size() > kShortStringMax || to.routing_key.size() > kShortStringMax)
-    return std::string();  // the encoder says it better
+    return std::string();  // the encoder has a better text
   std::string name = to.exchange.empty() ? to.name() : std::string(to.exchange);
   if (const auto found = refused_now_.find(name); found != refused_now_.end())
     return found->second.reason;
@@ -233,7 +235,7 @@ Result<Answer> RabbitmqSink::look_for(const Destination& to) {
                                AMQP_EXCHANGE_DECLARE_OK_METHOD);
   }
   if (answer && answer->refused != 0) control_open_ = false;
-  // It is there, and of another kind: somebody knew what they did.
+  // It exists with other settings: respect them.
   if (answer && answer->refused == AMQP_PRECONDITION_FAILED) return Answer{};
   return answer;
 }
@@ -245,11 +247,11 @@ Status RabbitmqSink::publish_alone(const Event& event, const Destination& to, st
     tracker_.resolve(tag, found->second);
     return {};
   }
-  // Each waits for the server's word, and the relay must not wait for long.
+  // Each of these waits for the server's answer, and the relay must not wait for long.
   if (clock_.now() > careful_until_) {
     tracker_.resolve(tag, Outcome{Fate::again, 0,
-                                  "RabbitMQ closed a channel because of one of several messages; "
-                                  "they are sent one by one to find it"});
+                                  "RabbitMQ closed the channel because of one of several messages; "
+                                  "the relay sends them one by one"});
     return {};
   }
   Result<Outcome> outcome = try_alone(event, to);
@@ -288,7 +290,7 @@ Result<Outcome> RabbitmqSink::try_alone(const Event& event, const Destination& t
   while (!alone_->done) {
     const Duration left = deadline - clock_.now();
     if (left <= Duration{0})
-      return fail(Errc::in_doubt, "RabbitMQ does not confirm a message; check the server");
+      return fail(Errc::in_doubt, "RabbitMQ did not confirm a message in time; check the server");
     DOVETAIL_TRY(connection_->pump(left));
     if (connection_->blocked()) return fail(blocked_error());
   }
@@ -298,10 +300,11 @@ Result<Outcome> RabbitmqSink::try_alone(const Event& event, const Destination& t
 }
 
 Result<bool> RabbitmqSink::collect(std::span<Outcome> outcomes, Duration timeout) {
-  if (connection_ == nullptr) return fail(Errc::unavailable, "the sink is not open; open it");
+  if (connection_ == nullptr)
+    return fail(Errc::unavailable, "RabbitMQ: the sink is not open; call open() first");
   const TimePoint deadline = clock_.now() + timeout;
   for (bool tried = false; !tracker_.oldest_is_complete(); tried = true) {
-    if (tracker_.unresolved() == 0) return false;  // nothing is submitted
+    if (tracker_.unresolved() == 0) return false;  // nothing was submitted
     const Duration left = std::max(deadline - clock_.now(), Duration{0});
     if (tried && left == Duration{0}) return false;
     DOVETAIL_TRY(drive(left));
@@ -311,8 +314,7 @@ Result<bool> RabbitmqSink::collect(std::span<Outcome> outcomes, Duration timeout
 }
 
 Error RabbitmqSink::blocked_error() const {
-  return Error{Errc::unavailable, "RabbitMQ takes no messages now (" +
-                                      connection_->blocked_reason() +
+  return Error{Errc::unavailable, "RabbitMQ blocks publishers (" + connection_->blocked_reason() +
                                       "); check its memory and disk alarms"};
 }
 
@@ -327,8 +329,8 @@ void RabbitmqSink::cut() {
   spare_chunks_.pop_back();
 }
 
-// Publishes wait here and not in the connection while the server is blocked: what is written then
-// is published in the end, even if we have given it up and sent it again.
+// While the server blocks publishers, messages wait here and not in the connection: bytes on the
+// connection are published later, even if the relay has already sent the event again.
 void RabbitmqSink::feed() {
   while (!chunks_.empty() && !is_held() && connection_->unsent() < kUnsentBytesMax) {
     connection_->send(chunks_.front());
@@ -338,7 +340,7 @@ void RabbitmqSink::feed() {
   }
 }
 
-// Writes what waits and takes what has come, for at most `timeout`.
+// Writes and reads for at most `timeout`.
 Status RabbitmqSink::drive(Duration timeout) {
   while (true) {
     feed();
@@ -346,14 +348,15 @@ Status RabbitmqSink::drive(Duration timeout) {
     if (chunks_.empty() || is_held()) return connection_->pump(timeout);
     const std::size_t before = connection_->unsent();
     DOVETAIL_TRY(connection_->pump(Duration{0}));
-    if (connection_->unsent() >= before) return connection_->pump(timeout);  // until it takes more
+    if (connection_->unsent() >= before)
+      return connection_->pump(timeout);  // until it accepts more
   }
 }
 
 Status RabbitmqSink::on_frame(const amqp_frame_t_& frame) {
   if (frame.frame_type == AMQP_FRAME_METHOD) return on_method(frame);
   if (frame.frame_type == AMQP_FRAME_HEADER) on_return(frame);
-  return {};  // the body of a message that was returned is of no use
+  return {};  // ignores the body of a returned message
 }
 
 Status RabbitmqSink::on_method(const amqp_frame_t_& frame) {
@@ -368,12 +371,11 @@ Status RabbitmqSink::on_method(const amqp_frame_t_& frame) {
     }
     case AMQP_BASIC_RETURN_METHOD: {
       const auto& back = decoded<amqp_basic_return_t>(frame);
-      why_returned_ = "RabbitMQ has no queue for it: exchange \"" +
-                      std::string(as_view(back.exchange)) + "\", routing key \"" +
-                      std::string(as_view(back.routing_key)) + "\" (" +
-                      std::string(as_view(back.reply_text)) +
-                      "); check that a queue of that name or a binding is there";
-      // What was declared may have been deleted since; the next try declares it again.
+      why_returned_ =
+          "no RabbitMQ queue for the message: exchange \"" + std::string(as_view(back.exchange)) +
+          "\", routing key \"" + std::string(as_view(back.routing_key)) + "\" (" +
+          std::string(as_view(back.reply_text)) + "); check that the queue or its binding exists";
+      // A declared queue may have been deleted; the next attempt declares it again.
       if (options_.declare) known_.clear();
       if (options_.declare) last_known_.clear();
       return {};
@@ -406,8 +408,9 @@ Status RabbitmqSink::on_confirm(std::uint16_t channel, std::uint64_t number, boo
   const bool known =
       ack ? confirmations_.acked(number, multiple) : confirmations_.nacked(number, multiple);
   if (known) return {};
-  return fail(Errc::in_doubt, "RabbitMQ confirmed message " + std::to_string(number) +
-                                  ", which was never published; check what stands between");
+  return fail(Errc::in_doubt,
+              "RabbitMQ confirmed message " + std::to_string(number) +
+                  ", which was never published; check proxies between dovetail and the server");
 }
 
 void RabbitmqSink::on_return(const amqp_frame_t_& frame) {
@@ -421,9 +424,9 @@ void RabbitmqSink::on_return(const amqp_frame_t_& frame) {
   why_returned_.clear();
 }
 
-// Why the server does not take a message, or what it was asked about its destination.
+// The outcome for a message when the server refuses it or its destination.
 Outcome RabbitmqSink::refusal(int code, std::string_view text) {
-  const std::string said = "RabbitMQ refuses: " + std::string(text) + "; check ";
+  const std::string said = "RabbitMQ refused it: " + std::string(text) + "; check ";
   if (code == AMQP_NOT_FOUND)
     return {Fate::busy, 0, said + "the name of the exchange, or create it"};
   if (code == AMQP_ACCESS_REFUSED) return {Fate::busy, 0, said + "the user's permissions"};
@@ -431,7 +434,7 @@ Outcome RabbitmqSink::refusal(int code, std::string_view text) {
     server_bytes_max_ = limit;
     return {Fate::rejected, 0, said + "the server's max_message_size"};
   }
-  return {Fate::failed, 0, said + "the exchange and the queues behind it"};
+  return {Fate::failed, 0, said + "the exchange and the queues bound to it"};
 }
 
 Status RabbitmqSink::on_close(std::uint16_t channel, int code, std::string_view text) {
@@ -449,7 +452,7 @@ Status RabbitmqSink::on_close(std::uint16_t channel, int code, std::string_view 
     control_open_ = false;
     return {};
   }
-  // One of those in flight did it; which, will be known when they go one by one.
+  // One of the messages in flight caused it. Sending them one by one shows which.
   publish_open_ = false;
   chunk_.clear();
   chunks_.clear();

@@ -86,7 +86,7 @@ TEST_F(RabbitmqSinkTest, AMessageWithoutAQueueFindsTheBrokerBusyAndIsTakenOnceTh
   const Event* lost = event("no.such.queue");
   const auto outcomes = send({event("orders"), lost, event("orders")});
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
-  expect_reason(outcomes[1], Fate::busy, "no queue for it");
+  expect_reason(outcomes[1], Fate::busy, "no RabbitMQ queue");
   EXPECT_EQ(outcomes[2].fate, Fate::confirmed);
   broker_.make_queue("no.such.queue");
   EXPECT_EQ(send({lost})[0].fate, Fate::confirmed);
@@ -100,7 +100,7 @@ TEST_F(RabbitmqSinkTest, ABindingThatIsTakenAwayIsNoticedFromThenOn) {
   EXPECT_EQ(send({event("orders.one")})[0].fate, Fate::confirmed);
   expect_reason(send({event("other.one")})[0], Fate::busy, "other.one");
   broker_.remove_queue("orders");
-  expect_reason(send({event("orders.one")})[0], Fate::busy, "no queue for it");
+  expect_reason(send({event("orders.one")})[0], Fate::busy, "no RabbitMQ queue");
 }
 
 TEST_F(RabbitmqSinkTest, AMissingExchangeIsBusyForItsEventsAndNoOthers) {
@@ -255,7 +255,7 @@ TEST_F(RabbitmqSinkTest, WithDeclareWhatIsMissingIsMade) {
   EXPECT_EQ(send({event("made.here")})[0].fate, Fate::confirmed) << "it is made again";
   options.exchange = "made.exchange";
   open(options);
-  expect_reason(send({event("nobody.listens")})[0], Fate::busy, "no queue for it");
+  expect_reason(send({event("nobody.listens")})[0], Fate::busy, "no RabbitMQ queue");
   EXPECT_EQ(look_up(broker_.options(), "exchanges/" + broker_.host() + "/made.exchange")
                 .value()["type"]
                 .text(),

@@ -28,13 +28,13 @@ const T& decoded(const amqp_frame_t& frame) {
 }
 
 std::string queue_text(const std::string& queue, int code, const std::string& text) {
-  std::string what = "RabbitMQ does not give the queue \"" + queue + "\": " + text + "; check ";
+  std::string what = "RabbitMQ refused to read the queue \"" + queue + "\": " + text + "; check ";
   if (code == AMQP_NOT_FOUND) return what + "its name, or create it";
   if (code == AMQP_ACCESS_REFUSED)
     return what +
-           "that no other consumer holds it, that the user may read it, and set exclusive "
-           "to false where the queue has x-single-active-consumer";
-  return what + "the queue's kind";
+           "that no other consumer reads it and that the user may; if the queue has "
+           "x-single-active-consumer, set exclusive = false";
+  return what + "the type of the queue";
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ Status RabbitmqSource::open() {
   given_ = acknowledged_ = 0;
   is_flushed_ = true;
   if (options_.queues.empty())
-    return fail(Errc::rejected, "no queue to read from is named; name at least one");
+    return fail(Errc::rejected, "the RabbitMQ source needs queues; set read");
   Result<std::unique_ptr<Connection>> connection = Connection::open(
       options_, "source", clock_, [this](const amqp_frame_t_& frame) { return on_frame(frame); });
   if (!connection) return fail(connection.error());
@@ -88,7 +88,7 @@ Status RabbitmqSource::start(Connection& connection) {
   if (!limited) return fail(limited.error());
   if (limited->refused != 0)
     return fail(Errc::unavailable,
-                "RabbitMQ refuses the prefetch: " + limited->text + "; check that it is not zero");
+                "RabbitMQ refused the prefetch: " + limited->text + "; check prefetch");
   for (std::size_t i = 0; i < options_.queues.size(); ++i) DOVETAIL_TRY(consume(connection, i));
   return {};
 }
@@ -103,7 +103,7 @@ Status RabbitmqSource::consume(Connection& connection, std::size_t index) {
   const std::string& queue = options_.queues[index];
   if (queue.size() > kShortStringMax)
     return fail(Errc::rejected,
-                "the name of a queue has at most 255 bytes; check \"" + queue + "\"");
+                "the queue name \"" + queue + "\" is longer than 255 bytes; check read");
   if (options_.declare) {
     DOVETAIL_TRY(connection.open_channel(kDeclareChannel));
     const Result<Answer> declared =
@@ -119,7 +119,7 @@ Status RabbitmqSource::consume(Connection& connection, std::size_t index) {
       return fail(Errc::unavailable, queue_text(queue, declared->refused, declared->text));
     }
   }
-  // The tag says which queue a message or a cancellation is about.
+  // The consumer tag identifies the queue of a message or a cancellation.
   const std::string tag = std::to_string(index);
   amqp_basic_consume_t wish{};
   wish.queue = as_bytes(queue);
@@ -136,10 +136,11 @@ Status RabbitmqSource::consume(Connection& connection, std::size_t index) {
 void RabbitmqSource::drop_pending() { pending_.clear(); }
 
 Status RabbitmqSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
-  if (connection_ == nullptr) return fail(Errc::unavailable, "the source is not open; open it");
+  if (connection_ == nullptr)
+    return fail(Errc::unavailable, "RabbitMQ: the source is not open; call open() first");
   const std::stop_callback wake(stop, [this] { connection_->wake(); });
   const TimePoint deadline = clock_.now() + limits.wait_max;
-  // What is there already comes first; what the server has sent meanwhile fills the rest.
+  // First gives pending messages, then those that the server has sent meanwhile.
   give(out, limits);
   if (!pending_.empty() && has_whole()) return {};
   DOVETAIL_TRY(connection_->pump(Duration{0}));
@@ -184,7 +185,7 @@ void RabbitmqSource::give_one(const Delivery& delivery, Batch& out) {
   message.position = base_ + static_cast<std::int64_t>(delivery.tag);
   message.time = delivery.time;
   reader_.read(message, new_event_id(), out);
-  // It is parked, and its queue goes on.
+  // The event is parked, and its queue continues.
   if (delivery.is_unreadable)
     out.events().back().defect =
         out.arena().copy("the headers of the message are nested more than " +
@@ -193,10 +194,11 @@ void RabbitmqSource::give_one(const Delivery& delivery, Batch& out) {
 
 Status RabbitmqSource::settle(const Batch& batch, std::span<const Settled> fates) {
   DOVETAIL_CHECK(fates.size() == batch.size());
-  if (connection_ == nullptr) return fail(Errc::unavailable, "the source is not open; open it");
+  if (connection_ == nullptr)
+    return fail(Errc::unavailable, "RabbitMQ: the source is not open; call open() first");
   if (batch.empty()) return {};
-  // Batches are settled in the order of reading, each once: so everything up to its last message is
-  // settled, and one word says so.
+  // Batches are settled once, in reading order. So everything up to the last message is settled,
+  // and one multiple ack covers it.
   const std::int64_t tag = batch.events().back().position - base_;
   if (tag <= static_cast<std::int64_t>(acknowledged_)) return {};  // of an earlier connection
   DOVETAIL_CHECK(tag <= static_cast<std::int64_t>(given_));
@@ -211,13 +213,14 @@ Status RabbitmqSource::settle(const Batch& batch, std::span<const Settled> fates
 
 Status RabbitmqSource::flush() {
   if (is_flushed_) return {};
-  if (connection_ == nullptr) return fail(Errc::unavailable, "the source is not open; open it");
-  // The channel does one thing after the other: with this answer it has taken the acks, too.
+  if (connection_ == nullptr)
+    return fail(Errc::unavailable, "RabbitMQ: the source is not open; call open() first");
+  // A channel works in order, so this answer shows that the acks have been processed, too.
   const Result<Answer> answer = set_prefetch(*connection_);
   if (!answer) return fail(answer.error());
   if (answer->refused != 0)
     return fail(Errc::unavailable, "RabbitMQ closed the channel: " + answer->text +
-                                       "; check whether its queue is still there");
+                                       "; check that its queue still exists");
   is_flushed_ = true;
   return {};
 }
@@ -229,7 +232,8 @@ Status RabbitmqSource::on_frame(const amqp_frame_t_& frame) {
   Delivery& delivery = pending_.back();
   if (frame.frame_type == AMQP_FRAME_HEADER) {
     if (frame.payload.properties.class_id != AMQP_BASIC_CLASS)
-      return fail(Errc::unavailable, "what came is no message; check that the server is RabbitMQ");
+      return fail(Errc::unavailable,
+                  "the server sent a malformed message; check that it is RabbitMQ");
     on_properties(frame);
   } else if (frame.frame_type == AMQP_FRAME_BODY) {
     delivery.body += as_view(frame.payload.body_fragment);
@@ -266,7 +270,7 @@ Status RabbitmqSource::on_method(const amqp_frame_t_& frame) {
       const std::string tag(as_view(decoded<amqp_basic_cancel_t>(frame).consumer_tag));
       const auto index = static_cast<std::size_t>(std::atoi(tag.c_str()));
       return fail(Errc::unavailable,
-                  "RabbitMQ ended the reading of queue \"" +
+                  "RabbitMQ cancelled the consumer of queue \"" +
                       (index < options_.queues.size() ? options_.queues[index] : tag) +
                       "\"; check whether it was deleted or has lost its leader");
     }
@@ -274,7 +278,7 @@ Status RabbitmqSource::on_method(const amqp_frame_t_& frame) {
       return fail(Errc::unavailable,
                   "RabbitMQ closed the channel: " +
                       std::string(as_view(decoded<amqp_channel_close_t>(frame).reply_text)) +
-                      "; check the queue, and consumer_timeout where messages are held for long");
+                      "; check the queue, and the server's consumer_timeout if handlers are slow");
     default:
       return {};
   }
@@ -299,7 +303,7 @@ void RabbitmqSource::on_properties(const amqp_frame_t_& frame) {
       delivery.add_header(as_view(entry.key), text_);
     }
   }
-  // Other properties of other publishers, where a configured name can find them.
+  // Other AMQP properties, so that the configuration can name them.
   const auto keep = [&](amqp_flags_t flag, std::string_view name, const amqp_bytes_t& value) {
     if (has(flag)) delivery.add_header(name, as_view(value));
   };

@@ -76,7 +76,8 @@ Result<Connection> Connection::open(const Options& options, Clock& clock) {
   Connection connection;
   connection.stream_ = std::move(*stream);
   connection.reader_.reset(redisReaderCreate());
-  if (!connection.reader_) return fail(Errc::unavailable, "redis: out of memory; check the limits");
+  if (!connection.reader_)
+    return fail(Errc::unavailable, "redis: out of memory; check the memory limit of this process");
   connection.reader_->maxbuf = kReaderBytesKept;
   connection.clock_ = &clock;
   connection.ask_timeout_ = options.connect_timeout;
@@ -148,9 +149,9 @@ Result<Reply> Connection::take() {
   while (true) {
     void* reply = nullptr;
     if (redisReaderGetReply(reader_.get(), &reply) != REDIS_OK) {
-      const Status lost = broken({Errc::unavailable, "this is not Redis's protocol (" +
-                                                         std::string(reader_->errstr) +
-                                                         "); check host, port and TLS"});
+      const Status lost = broken(
+          {Errc::unavailable, "the server does not speak the Redis protocol (" +
+                                  std::string(reader_->errstr) + "); check host, port and TLS"});
       return fail(lost.error());
     }
     if (reply != nullptr) return Reply(static_cast<redisReply*>(reply));

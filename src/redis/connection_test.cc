@@ -86,7 +86,7 @@ TEST(RedisFakeServerTest, AnotherProtocolIsUnavailableInWords) {
   const Result<bool> known = fate_of_one(server, outcome);
   ASSERT_FALSE(known);
   EXPECT_EQ(known.error().code, Errc::unavailable);
-  EXPECT_NE(known.error().text.find("not Redis's protocol"), std::string::npos)
+  EXPECT_NE(known.error().text.find("does not speak the Redis protocol"), std::string::npos)
       << known.error().text;
 }
 

@@ -62,7 +62,7 @@ class Examination {
     findings_.push_back({severity, std::move(code), std::move(what), std::move(what_to_do)});
   }
 
-  // A reply that is an error is left for the caller to look at.
+  // Leaves an error reply to the caller.
   Result<Reply> ask(std::initializer_list<std::string_view> arguments) {
     connection_.command(arguments);
     return connection_.take_within(options_.reply_timeout);
@@ -73,8 +73,9 @@ class Examination {
     if (!info) return fail(info.error());
     if (info->value().is_error())
       add(Severity::warning, "redis-info-hidden",
-          "the user may not run INFO, so little can be checked: " + describe(info->value().text()),
-          "give the user the right +info, or check the server by hand");
+          "the user may not run INFO, so most checks are skipped: " +
+              describe(info->value().text()),
+          "grant the user +info, or check the server manually");
     info_ = facts_of_info(info->value().text());
     for (const std::string_view name :
          {"appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy",
@@ -86,7 +87,7 @@ class Examination {
     if (config_.empty())
       add(Severity::note, "redis-config-hidden",
           "the user may not run CONFIG GET: persistence, eviction and replicas were not checked",
-          "give the user the right +config|get, or check them by hand (see the adapter's README)");
+          "grant the user +config|get, or check them manually (see docs/BROKERS.md)");
     return {};
   }
 
@@ -99,36 +100,35 @@ class Examination {
     if (major < 6 || (major == 6 && minor < 2))
       add(Severity::error, "redis-version",
           "Redis " + std::string(version) + " lacks XAUTOCLAIM and NOMKSTREAM",
-          "use Redis 6.2 or newer; 7.0 is what was tested");
+          "use Redis 6.2 or newer; 7.0 is tested");
     if (fact(info_, "cluster_enabled") == "1")
       add(Severity::error, "redis-cluster", "the server is part of a Redis Cluster",
-          "use a single primary, with replicas or without: clusters are not supported");
+          "use a single primary, with or without replicas; Redis Cluster is not supported");
   }
 
   void check_role() {
     if (fact(info_, "role") != "slave") return;
     add(Severity::error, "redis-replica",
-        "the server is a replica: it takes no writes, and readers cannot acknowledge",
-        "let the url name the primary");
+        "the server is a replica: relays cannot write and consumers cannot acknowledge",
+        "set the url to the primary");
   }
 
   void check_persistence() {
     if (fact(config_, "appendonly") == "no") {
       const bool snapshots = !fact(config_, "save").empty();
       add(Severity::error, "redis-not-persistent",
-          snapshots ? "appendonly is off: a restart loses every event since the last snapshot, "
-                      "confirmed or not"
-                    : "appendonly is off and so are snapshots: a restart loses every event, "
-                      "confirmed or not",
+          snapshots ? "appendonly is off: a restart loses all events since the last snapshot, "
+                      "even confirmed ones"
+                    : "appendonly and snapshots are off: a restart loses all events, "
+                      "even confirmed ones",
           "CONFIG SET appendonly yes, and appendfsync always; CONFIG REWRITE");
     } else if (fact(config_, "appendfsync") == "everysec") {
       add(Severity::warning, "redis-fsync",
-          "appendfsync is everysec: a loss of power can take the last second or two of confirmed "
-          "events",
+          "appendfsync is everysec: a power failure can lose up to two seconds of confirmed events",
           "CONFIG SET appendfsync always; CONFIG REWRITE");
     } else if (fact(config_, "appendfsync") == "no") {
       add(Severity::error, "redis-fsync",
-          "appendfsync is no: a loss of power can take half a minute of confirmed events",
+          "appendfsync is no: a power failure can lose half a minute of confirmed events",
           "CONFIG SET appendfsync always; CONFIG REWRITE");
     }
     if (fact(info_, "aof_last_write_status") == "err")
@@ -136,7 +136,7 @@ class Examination {
           "check the server's disk and log");
     if (fact(info_, "rdb_last_bgsave_status") == "err")
       add(Severity::error, "redis-persist-failed",
-          "the last snapshot failed; by its default settings the server then refuses writes",
+          "the last snapshot failed; with default settings the server then refuses writes",
           "check the server's disk and log");
   }
 
@@ -148,28 +148,28 @@ class Examination {
       add(policy.starts_with("allkeys") ? Severity::error : Severity::warning, "redis-eviction",
           "maxmemory-policy is " + std::string(policy) +
               (policy.starts_with("allkeys")
-                   ? ": when memory is short, whole streams are deleted with what nobody has read"
-                   : ": when memory is short, streams with a time to live are deleted") +
+                   ? ": when memory is full, the server deletes whole streams, even unread entries"
+                   : ": when memory is full, the server deletes streams with a time to live") +
               (limit == 0 ? " (as soon as maxmemory is set)" : ""),
           "CONFIG SET maxmemory-policy noeviction; CONFIG REWRITE");
     if (limit == 0)
       add(Severity::note, "redis-no-memory-limit",
-          "maxmemory is not set: streams grow until the system ends the server",
-          "set maxmemory below what the machine has: the relay then waits, and nothing is lost; "
-          "trim streams behind their readers (XTRIM MINID)");
+          "maxmemory is not set: streams grow until the system kills the server",
+          "set maxmemory below the machine's memory: the relay then waits and nothing is lost; "
+          "trim entries that all groups have read (XTRIM MINID)");
     const std::int64_t used = number(fact(info_, "used_memory"));
     if (limit > 0 && used > limit / 10 * 9)
       add(Severity::warning, "redis-memory-short",
           "more than 90 % of maxmemory is in use; at 100 % no event can be added",
-          "raise maxmemory, or trim streams behind their readers (XTRIM MINID)");
+          "raise maxmemory, or trim entries that all groups have read (XTRIM MINID)");
   }
 
   void check_size() {
     const auto limit = static_cast<std::size_t>(number(fact(config_, "proto-max-bulk-len")));
     if (limit > 0 && payload_bytes_max_ > limit)
       add(Severity::warning, "redis-bulk-length",
-          "events may have " + std::to_string(payload_bytes_max_) +
-              " bytes, and the server takes fields of " + std::to_string(limit),
+          "an outbox accepts payloads of " + std::to_string(payload_bytes_max_) +
+              " bytes, but the server accepts fields of " + std::to_string(limit),
           "raise proto-max-bulk-len of the server, or lower payload_max of the outbox");
   }
 
@@ -177,14 +177,14 @@ class Examination {
     const std::int64_t there = number(fact(info_, "connected_slaves"));
     if (options_.wait_replicas > there)
       add(Severity::error, "redis-replicas-missing",
-          "wait_replicas is " + std::to_string(options_.wait_replicas) + " and " +
-              std::to_string(there) + " replicas are connected: nothing is published",
+          "wait_replicas is " + std::to_string(options_.wait_replicas) +
+              ", but connected replicas: " + std::to_string(there) + "; nothing is published",
           "start the replicas, or lower wait_replicas");
     if (there > 0 && options_.wait_replicas == 0 && fact(config_, "min-replicas-to-write") == "0")
       add(Severity::warning, "redis-failover-loses",
-          "there are replicas, and nothing waits for them: a failover loses the confirmed events "
-          "that they had not received",
-          "set wait_replicas of the sink, and min-replicas-to-write of the server");
+          "nothing waits for the replicas: a failover loses confirmed events that they have not "
+          "received",
+          "set wait_replicas of the sink and min-replicas-to-write of the server");
   }
 
   Status check_stream(const std::string& stream) {
@@ -193,10 +193,10 @@ class Examination {
     const std::string_view type = kind->value().text();
     if (kind->value().is_error()) {
       add(Severity::error, "redis-no-permission", "stream \"" + stream + "\": " + describe(type),
-          "give the user the key and +@stream");
+          "grant the user the key and +@stream");
       return {};
     }
-    if (type == "none") return {};  // the source makes it
+    if (type == "none") return {};  // the source creates it
     if (type != "stream") {
       add(Severity::error, "redis-no-stream",
           "the key \"" + stream + "\" holds a " + std::string(type) + ", not a stream",
@@ -207,7 +207,8 @@ class Examination {
     if (!left) return fail(left.error());
     if (!left->value().is_error() && left->value().integer() >= 0)
       add(Severity::error, "redis-expires",
-          "stream \"" + stream + "\" has a time to live and will be deleted with what it holds",
+          "stream \"" + stream +
+              "\" has a time to live: the server will delete it with its entries",
           "PERSIST " + stream);
     return check_group(stream);
   }
@@ -224,15 +225,15 @@ class Examination {
         add(Severity::error, "redis-trimmed-unread",
             "stream \"" + stream + "\" lost entries that group \"" + options_.group +
                 "\" had not read",
-            "let nothing trim the stream (MAXLEN, XTRIM, XDEL) before its groups have read it; "
-            "publish what was lost again");
+            "do not trim the stream (MAXLEN, XTRIM, XDEL) before its groups have read it; "
+            "publish the lost events again");
       return check_consumers(stream);
     }
     return {};
   }
 
-  // One entry was deleted by its id, or the stream was trimmed from its beginning: then more were
-  // added behind the last one read than are there. Servers before 7.0 do not tell.
+  // Entries were deleted by id, or the stream was trimmed: then more entries were added after the
+  // last one read than still exist. Servers before 7.0 do not report it.
   static bool lost_unread(Value stream, Value group) {
     const auto read = EntryId::parse(group.named("last-delivered-id").text());
     if (!read) return false;

@@ -4,7 +4,7 @@ namespace dovetail::redis {
 
 namespace {
 
-// Whether a header of ours may have this name.
+// Whether one of dovetail's headers has this name.
 bool is_of_format(std::string_view name) {
   return name.starts_with(kRedisDialect.attribute_prefix) ||
          name == kRedisDialect.content_type_header;
@@ -15,20 +15,22 @@ bool is_of_format(std::string_view name) {
 Status check(const Options& options) {
   if (options.payload_field.empty() || options.key_field.empty() ||
       options.payload_field == options.key_field)
-    return fail(Errc::rejected, "payload_field and key_field need two different names; check both");
+    return fail(Errc::rejected, "payload_field and key_field must differ; change one of them");
   for (const std::string& field : {options.payload_field, options.key_field}) {
     if (is_of_format(field))
-      return fail(Errc::rejected, "the field \"" + field +
-                                      "\" is needed for the message's format; check payload_field "
-                                      "and key_field");
+      return fail(Errc::rejected,
+                  "the field \"" + field +
+                      "\" has the name of a header of the message format; change payload_field "
+                      "or key_field");
     for (const auto& header : options.message.headers)
       if (header.first == field)
-        return fail(Errc::rejected, "the header \"" + field +
-                                        "\" has the name of a field; check headers, payload_field "
-                                        "and key_field");
+        return fail(Errc::rejected,
+                    "the header \"" + field +
+                        "\" has the name of a field; rename the header, or change payload_field "
+                        "or key_field");
   }
   if (!options.message.partition.empty())
-    return fail(Errc::rejected, "a stream of Redis has no partitions; remove `partition`");
+    return fail(Errc::rejected, "a Redis stream has no partitions; remove `partition`");
   const Result<MessageWriter> writer = MessageWriter::make(options.message, kRedisDialect);
   if (!writer) return fail(writer.error());
   return {};

@@ -12,7 +12,7 @@ namespace dovetail::redis {
 
 namespace {
 
-// Of one WAIT. Replicas that are slower are waited for again, until the relay loses patience.
+// Timeout of one WAIT. For slower replicas the sink sends another WAIT, until the relay gives up.
 constexpr std::uint64_t kReplicaWaitMs = 1000;
 
 }  // namespace
@@ -48,18 +48,18 @@ Status RedisSink::open() {
 }
 
 Status RedisSink::check_writable() {
-  // Cannot add anything, since no entry may have this id; but a server that takes no writes says so
-  // before it looks at the id.
+  // Never adds anything, because this id is invalid. But a server that accepts no writes reports
+  // that before it checks the id.
   connection_.command({"XADD", "dovetail:probe", "0-0", "probe", "1"});
   const Result<Reply> reply = connection_.take_within(options_.connect_timeout);
   if (!reply) return fail(reply.error());
   const std::string_view said = reply->value().text();
   if (reply->value().is_error() && reach_of(said) == Reach::server)
-    return fail(server_error("redis: no event can be added", said));
+    return fail(server_error("redis: cannot add events", said));
   return {};
 }
 
-// A connection that has written nothing is told of every replica that is there.
+// On a connection without writes, WAIT returns the number of all connected replicas.
 Status RedisSink::check_replicas() {
   if (options_.wait_replicas == 0) return {};
   const std::string wanted = std::to_string(options_.wait_replicas);
@@ -67,12 +67,13 @@ Status RedisSink::check_replicas() {
   if (!reply) return fail(reply.error());
   const std::int64_t there = reply->value().integer();
   if (there >= options_.wait_replicas) return {};
-  return fail(Errc::unavailable, "redis: " + std::to_string(there) + " replicas are connected, " +
-                                     wanted + " are wanted; check the replicas and wait_replicas");
+  return fail(Errc::unavailable,
+              "redis: " + std::to_string(there) + " of " + wanted +
+                  " replicas are connected; check the replicas and wait_replicas");
 }
 
-// A field that the server does not take costs the connection, so it is refused before. Where the
-// server does not tell its limit, the limit of the options stands alone.
+// The server closes the connection over a field that is too large, so the sink rejects it first. If
+// the server does not report its limit, only the options' limit applies.
 Status RedisSink::learn_limit() {
   connection_.command({"CONFIG", "GET", "proto-max-bulk-len"});
   const Result<Reply> reply = connection_.take_within(options_.connect_timeout);
@@ -83,16 +84,17 @@ Status RedisSink::learn_limit() {
 }
 
 Status RedisSink::submit(Events events) {
-  if (!connection_.is_open() && !lost_) lost_ = Error{Errc::unavailable, "redis: not connected"};
+  if (!connection_.is_open() && !lost_)
+    lost_ = Error{Errc::unavailable, "redis: not connected; call open() first"};
   if (batches_ == 0 && lost_) return fail(*lost_);
   if (batches_ == 0 && !refusal_.empty()) return fail(Errc::unavailable, refusal_);
-  // The server's limit may have been raised since an event was parked: a replay asks for it.
+  // The server's limit may have been raised since the event was parked: a replay asks again.
   const bool replays = std::any_of(events.begin(), events.end(),
                                    [](const Event* event) { return event->replays > 0; });
   if (replays && batches_ == 0) DOVETAIL_TRY(learn_limit());
   const std::uint64_t first = tracker_.add_batch(events.size());
   ++batches_;
-  // What is in flight is collected first, so that nothing confirmed is sent a second time.
+  // Collects events in flight first, so that no confirmed event is sent again.
   if (lost_) return {};
   if (!refusal_.empty()) {
     if (!events.empty())
@@ -107,8 +109,8 @@ Status RedisSink::submit(Events events) {
   return {};
 }
 
-// Takes and sends what can be, without waiting. Takes first: what has come before the connection
-// was lost still counts.
+// Receives and sends without waiting. Receives first: replies that arrived before the connection
+// was lost still count.
 void RedisSink::pump() {
   if (lost_) return;
   Status done = take_replies();
@@ -148,15 +150,16 @@ std::string RedisSink::why_refused(const Message& message) const {
   if (message.topic.empty()) return "the event has no topic; check the relay's topic template";
   const std::size_t limit = std::min(options_.payload_bytes_max, field_bytes_max_);
   if (message.payload.size() > limit)
-    return "the payload has " + std::to_string(message.payload.size()) +
-           " bytes, the stream takes at most " + std::to_string(limit) +
+    return "the payload has " + std::to_string(message.payload.size()) + " bytes, the limit is " +
+           std::to_string(limit) +
            "; check payload_bytes_max and the server's proto-max-bulk-len, or send a reference "
            "instead";
   for (const MessageHeader& header : message.headers)
     if (header.name == options_.payload_field || header.name == options_.key_field)
       return "the header \"" + std::string(header.name) +
-             "\" has the name of a field of the entry; check payload_field and key_field, or "
-             "rename it";
+             "\" has the name of a field of the entry; rename the header, or change payload_field "
+             "or "
+             "key_field";
   return {};
 }
 
@@ -196,7 +199,9 @@ Status RedisSink::take_replies() {
     if (!*reply) return {};
     if (expected_.empty()) {
       connection_.close();
-      return fail(server_error("redis: a reply to nothing", reply->value().text()));
+      return fail(
+          server_error("redis: unexpected reply; check proxies between dovetail and the server",
+                       reply->value().text()));
     }
     const Expected expected = expected_.front();
     expected_.pop_front();
@@ -215,16 +220,17 @@ Status RedisSink::resolve(const Expected& expected, Value reply) {
     return connection_.send();
   }
   if (reply.is_nil()) {
-    tracker_.resolve(expected.tag, Outcome{Fate::busy, 0,
-                                           "there is no stream \"" + std::string(expected.topic) +
-                                               "\"; create it, or allow it by create_streams"});
+    tracker_.resolve(expected.tag,
+                     Outcome{Fate::busy, 0,
+                             "the stream \"" + std::string(expected.topic) +
+                                 "\" does not exist; create it, or set create_streams = true"});
     return {};
   }
   if (!EntryId::parse(reply.text())) {
     connection_.close();
-    return fail(Errc::unavailable,
-                "redis: XADD was answered without an id; check what stands "
-                "between us and the server");
+    return fail(
+        Errc::unavailable,
+        "redis: the answer to XADD has no id; check proxies between dovetail and the server");
   }
   if (options_.wait_replicas == 0) tracker_.resolve(expected.tag, Outcome{Fate::confirmed});
   return {};
@@ -233,11 +239,11 @@ Status RedisSink::resolve(const Expected& expected, Value reply) {
 Status RedisSink::resolve_error(const Expected& expected, std::string_view reply) {
   if (expected.largest_field == 0) {
     connection_.close();
-    return fail(server_error("redis: waiting for replicas", reply));
+    return fail(server_error("redis: WAIT failed", reply));
   }
   switch (reach_of(reply)) {
     case Reach::server:
-      refusal_ = server_error("redis: no event can be added", reply).text;
+      refusal_ = server_error("redis: cannot add events", reply).text;
       tracker_.resolve(expected.tag, Outcome{Fate::busy, 0, refusal_});
       break;
     case Reach::stream:
@@ -248,7 +254,7 @@ Status RedisSink::resolve_error(const Expected& expected, std::string_view reply
                   "stream \"" + std::string(expected.topic) + "\": " + describe(reply)});
       break;
     case Reach::event:
-      // The server closes the connection behind this; what is as large is not sent again.
+      // The server then closes the connection; events of this size are not sent again.
       field_bytes_max_ = std::min(field_bytes_max_, expected.largest_field - 1);
       tracker_.resolve(expected.tag, Outcome{Fate::rejected, 0, describe(reply)});
       break;

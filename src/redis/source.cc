@@ -123,7 +123,7 @@ void RedisSource::append(const Fetched& entry, Batch& out) {
   Event& event = out.events().back();
   if (payload.is_nil() && event.defect.empty())
     event.defect = out.arena().copy("the entry has no field \"" + options_.payload_field +
-                                    "\"; check payload_field and who writes to the stream");
+                                    "\"; check payload_field and the writers of the stream");
 }
 
 Status RedisSource::fetch(const Limits& limits, Duration wait_max, std::stop_token stop) {
@@ -145,7 +145,7 @@ Status RedisSource::fetch(const Limits& limits, Duration wait_max, std::stop_tok
   return {};
 }
 
-// Entries may be a hundred bytes or a megabyte, and an answer can be bounded by their number only.
+// Entries may have a hundred bytes or a megabyte, but only their number can limit an answer.
 void RedisSource::adapt(std::size_t bytes_max) {
   if (fetched_.empty()) return;
   const std::size_t each = fetched_bytes_ / fetched_.size() + 1;
@@ -153,7 +153,7 @@ void RedisSource::adapt(std::size_t bytes_max) {
                                          std::min(fetch_count_ * 2, options_.fetch_events_max));
 }
 
-// Brings one stream forward until it has given something, must wait, or is level.
+// Advances one stream until it has fetched entries, must wait, or has caught up.
 Status RedisSource::advance(std::size_t index, std::size_t count) {
   Stream& stream = streams_[index];
   if (clock_.now() < stream.look_at) return {};
@@ -176,8 +176,8 @@ void RedisSource::begin_recovery(Stream& stream) {
   stream.look_at = clock_.now();
 }
 
-// What others have held for too long becomes ours, and is read with what was ours, in one order. An
-// exclusive consumer stops before the first entry that another one holds.
+// Takes over entries that others have held too long, and reads them together with our own pending
+// ones, in order. An exclusive consumer stops before the first entry that another one holds.
 Status RedisSource::recover(std::size_t index, std::size_t count) {
   Stream& stream = streams_[index];
   Result<std::optional<EntryId>> others = oldest_of_others(stream);
@@ -192,11 +192,11 @@ Status RedisSource::recover(std::size_t index, std::size_t count) {
   connection_.add("STREAMS");
   connection_.add(stream.name);
   connection_.add(stream.last_pending.to_string());
-  Result<Reply> reply = answer("reading what is pending");
+  Result<Reply> reply = answer("cannot read pending entries");
   if (!reply) return fail(reply.error());
   const Value entries = reply->value().at(0).at(1);
   if (keep(index, entries, *others) == 0) {
-    // Nothing of ours is left, or nothing that may be given out yet.
+    // None of our entries is left, or none may be read yet.
     if (!*others) stream.phase = Phase::fresh;
     stream.look_at = clock_.now() + (*others ? kSlice : options_.claim_after / 2);
   }
@@ -210,17 +210,17 @@ Status RedisSource::claim(const Stream& stream) {
   do {
     connection_.command({"XAUTOCLAIM", stream.name, options_.group, options_.consumer, idle, cursor,
                          "COUNT", "1000", "JUSTID"});
-    const Result<Reply> reply = answer("taking over");
+    const Result<Reply> reply = answer("cannot take over entries (XAUTOCLAIM)");
     if (!reply) return fail(reply.error());
     cursor = reply->value().at(0).text();
   } while (!cursor.empty() && cursor != "0-0");
   return {};
 }
 
-// The first entry that another consumer of the group holds; none: nobody else holds any.
+// The first entry that another consumer of the group holds; none: no other holds one.
 Result<std::optional<EntryId>> RedisSource::oldest_of_others(const Stream& stream) {
   connection_.command({"XPENDING", stream.name, options_.group});
-  const Result<Reply> reply = answer("asking what is pending");
+  const Result<Reply> reply = answer("cannot list pending entries (XPENDING)");
   if (!reply) return fail(reply.error());
   const Value consumers = reply->value().at(3);
   std::optional<EntryId> oldest;
@@ -228,7 +228,7 @@ Result<std::optional<EntryId>> RedisSource::oldest_of_others(const Stream& strea
     const std::string_view name = consumers.at(i).at(0).text();
     if (name == options_.consumer) continue;
     connection_.command({"XPENDING", stream.name, options_.group, "-", "+", "1", name});
-    const Result<Reply> first = answer("asking what is pending");
+    const Result<Reply> first = answer("cannot list pending entries (XPENDING)");
     if (!first) return fail(first.error());
     const auto id = EntryId::parse(first->value().at(0).at(0).text());
     if (id && (!oldest || *id < *oldest)) oldest = id;
@@ -270,8 +270,8 @@ Status RedisSource::read_fresh(std::size_t count, Duration wait_max) {
   return {};
 }
 
-// What is new comes behind what was given to others before. Where that is not acknowledged, ours
-// stays pending and is read again when it is.
+// New entries come after those that other consumers hold. While those are not acknowledged, ours
+// stay pending and are read again later.
 Status RedisSource::keep_fresh(std::size_t index, Value entries) {
   if (options_.exclusive) {
     const Result<std::optional<EntryId>> others = oldest_of_others(streams_[index]);
@@ -286,7 +286,7 @@ Status RedisSource::keep_fresh(std::size_t index, Value entries) {
   return {};
 }
 
-// Now and then, of consumers that died while we read. The server gives what we hold ourselves, too.
+// Takes over entries of consumers that died while we read. The server also returns our own entries.
 Status RedisSource::sweep(std::size_t index, std::size_t count) {
   Stream& stream = streams_[index];
   connection_.begin(8);
@@ -298,7 +298,7 @@ Status RedisSource::sweep(std::size_t index, std::size_t count) {
   connection_.add(stream.cursor);
   connection_.add("COUNT");
   connection_.add_number(count);
-  Result<Reply> reply = answer("taking over");
+  Result<Reply> reply = answer("cannot take over entries (XAUTOCLAIM)");
   if (!reply) return fail(reply.error());
   stream.cursor = reply->value().at(0).text();
   if (stream.cursor != "0-0") stream.look_at = clock_.now();
@@ -313,13 +313,13 @@ std::size_t RedisSource::keep(std::size_t index, Value entries, std::optional<En
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Value entry = entries.at(i);
     const auto id = EntryId::parse(entry.at(0).text());
-    if (!id) continue;  // servers before 7.0 give nothing in the place of what was deleted
+    if (!id) continue;  // servers before 7.0 return nil for a deleted entry
     if (before && *id > *before) break;
     ++seen;
     if (stream.phase == Phase::recovery) stream.last_pending = *id;
     if (is_known(index, *id)) continue;
     if (!entry.at(1).is_array()) {
-      // Deleted from the stream: it can never be read, and need not be pending any more.
+      // Deleted from the stream: it can never be read, so it is acknowledged.
       ++deleted_;
       stream.settled.push_back(*id);
       continue;
@@ -330,7 +330,7 @@ std::size_t RedisSource::keep(std::size_t index, Value entries, std::optional<En
   return seen;
 }
 
-// Whether this session was given the entry already.
+// Whether this session has already read the entry.
 bool RedisSource::is_known(std::size_t index, const EntryId& id) const {
   const Stream& stream = streams_[index];
   if (stream.position < id.position(0)) return false;
