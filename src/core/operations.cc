@@ -39,7 +39,7 @@ Result<EventState> parse_event_state(std::string_view text) {
                                  EventState::waiting, EventState::discarded, EventState::delayed})
     if (text == to_string(state)) return state;
   return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
-                                  "\" is no state of an event; check for pending, delivered, "
+                                  "\" is not a state of an event; use pending, delivered, "
                                   "parked, waiting, discarded or delayed");
 }
 
@@ -59,7 +59,7 @@ Error other_target(std::string_view relay, std::string_view bound, std::string_v
   return Error{Errc::rejected,
                "the relay \"" + std::string(relay) + "\" belongs to " + std::string(bound) +
                    " since its first start, not to " + std::string(wanted) +
-                   ", and events would be split between the two; give it another name, or stop "
+                   "; events would be split between the two; give the relay another name, or stop "
                    "every process that runs it and run `dovetail relay retarget " +
                    std::string(relay) + "`"};
 }

@@ -66,7 +66,7 @@ class Files(harness.Case):
         self.dovetail(*prune)
         for hours in (50, -50, 2):
             with self.subTest(hours=hours):
-                self.refused(*prune, code=4, name="unavailable", says=("the clock was set", "was expected"),
+                self.refused(*prune, code=4, name="unavailable", says=("the clock was set", "expected was"),
                              env=under_another_clock(self, hours))
         self.dovetail(*prune)
         self.assertEqual(self.rows("inventory.db", "SELECT count(*) FROM dovetail_inbox"), [(1,)])
@@ -86,7 +86,7 @@ class Servers(postgres_test.PostgresCase):
         prune = ("prune", "--sent", "1d", "--inbox", "1d")
         for hours in (50, -50, 2):
             with self.subTest(hours=hours):
-                self.refused(*prune, code=4, name="unavailable", says=("the clock of the database says", "this machine"),
+                self.refused(*prune, code=4, name="unavailable", says=("the database's clock shows", "this machine"),
                              env=under_another_clock(self, hours))
         self.dovetail(*prune)
         self.assertEqual(self.sql("SELECT count(*) FROM dovetail.inbox"), "1")

@@ -212,7 +212,7 @@ class Sql(ConsumerCase):
         parked = self.ask("parked", "list")["parked"]
         self.assertEqual([(row["key"], row["state"]) for row in parked], [("1", "parked"), ("1", "waiting")])
         self.assertEqual(parked[0]["attempts"], 5)
-        self.assertIn("broke each time", parked[0]["reason"])
+        self.assertIn("broke every time", parked[0]["reason"])
         # The first try alone may have been an outage, and before each one it was in a batch.
         self.assertIn(int(self.sql("SELECT last_value FROM shop.tries")), range(6, 13))
         self.sql("DROP FUNCTION shop.book; ALTER FUNCTION shop.really_book RENAME TO book")

@@ -33,7 +33,8 @@ std::string_view Arena::copy(std::string_view bytes) {
 }
 
 void Arena::clear() {
-  // A chunk that was made for one large event seldom fits the next: kept, such chunks pile up.
+  // A chunk made for one large event seldom fits the next one; keeping such chunks would waste
+  // memory.
   std::erase_if(chunks_, [](const Chunk& chunk) { return chunk.size > kChunkBytes; });
   current_ = 0;
   filled_ = 0;
@@ -41,7 +42,7 @@ void Arena::clear() {
 }
 
 Event& Batch::append(const Event& event) {
-  // One allocation for all text of the event keeps it together in memory.
+  // One allocation keeps all text of the event together.
   constexpr std::string_view Event::* kFields[] = {
       &Event::topic,        &Event::aggregate_type, &Event::aggregate_id, &Event::type,
       &Event::content_type, &Event::headers,        &Event::payload,      &Event::defect};
@@ -52,7 +53,7 @@ Event& Batch::append(const Event& event) {
   for (auto field : kFields) {
     const std::string_view from = event.*field;
     if (!from.empty()) std::memcpy(to, from.data(), from.size());
-    // A payload that is absent stays so: it is not the same as an empty one.
+    // An absent payload stays absent: it differs from an empty one.
     copy.*field = from.data() == nullptr ? std::string_view() : std::string_view(to, from.size());
     to += from.size();
   }

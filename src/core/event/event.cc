@@ -34,19 +34,19 @@ Status validate(const NewEvent& event, const EventLimits& limits) {
   DOVETAIL_TRY(check_text("content type", event.content_type, limits.name_bytes_max, false));
   DOVETAIL_TRY(check_text("topic", event.topic, limits.name_bytes_max, true));
   if (event.payload.empty()) {
-    return fail(Errc::rejected, "the payload is empty; send at least one byte, such as {}");
+    return fail(Errc::rejected, "the payload is empty; send at least one byte, for example {}");
   }
   if (event.payload.size() > limits.payload_bytes_max) {
     return fail(Errc::rejected, "the payload has " + std::to_string(event.payload.size()) +
-                                    " bytes; the limit is " +
+                                    " bytes, the limit is " +
                                     std::to_string(limits.payload_bytes_max) +
-                                    ", check payload_max or send a reference instead");
+                                    "; raise payload_max, or send a reference instead");
   }
   const Result<std::string> headers = encode_headers(event.headers);
   if (!headers) return fail(headers.error());
   if (headers->size() > limits.headers_bytes_max) {
     return fail(Errc::rejected, "the headers have " + std::to_string(headers->size()) +
-                                    " bytes together; shorten them to at most " +
+                                    " bytes in total; shorten them to at most " +
                                     std::to_string(limits.headers_bytes_max));
   }
   return {};

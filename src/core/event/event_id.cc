@@ -27,7 +27,7 @@ EventId IdGenerator::next() {
           .count());
   if (wall_ms > last_ms_) {
     last_ms_ = wall_ms;
-    // Starting in the lower half leaves room to count up within the millisecond.
+    // Starts in the lower half, so that the counter can rise within the millisecond.
     counter_ = (static_cast<std::uint32_t>(id.bytes[6]) << 8 | id.bytes[7]) & (kCounterMax >> 1);
   } else if (counter_ == kCounterMax) {
     ++last_ms_;
@@ -65,7 +65,7 @@ std::optional<EventId> read_id(std::string_view text) {
 Result<EventId> EventId::parse(std::string_view text) {
   if (const auto id = read_id(text)) return *id;
   return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
-                                  "\" is not an event id; check that it is a UUID such as "
+                                  "\" is not an event id; use a UUID such as "
                                   "018f3f5e-7c2a-7b61-9f1e-0d5a3c2b1a09");
 }
 

@@ -1,4 +1,4 @@
-// One flat JSON object whose values are strings, and nothing else.
+// Headers are one flat JSON object whose values are strings.
 #include "core/event/headers.h"
 
 #include <algorithm>
@@ -34,14 +34,14 @@ Status check_header(const Header& header) {
                 "malformed header \"" + header.name.substr(0, 60) + "\": " + std::string(why));
   };
   if (header.name.empty() || header.name.size() > 255) {
-    return bad("check that its name has 1 to 255 characters");
+    return bad("its name must have 1 to 255 characters");
   }
   if (!is_header_name(header.name)) {
-    return bad("check that its name has only letters, digits, '-', '_' and '.'");
+    return bad("its name may have only letters, digits, '-', '_' and '.'");
   }
-  if (!is_valid_utf8(header.value)) return bad("check that its value is valid UTF-8");
+  if (!is_valid_utf8(header.value)) return bad("its value must be valid UTF-8");
   if (!is_header_value(header.value)) {
-    return bad("check that its value has no line breaks or other control characters");
+    return bad("its value must not have line breaks or other control characters");
   }
   return {};
 }
@@ -67,7 +67,7 @@ bool is_header_value(std::string_view value) {
 tl::unexpected<Error> HeaderScanner::bad(std::string_view why) const {
   return fail(Errc::rejected, "malformed headers at byte " + std::to_string(at_) + ": " +
                                   std::string(why) +
-                                  "; check that they are one JSON object of strings");
+                                  "; send one JSON object whose values are strings");
 }
 
 Result<bool> HeaderScanner::next() {
@@ -85,11 +85,11 @@ Result<bool> HeaderScanner::next() {
     if (!take(',')) return bad("',' or '}' expected");
   }
   skip_space();
-  if (!string(name_)) return bad("a name in quotes expected");
+  if (!string(name_)) return bad("a quoted name expected");
   skip_space();
   if (!take(':')) return bad("':' expected");
   skip_space();
-  if (!string(value_)) return bad("a text value in quotes expected");
+  if (!string(value_)) return bad("a quoted value expected");
   return true;
 }
 
@@ -150,7 +150,7 @@ bool HeaderScanner::four_digits(std::uint32_t& value) {
 
 std::string_view unescaped(std::string_view quoted, char* to) {
   if (quoted.find('\\') == std::string_view::npos) return quoted;
-  // The scanner has seen to it that every escape is whole.
+  // The scanner guarantees that every escape is complete.
   const auto code_at = [quoted](std::size_t at) {
     std::uint32_t code = 0;
     for (std::size_t i = 0; i < 4; ++i) code = code << 4 | digit_of(quoted[at + i]);

@@ -17,14 +17,14 @@ bool begins_with_word(std::string_view text, std::string_view word) {
                                                   [](char a, char b) { return a == lower(b); });
 }
 
-// How long "user:secret@" is at the beginning of what follows "://"; 0: there is no such thing.
+// The length of "user:secret@" after "://"; 0: none.
 std::size_t authority_length(std::string_view rest) {
   const std::size_t end = std::min(rest.find_first_of("/ \t\r\n'\"<>"), rest.size());
   const std::size_t at = rest.substr(0, end).rfind('@');
   return at == std::string_view::npos ? 0 : at;
 }
 
-// How many bytes of a value stand behind a word that names a secret, and behind the sign.
+// The length of the value after a word such as "password" and its '=' or ':'.
 struct Value {
   std::size_t begin = 0;
   std::size_t length = 0;
@@ -33,7 +33,7 @@ Value value_behind(std::string_view text, std::string_view word) {
   std::size_t begin = word.size();
   if (begin >= text.size() || (text[begin] != '=' && text[begin] != ':')) return {};
   ++begin;
-  // "password: was refused" names no value.
+  // "password: was refused" has no value.
   if (begin >= text.size() || text[begin] == ' ') return {};
   char quote = 0;
   if (text[begin] == '\'' || text[begin] == '"') quote = text[begin++];

@@ -26,7 +26,7 @@ void put_digits(std::uint64_t number, std::size_t count, char* to) {
   }
 }
 
-// Reads a time from its beginning; any misfit makes it useless for good.
+// Reads a time piece by piece; after a mismatch it stays failed.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -116,7 +116,7 @@ std::optional<WallTime> parse_time(std::string_view text) {
   const minutes ahead = offset(reader);
   const std::chrono::year_month_day date(year(y), std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day)));
-  // A second 60 is a leap second.
+  // Second 60 is a leap second.
   if (!reader.ends_well() || !date.ok() || h > 23 || m > 59 || s > 60) return std::nullopt;
   return WallTime(std::chrono::sys_days(date) + hours(h) + minutes(m) + seconds(s) + part - ahead);
 }

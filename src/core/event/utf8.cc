@@ -61,7 +61,7 @@ void append_utf8(std::string& out, std::uint32_t code) {
 
 namespace {
 
-// The first character of `text`, as UTF-8 has it; 0: it begins with something else.
+// The length of the first UTF-8 character of `text`; 0: invalid.
 std::size_t character_bytes(std::string_view text) {
   for (std::size_t length = 1; length <= 4 && length <= text.size(); ++length)
     if (is_valid_utf8(text.substr(0, length))) return length;

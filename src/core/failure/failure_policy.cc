@@ -33,7 +33,7 @@ bool FailurePolicy::another_passed_since(std::uint64_t confirmations, std::uint6
   return (key == last_key_ ? last_of_others_ : confirmations_) > confirmations;
 }
 
-// What was not tried for long is gone by another way: somebody discarded it, or took the lane.
+// An event that was not tried for long is gone: it was discarded, or another relay owns the lane.
 FailurePolicy::Record* FailurePolicy::find_or_add(const EventId& id, TimePoint now) {
   const auto found = events_.find(id);
   if (found != events_.end()) return &found->second;
@@ -50,7 +50,7 @@ Judgement FailurePolicy::failed(const EventId& id, std::uint64_t key, Fate fate,
                                 std::uint32_t attempts, TimePoint now, Random& random) {
   const RetryPolicy patient{std::min(options_.key_retry.base, options_.sink_retry.cap),
                             std::min(options_.key_retry.cap, options_.sink_retry.cap)};
-  // What was not tried says nothing about anybody.
+  // An event that was not tried proves nothing.
   const bool is_sign = fate == Fate::failed || fate == Fate::busy;
   if (is_sign) {
     batch_has_failure_ = true;
@@ -96,8 +96,8 @@ bool FailurePolicy::end_batch(TimePoint now, Random& random) {
   const bool becomes_sick = !is_sick_ && failing_keys_.size() >= options_.sick_keys;
   if (becomes_sick) is_sick_ = true;
   if (!is_sick_) return false;
-  if (!becomes_sick && !probed) return false;  // sent before it was sick
-  // A probe that was answered without being done tells nothing; the next one may.
+  if (!becomes_sick && !probed) return false;  // sent before the sink was sick
+  // The probe was answered but not tried, which proves nothing; the next one may.
   if (probed && answered) {
     probe_at_ = now;
     return false;

@@ -9,7 +9,7 @@ namespace dovetail {
 Duration retry_delay(const RetryPolicy& policy, std::uint32_t failures, Random& random) {
   constexpr Duration kFloor = std::chrono::milliseconds(1);
   Duration ceiling = policy.base;
-  // Doubling stops at the cap, so neither the count nor the product can overflow.
+  // Doubling stops at the cap, so nothing can overflow.
   for (std::uint32_t i = 0; i < failures && ceiling < policy.cap; ++i) ceiling *= 2;
   ceiling = std::clamp(ceiling, kFloor, std::max(policy.cap, kFloor));
   const Duration least = std::max(kFloor, ceiling / 2);

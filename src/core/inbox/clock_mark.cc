@@ -10,7 +10,7 @@ namespace {
 
 constexpr Duration kTolerance = std::chrono::hours(1);
 constexpr Duration kSettled = std::chrono::hours(1);
-// So long a machine may be off, or nobody look, without a doubt about its clock.
+// A machine may be off, or unchecked, this long without a doubt about its clock.
 constexpr Duration kAwayMax = std::chrono::hours(36);
 
 Duration set_by(const ClockMark& then, const ClockMark& now) {
@@ -48,7 +48,7 @@ ClockVerdict judge_after_start(const ClockMarks& known, const ClockMark& now) {
   if (!known.trusted_before) return trust(now, Duration{0});
   const Duration away = now.wall - *known.trusted_before;
   const auto is_back = [&](WallTime wall) { return wall < *known.trusted_before - kTolerance; };
-  // A doubt about a time in the past says nothing about a time ahead, and the reverse.
+  // A doubt about a time in the past does not affect a time ahead, and vice versa.
   const bool is_doubted = known.doubted_before && now.wall >= *known.doubted_before &&
                           is_back(now.wall) == is_back(*known.doubted_before);
   if (is_doubted && now.wall >= *known.doubted_before + kSettled) return trust(now, away);
@@ -71,21 +71,21 @@ ClockVerdict judge_clock(const ClockMarks& known, const ClockMark& now) {
 
 std::string clock_was_set(const ClockMarks& known, const ClockMark& now) {
   if (!known.trusted)
-    return "the clock may be wrong: it says " + text_of(now.wall) +
-           " at the first look after a start, and said " + text_of(*known.trusted_before) +
-           " at the last one before; nothing is deleted until it has run evenly for an hour; check "
-           "the clock";
+    return "the clock may be wrong: at the first check after the start of the machine it shows " +
+           text_of(now.wall) + ", at the last check before it showed " +
+           text_of(*known.trusted_before) +
+           "; nothing is deleted until the clock has run evenly for an hour; check the clock";
   const WallTime expected = known.trusted->wall + (now.steady - known.trusted->steady);
-  return "the clock was set: it says " + text_of(now.wall) + " where " + text_of(expected) +
-         " was expected; nothing is deleted until it is set back, or has run evenly for an hour; "
-         "check the clock";
+  return "the clock was set: it shows " + text_of(now.wall) + ", expected was " +
+         text_of(expected) +
+         "; nothing is deleted until it is set back or has run evenly for an hour; check the clock";
 }
 
 std::optional<std::string> clocks_disagree(WallTime database, WallTime machine) {
   const Duration apart = database > machine ? database - machine : machine - database;
   if (apart <= kTolerance) return std::nullopt;
-  return "the clock of the database says " + text_of(database) + ", that of this machine " +
-         text_of(machine) + "; nothing is deleted while they disagree; check both clocks";
+  return "the database's clock shows " + text_of(database) + ", the clock of this machine " +
+         text_of(machine) + "; nothing is deleted while they differ; check both clocks";
 }
 
 }  // namespace dovetail

@@ -19,9 +19,11 @@ bool is_refused(Arrival arrival) {
 
 std::string_view refusal_of(Arrival arrival) {
   return arrival == Arrival::conflict
-             ? "its id is used twice: another event with this id and another payload was applied; "
-               "check who publishes it, then discard it, or publish it again with an id of its own"
-             : "it is older than what the inbox remembers, so nobody knows whether it was applied; "
+             ? "its id was used twice: an event with this id and another payload was already "
+               "applied; "
+               "check the publisher, then discard this event or publish it again with a new id"
+             : "it is older than what the inbox remembers, so it is unknown whether it was "
+               "applied; "
                "check its effect, then discard it or run `dovetail inbox apply`";
 }
 
@@ -36,11 +38,12 @@ Status Inbox::open() {
   fence_.clear();
   const Result<bool> ended_well = store_.open();
   if (!ended_well) return fail(ended_well.error());
-  // Only the first open of this process tells how the process before it ended.
+  // Only the first open() of this process shows how the previous process ended.
   if (!opened_before_ && !*ended_well) suspects_left_ = options_.suspects_max;
   opened_before_ = true;
   if (interrupted_) {
-    // The handler did not end the process, so the attempt that the outage cut short does not count.
+    // The handler did not end the process, so the attempt that the outage interrupted does not
+    // count.
     DOVETAIL_TRY(store_.count_attempt(*interrupted_, -1));
     interrupted_.reset();
   }
@@ -48,8 +51,8 @@ Status Inbox::open() {
 }
 
 Status Inbox::close() {
-  // An attempt that an outage cut short is taken back when the sink is opened again; a relay that
-  // was stopped before did not come to that.
+  // open() takes back an attempt that an outage interrupted; a relay that stopped before that did
+  // not get there.
   if (interrupted_) DOVETAIL_TRY(open());
   return store_.close();
 }
@@ -109,7 +112,7 @@ Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
   }
   const bool any_refused = std::any_of(arrivals_.begin(), arrivals_.end(), is_refused);
   if (any_refused || (!firsts_.empty() && !store_.apply(firsts_))) {
-    // Which event is at fault, and how often it was tried, is found out one by one.
+    // Trying the events one by one shows which one is at fault, and counts its attempts.
     if (!any_refused && store_.broke()) suspect_together();
     store_.rollback();
     return BatchResult::try_alone;
@@ -124,9 +127,9 @@ Result<Inbox::BatchResult> Inbox::apply_together(const Submitted& batch,
   return BatchResult::committed;
 }
 
-// A handler that takes the whole server down with it leaves no connection on which its batch could
-// be tried one by one at once. So when the connection breaks in a batch a second time with the same
-// events, they are tried alone, whenever it is back.
+// After a handler that crashes the database server, there is no connection to try its batch one by
+// one at once. So when the connection breaks twice with the same events in the batch, they are
+// tried alone as soon as it is back.
 void Inbox::suspect_together() {
   const auto was_there = [&](const Event* event) { return broke_together_.contains(event->id); };
   if (std::any_of(firsts_.begin(), firsts_.end(), was_there))
@@ -135,10 +138,10 @@ void Inbox::suspect_together() {
   for (const Event* event : firsts_) broke_together_.insert(event->id);
 }
 
-// Whether the connection broke in the try before this one, too.
+// Whether the connection also broke in the previous attempt.
 bool Inbox::breaks_again(const EventId& id) { return !broke_alone_.insert(id); }
 
-// True: all of them were tried.
+// True: all events were tried.
 Result<bool> Inbox::apply_alone(Submitted& batch) {
   const std::size_t end =
       std::min(batch.events.size(), batch.alone.size() + options_.alone_at_a_time);
@@ -174,7 +177,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
   if (is_refused(arrival)) return refuse(arrival, outcome);
   if (arrival != Arrival::first && !DOVETAIL_MUTANT(redelivery_burns_attempts)) {
-    // What is applied already is not tried again, so however often it comes, no attempt counts.
+    // An applied event is not tried again, so no attempt counts, however often it comes.
     DOVETAIL_TRY(store_.commit(0, 1));
     outcome = Outcome{Fate::duplicate};
     return {};
@@ -185,17 +188,18 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   const Result<std::uint32_t> attempts = store_.count_attempt(event.id, +1);
   if (!attempts) return fail(attempts.error());
   if (*attempts > options_.attempts_max) {
-    // One of them may be another member's that is at it just now, after a rebalance. Such a one is
-    // gone a little later; that of a process which died is not.
+    // After a rebalance, one of the attempts may belong to another member that still works on the
+    // event. That one ends soon; the attempt of a dead process stays.
     if (over_limit_.insert(event.id)) {
-      outcome = Outcome{Fate::again, 0, "not tried: there may be another attempt at it right now"};
+      outcome =
+          Outcome{Fate::again, 0, "not tried: another consumer may be working on it right now"};
       return forgive(event.id, 1);
     }
     over_limit_.erase(event.id);
-    // Every earlier attempt ended with the process; this one is not made. A replay starts from 0
-    // again.
+    // Every earlier attempt ended with the process, so there is no further one. A replay starts
+    // from 0.
     outcome = Outcome{Fate::rejected, *attempts - 1,
-                      "the handler ended the process, or the connection to the database, " +
+                      "the handler ended the process or the database connection " +
                           std::to_string(*attempts - 1) +
                           " times; check the handler, then replay the event"};
     return forgive(event.id, *attempts);
@@ -204,7 +208,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
 
   DOVETAIL_TRY(store_.begin());
   DOVETAIL_TRY(store_.insert(one, {&arrival, 1}));
-  if (is_refused(arrival)) {  // since it was looked up above
+  if (is_refused(arrival)) {  // applied since the check above
     DOVETAIL_TRY(refuse(arrival, outcome));
     return forgive(event.id, 1);
   }
@@ -227,7 +231,7 @@ Status Inbox::apply_one(const Event& event, Outcome& outcome) {
   return judge(event, applied.error(), *attempts, outcome);
 }
 
-// What the failure of a handler means; `attempts` were counted, this one included.
+// Judges the failure of a handler; `attempts` includes this one.
 Status Inbox::judge(const Event& event, const Error& error, std::uint32_t attempts,
                     Outcome& outcome) {
   const bool broke = store_.broke();
@@ -238,8 +242,8 @@ Status Inbox::judge(const Event& event, const Error& error, std::uint32_t attemp
       (broke && breaks_again(event.id)) || (is_away && DOVETAIL_MUTANT(outage_burns_attempts));
   if (!broke) broke_alone_.erase(event.id);
   if (!is_its_own) {
-    // The handler returned, so it ended neither the process nor the connection: nothing counts
-    // here. Whether the event is at fault, or all fail alike, the relay judges.
+    // The handler returned, so it ended neither the process nor the connection, and nothing counts
+    // here. The relay judges whether this event is at fault or all fail.
     const Fate fate = is_away                        ? Fate::again
                       : error.code == Errc::rejected ? Fate::rejected
                                                      : Fate::failed;
@@ -248,12 +252,12 @@ Status Inbox::judge(const Event& event, const Error& error, std::uint32_t attemp
   }
   interrupted_.reset();
   outcome = Outcome{Fate::failed, 0,
-                    "the connection to the database broke each time that it was in its handler, "
-                    "also with nothing else; check the handler: " +
+                    "the database connection broke every time its handler ran, even without other "
+                    "events; check the handler: " +
                         error.text};
   if (attempts < options_.attempts_max) return {};
-  // It is parked now; a replay starts from 0 again. Where the database cannot be told, the event
-  // comes again, has no attempt left, and is rejected without being tried.
+  // The event is parked, and a replay starts from 0. If the database cannot store that, the event
+  // comes again without attempts left and is rejected without being tried.
   broke_alone_.erase(event.id);
   outcome.fate = Fate::rejected;
   outcome.attempts = attempts;

@@ -28,27 +28,28 @@ std::string_view trimmed(std::string_view text) {
 
 bool is_printable(char c) { return c >= ' ' && c <= '~'; }
 
-// RFC 8941, 3.3.3. Parameters behind the string are for nobody and are not looked at.
+// RFC 8941, 3.3.3. Parameters after the string are ignored.
 Result<std::string> parse_quoted(std::string_view value) {
   std::string key;
   std::size_t at = 1;
   for (; at < value.size() && value[at] != '"'; ++at) {
     if (value[at] == '\\' && (++at == value.size() || (value[at] != '"' && value[at] != '\\')))
-      return bad_key("the key has a backslash before something that needs none");
-    if (!is_printable(value[at])) return bad_key("the key has characters that are not ASCII");
+      return bad_key("the key has a backslash before a character other than a quote or backslash");
+    if (!is_printable(value[at]))
+      return bad_key("the key has characters that are not printable ASCII");
     key += value[at];
   }
   if (at >= value.size()) return bad_key("the key has no closing quote");
   const std::string_view rest = trimmed(value.substr(at + 1));
-  if (!rest.empty() && rest.front() != ';') return bad_key("there is more than one key");
+  if (!rest.empty() && rest.front() != ';') return bad_key("the header has more than one key");
   return key;
 }
 
-// What clients send that do not know of structured fields.
+// Clients that do not know structured fields send the key without quotes.
 Result<std::string> parse_bare(std::string_view value) {
   for (const char c : value) {
     if (!is_printable(c) || c == ' ' || c == '"' || c == ',' || c == ';' || c == '\\')
-      return bad_key("a key without quotes has a character that needs them, or is more than one");
+      return bad_key("the key has no quotes, but has a character that requires them");
   }
   return std::string(value);
 }
@@ -142,22 +143,22 @@ std::optional<Problem> problem_of(const RequestTicket& ticket) {
     case RequestState::finished:
       return std::nullopt;
     case RequestState::running:
-      // It may be finished long before its lease ends.
+      // The request may finish long before its lease ends.
       return Problem{409, types + "running", "A request with this key is being processed",
                      "Send the same request with the same key again in a moment: it gets the "
                      "answer of the first.",
                      1};
     case RequestState::unknown:
       return Problem{409, types + "outcome-unknown",
-                     "Nobody knows what became of the first request with this key",
-                     "It was begun and never finished, so it may or may not have taken effect, and "
-                     "is not run again. Check the effect; if there is none, send the request with "
+                     "The outcome of the first request with this key is unknown",
+                     "It started and never finished, so it may or may not have taken effect. It is "
+                     "not run again. Check the effect; if there is none, send the request with "
                      "a new key."};
     case RequestState::mismatch:
-      return Problem{422, types + "key-reused", "This key was used for another request",
-                     "The method, the path, the body or the login differ from those of the first "
-                     "request with this key. Use a new key for a new request, and repeat a request "
-                     "as it was."};
+      return Problem{
+          422, types + "key-reused", "This key was used for another request",
+          "The method, the path, the body or the login differ from the first request with "
+          "this key. Use a new key for a new request, and repeat a request unchanged."};
   }
   return std::nullopt;
 }
@@ -168,9 +169,9 @@ Problem key_problem(std::string_view why) {
     return Problem{400, types + "key-invalid", "The header Idempotency-Key is not valid",
                    std::string(why)};
   return Problem{400, types + "key-missing", "The header Idempotency-Key is missing",
-                 "This request changes something, and is safe to repeat only with a key: send a "
-                 "header such as Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\", new "
-                 "for each operation and the same for each repeat of it."};
+                 "This request changes something and is safe to repeat only with a key. Send a "
+                 "header such as Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\": a new "
+                 "key for each operation, the same key for each repeat."};
 }
 
 }  // namespace dovetail

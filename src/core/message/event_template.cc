@@ -22,7 +22,7 @@ enum class EventTemplate::Field : std::uint8_t {
   aggregate_version,
   created_at,
   header,
-  none,  // a literal alone
+  none,  // only a literal
 };
 
 namespace {

@@ -43,12 +43,12 @@ std::string_view as_text(std::string_view bytes, Arena& arena) {
 
 std::string_view cut(std::string_view text, std::size_t bytes_max) {
   if (text.size() <= bytes_max) return text;
-  // Not in the middle of a character.
+  // Does not cut inside a character.
   while (bytes_max > 0 && (static_cast<unsigned char>(text[bytes_max]) & 0xc0) == 0x80) --bytes_max;
   return text.substr(0, bytes_max);
 }
 
-// One message on its way to become an event.
+// Converts one message.
 class Reading {
  public:
   Reading(const ReceivedMessage& message, const MessageDialect& dialect, Arena& arena)
@@ -106,7 +106,7 @@ class Reading {
     return {};
   }
 
-  // The header's value is in the event, so the header need not be.
+  // The event has the value, so its headers need not repeat it.
   std::string_view taken(std::string_view name) {
     const std::string_view value = header(name);
     if (!value.empty()) taken_[taken_count_++] = name;
@@ -117,14 +117,14 @@ class Reading {
     if (defect_.empty()) defect_ = std::move(why);
   }
 
-  // Text that every event has.
+  // A text that every event has.
   std::string_view name(std::string_view field, std::string_view text) {
     if (!is_text(text)) {
       spoil("the " + std::string(field) + " of the message is not valid UTF-8; check its producer");
     } else if (text.size() > kLimits.name_bytes_max) {
       spoil("the " + std::string(field) + " of the message has " + std::to_string(text.size()) +
-            " bytes, of which " + std::to_string(kLimits.name_bytes_max) +
-            " are possible; check its producer");
+            " bytes, the limit is " + std::to_string(kLimits.name_bytes_max) +
+            "; check its producer");
     }
     return arena_.copy(cut(as_text(text, arena_), kLimits.name_bytes_max));
   }
@@ -135,8 +135,8 @@ class Reading {
     if (bytes.empty()) bytes = message_.key;
     const std::string_view text = as_text(bytes, arena_);
     if (text.size() > kLimits.key_bytes_max) {
-      spoil("the key of the message has " + std::to_string(text.size()) + " bytes, of which " +
-            std::to_string(kLimits.key_bytes_max) + " are possible; check its producer");
+      spoil("the key of the message has " + std::to_string(text.size()) + " bytes, the limit is " +
+            std::to_string(kLimits.key_bytes_max) + "; check its producer");
     }
     return arena_.copy(cut(text, kLimits.key_bytes_max));
   }
@@ -172,15 +172,14 @@ class Reading {
     if (text.empty()) text = attribute(Attribute::id);
     if (text.empty()) {
       text = message_.native_id;
-      // Where both are there, they are the same id of the same publisher or two different things.
+      // If both exist, they are the same id of the same publisher, or two different things.
       if (text.empty() || text == header("id")) text = taken("id");
     }
     if (text.empty()) {
       if (!message_.place.empty()) return name_id(kMessageNames, message_.place);
       spoil(
-          "the message has no id, and its broker has no lasting name for it; check its producer, "
-          "or "
-          "configure the header that carries its id");
+          "the message has no id, and the broker gives it no permanent name; check its producer, "
+          "or configure the header that carries its id");
       return spare_id;
     }
     if (const auto parsed = read_id(text)) return *parsed;
@@ -211,7 +210,7 @@ class Reading {
     std::size_t bytes = 1;
     for (const MessageHeader& one : message_.headers) {
       if (!is_own(one)) continue;
-      // A name that is empty becomes one of a single character.
+      // An empty name becomes a single character.
       bytes += std::max<std::size_t>(one.name.size(), 1) + 4;
       bytes += is_header_value(one.value) ? quoted_bytes(one.value) : 2 + hex_bytes(one.value);
     }

@@ -25,7 +25,7 @@ bool is_partition(std::string_view text) {
   return end.ec == std::errc{} && end.ptr == text.data() + text.size() && number >= 0;
 }
 
-// Names of headers that the format writes, or that mean the same to a reader.
+// Header names that the format writes, or that a reader treats alike.
 std::vector<std::string> reserved_names(MessageFormat format, const MessageDialect& dialect) {
   std::vector<std::string> names;
   if (format == MessageFormat::debezium) names.emplace_back("id");
@@ -51,7 +51,7 @@ Result<MessageWriter> MessageWriter::make(const MessageOptions& options,
   if (options.format == MessageFormat::cloudevents) {
     if (options.source.empty() || !is_header_value(options.source)) {
       return fail(Errc::rejected,
-                  "the source of messages is empty or has control characters; check that it is a "
+                  "the source of messages is empty or has control characters; set it to a "
                   "name or URI such as /shop/orders");
     }
     for (const std::string_view name : kAttributes) {
@@ -73,15 +73,15 @@ Result<MessageWriter> MessageWriter::make(const MessageOptions& options,
   for (const auto& [name, text] : options.headers) {
     if (!is_header_name(name)) {
       return fail(Errc::rejected,
-                  named(name) + ": check that its name has only letters, digits, '-', '_' and '.'");
+                  named(name) + ": its name may have only letters, digits, '-', '_' and '.'");
     }
     if (writer.is_reserved(name)) {
       return fail(Errc::rejected, named(name) +
                                       " is written by the message format; choose another "
-                                      "name for it");
+                                      "name");
     }
     if (writer.is_of_template(name)) {
-      return fail(Errc::rejected, named(name) + " is there twice; leave one of them out");
+      return fail(Errc::rejected, named(name) + " occurs twice; remove one of them");
     }
     auto value = EventTemplate::parse(text);
     if (!value) return fail(value.error().code, named(name) + ": " + value.error().text);
@@ -101,8 +101,9 @@ Status MessageWriter::write(const Event& event, Arena& arena, Message& out) cons
   out.headers.clear();
   out.partition = partition_ ? partition_->fill(event, arena) : std::string_view{};
   if (!out.partition.empty() && !is_partition(out.partition)) {
-    return fail(Errc::rejected, "its partition \"" + std::string(out.partition.substr(0, 60)) +
-                                    "\" is no number; check the template of partitions");
+    return fail(Errc::rejected,
+                "its partition \"" + std::string(out.partition.substr(0, 60)) +
+                    "\" is not a number; the partition template must yield a non-negative integer");
   }
   switch (format_) {
     case MessageFormat::cloudevents:
@@ -137,7 +138,7 @@ void MessageWriter::add_attributes(const Event& event, Arena& arena, Message& ou
     add(Attribute::aggregateversion, arena.copy({text, static_cast<std::size_t>(end - text)}));
   }
   if (dialect_.content_type_header.empty()) return;
-  // A header of its own is no attribute, and is not encoded as one.
+  // An own header is not an attribute, so it is not encoded like one.
   const bool is_attribute = dialect_.content_type_header.starts_with(dialect_.attribute_prefix);
   out.headers.push_back({dialect_.content_type_header,
                          is_attribute ? encoded(event.content_type, arena) : event.content_type});
@@ -153,15 +154,14 @@ Status MessageWriter::add_own_headers(const Event& event, Arena& arena, Message&
     const std::string_view value = unescaped(scanner.value(), arena);
     if (is_of_template(name)) continue;
     if (!is_header_name(name)) {
-      return fail(Errc::rejected,
-                  named(name) +
-                      " of the event: check that its name has only letters, digits, '-', "
-                      "'_' and '.'");
+      return fail(Errc::rejected, named(name) +
+                                      " of the event: its name may have only letters, digits, '-', "
+                                      "'_' and '.'");
     }
     if (is_reserved(name)) {
       return fail(Errc::rejected, named(name) +
-                                      " of the event is one that the message format writes "
-                                      "itself; publish it under another name");
+                                      " of the event is reserved by the message format; publish "
+                                      "it under another name");
     }
     DOVETAIL_TRY(check_value(name, value));
     out.headers.push_back({name, value});
@@ -180,14 +180,14 @@ Status MessageWriter::add_template_headers(const Event& event, Arena& arena, Mes
 Status MessageWriter::check_value(std::string_view name, std::string_view value) const {
   if (!is_header_value(value)) {
     return fail(Errc::rejected, named(name) +
-                                    ": check that its value is text without line breaks or "
-                                    "other control characters");
+                                    ": its value must be text without line breaks or other "
+                                    "control characters");
   }
   if (dialect_.http_headers && !value.empty() &&
       (is_space(value.front()) || is_space(value.back()))) {
     return fail(Errc::rejected, named(name) +
                                     ": its value begins or ends with a space, which would "
-                                    "not arrive; remove it");
+                                    "be lost; remove it");
   }
   return {};
 }

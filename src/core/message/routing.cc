@@ -9,7 +9,7 @@ Result<TopicTemplate> TopicTemplate::parse(std::string_view text) {
   if (!parsed) return fail(parsed.error().code, "topic " + parsed.error().text);
   if (parsed->has_topic()) {
     return fail(Errc::rejected, "topic template \"" + std::string(text) +
-                                    "\": {topic} cannot be made of itself; use another field, such "
+                                    "\": {topic} cannot refer to itself; use another field, such "
                                     "as {aggregate_type}");
   }
   return TopicTemplate(std::move(*parsed));

@@ -36,7 +36,7 @@ Status OriginSource::open() {
       opening->ended.notify_all();
     });
   } catch (const std::system_error& error) {
-    return fail(Errc::unavailable, std::string("a thread could not be started: ") + error.what() +
+    return fail(Errc::unavailable, std::string("cannot start a thread: ") + error.what() +
                                        "; check the limit of threads");
   }
   return {};
@@ -77,7 +77,7 @@ Status OriginSource::settle(const Batch& batch, std::span<const Settled> fates) 
 Status OriginSource::flush() {
   if (!source_) return {};
   DOVETAIL_TRY(source_->flush());
-  // The broker knows what is settled. Counts that cannot be written now are no reason to stop.
+  // The broker knows what is settled. Failing to write counts is not a reason to stop.
   const Status counted = home_.write();
   return !counted && counted.error().code == Errc::stopped ? counted : Status{};
 }

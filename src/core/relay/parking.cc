@@ -25,8 +25,9 @@ SecondEvent::SecondEvent(const ParkRequest& first) : event_(*first.event), reque
   request_.event = &event_;
   request_.state = ParkState::parked;
   request_.reason = "another event with the id " + first.event->id.to_string() +
-                    " is parked, so this one is kept as " + event_.id.to_string() +
-                    "; check why the id was used twice, then replay or discard it. " + first.reason;
+                    " is parked, so this one is stored as " + event_.id.to_string() +
+                    "; check why the id was used twice, then replay or discard this event. " +
+                    first.reason;
 }
 
 }  // namespace dovetail

@@ -1,6 +1,5 @@
-// The life of a session: lease, reading, settling. What passes between the relay and its sink is in
-// relay_sending.cc; how one event fares, along its key, in relay_events.cc, and in parking, in
-// relay_parking.cc.
+// A session: lease, reading, settling. relay_sending.cc talks to the sink, relay_events.cc tracks
+// the events of each key, relay_parking.cc does the parking.
 #include "core/relay/relay.h"
 
 #include <algorithm>
@@ -64,7 +63,7 @@ std::string_view to_string(RelayState::Kind kind) {
 namespace {
 
 constexpr Duration kRemindEvery = std::chrono::minutes(1);
-// A session without an error for so long is over the one before it.
+// After a session has run this long without an error, earlier failures no longer count.
 constexpr Duration kLasts = std::chrono::seconds(2);
 constexpr Duration kLastsAfterHalt = std::chrono::seconds(30);
 
@@ -96,7 +95,7 @@ Relay::~Relay() = default;
 
 void Relay::note(Kind kind, std::string text) { ports_.notify(RelayNotice{kind, std::move(text)}); }
 
-// Pauses grow, so a short one says nothing that the report before it did not say.
+// Pauses grow, so a short one adds nothing to the previous report.
 void Relay::report(RelayState::Kind kind, std::string_view error, Duration next_try) {
   const TimePoint now = ports_.clock.now();
   const bool is_change = !was_reported_ || kind != reported_.kind;
@@ -117,8 +116,8 @@ void Relay::report(RelayState::Kind kind, std::string_view error, Duration next_
 
 Status Relay::run(std::stop_token stop) {
   const Status ended = run_sessions(stop);
-  // One that did not end in good order may have left the lease behind: the next relay need not wait
-  // for its end.
+  // A session that ended with an error may still hold the lease. Release it, so that the next relay
+  // need not wait until it expires.
   if (ports_.clock.now() < ports_.lease.deadline()) (void)ports_.lease.release();
   return ended;
 }
@@ -132,7 +131,7 @@ Status Relay::run_sessions(const std::stop_token& stop) {
   return {};
 }
 
-// Whether to start over after this error, having waited for a while.
+// Waits after an error. Whether to start over.
 bool Relay::survive(const Error& error, std::stop_token stop) {
   const bool halts = error.code == Errc::corrupt || error.code == Errc::rejected;
   if ((halts && options_.gives_up) || has_given_up_) {
@@ -140,10 +139,10 @@ bool Relay::survive(const Error& error, std::stop_token stop) {
     report(RelayState::Kind::halted, error.text, {});
     return false;
   }
-  // A lease that ran out, or a write that was refused because another relay has the lane.
+  // The lease expired, or a write was refused because another relay owns the lane.
   if (error.code == Errc::stopped) ports_.metrics.fenced.fetch_add(1, std::memory_order_relaxed);
   if (stop.stop_requested()) return true;
-  // Somebody else's lease may end at any time, so a standby asks often.
+  // The other relay's lease may end at any time, so a standby asks often.
   const bool stands_by = standing_by_ && !halts;
   const RetryPolicy policy =
       stands_by ? RetryPolicy{options_.idle_wait, options_.idle_wait} : options_.connect_retry;
@@ -152,7 +151,7 @@ bool Relay::survive(const Error& error, std::stop_token stop) {
     ports_.metrics.session_errors.fetch_add(1, std::memory_order_relaxed);
     if (session_failures_ == 0 || halts != was_halted_)
       note(halts ? Kind::halted : Kind::session_lost,
-           halts ? error.text + "; it is tried again, at least every " +
+           halts ? error.text + "; the relay retries at least every " +
                        in_seconds(options_.connect_retry.cap)
                  : error.text);
     was_halted_ = halts;
@@ -182,7 +181,7 @@ Status Relay::session(std::stop_token stop) {
   took_time("opening the source");
   DOVETAIL_TRY(ports_.parking.open());
   DOVETAIL_TRY(reload_blocked_keys());
-  took_time("reading what is parked");
+  took_time("reading parked events");
   session_since_ = ports_.clock.now();
   note(Kind::started, "started");
   report_delivery();
@@ -190,19 +189,18 @@ Status Relay::session(std::stop_token stop) {
   return drain();
 }
 
-// A session that has lasted, or has recorded progress, starts afresh after its next error.
+// After a session that lasted or recorded progress, the next error starts with a short pause.
 void Relay::recover_session() {
   session_failures_ = 0;
   if (sink_failures_ == 0 && policy_.failed_in_a_row() < kFailedInARow) report_delivery();
 }
 
-// A session that has not yet come further than the one that failed before it delivers nothing that
-// lasts.
+// Until this session gets further than the failed one, it delivers nothing lasting.
 void Relay::report_delivery() {
   if (session_failures_ == 0 && !policy_.is_sick()) report(RelayState::Kind::delivering, {}, {});
 }
 
-// One that takes its time to open is waited for under a lease that is renewed.
+// While a slow source opens, the lease is renewed.
 Status Relay::wait_for_source(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const Result<bool> opened = ports_.source.opened(std::chrono::milliseconds(20));
@@ -219,52 +217,52 @@ Status Relay::step(std::stop_token stop) {
   if (session_failures_ > 0 && ports_.clock.now() - session_since_ >= lasting) recover_session();
   DOVETAIL_TRY(ports_.source.keep_alive());
   DOVETAIL_TRY(take_replays());
-  took_time("reading what is parked");
+  took_time("reading parked events");
   DOVETAIL_TRY(read_source(stop));
   took_time("reading the source");
   release_due_lines();
   DOVETAIL_TRY(submit_ready());
   DOVETAIL_TRY(collect());
-  took_time("a call of the sink");
+  took_time("calling the sink");
   move_aside();
   park_held_lines();
   if (DOVETAIL_MUTANT(settle_before_park)) DOVETAIL_TRY(settle());
   DOVETAIL_TRY(park_pending());
   DOVETAIL_TRY(settle());
-  took_time("recording what is settled or parked");
+  took_time("recording settled and parked events");
   rest(stop);
-  took_time("a rest of the relay");
+  took_time("idling");
   return {};
 }
 
-// Takes no more work and waits for the fate of what is in flight. Nothing that was confirmed is
-// left to be sent again.
+// Takes no more work and waits for the fate of events in flight, so that no confirmed event is sent
+// again.
 Status Relay::drain() {
   const TimePoint give_up_at = ports_.clock.now() + options_.drain_timeout;
   while (sink_open_ && !submitted_.empty() && ports_.clock.now() < give_up_at) {
     DOVETAIL_TRY(hold_lease());
     bool collected = false;
     DOVETAIL_TRY(collect_one(wait_limit(std::chrono::milliseconds(50)), collected));
-    took_time("a call of the sink");
+    took_time("calling the sink");
     DOVETAIL_TRY(park_pending());
     DOVETAIL_TRY(settle());
-    took_time("recording what is settled or parked");
+    took_time("recording settled and parked events");
   }
   DOVETAIL_TRY(park_pending());
   DOVETAIL_TRY(park_before_finished());
   DOVETAIL_TRY(settle());
   DOVETAIL_TRY(ports_.source.flush());
-  // Another relay may begin as soon as the lease is free.
+  // Another relay may start as soon as the lease is free.
   if (!submitted_.empty()) ports_.sink.permit(TimePoint{});
   DOVETAIL_TRY(ports_.lease.release());
   note(Kind::drained,
        submitted_.empty()
            ? "stopped cleanly"
-           : "stopped before everything in flight was confirmed; it will be sent again");
+           : "stopped before all events in flight were confirmed; they will be sent again");
   return {};
 }
 
-// What is in memory belongs to a session; the next one reads it again.
+// The events in memory belong to this session; the next one reads them again.
 void Relay::forget() {
   if (!submitted_.empty()) ports_.sink.permit(TimePoint{});
   for (auto& flight : flights_) limbo_.push_back(std::move(flight));
@@ -290,16 +288,16 @@ void Relay::forget() {
   replay_poll_at_ = {};
 }
 
-// Asked before anything is handed to the sink, and before the sink may go on with what it has:
-// there are sinks that work only while they are asked for the fate of a batch.
+// Checked before each submit and each collect, because some sinks work only inside collect().
 Status Relay::check_deadline() const {
   if (ports_.clock.now() < ports_.lease.deadline() || DOVETAIL_MUTANT(deadline_ignored)) return {};
   using std::chrono::milliseconds;
-  return fail(Errc::stopped,
-              "the lease ran out before it was renewed; since its last renewal " +
-                  std::string(longest_what_) + " took longest, " +
-                  std::to_string(std::chrono::duration_cast<milliseconds>(longest_).count()) +
-                  " ms: check what that waits for, and whether this process was paused in it");
+  return fail(
+      Errc::stopped,
+      "the lease ran out before it was renewed; the slowest step since the last renewal was " +
+          std::string(longest_what_) + ", " +
+          std::to_string(std::chrono::duration_cast<milliseconds>(longest_).count()) +
+          " ms; check what that step waits for, and whether this process was paused");
 }
 
 void Relay::took_time(std::string_view what) {
@@ -316,7 +314,7 @@ Status Relay::hold_lease() {
   if (now >= ports_.lease.renew_at() && now >= renew_retry_at_) {
     const Status renewed = ports_.lease.renew();
     if (!renewed && renewed.error().code != Errc::unavailable) return renewed;
-    // Otherwise it is tried again until the deadline.
+    // Otherwise retry until the deadline.
     if (!renewed) renew_retry_at_ = now + retry_delay(options_.connect_retry, 0, random_);
     if (renewed) longest_ = Duration{0};
     took_time("renewing the lease");
@@ -325,8 +323,8 @@ Status Relay::hold_lease() {
   return {};
 }
 
-// Events that may still be read. What is settled and not written counts, too: after a crash it is
-// read again.
+// Room for more events. Settled events that are not recorded count, too, because they are read
+// again after a crash.
 std::size_t Relay::window_room() const {
   const std::size_t taken = window_events_ + unwritten_events_;
   return options_.window_events_max - std::min(taken, options_.window_events_max);
@@ -336,7 +334,7 @@ bool Relay::window_has_room() const {
   return window_room() > 0 && window_bytes_ < options_.window_bytes_max;
 }
 
-// At most `limit`, and not beyond the next thing that must be done at a certain time.
+// At most `limit`, and not beyond the next deadline.
 Duration Relay::wait_limit(Duration limit) const {
   const TimePoint now = ports_.clock.now();
   TimePoint until = now + limit;
@@ -345,7 +343,7 @@ Duration Relay::wait_limit(Duration limit) const {
   if (!replay_) until = std::min(until, replay_poll_at_);
   if (unwritten_events_ > 0) until = std::min(until, write_progress_at_);
   if (!sink_open_ && !sink_opening_) until = std::min(until, sink_retry_at_);
-  // A line that is due already waits for a confirmation, which ends any wait by itself.
+  // A line that is already due waits for a confirmation, which ends any wait.
   if (!held_.empty() && (held_.begin()->first > now || submitted_.empty())) {
     until = std::min(until, held_.begin()->first);
   }
@@ -419,12 +417,12 @@ Status Relay::write_progress() {
   return {};
 }
 
-// Sleeps when there is nothing that reading or collecting could have waited for.
+// Sleeps if neither reading nor collecting has waited.
 void Relay::rest(std::stop_token stop) {
   const bool can_collect = sink_open_ && !submitted_.empty();
   const bool may_send = !policy_.is_sick() || ports_.clock.now() >= policy_.probe_at();
   const bool can_send = sink_open_ && !ready_.empty() && may_send;
-  // Each of them has waited.
+  // Reading or collecting has waited.
   if (can_collect || can_send || sink_opening_) return;
   const bool read_waits = window_has_room() && ready_.empty() && submitted_.empty();
   if (read_waits) return;

@@ -1,5 +1,5 @@
-// How one event fares: its place in the line of its key, and what becomes of it after the sink has
-// spoken. Parking is in relay_parking.cc.
+// The events of a key: their line, and what happens to each after the sink's answer. Parking is in
+// relay_parking.cc.
 #include <algorithm>
 #include <utility>
 
@@ -50,7 +50,7 @@ bool Relay::is_blocked(const Event& event) const {
   return !blocked_.empty() && event.has_key() && blocked_.contains(order_key(event));
 }
 
-// A key's parked events may go out again only when nothing of that key is in flight any more.
+// Parked events of a key may be sent again only when no event of the key is in flight.
 bool Relay::may_replay(const Entry& entry) const {
   if (!entry.event->has_key()) return true;
   const auto blocked = blocked_.find(order_key(*entry.event));
@@ -61,8 +61,8 @@ bool Relay::sends_many_of_a_key() const {
   return ports_.sink.keeps_order_on_failure() || options_.order_relaxed;
 }
 
-// Whether an earlier event of the key went back to parking from the same replay: then this one,
-// which is still there too, waits behind it.
+// Whether an earlier event of the key went back to parking from the same replay. Then this one,
+// which is still in parking, too, waits behind it.
 bool Relay::went_back_before(const Entry& entry) const {
   for (const Entry& earlier : entry.flight->entries) {
     if (&earlier == &entry) return false;
@@ -84,8 +84,8 @@ void Relay::place(Entry& entry) {
   ready_.push_back(&entry);
 }
 
-// Keeps the line in read order: an event that comes back from the sink stands before those read
-// after it.
+// Keeps the line in read order: an event that comes back from the sink goes before those read after
+// it.
 void Relay::join_line(std::uint64_t key, Entry& entry) {
   Line& line = lines_[key];
   entry.next = nullptr;
@@ -102,7 +102,7 @@ void Relay::join_line(std::uint64_t key, Entry& entry) {
   }
 }
 
-// Sends what may go: all of the line where many of a key may be in flight, else one.
+// Makes events of the line ready: all if many of a key may be in flight, else one.
 void Relay::advance_line(std::uint64_t key) {
   const auto found = lines_.find(key);
   if (found == lines_.end()) return;
@@ -120,7 +120,7 @@ void Relay::advance_line(std::uint64_t key) {
   if (line.head == nullptr && !line.in_flight) lines_.erase(found);
 }
 
-// The one of this key that was in flight is done.
+// The event of this key that was in flight is done.
 void Relay::leave_line(std::uint64_t key) {
   const auto found = lines_.find(key);
   if (found == lines_.end()) return;
@@ -128,8 +128,8 @@ void Relay::leave_line(std::uint64_t key) {
   advance_line(key);
 }
 
-// Takes back what was about to be sent of this key, because something before it came back from the
-// sink. Where one of a key is in flight at a time, a second one never gets that far.
+// Takes back ready events of this key, because an earlier one came back from the sink. With one
+// event per key in flight, there are none.
 void Relay::recall(std::uint64_t key) {
   if (!sends_many_of_a_key() || DOVETAIL_MUTANT(ready_not_recalled)) return;
   std::erase_if(ready_, [&](Entry* entry) {
@@ -167,7 +167,7 @@ void Relay::release_due_lines() {
   }
 }
 
-// The sink is well again: what failed while it was sick need not wait.
+// The sink has recovered: events that failed while it was sick need not wait.
 void Relay::release_uncounted_lines() {
   const TimePoint now = ports_.clock.now();
   Held later;
@@ -201,7 +201,7 @@ void Relay::resolve(Entry& entry, const Outcome& outcome) {
 
 void Relay::fail_once(Entry& entry, const Outcome& outcome) {
   if (outcome.fate == Fate::again) {
-    // Behind one of its key that failed it waits as long as that one does.
+    // Behind a failed event of its key, it waits as long as that one.
     if (entry.flight->replay && went_back_before(entry)) return finish(entry, Settled::parked);
     const auto line = lines_.find(entry.line_key());
     if (!entry.flight->replay && line != lines_.end() && line->second.held)

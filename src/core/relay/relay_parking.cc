@@ -1,4 +1,4 @@
-// The relay and its parking: what goes there, what comes back, and which keys wait for it.
+// Parking: which events go there, which come back, and which keys are blocked.
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -20,7 +20,7 @@ std::string describe(const Event& event) {
 
 }  // namespace
 
-// Decides that an event goes to parking, and with it everything of its key that waits here.
+// Decides that an event goes to parking, with all events of its key that wait here.
 void Relay::park(Entry& entry, ParkState state, Duration delay, std::string reason) {
   if (reason.empty()) reason = "the sink gave no reason";
   if (state == ParkState::parked) {
@@ -36,8 +36,8 @@ void Relay::park(Entry& entry, ParkState state, Duration delay, std::string reas
   park_line(entry);
 }
 
-// What the source could not make sense of is not sent. It stands in parking only when what precedes
-// it on its key is safe, as everything there does.
+// A defective event is not sent. Like every other event, it is parked only when the earlier ones of
+// its key are safe.
 void Relay::park_defects() {
   while (!ready_.empty() && !ready_.front()->event->defect.empty()) {
     Entry& entry = *ready_.front();
@@ -56,7 +56,7 @@ void Relay::block_key(const Entry& entry) {
   blocked_keys_gauge_.set(blocked_.size());
 }
 
-// Everything that waits here for an event that goes to parking follows it.
+// All events that wait here behind a parked event follow it.
 void Relay::park_line(const Entry& entry) {
   const std::uint64_t key = entry.line_key();
   recall(key);
@@ -66,7 +66,7 @@ void Relay::park_line(const Entry& entry) {
   if (line.held) held_.erase({line.due, key});
   line.held = false;
   line.in_flight = false;
-  // Different keys can share a hash; those of the other key stay.
+  // Different keys can share a hash; events of the other key stay.
   Entry* waiting = std::exchange(line.head, nullptr);
   line.tail = nullptr;
   while (waiting != nullptr) {
@@ -83,9 +83,8 @@ void Relay::park_line(const Entry& entry) {
   advance_line(key);
 }
 
-// An event may stand in parking only when everything before it on its key is safe. While some of it
-// may still be in flight, it waits here: after a crash it would be replayed before what is read
-// again.
+// An event may be parked only when all earlier ones of its key are safe. While one may still be in
+// flight, it waits here: after a crash it would be replayed before the events that are read again.
 void Relay::park_behind(Entry& entry) {
   const auto blocked = blocked_.find(order_key(*entry.event));
   const bool in_flight = blocked != blocked_.end() && blocked->second > submissions_collected_;
@@ -120,7 +119,7 @@ Status Relay::park_pending() {
   return reload_blocked_keys();
 }
 
-// Takes the head of the line into parking, and with it what waits behind it.
+// Parks the head of the line and all events that wait behind it.
 Relay::Held::iterator Relay::park_held_line(Held::iterator held) {
   const auto [due, key] = *held;
   const Held::iterator next = held_.erase(held);
@@ -133,7 +132,7 @@ Relay::Held::iterator Relay::park_held_line(Held::iterator held) {
   return next;
 }
 
-// What waits to be tried again withholds the record of everything behind it. While others pass it
+// An event that waits for a retry delays the record of all later events. While others pass, it
 // waits in parking instead.
 void Relay::move_aside() {
   if (held_.empty() || policy_.is_sick()) return;
@@ -146,9 +145,9 @@ void Relay::move_aside() {
   }
 }
 
-// When only keys that wait to be tried again fill the window, one of them makes room for others. In
-// an outage parking must not fill with events that nothing is wrong with, so that happens seldom
-// then; it must happen all the same, because what fails may be all that the window holds.
+// If the window is full of keys that wait for a retry, one of them moves to parking. In an outage
+// this happens seldom, so that parking does not fill with good events. It must happen, because the
+// window may contain only events that fail.
 void Relay::park_held_lines() {
   if (window_has_room() || !sink_open_ || !submitted_.empty()) return;
   if (policy_.is_sick()) return make_room_in_outage();
@@ -162,7 +161,7 @@ void Relay::make_room_in_outage() {
   Entry* first = nullptr;
   for (Entry* const entry : ready_) {
     if (entry->flight->replay || !keys.insert(entry->line_key()).second) continue;
-    if (!entry->has_come_back) return;  // it is still to be tried
+    if (!entry->has_come_back) return;  // not tried yet
     if (first == nullptr) first = entry;
   }
   if (first == nullptr && held_.empty()) return;
@@ -175,9 +174,9 @@ void Relay::make_room_in_outage() {
   park(*first, ParkState::waiting, {}, first->reason);
 }
 
-// At a stop: what stands before a finished event in the source, and is not finished itself, waits
-// in parking, so that the finished one is settled and not sent again. One that is parked counts,
-// too: it may have been delivered out of parking since. Batches are settled whole.
+// At a stop: parks unfinished events that precede a finished one in the source, so that the
+// finished one is settled and not sent again. A parked event counts as finished, too, because it
+// may have been delivered from parking. Batches are settled as a whole.
 Status Relay::park_before_finished() {
   if (DOVETAIL_MUTANT(confirmed_resent_after_stop)) return {};
   std::size_t flights = flights_.size();
@@ -213,7 +212,7 @@ Status Relay::park_before_finished() {
 Status Relay::take_replays() {
   const TimePoint now = ports_.clock.now();
   if (replay_ || now < replay_poll_at_) return {};
-  // Without a blocked key only an event without a key can be due.
+  // Without blocked keys, only an event without a key can be due.
   replay_poll_at_ = now + (blocked_.empty() ? 4 : 1) * options_.replay_poll;
   std::unique_ptr<Flight> flight = take_flight(true);
   Limits limits;
@@ -241,7 +240,7 @@ Status Relay::finish_replay() {
   return reload_blocked_keys();
 }
 
-// A key that is free in the store stays blocked here while something of it may still be in flight.
+// A key that is free in the store stays blocked here while one of its events may be in flight.
 Status Relay::reload_blocked_keys() {
   const TimePoint now = ports_.clock.now();
   std::vector<OrderKey> keys;
@@ -263,7 +262,7 @@ Status Relay::reload_blocked_keys() {
     } else if (after > submissions_collected_) {
       stored.emplace(key, after);
     } else if (!is_spilled_) {
-      note(RelayNotice::Kind::key_released, key.first + " " + key.second + " flows again");
+      note(RelayNotice::Kind::key_released, key.first + " " + key.second + " is unblocked");
     }
   }
   blocked_ = std::move(stored);
@@ -280,7 +279,7 @@ std::vector<OrderKey> Relay::keys_in_window() const {
   return {keys.begin(), keys.end()};
 }
 
-// Which keys of a batch are blocked, where not all that are blocked are kept in memory.
+// Finds the blocked keys of a batch if memory does not have all blocked keys.
 Status Relay::learn_blocked_keys(const Flight& flight) {
   if (!is_spilled_ || DOVETAIL_MUTANT(blocked_keys_not_asked)) return {};
   std::set<OrderKey> keys;

@@ -1,5 +1,5 @@
-// What passes between the relay and its sink: opening, submitting, probes of a sick sink,
-// collecting, and what a lost connection means.
+// The relay and its sink: opening, submitting, probes of a sick sink, collecting, and a lost
+// connection.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -16,7 +16,7 @@ using Kind = RelayNotice::Kind;
 
 namespace {
 
-constexpr Duration kOpeningIsLong = std::chrono::seconds(15);  // then it is said
+constexpr Duration kOpeningIsLong = std::chrono::seconds(15);  // then it is reported
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Status Relay::open_sink() {
     if (opening_is_long_ || now < opening_since_ + kOpeningIsLong) return {};
     opening_is_long_ = true;
     note(Kind::stalled,
-         "the sink is not open yet; it may still be busy with what it had: check for a handler "
+         "the sink is not open yet and may still be finishing earlier work; check for a handler "
          "or a receiver that hangs");
     return {};
   }
@@ -41,7 +41,7 @@ Status Relay::open_sink() {
   }
   sink_open_ = true;
   limbo_.clear();
-  // A sink that can be opened may still fail at everything it is given.
+  // A sink that opens may still fail for every event.
   if (ready_.empty()) note_sink_works();
   if (sink_failures_ == 0 || ready_.empty()) report_delivery();
   return {};
@@ -52,7 +52,7 @@ void Relay::note_sink_works() {
   note(Kind::sink_restored, "the sink is connected again");
 }
 
-// Whether it is open. Where there is something to read meanwhile, that is waited for, not this.
+// Whether the sink is open. Does not wait if there is something to read meanwhile.
 Result<bool> Relay::wait_for_sink() {
   if (!sink_opening_) {
     const Status asked = ports_.sink.open();
@@ -71,8 +71,8 @@ std::size_t Relay::batch_limit() const {
   return std::min(options_.batch_events_max, pace_.limit());
 }
 
-// Since when the sink has only the oldest submission to do: before, it may have been busy with the
-// one before that.
+// Since when the sink works on the oldest submission; before that, it may have worked on an earlier
+// one.
 TimePoint Relay::waits_since() const {
   return std::max(submitted_.front().submitted_at, collected_at_);
 }
@@ -94,7 +94,7 @@ Status Relay::submit_ready() {
   return {};
 }
 
-// One probe at a time, and nothing else.
+// Only one probe at a time.
 Status Relay::submit_probe() {
   if (!sink_open_ || !submitted_.empty() || ports_.clock.now() < policy_.probe_at()) return {};
   park_defects();
@@ -104,9 +104,9 @@ Status Relay::submit_probe() {
   return submit_one(policy_.probe_keys());
 }
 
-// Puts events of different keys first, each the first of its key. What fails goes to the end of the
-// line, so each key has its turn. Those that failed before, and come from parking, get one place
-// only: a sink that looks sick may just have many poison events.
+// Puts the first events of different keys to the front. Failed ones go to the end, so every key
+// gets its turn. Events that failed before and come from parking get only one place: a sink that
+// looks sick may just have many poison events.
 void Relay::choose_probe() {
   std::set<std::uint64_t> keys;
   std::vector<Entry*> fresh;
@@ -144,7 +144,7 @@ Status Relay::submit_one(std::size_t events_max) {
   const std::size_t limit = std::min(events_max, batch_limit());
   while (!ready_.empty() && submission.entries.size() < limit) {
     Entry* const entry = ready_.front();
-    if (!entry->event->defect.empty()) break;  // parked when what precedes it is on its way
+    if (!entry->event->defect.empty()) break;  // parked while an earlier event is in flight
     bytes += entry->event->payload.size();
     if (bytes > options_.batch_bytes_max && !submission.entries.empty()) break;
     submission.entries.push_back(entry);
@@ -163,7 +163,7 @@ Status Relay::submit_one(std::size_t events_max) {
 
 Status Relay::collect() {
   if (!sink_open_ || submitted_.empty()) return {};
-  // While there is more to read and to send, only what is already known is taken.
+  // While there is more to read and send, does not wait for outcomes.
   const bool could_read = source_had_more_ && window_has_room();
   const bool could_send = submitted_.size() < options_.batches_in_flight_max;
   Duration timeout{0};
@@ -196,7 +196,7 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
     if (now - waits_since() < options_.confirm_timeout) return {};
     pace_.took(submitted_.front().entries.size(), now - waits_since());
     ports_.metrics.stalls.fetch_add(1, std::memory_order_relaxed);
-    note(Kind::stalled, "the sink did not confirm in time; its connection is replaced");
+    note(Kind::stalled, "the sink did not confirm in time; the relay reconnects");
     lose_sink(Error{Errc::in_doubt, "no confirmation within the limit"});
     return {};
   }
@@ -220,7 +220,7 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
   return judge_sink(now, delivered);
 }
 
-// After a batch: what its failures mean for the whole sink.
+// After a batch: judges the whole sink by its failures.
 Status Relay::judge_sink(TimePoint now, bool delivered) {
   const bool was_sick = policy_.is_sick();
   const bool changed = policy_.end_batch(now, random_);
@@ -228,7 +228,8 @@ Status Relay::judge_sink(TimePoint now, bool delivered) {
   const std::uint32_t failed = policy_.failed_in_a_row();
   if (is_sick && !was_sick) {
     make_room_at_ = now + options_.connect_retry.cap;
-    note(Kind::sink_sick, "it fails for every key, so only probes are sent: " + last_failure_);
+    note(Kind::sink_sick,
+         "the sink fails for every key, so the relay sends only probes: " + last_failure_);
   }
   if (was_sick && !is_sick) {
     note(Kind::sink_restored, "the sink confirms again");
@@ -242,15 +243,14 @@ Status Relay::judge_sink(TimePoint now, bool delivered) {
   } else if (!is_sick && failed == 0 && delivered) {
     report_delivery();
   }
-  // What fails alone at the end of such a run is parked before.
+  // A single failing event at the end of such a run was parked before.
   if (!options_.gives_up || failed < options_.attempts_max + kFailedInARow) return {};
   has_given_up_ = true;
   return fail(Errc::unavailable, "nothing was confirmed in the last " + std::to_string(failed) +
-                                     " tries; check the receiver: " + last_failure_);
+                                     " attempts; check the receiver: " + last_failure_);
 }
 
-// Throws the connection away. What was in flight on it goes out again, in order, before everything
-// else.
+// Drops the connection. Its events in flight are sent again first, in order.
 void Relay::lose_sink(const Error& error) {
   sink_open_ = false;
   policy_.probe_lost();
@@ -269,8 +269,8 @@ void Relay::lose_sink(const Error& error) {
   for (auto submission = lost.rbegin(); submission != lost.rend(); ++submission) {
     back.insert(back.begin(), submission->entries.begin(), submission->entries.end());
   }
-  // Each finds its place anew, also what was only about to be sent: another member of a consumer
-  // group may have parked its key in the meantime.
+  // Every event is placed again, even a ready one, because another member of a consumer group may
+  // have parked its key meanwhile.
   for (Entry* const entry : back) {
     if (DOVETAIL_MUTANT(unconfirmed_forgotten_on_reopen)) {
       deliver(*entry, Outcome{Fate::confirmed});

@@ -47,8 +47,8 @@ Status ChainedSink::submit(Events events) {
   return enter(0, std::move(batch));
 }
 
-// A batch of which the stage takes nothing stands in its line all the same: were it to overtake
-// the one before, so would its events in the stages behind.
+// A batch without events for the stage still queues there; otherwise its events would overtake
+// earlier ones in later stages.
 Status ChainedSink::enter(std::size_t stage, std::unique_ptr<Submitted> batch) {
   batch->tried.clear();
   entering_.clear();
@@ -69,7 +69,7 @@ Status ChainedSink::enter(std::size_t stage, std::unique_ptr<Submitted> batch) {
   return stages_[stage].sink->submit(entering_);
 }
 
-// True: the oldest batch of the stage has left it.
+// True: the oldest batch has left the stage.
 Result<bool> ChainedSink::advance(std::size_t stage, Duration timeout) {
   Line& line = lines_[stage];
   if (line.empty()) return false;
@@ -105,7 +105,7 @@ void ChainedSink::take_outcomes(Submitted& batch) {
   });
 }
 
-// The last stage first, so that each has room when the one before it moves on.
+// Last stage first, so that each stage has room for the batch of the one before.
 Result<bool> ChainedSink::advance_all(Duration timeout_each) {
   bool any = false;
   for (std::size_t stage = stages_.size(); stage-- > 0;) {
@@ -125,7 +125,7 @@ Result<bool> ChainedSink::collect(std::span<Outcome> outcomes, Duration timeout)
   const auto waiting =
       std::count_if(lines_.begin(), lines_.end(), [](const Line& line) { return !line.empty(); });
   if (*moved || waiting == 0 || timeout <= Duration{0}) return false;
-  // Some sinks work only while they are asked, so every stage gets its share of the time.
+  // Some sinks work only inside collect(), so every stage gets its share of the time.
   const Result<bool> moved_later = advance_all(timeout / waiting);
   if (!moved_later) return moved_later;
   return hand_out(outcomes);

@@ -39,9 +39,9 @@ Status ClaimedSink::open() {
   untried_.clear();
   parked_.clear();
   DOVETAIL_TRY(store_.open());
-  // What happened is not to happen again because the database was away for a moment.
+  // A finished effect must not be repeated because the database was briefly unavailable.
   DOVETAIL_TRY(complete_finished());
-  // The inner sink gives up its calls even where it cannot open; only then others may have them.
+  // open() ends the inner sink's calls even if it fails; only then may others claim the events.
   Status opened;
   if (!can_go_on()) {
     waves_.clear();
@@ -53,14 +53,13 @@ Status ClaimedSink::open() {
   return opened;
 }
 
-// The inner sink works, and no claim has run out under its calls.
+// The inner sink works, and no claim expired during a call.
 bool ClaimedSink::can_go_on() const {
   if (!is_inner_open_) return false;
   return waves_.empty() || clock_.now() < waves_.front().claimed_at + options_.lease;
 }
 
-// What is on its way belongs to nothing that was submitted any more; everything else that we hold
-// is to be let go of.
+// Calls in flight no longer belong to a submission. All other claims are released.
 void ClaimedSink::keep_calls() {
   in_flight_ = 0;
   keys_in_flight_.clear();
@@ -81,7 +80,7 @@ Status ClaimedSink::close() {
   if (held_.empty()) return {};
   is_inner_open_ = false;
   const Status opened = open();
-  // An endpoint that is away has no call of ours any more.
+  // An unavailable endpoint has none of our calls.
   if (held_.empty()) return {};
   return opened;
 }
@@ -92,7 +91,7 @@ Status ClaimedSink::complete_finished() {
   for (const auto& [id, epoch] : finished_) claims.add(id, epoch);
   const auto done = std::make_unique<bool[]>(claims.ids.size());
   DOVETAIL_TRY(store_.complete(claims.ids, claims.epochs, {done.get(), claims.ids.size()}));
-  // Where the claim was lost, the event's next one tells what became of it.
+  // If the claim was lost, the next claim of the event shows its outcome.
   for (const EventId& id : claims.ids) held_.erase(id);
   finished_.clear();
   return {};
@@ -121,7 +120,7 @@ Result<bool> ClaimedSink::collect(std::span<Outcome> outcomes, Duration timeout)
     const Result<bool> started = start();
     if (!started) return started;
     if (hand_out(outcomes)) return true;
-    // There may be room for more, when some of those were duplicates.
+    // Some of those may have been duplicates, so there may be room for more.
     const Duration wait = *started ? Duration{0} : std::max(until - now, Duration{0});
     const Result<bool> any = collect_waves(wait);
     if (!any) return any;
@@ -134,18 +133,18 @@ Result<bool> ClaimedSink::collect(std::span<Outcome> outcomes, Duration timeout)
 }
 
 tl::unexpected<Error> ClaimedSink::ran_out() {
-  // One at a time then, until it is known that more of them end in time: else calls that slow each
-  // other down would be given up and repeated for ever.
+  // From now on one call at a time, until more are known to end in time. Otherwise calls that slow
+  // each other down would be given up and repeated for ever.
   ahead_ = 0;
   calls_ = 1;
   is_inner_open_ = false;
   return fail(Errc::in_doubt,
-              "a claim ran out before its call had ended, so another consumer may take the event; "
-              "check that `claim` is longer than a call takes, and for pauses of this process");
+              "a claim expired during its call, so another consumer may take the event; make "
+              "`claim` longer than a call takes, and check for pauses of this process");
 }
 
-// Claims what there is room for, in one transaction. Not one by one while others are in flight.
-// True: something was claimed.
+// Claims as many events as there is room for, in one transaction; not one by one while others are
+// in flight. True: something was claimed.
 Result<bool> ClaimedSink::start() {
   const std::size_t limit = calls_ + ahead_;
   const std::size_t room = limit - std::min(in_flight_, limit);
@@ -155,8 +154,8 @@ Result<bool> ClaimedSink::start() {
   return true;
 }
 
-// Takes the next events that may be claimed out of the line, at most `room`. Those that must wait
-// stay in their order.
+// Removes the next claimable events from the queue, at most `room`. Events that must wait keep
+// their order.
 bool ClaimedSink::choose(std::size_t room) {
   chosen_.clear();
   skipped_.clear();
@@ -179,10 +178,10 @@ bool ClaimedSink::choose(std::size_t room) {
   return !chosen_.empty();
 }
 
-// An inner sink that keeps no order of its own gets one of a key at a time. So does every inner
-// sink while calls are slow: the claim of the next one would run out before its call starts.
+// An inner sink without order of its own gets one event per key at a time. While calls are slow,
+// every inner sink does: otherwise the claim of the next event would expire before its call.
 bool ClaimedSink::must_wait(const Item& item) const {
-  // The same event twice: the second is a duplicate when the first is through.
+  // The same event twice: the second becomes a duplicate when the first is done.
   if (held_.contains(item.event->id)) return true;
   if (!item.event->has_key()) return false;
   const auto found = keys_in_flight_.find(item.event->key_hash);
@@ -198,7 +197,8 @@ Status ClaimedSink::claim_chosen() {
   wave.claimed_at = clock_.now();
   const Result<std::vector<Claim>> claims = store_.claim(chosen_events_, options_.lease);
   if (!claims) {
-    // Where they were made all the same, they end with their lease: nobody knows their epochs.
+    // If the claims were made after all, they expire with their lease, because their epochs are
+    // unknown.
     for (const Event* event : chosen_events_) held_.erase(event->id);
     return fail(claims.error());
   }
@@ -211,7 +211,7 @@ Status ClaimedSink::claim_chosen() {
       held_.erase(chosen_[i]->event->id);
     }
   }
-  // The database may have kept us waiting: then nothing is started.
+  // If the database kept us waiting too long, no call is started.
   if (clock_.now() >= wave.claimed_at + options_.lease) return ran_out();
   in_flight_ += chosen_.size();
   for (std::size_t i = 0; i < chosen_.size(); ++i) sort_claim(*chosen_[i], (*claims)[i], wave);
@@ -237,12 +237,12 @@ void ClaimedSink::sort_claim(Item& item, const Claim& claim, Wave& wave) {
     const std::string times = std::to_string(claim.attempts - 1);
     outcome = Outcome{Fate::rejected, claim.attempts - 1,
                       "it was claimed " + times +
-                          " times and neither completed nor given back, so its handler ended the "
+                          " times but neither completed nor released, so its handler ended the "
                           "process or was too slow; check the handler, then replay the event"};
   } else if (claim.state == Claim::State::duplicate) {
     outcome = Outcome{Fate::duplicate, 0, {}};
   } else if (claim.state == Claim::State::in_progress) {
-    outcome = Outcome{Fate::again, 0, "another consumer holds it, or held it when it died"};
+    outcome = Outcome{Fate::again, 0, "another consumer holds it, or died while it held it"};
   } else {
     const bool is_conflict = claim.state == Claim::State::conflict;
     outcome =
@@ -263,8 +263,8 @@ Status ClaimedSink::submit_wave(Wave wave) {
   return submitted;
 }
 
-// Takes the oldest wave when it is done within `timeout`, and with it those behind that are done
-// too: they are completed in one transaction.
+// Takes the oldest wave if it finishes within `timeout`, and the finished ones after it: all are
+// completed in one transaction.
 Result<bool> ClaimedSink::collect_waves(Duration timeout) {
   bool any = false;
   while (!waves_.empty()) {
@@ -273,7 +273,7 @@ Result<bool> ClaimedSink::collect_waves(Duration timeout) {
     const Result<bool> known = inner_.collect(wave.outcomes, any ? Duration{0} : timeout);
     if (!known) {
       is_inner_open_ = false;
-      // What is known by now is not thrown away with the rest.
+      // Keeps the outcomes that are already known.
       if (any) DOVETAIL_TRY(settle());
       return known;
     }
@@ -305,13 +305,13 @@ void ClaimedSink::sort_outcome(Call& call, Outcome outcome) {
     return;
   }
   if (call.item == nullptr) return retry_abandoned_call(call);
-  // The call ended, so it ended no process: nothing counts here. Whether the event is at fault, or
-  // all fail alike, the relay judges.
+  // The call returned, so it did not end the process, and nothing counts here. The relay judges
+  // whether this event is at fault or all fail.
   (outcome.fate == Fate::rejected ? parked_ : untried_).add(call.id, call.epoch);
   resolve(*call.item, std::move(outcome));
 }
 
-// Nobody can be told: the event has been submitted anew, or will be, and is tried then.
+// Its submission is gone: the event was or will be submitted again, and is tried then.
 void ClaimedSink::retry_abandoned_call(const Call& call) {
   untried_.add(call.id, call.epoch);
   leave_key(call.key);
@@ -339,8 +339,8 @@ Status ClaimedSink::complete_done() {
     Outcome outcome = std::move(call.outcome);
     if (!done[i])
       outcome = Outcome{Fate::again, 0,
-                        "its claim was lost to another consumer before it was completed; check "
-                        "that `claim` is longer than a call takes, and for pauses of this process"};
+                        "another consumer took its claim before it was completed; make `claim` "
+                        "longer than a call takes, and check for pauses of this process"};
     resolve(*call.item, std::move(outcome));
   }
   done_.clear();

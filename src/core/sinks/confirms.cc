@@ -19,7 +19,7 @@ std::uint64_t ConfirmTracker::add_batch(std::size_t count) {
 void ConfirmTracker::mark(Pending& batch, std::size_t index, Outcome outcome) {
   if (batch.resolved[index]) {
     if (DOVETAIL_MUTANT(confirmation_counted_twice) && batch.unresolved > 0) {
-      // The repeat stands for the first event that is still open.
+      // The repeat is counted for the first open event.
       for (std::size_t i = 0; i < batch.resolved.size(); ++i) {
         if (!batch.resolved[i]) return mark(batch, i, Outcome{Fate::confirmed});
       }

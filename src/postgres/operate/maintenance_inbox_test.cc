@@ -305,7 +305,7 @@ TEST_F(InboxMaintenance, NothingIsDeletedWhileDatabaseAndMachineDisagreeAboutThe
     clock.ahead = ahead;
     const Result<MaintenanceReport> report = maintain(database.conninfo, options, clock);
     ASSERT_TRUE(failed_with(report, Errc::unavailable)) << text_of(report);
-    EXPECT_TRUE(contains(text_of(report), "the clock of the database says 20")) << text_of(report);
+    EXPECT_TRUE(contains(text_of(report), "the database's clock shows 20")) << text_of(report);
   }
   clock.ahead = 30min;
   EXPECT_TRUE(maintain(database.conninfo, options, clock));
@@ -348,7 +348,7 @@ TEST_F(InboxMaintenance, AClockThatIsWrongAfterAStartForgetsNothing) {
              off + "', 1)");
     const Result<MaintenanceReport> report = maintain(database.conninfo, options);
     ASSERT_TRUE(failed_with(report, Errc::unavailable)) << text_of(report);
-    EXPECT_TRUE(contains(text_of(report), "first look after a start")) << text_of(report);
+    EXPECT_TRUE(contains(text_of(report), "first check after the start")) << text_of(report);
     EXPECT_FALSE(maintain(database.conninfo, options)) << "and the second";
     EXPECT_FALSE(forgotten());
   }

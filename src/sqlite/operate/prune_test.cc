@@ -248,7 +248,7 @@ TEST_F(PrunedInbox, AStepOfTheClockForgetsNothingAndSaysBothTimes) {
     stepping.passed += 6s;
     const Result<PruneReport> refused = prune(file.path, options, stepping);
     EXPECT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
-    EXPECT_TRUE(contains(text_of(refused), "was expected")) << text_of(refused);
+    EXPECT_TRUE(contains(text_of(refused), "expected was")) << text_of(refused);
     stepping.ahead = 0s;
     ASSERT_TRUE(prune(file.path, options, stepping)) << "it was set back";
   }
@@ -270,7 +270,7 @@ TEST_F(PrunedInbox, AClockThatIsWrongAfterAStartForgetsNothing) {
     clock_now.ahead = wrong_by;
     const Result<PruneReport> refused = prune(file.path, options, clock_now);
     ASSERT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
-    EXPECT_TRUE(contains(text_of(refused), "first look after a start")) << text_of(refused);
+    EXPECT_TRUE(contains(text_of(refused), "first check after the start")) << text_of(refused);
     clock_now.passed = 10min;
     EXPECT_FALSE(prune(file.path, options, clock_now));
     EXPECT_EQ(apply(store, event), Arrival::duplicate);
