@@ -60,7 +60,7 @@ std::string event_json(const Event& event) {
   add_text(json, "created_at", {time, sizeof time});
   json += ",\"aggregate_version\":" + std::to_string(event.aggregate_version);
   json += ",\"headers\":";
-  // Inside its texts there are no line breaks, and between them they mean nothing.
+  // JSON strings contain no raw line breaks, and between values they mean nothing.
   for (const char c : event.headers.empty() ? std::string_view("{}") : event.headers)
     json += c == '\n' || c == '\r' ? ' ' : c;
   if (is_valid_utf8(event.payload)) {
@@ -77,7 +77,7 @@ std::string last_line(std::string_view errors) {
     errors.remove_suffix(1);
   const std::size_t start = errors.find_last_of("\n\r");
   if (start != std::string_view::npos) errors.remove_prefix(start + 1);
-  // It may have been cut inside a character, at either end.
+  // Either end may have been cut inside a character.
   std::string line = stored_text(errors, kLineMax);
   std::replace_if(line.begin(), line.end(), is_control, ' ');
   return line;

@@ -38,7 +38,7 @@ class Descriptor {
   int number_;
 };
 
-// The child's own 0, 1 and 2 are put in place one after the other, so none of ours may be there.
+// The child gets its descriptors 0, 1 and 2 one by one, so none of ours may have these numbers.
 Descriptor above_standard(int number) {
   Descriptor given(number);
   if (number < 0 || number > 2) return given;
@@ -53,8 +53,8 @@ bool make_pipe(Descriptor& read_end, Descriptor& write_end) {
   return read_end && write_end;
 }
 
-// A file in memory instead of a pipe: nobody has to go on writing while the program reads, nor to
-// notice that it does not.
+// A memory file instead of a pipe: nobody must keep writing while the program reads, or notice that
+// it does not read.
 Descriptor input_of(std::string_view input) {
   Descriptor file = above_standard(::memfd_create("event", MFD_CLOEXEC));
   while (file && !input.empty()) {
@@ -74,8 +74,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Everything that the child needs, prepared before it is there: it shares our memory until it is
-// another program, and may call little.
+// Everything that the child needs, prepared before vfork(): until exec, the child shares our memory
+// and may call very little.
 struct Child {
   const char* program;
   char* const* arguments;
@@ -83,7 +83,7 @@ struct Child {
   int input;
   int output;
   int errors;
-  int trouble;  // errno goes there when it cannot become the program
+  int trouble;  // receives errno if exec fails
   pid_t parent;
 };
 
@@ -96,7 +96,7 @@ struct Child {
     ::sigaction(number, &usual, nullptr);
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const bool is_orphan = ::getppid() != child.parent;  // we died before the line above
+  const bool is_orphan = ::getppid() != child.parent;  // the parent died before the line above
   const bool is_ready = !is_orphan && ::dup2(child.input, 0) == 0 && ::dup2(child.output, 1) == 1 &&
                         ::dup2(child.errors, 2) == 2 &&
                         ::sigprocmask(SIG_SETMASK, &none, nullptr) == 0;
@@ -106,8 +106,8 @@ struct Child {
   ::_exit(told == sizeof code ? 127 : 126);
 }
 
-// In a function of its own, because what a child of vfork() changes in this frame stays changed.
-// posix_spawn() cannot set a parent-death signal.
+// A separate function, because changes by the child of vfork() in this frame stay. posix_spawn()
+// cannot set a parent-death signal.
 // NOLINTBEGIN(bugprone-unsafe-functions,clang-analyzer-unix.Vfork)
 [[gnu::noinline]] pid_t start_child(const Child& child) {
   const pid_t pid = ::vfork();
@@ -116,7 +116,7 @@ struct Child {
 }
 // NOLINTEND(bugprone-unsafe-functions,clang-analyzer-unix.Vfork)
 
-// 0: the child has become the program.
+// 0: the program was started.
 int trouble_of(int from) {
   int code = 0;
   for (;;) {
@@ -143,14 +143,14 @@ Result<std::unique_ptr<Process>> Process::start(const ProcessStart& start) {
   Descriptor trouble_to;
   if (!input || !output || !make_pipe(errors_from, errors_to) ||
       !make_pipe(trouble_from, trouble_to))
-    return cannot("nothing is there for the input and output of a program", errno);
+    return cannot("cannot create the input and output of a program", errno);
   ::fcntl(errors_from.get(), F_SETFL, O_NONBLOCK);
 
   const std::vector<char*> arguments = pointers_to(start.arguments);
   const std::vector<char*> environment = pointers_to(start.environment);
   const Child child{start.program.c_str(), arguments.data(), environment.data(), input.get(),
                     output.get(),          errors_to.get(),  trouble_to.get(),   ::getpid()};
-  // A signal must not run a handler of ours in the child, which shares our memory.
+  // The child shares our memory, so our signal handlers must not run in it.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -158,27 +158,28 @@ Result<std::unique_ptr<Process>> Process::start(const ProcessStart& start) {
   const pid_t pid = start_child(child);
   const int fork_error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return cannot("a process could not be started", fork_error);
+  if (pid < 0) return cannot("cannot start a process", fork_error);
   std::unique_ptr<Process> process(new Process);
   process->pid_ = pid;
-  // The header of some C libraries that declares this one is not for C++.
+  // Some C libraries declare it in a header that C++ cannot include.
   process->watch_ = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   const int watch_error = errno;
   trouble_to = Descriptor();
   const int trouble = trouble_of(trouble_from.get());
   process->errors_from_ = errors_from.release();
   if (trouble != 0)
-    return fail(Errc::unavailable, start.program + " could not be run: " + std::strerror(trouble) +
-                                       "; check that it is there, may be executed and begins with "
-                                       "#! if it is a script");
-  if (process->watch_ < 0) return cannot("a process cannot be watched", watch_error);
+    return fail(Errc::unavailable,
+                start.program + " cannot run: " + std::strerror(trouble) +
+                    "; check that it exists, is executable and, if it is a script, begins with "
+                    "#!");
+  if (process->watch_ < 0) return cannot("cannot watch a process", watch_error);
   return process;
 }
 
 Process::~Process() {
   if (!ended_) {
     kill_group();
-    // It is gone in a moment, unless the kernel is in the middle of something for it.
+    // It ends soon, unless it is blocked in the kernel.
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
@@ -189,7 +190,7 @@ Process::~Process() {
 
 void Process::kill_group() const {
   ::kill(-pid_, SIGKILL);
-  ::kill(pid_, SIGKILL);  // should it have left its group
+  ::kill(pid_, SIGKILL);  // in case it left its group
 }
 
 void Process::wait_any(std::span<Process* const> processes, Duration timeout) {
@@ -207,14 +208,14 @@ void Process::wait_any(std::span<Process* const> processes, Duration timeout) {
 
 void Process::read_errors() {
   if (errors_from_ < 0) return;
-  // Not for ever, should it write faster than we read.
+  // Bounded, in case the program writes faster than we read.
   for (int round = 0; round < 64; ++round) {
     char bytes[4096];
     const ssize_t got = ::read(errors_from_, bytes, sizeof bytes);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return;  // nothing now
+    if (got < 0) return;  // nothing to read now
     if (got == 0) {
-      // It has closed its end; a closed one would be readable for ever.
+      // The program closed its end, which would stay readable for ever.
       ::close(std::exchange(errors_from_, -1));
       return;
     }
@@ -228,7 +229,7 @@ bool Process::has_ended() {
   siginfo_t info{};
   if (::waitid(P_PIDFD, static_cast<id_t>(watch_), &info, WEXITED | WNOHANG) != 0) {
     if (errno == EINTR) return false;
-    // Somebody else in this process has waited for it: how it ended nobody knows.
+    // Other code in this process has waited for it, so its exit code is unknown.
     ending_ = Ending{-1, 0};
     ended_ = true;
     return true;

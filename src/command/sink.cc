@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRejected = 65;  // EX_DATAERR
 constexpr int kNotNow = 75;    // EX_TEMPFAIL
-// One event may meet something that is away; so many in a row, with nothing done meanwhile, are an
+// One event may need something that is unavailable. This many in a row, without a success, are an
 // outage.
 constexpr std::uint32_t kOutage = 5;
 
@@ -24,11 +24,11 @@ bool may_run(const std::string& path) { return ::access(path.c_str(), X_OK) == 0
 
 Result<std::string> find_program(const std::vector<std::string>& command) {
   if (command.empty() || command.front().empty())
-    return fail(Errc::rejected, "the command is empty; check that it names a program");
+    return fail(Errc::rejected, "the command is empty; set it to a program and its arguments");
   const std::string& name = command.front();
   const auto missing = [&] {
     return fail(Errc::unavailable, name +
-                                       " is not there, or may not be executed; check the path and "
+                                       " does not exist or is not executable; check the path and "
                                        "the permissions of the program");
   };
   if (name.find('/') != std::string::npos) {
@@ -47,10 +47,10 @@ Result<std::string> find_program(const std::vector<std::string>& command) {
   return missing();
 }
 
-// What any program may need to run at all; it names no secret.
+// Variables that any program may need; none is a secret.
 constexpr const char* kUsual[] = {"PATH", "HOME", "LANG", "TZ"};
 
-// What is allowed of ours, and what is said of the event.
+// The permitted variables of our environment, and those about the event.
 std::vector<std::string> environment_of(const Event& event,
                                         const std::vector<std::string>& allowed) {
   std::vector<std::string> variables;
@@ -117,8 +117,7 @@ Status CommandSink::submit(Events events) {
   return {};
 }
 
-// Starts what may run, in order. Behind a failure nothing of its key does, and of a key that is
-// running nothing else.
+// Starts events in order. Skips keys with a failure and keys that already run.
 void CommandSink::start_runs() {
   std::vector<Item*> skipped;
   while (!waiting_.empty() && (runs_.size() < options_.processes_max || trouble_)) {
@@ -219,18 +218,18 @@ Outcome CommandSink::outcome_of(const Run& run) {
   }
   if (ending.signal != 0)
     return Outcome{Fate::failed, 0,
-                   "the command was ended by signal " + std::to_string(ending.signal) + said +
+                   "the command was killed by signal " + std::to_string(ending.signal) + said +
                        "; check the command"};
-  const std::string ended = "the command ended with " + std::to_string(ending.exit_code) + said;
+  const std::string ended = "the command exited with " + std::to_string(ending.exit_code) + said;
   if (ending.exit_code == kRejected)
     return Outcome{Fate::rejected, 0, ended + "; check the event, then replay or discard it"};
   if (ending.exit_code == kNotNow)
-    return Outcome{Fate::busy, 0, ended + "; check what the command needs"};
+    return Outcome{Fate::busy, 0, ended + "; check that everything the command needs is available"};
   return Outcome{Fate::failed, 0, ended + "; check the command"};
 }
 
-// Starts nothing more. What runs is still waited for: it may well be done, and need not be done
-// twice.
+// Starts nothing more. Still waits for running programs: they may succeed and then need not run
+// again.
 void CommandSink::give_up(Error error) {
   if (!trouble_) trouble_ = std::move(error);
 }

@@ -89,16 +89,16 @@ TEST_F(CommandSinkTest, TheExitCodeSaysWhatBecameOfTheEvent) {
                                  events_.make("75", "x"), events_.make("1", "x")});
   EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::rejected, Fate::busy, Fate::failed}));
   EXPECT_EQ(outcomes[1].reason,
-            "the command ended with 65, saying: code 65; check the event, then replay or discard "
+            "the command exited with 65, saying: code 65; check the event, then replay or discard "
             "it");
-  EXPECT_EQ(outcomes[3].reason, "the command ended with 1, saying: code 1; check the command");
+  EXPECT_EQ(outcomes[3].reason, "the command exited with 1, saying: code 1; check the command");
 }
 
 TEST_F(CommandSinkTest, ASignalIsAFailure) {
   make("kill -SEGV $$");
   const auto outcomes = deliver({events_.make("a", "x")});
   EXPECT_EQ(outcomes[0].fate, Fate::failed);
-  EXPECT_EQ(outcomes[0].reason, "the command was ended by signal 11; check the command");
+  EXPECT_EQ(outcomes[0].reason, "the command was killed by signal 11; check the command");
 }
 
 TEST_F(CommandSinkTest, AfterTheTimeoutTheWholeGroupIsKilledAndItCountsAsAFailure) {
@@ -214,14 +214,14 @@ TEST_F(CommandSinkTest, AProgramThatIsNotThereIsAnOutageAndNoFault) {
   const Result<bool> known = sink.collect(outcomes, 100ms);
   ASSERT_FALSE(known);
   EXPECT_EQ(known.error().code, Errc::unavailable);
-  EXPECT_NE(known.error().text.find("could not be run"), std::string::npos) << known.error().text;
+  EXPECT_NE(known.error().text.find("cannot run"), std::string::npos) << known.error().text;
 }
 
 TEST_F(CommandSinkTest, AProgramThatReadsNothingAndWritesMuchHoldsNobodyUp) {
   make("yes 'a long line of noise' | head -c 1000000 >&2; echo >&2; echo end >&2; exit 3");
   const std::string large(1'000'000, 'x');
   const auto outcomes = deliver({events_.make("a", large)});
-  EXPECT_EQ(outcomes[0].reason, "the command ended with 3, saying: end; check the command");
+  EXPECT_EQ(outcomes[0].reason, "the command exited with 3, saying: end; check the command");
 }
 
 TEST_F(CommandSinkTest, ALargeEventIsReadWhole) {

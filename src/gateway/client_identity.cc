@@ -11,8 +11,8 @@ namespace {
 const std::vector<std::string> kLogins{"authorization", "cookie",       "x-api-key",
                                        "api-key",       "x-auth-token", "x-access-token"};
 
-// All of them: a service may read another one than the first. The lengths keep values from running
-// together. Empty: none of the headers is there.
+// Includes every value, because a service may not read the first one. The lengths separate values
+// unambiguously. Empty: the request has none of the headers.
 std::string values_of(const Request& request, const std::vector<std::string>& lower_names) {
   std::string values;
   bool any = false;

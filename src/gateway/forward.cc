@@ -51,7 +51,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// UTF-8 of the characters that the bytes are in Latin-1, so that any byte may stand in a text.
+// Reads the bytes as Latin-1 and encodes them as UTF-8, so that a text can hold any byte.
 std::string from_latin1(std::string_view bytes) {
   std::string text;
   for (const char c : bytes) {
@@ -62,7 +62,7 @@ std::string from_latin1(std::string_view bytes) {
   return text;
 }
 
-// The way back.
+// The reverse.
 std::string to_latin1(std::string_view text) {
   std::string bytes;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -125,10 +125,10 @@ Status check(const ForwardOptions& options) {
   if (!url) return fail(url.error());
   if (url->has_fields() || options.url.find('?') != std::string::npos)
     return fail(Errc::rejected,
-                "the url of a service has no fields and no query; check that it is such as "
+                "the url of the service must not have fields or a query; use a form like "
                 "http://127.0.0.1:8000");
   if (options.cert_file.empty() != options.key_file.empty())
-    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+    return fail(Errc::rejected, "cert_file and key_file must be set together; set both or neither");
   return {};
 }
 
@@ -139,10 +139,10 @@ struct Forwarder::Transfer {
   const ForwardOptions& options;
   const std::atomic<bool>& aborted;
   std::unique_ptr<CURL, FreeEasy> easy{curl_easy_init()};
-  std::string prefix{};  // path of the url
+  std::string prefix{};  // the url's path
   std::array<char, CURL_ERROR_SIZE> error{};
   ForwardAnswer answer{};
-  std::vector<std::string> connection{};  // names in the answer's field Connection
+  std::vector<std::string> connection{};  // names in the answer's Connection header
   std::size_t header_bytes = 0;
   bool headers_done = false;
 
@@ -162,7 +162,7 @@ std::size_t Forwarder::Transfer::take_header(char* bytes, std::size_t, std::size
                                              void* data) {
   auto& transfer = *static_cast<Transfer*>(data);
   const std::string_view line(bytes, count);
-  if (transfer.headers_done) return count;  // trailers, which nobody keeps
+  if (transfer.headers_done) return count;  // ignores trailers
   if (line.starts_with("HTTP/")) {
     transfer.answer.headers.clear();
     transfer.connection.clear();
@@ -173,7 +173,8 @@ std::size_t Forwarder::Transfer::take_header(char* bytes, std::size_t, std::size
     return count;
   }
   if (trimmed(line).empty()) {
-    transfer.headers_done = transfer.answer.status >= 200;  // others follow an interim answer
+    transfer.headers_done =
+        transfer.answer.status >= 200;  // the final headers follow an interim answer
     return count;
   }
   transfer.header_bytes += count;
@@ -212,7 +213,7 @@ void Forwarder::Transfer::set_up() {
   set(easy.get(), CURLOPT_NOSIGNAL, 1L);
   set(easy.get(), CURLOPT_PROTOCOLS_STR, "http,https");
   set(easy.get(), CURLOPT_FOLLOWLOCATION, 0L);
-  set(easy.get(), CURLOPT_PROXY, "");  // not that of the environment either
+  set(easy.get(), CURLOPT_PROXY, "");  // ignores the environment's proxy, too
   set(easy.get(), CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   set(easy.get(), CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(easy.get(), CURLOPT_HEADERFUNCTION, &take_header);
@@ -273,7 +274,7 @@ std::unique_ptr<curl_slist, FreeLines> Forwarder::Transfer::lines_of(
     has_proto |= name == "x-forwarded-proto";
     add(std::string(header.name) + (header.value.empty() ? ";" : ": " + std::string(header.value)));
   }
-  // Without a value it means: do not send this one by yourself.
+  // Without a value, curl does not add the header itself.
   if (!has_type) add("Content-Type:");
   if (!has_accept) add("Accept:");
   add("Expect:");
@@ -298,13 +299,13 @@ void Forwarder::Transfer::start(const ForwardRequest& request) {
   if (has_body && method != "HEAD") {
     set(easy.get(), CURLOPT_POST, 1L);
     set(easy.get(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-    // A null pointer would make curl read from the standard input.
+    // With a null pointer curl would read from stdin.
     set(easy.get(), CURLOPT_POSTFIELDS, request.body.empty() ? "" : request.body.data());
   }
   set(easy.get(), CURLOPT_CUSTOMREQUEST, method == "HEAD" ? nullptr : method.c_str());
   set(easy.get(), CURLOPT_REQUEST_TARGET, (prefix + std::string(request.uri)).c_str());
-  // On a connection that was used before and turns out to be dead, curl sends a request once more
-  // by itself. The service may have seen the first one.
+  // If a reused connection turns out to be dead, curl would send the request again by itself. But
+  // the service may have seen the first one.
   const long once = is_idempotent_method(method) ? 0L : 1L;
   set(easy.get(), CURLOPT_FRESH_CONNECT, once);
   set(easy.get(), CURLOPT_FORBID_REUSE, once);
@@ -320,7 +321,7 @@ void Forwarder::Transfer::finish(CURLcode code) {
     return;
   }
   if (answer.fate == Fate::too_large) {
-    answer.why = "the service answered with more than is kept; check response_max";
+    answer.why = "the service's answer is larger than response_max; raise response_max";
     return;
   }
   curl_off_t sent_at_us = 0;
@@ -336,7 +337,7 @@ void Forwarder::Transfer::finish(CURLcode code) {
 }
 
 Forwarder::Forwarder(const ForwardOptions& options, const std::atomic<bool>& aborted) {
-  // libcurl wants to be started before it is used by several threads, and is never stopped.
+  // libcurl must be initialised before several threads use it; it is never cleaned up.
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   DOVETAIL_CHECK(started == CURLE_OK);
   transfer_ = std::make_unique<Transfer>(options, aborted);

@@ -18,8 +18,9 @@ namespace {
 using Level = GatewayNotice::Level;
 
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
-constexpr auto kPatiencePause = std::chrono::milliseconds(50);  // between two looks at who waits
-// What a request may take besides waiting for a place and for the service.
+constexpr auto kPatiencePause =
+    std::chrono::milliseconds(50);  // between two checks of waiting clients
+// Extra time for everything but waiting and the service itself.
 constexpr auto kLeaseMargin = std::chrono::seconds(30);
 constexpr Duration kAbortMax = std::chrono::seconds(5);
 
@@ -40,21 +41,21 @@ std::chrono::milliseconds to_milliseconds(Duration duration) {
 
 }  // namespace
 
-// One request on its way. It stays in one queue, or with one thread, at a time; while that thread
-// waits for the store, the client may be answered by another, under the mutex.
+// One request in progress. It is in one queue or with one thread at a time. While that thread waits
+// for the store, another thread may answer the client, under the mutex.
 struct Gateway::Job {
-  // give_back: as release, of one whose beginning may still be under way.
+  // give_back: like release, but the call that took the key may not have committed yet.
   enum class Settle : std::uint8_t { finish, release, abandon, give_back };
 
-  Request* request = nullptr;  // null: answered
+  Request* request = nullptr;  // null: already answered
   TimePoint came_at{};
   bool has_key = false;
   std::string scope{};
   std::string key{};
   std::string fingerprint{};
   EventId token{};
-  TimePoint lease_ends{};     // or before
-  bool may_be_taken = false;  // the store was asked to
+  TimePoint lease_ends{};     // at the latest
+  bool may_be_taken = false;  // the store may have taken the key
   Settle settle = Settle::finish;
   StoredResponse response{};
   TimePoint settle_since{};
@@ -72,7 +73,7 @@ struct Gateway::LateReply {
   Reply reply;
 };
 
-// The store is opened before it is used again after an error.
+// After an error the store is opened again before its next use.
 struct Gateway::Lane {
   std::unique_ptr<RequestStore> store;
   bool is_open = false;
@@ -86,27 +87,26 @@ Duration longest(const GatewayOptions& options) {
 Status check(const GatewayOptions& options) {
   DOVETAIL_TRY(check(options.service));
   if (options.requests_max == 0 || options.connections == 0 || options.endpoint.waiting_max == 0)
-    return fail(
-        Errc::rejected,
-        "a limit is 0; check that requests_max, waiting_max and connections are at least 1");
-  if (options.store_patience < kRetryPause)
     return fail(Errc::rejected,
-                "the store has no time to answer; check that store_timeout is at least 100ms");
+                "requests_max, waiting_max and connections must be at least 1; check them");
+  if (options.store_patience < kRetryPause)
+    return fail(Errc::rejected, "store_timeout must be at least 100ms; raise it");
   if (options.endpoint.cert_file.empty() != options.endpoint.key_file.empty())
-    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+    return fail(Errc::rejected, "cert_file and key_file must be set together; set both or neither");
   if (options.lease.count() != 0 && options.lease <= longest(options))
     return fail(Errc::rejected,
-                "the lease ends before a request can be given up; check that it is longer than "
-                "wait_max, connect_timeout, timeout and store_timeout together");
+                "lease is too short; make it longer than the sum of wait_max, connect_timeout, "
+                "timeout and store_timeout");
   for (const std::string& proxy : options.trusted_proxies)
     if (!AddressRange::parse(proxy))
-      return fail(Errc::rejected, "\"" + proxy +
-                                      "\" is no address and no network; check that trusted_proxies "
-                                      "has such as 10.0.0.1 or 10.0.0.0/8");
+      return fail(Errc::rejected,
+                  "\"" + proxy +
+                      "\" in trusted_proxies is neither an address nor a network; use a "
+                      "form like 10.0.0.1 or 10.0.0.0/8");
   for (const std::string& method : options.methods)
     if (is_safe_method(method))
-      return fail(Errc::rejected,
-                  "the method " + method + " changes nothing and needs no key; check methods");
+      return fail(Errc::rejected, "the method " + method +
+                                      " changes nothing and needs no key; remove it from methods");
   return {};
 }
 
@@ -147,7 +147,7 @@ bool Gateway::stop(Duration drain) {
   lock.unlock();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  // What could not be settled any more: its lease ends by itself.
+  // Requests that could not be settled: their leases expire.
   for (const JobPointer& job : settling_) reply_to(*job, reply_of(std::move(job->response), false));
   for (auto* queue : {&beginning_, &waiting_})
     for (const JobPointer& job : *queue) reply_to(*job, refuse(stopping()));
@@ -187,7 +187,7 @@ Result<std::string> Gateway::key_of(const Request& request) const {
   for (const MessageHeader& header : request.headers) {
     if (to_lower(header.name) != "idempotency-key") continue;
     if (found != nullptr)
-      return fail(Errc::rejected, "the header is there more than once; send one key");
+      return fail(Errc::rejected, "the header occurs more than once; send one key");
     found = &header;
   }
   if (found == nullptr) return fail(Errc::rejected, "");
@@ -197,13 +197,13 @@ Result<std::string> Gateway::key_of(const Request& request) const {
 std::optional<Reply> Gateway::begin(const Request& request) {
   if (ending_) return refuse(stopping());
   if (!request.uri.starts_with('/') || request.method == "CONNECT" || request.method == "TRACE")
-    return refuse(problem(501, "not-passed", "Such requests are not passed on",
-                          "Send a method other than CONNECT and TRACE, and a target that begins "
+    return refuse(problem(501, "not-passed", "The gateway does not forward such requests",
+                          "Use a method other than CONNECT and TRACE, and a target that begins "
                           "with a slash."));
   if (const std::string_view why = why_unsafe_path(request.target); !why.empty())
-    return refuse(problem(400, "path-unsafe", "The path of the request is not passed on",
-                          "The path could lead elsewhere: " + std::string(why) +
-                              ". Nothing was done. Send the path that is meant."));
+    return refuse(problem(
+        400, "path-unsafe", "The gateway does not forward this path",
+        "The path is ambiguous: " + std::string(why) + ". Nothing was done. Send the plain path."));
   if (has_key(request)) {
     if (const Result<std::string> key = key_of(request); !key)
       return refuse(key_problem(key.error().text));
@@ -217,8 +217,8 @@ std::optional<Reply> Gateway::begin(const Request& request) {
 std::optional<Reply> Gateway::take(Request& request) {
   if (request.body_too_large)
     return refuse(problem(413, "body-too-large", "The body of the request is too large",
-                          "At most " + std::to_string(options_.endpoint.body_bytes_max) +
-                              " bytes are taken. Nothing was done."));
+                          "The limit is " + std::to_string(options_.endpoint.body_bytes_max) +
+                              " bytes. Nothing was done."));
   if (request.no_room)
     return refuse(problem(503, "busy", "Too many requests are being received",
                           "Nothing was done. Send the same request again in a moment.", 1));
@@ -231,7 +231,7 @@ std::optional<Reply> Gateway::take(Request& request) {
     job->scope = request_scope(options_.name, identity_of(request, options_.client_headers));
     job->token = new_event_id();
   }
-  // Threads that are gone answer nobody.
+  // The threads have ended, so nobody would answer.
   const std::lock_guard lock(mutex_);
   if (leaving_) return refuse(stopping());
   ++jobs_;
@@ -266,7 +266,7 @@ void Gateway::reply_to(Job& job, Reply reply) {
   endpoint_.answer(*std::exchange(job.request, nullptr), std::move(reply));
 }
 
-// --- Clients that have waited long enough.
+// --- Clients whose time is up.
 
 void Gateway::run_patience() {
   std::unique_lock lock(mutex_);
@@ -279,14 +279,15 @@ void Gateway::run_patience() {
   }
 }
 
-// Their jobs go on without a client: what may be taken is released, and what is known is kept.
+// Their jobs continue without a client: a key that may be taken is released, and a known answer is
+// kept.
 std::vector<Gateway::LateReply> Gateway::take_late() {
   std::vector<LateReply> replies;
   const TimePoint now = clock_.now();
   const auto look_at = [&](Job& job) {
     const TimePoint since = job.is_settling() ? job.settle_since : job.came_at;
     if (job.request == nullptr || now - since <= options_.store_patience) return;
-    // What the service has said is true, whether it is kept or not.
+    // The service's answer is valid, whether it was stored or not.
     Reply reply = job.is_settling() ? reply_of(StoredResponse(job.response), false)
                                     : refuse(store_unavailable());
     replies.push_back({std::exchange(job.request, nullptr), std::move(reply)});
@@ -309,7 +310,7 @@ std::vector<Gateway::LateReply> Gateway::take_late() {
   return replies;
 }
 
-// --- With the store.
+// --- The store.
 
 void Gateway::run_store() {
   Lane lane{make_store_()};
@@ -323,7 +324,7 @@ void Gateway::run_store() {
   }
 }
 
-// What is to be kept and what is new take turns: neither waits for ever behind the other.
+// Finished and new requests take turns, so neither waits for ever.
 Gateway::JobPointer Gateway::next_for_store() {
   std::unique_lock lock(mutex_);
   for_store_.wait(lock, [this] { return leaving_ || !beginning_.empty() || !settling_.empty(); });
@@ -351,8 +352,8 @@ Status Gateway::open(Lane& lane) {
   return {};
 }
 
-// From here on until it is taken back, the client of the job may be answered by another thread.
-// That looks now and then, so pauses between two calls belong in here.
+// Until take_from_store(), another thread may answer the client of the job. That thread checks
+// periodically, so a pause between two calls belongs in between.
 void Gateway::hand_to_store(Job& job) {
   const std::lock_guard lock(mutex_);
   at_store_.push_back(&job);
@@ -389,7 +390,7 @@ void Gateway::begin_at(Lane& lane, JobPointer job) {
 void Gateway::not_begun(JobPointer job, const Error& error) {
   const bool is_away = may_come_back(error);
   if (is_away) store_lost(error);
-  if (!is_away) note(Level::error, "a key cannot be taken: " + error.text, job.get());
+  if (!is_away) note(Level::error, "cannot take a key: " + error.text, job.get());
   if (is_away && !ending_ && job->request != nullptr) return to_store(std::move(job));
   if (job->request != nullptr) reply_to(*job, refuse(store_unavailable()));
   if (!job->may_be_taken) {
@@ -397,7 +398,7 @@ void Gateway::not_begun(JobPointer job, const Error& error) {
     --jobs_;
     return;
   }
-  // The key may have been taken by a call whose answer was lost, and nobody runs it.
+  // A call whose answer was lost may have taken the key, and no request runs under it.
   job->settle_as(Job::Settle::give_back, clock_.now());
   to_settle(std::move(job));
 }
@@ -405,14 +406,14 @@ void Gateway::not_begun(JobPointer job, const Error& error) {
 void Gateway::begun(JobPointer job, const RequestTicket& ticket) {
   switch (ticket.state) {
     case RequestState::first:
-      // Its client was told that nothing was done, and so it stays.
+      // The client was told that nothing was done, so nothing is done.
       if (job->request == nullptr) {
         job->settle_as(Job::Settle::release, clock_.now());
         return to_settle(std::move(job));
       }
       if (ticket.attempts > 1)
         note(Level::warn,
-             "a request whose outcome is unknown is sent again: attempt " +
+             "sending a request with an unknown outcome again: attempt " +
                  std::to_string(ticket.attempts),
              job.get());
       return to_service(std::move(job));
@@ -447,11 +448,11 @@ Result<bool> Gateway::settle_in(Lane& lane, const Job& job) {
     case Job::Settle::give_back:
       break;
   }
-  // The same call again waits for the one whose answer was lost, if that is still to commit.
+  // Repeating the call waits for the one whose answer was lost, if it has not committed yet.
   RequestTerms wanted = terms();
   wanted.retry_unknown = false;
   const Result<RequestTicket> ticket = lane.store->begin(job.id(), wanted, job.token);
-  // Released already, by a call whose answer was lost.
+  // Already released, by a call whose answer was lost.
   if (!ticket && ticket.error().code == Errc::rejected) return false;
   if (!ticket) return fail(ticket.error());
   if (ticket->state != RequestState::first) return false;
@@ -470,8 +471,8 @@ void Gateway::settle_at(Lane& lane, JobPointer job) {
   store_works();
   if (!*done && job->settle == Job::Settle::finish)
     note(Level::warn,
-         "the answer came after its lease, and another has taken the request over; check that the "
-         "service's time limit holds",
+         "the answer came after the lease had expired, and another gateway took the request over; "
+         "check for long pauses of this process",
          job.get());
   reply_to(*job, reply_of(std::move(job->response), false));
   const std::lock_guard lock(mutex_);
@@ -483,8 +484,7 @@ void Gateway::not_settled(JobPointer job, const Error& error) {
   if (is_away) store_lost(error);
   if (is_away && clock_.now() < job->lease_ends && !aborted_) return to_settle(std::move(job));
   note(Level::error,
-       "what became of a request cannot be kept, so that repeats are told that it is unknown: " +
-           error.text,
+       "cannot store the outcome of a request, so repeats get outcome-unknown: " + error.text,
        job.get());
   reply_to(*job, reply_of(std::move(job->response), false));
   const std::lock_guard lock(mutex_);
@@ -492,14 +492,14 @@ void Gateway::not_settled(JobPointer job, const Error& error) {
 }
 
 void Gateway::store_lost(const Error& error) {
-  if (!store_is_lost_.exchange(true)) note(Level::warn, "the store is away: " + error.text);
+  if (!store_is_lost_.exchange(true)) note(Level::warn, "the store is unavailable: " + error.text);
 }
 
 void Gateway::store_works() {
-  if (store_is_lost_.exchange(false)) note(Level::info, "the store is back");
+  if (store_is_lost_.exchange(false)) note(Level::info, "the store is available again");
 }
 
-// --- With the service.
+// --- The service.
 
 void Gateway::run_service() {
   Forwarder forwarder(options_.service, aborted_);
@@ -525,7 +525,8 @@ void Gateway::pass_on(Forwarder& forwarder, JobPointer job) {
       clock_.now() - job->came_at > options_.place_patience + options_.store_patience;
   if (is_late || aborted_) {
     answer.fate = ForwardAnswer::Fate::not_sent;
-    answer.why = "there was no place at the service in time; check requests_max and the service";
+    answer.why =
+        "no slot for the service became free within wait_max; check requests_max and the service";
   } else {
     const Request& request = *job->request;
     answer = forwarder.forward({request.method, request.uri, &request.headers, request.body,
@@ -549,11 +550,11 @@ void Gateway::answered(JobPointer job, ForwardAnswer answer) {
       break;
     }
     case Fate::not_sent:
-      note(Level::warn, "the service cannot be reached: " + answer.why);
+      note(Level::warn, "cannot reach the service: " + answer.why);
       ++count_.refused;
       job->settle = Settle::release;
-      job->response = stored(problem(503, "service-unreachable", "The service cannot be reached",
-                                     "The request was not passed on, and nothing was done. Send "
+      job->response = stored(problem(503, "service-unreachable", "The service is not reachable",
+                                     "The request was not forwarded, and nothing was done. Send "
                                      "the same request again in a moment."));
       job->response.headers += "Retry-After: 1\n";
       break;
@@ -561,14 +562,15 @@ void Gateway::answered(JobPointer job, ForwardAnswer answer) {
       note(Level::warn, "the outcome of a request is unknown: " + answer.why, job.get());
       ++count_.lost;
       job->settle = Settle::abandon;
-      job->response = stored(problem(
-          answer.timed_out ? 504 : 502, "outcome-unknown",
-          "The service did not answer, and nobody knows what it did",
-          !job->has_key            ? "Check the effect before the request is sent again."
-          : options_.retry_unknown ? "Send the same request with the same key again."
-                                   : "The request may or may not have taken effect, and is not run "
-                                     "again under this key. Check the effect; if there is none, "
-                                     "send the request with a new key."));
+      job->response =
+          stored(problem(answer.timed_out ? 504 : 502, "outcome-unknown",
+                         "The service did not answer, so the outcome is unknown",
+                         !job->has_key ? "Check the effect before you send the request again."
+                         : options_.retry_unknown
+                             ? "Send the same request with the same key again."
+                             : "The request may or may not have taken effect. The gateway does "
+                               "not run it again under this key. Check the effect; if there "
+                               "is none, send the request with a new key."));
       break;
     case Fate::too_large:
       note(Level::warn, answer.why, job.get());
@@ -576,8 +578,8 @@ void Gateway::answered(JobPointer job, ForwardAnswer answer) {
       job->settle = Settle::finish;
       job->response =
           stored(problem(502, "answer-too-large", "The answer of the service is too large",
-                         "The service has answered with the status " +
-                             std::to_string(answer.status) + " and more than is passed on."));
+                         "The service answered with status " + std::to_string(answer.status) +
+                             ", but its answer exceeds the gateway's limit."));
       break;
   }
   if (job->has_key) {

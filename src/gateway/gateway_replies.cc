@@ -24,8 +24,8 @@ Problem stopping() {
 }
 
 Problem store_unavailable() {
-  return problem(503, "store-unavailable", "Keys cannot be looked up",
-                 "The request was not passed on, and nothing was done. Send the same request with "
+  return problem(503, "store-unavailable", "The gateway cannot look up keys",
+                 "The request was not forwarded, and nothing was done. Send the same request with "
                  "the same key again in a moment.",
                  1);
 }

@@ -24,7 +24,7 @@ constexpr std::uint32_t quad(std::uint32_t a, std::uint32_t b, std::uint32_t c =
   return a << 24 | b << 16 | c << 8;
 }
 
-// The registry of special-purpose addresses (RFC 6890 and what came later).
+// The registry of special-purpose addresses (RFC 6890 and its updates).
 constexpr std::array<Range4, 15> kRanges4{{
     {quad(0, 0), 8, "unspecified"},
     {quad(10, 0), 8, "private"},
@@ -54,7 +54,7 @@ using Bytes6 = std::array<std::uint8_t, 16>;
 
 constexpr Bytes6 kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-// As IPv6; false: of another family.
+// As IPv6; false: another address family.
 bool read_bytes(const sockaddr* address, Bytes6& out) {
   if (address->sa_family == AF_INET) {
     sockaddr_in in{};
@@ -86,14 +86,14 @@ std::string_view why_not_public6(const Bytes6& bytes) {
     if (third == 0 && last == 1) return "loopback";
     return third == 0 && last == 0 ? "unspecified" : "reserved";
   }
-  // NAT64 and 6to4 lead to the IPv4 address that they hold.
+  // NAT64 and 6to4 lead to the IPv4 address inside.
   if (first == 0x0064ff9b && second == 0 && third == 0) return why_not_public4(last);
   if (first >> 16 == 0x2002) return why_not_public4(first << 16 | second >> 16);
   if (first >> 25 == 0xfc >> 1) return "unique local";
   if (first >> 22 == 0xfe80 >> 6) return "link-local";
   if (first >> 22 == 0xfec0 >> 6) return "site-local";
   if (first >> 24 == 0xff) return "multicast";
-  if (first >> 29 != 1) return "reserved";               // 2000::/3 is what is given out
+  if (first >> 29 != 1) return "reserved";               // only 2000::/3 is allocated
   if (first >> 9 == 0x20010000 >> 9) return "reserved";  // 2001::/23, Teredo among them
   if (first == 0x20010db8) return "for documentation";
   if (first >> 12 == 0x3fff0) return "for documentation";

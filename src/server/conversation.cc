@@ -37,9 +37,9 @@ void Conversation::advance() {
   }
 }
 
-// Whether something else is next.
+// Whether there is more to do.
 bool Conversation::read_head() {
-  // RFC 9112, 2.2: an empty line before a request is skipped; more than one is not.
+  // RFC 9112, 2.2: skips one empty line before a request, not more.
   if (may_skip_line_ && in_.starts_with("\r\n")) {
     in_.erase(0, 2);
     may_skip_line_ = false;
@@ -56,8 +56,8 @@ bool Conversation::read_head() {
   if (end.bytes > most || (end.bytes == 0 && in_.size() > most)) {
     const bool is_line = in_.find('\n') > most;
     refuse({is_line ? 414U : 431U, is_line ? "the target is too long"
-                                           : "the headers are longer than the " +
-                                                 std::to_string(most) + " bytes that are taken"});
+                                           : "the headers are longer than the limit of " +
+                                                 std::to_string(most) + " bytes"});
     return false;
   }
   if (end.bytes == 0) return false;
@@ -138,7 +138,7 @@ void Conversation::answer(const Reply& reply) {
 }
 
 void Conversation::say(const Reply& reply) {
-  // A body that did not come whole would be taken for the next request.
+  // The rest of an incomplete body would look like the next request.
   is_cut_short_ = !body_.is_done();
   if (is_cut_short_) head_.stays_open = false;
   out_.append(reply_bytes(reply, {head_.method == "HEAD", !head_.stays_open, talks_.clock.wall()}));
@@ -162,8 +162,8 @@ void Conversation::give_up() {
     phase_ = Phase::over;
     return;
   }
-  refuse({408, phase_ == Phase::head ? "the head of the request did not come in time"
-                                     : "the body of the request did not come in time"});
+  refuse({408, phase_ == Phase::head ? "the head of the request did not arrive in time"
+                                     : "the body of the request did not arrive in time"});
 }
 
 void Conversation::said() {
@@ -174,7 +174,7 @@ void Conversation::said() {
     return;
   }
   phase_ = Phase::idle;
-  if (in_.empty()) std::string().swap(in_);  // connections may be kept and idle for long
+  if (in_.empty()) std::string().swap(in_);  // frees memory: a kept connection may be idle for long
   advance();
 }
 

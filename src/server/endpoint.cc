@@ -19,7 +19,7 @@ struct FreeAddresses {
   void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
 };
 
-// Without one: errno says why.
+// None: errno says why.
 Descriptor listening_socket(const addrinfo& address) {
   Descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int one = 1;
@@ -68,8 +68,8 @@ Status Endpoint::listen() {
   addrinfo* found = nullptr;
   if (getaddrinfo(options_.address.c_str(), std::to_string(options_.port).c_str(), &hints,
                   &found) != 0)
-    return fail(Errc::rejected, "cannot listen at \"" + options_.address +
-                                    "\"; check that it is an address of this machine");
+    return fail(Errc::rejected,
+                "cannot listen at \"" + options_.address + "\"; use an address of this machine");
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
   if (!options_.allow_remote && why_not_public(addresses->ai_addr) != "loopback")
     return fail(Errc::rejected, options_.remote_hint);
@@ -82,10 +82,10 @@ Status Endpoint::listen() {
   if (socket.get() < 0)
     return fail(Errc::unavailable, "cannot listen at " + options_.address + ":" +
                                        std::to_string(options_.port) +
-                                       "; check that no other process does");
+                                       "; check that no other process uses the port");
   port_ = port_of(socket);
   loop_ = std::make_unique<Loop>(options_, clock_, handler_, identity_, std::move(socket));
-  loop_->start();  // from here on it is answered through `loop_`, by any thread
+  loop_->start();  // from here on any thread may answer through `loop_`
   return {};
 }
 

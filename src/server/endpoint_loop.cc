@@ -20,14 +20,14 @@ namespace {
 constexpr auto kGoodbyeMax = std::chrono::seconds(2);
 constexpr auto kSweepPause = std::chrono::milliseconds(100);
 constexpr auto kLingerMax = std::chrono::seconds(5);
-constexpr std::size_t kMoreConnections = 64;  // than requests: for those that are told to come back
+constexpr std::size_t kMoreConnections = 64;  // more than requests: for clients that get 503
 constexpr std::size_t kReadBytes = 16 << 10;
 constexpr int kAcceptsAtOnce = 64;
-constexpr int kSendBufferBytes = 256 << 10;  // else a client that takes nothing holds some MiB
+constexpr int kSendBufferBytes = 256 << 10;  // otherwise a client that reads nothing holds some MiB
 
 bool try_later(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-// What it took is not what it has to wait for: a whole request is never given up.
+// A complete request is never given up.
 bool may_be_given_up(const ClientConnection& one) {
   return one.is_lingering || one.talk.wants_bytes();
 }
@@ -59,7 +59,7 @@ Endpoint::Loop::Loop(const EndpointOptions& options, Clock& clock, RequestHandle
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       listening_(std::move(listening)) {
   DOVETAIL_CHECK(poll_.get() >= 0 && wake_.get() >= 0);
-  // Both are told from connections by their addresses.
+  // Their addresses tell them apart from connections.
   epoll_event event{EPOLLIN, {.ptr = &wake_}};
   DOVETAIL_CHECK(epoll_ctl(poll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0);
   event.data.ptr = &listening_;
@@ -82,13 +82,13 @@ Endpoint::Loop::~Loop() {
 
 void Endpoint::Loop::wake() const {
   const std::uint64_t one = 1;
-  // A counter that is full wakes it, too.
+  // A full counter also wakes it.
   static_cast<void>(!write(wake_.get(), &one, sizeof one));
 }
 
 void Endpoint::Loop::stop_listening() {
   const std::lock_guard lock(mutex_);
-  listening_.reset();  // leaves epoll by itself
+  listening_.reset();  // closing removes it from epoll
 }
 
 void Endpoint::Loop::answer(Request& request, Reply reply) {
@@ -142,7 +142,8 @@ void Endpoint::Loop::accept_all() {
     }
     if (error == ECONNABORTED || error == EINTR) continue;
     if (!try_later(error)) {
-      // Out of descriptors or memory. The listening socket stays ready, which would spin.
+      // Out of descriptors or memory. The listening socket stays ready and would make the loop
+      // spin.
       is_short_ = true;
       lock.lock();
       if (listening_.get() >= 0) epoll_ctl(poll_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr);
@@ -171,7 +172,7 @@ void Endpoint::Loop::accept_one(Descriptor socket, const sockaddr* address) {
   if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) end(added);
 }
 
-// False: there is none for one more connection of the client.
+// False: no room for another connection of the client.
 bool Endpoint::Loop::make_room(const std::string& client) {
   const auto found = counts_.find(client);
   const bool has_its_share = found != counts_.end() && found->second >= per_client_max_;
@@ -183,7 +184,8 @@ bool Endpoint::Loop::make_room(const std::string& client) {
   return true;
 }
 
-// The oldest without a whole request, of `client`, or else of the client that has the most.
+// The oldest connection without a complete request: of `client` or, if empty, of the client with
+// the most.
 ClientConnection* Endpoint::Loop::victim_among(const std::string& client) {
   ClientConnection* victim = nullptr;
   std::size_t most = 0;
@@ -218,7 +220,7 @@ void Endpoint::Loop::on_ready(ClientConnection& one, std::uint32_t events) {
   if (one.is_dead) return;
   const bool is_broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
   if (one.talk.phase() == Conversation::Phase::waiting) {
-    // Gone, while its request goes on: its answer finds nobody.
+    // The client left while its request continues; the answer is dropped.
     if (is_broken) epoll_ctl(poll_.get(), EPOLL_CTL_DEL, one.socket.get(), nullptr);
     return;
   }
@@ -231,7 +233,7 @@ void Endpoint::Loop::on_ready(ClientConnection& one, std::uint32_t events) {
 }
 
 void Endpoint::Loop::on_readable(ClientConnection& one) {
-  // What comes meanwhile stays where it is.
+  // Further input stays in the socket.
   if (!one.is_lingering && !one.talk.wants_bytes()) return;
   std::array<char, kReadBytes> bytes{};
   const ssize_t got = recv(one.socket.get(), bytes.data(), bytes.size(), 0);
@@ -244,7 +246,8 @@ void Endpoint::Loop::on_readable(ClientConnection& one) {
   if (!plain.empty()) one.talk.take(plain);
   one.moved += static_cast<std::uint64_t>(got);
   if (before != one.talk.phase()) {
-    // The time for a head begins with its first byte, but for the first one on a connection.
+    // The deadline for a head starts with its first byte; the first one on a connection starts with
+    // the connection.
     const bool is_first_head = one.is_new && one.talk.phase() == Conversation::Phase::head;
     if (!is_first_head) one.since = clock_.now();
     one.moved = 0;
@@ -254,7 +257,7 @@ void Endpoint::Loop::on_readable(ClientConnection& one) {
   if (!goes_on && !one.is_dead && one.talk.wants_bytes()) end(one);
 }
 
-// Sends what there is, and then goes on with what came meanwhile.
+// Sends pending output, then continues with the input that arrived meanwhile.
 void Endpoint::Loop::go_on(ClientConnection& one) {
   using Phase = Conversation::Phase;
   while (!one.is_dead) {
@@ -281,7 +284,7 @@ void Endpoint::Loop::go_on(ClientConnection& one) {
   if (!one.is_dead) watch(one);
 }
 
-// False: nobody takes it.
+// False: the connection is broken.
 bool Endpoint::Loop::send_out(ClientConnection& one) {
   std::string& out = one.wire.out();
   std::size_t at = 0;
@@ -292,7 +295,7 @@ bool Endpoint::Loop::send_out(ClientConnection& one) {
     if (sent <= 0) return false;
     at += static_cast<std::size_t>(sent);
   }
-  // Answers may be large, and connections are kept.
+  // Frees memory: answers may be large, and connections are kept.
   if (at == out.size())
     std::string().swap(out);
   else
@@ -308,7 +311,7 @@ void Endpoint::Loop::watch(ClientConnection& one) {
   if (wanted == one.events) return;
   one.events = wanted;
   epoll_event event{wanted, {.ptr = &one}};
-  // A connection that left epoll while its request was waiting is broken.
+  // A connection that left epoll while its request waited is broken.
   if (epoll_ctl(poll_.get(), EPOLL_CTL_MOD, one.socket.get(), &event) != 0 && wanted != 0) end(one);
 }
 
@@ -317,7 +320,7 @@ void Endpoint::Loop::end(ClientConnection& one) {
   dead_.push_back(&one);
 }
 
-// Later than end(): events that are ready may still name it.
+// Not in end(), because ready events may still refer to it.
 void Endpoint::Loop::bury() {
   for (ClientConnection* const one : dead_) {
     const auto found = counts_.find(one->client);

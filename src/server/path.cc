@@ -6,7 +6,7 @@ namespace dovetail::http {
 
 namespace {
 
-constexpr int kRoundsMax = 4;  // of decoding
+constexpr int kRoundsMax = 4;  // decoding rounds
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -15,7 +15,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// What is not encoded well stays as it is.
+// Invalid encodings stay unchanged.
 std::string decoded_where_possible(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -31,7 +31,7 @@ std::string decoded_where_possible(std::string_view text) {
 bool has_dot_segment(std::string_view path) {
   while (!path.empty()) {
     const std::size_t end = std::min(path.find_first_of("/\\"), path.size());
-    // Some servers cut parameters off before they look at dots.
+    // Some servers remove parameters before they resolve dots.
     const std::string_view segment = path.substr(0, std::min(path.find(';'), end));
     if (segment == "." || segment == "..") return true;
     path.remove_prefix(std::min(end + 1, path.size()));
@@ -49,7 +49,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
 }
 
 std::string_view why_unsafe_path(std::string_view path) {
-  if (!percent_decoded(path)) return "a percent sign has no two hexadecimal digits behind it";
+  if (!percent_decoded(path)) return "a percent sign is not followed by two hexadecimal digits";
   std::string text(path);
   for (int round = 0; round < kRoundsMax; ++round) {
     if (has_dot_segment(text)) return "it has a segment \".\" or \"..\"";
@@ -58,7 +58,7 @@ std::string_view why_unsafe_path(std::string_view path) {
     if (next == text) return {};
     text = std::move(next);
   }
-  return "it is encoded too many times";
+  return "it is percent-encoded too many times";
 }
 
 }  // namespace dovetail::http

@@ -55,11 +55,11 @@ std::string_view phrase_of(unsigned status) {
     case 504:
       return "Gateway Timeout";
     default:
-      return "";  // RFC 9112, 4: it may be empty, and nobody should read it
+      return "";  // RFC 9112, 4: may be empty; clients ignore it
   }
 }
 
-// As RFC 9110, 5.6.7 has it, whatever the language of the process.
+// The format of RFC 9110, 5.6.7, independent of the process's locale.
 std::string date_of(WallTime now) {
   constexpr std::array<const char*, 7> kDays{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   constexpr std::array<const char*, 12> kMonths{"Jan", "Feb", "Mar", "Apr", "May", "Jun",

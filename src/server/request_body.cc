@@ -9,7 +9,7 @@ namespace dovetail::http {
 
 namespace {
 
-// Nobody reads extensions of chunks and trailers, so that they are taken, checked and forgotten.
+// Chunk extensions and trailers are checked and discarded.
 constexpr std::size_t kExtraBytesMax = 4096;
 constexpr std::size_t kSizeDigitsMax = 15;  // fits into 63 bits
 
@@ -24,19 +24,19 @@ BodyReader::BodyReader(const RequestHead& head) : is_chunked_(head.is_chunked) {
   }
 }
 
-// Adds to `line_` until it has its end, which is not kept.
+// Appends to `line_` up to the line end, without it.
 std::optional<HeadFault> BodyReader::take_line(std::string_view& bytes, bool& is_whole) {
   const std::size_t feed = bytes.find('\n');
   const std::size_t count = feed == std::string_view::npos ? bytes.size() : feed + 1;
   extra_bytes_ += count;
   if (extra_bytes_ > kExtraBytesMax)
-    return HeadFault{400, "what stands around the chunks of the body is too long"};
+    return HeadFault{400, "chunk extensions or trailers are too long"};
   line_.append(bytes.substr(0, count));
   bytes.remove_prefix(count);
   is_whole = feed != std::string_view::npos;
   if (!is_whole) return std::nullopt;
   if (!line_.ends_with("\r\n"))
-    return HeadFault{400, "a line around the chunks of the body ends without CR and LF"};
+    return HeadFault{400, "a chunk header or trailer does not end with CR and LF"};
   line_.resize(line_.size() - 2);
   return std::nullopt;
 }
@@ -46,13 +46,13 @@ std::optional<HeadFault> BodyReader::take_size() {
   if (end == 0 || end > kSizeDigitsMax)
     return HeadFault{400, "the size of a chunk is not a hexadecimal number"};
   const std::string_view extension = std::string_view(line_).substr(end);
-  // RFC 9112, 7.1.1: blanks may stand before the semicolon, and there only.
+  // RFC 9112, 7.1.1: blanks are allowed only before the semicolon.
   const std::size_t mark = extension.find_first_not_of(" \t");
   if (!extension.empty() &&
       (mark == std::string_view::npos || extension[mark] != ';' || !is_field_value(extension)))
-    return HeadFault{400, "what stands behind the size of a chunk is not an extension"};
+    return HeadFault{400, "a chunk size is followed by something other than an extension"};
   std::from_chars(line_.data(), line_.data() + end, left_, 16);
-  extra_bytes_ -= std::min(extra_bytes_, end + 2);  // only what could be left out is counted
+  extra_bytes_ -= std::min(extra_bytes_, end + 2);  // counts only what a client could leave out
   line_.clear();
   step_ = left_ == 0 ? Step::trailers : Step::data;
   return std::nullopt;

@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Takes a line off `bytes`. Line breaks inside it are found by those who know what it may hold.
+// Removes one line from `bytes`. The caller checks it for stray line breaks.
 std::string_view next_line(std::string_view& bytes) {
   const std::size_t end = std::min(bytes.find(kLineEnd), bytes.size());
   const std::string_view line = bytes.substr(0, end);
@@ -37,7 +37,7 @@ std::optional<HeadFault> parse_version(std::string_view version, RequestHead& ou
   if (version == "HTTP/1.0") return std::nullopt;
   if (version.size() == 8 && version.starts_with("HTTP/") && is_digit(version[5]) &&
       version[6] == '.' && is_digit(version[7]))
-    return fault("this version of HTTP is not spoken here; send HTTP/1.1", 505);
+    return fault("this version of HTTP is not supported; send HTTP/1.1", 505);
   return fault("the request line does not end with a version such as HTTP/1.1");
 }
 
@@ -70,7 +70,7 @@ bool is_host(std::string_view value) {
   });
 }
 
-// Names that decide where a request ends, or whom it is for, stand in it once.
+// Headers that decide the length or the host must occur only once.
 struct Framing {
   const MessageHeader* length = nullptr;
   const MessageHeader* encoding = nullptr;
@@ -80,14 +80,14 @@ struct Framing {
 
 std::optional<HeadFault> take_once(const MessageHeader& header, const MessageHeader*& place) {
   if (place != nullptr)
-    return fault("the header " + std::string(header.name) + " is there more than once");
+    return fault("the header " + std::string(header.name) + " occurs more than once");
   place = &header;
   return std::nullopt;
 }
 
 std::optional<HeadFault> parse_length(std::string_view value, RequestHead& out) {
   const char* const end = value.data() + value.size();
-  // from_chars() would take a sign for numbers that have one.
+  // from_chars() would accept a minus sign for signed numbers.
   const bool is_number = !value.empty() && std::all_of(value.begin(), value.end(), is_digit);
   const auto [read, code] = std::from_chars(value.data(), end, out.length);
   if (!is_number || read != end || code != std::errc{} || out.length > UINT64_MAX / 2)
@@ -101,7 +101,7 @@ std::optional<HeadFault> apply(const Framing& framing, bool is_old, RequestHead&
     return fault("the header Host is not a name or address with a port");
   if (framing.encoding != nullptr) {
     if (framing.length != nullptr)
-      return fault("Content-Length and Transfer-Encoding are both there");
+      return fault("the request has both Content-Length and Transfer-Encoding");
     if (is_old) return fault("HTTP/1.0 has no Transfer-Encoding");
     if (to_lower(framing.encoding->value) != "chunked")
       return fault("the Transfer-Encoding is not \"chunked\"");
@@ -111,7 +111,7 @@ std::optional<HeadFault> apply(const Framing& framing, bool is_old, RequestHead&
     if (auto wrong = parse_length(framing.length->value, out)) return wrong;
   if (framing.expect != nullptr && !is_old) {
     if (to_lower(framing.expect->value) != "100-continue")
-      return fault("only 100-continue can be expected here", 417);
+      return fault("the header Expect may only be 100-continue", 417);
     out.waits_for_continue = true;
   }
   return std::nullopt;
@@ -133,7 +133,7 @@ HeadEnd find_head_end(std::string_view bytes, std::size_t looked_at) {
     const char c = bytes[i];
     const bool after_cr = i > 0 && bytes[i - 1] == '\r';
     if ((c == '\n') != after_cr)
-      return {0, fault("a line does not end with CR and LF, or has one of them alone")};
+      return {0, fault("a line does not end with CR and LF, or contains one of them alone")};
     if (c == '\n' && i >= 3 && bytes.substr(i - 3, 3) == "\r\n\r") return {i + 1, std::nullopt};
     const auto byte = static_cast<unsigned char>(c);
     if ((byte < ' ' && c != '\r' && c != '\n' && c != '\t') || byte == 0x7f)
@@ -146,12 +146,12 @@ std::optional<HeadFault> parse_fields(std::string_view bytes, std::vector<Messag
   while (!bytes.empty()) {
     const std::string_view line = next_line(bytes);
     if (line.starts_with(' ') || line.starts_with('\t'))
-      return fault("a header goes on in a second line; write it in one");
+      return fault("a header continues on a second line; write it on one line");
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) return fault("a header has no colon");
     const std::string_view name = line.substr(0, colon);
     const std::string_view value = trimmed(line.substr(colon + 1));
-    if (!is_token(name)) return fault("the name of a header is not a word with a colon behind it");
+    if (!is_token(name)) return fault("a header name is not a word followed by a colon");
     if (!is_field_value(value))
       return fault("the header " + std::string(name) + " has a control character");
     if (out.size() == kFieldsMax)

@@ -23,7 +23,7 @@ Result<TlsIdentity> TlsIdentity::load(const std::string& cert_file, const std::s
   DOVETAIL_CHECK(context != nullptr);
   DOVETAIL_CHECK(SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  // A key with a passphrase would ask at the terminal.
+  // OpenSSL would ask for a passphrase at the terminal.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
   const bool works =
       SSL_CTX_use_certificate_chain_file(context, cert_file.c_str()) == 1 &&
@@ -31,9 +31,9 @@ Result<TlsIdentity> TlsIdentity::load(const std::string& cert_file, const std::s
       SSL_CTX_check_private_key(context) == 1;
   ERR_clear_error();
   if (!works)
-    return fail(Errc::rejected, "the certificate " + cert_file + " and its key " + key_file +
-                                    " cannot be used; check cert_file and key_file: PEM, without "
-                                    "a passphrase, and of one pair");
+    return fail(Errc::rejected,
+                "cannot use the certificate " + cert_file + " with the key " + key_file +
+                    "; check cert_file and key_file: a matching pair, PEM, without a passphrase");
   return identity;
 }
 
@@ -72,13 +72,13 @@ bool Wire::take(std::string_view bytes, std::string& plain) {
     plain.append(piece.data(), static_cast<std::size_t>(got));
   const bool goes_on = SSL_get_error(session_.get(), got) == SSL_ERROR_WANT_READ;
   ERR_clear_error();
-  collect();  // also what says to the other side why it ends
+  collect();  // also sends the alert that says why it ends
   return goes_on;
 }
 
 void Wire::say(std::string plain) {
   if (session_ == nullptr) {
-    // The usual case, and answers may be large.
+    // The usual case: avoids a copy of a large answer.
     if (out_.empty())
       out_ = std::move(plain);
     else
@@ -90,7 +90,7 @@ void Wire::say(std::string plain) {
   while (!rest.empty()) {
     const int count = static_cast<int>(std::min<std::size_t>(rest.size(), 1 << 20));
     const int said = SSL_write(session_.get(), rest.data(), count);
-    if (said <= 0) break;  // the session has failed before, which take() has said
+    if (said <= 0) break;  // the session failed before, and take() reported it
     rest.remove_prefix(static_cast<std::size_t>(said));
   }
   ERR_clear_error();

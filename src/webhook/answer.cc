@@ -33,23 +33,23 @@ namespace {
 
 std::string_view what_to_check(long status) {
   if (status >= 300 && status < 400)
-    return "redirects are never followed; set url to where the endpoint is";
+    return "redirects are never followed; set url to the new address";
   switch (status) {
     case 400:
     case 422:
-      return "the receiver does not understand the event; check what it expects, then replay";
+      return "the receiver rejects the event; check what it expects, then replay";
     case 401:
     case 407:
       return "check the password, token or secret of the store";
     case 403:
-      return "check what the receiver lets us do";
+      return "check the permissions at the receiver";
     case 404:
     case 405:
       return "check the url";
     case 409:
-      return "the receiver sees a conflict; check its log";
+      return "the receiver reports a conflict; check its log";
     case 410:
-      return "the endpoint is gone for good; set another url";
+      return "the endpoint is gone permanently; set another url";
     case 413:
     case 414:
     case 431:
@@ -62,13 +62,13 @@ std::string_view what_to_check(long status) {
     case 502:
     case 503:
     case 504:
-      return "the receiver is not ready; it is tried again";
+      return "the receiver is not ready; the relay retries";
     default:
       return "check the receiver's log";
   }
 }
 
-// The end of the year 9999. A date may name a year that is too far away for a clock.
+// The end of the year 9999. A later date could overflow the clock.
 constexpr std::time_t kLastDate = 253'402'300'799;
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace dovetail::http {
 
 namespace {
 
-// Sorted. What frames a request, names its sender, chooses what comes back, or is set by us.
+// Sorted. Headers that frame a request, identify its sender, select the answer, or that we set.
 constexpr std::array<std::string_view, 33> kReserved{
     "accept",
     "accept-charset",
@@ -57,7 +57,7 @@ Status check_header(const MessageHeader& header) {
   if (!is_token(header.name))
     return cannot_carry(header.name, "check that its name has only letters, digits and marks");
   if (is_reserved_header(to_lower(header.name)))
-    return cannot_carry(header.name, "the name means something to HTTP; check for another");
+    return cannot_carry(header.name, "HTTP uses this name itself; rename the header");
   if (const std::string_view why = why_no_header_value(header.value); !why.empty())
     return cannot_carry(header.name, why);
   return {};
@@ -70,7 +70,7 @@ Result<std::string> authorization_of(const SinkOptions& options) {
   if (options.password.empty() && options.user.empty()) return std::string();
   if (options.user.empty()) {
     if (!why_no_header_value(options.password).empty())
-      return bad("the token has characters that no header can carry");
+      return bad("the token has characters that a header cannot carry");
     return "Bearer " + options.password;
   }
   if (options.user.find(':') != std::string::npos) return bad("the user has a ':' in its name");
@@ -89,11 +89,11 @@ std::string_view why_no_header_value(std::string_view value) {
   for (const char c : value) {
     const auto byte = static_cast<unsigned char>(c);
     if ((byte < 0x20 && c != '\t') || byte == 0x7f)
-      return "its value has a line break or another control character; check what writes it";
+      return "its value has a line break or another control character; check its publisher";
   }
   const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
   if (!value.empty() && (is_blank(value.front()) || is_blank(value.back())))
-    return "its value begins or ends with a blank, which HTTP drops; check what writes it";
+    return "its value begins or ends with a blank, which HTTP drops; check its publisher";
   return {};
 }
 
@@ -107,7 +107,7 @@ void Posting::clear() {
 void Posting::add_header(std::string_view name, std::string_view value) {
   header_starts.push_back(headers.size());
   headers += name;
-  // curl's way of saying that a header is there and empty.
+  // With a semicolon, curl sends a header with an empty value.
   headers += value.empty() ? ";" : ": ";
   headers += value;
   headers += '\0';
@@ -141,8 +141,8 @@ Status PostingWriter::write(const Event& event, WallTime now, Posting& out) {
   arena_.clear();
   if (event.payload.size() > payload_bytes_max_)
     return fail(Errc::rejected, "the payload has " + std::to_string(event.payload.size()) +
-                                    " bytes, at most " + std::to_string(payload_bytes_max_) +
-                                    " are sent; check payload_bytes_max or send a reference");
+                                    " bytes, the limit is " + std::to_string(payload_bytes_max_) +
+                                    "; raise payload_bytes_max, or send a reference instead");
   DOVETAIL_TRY(writer_.write(event, arena_, message_));
   if (url_.has_fields()) DOVETAIL_TRY(url_.fill(event, arena_, out.url));
   for (const MessageHeader& header : message_.headers) {

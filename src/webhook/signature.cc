@@ -48,7 +48,7 @@ evp_mac_ctx_st* make_context(std::string_view key) {
   return context;
 }
 
-// Takes the first word off `text`; empty: there is none left.
+// Removes the first word from `text`; empty: none is left.
 std::string_view next_word(std::string_view& text) {
   const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
   const std::size_t end = std::min(text.find(' ', begin), text.size());
@@ -80,8 +80,8 @@ Result<WebhookSecrets> WebhookSecrets::parse(std::string_view text) {
     const auto key = from_base64(prefixed ? word.substr(kPrefix.size()) : word);
     if (!prefixed || !key || key->size() < kSecretBytesMin || key->size() > kSecretBytesMax) {
       return fail(Errc::rejected,
-                  "a secret for signatures is malformed; check that each is \"whsec_\" and 24 to "
-                  "64 bytes in base64, apart by spaces");
+                  "a secret for signatures is malformed; each must be \"whsec_\" and 24 to "
+                  "64 bytes in base64, separated by spaces");
     }
     secrets.keys_.emplace_back(make_context(*key));
   }

@@ -8,9 +8,9 @@ namespace dovetail::http {
 
 namespace {
 
-constexpr std::size_t kFormBytes = 15;  // as many as a string holds without memory of its own
+constexpr std::size_t kFormBytes = 15;  // fits into a std::string without allocation
 
-// The lengths keep parts from running together.
+// The lengths separate the parts unambiguously.
 std::string form_of(const Event& event) {
   Sha256 hash;
   for (const std::string_view part :
@@ -24,7 +24,7 @@ std::string form_of(const Event& event) {
 
 std::size_t SignedForms::Hash::operator()(const EventId& id) const {
   std::size_t hash = 0;
-  // The end of a UUID is the random part of it.
+  // The end of a UUID is its random part.
   std::memcpy(&hash, id.bytes.data() + id.bytes.size() - sizeof(hash), sizeof(hash));
   return hash;
 }

@@ -10,8 +10,7 @@ namespace dovetail::http {
 
 namespace {
 
-// One event may be what its receiver cannot stand; so many in a row, with nothing accepted
-// meanwhile, are an outage.
+// A single event may crash its receiver. This many failures in a row are an outage.
 constexpr std::uint32_t kOutage = 5;
 
 std::string seconds_text(Duration duration) {
@@ -27,13 +26,13 @@ Status check(const SinkOptions& options) {
   const Result<PostingWriter> writer = PostingWriter::make(options);
   if (!writer) return fail(writer.error());
   if (options.requests_in_flight_max == 0)
-    return fail(Errc::rejected, "requests_in_flight_max is 0; check that it is at least 1");
+    return fail(Errc::rejected, "requests_in_flight_max is 0; set it to at least 1");
   if (options.cert_file.empty() != options.key_file.empty())
-    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+    return fail(Errc::rejected, "cert_file and key_file must be set together; set both or neither");
   return {};
 }
 
-// What is wrong with the options is told by the first open(), and by every other.
+// Every open() reports wrong options.
 Status HttpSink::prepare() {
   if (writer_) return {};
   DOVETAIL_TRY(check(options_));
@@ -51,11 +50,11 @@ Status HttpSink::open() {
   unanswered_ = 0;
   trouble_.reset();
   DOVETAIL_TRY(prepare());
-  DOVETAIL_TRY(transfers_->open());  // before the memory of their requests is used again
+  DOVETAIL_TRY(transfers_->open());  // before their memory is reused
   for (auto& submission : submitted_) spare_.push_back(std::move(submission));
   submitted_.clear();
   if (const TimePoint now = clock_.now(); now < pause_until_)
-    return fail(Errc::unavailable, pause_reason_ + " (it is left alone for another " +
+    return fail(Errc::unavailable, pause_reason_ + " (the relay pauses for another " +
                                        seconds_text(pause_until_ - now) + ")");
   return transfers_->probe();
 }
@@ -173,7 +172,7 @@ void HttpSink::take_busy(Item& item, const Answer& answer, const std::string& re
   if (wish && *wish > Duration{0}) {
     const Duration pause = std::min(*wish, options_.retry_after_max);
     return give_up(Error{Errc::unavailable,
-                         reason + " after the " + seconds_text(pause) + " that it asks for"},
+                         reason + " after " + seconds_text(pause) + ", as its Retry-After asks"},
                    pause);
   }
   if (++unanswered_ >= kOutage) give_up(Error{Errc::unavailable, reason}, Duration{0});
@@ -186,8 +185,8 @@ void HttpSink::take_nothing(Item& item, const Answer& answer) {
   if (++unanswered_ >= kOutage) give_up(Error{Errc::in_doubt, reason}, Duration{0});
 }
 
-// Sends nothing more. What is on its way is still waited for: it may well be confirmed, and need
-// not be sent twice.
+// Sends nothing more. Still waits for requests in flight: they may be confirmed and then need not
+// be sent twice.
 void HttpSink::give_up(Error error, Duration pause) {
   if (pause > Duration{0}) {
     pause_until_ = std::max(pause_until_, clock_.now() + pause);

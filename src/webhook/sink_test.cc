@@ -101,7 +101,7 @@ TEST_F(HttpSinkTest, EveryStatusHasItsFate) {
       {"status=405", Fate::failed, "check the url"},
       {"status=408", Fate::busy, "not ready"},
       {"status=409", Fate::failed, "conflict"},
-      {"status=410", Fate::failed, "gone for good"},
+      {"status=410", Fate::failed, "gone permanently"},
       {"status=413", Fate::rejected, "too large"},
       {"status=414", Fate::failed, "too large"},
       {"status=415", Fate::failed, "content type"},
@@ -156,7 +156,7 @@ TEST_F(HttpSinkTest, RetryAfterPausesTheWholeEndpointAndNoAttemptIsCounted) {
   const auto refused = send(one);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unavailable);
-  EXPECT_NE(refused.error().text.find("1 s that it asks for"), std::string::npos)
+  EXPECT_NE(refused.error().text.find("1 s, as its Retry-After asks"), std::string::npos)
       << refused.error().text;
   const auto end = began + seconds(30);
   while (!sink_->open() && std::chrono::steady_clock::now() < end)
@@ -176,7 +176,7 @@ TEST_F(HttpSinkTest, ALongRetryAfterIsCut) {
     open(chosen);
     const auto refused = send(event("k", "{}"));
     ASSERT_FALSE(refused);
-    EXPECT_NE(refused.error().text.find("7 s that it asks for"), std::string::npos)
+    EXPECT_NE(refused.error().text.find("7 s, as its Retry-After asks"), std::string::npos)
         << refused.error().text;
   }
 }

@@ -15,9 +15,10 @@ namespace dovetail::http {
 
 namespace {
 
-// Beside what an entry's event takes.
+// Memory of an entry besides its event.
 constexpr std::size_t kEntryBytes = 1024;
-// About 10 MiB. More events within the time that signatures are valid are not compared.
+// About 10 MiB. If more events arrive while signatures are valid, the oldest are no longer
+// compared.
 constexpr std::size_t kSignedFormsMax = 100'000;
 
 Reply come_back(std::string text) { return Reply{503, std::move(text), 1}; }
@@ -34,7 +35,7 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return number;
 }
 
-// The draft of the header writes its value in quotes; most senders do not.
+// The draft standard puts the value in quotes; most senders do not.
 std::string_view unquoted(std::string_view text) {
   if (text.size() >= 2 && text.front() == '"' && text.back() == '"')
     return text.substr(1, text.size() - 2);
@@ -51,7 +52,7 @@ EndpointOptions endpoint_options(const SourceOptions& options) {
   endpoint.address = options.address;
   endpoint.port = options.port;
   endpoint.allow_remote = !options.token.empty() || !options.secrets.empty();
-  endpoint.remote_hint = "others could post events to \"" + options.address +
+  endpoint.remote_hint = "anybody could post events to \"" + options.address +
                          "\"; set a token or a secret for signatures, or listen at 127.0.0.1";
   endpoint.cert_file = options.cert_file;
   endpoint.key_file = options.key_file;
@@ -70,7 +71,7 @@ EndpointOptions endpoint_options(const SourceOptions& options) {
 HttpSource::HttpSource(SourceOptions options, Clock& clock)
     : options_(std::move(options)),
       clock_(clock),
-      // A signature may be of the future, and is valid until it is of the past.
+      // A signature may be from the future, and is valid until it is too old.
       signed_forms_(2 * options_.signature_age_max, kSignedFormsMax),
       endpoint_(endpoint_options(options_), clock_, *this) {}
 
@@ -92,18 +93,19 @@ Status check(const SourceOptions& options) {
   const std::string id_header = to_lower(options.foreign.id);
   if (!secrets->empty() && !id_header.empty() && id_header != "webhook-id")
     return fail(Errc::rejected,
-                "with signatures the id is the signed header webhook-id; leave the id's header "
-                "out of the config");
+                "with signatures the id is always the header webhook-id; remove the setting "
+                "for the id's header");
   const std::string& path = options.path;
   if (!path.starts_with('/') || (path.size() > 1 && path.ends_with('/')) ||
       path.find_first_of("{}?#%") != std::string::npos)
-    return fail(Errc::rejected, "the path \"" + path +
-                                    "\" is wrong; check that it begins with '/', does not end with "
-                                    "one, and has no fields or query");
+    return fail(Errc::rejected,
+                "the path \"" + path +
+                    "\" is invalid; it must begin with '/', must not end with '/', and "
+                    "must not have fields or a query");
   if (options.cert_file.empty() != options.key_file.empty())
-    return fail(Errc::rejected, "a certificate needs its key; check cert_file and key_file");
+    return fail(Errc::rejected, "cert_file and key_file must be set together; set both or neither");
   if (options.waiting_max == 0)
-    return fail(Errc::rejected, "waiting_max is 0; check that it is at least 1");
+    return fail(Errc::rejected, "waiting_max is 0; set it to at least 1");
   return {};
 }
 
@@ -150,7 +152,7 @@ Status HttpSource::settle(const Batch& batch, std::span<const Settled>) {
     DOVETAIL_CHECK(!given_.empty() && given_.front()->event().id == event.id);
     Entry& entry = *given_.front();
     given_.pop_front();
-    // What is parked is ours, too: the sender has done its part.
+    // A parked event also counts as accepted: the sender has done its part.
     while (!entry.waiters.empty()) answer(*entry.waiters.back(), Reply{});
     drop(entry);
   }
@@ -162,7 +164,7 @@ void HttpSource::drop(Entry& entry) {
   entries_.erase(EventId(entry.event().id));
 }
 
-// REQUIRES: mutex_ is held, here and below where nothing else is said.
+// REQUIRES: mutex_ is held, here and below unless stated otherwise.
 void HttpSource::answer(Waiter& waiter, Reply reply) {
   std::erase(waiter.entry->waiters, &waiter);
   endpoint_.answer(*waiter.request, std::move(reply));
@@ -175,7 +177,7 @@ void HttpSource::expire() {
     Entry& entry = *waiters_.front().entry;
     answer(waiters_.front(), come_back("the event was not processed in time; send it again"));
     if (!entry.waiters.empty() || entry.given) continue;
-    // Nobody has read it, and nobody waits for it.
+    // The event was not read, and no request waits for it any more.
     std::erase(queue_, &entry);
     drop(entry);
   }
@@ -186,39 +188,38 @@ bool HttpSource::is_full(std::size_t more_bytes) const {
          bytes_ + more_bytes > options_.waiting_bytes_max;
 }
 
-// By the endpoint's thread, without the mutex; so is everything below that takes a Request, but
-// for what is called by enqueue().
+// Called by the endpoint's thread without the mutex, like every function below that takes a
+// Request, except those that enqueue() calls.
 std::optional<Reply> HttpSource::begin(const Request& request) {
   const Result<std::string> topic = topic_of(request.target);
   if (!topic) return refuse(404, topic.error().text);
   if (request.method != "POST")
-    return Reply{405, "only POST is understood here; post one event for each request", 0, "Allow",
-                 "POST"};
+    return Reply{405, "only POST is supported; post one event per request", 0, "Allow", "POST"};
   if (!options_.token.empty() &&
       !equal_in_constant_time(request.header("authorization"), "Bearer " + options_.token))
     return unauthorized("the bearer token is wrong or missing; check the header Authorization");
   if (to_lower(request.header("content-type")).starts_with("application/cloudevents"))
     return refuse(415,
-                  "CloudEvents are taken in binary mode only; send the attributes as headers "
+                  "CloudEvents are accepted only in binary mode; send the attributes as headers "
                   "ce-id, ce-type ... and the data as the body");
   const std::string_view encoding = request.header("content-encoding");
   if (!encoding.empty() && to_lower(encoding) != "identity")
-    return refuse(415, "a body is not decoded; send it without Content-Encoding");
+    return refuse(415, "an encoded body is not supported; send it without Content-Encoding");
   const auto length = number_in(request.header("content-length"));
   if (length && *length > options_.payload_bytes_max)
-    return refuse(413, "the body has " + std::to_string(*length) + " bytes, at most " +
-                           std::to_string(options_.payload_bytes_max) + " are taken");
+    return refuse(413, "the body has " + std::to_string(*length) + " bytes, the limit is " +
+                           std::to_string(options_.payload_bytes_max));
   const std::lock_guard lock(mutex_);
   expire();
   if (ending_) return come_back("the receiver is stopping; send it again");
   if (is_full(length.value_or(0)))
-    return come_back("too many events wait to be processed; send it again later");
+    return come_back("too many events are waiting; send it again later");
   return std::nullopt;
 }
 
 Result<std::string> HttpSource::topic_of(std::string_view target) const {
   const auto nothing = [this] {
-    return fail(Errc::rejected, "nothing is here; post events to " + options_.path + " or " +
+    return fail(Errc::rejected, "no such path; post events to " + options_.path + " or " +
                                     options_.path + "/TOPIC");
   };
   const std::string_view path = options_.path == "/" ? "" : std::string_view(options_.path);
@@ -236,27 +237,27 @@ std::optional<Reply> HttpSource::check_signature(const Request& request, std::st
   const std::string_view signature = request.header("webhook-signature");
   if (id.empty() || timestamp.empty() || signature.empty())
     return unauthorized(
-        "the request is not signed; send webhook-id, webhook-timestamp and webhook-signature as "
-        "Standard Webhooks has them");
+        "the request is not signed; send webhook-id, webhook-timestamp and webhook-signature as in "
+        "Standard Webhooks");
   const auto seconds = number_in(timestamp);
   if (!seconds || *seconds > std::uint64_t{1} << 40)
     return unauthorized("webhook-timestamp is not a number of seconds");
   const WallTime signed_at{std::chrono::seconds(*seconds)};
   if (std::chrono::abs(clock_.wall() - signed_at) > options_.signature_age_max)
     return unauthorized(
-        "webhook-timestamp is too far from now; sign each attempt anew, and check the clocks");
+        "webhook-timestamp is too far from now; sign each attempt again, and check the clocks");
   if (!secrets_.verify(signature, id, timestamp, request.body))
     return unauthorized(
-        "webhook-signature is wrong; check the secret and that the body is signed "
-        "as it is sent");
+        "webhook-signature is wrong; check the secret, and sign the body exactly as it "
+        "is sent");
   const std::string_view event_id = request.header("ce-id");
   if (!event_id.empty() && event_id != id)
-    return refuse(400, "ce-id is not webhook-id; send the same id in both");
+    return refuse(400, "ce-id and webhook-id differ; send the same id in both");
   return std::nullopt;
 }
 
-// Of what is signed, and of what the configuration says: nothing else of a request may make another
-// event of it.
+// Derived only from signed parts and the configuration: nothing else in a request may change the
+// event's identity.
 EventId HttpSource::signed_id(std::string_view webhook_id) const {
   if (const auto parsed = read_id(webhook_id)) return *parsed;
   return name_id(name_id(kMessageNames, options_.path), webhook_id);
@@ -265,7 +266,7 @@ EventId HttpSource::signed_id(std::string_view webhook_id) const {
 std::optional<Reply> HttpSource::make_entry(Request& request, std::string_view id, Entry& entry) {
   entry.body = std::move(request.body);
   std::vector<MessageHeader> headers;
-  std::vector<std::string> lower_names;  // names of HTTP have no case
+  std::vector<std::string> lower_names;  // HTTP header names ignore case
   lower_names.reserve(request.headers.size());
   for (const MessageHeader& header : request.headers) {
     std::string lower = to_lower(header.name);
@@ -286,9 +287,10 @@ std::optional<Reply> HttpSource::make_entry(Request& request, std::string_view i
   if (!secrets_.empty()) {
     event.id = signed_id(id);
     if (!signed_forms_.agrees(event, clock_.now()))
-      return refuse(422,
-                    "this webhook-id came with another topic, type, key or content type; send it "
-                    "as it was sent first, or give it its own id");
+      return refuse(
+          422,
+          "this webhook-id arrived before with another topic, type, key or content type; send "
+          "the event unchanged, or give it a new id");
   }
   event.payload = entry.body;
   entry.bytes = entry.body.size() + entry.batch.bytes() + kEntryBytes;
@@ -297,9 +299,10 @@ std::optional<Reply> HttpSource::make_entry(Request& request, std::string_view i
 
 std::optional<Reply> HttpSource::take(Request& request) {
   if (request.body_too_large)
-    return refuse(413, "the body has more than the " + std::to_string(options_.payload_bytes_max) +
-                           " bytes that are taken");
-  if (request.no_room) return come_back("too much is being received; send it again later");
+    return refuse(413, "the body has more than " + std::to_string(options_.payload_bytes_max) +
+                           " bytes, the limit");
+  if (request.no_room)
+    return come_back("too many requests are being received; send it again later");
   std::string_view id = request.header("webhook-id");
   if (!secrets_.empty())
     if (auto reply = check_signature(request, id)) return reply;
@@ -307,10 +310,9 @@ std::optional<Reply> HttpSource::take(Request& request) {
   if (request.body.empty()) return refuse(400, "the body is empty; send the event's data in it");
   if (id.empty() && request.header("ce-id").empty() && request.header("id").empty() &&
       (options_.foreign.id.empty() || request.header(options_.foreign.id).empty()))
-    return refuse(
-        400,
-        "the event has no id; send one, the same with every attempt, as ce-id, webhook-id "
-        "or Idempotency-Key");
+    return refuse(400,
+                  "the event has no id; send the same id with every attempt, as ce-id, webhook-id "
+                  "or Idempotency-Key");
   auto entry = std::make_unique<Entry>();
   if (auto reply = make_entry(request, id, *entry)) return reply;
   const std::lock_guard lock(mutex_);
@@ -324,16 +326,16 @@ void HttpSource::begin_after(std::int64_t position) {
 
 std::optional<Reply> HttpSource::enqueue(Request& request, std::unique_ptr<Entry> entry) {
   if (ending_) return come_back("the receiver is stopping; send it again");
-  if (is_full(entry->bytes))
-    return come_back("too many events wait to be processed; send it again later");
+  if (is_full(entry->bytes)) return come_back("too many events are waiting; send it again later");
   const auto [found, is_new] = entries_.try_emplace(entry->event().id);
   if (!is_new) {
     if (found->second->body != entry->body)
-      return refuse(422, "another event with this id is being processed; give each its own");
+      return refuse(422,
+                    "another event with this id is being processed; give each event its own id");
     wait_for(request, *found->second);
     return std::nullopt;
   }
-  // Positions go on growing after a restart: parking orders the events of a key by them.
+  // Positions keep ascending after a restart: parking orders the events of a key by position.
   last_position_ = std::max(last_position_ + 1, clock_.wall().time_since_epoch().count());
   entry->event().position = last_position_;
   bytes_ += entry->bytes;

@@ -27,10 +27,10 @@ long milliseconds(Duration duration) {
   return static_cast<long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
 
-// What an answer's body may take once its headers are there: nobody waits for it.
+// Time for an answer's body after its headers; nothing waits for it.
 constexpr Duration kBodyTimeMax = std::chrono::seconds(2);
 
-// libcurl wants to be started before there are threads, and is never stopped.
+// libcurl must be initialised before threads start; it is never cleaned up.
 void start_curl() {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   DOVETAIL_CHECK(started == CURLE_OK);
@@ -60,13 +60,13 @@ struct Transfers::Transfer {
   bool allow_private = false;
   std::size_t response_bytes_max = 0;
 
-  long status = 0;  // of headers that are complete
+  long status = 0;  // set when the headers are complete
   long status_line = 0;
   std::string retry_after{};
   std::string date{};
   std::size_t body_bytes = 0;
   TimePoint answered_at{};
-  std::string forbidden{};  // the address that was not connected to, and why
+  std::string forbidden{};  // the refused address, and why
   std::array<char, CURL_ERROR_SIZE> error{};
 
   void forget() {
@@ -106,7 +106,7 @@ struct Transfers::Callbacks {
     if (line.starts_with("HTTP/")) {
       curl_easy_getinfo(transfer.easy.get(), CURLINFO_RESPONSE_CODE, &transfer.status_line);
     } else if (line == "\r\n" || line == "\n") {
-      // Others follow an interim answer.
+      // The final headers follow an interim answer.
       if (transfer.status_line >= 200) {
         transfer.status = transfer.status_line;
         transfer.answered_at = transfer.clock->now();
@@ -118,7 +118,7 @@ struct Transfers::Callbacks {
     return count;
   }
 
-  // Reads on only so that the connection can be used again.
+  // Keeps reading only so that the connection can be reused.
   static std::size_t take_body(char*, std::size_t, std::size_t count, void* data) {
     auto& transfer = *static_cast<Transfer*>(data);
     transfer.body_bytes += count;
@@ -128,7 +128,7 @@ struct Transfers::Callbacks {
   }
 
   static int close_socket(void* data, curl_socket_t fd) {
-    // The kernel forgets what epoll was told of it.
+    // Closing removes it from epoll.
     static_cast<Transfers*>(data)->watch_of(fd) = {};
     return close(fd);
   }
@@ -231,7 +231,7 @@ void Transfers::set_up(Transfer& transfer) {
   set(easy, CURLOPT_QUICK_EXIT, 1L);
   set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  set(easy, CURLOPT_PROXY, "");  // not that of the environment either
+  set(easy, CURLOPT_PROXY, "");  // ignores the environment's proxy, too
   set(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   set(easy, CURLOPT_PATH_AS_IS, 1L);
   set(easy, CURLOPT_OPENSOCKETFUNCTION, &Callbacks::open_socket);
@@ -248,7 +248,7 @@ void Transfers::set_up(Transfer& transfer) {
   set(easy, CURLOPT_USERAGENT, "dovetail");
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
   set(easy, CURLOPT_PIPEWAIT,
-      url_.is_https() ? 1L : 0L);  // for one connection, where it carries all
+      url_.is_https() ? 1L : 0L);  // prefers one multiplexed connection
   set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
   set(easy, CURLOPT_SSL_VERIFYPEER, 1L);
   set(easy, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -263,7 +263,7 @@ void Transfers::set_up(Transfer& transfer) {
   set(easy, CURLOPT_URL, options_.url.c_str());
 }
 
-// curl's own words for what happened, and ours for an address that we would not connect to.
+// The error text: curl's, or ours for a refused address.
 Answer Transfers::Transfer::answer(CURLcode code) const {
   if (status != 0) return Answer{status, retry_after, true, {}};
   Answer answer;
@@ -277,10 +277,10 @@ Answer Transfers::Transfer::answer(CURLcode code) const {
       answer.was_sent = false;
       if (!forbidden.empty())
         answer.text = forbidden +
-                      ", and such addresses are not connected to; check the url, or set "
-                      "allow_private if it is meant";
+                      ", and such addresses are refused; check the url, or set "
+                      "allow_private = true if it is intended";
       else
-        answer.text += "; check that the endpoint runs and can be reached";
+        answer.text += "; check that the endpoint runs and is reachable";
       break;
     case CURLE_PEER_FAILED_VERIFICATION:
       answer.was_sent = false;
@@ -293,10 +293,10 @@ Answer Transfers::Transfer::answer(CURLcode code) const {
       break;
     case CURLE_SSL_CONNECT_ERROR:
       answer.was_sent = false;
-      answer.text += "; check that the endpoint speaks TLS 1.2 or later";
+      answer.text += "; check that the endpoint supports TLS 1.2 or newer";
       break;
     default:
-      answer.text += "; check the endpoint and what stands before it";
+      answer.text += "; check the endpoint and the proxies before it";
   }
   return answer;
 }
@@ -339,12 +339,12 @@ void Transfers::start(void* request) {
   transfer.forget();
   transfer.request = request;
   transfer.posting.add_header("expect", "");
-  // Without a value it means: do not send this one by yourself.
+  // Without a value, curl does not add the header itself.
   transfer.posting.headers[transfer.posting.header_starts.back() + 6] = ':';
   transfer.link_lines();
   CURL* const easy = transfer.easy.get();
   set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(transfer.posting.body.size()));
-  // A null pointer would make curl read from the standard input.
+  // With a null pointer curl would read from stdin.
   set(easy, CURLOPT_POSTFIELDS, transfer.posting.body.empty() ? "" : transfer.posting.body.data());
   set(easy, CURLOPT_HTTPHEADER, transfer.lines.data());
   if (!transfer.posting.url.empty()) set(easy, CURLOPT_URL, transfer.posting.url.c_str());
@@ -371,7 +371,7 @@ bool Transfers::take_answers(const std::function<void(void*, const Answer&)>& do
 
 void Transfers::run(Duration timeout, const std::function<void(void*, const Answer&)>& done) {
   const TimePoint until = clock_.now() + timeout;
-  // A few at a time: the next requests go out while the endpoint works on those before.
+  // Returns after a few answers, so that the next requests go out while the endpoint works.
   std::array<epoll_event, 8> events;
   int running = 0;
   while (true) {

@@ -24,8 +24,8 @@ std::optional<std::string> part_of(CURLU* url, CURLUPart part) {
 }
 
 tl::unexpected<Error> bad(std::string_view why) {
-  return fail(Errc::rejected, "the url is wrong: " + std::string(why) +
-                                  "; check that it is like \"https://example.com/events\"");
+  return fail(Errc::rejected, "the url is invalid: " + std::string(why) +
+                                  "; use a form like \"https://example.com/events\"");
 }
 
 void append_encoded(std::string& out, std::string_view text) {
@@ -44,7 +44,7 @@ void append_encoded(std::string& out, std::string_view text) {
   }
 }
 
-// A server takes such a segment for "here" or "one up".
+// A server would resolve such a segment.
 bool has_dot_segment(std::string_view url) {
   std::string_view path = url.substr(0, url.find('?'));
   for (std::size_t at = path.find('/'); at != std::string_view::npos;) {
@@ -60,7 +60,7 @@ bool has_dot_segment(std::string_view url) {
 
 Result<UrlTemplate> UrlTemplate::parse(std::string_view url) {
   UrlTemplate made;
-  std::string plain;  // with a letter for each field: what remains must be a url
+  std::string plain;  // each field replaced by a letter; the result must be a valid url
   std::string_view rest = url;
   bool in_path = true;
   for (std::size_t open = rest.find('{'); open != std::string_view::npos; open = rest.find('{')) {
@@ -82,29 +82,29 @@ Result<UrlTemplate> UrlTemplate::parse(std::string_view url) {
   plain += rest;
   if (plain.find('}') != std::string::npos) return bad("a '}' has no '{'");
   for (const char c : plain)
-    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return bad("it has a space in it");
+    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return bad("it contains a space");
 
   const std::unique_ptr<CURLU, FreeUrl> parsed(curl_url());
   if (curl_url_set(parsed.get(), CURLUPART_URL, plain.c_str(), CURLU_PATH_AS_IS) != CURLUE_OK)
-    return bad("it is none");
+    return bad("it cannot be parsed");
   const std::string scheme = part_of(parsed.get(), CURLUPART_SCHEME).value_or("");
   if (scheme != "http" && scheme != "https") return bad("its scheme is not http or https");
-  // curl would take "http:/name" for "http://name".
+  // curl would read "http:/name" as "http://name".
   if (plain.find("://") != scheme.size()) return bad("two slashes must follow its scheme");
   if (part_of(parsed.get(), CURLUPART_USER) || part_of(parsed.get(), CURLUPART_PASSWORD))
-    return bad("user and password must not stand in it");
+    return bad("it must not contain user or password");
   if (part_of(parsed.get(), CURLUPART_FRAGMENT)) return bad("it has a fragment ('#')");
   made.https_ = scheme == "https";
   made.host_ = part_of(parsed.get(), CURLUPART_HOST).value_or("");
   const auto port = part_of(parsed.get(), CURLUPART_PORT);
   made.base_ = scheme + "://" + made.host_ + (port ? ":" + *port : "");
-  // curl would take "https:///name" for "https://name".
+  // curl would read "https:///name" as "https://name".
   if (plain.compare(scheme.size(), 4, ":///") == 0) return bad("it has no host");
   const std::string& before = made.pieces_.empty() ? made.rest_ : made.pieces_.front().literal;
   const std::size_t host_at = before.find("://");
   if (!made.pieces_.empty() &&
       (host_at == std::string::npos || before.find('/', host_at + 3) == std::string::npos))
-    return bad("a field may stand only behind the host and a '/'");
+    return bad("a field is allowed only after the host and a '/'");
   if (has_dot_segment(std::string_view(plain).substr(host_at + 3)))
     return bad("it has \".\" or \"..\" in its path");
   return made;
@@ -118,15 +118,16 @@ Status UrlTemplate::fill(const Event& event, Arena& arena, std::string& out) con
     if (value.empty() && piece.in_path)
       return fail(Errc::rejected,
                   "the event's " + piece.name +
-                      " is empty, and the url needs it; check the url of the store");
+                      " is empty, but the url needs it; check the event, or the url of the store");
     append_encoded(out, value);
   }
   out += rest_;
   const std::size_t path_at = out.find("://", begin) + 3;
   if (has_fields() && has_dot_segment(std::string_view(out).substr(path_at)))
-    return fail(Errc::rejected,
-                "a field of the event would make \".\" or \"..\" a part of the url's path; check "
-                "the url of the store");
+    return fail(
+        Errc::rejected,
+        "a field of the event would put \".\" or \"..\" into the url's path; check the event, or "
+        "the url of the store");
   return {};
 }
 

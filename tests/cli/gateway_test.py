@@ -524,14 +524,14 @@ class Starting(GatewayCase):
 
     def test_what_is_wrong_is_said(self):
         self.refused("gateway", "--config", self.write("x.toml", '[store.a]\nurl = "sqlite:a.db"\n').name, code=3,
-                     name="config", says=["there is no [gateway]"])
+                     name="config", says=["has no [gateway]"])
         text = (self.folder / "dovetail.toml").read_text()
         self.write("dovetail.toml", text.replace("[log]", 'lease = "2s"\n[log]'))
-        self.refused("gateway", code=5, name="rejected", says=["the lease ends before"])
+        self.refused("gateway", code=5, name="rejected", says=["lease is too short"])
         taken = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(taken.close)
         self.write("dovetail.toml", text.replace("127.0.0.1:0", f"127.0.0.1:{taken.getsockname()[1]}"))
-        self.refused("gateway", code=4, name="unavailable", says=["check that no other process does"])
+        self.refused("gateway", code=4, name="unavailable", says=["check that no other process uses the port"])
 
     def test_it_stops_when_what_is_there_is_finished(self):
         first = self.in_background(path="/wait", key="k")

@@ -235,8 +235,8 @@ class DatabaseKilled(GatewayCase):
         self.assertEqual(self.send(key="before").header("Idempotency-Replayed"), "true")
         self.assertEqual(self.send(key="new").body, b"order 3\n")
         self.assertEqual(len(self.executed()), 3)
-        self.assertIn("the store is away", self.log())
-        self.assertIn("the store is back", self.log())
+        self.assertIn("the store is unavailable", self.log())
+        self.assertIn("the store is available again", self.log())
 
     def freeze(self):
         """The server hangs: it takes connections, says nothing and refuses nothing. Returns what ends that."""
