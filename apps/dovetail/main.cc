@@ -22,14 +22,14 @@ constexpr const char* kFooter =
     "  dovetail init                            write dovetail.toml, create the tables\n"
     "  dovetail publish --store orders --aggregate-type orders --key 17 --type OrderPlaced \\\n"
     "                   --payload '{\"total\": 3}'\n"
-    "  dovetail run --until-idle                carry what is there, then stop\n"
-    "  dovetail status                          what is pending, parked, how old\n"
-    "  dovetail demo                            the whole story, with processes being killed\n"
+    "  dovetail run --until-idle                deliver everything, then stop\n"
+    "  dovetail status                          pending and parked events, and their age\n"
+    "  dovetail demo                            a shop whose processes are killed\n"
     "\nExit codes:\n"
-    "  0 ok            1 the answer is no, or a promise is broken   2 wrong usage\n"
+    "  0 ok            1 the answer is no, or a guarantee is broken 2 wrong usage\n"
     "  3 wrong config  4 unavailable: locked, full, unreachable; try again\n"
     "  5 rejected input                     6 corrupt store, or one of a newer version\n"
-    "\nThe config file is ./dovetail.toml, or what $DOVETAIL_CONFIG or --config names.\n"
+    "\nThe config file is ./dovetail.toml, $DOVETAIL_CONFIG or the argument of --config.\n"
     "'dovetail COMMAND --help' explains each command.";
 
 int main_of(int argc, char** argv) {
@@ -45,7 +45,7 @@ int main_of(int argc, char** argv) {
 }  // namespace dovetail::app
 
 int main(int argc, char** argv) {
-  // A reader of our output that goes away is no reason to die without draining.
+  // If the reader of our output goes away, the relay must still drain.
   std::signal(SIGPIPE, SIG_IGN);
   int exit_code = static_cast<int>(dovetail::app::Exit::corrupt);
   try {
@@ -54,8 +54,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "dovetail: %s; this is a bug in dovetail\n", error.what());
   }
   if (dovetail::wait_for_errands(std::chrono::milliseconds(100))) return exit_code;
-  // A thread still waits for a server. It must not meet the end of static objects, and nobody is to
-  // wait for it.
+  // A thread still waits for a server. Exit without destroying static objects and without waiting
+  // for it.
   std::fflush(nullptr);
   ::_exit(exit_code);
 }

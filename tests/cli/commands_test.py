@@ -171,7 +171,7 @@ class Looking(harness.Case):
         self.assertIn(("inventory", "mailbox"), [(place["store"], place["box"]) for place in places])
         self.assertNotIn("4111", self.dovetail("events", "show", event).out, "the payload only when asked for")
         self.assertIn("4111", self.dovetail("events", "show", event, "--payload").out)
-        self.refused("events", "show", str(uuid.uuid4()), code=1, name="negative", says=["no store has an event"])
+        self.refused("events", "show", str(uuid.uuid4()), code=1, name="negative", says=["no store has the event"])
 
     def test_prune_deletes_what_is_old_and_settled_only(self):
         self.publish()

@@ -1,4 +1,4 @@
-"""The daemon: follows commits, stops in good order, stands by, and tells its log nothing that is private."""
+"""The daemon: follows commits, stops cleanly, stands by, and tells its log nothing that is private."""
 
 import json
 import signal
@@ -102,9 +102,9 @@ class Daemon(harness.Case):
         holder.execute("BEGIN IMMEDIATE")
         self.publish()
         time.sleep(head_start_s)
-        before = self.log().count("what is in flight may finish")
+        before = self.log().count("events in flight may finish")
         process.send_signal(signal.SIGTERM)
-        self.wait_for("it drains", lambda: self.log().count("what is in flight may finish") > before)
+        self.wait_for("it drains", lambda: self.log().count("events in flight may finish") > before)
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         code = process.wait(harness.PATIENCE_S)

@@ -178,9 +178,9 @@ class Delayed(PostgresCase):
 
     def test_what_cannot_be_delayed_is_refused(self):
         self.publish("--deliver-at", "tomorrow", code=5)
-        self.assertIn("delivers at once", self.publish("--deliver-at", self.FAR, store="inventory", code=5).err)
+        self.assertIn("cannot delay events", self.publish("--deliver-at", self.FAR, store="inventory", code=5).err)
         self.refused("events", "cancel", "01932b7e-0000-7000-8000-000000000001", "--store", "inventory", "--reason", "x",
-                     code=5, name="rejected", says=["delays no events"])
+                     code=5, name="rejected", says=["cannot delay events"])
 
 
 class Carrying(PostgresCase):

@@ -247,7 +247,7 @@ class States(Case):
         self.assertRegex(reader["state_since"], r"^\d{4}-")
         self.wait_for_state("delivering", name="orders-to-inventory")
         self.wait_for("it is told first", lambda: re.match(
-            r"! orders\.outbox: orders-to-bus is backing off since .*127\.0\.0\.1", self.dovetail("status").out))
+            r"! orders\.outbox: orders-to-bus has been backing off for .*127\.0\.0\.1", self.dovetail("status").out))
         process.kill()
         process.wait()
         stopped = self.wait_for_state("stopped", name="orders-to-bus")
@@ -259,7 +259,7 @@ class States(Case):
         self.write("dovetail.toml", harness.CONFIG + FROM_AWAY)
         self.start("run", "bus-in")
         self.wait_for_state("backing_off", "127.0.0.1", store="inventory", name="bus-in")
-        self.assertRegex(self.dovetail("status").out, r"^! bus > inventory: bus-in is backing off since")
+        self.assertRegex(self.dovetail("status").out, r"^! bus > inventory: bus-in has been backing off for")
 
     def test_a_password_in_an_error_is_not_kept(self):
         canary = "c4n4ry"

@@ -64,7 +64,7 @@ class Automatic(LogCase):
         (slot,) = self.slots()
         self.assertEqual((slot["relay"], slot["mode"], slot["active"]), ("orders-to-inventory", "auto", True))
         self.assertEqual(self.reads()["slot"], slot["name"])
-        self.assertIn("reads the log since", self.dovetail("status").out)
+        self.assertIn("has read the WAL for", self.dovetail("status").out)
         self.assertIn('"source_changed"', self.log())
         self.refused("slots", "--drop", slot["name"], "--force", code=5, name="rejected", says=["ends by itself"])
         self.assertEqual([one for one in self.findings() if one["code"].startswith("log-")], [])

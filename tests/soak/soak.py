@@ -331,7 +331,7 @@ def main():
         figure("events that did not arrive", sum(max(0, one) for one in missing), "", 0)
         figure("effects that came twice", max(0, -soak.missing()["booked"]), "", 0)
         figure("until all had arrived after the last fault", seconds, "s", DRAINED_S)
-        figure("daemons that did not stop in good order", sum(code != 0 for code in soak.close()), "", 0)
+        figure("daemons that did not stop cleanly", sum(code != 0 for code in soak.close()), "", 0)
         for name, _, last, most, unit in soak.growth():
             figure(f"{name}, last third", last, unit, most)
     finally:

@@ -50,7 +50,7 @@ tl::unexpected<Failure> refuse_in(const config::StoreConfig& store, const Error&
   std::error_code ignored;
   if (store.scheme == config::StoreScheme::sqlite && error.code == Errc::unavailable &&
       !std::filesystem::exists(store.path, ignored)) {
-    text += "; there is no such file, 'dovetail init' makes it";
+    text += "; the file does not exist; 'dovetail init' creates it";
   }
   return refuse({error.code, std::move(text)});
 }
@@ -98,11 +98,11 @@ Expected<const config::StoreConfig*> find_store(const config::Config& config,
       ++databases;
     }
     if (databases == 1) return only;
-    return refuse(Exit::usage, "there are several stores; choose one with --store: " + list);
+    return refuse(Exit::usage, "the config has several stores; choose one with --store: " + list);
   }
   if (const config::StoreConfig* store = config.find_store(name)) return store;
   const std::string_view near = config::nearest_name(name, known);
-  std::string text = "no store is called \"" + std::string(name) + "\"; ";
+  std::string text = "the config has no store \"" + std::string(name) + "\"; ";
   if (!near.empty()) text += "did you mean \"" + std::string(near) + "\"? ";
   return refuse(Exit::rejected, text + "Stores in " + config.file.string() + ": " + list);
 }

@@ -11,7 +11,7 @@ namespace dovetail::app {
 
 namespace {
 
-// A wrong command line may not have got as far as --json.
+// The parser may have failed before it reached --json.
 bool asks_for_json(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--json") return true;
@@ -19,7 +19,7 @@ bool asks_for_json(int argc, char** argv) {
   return false;
 }
 
-// The first word that is no command where one is expected; empty: there is no such word.
+// The first word that should be a command but is not; empty: none.
 std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   const CLI::App* now = &app;
   for (int i = 1; i < argc; ++i) {
@@ -45,9 +45,9 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
     const std::vector<std::string_view> known(names.begin(), names.end());
     const std::string parent = now == &app ? "" : now->get_name() + " ";
     const std::string_view near = config::nearest_name(word, known);
-    std::string text = "there is no command \"" + parent + printable(word, 60) + "\"; ";
+    std::string text = "unknown command \"" + parent + printable(word, 60) + "\"; ";
     if (!near.empty()) text += "did you mean \"" + parent + std::string(near) + "\"? ";
-    text += "There are: ";
+    text += "Commands: ";
     for (const std::string& name : names) {
       if (&name != &names.front()) text += ", ";
       text += name;

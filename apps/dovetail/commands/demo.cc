@@ -1,4 +1,4 @@
-// The demo: a shop of separate processes, some of which die, and a look into the books at the end.
+// The demo: a shop of separate processes. Some are killed, and at the end the books are compared.
 #include <signal.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ namespace {
 struct DemoOptions {
   std::uint64_t orders = 2000;
   std::uint64_t kills = 8;
-  std::string dir;         // empty: a temporary one, removed at the end
-  bool plain = false;      // no moving display
+  std::string dir;         // empty: temporary, removed at the end
+  bool plain = false;      // no animated display
   std::uint64_t seed = 0;  // 0: from the clock
   std::string role;        // of a child process
 };
@@ -72,28 +72,28 @@ format = "json"
 std::atomic<bool> interrupted{false};
 
 std::int64_t poison_order(const DemoOptions& options) {
-  // Not one of those whose customers change their mind.
+  // Not an order that its customer cancels.
   const auto third = static_cast<std::int64_t>(options.orders / 3);
   return third - third % 10 + 8;
 }
 
-// So that the story takes a dozen seconds, or less for few orders.
+// The demo should take about twelve seconds, or less for few orders.
 std::chrono::microseconds pause_between_orders(const DemoOptions& options) {
   const auto us = static_cast<std::int64_t>(12'000'000 / options.orders);
   return std::chrono::microseconds(std::min<std::int64_t>(us, 10'000));
 }
 
-// One sum of everything that the final table shows.
+// The totals of the final table.
 struct Totals {
   shop::Books books;
   shop::Verdict verdict;
   std::uint64_t events = 0;
   std::uint64_t delivered = 0;           // events in the mailbox
-  std::uint64_t mailbox_duplicates = 0;  // seen by relays that lived to say so
+  std::uint64_t mailbox_duplicates = 0;  // reported by relays that were not killed before
   std::uint64_t inbox_duplicates = 0;
   std::uint64_t parked = 0;
   std::uint64_t replayed = 0;
-  std::uint64_t waited_behind = 0;  // the most at one time
+  std::uint64_t waited_behind = 0;  // the maximum at one time
   std::uint64_t relay_kills = 0;
   std::uint64_t service_kills = 0;
   double seconds = 0;
@@ -129,7 +129,7 @@ class Director {
   Process orders_;
   Process relay_;
   Process inventory_;
-  std::vector<std::int64_t> kill_at_;  // numbers of orders, the next one last
+  std::vector<std::int64_t> kill_at_;  // order numbers, the next one last
   std::int64_t placed_ = 0;
   std::int64_t moved_ = 0;
   sqlite::StoreStatus orders_status_;
@@ -158,7 +158,7 @@ Expected<bool> Director::set_up() {
   return true;
 }
 
-// One in each part of the way, so that no stretch of the story is without danger.
+// One kill in each part of the run.
 void Director::plan_kills() {
   const auto kills = static_cast<std::int64_t>(options_.kills);
   const auto orders =
@@ -212,9 +212,9 @@ void Director::look() {
        {"inventory service", 0, 0,
         "pid " + std::to_string(inventory_.pid()) + killed(totals_.service_kills)},
        {"parked", 0, 0,
-        parked == 0 ? "nothing"
-                    : std::to_string(parked) + " order, and " + std::to_string(waiting) +
-                          " of the same product behind it"}});
+        parked == 0 ? "none"
+                    : std::to_string(parked) + " order; " + std::to_string(waiting) +
+                          " of the same product wait behind it"}});
 }
 
 void Director::kill_on_plan() {
@@ -229,10 +229,10 @@ void Director::kill_on_plan() {
   relay ? start_relay() : start_inventory();
   stage_.tell(std::string("kill -9 ") + std::to_string(pid) +
               (relay ? ": the relay is dead; " : ": the inventory service is dead; ") +
-              "another one is started as pid " + std::to_string(victim.pid()));
+              "its replacement has pid " + std::to_string(victim.pid()));
 }
 
-// The operator's part: notices what is parked, has the handler mended, and replays.
+// The operator: sees the parked order, has the handler fixed, and replays.
 void Director::follow_the_poison() {
   const auto* consumer = find_reader(inventory_status_, kConsumer);
   if (consumer == nullptr) return;
@@ -241,18 +241,18 @@ void Director::follow_the_poison() {
     totals_.parked = consumer->parked;
     stage_.tell(
         "order " + std::to_string(poison_order(options_)) +
-        " says \"three\" where the handler wants a number: parked after 3 tries. Its product "
-        "waits, the others go on");
+        " says \"three\" but the handler needs a number: parked after 3 attempts. Its product "
+        "waits, the others continue");
   }
   const bool late = placed_ >= static_cast<std::int64_t>(options_.orders) * 7 / 10;
   if (!poison_seen_ || handler_fixed_ || !(late || !orders_.running())) return;
   handler_fixed_ = true;
   std::ofstream(file("handler_is_fixed")) << "yes\n";
-  stage_.tell("the handler is mended, and the operator types: dovetail parked replay --all --yes");
+  stage_.tell("the handler is fixed, and the operator types: dovetail parked replay --all --yes");
   ParkedOptions all;
   all.all = true;
   const auto heads = select_heads(config_, all);
-  if (!heads) return stage_.tell("cannot list what is parked: " + heads.error().text);
+  if (!heads) return stage_.tell("cannot list parked events: " + heads.error().text);
   const auto count = replay(*heads);
   if (!count) return stage_.tell("cannot replay: " + count.error().text);
   totals_.replayed = *count;
@@ -272,14 +272,13 @@ void Director::stop_all() {
   inventory_.send(SIGTERM);
   const auto relay_code = relay_.wait(20s);
   const auto inventory_code = inventory_.wait(20s);
-  if (relay_code != 0)
-    totals_.broken.push_back("the relay did not stop in good order; see relay.log");
+  if (relay_code != 0) totals_.broken.push_back("the relay did not stop cleanly; see relay.log");
   if (inventory_code != 0) {
-    totals_.broken.push_back("the inventory service did not stop in good order; see inventory.log");
+    totals_.broken.push_back("the inventory service did not stop cleanly; see inventory.log");
   }
 }
 
-// Of relays that were killed the last few are missing: a process that dies cannot say what it saw.
+// The last duplicates of a killed relay are missing: it could not report them.
 std::uint64_t Director::duplicates_in_relay_log() const {
   std::ifstream log(folder_ / "relay.log");
   std::uint64_t count = 0;
@@ -294,7 +293,7 @@ std::uint64_t Director::duplicates_in_relay_log() const {
 void Director::check(Totals& totals) {
   const auto books = shop::read_books(file("orders.db"), file("inventory.db"));
   if (!books) {
-    totals.broken.push_back("the books cannot be read: " + books.error().text);
+    totals.broken.push_back("cannot read the books: " + books.error().text);
     return;
   }
   totals.books = *books;
@@ -315,7 +314,7 @@ void Director::check(Totals& totals) {
   promise(verdict.lost == 0,
           "G2 no loss: " + std::to_string(verdict.lost) + " orders never moved stock");
   promise(verdict.phantom == 0,
-          "G1 atomic: " + std::to_string(verdict.phantom) + " movements have no such order");
+          "G1 atomic: " + std::to_string(verdict.phantom) + " movements have no order");
   promise(verdict.reordered == 0,
           "G3 order: " + std::to_string(verdict.reordered) + " movements overtook an earlier one");
   promise(verdict.doubled == 0,
@@ -353,7 +352,7 @@ Expected<Totals> Director::play() {
           break;
         }
         stage_.tell(
-            "all orders are placed; one in ten customers changed their mind, and was rolled back");
+            "all orders are placed; one in ten customers cancelled, and the order was rolled back");
       }
       if (drained()) break;
       if (std::chrono::steady_clock::now() - *finished > kDrainTimeMax) {
@@ -366,7 +365,7 @@ Expected<Totals> Director::play() {
   }
   stage_.clear();
   if (totals_.broken.empty()) {
-    stage_.tell("everything has arrived; relay and inventory service are asked to stop");
+    stage_.tell("everything has arrived; the relay and the inventory service are stopping");
   }
   stop_all();
   look();
@@ -382,7 +381,7 @@ std::string table_of(const Totals& totals) {
   Table table({"", ">", ""});
   table.add({"orders in the order service's book", number(totals.books.orders.size()), ""});
   table.add({"events published with them", number(totals.events),
-             totals.events == totals.books.orders.size() ? "one for each order, none for a rollback"
+             totals.events == totals.books.orders.size() ? "one per order, none for a rollback"
                                                          : "BROKEN"});
   table.add({"events delivered to inventory", number(totals.delivered), ""});
   table.add({"duplicates suppressed", number(totals.mailbox_duplicates + totals.inbox_duplicates),
@@ -402,7 +401,7 @@ std::string table_of(const Totals& totals) {
   table.add({"reordered", number(totals.verdict.reordered), zero(totals.verdict.reordered)});
   table.add({"applied twice", number(totals.verdict.doubled), zero(totals.verdict.doubled)});
   std::string text = table.to_string();
-  return text.substr(text.find('\n') + 1);  // It has no titles.
+  return text.substr(text.find('\n') + 1);  // The table has no titles.
 }
 
 Json json_of(const Totals& totals, const fs::path& folder) {
@@ -456,7 +455,7 @@ Expected<fs::path> make_folder(const DemoOptions& options) {
     std::string pattern = (fs::temp_directory_path(error) / "dovetail-demo-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) {
       return refuse(Exit::unavailable,
-                    "no temporary folder can be made; check $TMPDIR or use --dir");
+                    "cannot create a temporary folder; check $TMPDIR or use --dir");
     }
     return fs::path(pattern);
   }
@@ -482,14 +481,14 @@ Answer demo(const CommandContext& context, const DemoOptions& options) {
   {
     shop::Stage stage(context.json, stdout_is_terminal() && !options.plain);
     stage.say(
-        "A shop. The order service writes orders into orders.db and publishes an event with each, "
-        "in the same\n"
+        "A shop. The order service writes orders into orders.db and publishes an event for each in "
+        "the same\n"
         "transaction. A relay carries the events into inventory.db, where the inventory service "
         "moves the\n"
-        "stock. Three processes, two files, no server; relay and inventory service will be killed "
-        "with\n"
+        "stock. Three processes, two files, no server. The relay and the inventory service are "
+        "killed with\n"
         "kill -9 " +
-        std::to_string(options.kills) + " times on the way.\n\n");
+        std::to_string(options.kills) + " times meanwhile.\n\n");
     totals = Director(options, *folder, stage).play();
   }
   const bool good = totals && totals->broken.empty();
@@ -519,19 +518,16 @@ void add_demo(Command& app) {
       "demo", "Watch two services survive kill -9, and check that nothing was lost or doubled",
       "An order service, a relay and an inventory service run as separate processes on SQLite "
       "files.\n"
-      "Relay and inventory service are killed with SIGKILL on the way; one order is poison, is "
-      "parked and\n"
-      "later replayed. At the end the books of both services are compared; exit 1 if they differ.",
+      "The relay and the inventory service are killed with SIGKILL several times. One order is "
+      "poison: it is\n"
+      "parked and later replayed. At the end the demo compares the books of both services; exit "
+      "1 if they differ.",
       [options](const CommandContext& context) { return demo(context, *options); });
-  sub.option("--orders", options->orders, "How many orders are placed")
-      .shows_default()
-      .range(20, 1'000'000);
-  sub.option("--kills", options->kills, "How many times a process is killed")
-      .shows_default()
-      .range(0, 1000);
+  sub.option("--orders", options->orders, "Number of orders").shows_default().range(20, 1'000'000);
+  sub.option("--kills", options->kills, "Number of kills").shows_default().range(0, 1000);
   sub.option("--dir", options->dir, "Work in this new folder and keep it");
-  sub.flag("--plain", options->plain, "Plain lines instead of a moving display");
-  sub.option("--seed", options->seed, "Choose the moments of the kills by this number");
+  sub.flag("--plain", options->plain, "Plain lines instead of an animated display");
+  sub.option("--seed", options->seed, "Seed for the times of the kills");
   sub.option("--role", options->role, "").hidden();
 }
 

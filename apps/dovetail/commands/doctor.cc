@@ -13,7 +13,7 @@ namespace dovetail::app {
 using namespace assembly;
 namespace {
 
-// What the handlers of a consumer lack is found with the store that has its inbox.
+// The handlers of a consumer are checked together with the store of its inbox.
 void add_handlers(const config::Config& config, const config::ConsumerConfig& consumer,
                   std::vector<Finding>& findings) {
   const Status usable = check_handlers(config, consumer, system_clock());
@@ -23,11 +23,11 @@ void add_handlers(const config::Config& config, const config::ConsumerConfig& co
                       usable.error().text});
 }
 
-// A store that cannot be asked at all is what the doctor is there to say, too.
+// A store that does not answer is a finding, too.
 std::vector<Finding> examine(const config::StoreConfig& store, const config::Config& config) {
   if (!store.unusable.empty()) {
     return {
-        {Severity::error, "secret", "it cannot be examined: a secret is missing", store.unusable}};
+        {Severity::error, "secret", "cannot check the store: a secret is missing", store.unusable}};
   }
   auto findings = database_of(store)->examine(config);
   if (findings) {
@@ -37,7 +37,7 @@ std::vector<Finding> examine(const config::StoreConfig& store, const config::Con
     return std::move(*findings);
   }
   const Failure failure = refuse_in(store, findings.error()).value();
-  return {{Severity::error, std::string(to_string(failure.exit)), "it cannot be examined",
+  return {{Severity::error, std::string(to_string(failure.exit)), "cannot check the store",
            findings.error().text}};
 }
 
@@ -88,14 +88,13 @@ Answer doctor(const CommandContext& context, const std::string& store_name) {
 void add_doctor(Command& app) {
   const auto store = std::make_shared<std::string>();
   Command sub = app.command(
-      "doctor", "Say what is wrong with the stores, and what to do about it",
-      "It changes nothing that lasts: where a log is to be read, it writes a message into it and "
-      "sees it\n"
-      "come out, through a slot that ends with it. Exit 1 when there is an error among the "
-      "findings; a warning or a note "
-      "is exit 0.",
+      "doctor", "Check the stores and say what to do about problems",
+      "It changes nothing permanently. If a relay reads the WAL, doctor writes a message into the "
+      "WAL and\n"
+      "reads it back through a temporary slot. Exit 1 if a finding is an error; exit 0 for "
+      "warnings and notes.",
       [store](const CommandContext& context) { return doctor(context, *store); });
-  sub.option("--store", *store, "Only this store");
+  sub.option("--store", *store, "Check only this store");
 }
 
 }  // namespace dovetail::app

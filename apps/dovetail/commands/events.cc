@@ -23,7 +23,7 @@ struct EventsOptions {
   std::string type;
   std::int64_t after = 0;  // position
   std::uint64_t limit = 50;
-  std::string id;             // of the one to show or to cancel
+  std::string id;             // event to show or to cancel
   bool with_payload = false;  // show
   std::string reason;         // cancel
 };
@@ -85,7 +85,7 @@ std::string base64(std::string_view bytes) {
 }
 
 void print_delayed(const std::vector<EventRow>& rows) {
-  Table table({"ID", "DUE", "TYPE", "KEY", ">BYTES", "WHY IT DID NOT GO"});
+  Table table({"ID", "DUE", "TYPE", "KEY", ">BYTES", "WHY IT WAS NOT PUBLISHED"});
   for (const EventRow& row : rows) {
     table.add({row.id.to_string(), config::iso_time(row.deliver_at.value_or(WallTime{})),
                printable(row.type, 30), printable(row.aggregate_type + "/" + row.aggregate_id, 40),
@@ -96,7 +96,7 @@ void print_delayed(const std::vector<EventRow>& rows) {
 
 void print_more(const std::vector<EventRow>& rows, std::size_t limit) {
   if (rows.size() < limit) return;
-  print("there may be more: --after " + std::to_string(rows.back().position) + "\n");
+  print("for more use --after " + std::to_string(rows.back().position) + "\n");
 }
 
 Answer events_list(const CommandContext& context, const EventsOptions& options) {
@@ -152,7 +152,8 @@ std::string delayed_lines(const EventRow& row) {
   if (!row.deliver_at) return {};
   std::string text = "\ndue        " + config::iso_time(*row.deliver_at);
   if (!row.delayed_because.empty())
-    text += ", the next try; it could not be let go: " + printable(row.delayed_because, 1000);
+    text +=
+        ", the next attempt; it could not be published: " + printable(row.delayed_because, 1000);
   return text;
 }
 
@@ -161,8 +162,8 @@ struct Trace {
   Json parked = Json::array();
   Json audit = Json::array();
   Table table{{"STORE", "BOX", ">POSITION", "STATE", "READER", "TOPIC", ">CREATED"}};
-  std::string problems;  // what needs somebody, which is told first
-  std::string lives;     // how it fared in parking
+  std::string problems;  // problems, printed first
+  std::string lives;     // its state in parking
   std::string decisions;
   std::string head;
   const config::StoreConfig* holder = nullptr;  // a store that still has the payload
@@ -187,7 +188,7 @@ std::string head_of(const EventRow& row) {
          delayed_lines(row) + "\n\n";
 }
 
-// Of an event that came from a broker, or whose row is gone, there is what was parked.
+// An event from a broker, or one whose row is gone, has only its parked row.
 std::string head_of(const ParkedRow& row) {
   return "event      " + row.id.to_string() + "\ntype       " + printable(row.type) +
          "\nkey        " + printable(row.aggregate_type + "/" + row.aggregate_id) +
@@ -197,10 +198,10 @@ std::string head_of(const ParkedRow& row) {
 std::string state_of(const ParkedRow& row) {
   switch (row.state) {
     case EventState::parked:
-      return row.head ? "parked, until somebody replays or discards it"
+      return row.head ? "parked, needs replay or discard"
                       : "parked, behind another event of its key";
     case EventState::waiting:
-      return row.head ? "waits for its next try" : "waits behind another event of its key";
+      return row.head ? "waits for its next attempt" : "waits behind another event of its key";
     case EventState::pending:
     case EventState::delivered:
     case EventState::discarded:
@@ -210,7 +211,7 @@ std::string state_of(const ParkedRow& row) {
   return std::string(to_string(row.state));
 }
 
-// "orders-to-bus in store orders", and below it one line for each thing that is known.
+// "orders-to-bus in store orders", then one line per known fact.
 std::string life_of(const config::StoreConfig& store, const ParkedRow& row) {
   std::string text = "\n" + printable(row.reader, 60) + " in store " + store.name + "\n";
   const auto line = [&text](std::string_view name, const std::string& value) {
@@ -236,10 +237,9 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
     trace.parked.push_back(json_of(ParkedPlace{&store, row}));
     trace.lives += life_of(store, row);
     if (row.state == EventState::parked)
-      trace.problems += "! " + printable(row.reader, 60) + " has parked it after " +
-                        std::to_string(row.attempts) +
-                        (row.attempts == 1 ? " attempt: " : " attempts: ") +
-                        printable(row.reason, kWhole) + "\n";
+      trace.problems +=
+          "! " + printable(row.reader, 60) + " parked it after " + std::to_string(row.attempts) +
+          (row.attempts == 1 ? " attempt: " : " attempts: ") + printable(row.reason, kWhole) + "\n";
     if (trace.holder != nullptr) continue;
     trace.holder = &store;
     trace.head = head_of(row);
@@ -303,7 +303,7 @@ Answer events_show(const CommandContext& context, const EventsOptions& options) 
   }
   if (trace.holder == nullptr) {
     return refuse(Exit::negative,
-                  "no store has an event " + id->to_string() +
+                  "no store has the event " + id->to_string() +
                       "; it may have been pruned, or its transaction never committed");
   }
   std::string payload;
@@ -327,7 +327,7 @@ Answer events_show(const CommandContext& context, const EventsOptions& options) 
     text += trace.head;
     if (trace.table.rows() != 0) text += trace.table.to_string();
     text += trace.lives;
-    if (!trace.decisions.empty()) text += "\nwhat operators did\n" + trace.decisions;
+    if (!trace.decisions.empty()) text += "\nactions of operators\n" + trace.decisions;
     print(text);
     if (options.with_payload) print("\n" + payload + "\n");
   }
@@ -344,7 +344,7 @@ Answer events_cancel(const CommandContext& context, const EventsOptions& options
   if (!(*store)->type().has_delayed_events) {
     return refuse(Exit::rejected, "store " + (*store)->name + " is " +
                                       std::string(config::to_string((*store)->scheme)) +
-                                      ", which delays no events; check --store");
+                                      ", which cannot delay events; check --store");
   }
   if (const Status done = database_of(**store)->cancel(*id, options.reason); !done) {
     return refuse_in(**store, done.error());
@@ -362,37 +362,37 @@ Answer events_cancel(const CommandContext& context, const EventsOptions& options
 void add_events(Command& app) {
   const auto options = std::make_shared<EventsOptions>();
   Command sub =
-      app.command("events", "List events and what became of them; 'events show ID' follows one",
+      app.command("events", "List events and their state; 'events show ID' follows one event",
                   "  dovetail events --store orders\n"
                   "  dovetail events --store orders --state pending\n"
                   "  dovetail events --store orders --state delayed\n"
                   "  dovetail events --store inventory --box mailbox\n"
                   "  dovetail events show 01932b7e-0000-7000-8000-000000000001");
   sub.option("--store", options->store, "Name of the store in the config file");
-  sub.option("--reader", options->reader, "As seen by this relay or consumer");
+  sub.option("--reader", options->reader, "State as seen by this relay or consumer");
   sub.option("--box", options->box, "outbox or mailbox")
       .shows_default()
       .one_of({"outbox", "mailbox"});
-  sub.option("--state", options->state, "Only those that are in this state")
+  sub.option("--state", options->state, "Only events in this state")
       .one_of({"pending", "delivered", "waiting", "parked", "discarded", "delayed"});
-  sub.option("--key", options->key, "Only those of this key");
-  sub.option("--type", options->type, "Only those of this type");
-  sub.option("--after", options->after, "Only those behind this position, to page on");
-  sub.option("--limit", options->limit, "At most so many, from the oldest")
+  sub.option("--key", options->key, "Only events of this key");
+  sub.option("--type", options->type, "Only events of this type");
+  sub.option("--after", options->after, "Only events after this position, for paging");
+  sub.option("--limit", options->limit, "Maximum number of events, oldest first")
       .shows_default()
       .range(1, 100000);
   Command show = sub.command(
       "show", "Follow one event through every store of the config file", "",
       [options](const CommandContext& context) { return events_show(context, *options); });
   show.option("id", options->id, "The event's id").required();
-  show.flag("--payload", options->with_payload, "Print its payload too");
+  show.flag("--payload", options->with_payload, "Also print its payload");
   Command cancel = sub.command(
-      "cancel", "Take an event away that waits for its time (--deliver-at)",
+      "cancel", "Delete a delayed event (publish --deliver-at)",
       "  dovetail events cancel 01932b7e-0000-7000-8000-000000000001 --reason 'order was "
       "cancelled'",
       [options](const CommandContext& context) { return events_cancel(context, *options); });
   cancel.option("id", options->id, "The event's id").required();
-  cancel.option("--reason", options->reason, "Why; it is kept in the audit").required();
+  cancel.option("--reason", options->reason, "Why; recorded in the audit").required();
   sub.otherwise(
       [options](const CommandContext& context) { return events_list(context, *options); });
 }

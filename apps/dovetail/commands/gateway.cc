@@ -36,8 +36,9 @@ http::GatewayOptions options_of(const config::GatewayConfig& config) {
   options.endpoint.address = config.address;
   options.endpoint.port = config.port;
   options.endpoint.allow_remote = config.allow_remote;
-  options.endpoint.remote_hint = "others could reach the service through \"" + config.address +
-                                 "\"; set allow_remote if that is meant, or listen at 127.0.0.1";
+  options.endpoint.remote_hint =
+      "other machines could reach the service through \"" + config.address +
+      "\"; set allow_remote = true if that is intended, or listen at 127.0.0.1";
   options.endpoint.cert_file = config.cert_file.string();
   options.endpoint.key_file = config.key_file.string();
   options.endpoint.body_bytes_max = config.request_bytes_max;
@@ -91,7 +92,7 @@ void log_notice(const config::GatewayConfig& config, const http::GatewayNotice& 
     log_line(level, config.name, notice.text, {{"key", notice.key}});
 }
 
-// Each request has a descriptor, and a few more are needed.
+// Each request needs a descriptor, plus a few more.
 void raise_descriptor_limit(const config::GatewayConfig& config) {
   const rlim_t wanted = 2 * (config.waiting_max + config.requests_max + config.connections) + 256;
   rlimit limit{};
@@ -99,8 +100,8 @@ void raise_descriptor_limit(const config::GatewayConfig& config) {
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   if (::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == wanted) return;
   log_line(LogLevel::warn, config.name,
-           "fewer files may be open than waiting_max and requests_max need; check the limit "
-           "of open files");
+           "the limit of open files is too low for waiting_max and requests_max; raise the "
+           "limit or lower them");
 }
 
 Json json_of(const http::GatewayCounts& counts) {
@@ -124,7 +125,7 @@ void log_counts(const config::GatewayConfig& config, std::string_view message,
             {"pruned", std::to_string(pruned)}});
 }
 
-// Deletes what has expired, and says what was done, in steps so small that nobody waits for them.
+// Deletes expired rows and logs counts, in steps so small that no request waits for them.
 class Janitor {
  public:
   Janitor(const http::Gateway& gateway, const config::GatewayConfig& config,
@@ -151,7 +152,7 @@ class Janitor {
       const Result<std::uint64_t> done = database_of(store_)->prune_requests(kStep);
       if (!done) {
         log_line(LogLevel::warn, config_.name,
-                 "what has expired could not be deleted: " + done.error().text);
+                 "cannot delete expired requests: " + done.error().text);
         break;
       }
       step = *done;
@@ -177,9 +178,9 @@ Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfi
     log_line(LogLevel::warn, config.name, failure.value().text);
   }
   raise_descriptor_limit(config);
-  // Before any thread is started, so that one takes them: this one, when it looks.
+  // Before any thread starts, so that only this thread takes the signals.
   block_stop_signals();
-  std::jthread hurry;  // ends last: also what waits for the store at the end may be cut short
+  std::jthread hurry;  // ends last: a final wait for the store may be interrupted, too
   http::Gateway gateway(
       options_of(config),
       [&] { return database_of(store)->make_request_store(config.store_timeout); }, system_clock(),
@@ -192,19 +193,19 @@ Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfi
   Janitor janitor(gateway, config, store, every);
   janitor.start();
   while (!wait_for_stop_signal(std::chrono::hours(1))) continue;
-  log_line(LogLevel::info, config.name, "stopping: requests that are here may finish");
+  log_line(LogLevel::info, config.name, "stopping: open requests may finish");
   hurry = std::jthread([](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const auto again = wait_for_stop_signal(std::chrono::milliseconds(50));
       if (!again || !is_urgent(*again)) continue;
-      log_line(LogLevel::warn, "", "second signal: leaving at once");
+      log_line(LogLevel::warn, "", "second signal: exiting at once");
       ::_exit(128 + *again);
     }
   });
   const bool whole = gateway.stop(config.drain_timeout);
   if (!whole)
     log_line(LogLevel::warn, config.name,
-             "requests were given up: their outcome is unknown, see 'dovetail requests list'");
+             "requests were aborted: their outcome is unknown, see 'dovetail requests list'");
   const http::GatewayCounts counts = gateway.counts();
   log_counts(config, "stopped", counts, janitor.pruned());
   if (json) print_json({{"gateway", json_of(counts)}});
@@ -216,7 +217,7 @@ Answer gateway(const CommandContext& context) {
   if (!config) return tl::unexpected(config.error());
   log_setup(config->log);
   if (!config->gateway)
-    return refuse(Exit::config, config->file.string() + ": there is no [gateway] to run");
+    return refuse(Exit::config, config->file.string() + " has no [gateway] to run");
   const config::StoreConfig& store = *config->find_store(config->gateway->store);
   if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
   return run_gateway(*config->gateway, store, config->retention.every, context.json);
@@ -235,13 +236,13 @@ Answer gateway(const CommandContext&) {
 
 void add_gateway(Command& app) {
   app.command(
-      "gateway", "Stand before an HTTP service, so that requests with an Idempotency-Key run once",
-      "It runs what [gateway] of the config file says, until SIGTERM or SIGINT; requests that "
-      "are there\n"
-      "may finish, and a second signal exits at once, which is safe too. The first request "
-      "with a key\n"
-      "reaches the service and its answer is kept; a repeat gets that answer. See "
-      "docs/IDEMPOTENCY.md.",
+      "gateway",
+      "Run a proxy for an HTTP service, so that requests with an Idempotency-Key run once",
+      "Runs the [gateway] of the config file until SIGTERM or SIGINT. Then open requests may "
+      "finish; a\n"
+      "second signal exits at once, which is safe, too. The first request with a key reaches "
+      "the service,\n"
+      "and its answer is stored; a repeat gets that answer. See docs/IDEMPOTENCY.md.",
       [](const CommandContext& context) { return gateway(context); });
 }
 

@@ -20,13 +20,13 @@ namespace {
 
 struct InitOptions {
   bool print_sql = false;  // instead of running it
-  bool roles = false;      // also those of a PostgreSQL database
+  bool roles = false;      // also creates the roles of a PostgreSQL database
 };
 
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFirstConfig =
-    R"(# Dovetail: which databases there are, which relays run between them, and who handles events.
+    R"(# Dovetail: the databases, the relays between them, and the consumers that handle events.
 
 [store.orders]
 url = "sqlite:orders.db"         # a path, relative to this file
@@ -36,36 +36,36 @@ url = "sqlite:orders.db"         # a path, relative to this file
 
 [store.inventory]
 url = "sqlite:inventory.db"
-# topics = ["orders.events"]     # the only topics that its mailbox accepts; without it, all
+# topics = ["orders.events"]     # the only topics that its mailbox accepts; default: all
 # url = "kafka://host:9092"      # or a broker: kafka, amqp, nats, redis, http; see docs/BROKERS.md
 
 [[relay]]
-name = "orders-to-inventory"     # also the name of its progress and its lease: keep it
-from = "orders"                  # its outbox is read
-to = "inventory"                 # its mailbox is filled
+name = "orders-to-inventory"     # its progress and its lease have this name: do not change it
+from = "orders"                  # reads the outbox of this store
+to = "inventory"                 # fills the mailbox of this store
 topic = "{aggregate_type}.events"  # also {type}, {aggregate_id}, {content_type}
-# attempts_max = 15              # failures of one event, while others pass, before it is parked
+# attempts_max = 15              # failures of an event, while others pass, before it is parked
 # lease = "10s"                  # how long a stand-by waits after this relay died
 # retry_base = "250ms"           # the first wait after a failure; doubles, with jitter,
 # retry_cap = "10m"              # up to this
 # batch_events = 1000            # in one transaction of the mailbox
-# window_events = 8000           # read and not settled; also the most duplicates after a crash
-# [relay.table]                  # PostgreSQL: serve a table that exists already, not the outbox
-# preset = "status"              # or sent_at, message, processed_at, debezium, or by hand
+# window_events = 8000           # in flight; also the maximum of duplicates after a crash
+# [relay.table]                  # PostgreSQL: reads an existing table instead of the outbox
+# preset = "status"              # or sent_at, message, processed_at, debezium, or your own keys
 
-# [[consumer]]                     # handles what was delivered, each event once
-# name = "stock"                 # also the name of its progress and its inbox rows: keep it
-# from = "orders"                # an outbox, a broker; the own SQLite file: its mailbox
-# to = "inventory"               # the database that has its inbox
+# [[consumer]]                     # handles each delivered event once
+# name = "stock"                 # its progress and its inbox rows have this name: do not change it
+# from = "orders"                # an outbox or a broker; or the same SQLite file: its mailbox
+# to = "inventory"               # the database with its inbox
 # [[consumer.handler]]
 # kind = "sql"                   # PostgreSQL: a function, in the transaction of the inbox
 # function = "shop.move_stock"   #   CREATE FUNCTION shop.move_stock(event dovetail.event) ...
-# # kind = "queue"               # PostgreSQL: a service takes it from there, with receive()
+# # kind = "queue"               # PostgreSQL: a service gets it with dovetail.receive()
 # # kind = "http"                # outside the transaction, so at least once: a request to
 # # store = "mailer"             #   a store with an http url
-# # kind = "command"             # likewise: a program gets the event on stdin
+# # kind = "command"             # also at least once: a program gets the event on stdin
 # # command = ["bin/mail-it"]
-# # environment = ["TMPDIR"]     #   beside PATH, HOME, LANG and TZ: it gets no other variable
+# # environment = ["TMPDIR"]     #   its only variables besides PATH, HOME, LANG and TZ
 
 [retention]
 sent = "7d"                      # delivered events are deleted after this
@@ -76,12 +76,12 @@ format = "text"                  # or "json"
 # level = "info"                 # debug, info, warn, error
 )";
 
-// True: written. False: there was one already, perhaps made by somebody else a moment ago.
+// True: written. False: the file already exists; another process may just have created it.
 Expected<bool> write_first_config(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) {
     if (errno == EEXIST) return false;
-    return refuse(Exit::unavailable, file.string() + ": cannot be written (" +
+    return refuse(Exit::unavailable, file.string() + ": cannot write the file (" +
                                          std::strerror(errno) +
                                          "); check the folder and its permissions");
   }
@@ -89,12 +89,13 @@ Expected<bool> write_first_config(const fs::path& file) {
   const bool whole = written == static_cast<ssize_t>(kFirstConfig.size());
   if (::close(descriptor) != 0 || !whole) {
     ::unlink(file.c_str());
-    return refuse(Exit::unavailable, file.string() + ": cannot be written whole; check the disk");
+    return refuse(Exit::unavailable,
+                  file.string() + ": cannot write the whole file; check the disk");
   }
   return true;
 }
 
-// Needs neither a config file nor a server: it is the same for every database.
+// Needs neither a config file nor a server: the SQL is the same for every database.
 Answer print_sql(const CommandContext& context, bool with_roles) {
   const auto sql = migration_sql(with_roles);
   if (!sql) return refuse(sql.error());
@@ -116,14 +117,14 @@ Answer init(const CommandContext& context, const InitOptions& options) {
   if (options.roles &&
       std::none_of(config->stores.begin(), config->stores.end(),
                    [](const config::StoreConfig& store) { return store.type().has_roles; })) {
-    return refuse(Exit::usage, "--roles is for PostgreSQL stores, and the config has none");
+    return refuse(Exit::usage, "--roles needs a PostgreSQL store, but the config has none");
   }
 
   Json stores = Json::array();
   std::string text;
   if (*written) text += "wrote " + context.config_file.string() + "\n";
   for (const config::StoreConfig& store : config->stores) {
-    // A broker is left alone, so its secrets are not needed.
+    // Nothing is created at a broker, so its secrets are not needed.
     if (const auto checked = check_secrets(store); !checked && !store.is_broker())
       return tl::unexpected(checked.error());
     const auto created = database_of(store)->create(options.roles);
@@ -148,16 +149,15 @@ Answer init(const CommandContext& context, const InitOptions& options) {
 void add_init(Command& app) {
   const auto options = std::make_shared<InitOptions>();
   Command sub = app.command(
-      "init", "Write a first dovetail.toml when there is none, and create the tables",
-      "Run it again after an upgrade: it migrates the tables of every store of the config file.\n\n"
+      "init", "Write a first dovetail.toml if none exists, and create the tables",
+      "Run it again after an upgrade: it migrates the tables of every store in the config file.\n\n"
       "  dovetail init --roles                roles that may only publish, work, relay or operate\n"
       "  dovetail init --print-sql --roles    the SQL of a PostgreSQL database, to run by hand",
       [options](const CommandContext& context) { return init(context, *options); });
-  sub.flag("--print-sql", options->print_sql,
-           "Print the migration of a PostgreSQL database, and do nothing else");
+  sub.flag("--print-sql", options->print_sql, "Only print the migration of a PostgreSQL database");
   sub.flag("--roles", options->roles,
-           "Also the roles dovetail_app, dovetail_worker, dovetail_relay and "
-           "dovetail_operator of PostgreSQL");
+           "Also create the PostgreSQL roles dovetail_app, dovetail_worker, dovetail_relay and "
+           "dovetail_operator");
 }
 
 }  // namespace dovetail::app

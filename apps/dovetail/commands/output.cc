@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kCut = "...";
 
-// Terminal columns, near enough: one for each UTF-8 character.
+// Terminal columns, approximately: one per UTF-8 character.
 std::size_t width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -46,7 +46,7 @@ std::string Table::to_string(std::optional<std::size_t> width_max) const {
     widths.push_back(widest);
   }
   std::string text;
-  constexpr std::size_t kLastMin = 20;  // of the last column, however narrow the terminal is
+  constexpr std::size_t kLastMin = 20;  // minimum of the last column on a narrow terminal
   const std::size_t last = titles_.size() - 1;
   if (width_max) {
     std::size_t before = 2 * last;

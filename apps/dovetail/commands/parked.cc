@@ -19,7 +19,7 @@ namespace {
 
 using Rows = std::vector<ParkedPlace>;
 
-// Every row that passes `keep`, from all chosen stores, at most `limit`.
+// All rows that `keep` accepts, from all chosen stores, at most `limit`.
 template <class Keep>
 Expected<Rows> collect(const config::Config& config, const ParkedOptions& options, bool heads_only,
                        std::size_t limit, Keep keep) {
@@ -79,12 +79,12 @@ Expected<Rows> select_by_id(const config::Config& config, const ParkedOptions& o
   return rows;
 }
 
-// One line for each event. In a terminal that is too narrow for the reason it stands below, cut at
-// the width; in a pipe nothing is cut.
+// One line per event. If the terminal is too narrow for the reason, it goes below, cut at the
+// width; in a pipe nothing is cut.
 std::string text_of(const Rows& rows, std::optional<std::size_t> width) {
   constexpr std::size_t kReasonMin = 40;
-  const std::vector<std::string> titles{"ID",   "STATE",  "STORE",  "READER", "KEY",
-                                        "TYPE", ">TRIES", ">SINCE", "REASON"};
+  const std::vector<std::string> titles{"ID",   "STATE",     "STORE",  "READER", "KEY",
+                                        "TYPE", ">ATTEMPTS", ">SINCE", "REASON"};
   Table whole(titles);
   Table narrow(std::vector<std::string>(titles.begin(), titles.end() - 1));
   std::vector<std::string> reasons;
@@ -127,16 +127,14 @@ std::string events(std::size_t count) {
   return config::human_count(count) + (count == 1 ? " parked event" : " parked events");
 }
 
-// Says how many it would be and returns false, unless the user has agreed. An id is agreement
-// enough.
+// False: prints the number of events and asks for --yes. An explicit id needs no --yes.
 bool agreed(const CommandContext& context, const ParkedOptions& options, const Rows& heads,
             const char* verb) {
   if (options.yes || !options.ids.empty() || heads.empty()) return true;
   if (context.json) {
     print_json({{"would_" + std::string(verb), heads.size()}, {"ids", ids_of(heads)}});
   } else {
-    print("this would " + std::string(verb) + " " + events(heads.size()) +
-          "; add --yes to do it\n");
+    print("this will " + std::string(verb) + " " + events(heads.size()) + "; add --yes to do it\n");
   }
   return false;
 }
@@ -162,7 +160,7 @@ Json json_of(const ParkedPlace& place) {
             {"retry_at", nullptr},
             {"finished_at", nullptr},
             {"note", row.note}};
-  // What is parked is tried again when an operator says so.
+  // A parked event is sent again only when an operator replays it.
   if (row.state == EventState::waiting) json["retry_at"] = config::iso_time(row.retry_at);
   if (row.finished_at > WallTime{}) json["finished_at"] = config::iso_time(row.finished_at);
   return json;
@@ -171,7 +169,7 @@ Json json_of(const ParkedPlace& place) {
 Expected<Rows> select_heads(const config::Config& config, const ParkedOptions& options) {
   const int ways =
       (options.ids.empty() ? 0 : 1) + (options.key.empty() ? 0 : 1) + (options.all ? 1 : 0);
-  if (ways != 1) return refuse(Exit::usage, "choose what: ids, or --key, or --all");
+  if (ways != 1) return refuse(Exit::usage, "choose events: give ids, --key or --all");
   if (!options.ids.empty()) return select_by_id(config, options);
   return collect(config, options, true, SIZE_MAX,
                  [](const ParkedRow& row) { return row.state == EventState::parked; });
@@ -216,7 +214,7 @@ Answer parked_replay(const CommandContext& context, const ParkedOptions& options
   if (context.json) {
     print_json({{"replayed", *count}, {"ids", ids_of(*heads)}});
   } else {
-    print("replaying " + events(*count) + "; what waits behind follows by itself\n");
+    print("replaying " + events(*count) + "; events behind them follow automatically\n");
   }
   return Exit::ok;
 }
@@ -235,16 +233,16 @@ Answer parked_discard(const CommandContext& context, const ParkedOptions& option
   if (context.json) {
     print_json({{"discarded", heads->size()}, {"ids", ids_of(*heads)}});
   } else {
-    print("discarded " + events(heads->size()) + "; what waits behind follows by itself\n");
+    print("discarded " + events(heads->size()) + "; events behind them follow automatically\n");
   }
   return Exit::ok;
 }
 
 void add_selection(Command& command, ParkedOptions& options) {
   command.option("id", options.ids, "Ids of parked events");
-  command.option("--key", options.key, "What is parked of this key");
-  command.flag("--all", options.all, "Everything that is parked");
-  command.flag("--yes,-y", options.yes, "Do it; without this only say how many it would be");
+  command.option("--key", options.key, "Parked events of this key");
+  command.flag("--all", options.all, "All parked events");
+  command.flag("--yes,-y", options.yes, "Do it; otherwise only print how many events are affected");
 }
 
 }  // namespace
@@ -252,35 +250,38 @@ void add_selection(Command& command, ParkedOptions& options) {
 void add_parked(Command& app) {
   const auto options = std::make_shared<ParkedOptions>();
   Command sub = app.command(
-      "parked", "Look after events that could not be delivered",
-      "An event that is rejected, or that failed too often, is parked; later events of its "
-      "key wait\n"
-      "behind it, in order; other keys go on. When the cause is mended, replay it: it is "
-      "tried again,\n"
-      "and what waits behind it follows. Or discard it, with a reason that is kept.\n\n"
+      "parked", "List, replay or discard events that could not be delivered",
+      "An event that is rejected or fails too often is parked. Later events of its key wait "
+      "behind it, in\n"
+      "order; other keys continue. When the cause is fixed, replay the event: it is sent "
+      "again, and the\n"
+      "events behind it follow. Or discard it with a reason, which is recorded.\n\n"
       "  dovetail parked list\n"
       "  dovetail parked replay 01932b7e-0000-7000-8000-000000000001\n"
-      "  dovetail parked replay --all            says how many; add --yes to do it\n"
+      "  dovetail parked replay --all            prints how many; add --yes to do it\n"
       "  dovetail parked discard ID --reason 'test data'");
   sub.requires_command();
-  sub.option("--store", options->store, "Only of this store");
-  sub.option("--reader", options->reader, "Only of this relay or consumer");
+  sub.option("--store", options->store, "Only events in this store");
+  sub.option("--reader", options->reader, "Only events of this relay or consumer");
   Command list = sub.command(
-      "list", "List what is parked and what waits behind it", "",
+      "list", "List parked events and the events behind them", "",
       [options](const CommandContext& context) { return parked_list(context, *options); });
-  list.option("--limit", options->limit, "At most so many").shows_default().range(1, 100000);
+  list.option("--limit", options->limit, "Maximum number of events")
+      .shows_default()
+      .range(1, 100000);
   Command replay = sub.command(
-      "replay", "Try parked events again",
-      "An id alone is replayed at once. --key and --all first say how many there are; add --yes to "
-      "do it.",
+      "replay", "Send parked events again",
+      "Events given by id are replayed at once. --key and --all only print how many events are "
+      "affected; add\n"
+      "--yes to do it.",
       [options](const CommandContext& context) { return parked_replay(context, *options); });
   add_selection(replay, *options);
   Command discard = sub.command(
-      "discard", "Give parked events up, for good",
+      "discard", "Give up parked events permanently",
       "They stay listed as discarded, with the reason, until they are pruned.",
       [options](const CommandContext& context) { return parked_discard(context, *options); });
   add_selection(discard, *options);
-  discard.option("--reason", options->reason, "Why; it is kept with the event").required();
+  discard.option("--reason", options->reason, "Why; recorded with the event").required();
 }
 
 }  // namespace dovetail::app

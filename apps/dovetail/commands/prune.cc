@@ -13,7 +13,7 @@ using namespace assembly;
 namespace {
 
 struct PruneOptions {
-  std::string sent;  // durations as in the file; empty: what the file says
+  std::string sent;  // durations, as in the file; empty: the file's value
   std::string inbox;
 };
 
@@ -33,7 +33,7 @@ Answer prune(const CommandContext& context, const PruneOptions& options) {
   }
   if (!retention.wanted()) {
     return refuse(Exit::usage,
-                  "nothing says how long to keep events: give --sent and --inbox, or set "
+                  "no retention is set: give --sent and --inbox, or set "
                   "them in [retention] of " +
                       config->file.string());
   }
@@ -42,13 +42,13 @@ Answer prune(const CommandContext& context, const PruneOptions& options) {
   Table table(
       {"STORE", ">OUTBOX", ">MAILBOX", ">INBOX", ">CLAIMS", ">REQUESTS", ">PARKED", "NOTE"});
   for (const config::StoreConfig& store : config->stores) {
-    if (store.is_broker()) continue;  // what it keeps, and how long, is its own affair
+    if (store.is_broker()) continue;  // a broker has its own retention
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     const auto report = database_of(store)->prune({.keep = retention});
     if (!report) {
       return refuse_in(store, report.error());
     }
-    std::string note = report->finished ? "" : "more is left: run it again";
+    std::string note = report->finished ? "" : "more to delete: run it again";
     for (const std::string& one : report->notes) note += (note.empty() ? "" : "; ") + one;
     table.add({store.name, config::human_count(report->outbox),
                config::human_count(report->mailbox), config::human_count(report->inbox),
@@ -80,14 +80,14 @@ void add_prune(Command& app) {
   const auto options = std::make_shared<PruneOptions>();
   Command sub = app.command(
       "prune", "Delete old events that every reader has settled, and old inbox rows",
-      "Without options it uses [retention] of the config file. Nothing that is pending, "
+      "Without options it uses [retention] of the config file. It never deletes pending, "
       "waiting or parked\n"
-      "is deleted. 'dovetail run' does the same by itself now and then.\n\n"
+      "events. 'dovetail run' also prunes periodically.\n\n"
       "  dovetail prune --sent 7d --inbox 30d",
       [options](const CommandContext& context) { return prune(context, *options); });
-  sub.option("--sent", options->sent, "Delete settled events older than this, such as 7d");
+  sub.option("--sent", options->sent, "Delete settled events older than this, for example 7d");
   sub.option("--inbox", options->inbox,
-             "Forget ids older than this; an older event that comes again is parked, and not "
+             "Forget ids older than this; an older event that comes again is parked, not "
              "applied");
 }
 

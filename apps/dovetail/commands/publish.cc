@@ -40,8 +40,8 @@ struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-// Not more than is allowed, so that an endless input ends in an error and not in our memory. Of a
-// file the error says how large it is; of a stream nobody knows.
+// Reads at most the limit, so that an endless input causes an error and does not fill memory. The
+// error gives the size of a file; the size of a stream is unknown.
 Failure too_large(std::FILE* file, std::size_t bytes_max) {
   struct stat found{};
   const bool is_file = ::fstat(::fileno(file), &found) == 0 && S_ISREG(found.st_mode);
@@ -56,7 +56,8 @@ Failure too_large(std::FILE* file, std::size_t bytes_max) {
 Expected<std::string> read_payload(const PublishOptions& options, std::size_t bytes_max) {
   if (options.payload) return *options.payload;
   if (options.payload_file.empty()) {
-    return refuse(Exit::usage, "a payload is needed: --payload, --payload-file or \"-\" for stdin");
+    return refuse(Exit::usage,
+                  "the payload is missing: use --payload, --payload-file or \"-\" for stdin");
   }
   std::unique_ptr<std::FILE, CloseFile> opened;
   std::FILE* file = stdin;
@@ -64,7 +65,7 @@ Expected<std::string> read_payload(const PublishOptions& options, std::size_t by
     opened.reset(std::fopen(options.payload_file.c_str(), "rb"));
     file = opened.get();
     if (file == nullptr) {
-      return refuse(Exit::rejected, options.payload_file + ": cannot be read (" +
+      return refuse(Exit::rejected, options.payload_file + ": cannot read the file (" +
                                         std::strerror(errno) + "); check the path");
     }
   }
@@ -76,8 +77,8 @@ Expected<std::string> read_payload(const PublishOptions& options, std::size_t by
     if (got < sizeof buffer) break;
   }
   if (std::ferror(file) != 0) {
-    return refuse(Exit::rejected, "the payload cannot be read (" +
-                                      std::string(std::strerror(errno)) + "); check the file");
+    return refuse(Exit::rejected, "cannot read the payload (" + std::string(std::strerror(errno)) +
+                                      "); check the file");
   }
   if (payload.size() > bytes_max) return tl::unexpected(too_large(file, bytes_max));
   return payload;
@@ -96,8 +97,8 @@ Expected<std::vector<Header>> parse_headers(const std::vector<std::string>& writ
   return headers;
 }
 
-// As dovetail.publish() in PostgreSQL has it, for texts: "application/json", "application/x+json",
-// and with parameters behind.
+// The same rule as dovetail.publish() in PostgreSQL: "application/json", "application/x+json", also
+// with parameters.
 bool is_json_type(std::string_view content_type) {
   std::string type(content_type.substr(0, content_type.find(';')));
   while (type.ends_with(' ') || type.ends_with('\t')) type.pop_back();
@@ -105,11 +106,11 @@ bool is_json_type(std::string_view content_type) {
   return type.ends_with("/json") || type.ends_with("+json");
 }
 
-// The next who reads it would fail, and nobody would know why.
+// Otherwise the next reader would fail without a clear reason.
 Status check_json(const NewEvent& event) {
   if (!is_json_type(event.content_type) || nlohmann::json::accept(event.payload)) return {};
-  return fail(Errc::rejected, "the payload is declared as " + printable(event.content_type, 100) +
-                                  " and is not valid JSON; check it, or say what it is: "
+  return fail(Errc::rejected, "the content type is " + printable(event.content_type, 100) +
+                                  ", but the payload is not valid JSON; check it, or use "
                                   "--content-type text/plain");
 }
 
@@ -119,18 +120,18 @@ Expected<std::optional<WallTime>> parse_deliver_at(const PublishOptions& options
   const auto time = parse_time(options.deliver_at);
   if (!time) {
     return refuse(Exit::rejected, "--deliver-at \"" + printable(options.deliver_at, 60) +
-                                      "\" is no time; write it as 2026-01-31T09:00:00Z");
+                                      "\" is not a time; write it as 2026-01-31T09:00:00Z");
   }
   if (!store.type().has_delayed_events) {
     return refuse(Exit::rejected, "store " + store.name + " is " +
                                       std::string(config::to_string(store.scheme)) +
-                                      ", which delivers at once; leave out --deliver-at");
+                                      ", which cannot delay events; remove --deliver-at");
   }
   return time;
 }
 
-// A topic that no mailbox behind this store accepts would only be parked later: it is refused here,
-// where somebody sees it. A store that no relay reads accepts every topic.
+// If no mailbox behind this store accepts the topic, the event would be parked later. Refuse it
+// here, where the caller sees it. A store without a relay accepts every topic.
 Status check_topic(const config::Config& config, const config::StoreConfig& store,
                    const NewEvent& event) {
   std::string tried;
@@ -166,7 +167,7 @@ Answer publish(const CommandContext& context, const PublishOptions& options) {
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
   EventLimits limits;
-  // A broker, which refuses below, need not have a limit.
+  // A broker need not have a limit; it is refused below.
   if ((*store)->payload_bytes_max > 0) limits.payload_bytes_max = (*store)->payload_bytes_max;
   const auto payload = read_payload(options, limits.payload_bytes_max);
   if (!payload) return tl::unexpected(payload.error());
@@ -197,8 +198,8 @@ Answer publish(const CommandContext& context, const PublishOptions& options) {
   if (!id && id.error().code == Errc::in_doubt) {
     return refuse_in(**store,
                      {Errc::in_doubt, id.error().text +
-                                          "; nobody knows whether the event was published: "
-                                          "to repeat it without harm, add --id " +
+                                          "; it is unknown whether the event was published; "
+                                          "to repeat it safely, add --id " +
                                           event.id->to_string()});
   }
   if (!id) return refuse_in(**store, id.error());
@@ -215,25 +216,26 @@ Answer publish(const CommandContext& context, const PublishOptions& options) {
 void add_publish(Command& app) {
   const auto options = std::make_shared<PublishOptions>();
   Command sub = app.command(
-      "publish", "Put one event into the outbox of a store, in a transaction of its own",
-      "For trying things and for scripts. A service publishes inside its own transaction instead, "
-      "with\n"
-      "the library or with the INSERT that examples/publish.py shows.\n\n"
+      "publish", "Put one event into the outbox of a store, in its own transaction",
+      "For tests and for scripts. A service publishes inside its business transaction instead, "
+      "with the\n"
+      "library or with the INSERT in examples/publish.py.\n\n"
       "  dovetail publish --store orders --aggregate-type orders --key 17 --type OrderPlaced \\\n"
       "                   --payload '{\"total\": 3}' --header tenant=blue\n"
       "  generate | dovetail publish --store orders --aggregate-type orders --key 17 --type Report "
       "-\n\n"
-      "With --id a repeated publish is harmless: the same id with the same content is accepted "
-      "and\n"
-      "stored once, with other content it is rejected (exit 5).",
+      "With --id it is safe to repeat a publish: the same id with the same content is accepted "
+      "and stored\n"
+      "once; with other content it is rejected (exit 5).",
       [options](const CommandContext& context) { return publish(context, *options); });
   sub.option("--store", options->store, "Name of the store in the config file");
-  sub.option("--aggregate-type", options->aggregate_type, "What kind of thing the event is about")
+  sub.option("--aggregate-type", options->aggregate_type,
+             "The kind of object that the event is about")
       .required();
   sub.option("--key", options->key,
-             "Which one: events of one key keep their order. Empty: no order is kept");
-  sub.option("--type", options->type, "What happened, such as OrderPlaced").required();
-  Option payload = sub.option("--payload", options->payload, "The payload itself");
+             "The id of the object: events of one key keep their order. Empty: no order");
+  sub.option("--type", options->type, "What happened, for example OrderPlaced").required();
+  Option payload = sub.option("--payload", options->payload, "The payload");
   Option file = sub.option("--payload-file", options->payload_file, "A file with the payload");
   Option from_stdin =
       sub.option("stdin", options->payload_file, "\"-\" reads the payload from stdin")
@@ -242,13 +244,13 @@ void add_publish(Command& app) {
   payload.excludes(file).excludes(from_stdin);
   file.excludes(from_stdin);
   sub.option("--content-type", options->content_type,
-             "Of the payload; what is declared as JSON must be valid JSON")
+             "Type of the payload; a JSON type requires valid JSON")
       .shows_default();
-  sub.option("--topic", options->topic, "Where it goes; without it the relay's template decides");
-  sub.option("--id", options->id, "A UUID, to make a repeated publish harmless");
+  sub.option("--topic", options->topic, "The topic; default: the relay's template");
+  sub.option("--id", options->id, "A UUID that makes a repeated publish safe");
   sub.option("--aggregate-version", options->version, "The aggregate's version, if it has one");
   sub.option("--deliver-at", options->deliver_at,
-             "Not before this time, such as 2026-01-31T09:00:00Z; PostgreSQL only");
+             "Publish at this time, for example 2026-01-31T09:00:00Z; PostgreSQL only");
   sub.option("--header", options->headers, "name=value; may be repeated").repeated();
 }
 

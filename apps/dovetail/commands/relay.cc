@@ -32,13 +32,13 @@ Answer relay_retarget(const CommandContext& context, const RetargetOptions& opti
     if (context.json) {
       print_json({{"relay", relay->name}, {"before", *before}, {"target", target}});
     } else {
-      print(relay->name + " belongs to " + target + " from now on" +
-            (before->empty() ? "" : ", and no longer to " + *before) + "\n");
+      print(relay->name + " now belongs to " + target +
+            (before->empty() ? "" : ", no longer to " + *before) + "\n");
     }
     return Exit::ok;
   }
-  return refuse(Exit::rejected, "no relay or consumer is called \"" + printable(options.name, 60) +
-                                    "\"; there are: " + known);
+  return refuse(Exit::rejected, "the config has no relay or consumer \"" +
+                                    printable(options.name, 60) + "\"; it has: " + known);
 }
 
 }  // namespace
@@ -46,22 +46,22 @@ Answer relay_retarget(const CommandContext& context, const RetargetOptions& opti
 void add_relay(Command& app) {
   const auto options = std::make_shared<RetargetOptions>();
   Command sub =
-      app.command("relay", "Let a relay or a consumer go on with another target",
+      app.command("relay", "Bind a relay or a consumer to another target",
                   "  dovetail relay retarget orders-to-inventory --reason 'the broker has moved'");
   sub.requires_command();
   Command retarget = sub.command(
-      "retarget", "Bind a relay to the target that the config file says now",
-      "A relay is bound to the place that it fills, or to the broker that it reads, at its first "
-      "start: two\n"
-      "processes of one name with different targets would share its events between them. A start "
-      "with\n"
-      "another target is refused until this command says that it is meant. Stop every process "
-      "that runs\n"
-      "it before. Its progress stays: what was delivered to the old target does not go to the new "
-      "one.",
+      "retarget", "Bind a relay to the target that the config file names now",
+      "At its first start a relay is bound to its target: the place that it fills, or the broker "
+      "that it\n"
+      "reads. Otherwise two processes with one name and different targets would split its events. "
+      "A start\n"
+      "with another target is refused until you run this command. First stop every process that "
+      "runs the\n"
+      "relay. Its progress stays: events that were delivered to the old target do not go to the "
+      "new one.",
       [options](const CommandContext& context) { return relay_retarget(context, *options); });
   retarget.option("name", options->name, "The relay or consumer").required();
-  retarget.option("--reason", options->reason, "Why; it is kept in the audit").required();
+  retarget.option("--reason", options->reason, "Why; recorded in the audit").required();
 }
 
 }  // namespace dovetail::app

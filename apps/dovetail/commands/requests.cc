@@ -72,8 +72,8 @@ Answer requests_forget(const CommandContext& context, const RequestsOptions& opt
   if (!*done)
     return refuse(
         Exit::rejected,
-        "no such request is finished or unknown: there is none, or it runs; see 'dovetail "
-        "requests list'");
+        "no finished or unknown request has this key: it does not exist or still runs; see "
+        "'dovetail requests list'");
   if (context.json)
     print_json({{"forgotten", 1}});
   else
@@ -86,30 +86,28 @@ Answer requests_forget(const CommandContext& context, const RequestsOptions& opt
 void add_requests(Command& app) {
   const auto options = std::make_shared<RequestsOptions>();
   Command sub = app.command(
-      "requests", "List, and forget, HTTP requests that are kept by their idempotency key",
-      "  dovetail requests --store orders --state unknown    those of which "
-      "nobody knows what became\n"
+      "requests", "List or forget the HTTP requests that are stored by idempotency key",
+      "  dovetail requests --store orders --state unknown    requests with an unknown outcome\n"
       "  dovetail requests forget KEY --store orders --scope gateway --reason "
-      "'the order is not there'");
+      "'the order does not exist'");
   sub.option("--store", options->store, "Name of the store in the config file");
-  sub.option("--state", options->state, "Only those that are in this state")
+  sub.option("--state", options->state, "Only requests in this state")
       .one_of({"running", "unknown", "finished"});
-  sub.option("--limit", options->limit, "At most so many, from the oldest")
+  sub.option("--limit", options->limit, "Maximum number of requests, oldest first")
       .shows_default()
       .range(1, 100000);
   const Action list = [options](const CommandContext& context) {
     return requests_list(context, *options);
   };
-  sub.command("list", "List them", "", list);
+  sub.command("list", "List requests", "", list);
   Command forget = sub.command(
       "forget", "Let the next request with this key run",
-      "For one that is unknown, when somebody has looked at its effect, or for one that is "
-      "finished.\n"
-      "Not while it runs.",
+      "For a finished request, or for an unknown one after you have checked its effect. Not while "
+      "it runs.",
       [options](const CommandContext& context) { return requests_forget(context, *options); });
   forget.option("key", options->key, "The key").required();
-  forget.option("--scope", options->scope, "Whose key it is, as the list shows it").required();
-  forget.option("--reason", options->reason, "Why; PostgreSQL keeps it in dovetail.audit")
+  forget.option("--scope", options->scope, "The owner of the key, as in the list").required();
+  forget.option("--reason", options->reason, "Why; PostgreSQL records it in dovetail.audit")
       .required();
   sub.otherwise(list);
 }

@@ -33,8 +33,8 @@ namespace {
 
 struct RunOptions {
   std::vector<std::string> relays;  // names; empty: all
-  bool until_idle = false;          // stop when every relay has nothing left to do
-  std::string idle_after = "5s";    // that nothing came from a broker
+  bool until_idle = false;          // stop when every relay is idle
+  std::string idle_after = "5s";    // silence of a broker
 };
 
 using namespace std::chrono_literals;
@@ -62,16 +62,16 @@ LogLevel level_of(RelayNotice::Kind kind) {
   return LogLevel::error;
 }
 
-// One of them in its thread.
+// One relay or consumer in its thread.
 struct Running {
   Job job;
   const config::RelayConfig* config;
   std::unique_ptr<Lane> lane;
   std::uint64_t duplicates_logged = 0;
-  // Of a log that may hold what no table has.
-  std::optional<std::uint64_t> log_wanted{};  // where it ended when nothing else was left to do
-  Duration lease_left = Duration::max();      // when that was looked at last
-  // When it was told to stop.
+  // For a WAL that may have events that no table has.
+  std::optional<std::uint64_t> log_wanted{};  // its end when nothing else was left to do
+  Duration lease_left = Duration::max();      // last check of the end
+  // When it was asked to stop.
   std::uint64_t streams = 0;
   std::uint64_t retained_wal_bytes = 0;
   std::atomic<bool> ended{false};
@@ -85,19 +85,18 @@ struct Running {
   }
   void start() {
     thread = std::jthread([this](std::stop_token stop) {
-      result = lane->run(stop);  // which has told why, when it had to stop
+      result = lane->run(stop);  // it has logged why it had to stop
       ended = true;
     });
   }
 };
 
-constexpr Duration kPruneAgain = 5s;  // when more was old than is deleted at once
+constexpr Duration kPruneAgain = 5s;  // if one step could not delete all old rows
 constexpr Duration kLookWaitMin = 50ms;
 constexpr Duration kLookWaitMax = 1s;
 
-// Its main thread takes the signals, and so talks to nothing that may keep it waiting: everything
-// else is done in threads beside it. Those may be busy when it is time to leave, and then share in
-// owning it.
+// The main thread takes the signals, so it never calls anything that may block. Other threads do
+// that; they may still be busy at exit, so they share ownership of this object.
 class Daemon : public std::enable_shared_from_this<Daemon> {
  public:
   Daemon(config::Config config, RunOptions options, Duration idle_after)
@@ -134,12 +133,12 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   std::atomic<bool> is_stopping_{false};
   std::atomic<bool> is_idle_{false};
   StartChecks checks_{config_, options_.until_idle};
-  // Of do_chores().
-  std::set<std::string> not_pruned_;  // stores of which that was said
+  // Used by do_chores().
+  std::set<std::string> not_pruned_;  // stores for which that was logged
   TimePoint look_at_{};
   TimePoint looked_at_{};
   Duration look_wait_ = kLookWaitMin;
-  std::uint64_t handled_ = 0;  // events, when it was called last
+  std::uint64_t handled_ = 0;  // events at the last call
   TimePoint prune_at_ = system_clock().now() + std::min<Duration>(1min, config_.retention.every);
 };
 
@@ -155,7 +154,7 @@ Expected<std::vector<Job>> Daemon::chosen() const {
   const std::vector<Job> all = jobs();
   if (all.empty()) {
     return refuse(Exit::config,
-                  config_.file.string() + ": there is no [[relay]] and no [[consumer]] to run");
+                  config_.file.string() + " has no [[relay]] and no [[consumer]] to run");
   }
   if (options_.relays.empty()) return all;
   std::vector<Job> some;
@@ -170,9 +169,9 @@ Expected<std::vector<Job>> Daemon::chosen() const {
                     [&](const Job& job) { return job.relay->name == name; })) {
       continue;
     }
-    std::string text = "no relay or consumer is called \"";
+    std::string text = "the config has no relay or consumer \"";
     text += name;
-    text += "\"; there are: ";
+    text += "\"; it has: ";
     return refuse(Exit::rejected, text + known);
   }
   return some;
@@ -194,7 +193,8 @@ Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
   return running;
 }
 
-// Does what talks to a store or a broker, and takes signals meanwhile. None: a signal came first.
+// Runs a call to a store or a broker in another thread and takes signals meanwhile. None: a signal
+// came first.
 template <class Work>
 std::optional<std::invoke_result_t<Work>> Daemon::beside(Work work) {
   using Outcome = std::invoke_result_t<Work>;
@@ -244,8 +244,8 @@ bool Daemon::all_ended() const {
                      [](const auto& relay) { return relay->ended.load(); });
 }
 
-// While events flow, or when nothing moves for long, the stores are asked seldom: that takes a
-// connection and a count.
+// While events flow, or if nothing moves for long, the stores are asked rarely, because each check
+// needs a connection and a count.
 bool Daemon::idle_now() {
   const TimePoint now = system_clock().now();
   if (now < look_at_) return false;
@@ -267,17 +267,17 @@ bool Daemon::idle_now() {
   return false;
 }
 
-// A broker does not say what it still has for us: nothing has come for a while, and all that came
-// is settled.
+// A broker does not say how many messages are left. Idle means: nothing came for a while, and
+// everything read is settled.
 bool Daemon::is_quiet(const Running& relay) const {
   const auto since = relay.lane->quiet_since();
   return since && relay.lane->metrics().window_events.load() == 0 &&
          system_clock().now() - *since >= idle_after_;
 }
 
-// Rows that were deleted at once are in the log alone, and are not counted as pending: it is read
-// up to where it ended when nothing else was left. Another process that has the lane, and lives,
-// sees to that itself.
+// Rows that were deleted at once exist only in the WAL and do not count as pending. So the relay
+// reads the WAL up to its end at the time when nothing else was left. A live process that owns the
+// lane does that itself.
 bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
                          const assembly::ReaderStatus& reader) const {
   const config::RelayConfig& config = *relay.config;
@@ -290,7 +290,7 @@ bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
   return relay.lane->log_settled() >= *relay.log_wanted;
 }
 
-// Nothing pending, nothing in the window, and no retry that would come by itself.
+// Nothing pending, nothing in flight, and no automatic retry left.
 bool Daemon::idle() const {
   for (const auto& relay : relays_) {
     const config::StoreConfig& store = home_of(*relay->config, config_);
@@ -333,8 +333,8 @@ std::uint64_t Daemon::parked() const {
   return count;
 }
 
-// After a crash the sink recognises what the last session had sent and not settled; people want to
-// see that.
+// After a crash the sink recognises events that the last session sent and did not settle. Log the
+// number.
 void Daemon::log_duplicates() {
   for (const auto& relay : relays_) {
     const std::uint64_t now = relay->lane->metrics().duplicates.load();
@@ -352,13 +352,14 @@ void Daemon::prune_now_and_then() {
   const TimePoint now = system_clock().now();
   if (now < prune_at_) return;
   prune_at_ = now + config_.retention.every;
-  const Retention retention{.keep = config_.retention, .rows_max = 20'000};  // the rest next time
+  const Retention retention{.keep = config_.retention,
+                            .rows_max = 20'000};  // the rest in the next step
   for (const config::StoreConfig& store : config_.stores) {
     if (!config_.retention.wanted() && !store.type().needs_maintenance) continue;
     if (!store.unusable.empty()) continue;
     const auto report = database_of(store)->prune(retention);
     if (!report) {
-      // A relay need not own the tables, and then an operator prunes: that is said once.
+      // A relay need not own the tables; then an operator prunes. Logged once.
       const bool again = !not_pruned_.insert(store.name).second;
       log_line(again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
                store.name, "not pruned: " + report.error().text);
@@ -370,7 +371,7 @@ void Daemon::prune_now_and_then() {
   }
 }
 
-// What keeps a store busy for a while, or waits for it.
+// Calls that keep a store busy, or wait for it.
 void Daemon::do_chores() {
   while (!is_stopping_) {
     prune_now_and_then();
@@ -386,14 +387,14 @@ void Daemon::main_loop() {
   while (!all_ended()) {
     const auto signal = wait_for_stop_signal(stopping ? 5ms : 20ms);
     if (signal && stopping && is_urgent(*signal)) {
-      log_line(LogLevel::warn, "", "second signal: leaving at once");
+      log_line(LogLevel::warn, "", "second signal: exiting at once");
       ::_exit(128 + *signal);
     }
     log_duplicates();
     if ((!signal && !is_idle_) || stopping) continue;
     stopping = true;
     is_stopping_ = true;
-    if (signal) log_line(LogLevel::info, "", "stopping: what is in flight may finish");
+    if (signal) log_line(LogLevel::info, "", "stopping: events in flight may finish");
     for (const auto& relay : relays_) relay->tell_to_stop();
   }
   is_stopping_ = true;
@@ -451,7 +452,7 @@ std::string Daemon::summary(std::uint64_t parked_now) const {
 Answer Daemon::run(bool json) {
   block_stop_signals();
   const auto started = beside([this] { return start(); });
-  if (!started) {  // told to stop before anything began
+  if (!started) {  // stopped before anything started
     is_stopping_ = true;
     return Exit::ok;
   }
@@ -470,7 +471,7 @@ Answer Daemon::run(bool json) {
     if (!counted) return Exit::ok;
     parked_now = *counted;
   }
-  // With --json there is one document, and an error is one too.
+  // --json prints one document; an error is also a document.
   if (json && checks_.away().empty()) {
     Json document{{"relays", report(false)}, {"consumers", report(true)}};
     if (options_.until_idle) document["parked"] = parked_now;
@@ -479,14 +480,14 @@ Answer Daemon::run(bool json) {
     print(summary(parked_now));
   }
   if (!checks_.away().empty())
-    return refuse(Exit::unavailable, "not everything could run: " + checks_.away());
+    return refuse(Exit::unavailable, "some relays or consumers could not run: " + checks_.away());
   return parked_now == 0 ? Exit::ok : Exit::negative;
 }
 
 Answer run(const CommandContext& context, const RunOptions& options) {
   auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  // A daemon waits until things are mended; a script wants to know.
+  // A daemon waits until a problem is fixed; a script needs the error.
   for (config::RelayConfig& relay : config->relays) relay.options.gives_up = options.until_idle;
   for (config::ConsumerConfig& consumer : config->consumers)
     consumer.relay.options.gives_up = options.until_idle;
@@ -502,23 +503,22 @@ void add_run(Command& app) {
   const auto options = std::make_shared<RunOptions>();
   Command sub = app.command(
       "run", "Run the relays and consumers of the config file, until SIGTERM or SIGINT",
-      "Each [[relay]] and each [[consumer]] runs in threads of its own. The first SIGTERM or "
-      "SIGINT "
-      "lets\nwhat is in flight "
-      "finish; a second one exits at once, which is safe too. A second 'dovetail run' on the same "
-      "stores\n"
-      "stands by and takes over when the first one dies.\n\n"
+      "Each [[relay]] and each [[consumer]] has its own threads. After the first SIGTERM or "
+      "SIGINT, "
+      "events in\n"
+      "flight may finish; a second signal exits at once, which is safe, too. A second 'dovetail "
+      "run' on the\n"
+      "same stores stands by and takes over when the first one dies.\n\n"
       "  dovetail run                       the daemon\n"
-      "  dovetail run --until-idle          deliver what is there, then stop (for scripts)\n"
+      "  dovetail run --until-idle          deliver everything, then stop (for scripts)\n"
       "  dovetail run orders-to-inventory   only this relay, or this consumer",
       [options](const CommandContext& context) { return run(context, *options); });
-  sub.option("relay", options->relays,
-             "Names of relays and consumers; without any, all of them run");
+  sub.option("relay", options->relays, "Names of relays and consumers; default: all");
   sub.flag("--until-idle,--once", options->until_idle,
-           "Stop when nothing is left to deliver; exit 1 when something is parked");
+           "Stop when nothing is left to deliver; exit 1 if an event is parked");
   sub.option("--idle-after", options->idle_after,
-             "How long nothing comes from a broker before --until-idle calls it idle, "
-             "such as 500ms")
+             "A broker is idle after this time without a message, for example 500ms; for "
+             "--until-idle")
       .shows_default();
 }
 

@@ -21,11 +21,11 @@ namespace {
 
 using config::LogLevel;
 
-// For brokers, before relays start without a word of theirs.
+// How long to wait for brokers before the relays start without their answers.
 constexpr auto kAnswerWait = std::chrono::seconds(1);
 
-// A relay that belongs elsewhere is refused here, where somebody sees it; the relay itself asks
-// again whenever it connects.
+// Refuses a relay with another target here, where the caller sees it. The relay itself checks again
+// whenever it connects.
 Status check_targets(const config::Config& config, const StoreStatus& status,
                      const config::StoreConfig& store, const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
@@ -42,8 +42,8 @@ Status check_targets(const config::Config& config, const StoreStatus& status,
 Status check_writable(const StoreStatus& status) {
   if (!status.standby) return {};
   return fail(Errc::unavailable,
-              "the server is a standby, which takes no writes; check that the connection goes to "
-              "the primary (target_session_attrs=read-write)");
+              "the server is a standby and accepts no writes; connect to the primary "
+              "(target_session_attrs=read-write)");
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ bool StartChecks::uses(const Job& job, const config::StoreConfig& store) const {
   return std::find(stores.begin(), stores.end(), &store) != stores.end();
 }
 
-// False: nothing is left to run.
+// False: no job is left to run.
 bool StartChecks::leave_out(std::vector<Job>& jobs, const Job& job, const Failure& failure) {
   away_ += (away_.empty() ? "" : "; ") + std::string(job.noun()) + " " + job.relay->name + ": " +
            failure.text;
@@ -86,7 +86,7 @@ Expected<bool> StartChecks::check_store(const config::StoreConfig& store, std::v
   if (usable) {
     const Status bound = check_targets(config_, *status, store, jobs);
     if (!bound) return refuse_in(store, bound.error());
-    // A daemon says so and tries again; a script wants to know.
+    // A daemon logs it and retries; a script needs the error.
     for (const assembly::ReaderStatus& reader : status->readers) {
       if (!until_idle_ || reader.error.empty()) continue;
       if (std::any_of(jobs.begin(), jobs.end(),

@@ -15,7 +15,7 @@ namespace {
 
 struct SlotsOptions {
   std::string store;
-  std::string drop;  // the name of one; empty: they are listed
+  std::string drop;  // name of the slot; empty: list slots
   bool force = false;
 };
 
@@ -26,7 +26,7 @@ struct Listed {
   postgres::LogSlot slot;
 };
 
-// Stores may be in one cluster, and a slot is shown with the store of its database.
+// Several stores may be in one cluster; a slot belongs to the store of its database.
 void leave_out_repeated(std::vector<Listed>& all) {
   std::vector<Listed> kept;
   for (const Listed& one : all) {
@@ -49,7 +49,7 @@ Expected<std::vector<Listed>> list_slots(const config::Config& config, const std
     if ((*chosen)->scheme != config::StoreScheme::postgres)
       return refuse(Exit::rejected, "the store \"" + name + "\" is " +
                                         std::string(config::to_string((*chosen)->scheme)) +
-                                        ", which has no slots; name a PostgreSQL store");
+                                        ", which has no slots; choose a PostgreSQL store");
   }
   for (const config::StoreConfig& store : config.stores) {
     if (store.scheme != config::StoreScheme::postgres) continue;
@@ -106,11 +106,11 @@ Answer drop(const CommandContext& context, const std::vector<Listed>& all,
     if (context.json)
       print_json({{"dropped", slot.name}});
     else
-      print("dropped: the server keeps nothing for " + slot.name + " any more\n");
+      print("dropped: the server no longer retains WAL for " + slot.name + "\n");
     return Exit::ok;
   }
   return refuse(Exit::rejected, "dovetail has no slot \"" + options.drop +
-                                    "\" there; see 'dovetail slots' for those that there are");
+                                    "\" there; 'dovetail slots' lists its slots");
 }
 
 Answer slots(const CommandContext& context, const SlotsOptions& options) {
@@ -128,7 +128,7 @@ Answer slots(const CommandContext& context, const SlotsOptions& options) {
 Answer slots(const CommandContext& context, const SlotsOptions&) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  return refuse(Exit::rejected, "this dovetail was built without PostgreSQL, and has no slots");
+  return refuse(Exit::rejected, "this dovetail was built without PostgreSQL, so it has no slots");
 }
 
 #endif
@@ -138,20 +138,18 @@ Answer slots(const CommandContext& context, const SlotsOptions&) {
 void add_slots(Command& app) {
   const auto options = std::make_shared<SlotsOptions>();
   Command sub = app.command(
-      "slots", "List, and drop, the slots through which the log of PostgreSQL is read",
-      "A slot makes the server keep its log until it was read. One that nobody reads any more "
-      "fills "
-      "the\n"
-      "disk: 'dovetail doctor' names it. One that is in use is never dropped; one that a relay of "
-      "the\n"
-      "database will look for again needs --force.\n\n"
+      "slots", "List or drop the replication slots through which relays read PostgreSQL's WAL",
+      "A slot makes the server retain WAL until it was read. An unused slot fills the disk; "
+      "'dovetail doctor'\n"
+      "reports it. An active slot is never dropped. A slot that a relay of the database still "
+      "needs is dropped\n"
+      "only with --force.\n\n"
       "  dovetail slots\n"
       "  dovetail slots --drop dovetail_orders_1a2b3c4d",
       [options](const CommandContext& context) { return slots(context, *options); });
-  sub.option("--store", options->store, "Only of this store");
-  Option drop = sub.option("--drop", options->drop, "Drop the slot of this name");
-  sub.flag("--force", options->force, "Also one that a relay reads through when it runs")
-      .needs(drop);
+  sub.option("--store", options->store, "Only slots of this store");
+  Option drop = sub.option("--drop", options->drop, "Drop the slot with this name");
+  sub.flag("--force", options->force, "Also drop a slot that a relay still needs").needs(drop);
 }
 
 }  // namespace dovetail::app

@@ -41,7 +41,7 @@ std::string owner_of(const assembly::ReaderStatus& reader) {
   return printable(reader.owner, 40);
 }
 
-// The broker that a reader of an outside stream reads; null when no relay has its name any more.
+// The broker that a broker reader reads; null: no relay has its name any more.
 const config::RelayConfig* relay_of(const assembly::ReaderStatus& reader,
                                     const config::Config& config) {
   for (const config::RelayConfig* relay : config.readers()) {
@@ -54,7 +54,8 @@ std::uint64_t delivered(const assembly::ReaderStatus& reader) {
   return delivered_total(reader.settled_total, reader.parked_total, reader.replayed_total);
 }
 
-// What the relay does now. What it said holds only while its process lives, which its lease tells.
+// The current state of the relay. Its report is valid only while its process lives, judged by its
+// lease.
 std::string state_of(Duration lease_left, const std::optional<SaidState>& said) {
   if (said && said->is_current) return said->state;
   return lease_left > Duration::zero() ? "unknown" : "stopped";
@@ -67,7 +68,7 @@ std::string state_of(const assembly::ReaderStatus& reader) {
 void add_state(Json& json, Duration lease_left, const std::optional<SaidState>& said) {
   json["state"] = state_of(lease_left, said);
   if (!said) return;
-  // Of a process that is gone, these are its last words.
+  // The last report of a process that has ended.
   json["state_since"] = config::iso_time(said->since);
   json["last_error"] = said->last_error;
   if (said->next_try && said->is_current) json["next_try"] = config::iso_time(*said->next_try);
@@ -186,22 +187,23 @@ std::string shown_state(const assembly::ReaderStatus& reader) {
   return state == "unknown" ? "running" : state;
 }
 
-// "is backing off since 3 m: connection refused; next try in 12 s"
+// "has been backing off for 3 m: connection refused; next attempt in 12 s"
 std::string said_of(const SaidState& said) {
   const WallTime now = wall_now();
   const std::string since = config::human_duration(std::max(Duration{0}, now - said.since));
   if (!said.is_current)
-    return "; its last words, " + since + " ago: " + printable(said.last_error, 500);
-  std::string text = (said.state == "halted" ? " is halted since " : " is backing off since ") +
-                     since + ": " + printable(said.last_error, 500);
+    return "; its last error, " + since + " ago: " + printable(said.last_error, 500);
+  std::string text =
+      (said.state == "halted" ? " has been halted for " : " has been backing off for ") + since +
+      ": " + printable(said.last_error, 500);
   if (said.next_try)
-    text +=
-        "; next try " + (*said.next_try > now ? "in " + config::human_duration(*said.next_try - now)
-                                              : std::string("now"));
+    text += "; next attempt " + (*said.next_try > now
+                                     ? "in " + config::human_duration(*said.next_try - now)
+                                     : std::string("now"));
   return text;
 }
 
-// What needs somebody, one line each, before all numbers.
+// Problems that need an operator, one line each, before all numbers.
 std::string problems_of(const config::StoreConfig& store, const StoreStatus& status,
                         const config::Config& config) {
   std::string text;
@@ -260,28 +262,27 @@ void add_queues(Table& queues, const config::StoreConfig& store, const StoreStat
   }
 }
 
-// "orders.outbox: relay reads the log since 3 s: level; the server keeps 1.2 MiB for it"
+// "orders.outbox: relay has read the WAL for 3 s: caught up; the server retains 1.2 MiB for it"
 std::string reading_notes(const config::StoreConfig& store, const StoreStatus& status,
                           const config::Config& config) {
   std::string text;
   for (const assembly::ReaderStatus& reader : status.readers) {
-    // Of a relay that never said it there is nothing to tell.
+    // The relay never reported it.
     if (!reader.reading || (reader.reading->why.empty() && !reader.reading->streams)) continue;
     if (reader.lease_left <= Duration::zero()) continue;  // it reads nothing now
     const Reading& reading = *reader.reading;
-    text += stream_of(store, reader, config) + ": " + printable(reader.name, 40) + " reads the " +
-            (reading.streams ? "log" : "table") + " since " +
+    text += stream_of(store, reader, config) + ": " + printable(reader.name, 40) +
+            " has read the " + (reading.streams ? "WAL" : "table") + " for " +
             config::human_duration(std::max(Duration{0}, wall_now() - reading.since));
     if (!reading.why.empty()) text += ": " + printable(reading.why, 500);
     if (!reading.slot.empty())
-      text +=
-          "; the server keeps " + config::human_size(reading.retained_wal) + " of its log for it";
+      text += "; the server retains " + config::human_size(reading.retained_wal) + " of WAL for it";
     text += "\n";
   }
   return text;
 }
 
-// What a store holds that nobody reads yet would otherwise not be seen at all.
+// Events that no relay has read yet appear in no other line.
 std::string unread_note(const config::StoreConfig& store, const StoreStatus& status) {
   std::string text;
   const auto note = [&](Stream stream, std::uint64_t rows) {
@@ -304,11 +305,11 @@ std::string delayed_note(const config::StoreConfig& store, const StoreStatus& st
                      " delayed, the first is due " + config::iso_time(status.delayed->next);
   if (status.delayed->failing > 0)
     text += "; " + config::human_count(status.delayed->failing) +
-            " could not be let go: dovetail events --state delayed says why";
+            " could not be published: see 'dovetail events --state delayed'";
   return text + "\n";
 }
 
-// Scripts find the same lists in every store, also where there is nothing to list.
+// Every store has the same lists, even if they are empty.
 Json empty_json(const config::StoreConfig& store) {
   return {{"name", store.name},
           {"path", store.shown},
@@ -393,13 +394,13 @@ Answer status(const CommandContext& context, const StatusOptions& options) {
 void add_status(Command& app) {
   const auto options = std::make_shared<StatusOptions>();
   Command sub = app.command(
-      "status", "Show what is pending, how old it is, what is parked, and who does the work",
+      "status", "Show pending and parked events, their age, and the processes that work on them",
       "  dovetail status\n"
       "  dovetail status --watch              again every second, with the rate\n"
       "  dovetail status --json | jq '.stores[].readers[] | {name, pending, parked}'",
       [options](const CommandContext& context) { return status(context, *options); });
-  sub.flag("--watch,-w", options->watch, "Show it again and again, until interrupted");
-  sub.option("--every", options->every_seconds, "Seconds between two looks of --watch")
+  sub.flag("--watch,-w", options->watch, "Repeat until interrupted");
+  sub.option("--every", options->every_seconds, "Seconds between two updates of --watch")
       .shows_default()
       .real_range(0.05, 3600.0);
 }

@@ -29,12 +29,12 @@ Verdict compare_books(std::span<const Entry> orders, std::span<const Entry> move
     if (order == expected.end() || order->second->product != movement.product ||
         order->second->version != movement.version ||
         order->second->quantity != movement.quantity) {
-      count(verdict.phantom, verdict, "stock moved without such an order", movement);
+      count(verdict.phantom, verdict, "stock moved without an order", movement);
       continue;
     }
     if (!moved.insert(movement.order).second) {
       count(verdict.doubled, verdict, "stock moved twice", movement);
-      continue;  // A repeat stands behind later ones by its nature.
+      continue;  // A repeat always comes after later movements.
     }
     std::int64_t& last = last_version[movement.product];
     if (movement.version < last) {

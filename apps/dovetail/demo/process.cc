@@ -35,7 +35,7 @@ Process Process::start(const std::vector<std::string>& command, const std::strin
   Process process;
   process.pid_ = ::fork();
   if (process.pid_ == 0) {
-    // In the child, up to exec: system calls alone.
+    // In the child, until exec: only system calls.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);
     const int log = ::open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -45,7 +45,7 @@ Process Process::start(const std::vector<std::string>& command, const std::strin
       ::dup2(log, STDERR_FILENO);
     }
     if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
-    // A group of its own: an interrupt at the terminal is for us, and we end our children in order.
+    // Its own group: Ctrl-C is for the parent, which ends its children in order.
     ::setpgid(0, 0);
     ::execv(arguments[0], arguments.data());
     ::_exit(127);

@@ -27,7 +27,7 @@ struct FinalizeStatement {
 };
 using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
-// A busy or full file is worth another try; anything else is a bug of the shop.
+// A busy or full file is worth a retry; anything else is a bug of the shop.
 tl::unexpected<Error> sql_error(sqlite3* connection, int code) {
   const int primary = code & 0xFF;
   const bool later = primary == SQLITE_BUSY || primary == SQLITE_LOCKED || primary == SQLITE_FULL ||
@@ -87,7 +87,7 @@ Status open_books(const std::string& database, const char* tables) {
   return execute(connection->get(), tables);
 }
 
-// Takes orders: the row in `orders` and the event about it commit together, or not at all.
+// Places orders: the row in `orders` and its event commit together, or not at all.
 class OrderDesk {
  public:
   static Result<OrderDesk> open_at(const OrderServiceOptions& options) {
@@ -153,7 +153,7 @@ class OrderDesk {
   Statement insert_;
 };
 
-// The handler: moves the stock inside the transaction that it is given.
+// The handler: moves the stock inside the given transaction.
 class StockRoom {
  public:
   explicit StockRoom(std::string fix_file) : fix_file_(std::move(fix_file)) {}
@@ -172,7 +172,7 @@ class StockRoom {
       const std::string_view words =
           reinterpret_cast<const char*>(sqlite3_column_text(read->get(), 1));
       if (!fixed && words == "deadly") std::abort();
-      // No neighbour proves this: the event can never be applied as it is.
+      // Rejected at once: the event can never be applied.
       if (!fixed) return fail(Errc::rejected, "the quantity is not a number; check the handler");
       quantity = 3;
     }
@@ -239,7 +239,7 @@ Status open_order_books(const std::string& database) {
       " version INTEGER NOT NULL, quantity INTEGER NOT NULL);");
 }
 
-// No uniqueness here on purpose: a doubled effect must show, not be refused.
+// No unique index on purpose: a doubled effect must show and not be refused.
 Status open_stock_books(const std::string& database) {
   return open_books(
       database,
@@ -258,7 +258,7 @@ Status take_orders(const OrderServiceOptions& options,
     const bool is_deadly = order.number == options.deadly_order;
     const bool is_special = is_deadly || order.number == options.puzzling_order;
     order.product = product_name(random() % options.products);
-    // Two products, so that neither hides behind the other.
+    // Two products, so that neither waits behind the other.
     if (is_special) order.product = product_name(is_deadly ? 1 : 0);
     order.quantity = is_special ? 3 : 1 + static_cast<std::int64_t>(random() % 5);
     order.cancelled = !is_special && options.cancel_every > 0 && i % options.cancel_every == 4;
@@ -319,7 +319,7 @@ int inventory_service_main(const InventoryServiceOptions& options) {
   }).detach();
   const Status status = run_inventory_service(options, stop.get_token());
   if (!status) std::fprintf(stderr, "inventory service: %s\n", status.error().text.c_str());
-  std::_Exit(status ? 0 : 1);  // The thread that waits for signals may still wait.
+  std::_Exit(status ? 0 : 1);  // The signal thread may still wait.
 }
 
 Status read_stock_books(const std::string& stock_database, Books& books) {

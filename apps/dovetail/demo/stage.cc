@@ -67,7 +67,7 @@ void Stage::show(const std::vector<Bar>& bars) {
 }
 
 void Stage::draw(const std::vector<Bar>& bars) {
-  // In one piece, so that it does not flicker.
+  // Printed at once, so that it does not flicker.
   std::string text = erasure() + "\n";
   for (const Bar& bar : bars) text += line_of(bar) + "\n";
   app::print(text);
@@ -75,7 +75,7 @@ void Stage::draw(const std::vector<Bar>& bars) {
   drawn_lines_ = bars.size() + 1;
 }
 
-// Up over the picture, then erase to the end of the screen.
+// Moves above the picture, then erases to the end of the screen.
 std::string Stage::erasure() const {
   return drawn_lines_ == 0 ? "" : "\x1b[" + std::to_string(drawn_lines_) + "F\x1b[J";
 }

@@ -17,7 +17,7 @@ using config::LogFormat;
 using config::LogLevel;
 namespace {
 
-LogConfig active;  // written by log_setup alone, before other threads log
+LogConfig active;  // written only by log_setup, before other threads log
 
 spdlog::logger& logger() {
   static std::shared_ptr<spdlog::logger> instance = [] {
@@ -82,7 +82,7 @@ void append_json_field(std::string& out, std::string_view name, std::string_view
   append_json_string(out, value);
 }
 
-// A line stays one line, whatever an error text contains.
+// Keeps one line, whatever an error text contains.
 void append_flat(std::string& out, std::string_view text) {
   for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
 }

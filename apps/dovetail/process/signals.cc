@@ -14,7 +14,7 @@ const sigset_t& stop_signals() {
     ::sigemptyset(&set);
     ::sigaddset(&set, SIGTERM);
     ::sigaddset(&set, SIGINT);
-    // One that is blocked comes even where it is ignored.
+    // A blocked signal arrives even if it is ignored.
     struct sigaction hangup{};
     const bool is_ignored =
         ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;

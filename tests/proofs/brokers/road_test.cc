@@ -166,7 +166,7 @@ class Road {
     }
     for (Mortal& mortal : mortals_) mortal.process.send(SIGTERM);
     for (Mortal& mortal : mortals_) {
-      EXPECT_EQ(mortal.process.wait(60s), 0) << mortal.name << " did not stop in good order";
+      EXPECT_EQ(mortal.process.wait(60s), 0) << mortal.name << " did not stop cleanly";
     }
   }
 

@@ -340,7 +340,7 @@ void Siege::replay_by_hand() {
 void Siege::stop_in_good_order() {
   for (Twin& twin : twins_) twin.process.send(SIGTERM);
   for (Twin& twin : twins_) {
-    if (twin.process.wait(90s) != 0) broken(std::string(twin.name) + " did not stop in good order");
+    if (twin.process.wait(90s) != 0) broken(std::string(twin.name) + " did not stop cleanly");
   }
 }
 

@@ -16,7 +16,7 @@ class LostCommit(postgres_test.PostgresCase):
             self.sql("TRUNCATE dovetail.outbox")
             self.configure(f"{PROXY} dbname={self.database} application_name={fault}")
             said = self.publish(code=4).err
-            self.assertIn("nobody knows whether the event was published", said)
+            self.assertIn("it is unknown whether the event was published", said)
             self.assertEqual(self.events(), committed, fault)
             self.configure(self.conninfo)
             self.publish(*re.search(r"(--id) ([0-9a-f-]{36})$", said.strip()).groups())

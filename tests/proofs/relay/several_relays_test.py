@@ -1,5 +1,5 @@
 """One process with several relays on PostgreSQL of which one fails: the others go on, `status` says which one and why, the
-one that failed goes on when its cause is gone, and the process ends in good order."""
+one that failed goes on when its cause is gone, and the process ends cleanly."""
 
 import json
 import re
