@@ -245,7 +245,7 @@ TEST(MessageWriter, NamesTheOptionThatIsWrong) {
   }
   options = {};
   options.headers = {{"a", "x"}, {"A", "y"}};
-  EXPECT_NE(error_of(options).find("header \"A\" is there twice"), std::string::npos);
+  EXPECT_NE(error_of(options).find("header \"A\" occurs twice"), std::string::npos);
   options.headers = {{"a", "{x}"}};
   EXPECT_NE(error_of(options).find("header \"a\": template"), std::string::npos);
 }
