@@ -58,7 +58,7 @@ TEST_F(RabbitmqConnectionTest, AVirtualHostWithoutRightsIsUnavailable) {
   broker_.put("users/nobody", R"({"password":"nobody","tags":""})");
   Options options = broker_.options();
   options.user = options.password = "nobody";
-  expect_unavailable(connect(options), "rights");
+  expect_unavailable(connect(options), "may use it");
 }
 
 TEST_F(RabbitmqConnectionTest, NobodyListeningIsUnavailable) {

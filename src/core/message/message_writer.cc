@@ -156,7 +156,7 @@ Status MessageWriter::add_own_headers(const Event& event, Arena& arena, Message&
     if (!is_header_name(name)) {
       return fail(Errc::rejected, named(name) +
                                       " of the event: its name may have only letters, digits, '-', "
-                                      "'_' and '.'");
+                                      "'_' and '.'; check its publisher");
     }
     if (is_reserved(name)) {
       return fail(Errc::rejected, named(name) +
@@ -181,7 +181,7 @@ Status MessageWriter::check_value(std::string_view name, std::string_view value)
   if (!is_header_value(value)) {
     return fail(Errc::rejected, named(name) +
                                     ": its value must be text without line breaks or other "
-                                    "control characters");
+                                    "control characters; check its publisher");
   }
   if (dialect_.http_headers && !value.empty() &&
       (is_space(value.front()) || is_space(value.back()))) {
