@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "host/host.h"
+#include "postgres/lane/rate_samples.h"
 #include "postgres/lane/relay_state.h"
 #include "postgres/schema/schema.h"
-#include "postgres/wal/rate_samples.h"
 
 namespace dovetail::postgres {
 

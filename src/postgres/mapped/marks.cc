@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "postgres/lane/rate_samples.h"
 #include "postgres/lane/reader.h"
 #include "postgres/mapped/writer.h"
-#include "postgres/wal/rate_samples.h"
 
 namespace dovetail::postgres {
 

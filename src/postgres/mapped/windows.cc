@@ -44,7 +44,7 @@ Status MappedWindows::open() {
   has_opened_ = true;
   Result<ProgressRow::Loaded> loaded = row_.load();
   if (!loaded) return fail(loaded.error());
-  ledger_.begin(std::move(loaded->progress));
+  progress_.begin(std::move(loaded->position));
   // What is read from here on stands behind what is parked already.
   const Result<std::int64_t> parked = last_parked_position(reader_);
   if (!parked) return fail(parked.error());
@@ -127,7 +127,7 @@ Status MappedWindows::read(Batch& out, const Limits& limits, std::stop_token sto
   }
   if (!gap_->keys.empty()) DOVETAIL_TRY(read_page(out, limits));
   if (!gap_->keys.empty() || !gap_->has_all_keys) return {};
-  covers(gap_->end, 0);
+  progress_.cover(gap_->end, 0);
   ended_ = gap_->is_last;
   gap_.reset();
   begin_at_ = std::max(begin_at_, clock_.now() + kPauseToGap * (clock_.now() - gap_began_));
@@ -179,23 +179,19 @@ Status MappedWindows::read_page(Batch& out, const Limits& limits) {
     if (!out.empty() && out.bytes() + more > limits.bytes_max) break;
     append_mapped_event(*rows, taken, mapping_, ++last_position_, out);
   }
-  ledger_.hand_out(taken);
+  progress_.add(taken);
   keys.erase(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(taken));
   return {};
 }
 
-void MappedWindows::covers(const std::string& snapshot, std::int64_t) {
-  ledger_.reach(Progress{snapshot});
-}
-
 Status MappedWindows::settle(const Batch& batch, std::span<const Settled> fates) {
   DOVETAIL_CHECK(batch.size() == fates.size());
-  ledger_.settle(fates);
+  progress_.settle(fates);
   return {};
 }
 
-Status MappedWindows::flush() { return ledger_.has_news() ? row_.write(ledger_) : Status{}; }
+Status MappedWindows::flush() { return row_.write(progress_); }
 
-Status MappedWindows::do_chores() { return row_.write_if_idle(ledger_); }
+Status MappedWindows::do_chores() { return row_.write_if_idle(progress_); }
 
 }  // namespace dovetail::postgres

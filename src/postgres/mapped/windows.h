@@ -12,7 +12,6 @@
 #include "postgres/lane/reader.h"
 #include "postgres/mapped/catalog.h"
 #include "postgres/mapped/table.h"
-#include "postgres/outbox/ledger.h"
 #include "postgres/outbox/progress_row.h"
 #include "postgres/outbox/windows.h"
 
@@ -41,15 +40,13 @@ class MappedWindows final : public Windows {
   // stopped: another relay has taken the lane over.
   Status flush() override;
 
-  const std::string& handed_out() const override { return ledger_.read().prev; }
+  Progress& progress() override { return progress_; }
   bool is_between_windows() const override { return !gap_; }
   // Reads in a snapshot of now: what is newer than `snapshot` comes again out of the log.
   Status end_at(const std::string& snapshot) override;
   Status end_at_exported(const std::string& name, const std::string& snapshot) override;
   bool has_ended() const override { return ended_; }
   void go_on() override;
-  void handed_out_elsewhere(std::uint64_t events) override { ledger_.hand_out(events); }
-  void covers(const std::string& snapshot, std::int64_t passed) override;
   std::int64_t table_oid() const override { return table_.oid; }
   Status do_chores() override;
 
@@ -76,6 +73,7 @@ class MappedWindows final : public Windows {
 
   // An empty snapshot: one of now, which is no end.
   Status begin(const std::string& import, std::string snapshot);
+  const std::string& handed_out() const { return progress_.read_to().prev; }
   Status look_for(Gap& gap) const;
   Result<bool> fetch_keys(Duration wait_max);
   Status read_page(Batch& out, const Limits& limits);
@@ -85,7 +83,7 @@ class MappedWindows final : public Windows {
   Clock& clock_;
   CatalogTable table_{};
   ProgressRow row_;
-  Ledger ledger_{};
+  Progress progress_{false};
   std::optional<Gap> gap_{};
   TimePoint gap_began_{};
   TimePoint begin_at_{};  // the next gap that is no end

@@ -96,7 +96,7 @@ TEST_F(MappedWindowsTest, FirstStartReadsEveryRowThatIsThere) {
   EXPECT_FALSE(windows.is_between_windows());
   EXPECT_EQ(read_all(), (Payloads{"1", "2", "3"}))
       << "in the order of the id, without what is newer";
-  EXPECT_EQ(windows.handed_out(), end);
+  EXPECT_EQ(windows.progress().read_to().prev, end);
   EXPECT_TRUE(windows.is_between_windows());
   ASSERT_TRUE(windows.flush());
   EXPECT_EQ(progress(), end);
@@ -121,7 +121,7 @@ TEST_F(MappedWindowsTest, WithoutAnEndWhatIsNewComesOnceAlthoughAnOlderTransacti
   const std::set<std::string> seen(rest.begin(), rest.end());
   for (const char* wanted : {"101", "102"}) EXPECT_TRUE(seen.contains(wanted)) << wanted;
   ASSERT_TRUE(windows.flush());
-  const std::string reached = windows.handed_out();
+  const std::string reached = windows.progress().read_to().prev;
   EXPECT_EQ(progress(), reached);
   insert(writer, 4);
   end_now();
@@ -156,7 +156,7 @@ TEST_F(MappedWindowsTest, AfterALostSlotRowsOfTransactionsThatWereOpenAreNotLeft
 TEST_F(MappedWindowsTest, ProgressCountsOnlyWhatIsSettled) {
   for (int id = 1; id <= 3; ++id) insert(writer, id);
   ASSERT_TRUE(windows.open());
-  const std::string before = windows.handed_out();
+  const std::string before = windows.progress().read_to().prev;
   const std::string end = end_now();
   Batch first;
   ASSERT_TRUE(windows.read(first, {2, 1000, 30s}, {}));
@@ -182,14 +182,14 @@ TEST_F(MappedWindowsTest, SnapshotOfTheLogCountsWhenAllBeforeItIsSettled) {
     event.aggregate_type = "t";
     streamed.append(event);
   }
-  windows.handed_out_elsewhere(2);
-  windows.covers("900:900:", 0);
+  windows.progress().add(2);
+  windows.progress().cover("900:900:", 0);
   ASSERT_TRUE(windows.flush());
   EXPECT_NE(progress(), "900:900:");
   settle(streamed);
   ASSERT_TRUE(windows.flush());
   EXPECT_EQ(progress(), "900:900:");
-  windows.covers("901:901:", 0);
+  windows.progress().cover("901:901:", 0);
   ASSERT_TRUE(windows.flush());
   EXPECT_EQ(progress(), "901:901:") << "nothing is in flight";
 }
@@ -256,7 +256,7 @@ TEST_F(MappedWindowsTest, AnotherRelayThatTookTheLaneOverStopsIt) {
   ASSERT_TRUE(windows.open());
   must(writer, "UPDATE dovetail.reader SET epoch = 7");
   reader.epoch = 6;
-  windows.covers("900:900:", 0);
+  windows.progress().cover("900:900:", 0);
   EXPECT_TRUE(failed_with(windows.flush(), Errc::stopped));
 }
 

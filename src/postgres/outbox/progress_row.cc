@@ -1,7 +1,7 @@
 #include "postgres/outbox/progress_row.h"
 
 #include "core/relay/server_run.h"
-#include "postgres/wal/rate_samples.h"
+#include "postgres/lane/rate_samples.h"
 
 namespace dovetail::postgres {
 
@@ -54,17 +54,17 @@ Result<ProgressRow::Loaded> ProgressRow::load() {
   Loaded loaded;
   loaded.is_restored = stored != 0 && stored != actual;
   if (!loaded.is_restored)
-    loaded.progress = Progress{std::string(rows->text(0, 0)), std::string(rows->text(0, 1)),
-                               rows->int8(0, 2), rows->int8(0, 3)};
+    loaded.position = TablePosition{std::string(rows->text(0, 0)), std::string(rows->text(0, 1)),
+                                    rows->int8(0, 2), rows->int8(0, 3)};
   if (stored == actual) return loaded;
   const Result<Rows> adopted =
       reader_.connection.query(kAdoptCluster, Params()
                                                   .text(reader_.relay)
                                                   .int4(lane)
                                                   .int8(actual)
-                                                  .text(loaded.progress.prev)
-                                                  .text(loaded.progress.now)
-                                                  .int8(loaded.progress.seq)
+                                                  .text(loaded.position.prev)
+                                                  .text(loaded.position.now)
+                                                  .int8(loaded.position.seq)
                                                   .int8(reader_.epoch)
                                                   .text(run_));
   if (!adopted) return fail(adopted.error());
@@ -79,9 +79,11 @@ Status ProgressRow::check(std::string_view run) const {
               "again; check for a failover");
 }
 
-Status ProgressRow::write(Ledger& ledger) {
+Status ProgressRow::write(Progress& progress) {
+  DOVETAIL_TRY(progress.count_streamed());
+  if (!progress.has_news()) return {};
   DOVETAIL_TRY(check());
-  const Progress& settled = ledger.settled();
+  const TablePosition& settled = progress.settled_to();
   const Result<Rows> rows =
       reader_.connection.query(kWrite, Params()
                                            .text(reader_.relay)
@@ -91,19 +93,19 @@ Status ProgressRow::write(Ledger& ledger) {
                                            .text(settled.now)
                                            .int8(settled.seq)
                                            .int8(settled.passed)
-                                           .int8(ledger.events())
-                                           .int8(ledger.parked())
+                                           .int8(progress.events())
+                                           .int8(progress.parked())
                                            .text(run_));
   if (!rows) return fail(rows.error());
   if (rows->empty()) return fail(not_written(reader_, run_));
-  ledger.written();
+  progress.written();
   write_idle_at_ = clock_.now() + kIdleWriteInterval;
   return {};
 }
 
-Status ProgressRow::write_if_idle(Ledger& ledger) {
-  if (clock_.now() < write_idle_at_ || !ledger.has_moved()) return {};
-  return write(ledger);
+Status ProgressRow::write_if_idle(Progress& progress) {
+  if (clock_.now() < write_idle_at_ || !progress.has_moved()) return {};
+  return write(progress);
 }
 
 }  // namespace dovetail::postgres

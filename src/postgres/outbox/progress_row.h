@@ -6,7 +6,7 @@
 
 #include "core/clock.h"
 #include "postgres/lane/reader.h"
-#include "postgres/outbox/ledger.h"
+#include "postgres/outbox/progress.h"
 
 namespace dovetail::postgres {
 
@@ -18,8 +18,8 @@ class ProgressRow {
   ProgressRow(Reader& reader, Clock& clock) : reader_(reader), clock_(clock) {}
 
   struct Loaded {
-    Progress progress{};
-    bool is_restored = false;  // into another cluster, where the progress that was stored means
+    TablePosition position{};
+    bool is_restored = false;  // into another cluster, where the position that was stored means
                                // nothing: this one is the beginning
   };
   // Begins a session: connects, and says where it begins.
@@ -29,10 +29,11 @@ class ProgressRow {
   Status check() const { return check(run_); }
   Status check(std::string_view run) const;
 
-  // stopped: another relay has taken the lane over. unavailable: the server has crashed since.
-  Status write(Ledger& ledger);
+  // Writes what the database does not have yet. stopped: another relay has taken the lane over.
+  // unavailable: the server has crashed since.
+  Status write(Progress& progress);
   // Progress over what belongs to others loses nothing in a crash, so it is written seldom.
-  Status write_if_idle(Ledger& ledger);
+  Status write_if_idle(Progress& progress);
 
  private:
   Reader& reader_;

@@ -103,7 +103,7 @@ Status PostgresSource::load_progress() {
                  ": the database was restored into another cluster, where its progress means "
                  "nothing; every event that is still there is sent again");
   DOVETAIL_TRY(adopt_foreign_rows());
-  ledger_.begin(std::move(loaded->progress));
+  progress_.begin(std::move(loaded->position));
   return at().now.empty() ? Status{} : open_window(at().now);
 }
 
@@ -129,7 +129,7 @@ Status PostgresSource::read(Batch& out, const Limits& limits, std::stop_token st
   while (true) {
     const TimePoint now = clock_.now();
     if (now >= look_again_at_) {
-      DOVETAIL_TRY(row_.write_if_idle(ledger_));
+      DOVETAIL_TRY(row_.write_if_idle(progress_));
       DOVETAIL_TRY(read_now(out, limits));
       if (out.size() > before) {
         pause_ = options_.poll_min;
@@ -215,7 +215,7 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
             [&](std::size_t a, std::size_t b) { return rows->int8(a, 0) < rows->int8(b, 0); });
   for (const std::size_t row : order) out.append(read_event(*rows, row));
   exhausted_ = now;
-  move_to(Progress{now, {}, 0, rows->int8(head, 9)}, order.size());
+  move_to(TablePosition{now, {}, 0, rows->int8(head, 9)}, order.size());
   return {};
 }
 
@@ -227,7 +227,7 @@ Status PostgresSource::open_window(const std::string& now) {
   if (!rows) return fail(rows.error());
   window_end_ = rows->int8(0, 1);
   const std::int64_t before_first = std::max<std::int64_t>(rows->int8(0, 0) - 1, 0);
-  move_to(Progress{at().prev, now, std::max(at().seq, before_first), at().passed}, 0);
+  move_to(TablePosition{at().prev, now, std::max(at().seq, before_first), at().passed}, 0);
   return {};
 }
 
@@ -242,12 +242,12 @@ Status PostgresSource::end_at(const std::string& snapshot) {
 
 // What was handed out when the open window is read. An upper snapshot that somebody else has taken
 // may lack what ours showed before.
-Result<Progress> PostgresSource::behind_window(std::int64_t passed) const {
+Result<TablePosition> PostgresSource::behind_window(std::int64_t passed) const {
   const Result<Snapshot> before = Snapshot::parse(at().prev);
   if (!before) return fail(before.error());
   const Result<Snapshot> now = Snapshot::parse(at().now);
   if (!now) return fail(now.error());
-  return Progress{Snapshot::either(*before, *now).text(), {}, 0, passed};
+  return TablePosition{Snapshot::either(*before, *now).text(), {}, 0, passed};
 }
 
 Status PostgresSource::ask_for_page(const Limits& limits) {
@@ -286,11 +286,11 @@ Status PostgresSource::read_page(Batch& out, const Limits& limits) {
   if (!is_whole) page_events_ = static_cast<std::size_t>(asked.events / 4);
   if (is_whole && got < asked.events / 2) span_ *= 4;
   if (is_whole && got == asked.events) span_ /= 2;
-  Progress next = at();
+  TablePosition next = at();
   next.seq = next.passed =
       is_whole && got < asked.events ? asked.upto : rows->int8(rows->size() - 1, 0);
   if (next.seq >= window_end_) {
-    Result<Progress> behind = behind_window(std::max(window_end_, next.passed));
+    Result<TablePosition> behind = behind_window(std::max(window_end_, next.passed));
     if (!behind) return fail(behind.error());
     next = std::move(*behind);
   }
@@ -300,18 +300,9 @@ Status PostgresSource::read_page(Batch& out, const Limits& limits) {
   return {};
 }
 
-void PostgresSource::move_to(Progress to, std::size_t handed_out) {
-  ledger_.hand_out(handed_out);
-  ledger_.reach(std::move(to));
-}
-
-void PostgresSource::covers(const std::string& snapshot, std::int64_t passed) {
-  asked_.reset();
-  move_to(Progress{snapshot, {}, 0, std::max(at().passed, passed)}, 0);
-}
-
-void PostgresSource::settled_shows(const std::string& snapshot, std::int64_t passed) {
-  ledger_.reached(Progress{snapshot, {}, 0, std::max(ledger_.settled().passed, passed)});
+void PostgresSource::move_to(TablePosition to, std::size_t events) {
+  progress_.add(events);
+  progress_.reach(std::move(to));
 }
 
 // New ones may be due at any time, but the first of those that are there is never late.
@@ -330,10 +321,10 @@ Status PostgresSource::do_chores() {
 
 Status PostgresSource::settle(const Batch& batch, std::span<const Settled> fates) {
   DOVETAIL_CHECK(batch.size() == fates.size());
-  ledger_.settle(fates);
+  progress_.settle(fates);
   return {};
 }
 
-Status PostgresSource::flush() { return ledger_.has_news() ? row_.write(ledger_) : Status{}; }
+Status PostgresSource::flush() { return row_.write(progress_); }
 
 }  // namespace dovetail::postgres

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "postgres/lane/reader.h"
-#include "postgres/outbox/ledger.h"
 #include "postgres/outbox/progress_row.h"
 #include "postgres/outbox/windows.h"
 
@@ -37,20 +36,16 @@ class PostgresSource final : public Windows {
   // stopped: another relay has taken the lane over.
   Status flush() override;
 
-  const std::string& handed_out() const override { return at().prev; }
+  Progress& progress() override { return progress_; }
   bool is_between_windows() const override { return at().now.empty(); }
   Status end_at(const std::string& snapshot) override;
   bool has_ended() const override { return ends_ && is_between_windows(); }
   void go_on() override { ends_ = false; }
-  void handed_out_elsewhere(std::uint64_t events) override { ledger_.hand_out(events); }
-  void covers(const std::string& snapshot, std::int64_t passed) override;
-  void settled_shows(const std::string& snapshot, std::int64_t passed) override;
   // Lets go delayed events that are due.
   Status do_chores() override;
 
  private:
-  // What was handed out up to now.
-  const Progress& at() const { return ledger_.read(); }
+  const TablePosition& at() const { return progress_.read_to(); }
   Status load_progress();
   Status adopt_foreign_rows();
   Status read_now(Batch& out, const Limits& limits);
@@ -59,14 +54,14 @@ class PostgresSource final : public Windows {
   Status open_window(const std::string& now);
   Status read_page(Batch& out, const Limits& limits);
   Status ask_for_page(const Limits& limits);
-  Result<Progress> behind_window(std::int64_t passed) const;
-  void move_to(Progress to, std::size_t handed_out);
+  Result<TablePosition> behind_window(std::int64_t passed) const;
+  void move_to(TablePosition to, std::size_t events);
 
   Reader& reader_;
   Clock& clock_;
   SourceOptions options_;
   ProgressRow row_;
-  Ledger ledger_{};
+  Progress progress_{true};
   std::int64_t window_end_ = 0;  // the last seq of the open window
   std::string exhausted_{};      // the snapshot in which nothing was left to read
   bool delayed_are_due_ = false;
@@ -77,7 +72,7 @@ class PostgresSource final : public Windows {
   // The page that the server was asked for: behind where, how many events and bytes at most, and up
   // to which number.
   struct Asked {
-    Progress from{};
+    TablePosition from{};
     std::int64_t events = 0;
     std::int64_t bytes_max = 0;
     std::int64_t upto = 0;

@@ -6,16 +6,19 @@
 #include <string>
 
 #include "core/relay/source.h"
+#include "postgres/outbox/progress.h"
 
 namespace dovetail::postgres {
 
 class Windows : public Source {
  public:
-  // Everything that this snapshot shows was handed out, here or elsewhere.
-  virtual const std::string& handed_out() const = 0;
+  // Of the lane. What reads the same table by other means counts there, too, behind all that was
+  // read before; settle() counts for both.
+  virtual Progress& progress() = 0;
   // False while a window is open that is too large to come at once.
   virtual bool is_between_windows() const = 0;
-  // Reads on until exactly what `snapshot` shows was handed out; then handed_out() shows all of it.
+  // Reads on until exactly what `snapshot` shows was handed out; then read_to() of the
+  // progress shows all of it.
   // Comes between windows, and when everything that it shows is visible to new statements. Until
   // then read() opens no window of its own, and returns at once when it has come to the end.
   virtual Status end_at(const std::string& snapshot) = 0;
@@ -29,21 +32,6 @@ class Windows : public Source {
   virtual bool has_ended() const = 0;
   // Leaves that end behind: read() goes on as ever.
   virtual void go_on() = 0;
-
-  // So many events were handed out by other means, behind all that was read before. settle() counts
-  // them, too.
-  virtual void handed_out_elsewhere(std::uint64_t events) = 0;
-  // Everything that `snapshot` shows is among what was handed out up to now: when all of that is
-  // settled, the progress says so. `passed`: about which number of the sequence that is.
-  virtual void covers(const std::string& snapshot, std::int64_t passed) = 0;
-
-  // Everything that `snapshot` shows is settled, and nothing of a window is left: the progress may
-  // say so at once. Where nothing comes of it, what was settled since the last snapshot that covers
-  // is handed out again by the next session.
-  virtual void settled_shows(const std::string& snapshot, std::int64_t passed) {
-    (void)snapshot;
-    (void)passed;
-  }
 
   // Of a table that may be published with its schema, as far as it is known; 0: of no such table.
   virtual std::int64_t table_oid() const { return 0; }

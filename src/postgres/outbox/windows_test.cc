@@ -28,6 +28,7 @@ class PostgresWindows : public testing::Test {
   }
   void publish(const std::string& payload) { must(connection_, publishing(payload)); }
   std::string snapshot() { return text(connection_, "SELECT pg_current_snapshot()::text"); }
+  const std::string& read_to() { return source_.progress().read_to().prev; }
   std::string stored() { return text(connection_, "SELECT prev::text FROM dovetail.reader"); }
   // One that shows what is there, without the transaction of one event.
   std::string snapshot_without(const std::string& payload) {
@@ -102,7 +103,7 @@ TEST_F(PostgresWindows, AnEndThatWasPassedAlreadyTakesNothingBack) {
   ASSERT_TRUE(source_.end_at(end));
   EXPECT_TRUE(take().empty());
   EXPECT_TRUE(source_.has_ended());
-  EXPECT_TRUE(shows(source_.handed_out(), "2"));
+  EXPECT_TRUE(shows(read_to(), "2"));
   source_.go_on();
   EXPECT_TRUE(take().empty());
 }
@@ -116,9 +117,9 @@ TEST_F(PostgresWindows, AnEndThatShowsAnotherChoiceIsUnitedWithWhatWasHandedOut)
   must(other_, "COMMIT");
   ASSERT_TRUE(source_.end_at(snapshot_without("B")));
   EXPECT_EQ(take(), (Payloads{"A"}));
-  EXPECT_TRUE(shows(source_.handed_out(), "A") && shows(source_.handed_out(), "B"));
+  EXPECT_TRUE(shows(read_to(), "A") && shows(read_to(), "B"));
   EXPECT_TRUE(source_.flush());
-  EXPECT_EQ(stored(), source_.handed_out());
+  EXPECT_EQ(stored(), read_to());
   source_.go_on();
   EXPECT_TRUE(take().empty());
   ASSERT_TRUE(source_.open());
@@ -161,10 +162,10 @@ TEST_F(PostgresWindows, WhatASnapshotCoversIsProgressWhenAllThatWasHandedOutIsSe
   publish("2");
   Batch elsewhere;
   elsewhere.append(first->events()[0]);
-  source_.handed_out_elsewhere(1);
+  source_.progress().add(1);
   const std::string shown = snapshot();
-  source_.covers(shown, 2);
-  EXPECT_EQ(source_.handed_out(), shown);
+  source_.progress().cover(shown, 2);
+  EXPECT_EQ(read_to(), shown);
   settle(*first);
   EXPECT_NE(stored(), shown) << "the second is not settled";
   EXPECT_TRUE(shows(stored(), "1"));
@@ -180,11 +181,11 @@ TEST_F(PostgresWindows, WhatASnapshotCoversIsProgressWhenAllThatWasHandedOutIsSe
 TEST_F(PostgresWindows, AnEarlierProgressDoesNotWaitForWhatIsHandedOutElsewhereLater) {
   publish("1");
   const auto first = read();
-  source_.handed_out_elsewhere(1000);
-  const std::string shown = source_.handed_out();
+  source_.progress().add(1000);
+  const std::string shown = read_to();
   settle(*first);
   EXPECT_EQ(stored(), shown);
-  source_.covers(snapshot(), 0);
+  source_.progress().cover(snapshot(), 0);
   EXPECT_TRUE(source_.flush());
   EXPECT_EQ(stored(), shown);
 }

@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "postgres/stream/buffer.h"
 #include "postgres/stream/receiver.h"
-#include "postgres/wal/flush_position.h"
 
 namespace dovetail::postgres {
 
@@ -36,9 +35,10 @@ bool leads_to_event(std::string_view message) {
 }  // namespace
 
 struct WalStream::State {
-  State(Replication replication, std::unique_ptr<WalRows> made, Clock& time,
+  State(Replication replication, std::unique_ptr<WalRows> made, Progress& counted, Clock& time,
         WalStreamOptions options)
       : rows(std::move(made)),
+        progress(counted),
         clock(time),
         buffer(options.buffer_bytes_max),
         receiver(std::move(replication), time, buffer, std::move(options.conninfo),
@@ -47,9 +47,11 @@ struct WalStream::State {
   // Makes events of what has arrived, as far as it fits.
   Status take_arrived(Batch& out, const Limits& limits, const std::stop_token& stop);
   Status take(std::string_view message, Batch& out);
+  Status take_row(const pgoutput::Insert& insert, Batch& out);
   void reach(WalPosition end);
 
   std::unique_ptr<WalRows> rows;
+  Progress& progress;
   Clock& clock;
   std::optional<Snapshot> left_out{};
   std::vector<pgoutput::Value> values{};
@@ -58,9 +60,6 @@ struct WalStream::State {
   bool is_inside = false;
   bool is_left_out = false;  // the transaction that we are inside of
   WalPosition position{};
-  FlushPosition flush{};
-  std::uint64_t handed_out = 0;
-  std::uint64_t settled = 0;
   bool was_drained = false;
   std::string last_probe{};
   std::optional<Error> failed{};
@@ -71,7 +70,7 @@ struct WalStream::State {
 
 void WalStream::State::reach(WalPosition end) {
   position = std::max(position, end);
-  flush.reached(position, handed_out);
+  progress.reach(position);
 }
 
 Status WalStream::State::take(std::string_view message, Batch& out) {
@@ -84,7 +83,7 @@ Status WalStream::State::take(std::string_view message, Batch& out) {
   const auto decoded = pgoutput::decode(std::get<WalData>(*parsed).body, values);
   if (!decoded) return fail(decoded.error());
   if (const auto* insert = std::get_if<pgoutput::Insert>(&*decoded))
-    return is_left_out ? Status() : rows->append(insert->relation, values, transaction, out);
+    return is_left_out ? Status() : take_row(*insert, out);
   if (const auto* begin = std::get_if<pgoutput::Begin>(&*decoded)) {
     transaction = *begin;
     is_inside = true;
@@ -99,6 +98,13 @@ Status WalStream::State::take(std::string_view message, Batch& out) {
     if (written->prefix == kProbePrefix) last_probe = written->content;
   }
   return {};
+}
+
+Status WalStream::State::take_row(const pgoutput::Insert& insert, Batch& out) {
+  const std::size_t before = out.size();
+  const Status done = rows->append(insert.relation, values, transaction, out);
+  progress.add(out.size() - before, transaction.xid);
+  return done;
 }
 
 Status WalStream::State::take_arrived(Batch& out, const Limits& limits,
@@ -117,9 +123,7 @@ Status WalStream::State::take_arrived(Batch& out, const Limits& limits,
     if (events > 0 && leads_to_event(*message) &&
         (events >= events_max || out.bytes() + message->size() > limits.bytes_max))
       return {};
-    const std::size_t size = out.size();
     DOVETAIL_TRY(take(*message, out));
-    handed_out += out.size() - size;
     if (buffer.pop()) receiver.go_on();
     if (i % kMessagesPerLook == 0 &&
         (stop.stop_requested() || steady_clock::now() > start + kLeaveOutFor))
@@ -127,9 +131,9 @@ Status WalStream::State::take_arrived(Batch& out, const Limits& limits,
   }
 }
 
-WalStream::WalStream(Replication replication, std::unique_ptr<WalRows> rows, Clock& clock,
-                     WalStreamOptions options)
-    : state_(std::make_unique<State>(std::move(replication), std::move(rows), clock,
+WalStream::WalStream(Replication replication, std::unique_ptr<WalRows> rows, Progress& progress,
+                     Clock& clock, WalStreamOptions options)
+    : state_(std::make_unique<State>(std::move(replication), std::move(rows), progress, clock,
                                      std::move(options))) {}
 WalStream::~WalStream() = default;
 
@@ -183,16 +187,8 @@ bool WalStream::is_inside_transaction() const { return state_->is_inside; }
 WalPosition WalStream::server_end() const { return state_->receiver.server_end(); }
 bool WalStream::was_drained() { return std::exchange(state_->was_drained, false); }
 
-void WalStream::settled(std::uint64_t events) {
-  state_->settled += events;
-  DOVETAIL_CHECK(state_->settled <= state_->handed_out);
-  state_->flush.settled(state_->settled);
-}
-
-WalPosition WalStream::confirmed() const { return state_->flush.confirmed(); }
-
 void WalStream::report(WalPosition flushed) {
-  DOVETAIL_CHECK(flushed <= confirmed());
+  DOVETAIL_CHECK(flushed <= state_->progress.wal_settled_to());
   state_->receiver.report(flushed);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/relay/source.h"
+#include "postgres/outbox/progress.h"
 #include "postgres/outbox/snapshot.h"
 #include "postgres/stream/replication.h"
 #include "postgres/stream/rows.h"
@@ -27,9 +28,9 @@ struct WalStreamOptions {
 // All but the receiver runs in one thread, that of the relay.
 class WalStream {
  public:
-  // `replication` was started.
-  WalStream(Replication replication, std::unique_ptr<WalRows> rows, Clock& clock,
-            WalStreamOptions options);
+  // `replication` was started. What is read is counted in `progress`, which outlives this.
+  WalStream(Replication replication, std::unique_ptr<WalRows> rows, Progress& progress,
+            Clock& clock, WalStreamOptions options);
   ~WalStream();
 
   // As Source::read(). unavailable: the stream has ended, and the text says why: the server stops,
@@ -55,11 +56,8 @@ class WalStream {
   // stream is not held up by the sink.
   bool was_drained();
 
-  // So many events more are settled, in the order of reading.
-  void settled(std::uint64_t events);
-  // By the rule of FlushPosition.
-  WalPosition confirmed() const;
-  // Lets the server forget what is before it; at most confirmed(). Sent by the receiver at once.
+  // Lets the server forget what is before it; what is settled, at most. Sent by the receiver at
+  // once.
   void report(WalPosition flushed);
   WalPosition reported() const;
   // Has the server say how far it is, which it does not while it looks through what others write.

@@ -90,11 +90,11 @@ TEST_F(WalStreamTest, ReadsALargeTransactionInPiecesAndThroughASmallBuffer) {
       if (events == 20'000) test.stream->take_end();
       return test.stream->is_inside_transaction() == (events < 20'000);
     }));
-    test.stream->settled(batch.size());
-    if (!before) before = test.stream->confirmed();
-    EXPECT_EQ(test.stream->confirmed() == *before, events < 20'000);
+    test.settle(batch.size());
+    if (!before) before = test.progress.wal_settled_to();
+    EXPECT_EQ(test.progress.wal_settled_to() == *before, events < 20'000);
   }
-  EXPECT_EQ(test.stream->confirmed(), test.stream->position());
+  EXPECT_EQ(test.progress.wal_settled_to(), test.stream->position());
 }
 
 TEST_F(WalStreamTest, AnEventLargerThanEverythingIsReadAlone) {
@@ -121,13 +121,13 @@ TEST_F(WalStreamTest, ConfirmsATransactionWhenAllOfItIsSettledAndTellsTheServerW
   TestStream test(database.conninfo);
   publish_many(connection, 3, 10);
   ASSERT_TRUE(test.read_until(3));
-  const WalPosition start = test.stream->confirmed();
+  const WalPosition start = test.progress.wal_settled_to();
   EXPECT_LT(start, test.stream->position());
-  test.stream->settled(2);
-  EXPECT_EQ(test.stream->confirmed(), start);
+  test.settle(2);
+  EXPECT_EQ(test.progress.wal_settled_to(), start);
   EXPECT_EQ(confirmed(test.slot), test.created.start) << "nothing was reported";
-  test.stream->settled(1);
-  const WalPosition whole = test.stream->confirmed();
+  test.settle(1);
+  const WalPosition whole = test.progress.wal_settled_to();
   EXPECT_EQ(whole, test.stream->position());
   test.stream->report(whole);
   EXPECT_EQ(test.stream->reported(), whole);
@@ -141,8 +141,8 @@ TEST_F(WalStreamTest, GoesOnBehindWhatWasReportedAndBringsTheRestAgain) {
     name = test.slot;
     for (const char* key : {"a", "b", "c"}) publish(connection, key, "{}");
     ASSERT_TRUE(test.read_until(3));
-    test.stream->settled(2);
-    test.stream->report(test.stream->confirmed());
+    test.settle(2);
+    test.report();
     // Leaving sends it. A server that still has something to send looks no more at what came.
     test.stream->take_end();
   }
@@ -159,7 +159,7 @@ TEST_F(WalStreamTest, MovesOnWithTheLogWhileTheOutboxIsIdle) {
       parse_wal_position(text(connection, "SELECT pg_current_wal_lsn()::text"));
   EXPECT_TRUE(eventually([&] {
     EXPECT_TRUE(test.read());
-    test.stream->report(test.stream->confirmed());
+    test.report();
     return test.stream->position() >= *written && confirmed(test.slot) >= *written;
   }));
   EXPECT_TRUE(test.keys.empty());

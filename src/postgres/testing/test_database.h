@@ -36,8 +36,14 @@ class TestDatabase {
   TestDatabase(const TestDatabase&) = delete;
   TestDatabase& operator=(const TestDatabase&) = delete;
   ~TestDatabase() {
-    drop_slots();
-    on_server("DROP DATABASE " + name + " WITH (FORCE)");
+    Status dropped = fail(Errc::unavailable, "no server");
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
+    Result<Connection> admin = Connection::open(admin_);
+    while (!dropped && std::chrono::steady_clock::now() < end) {
+      if (!admin || !*admin) admin = Connection::open(admin_);
+      if (admin) dropped = drop(*admin);
+    }
+    EXPECT_TRUE(dropped) << dropped.error().text;
   }
 
   Connection connect(const std::string& user = "") const {
@@ -83,20 +89,16 @@ class TestDatabase {
     return made;
   }
   // A slot holds its database, and a temporary one is there until its process has noticed that
-  // nobody listens any more.
-  void drop_slots() const {
-    Result<Connection> connection = Connection::open(admin_);
-    if (!connection) return;
+  // nobody listens any more. One that was asked for just before may still come.
+  Status drop(Connection& admin) const {
     const std::string ours = " FROM pg_replication_slots WHERE database = '" + name + "'";
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
-    while (std::chrono::steady_clock::now() < end) {
-      const Result<Rows> left = connection->query("SELECT count(*)" + ours);
-      if (!left || left->int8(0, 0) == 0) return;
-      (void)connection->query("SELECT pg_terminate_backend(active_pid)" + ours + " AND active");
-      (void)connection->query("SELECT pg_drop_replication_slot(slot_name)" + ours +
-                              " AND NOT active");
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    (void)admin.query("SELECT pg_terminate_backend(active_pid)" + ours + " AND active");
+    (void)admin.query("SELECT pg_drop_replication_slot(slot_name)" + ours + " AND NOT active");
+    const Result<Rows> left = admin.query("SELECT count(*)" + ours);
+    if (!left) return fail(left.error());
+    if (left->int8(0, 0) == 0) return admin.execute("DROP DATABASE " + name + " WITH (FORCE)");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return fail(Errc::unavailable, "a slot of the database is in use");
   }
   std::string admin_;
 };

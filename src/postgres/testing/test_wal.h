@@ -99,6 +99,10 @@ class TestStream {
     if (is_there) stream->take_end();
     return is_there;
   }
+  void settle(std::size_t events) {
+    progress.settle(std::vector<Settled>(events, Settled::delivered));
+  }
+  void report() { stream->report(progress.reportable()); }
   // Reads until the stream ends, and returns why.
   Error end() {
     Status done;
@@ -106,6 +110,7 @@ class TestStream {
     return done ? Error{Errc::stopped, "did not end"} : done.error();
   }
 
+  Progress progress{true};  // before the stream, which counts in it
   std::unique_ptr<WalStream> stream{};
   CreatedSlot created{};
   std::string slot{};
@@ -119,7 +124,7 @@ class TestStream {
     EXPECT_TRUE(started) << text_of(started);
     options.conninfo = conninfo_;
     if (started)
-      stream = std::make_unique<WalStream>(std::move(replication), outbox_rows(), clock_,
+      stream = std::make_unique<WalStream>(std::move(replication), outbox_rows(), progress, clock_,
                                            std::move(options));
   }
   Clock& clock_ = system_clock();

@@ -80,7 +80,7 @@ bool WalSource::State::is_time_to_begin() const {
   if (clock.now() < try_at) return false;
   if (stays() && !was_too_much) return true;
   const bool is_level = has_looked && windows.is_between_windows();
-  const bool flows = settled == handed_out || clock.now() < settled_at + kSettledLately;
+  const bool flows = progress.is_level() || clock.now() < settled_at + kSettledLately;
   return (is_level && flows) || (stays() && !distrusted.empty());
 }
 
@@ -185,7 +185,7 @@ Status WalSource::State::end_windows() {
   const Result<bool> visible = is_visible(reader.connection, end);
   if (!visible) return fail(visible.error());
   if (!*visible) return {};
-  before = windows.handed_out();
+  before = progress.read_to().prev;
   DOVETAIL_TRY(windows.end_at_exported(made.exported_snapshot, end));
   options.passing("windows end");
   step = Step::closing;
@@ -197,7 +197,6 @@ Status WalSource::State::end_windows() {
 Status WalSource::State::record_slot() {
   if (!stays()) return {};
   SlotRecord now{slot, server.timeline, access.publication, {}, server.system_identifier};
-  resumable_from = access.resumes ? WalPosition{} : made.start;
   const bool is_ours = !takes_over() && record.timeline == server.timeline;
   if (access.resumes) now.reported = is_ours ? record.reported : access.confirmed;
   record = std::move(now);
@@ -215,7 +214,7 @@ Status WalSource::State::start_stream() {
     (void)give_up(Error{Errc::unavailable, distrusted});
     return fail(Errc::unavailable, distrusted + ", which get new numbers now");
   }
-  if (step == Step::resuming) before = windows.handed_out();
+  if (step == Step::resuming) before = progress.read_to().prev;
   Result<Snapshot> shown = Snapshot::parse(before);
   if (!shown) return fail(shown.error());
   const bool has_messages = access.replication.server_version() >= 140000;
@@ -228,11 +227,10 @@ Status WalSource::State::start_stream() {
   const Status started =
       access.replication.start({slot, options.publication, has_messages, options.binary, from});
   if (!started) return give_up(started.error());
-  streamed.clear();
-  std::unique_ptr<WalRows> rows = options.make_rows();
-  rows = remember_transactions(std::move(rows), streamed);
-  stream = std::make_unique<WalStream>(std::move(access.replication), std::move(rows), clock,
-                                       WalStreamOptions{options.replication_conninfo});
+  progress.begin_stream(access.resumes ? WalPosition{} : made.start,
+                        stays() ? std::optional(record.reported) : std::nullopt);
+  stream = std::make_unique<WalStream>(std::move(access.replication), options.make_rows(), progress,
+                                       clock, WalStreamOptions{options.replication_conninfo});
   // Of a mapped table windows may have passed the start of a new slot, but not have seen a row that
   // was deleted by then.
   if (!reader.mapped || access.resumes) stream->leave_out(std::move(*shown));
@@ -241,17 +239,10 @@ Status WalSource::State::start_stream() {
   has_streamed = true;
   started_at = pending_since = clock.now();
   awaited = {};
-  stream_began = handed_out;
-  const Result<Snapshot> reached = Snapshot::parse(windows.handed_out());
-  if (!reached) return fail(reached.error());
-  base = *reached;
-  covering.clear();
   pending.reset();
   safe_point_at = idle_safe_point_at = consider_at = report_at = TimePoint{};
   has_read = leaves_out = true;
   is_leaving = false;
-  last_seq = 0;
-  covered = 0;
   write_covered_at.reset();
   moved_to = {};
   metrics.stream_starts.fetch_add(1, std::memory_order_relaxed);

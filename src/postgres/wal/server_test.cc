@@ -59,8 +59,8 @@ TEST_F(WalServer, ThatStopsIsNotHeldUpByStreamsThatNobodyReads) {
   // Each has told the server something, so that it waits for the rest.
   for (TestStream* test : {&idle, &full, &unconfirmed}) {
     ASSERT_TRUE(test->read_until(1));
-    test->stream->settled(1);
-    test->stream->report(test->stream->confirmed());
+    test->settle(1);
+    test->report();
   }
   publish_many(writer, 20'000, 300);
   ASSERT_TRUE(unconfirmed.read_until(20'001));

@@ -24,7 +24,6 @@ constexpr Duration kWriteCovered = 200ms;
 constexpr int kBehindFor = 4;
 // Transactions between those that were streamed, that a snapshot can have to name.
 constexpr std::size_t kGapsMax = 20'000;
-constexpr std::size_t kGapsWritten = 2'000;
 // A stream that ended sooner counts as a failure.
 constexpr Duration kLastingStream = 30s;
 // So much of the log may stay unreported for the sake of a write less.
@@ -59,7 +58,6 @@ Status WalSource::open() {
   s.attempt_stop.request_stop();
   s.attempt_stop = {};
   s.access = {};
-  s.handed_out = s.settled = s.stream_began = 0;
   s.settled_at = {};
   s.has_looked = false;
   s.is_way_known = !s.stays();
@@ -98,24 +96,15 @@ Status WalSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
 Status WalSource::settle(const Batch& batch, std::span<const Settled> fates) {
   State& s = *state_;
   DOVETAIL_TRY(s.windows.settle(batch, fates));
-  const std::uint64_t from = std::max(s.settled, s.stream_began);
-  s.settled += fates.size();
   s.settled_at = s.clock.now();
-  if (s.stream && s.settled > from) s.stream->settled(s.settled - from);
-  while (!s.covering.empty() && s.covering.front().events <= s.settled) {
-    s.base = std::move(s.covering.front().snapshot);
-    s.covering.pop_front();
-    s.streamed.forget(s.base);
-  }
   return {};
 }
 
 Status WalSource::flush() {
   State& s = *state_;
-  if (s.stream && s.settled == s.handed_out) s.stream->take_end();
-  if (s.stream) s.tell_settled();
+  if (s.stream && s.progress.is_level()) s.stream->take_end();
   DOVETAIL_TRY(s.windows.flush());
-  if (s.settled >= s.covered) s.write_covered_at.reset();
+  s.write_covered_at.reset();
   s.options.passing("progress written");
   return s.stream ? s.report(true) : Status{};
 }
@@ -158,7 +147,6 @@ Status WalSource::State::read_windows(Batch& out, const Limits& limits, std::sto
   DOVETAIL_TRY(windows.read(out, part, stop));
   has_looked = true;
   if (out.size() == size) return {};
-  handed_out += out.size() - size;
   options.passing("windows read");
   return {};
 }
@@ -190,9 +178,7 @@ void WalSource::State::count_read(const Batch& out, std::size_t before_size, Dur
     awaited += waited;
   }
   if (count > 0) {
-    handed_out += count;
-    windows.handed_out_elsewhere(count);
-    last_seq = out.events().back().position;
+    progress.pass(out.events().back().position);
     has_read = true;
     options.passing(stream->is_inside_transaction() ? "inside a transaction" : "commit read");
   }
@@ -201,7 +187,7 @@ void WalSource::State::count_read(const Batch& out, std::size_t before_size, Dur
 
 Status WalSource::State::look_after_stream() {
   const TimePoint now = clock.now();
-  options.log_settled(stream->confirmed());
+  options.log_settled(progress.wal_settled_to());
   DOVETAIL_TRY(windows.do_chores());
   DOVETAIL_TRY(take_safe_point_if_due(now));
   DOVETAIL_TRY(consider_leaving(now));
@@ -226,9 +212,6 @@ Status WalSource::State::take_safe_point_if_due(TimePoint now) {
   if (taken->publication != access.publication)
     return fail_stream(Error{Errc::unavailable, "the publication " + options.publication +
                                                     " was changed; check who changes it"});
-  Result<Snapshot> shown = Snapshot::parse(taken->snapshot);
-  if (!shown) return fail(shown.error());
-  pending_shows = std::move(*shown);
   pending = std::move(*taken);
   pending_since = now;
   safe_point_at = now + options.safe_point_every;
@@ -243,17 +226,9 @@ Status WalSource::State::take_safe_point_if_due(TimePoint now) {
 // shows was.
 void WalSource::State::pass_safe_point() {
   if (!pending || stream->position() < pending->position) return;
-  windows.covers(pending->snapshot, pending->last_seq);
-  if (settled == handed_out) {
-    base = pending_shows;
-    covering.clear();
-    streamed.forget(base);
-  } else {
-    covering.push_back({handed_out, pending_shows});
-  }
+  progress.cover(pending->snapshot, pending->last_seq);
   // What was handed out before the stream began has committed before that position, too.
   if (std::exchange(leaves_out, false)) stream->leave_out(std::nullopt);
-  covered = handed_out;
   write_covered_at = clock.now() + kWriteCovered;
   pending.reset();
   options.passing("safe point covered");
@@ -269,20 +244,19 @@ Status WalSource::State::consider_leaving(TimePoint now) {
   if (!stream->was_drained()) return {};
   const Result<Rows> last = reader.connection.query("SELECT last_value FROM dovetail.outbox_seq");
   if (!last) return fail(last.error());
-  behind = last->int8(0, 0) - last_seq;
-  is_leaving = last_seq > 0 && behind >= options.catch_up_events;
+  behind = last->int8(0, 0) - progress.passed();
+  is_leaving = progress.passed() > 0 && behind >= options.catch_up_events;
   return {};
 }
 
 // Windows go on behind what was covered last, and behind everything that was streamed since.
 Status WalSource::State::leave_for_windows() {
   is_leaving = false;
-  const Result<Snapshot> covers = Snapshot::parse(windows.handed_out());
-  if (!covers) return fail(covers.error());
-  const Snapshot reached = streamed.united_with(*covers, streamed.events(), false);
-  if (reached.in_progress() > kGapsMax) return {};  // the next safe point leaves fewer
+  const Result<Snapshot> reached = progress.streamed_to();
+  if (!reached) return fail(reached.error());
+  if (reached->in_progress() > kGapsMax) return {};  // the next safe point leaves fewer
   options.passing("stream left");
-  windows.covers(reached.text(), last_seq);
+  progress.cover(reached->text(), progress.passed());
   windows.go_on();
   end_stream("about " + std::to_string(behind) +
              " events behind, which the table gives quicker than the log");
@@ -303,20 +277,9 @@ Status WalSource::State::check_probe() {
               "log");
 }
 
-// Of what was settled since the last safe point, so that a session that ends in good order repeats
-// nothing. Where many transactions lie between those that were streamed, it would be too much to
-// write.
-void WalSource::State::tell_settled() {
-  if (settled <= stream_began || reader.mapped) return;
-  const Snapshot reached =
-      streamed.united_with(base, settled - stream_began, stream->is_inside_transaction());
-  if (reached.in_progress() <= std::max(base.in_progress(), kGapsWritten))
-    windows.settled_shows(reached.text(), last_seq);
-}
-
 // While nothing flows nobody else would write it.
 Status WalSource::State::write_covered(TimePoint now) {
-  if (!write_covered_at || settled < covered || now < *write_covered_at) return {};
+  if (!write_covered_at || now < *write_covered_at || !progress.has_moved()) return {};
   write_covered_at.reset();
   return windows.flush();
 }
@@ -324,27 +287,23 @@ Status WalSource::State::write_covered(TimePoint now) {
 // A slot that stays is gone on with only from a position that is known here to be reported: so it
 // is written first, and durably.
 Status WalSource::State::report(bool events_settled) {
-  const WalPosition confirmed = stream->confirmed();
-  if (stays()) {
-    if (settled < stream_began) return {};
-    const WalPosition reached = std::max(confirmed, resumable_from);
-    const bool is_first = resumable_from > WalPosition{};
+  const WalPosition reached = progress.wal_settled_to();
+  if (stays() && reached > record.reported) {
+    const bool is_first = record.reported == WalPosition{};
     const bool is_due = is_much_kept() && clock.now() >= report_kept_at;
     const bool is_worth_it = is_first || events_settled || is_due ||
                              reached.value >= record.reported.value + kReportBytes;
-    if (reached > record.reported) {
-      if (!is_worth_it) return {};
-      options.passing("confirmed");
-      // A progress beyond the start of the slot would have its stream leave out what it alone has.
-      if (is_first) DOVETAIL_TRY(windows.flush());
-      DOVETAIL_TRY(write_reported(reader, reached));
-      record.reported = reached;
-      report_kept_at = clock.now() + kReportMuchKeptEvery;
-      resumable_from = {};
-      options.passing("report written");
-    }
+    if (!is_worth_it) return {};
+    options.passing("confirmed");
+    // A progress beyond the start of the slot would have its stream leave out what it alone has.
+    if (is_first) DOVETAIL_TRY(windows.flush());
+    DOVETAIL_TRY(write_reported(reader, reached));
+    record.reported = reached;
+    progress.record(reached);
+    report_kept_at = clock.now() + kReportMuchKeptEvery;
+    options.passing("report written");
   }
-  if (confirmed > stream->reported()) stream->report(confirmed);
+  stream->report(progress.reportable());
   options.passing("reported");
   return {};
 }
@@ -377,7 +336,7 @@ bool WalSource::State::is_much_kept() const { return metrics.retained_wal_bytes 
 
 // So that it keeps little of what others write while nothing of ours is under way.
 Status WalSource::State::let_server_note(WalPosition kept_from) {
-  const bool is_level = stream && settled == handed_out && !stream->is_inside_transaction();
+  const bool is_level = stream && progress.is_level() && !stream->is_inside_transaction();
   if (!is_level || !is_much_kept() || !standby_snapshot.is_due(clock.now(), kept_from)) return {};
   DOVETAIL_TRY(standby_snapshot.make(reader.connection));
   stream->ask_for_sign();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <future>
 #include <memory>
 #include <optional>
@@ -12,7 +11,6 @@
 #include <string_view>
 
 #include "postgres/stream/stream.h"
-#include "postgres/stream/streamed_transactions.h"
 #include "postgres/wal/slot_access.h"
 #include "postgres/wal/slot_record.h"
 #include "postgres/wal/source.h"
@@ -31,16 +29,11 @@ struct WalSource::State {
     resuming,    // the slot is there; until no window is open
   };
 
-  // What is settled when so many events are.
-  struct Covering {
-    std::uint64_t events;
-    Snapshot snapshot;
-  };
-
   State(Reader& given_reader, Windows& given_windows, Clock& given_clock,
         RelayMetrics& given_metrics, WalSourceOptions given)
       : reader(given_reader),
         windows(given_windows),
+        progress(given_windows.progress()),
         clock(given_clock),
         metrics(given_metrics),
         options(std::move(given)) {
@@ -79,7 +72,6 @@ struct WalSource::State {
   Status consider_leaving(TimePoint now);
   Status leave_for_windows();
   Status check_probe();
-  void tell_settled();
   Status write_covered(TimePoint now);
   Status report(bool events_settled);
   Status look_at_slot();
@@ -94,6 +86,7 @@ struct WalSource::State {
 
   Reader& reader;
   Windows& windows;
+  Progress& progress;
   Clock& clock;
   RelayMetrics& metrics;
   WalSourceOptions options;
@@ -127,21 +120,13 @@ struct WalSource::State {
   TimePoint say_who_at{};
   TimePoint look_at_slot_at{};
   StandbySnapshot standby_snapshot{};
-  std::uint64_t handed_out = 0;  // by windows and stream
-  std::uint64_t settled = 0;
   TimePoint settled_at{};
   bool has_looked = false;  // into the table
 
   // Of a stream.
-  StreamedTransactions streamed{};  // before the stream, which adds to it
   std::unique_ptr<WalStream> stream{};
-  std::uint64_t stream_began = 0;  // events handed out before it
   TimePoint started_at{};
-  WalPosition resumable_from{};     // where a new slot that stays begins; 0: it is known already
-  Snapshot base{};                  // everything that it shows is settled
-  std::deque<Covering> covering{};  // the next ones
   std::optional<SafePoint> pending{};
-  Snapshot pending_shows{};
   TimePoint pending_since{};
   TimePoint safe_point_at{};
   TimePoint idle_safe_point_at{};
@@ -150,8 +135,6 @@ struct WalSource::State {
   bool leaves_out = false;
   bool is_leaving = false;
   std::int64_t behind = 0;
-  std::int64_t last_seq = 0;
-  std::uint64_t covered = 0;  // events handed out before what was covered last
   std::optional<TimePoint> write_covered_at{};
   TimePoint report_at{};
   TimePoint report_kept_at{};
