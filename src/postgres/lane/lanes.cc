@@ -318,7 +318,7 @@ WalSourceOptions Lanes::State::wal_options(Runner& runner) {
                                (streams ? "reads the log of the server " : "reads the table: ") +
                                    std::string(why)});
   };
-  wal.log_settled = [this](WalPosition position) { log_settled = position.value; };
+  wal.wal_settled = [this](WalPosition position) { log_settled = position.value; };
   return wal;
 }
 

@@ -6,7 +6,7 @@
 #include "postgres/outbox/source.h"
 #include "postgres/schema/schema.h"
 #include "postgres/testing/test_source.h"
-#include "postgres/wal/slot_record.h"
+#include "postgres/wal/slot.h"
 
 namespace dovetail::postgres {
 namespace {

@@ -69,6 +69,13 @@ constexpr std::string_view kPublication =
     "LEFT JOIN pg_catalog.pg_class c ON c.relname = t.tablename AND c.relnamespace = n.oid "
     "WHERE p.pubname = $1 GROUP BY p.oid, p.pubinsert";
 
+// A snapshot that was made from the WAL ends behind the last commit, and begins further on when all
+// that came later have ended without one. The server reads no such text back.
+constexpr std::string_view kImported =
+    "SELECT CASE WHEN pg_snapshot_xmin(s) > pg_snapshot_xmax(s) "
+    "THEN pg_snapshot_xmin(s)::text || ':' || pg_snapshot_xmin(s)::text || ':' ELSE s::text END "
+    "FROM pg_current_snapshot() AS s";
+
 SlotState read_slot(const Rows& rows, std::size_t row) {
   SlotState slot;
   slot.name = rows.text(row, 0);
@@ -180,6 +187,27 @@ Result<std::optional<std::string>> who_holds_up(Connection& connection, std::int
             std::to_string(rows->int8(0, 3)) + " s";
   if (!more.empty()) text += " (" + more + ")";
   return std::optional<std::string>(std::move(text));
+}
+
+Result<std::string> import_snapshot(Connection& connection, const std::string& name) {
+  const Result<Transaction> transaction =
+      Transaction::begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+  if (!transaction) return fail(transaction.error());
+  DOVETAIL_TRY(connection.execute("SET TRANSACTION SNAPSHOT " + quoted_text(name)));
+  const Result<Rows> rows = connection.query(kImported);
+  if (!rows) return fail(rows.error());
+  return std::string(rows->text(0, 0));
+}
+
+Result<bool> is_visible(Connection& connection, const std::string& snapshot) {
+  const Result<Rows> rows = connection.query(
+      "SELECT pg_snapshot_xmax(pg_current_snapshot()) >= pg_snapshot_xmax(s.shown) AND NOT EXISTS "
+      "(SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS running "
+      "WHERE pg_visible_in_snapshot(running, s.shown)) FROM (SELECT $1::text::pg_snapshot) AS s "
+      "(shown)",
+      Params().text(snapshot));
+  if (!rows) return fail(rows.error());
+  return rows->boolean(0, 0);
 }
 
 Result<std::optional<std::string>> why_not_streamed(Connection& connection,

@@ -56,6 +56,13 @@ Status drop_slot(Connection& connection, std::string_view name, const LaneHeld& 
 // backend_pid(), as text for people: a process or a prepared transaction. nullopt: nobody.
 Result<std::optional<std::string>> who_holds_up(Connection& connection, std::int32_t backend);
 
+// What the snapshot shows that a connection has exported under this name, as when it made a slot.
+Result<std::string> import_snapshot(Connection& connection, const std::string& name);
+// Whether everything that a snapshot shows is visible to new statements. One that was made from the
+// WAL shows a transaction as soon as its commit is written there; to others it appears later, when
+// the server has waited for its standbys.
+Result<bool> is_visible(Connection& connection, const std::string& snapshot);
+
 // Why this server and this role cannot stream the log of that publication; nullopt: they can, as
 // far as the catalogue tells. Without a publication only server and role are looked at. The text
 // says what to change. `connection` has the role that is to

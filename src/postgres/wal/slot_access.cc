@@ -1,11 +1,18 @@
 #include "postgres/wal/slot_access.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
+
+#include "host/errand.h"
 
 namespace dovetail::postgres {
 
 namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kEndsWithin = 500ms;
 
 // A slot holds everything that we miss only if we are the last who moved it: it must stand where we
 // left it, in the history of this very server, and have streamed the same all the time.
@@ -104,6 +111,27 @@ Result<SlotAccess> find_slot_access(const SlotAccessOptions& asked, const std::s
   if (!opened) return fail(opened.error());
   access.replication = std::move(*opened);
   return access;
+}
+
+SlotSearch::~SlotSearch() {
+  stop_.request_stop();
+  if (found_.valid()) (void)found_.wait_for(kEndsWithin);
+}
+
+void SlotSearch::begin(SlotAccessOptions asked) {
+  auto find = std::make_shared<std::packaged_task<Result<SlotAccess>()>>(
+      [asked = std::move(asked), stop = stop_.get_token()] {
+        return find_slot_access(asked, stop);
+      });
+  found_ = find->get_future();
+  run_errand([find] { (*find)(); });
+}
+
+bool SlotSearch::has_ended() const { return found_.wait_for(0s) == std::future_status::ready; }
+
+void SlotSearch::abandon() {
+  stop_.request_stop();
+  stop_ = {};
 }
 
 }  // namespace dovetail::postgres

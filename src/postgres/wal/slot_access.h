@@ -2,6 +2,7 @@
 // must be created.
 #pragma once
 
+#include <future>
 #include <stop_token>
 #include <string>
 
@@ -41,5 +42,28 @@ struct SlotAccess {
 // publication cannot. unavailable: not now. stopped: nobody wants it any more, and it has changed
 // nothing since; a connection that is being made is waited for nevertheless.
 Result<SlotAccess> find_slot_access(const SlotAccessOptions& asked, const std::stop_token& stop);
+
+// find_slot_access() in a thread of its own, one at a time. One thread calls.
+class SlotSearch {
+ public:
+  SlotSearch() = default;
+  // Returns within a second: a hanging connect cannot be interrupted, so its thread is left to
+  // itself, and ends within 20 s.
+  ~SlotSearch();
+  SlotSearch(const SlotSearch&) = delete;
+  SlotSearch& operator=(const SlotSearch&) = delete;
+
+  // False: one that was abandoned has not ended yet.
+  bool is_free() const { return !found_.valid() || has_ended(); }
+  void begin(SlotAccessOptions asked);
+  bool has_ended() const;
+  Result<SlotAccess> result() { return found_.get(); }
+  // Nobody wants the result any more.
+  void abandon();
+
+ private:
+  std::future<Result<SlotAccess>> found_{};
+  std::stop_source stop_{};
+};
 
 }  // namespace dovetail::postgres

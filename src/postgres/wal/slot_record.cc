@@ -40,32 +40,12 @@ std::string update(std::string_view set, std::string_view returning) {
          std::string(returning);
 }
 
-constexpr std::string_view kLazily = "set_config('synchronous_commit', 'off', true)";
-
 const std::string kWriteSlot =
     update("slot = $4, slot_history = $5 || ' ' || $6, slot_reported = $7::text::pg_lsn", kDurably);
 const std::string kWriteReported = update("slot_reported = $4::text::pg_lsn", kDurably);
-const std::string kWriteHow =
-    update("streams = $4, streams_why = $5, streams_since = clock_timestamp()", kLazily);
-
-// Snapshot first: it is taken before anything of the statement runs.
-std::string take_sql(const std::string& mark) {
-  return "SELECT shown::text, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, last_value, " +
-         kHistory + ", " + mark + ", " + kServerRun +
-         " FROM dovetail.outbox_seq, pg_current_snapshot() AS shown";
-}
-const std::string kTake = take_sql(kMark);
-const std::string kTakeWithSchemas = take_sql(kMarkWithSchemas);
 
 bool has_schemas(const Connection& connection) {
   return PQserverVersion(connection.get()) >= kHasSchemas;
-}
-
-Params of(const Connection& connection, const Published& what) {
-  Params params;
-  params.text(what.publication);
-  if (has_schemas(connection)) params.int8(what.table);
-  return params;
 }
 
 Params of(const Reader& reader) {
@@ -80,10 +60,6 @@ Status finish(const Reader& reader, const Result<Rows>& rows) {
   return {};
 }
 
-WalPosition position_at(const Rows& rows, int column) {
-  return {static_cast<std::uint64_t>(rows.int8(0, column))};
-}
-
 }  // namespace
 
 Result<ServerIdentity> identify(Connection& connection) {
@@ -93,9 +69,20 @@ Result<ServerIdentity> identify(Connection& connection) {
                         std::string(rows->text(0, 2))};
 }
 
+std::string publication_mark_sql(const Connection& connection) {
+  return has_schemas(connection) ? kMarkWithSchemas : kMark;
+}
+
+Params publication_params(const Connection& connection, const Published& what) {
+  Params params;
+  params.text(what.publication);
+  if (has_schemas(connection)) params.int8(what.table);
+  return params;
+}
+
 Result<std::string> publication_mark(Connection& connection, const Published& what) {
-  const Result<Rows> rows = connection.query(
-      "SELECT " + (has_schemas(connection) ? kMarkWithSchemas : kMark), of(connection, what));
+  const Result<Rows> rows = connection.query("SELECT " + publication_mark_sql(connection),
+                                             publication_params(connection, what));
   if (!rows) return fail(rows.error());
   return std::string(rows->text(0, 0));
 }
@@ -110,7 +97,7 @@ Result<SlotRecord> load_slot_record(Reader& reader) {
   record.slot = rows->text(0, 0);
   record.timeline = rows->text(0, 1);
   record.publication = rows->text(0, 2);
-  record.reported = position_at(*rows, 3);
+  record.reported.value = static_cast<std::uint64_t>(rows->int8(0, 3));
   record.system_identifier = rows->int8(0, 4);
   return record;
 }
@@ -129,31 +116,6 @@ Status write_reported(Reader& reader, WalPosition reported) {
   const std::string position = to_string(reported);
   return finish(reader, reader.connection.query(kWriteReported,
                                                 of(reader).int8(reader.epoch).text(position)));
-}
-
-Status write_how_it_reads(Reader& reader, bool streams, std::string_view why) {
-  return finish(reader, reader.connection.query(
-                            kWriteHow, of(reader).int8(reader.epoch).boolean(streams).text(why)));
-}
-
-Result<SafePoint> take_safe_point(Connection& connection, const Published& what) {
-  const Result<Rows> rows =
-      connection.query(has_schemas(connection) ? kTakeWithSchemas : kTake, of(connection, what));
-  if (!rows) return fail(rows.error());
-  return SafePoint{
-      std::string(rows->text(0, 0)), position_at(*rows, 1),         rows->int8(0, 2),
-      std::string(rows->text(0, 3)), std::string(rows->text(0, 4)), std::string(rows->text(0, 5))};
-}
-
-Result<bool> is_visible(Connection& connection, const std::string& snapshot) {
-  const Result<Rows> rows = connection.query(
-      "SELECT pg_snapshot_xmax(pg_current_snapshot()) >= pg_snapshot_xmax(s.shown) AND NOT EXISTS "
-      "(SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS running "
-      "WHERE pg_visible_in_snapshot(running, s.shown)) FROM (SELECT $1::text::pg_snapshot) AS s "
-      "(shown)",
-      Params().text(snapshot));
-  if (!rows) return fail(rows.error());
-  return rows->boolean(0, 0);
 }
 
 }  // namespace dovetail::postgres

@@ -30,6 +30,9 @@ struct Published {
 // schema where schemas are in it: what is streamed through it may be something else then. Empty:
 // there is none.
 Result<std::string> publication_mark(Connection& connection, const Published& what);
+// The same as an expression, and the first parameters of its statement.
+std::string publication_mark_sql(const Connection& connection);
+Params publication_params(const Connection& connection, const Published& what);
 
 // The slot of a lane that stays between its starts. The server was never told to forget anything
 // behind `reported`.
@@ -45,23 +48,5 @@ Result<SlotRecord> load_slot_record(Reader& reader);
 // Durable when it returns. stopped: another relay has taken the lane over.
 Status write_slot(Reader& reader, const SlotRecord& record);
 Status write_reported(Reader& reader, WalPosition reported);
-// Informational only; written without fsync.
-Status write_how_it_reads(Reader& reader, bool streams, std::string_view why);
-
-// A snapshot, and a position of the log before which everything that it shows has committed.
-struct SafePoint {
-  std::string snapshot{};
-  WalPosition position{};
-  std::int64_t last_seq = 0;  // of dovetail.outbox
-  std::string timeline{};
-  std::string publication{};  // its mark
-  std::string run{};          // of the server
-};
-Result<SafePoint> take_safe_point(Connection& connection, const Published& what);
-
-// Whether everything that a snapshot shows is visible to new statements. One that was made from the
-// log shows a transaction as soon as its commit is written there; to others it appears later, when
-// the server has waited for its standbys.
-Result<bool> is_visible(Connection& connection, const std::string& snapshot);
 
 }  // namespace dovetail::postgres

@@ -1,8 +1,8 @@
 // A slot that stays between the starts of its relay: when it is gone on with, and when it is not.
 #include "postgres/testing/test_version.h"
+#include "postgres/testing/test_wal_source.h"
 #include "postgres/wal/slot_access.h"
 #include "postgres/wal/slot_record.h"
-#include "postgres/wal/source_stage.h"
 
 namespace dovetail::postgres {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "postgres/testing/test_version.h"
-#include "postgres/wal/source_stage.h"
+#include "postgres/testing/test_wal_source.h"
 #include "servers/tcp_proxy.h"
 
 namespace dovetail::postgres {

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <random>
 
-#include "postgres/wal/source_stage.h"
+#include "postgres/testing/test_wal_source.h"
 
 namespace dovetail::postgres {
 namespace {

@@ -1,4 +1,4 @@
-// A source over the log and the table, as tests drive it, and what it has handed out.
+// A source over the WAL and the table, as tests drive it, and what it has read.
 #pragma once
 
 #include <map>
