@@ -21,7 +21,8 @@ SUBJECT_MAX = 72
 SUBJECTS_FROM = "32c9341"  # the commits behind this one
 
 # Which folders of src/ a folder of src/ may include, besides itself. A new adapter gets a line here.
-ADAPTERS = ("command", "kafka", "memory", "nats", "postgres", "rabbitmq", "redis", "server", "sqlite")
+ADAPTERS = ("command", "kafka", "memory", "nats", "rabbitmq", "redis", "server", "sql")
+DATABASES = ("postgres", "sqlite")
 MAY_INCLUDE = {
     "core": (),
     "host": ("core",),
@@ -29,6 +30,7 @@ MAY_INCLUDE = {
     "webhook": ("core", "host", "server"),
     "gateway": ("core", "host", "server", "webhook"),
     **{adapter: ("core", "host") for adapter in ADAPTERS},
+    **{database: ("core", "host", "sql") for database in DATABASES},
 }
 MAY_INCLUDE["assembly"] = tuple(MAY_INCLUDE)  # it joins them all, and nobody includes it
 
@@ -522,6 +524,8 @@ BAD_FILES = (
     ("include", "src/memory/bad.cc", "#include \"sqlite/source.h\"\n"),
     ("include", "src/sqlite/bad.cc", "#include \"config/config.h\"\n"),
     ("include", "src/gateway/bad.cc", "#include \"assembly/wiring.h\"\n"),
+    ("include", "src/sql/bad.cc", "#include \"sqlite/source.h\"\n"),
+    ("include", "src/memory/bad.cc", "#include \"sql/session.h\"\n"),
     ("include", "src/sqlite/bad.cc", "#include \"source.h\"\n"),
     ("include", "src/sqlite/bad.h", "#pragma once\n#include <sqlite3.h>\n"),
     ("include", "src/sqlite/bad.cc", "#include <boost/asio.hpp>\n"),

@@ -160,9 +160,15 @@ class Connection {
 
   // One statement with parameters. An error of the connection closes it.
   Result<Rows> query(std::string_view sql, const Params& params = {});
+  // The same statement once for each of these, in one round trip. Their types are those of the
+  // first.
+  Result<std::vector<Rows>> query_each(std::string_view sql, std::span<const Params> each);
   // Any number of statements without parameters, in one implicit transaction unless they say
   // otherwise.
   Status execute(std::string_view sql);
+  // in_doubt: the connection was lost before the answer came. After any other error nothing is
+  // committed.
+  Status commit();
 
   // Asks now and takes the answer later, so that the server works meanwhile. One at a time; other
   // statements may come in between, and wait for it.
@@ -170,9 +176,7 @@ class Connection {
   Result<Rows> take_ahead();
 
  private:
-  friend class Transaction;
   Result<Rows> finish(bool sent, bool during_commit);
-  Status commit();
   Status settle_ahead();
 
   OwnedConnection connection_;

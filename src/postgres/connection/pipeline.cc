@@ -184,4 +184,26 @@ Status Pipeline::take_back() {
   return {};
 }
 
+Connection Pipeline::release() {
+  (void)lend();
+  is_lent_ = false;
+  return std::move(connection_);
+}
+
+Result<std::vector<Rows>> Connection::query_each(std::string_view sql,
+                                                 std::span<const Params> each) {
+  DOVETAIL_TRY(settle_ahead());
+  const Duration timeout = timeout_;
+  Pipeline pipeline(std::move(*this));
+  pipeline.set_timeout(timeout);
+  for (const Params& params : each)
+    if (!pipeline.send(sql, params, Pipeline::Answer::kept)) break;
+  const Status done = pipeline.finish();
+  std::vector<Rows> answers = pipeline.take_rows();
+  *this = pipeline.release();
+  sqlstate_ = pipeline.sqlstate();
+  if (!done) return fail(done.error());
+  return answers;
+}
+
 }  // namespace dovetail::postgres

@@ -34,6 +34,8 @@ class Pipeline {
   bool is_lost() const;
   void close();
   void set_timeout(Duration timeout) { timeout_ = timeout; }
+  // Gives the connection back, on which nothing may be under way; closed, where it is lost.
+  Connection release();
 
   // unavailable: the connection is lost. Errors of the server are told by finish().
   Status send(std::string_view sql, const Params& params = {}, Answer answer = Answer::dropped);

@@ -9,9 +9,11 @@
 #include <utility>
 
 #include "host/owner.h"
+#include "postgres/connection/session.h"
 #include "postgres/lane/lease.h"
 #include "postgres/lane/parking.h"
 #include "postgres/lane/relay_state.h"
+#include "postgres/lane/statements.h"
 #include "postgres/mapped/catalog.h"
 #include "postgres/mapped/publication.h"
 #include "postgres/mapped/rows.h"
@@ -200,23 +202,25 @@ Result<std::uint32_t> Lanes::State::find_share() {
 // none and finds none says whom it waits for.
 Result<std::vector<std::uint32_t>> Lanes::State::find_free_lanes() {
   static const std::string select =
-      "SELECT lane, " + kHolderColumns + " FROM dovetail.reader WHERE relay = $1 ORDER BY lane";
-  const Result<Rows> all = connection.query(select, Params().text(options.relay));
+      "SELECT " + kHolderColumns + ", lane FROM dovetail.reader WHERE relay = $1 ORDER BY lane";
+  const Result<SqlRows> all =
+      PostgresSession(connection).run(select, SqlParams().text(options.relay));
   if (!all) return fail(all.error());
   std::vector<std::uint32_t> free;
   for (std::size_t row = 0; row < all->size(); ++row) {
-    const auto lane = static_cast<std::uint32_t>(all->int4(row, 0));
-    const Holder holder = holder_in(*all, row, 1, options.lease_term);
-    const bool is_free =
-        holders[lane].is_free(holder.sign, holder.has_run_out, holder.term, clock.now());
+    const auto lane = static_cast<std::uint32_t>(all->integer(row, kHolderColumnCount));
+    const LeaseHolder holder = holder_in(*all, row);
+    const bool is_free = holders[lane].is_free(
+        holder.sign, holder.has_run_out, std::max(options.lease_term, holder.term), clock.now());
     if (is_free || holder.owner.empty() || is_gone(holder.owner)) free.push_back(lane);
   }
   const bool stands_by = free.empty() && runners.empty() && !all->empty();
-  const Holder holder = stands_by ? holder_in(*all, 0, 1, options.lease_term) : Holder{};
+  const LeaseHolder holder = stands_by ? holder_in(*all, 0) : LeaseHolder{};
   if (std::exchange(awaited, holder.owner) == holder.owner || holder.owner.empty()) return free;
-  note(Kind::standby, "lane " + std::to_string(all->int4(0, 0)) + " of relay \"" + options.relay +
-                          "\" is held by " + shown_owner(holder.owner) + " for another " +
-                          std::to_string(holder.left.count()) +
+  note(Kind::standby, "lane " + std::to_string(all->integer(0, kHolderColumnCount)) +
+                          " of relay \"" + options.relay + "\" is held by " +
+                          shown_owner(holder.owner) + " for another " +
+                          std::to_string(longest_wait(holder, options.lease_term).count()) +
                           " s unless renewed; waits for that, since it cannot be proved that its "
                           "process is gone");
   return free;

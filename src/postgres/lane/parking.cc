@@ -6,6 +6,8 @@
 #include <set>
 
 #include "core/event/utf8.h"
+#include "postgres/lane/lane_session.h"
+#include "postgres/lane/statements.h"
 
 namespace dovetail::postgres {
 
@@ -201,7 +203,8 @@ Status PostgresParking::park(std::span<const ParkRequest> requests) {
   const std::vector<const ParkRequest*> chosen = last_of_each(requests, others);
   Result<Transaction> transaction = Transaction::begin(reader_.connection);
   if (!transaction) return fail(transaction.error());
-  DOVETAIL_TRY(check_epoch(reader_));
+  LaneSession session(reader_);
+  DOVETAIL_TRY(check_epoch(session, lane_statements(), lane_of(reader_)));
   DOVETAIL_TRY(write(chosen, others));
   std::vector<Kept> kept;
   for (const ParkRequest* request : chosen)
@@ -298,7 +301,8 @@ Status PostgresParking::delivered(std::span<const EventId> ids) {
   if (ids.empty()) return {};
   Result<Transaction> transaction = Transaction::begin(reader_.connection);
   if (!transaction) return fail(transaction.error());
-  DOVETAIL_TRY(check_epoch(reader_));
+  LaneSession session(reader_);
+  DOVETAIL_TRY(check_epoch(session, lane_statements(), lane_of(reader_)));
   const Result<Rows> finished =
       reader_.connection.query(kFinish, Params().text(reader_.relay).uuid_array(ids));
   if (!finished) return fail(finished.error());

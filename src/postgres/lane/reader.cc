@@ -4,6 +4,7 @@
 
 #include "core/relay/target.h"
 #include "postgres/schema/schema.h"
+#include "sql/lane.h"
 
 namespace dovetail::postgres {
 
@@ -35,9 +36,9 @@ Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& re
 }  // namespace
 
 Error taken_over(const Reader& reader) {
-  return Error{Errc::stopped, "another process has taken over lane " + std::to_string(reader.lane) +
-                                  " of relay \"" + reader.relay +
-                                  "\"; check for pauses of this process longer than the lease"};
+  std::int64_t epoch = reader.epoch;
+  return dovetail::taken_over(
+      SqlLane{reader.relay, reader.target, epoch, reader.lane, reader.lanes});
 }
 
 Result<std::string> server_run(Connection& connection) {
@@ -156,16 +157,6 @@ Event read_event(const Rows& rows, std::size_t row) {
   event.aggregate_version = rows.int8(row, 9);
   event.created_at = rows.timestamptz(row, 10);
   return event;
-}
-
-Status check_epoch(Reader& reader) {
-  if (reader.epoch == kUnfenced) return {};
-  const Result<Rows> rows = reader.connection.query(
-      "SELECT epoch FROM dovetail.reader WHERE relay = $1 AND lane = $2 FOR SHARE",
-      Params().text(reader.relay).int4(static_cast<std::int32_t>(reader.lane)));
-  if (!rows) return fail(rows.error());
-  if (rows->empty() || rows->int8(0, 0) != reader.epoch) return fail(taken_over(reader));
-  return {};
 }
 
 }  // namespace dovetail::postgres

@@ -72,10 +72,6 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
 // between two targets. An empty `target` says nothing.
 Status bind_target(Connection& connection, const std::string& relay, const std::string& target);
 
-// stopped, when the lane has another owner. Inside a transaction it stays ours until the end of
-// that.
-Status check_epoch(Reader& reader);
-
 Error taken_over(const Reader& reader);
 
 // Which run of the server this is; marks it, if nobody has since it crashed.

@@ -17,9 +17,7 @@ struct LaneName {
   std::uint32_t lanes = 1;
 };
 
-// Writes nothing when another process holds the lane's lease. A process is known by what stands
-// before the '#' of its owner, since each session has a lease of its own. Secrets in the error are
-// left out.
+// See sql/relay_state.h.
 Status write_state(Connection& connection, const LaneName& lane, const std::string& owner,
                    const SpokenState& spoken, TimePoint now);
 

@@ -150,9 +150,24 @@ Status Statement::run() {
   }
 }
 
+int Statement::parameters() const { return sqlite3_bind_parameter_count(handle_.get()); }
+
+std::string_view Statement::parameter_name(int parameter) const {
+  const char* name = sqlite3_bind_parameter_name(handle_.get(), parameter);
+  return name == nullptr ? std::string_view() : name;
+}
+
+bool Statement::writes() const { return sqlite3_stmt_readonly(handle_.get()) == 0; }
+
 int Statement::changes() const { return sqlite3_changes(sqlite3_db_handle(handle_.get())); }
 
 void Statement::reset() { sqlite3_reset(handle_.get()); }
+
+int Statement::columns() const { return sqlite3_column_count(handle_.get()); }
+
+bool Statement::is_integer(int column) const {
+  return sqlite3_column_type(handle_.get(), column) == SQLITE_INTEGER;
+}
 
 std::int64_t Statement::integer(int column) const {
   return sqlite3_column_int64(handle_.get(), column);

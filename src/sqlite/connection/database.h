@@ -47,11 +47,17 @@ class Statement {
   Result<bool> step();
   // To the end, rows thrown away.
   Status run();
+  // What its parameters are called, from 1 on; empty: one without a name.
+  int parameters() const;
+  std::string_view parameter_name(int parameter) const;
+  bool writes() const;
   // How many rows the statement that ran last on this connection inserted, changed or deleted.
   int changes() const;
   // Ends the reading of rows. A statement that still has rows holds its snapshot of the file.
   void reset();
 
+  int columns() const;
+  bool is_integer(int column) const;
   std::int64_t integer(int column) const;
   bool is_null(int column) const;
   std::string_view bytes(int column) const;  // text or blob; valid until the next step

@@ -1,0 +1,126 @@
+// How the rules that every database shares talk to a database: statements with parameters, rows
+// and transactions. Each database has a session of its own, and writes the statements in its own
+// SQL.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/clock.h"
+#include "dovetail/event.h"
+#include "dovetail/result.h"
+
+namespace dovetail {
+
+// The parameters $1, $2, ... of a statement, in order. Text and bytes are not copied: they must
+// live until the statement has run.
+class SqlParams {
+ public:
+  struct Text {
+    std::string_view value;
+  };
+  struct Bytes {
+    std::string_view value;
+  };
+  using Value = std::variant<std::monostate, bool, std::int64_t, Text, Bytes, EventId, WallTime>;
+
+  SqlParams& null() { return add({}); }
+  SqlParams& boolean(bool value) { return add(value); }
+  SqlParams& integer(std::int64_t value) { return add(value); }
+  SqlParams& text(std::string_view value) { return add(Text{value}); }
+  SqlParams& bytes(std::string_view value) { return add(Bytes{value}); }
+  SqlParams& id(const EventId& value) { return add(value); }
+  SqlParams& time(WallTime value) { return add(value); }
+  SqlParams& microseconds(Duration value) { return add(value.count()); }
+
+  std::span<const Value> values() const { return values_; }
+
+ private:
+  SqlParams& add(Value value) {
+    values_.push_back(value);
+    return *this;
+  }
+  std::vector<Value> values_;
+};
+
+// What a statement returned, copied: for rules, whose rows are few or small. Times and booleans are
+// integers here. A getter that does not fit its column is a bug of ours and ends the process.
+class SqlRows {
+ public:
+  std::size_t size() const { return columns_ == 0 ? 0 : values_.size() / columns_; }
+  bool empty() const { return values_.empty(); }
+  // Rows that the statement inserted, changed or deleted.
+  std::int64_t affected() const { return affected_; }
+
+  bool is_null(std::size_t row, std::size_t column) const;
+  std::int64_t integer(std::size_t row, std::size_t column) const;
+  bool boolean(std::size_t row, std::size_t column) const { return integer(row, column) != 0; }
+  WallTime time(std::size_t row, std::size_t column) const;
+  Duration microseconds(std::size_t row, std::size_t column) const;
+  const std::string& bytes(std::size_t row, std::size_t column) const;  // of text, too
+  EventId id(std::size_t row, std::size_t column) const;
+
+  // For sessions: as many values as there are columns, for each row.
+  using Value = std::variant<std::monostate, std::int64_t, std::string>;
+  explicit SqlRows(std::size_t columns = 0, std::int64_t affected = 0)
+      : columns_(columns), affected_(affected) {}
+  void add(Value value) { values_.push_back(std::move(value)); }
+  void set_affected(std::int64_t affected) { affected_ = affected; }
+
+ private:
+  const Value& at(std::size_t row, std::size_t column) const;
+
+  std::size_t columns_;
+  std::int64_t affected_;
+  std::vector<Value> values_;
+};
+
+// One connection, for one thread at a time. Errors mean to the relay what they mean everywhere:
+// after unavailable and in_doubt, connect() again.
+//
+// Time is the database's: statements compute with its clock, and the rules give them durations. The
+// session of a database that has no clock lends it the machine's.
+class SqlSession {
+ public:
+  virtual ~SqlSession() = default;
+
+  // Connects, unless it is connected, and makes ready what its users need.
+  virtual Status connect() = 0;
+  virtual void close() = 0;
+
+  virtual Result<SqlRows> run(std::string_view sql, const SqlParams& params) = 0;
+  Result<SqlRows> run(std::string_view sql) { return run(sql, {}); }
+  // The same statement once for each of these, in their order, inside a transaction: one answer
+  // each. One round trip, where there is any. A parameter is null for all of them, or for none.
+  virtual Result<std::vector<SqlRows>> run_each(std::string_view sql,
+                                                std::span<const SqlParams> each) = 0;
+
+  // `doing` says what for: "parking events".
+  virtual Status begin(std::string_view doing) = 0;
+  // in_doubt: it may have committed. Whatever it returns, no transaction is open any more.
+  virtual Status commit(std::string_view doing) = 0;
+  virtual void rollback() = 0;
+  virtual bool in_transaction() const = 0;
+};
+
+// Begins now; rolls back at the end of the scope unless committed.
+class SqlTransaction {
+ public:
+  static Result<SqlTransaction> begin(SqlSession& session, std::string_view doing);
+  SqlTransaction(SqlTransaction&& other) noexcept;
+  SqlTransaction& operator=(SqlTransaction&&) = delete;
+  ~SqlTransaction();
+
+  Status commit();
+
+ private:
+  SqlTransaction(SqlSession& session, std::string_view doing) : session_(&session), doing_(doing) {}
+  SqlSession* session_;
+  std::string doing_;
+};
+
+}  // namespace dovetail
