@@ -28,7 +28,7 @@ namespace dovetail::bench {
 namespace {
 
 using namespace std::chrono_literals;
-using postgres::Handling;
+using postgres::Invocation;
 using postgres::TransactionHandler;
 
 constexpr std::size_t kAccounts = 100'000;
@@ -187,14 +187,14 @@ Speed apply_by_inbox(const std::string& conninfo, const Load& load, std::size_t 
 
 // The handlers of the figures. Each has a name of its own, and so inbox rows of its own.
 TransactionHandler queued() {
-  return postgres::cpp_handler("queued", {}, [](Handling& handling, const Event& event) {
-    return handling.queue(kEffect, {event.aggregate_id});
+  return postgres::cpp_handler("queued", {}, [](Invocation& invocation, const Event& event) {
+    return invocation.queue(kEffect, {event.aggregate_id});
   });
 }
 
 TransactionHandler own_round_trips() {
-  return postgres::cpp_handler("own", {}, [](Handling& handling, const Event& event) -> Status {
-    const Result<pg_conn*> db = handling.connection();
+  return postgres::cpp_handler("own", {}, [](Invocation& invocation, const Event& event) -> Status {
+    const Result<pg_conn*> db = invocation.connection();
     if (!db) return fail(db.error());
     const std::string account(event.aggregate_id);
     const char* const values[] = {account.c_str()};
@@ -206,14 +206,14 @@ TransactionHandler own_round_trips() {
 }
 
 TransactionHandler batched() {
-  return postgres::cpp_batch_handler("batched", {}, [](Handling& handling, Events events) {
+  return postgres::cpp_batch_handler("batched", {}, [](Invocation& invocation, Events events) {
     std::string accounts = "{";
     for (const Event* event : events) {
       if (accounts.size() > 1) accounts += ',';
       accounts += event->aggregate_id;
     }
     accounts += '}';
-    return handling.queue(
+    return invocation.queue(
         "UPDATE account SET balance = balance + change FROM (SELECT id AS changed, count(*) AS "
         "change FROM unnest($1::int[]) AS id GROUP BY id) AS changes WHERE account.id = changed",
         {accounts});

@@ -26,15 +26,15 @@ using dovetail::Origin;
 using dovetail::Result;
 using dovetail::Status;
 using dovetail::postgres::Consumer;
-using dovetail::postgres::Handling;
+using dovetail::postgres::Invocation;
 using dovetail::postgres::Param;
 
 // Runs inside the transaction that also holds the inbox row of this event: all of it commits, or
 // nothing. The statements are sent without waiting for their answers, so that a batch of orders
 // costs few round trips; if one of them fails, the order is tried again alone, and parked in the
 // end.
-Status move_stock(Handling& handling, const Event& order) {
-  DOVETAIL_TRY(handling.queue(
+Status move_stock(Invocation& invocation, const Event& order) {
+  DOVETAIL_TRY(invocation.queue(
       "WITH moved AS (INSERT INTO movement (order_id, product, quantity, by) "
       "SELECT $1::uuid, p ->> 'product', (p ->> 'quantity')::int, 'C++' "
       "FROM CAST(convert_from($2, 'UTF8') AS jsonb) AS p RETURNING product, quantity) "
@@ -49,7 +49,7 @@ Status move_stock(Handling& handling, const Event& order) {
   moved.aggregate_id = order.aggregate_id;
   moved.type = "StockMoved";
   moved.payload = order.payload;
-  const auto id = handling.publish(moved);
+  const auto id = invocation.publish(moved);
   return id ? Status{} : dovetail::fail(id.error());
 }
 

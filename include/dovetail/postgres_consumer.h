@@ -44,9 +44,9 @@ struct Param {
 // The open transaction, READ COMMITTED, as a handler gets it. Valid during the call. The handler
 // must not end the transaction: a COMMIT or ROLLBACK inside it undoes the batch and counts as a
 // failure. Savepoints are its own.
-class Handling {
+class Invocation {
  public:
-  virtual ~Handling() = default;
+  virtual ~Invocation() = default;
 
   // Sends a statement without waiting for its answer: the fast way, since a batch of events then
   // costs few round trips. If it fails, the event's handler has failed; rows that it returns are
@@ -63,10 +63,10 @@ class Handling {
 // Errc::unavailable means "not now" and costs no attempt; Errc::rejected parks the event; any other
 // error, and any exception, is a failed attempt. After a failure the same event comes again in a
 // new transaction.
-using Handler = std::function<Status(Handling& handling, const Event& event)>;
+using Handler = std::function<Status(Invocation& invocation, const Event& event)>;
 // The same for many at once, in their order. When it fails, each event comes again alone.
 using BatchHandler =
-    std::function<Status(Handling& handling, std::span<const Event* const> events)>;
+    std::function<Status(Invocation& invocation, std::span<const Event* const> events)>;
 
 // One of several handlers of a consumer. Each has inbox rows of its own, so that one which is added
 // later sees what comes from then on, and each event is applied by each handler once.

@@ -23,7 +23,7 @@ using Kind = config::HandlerConfig::Kind;
 
 bool has_inside(const config::ConsumerConfig& consumer) {
   return std::any_of(consumer.handlers.begin(), consumer.handlers.end(),
-                     [](const auto& handler) { return !handler.is_outside(); });
+                     [](const auto& handler) { return !handler.is_external(); });
 }
 
 bool wants_topic(const config::ConsumerConfig& consumer, const Event& event) {
@@ -32,7 +32,7 @@ bool wants_topic(const config::ConsumerConfig& consumer, const Event& event) {
 }
 
 // A handler outside the transaction, with what it stands on.
-struct Outside {
+struct ExternalHandler {
   std::unique_ptr<ClaimStore> claims;
   std::unique_ptr<Sink> calls;
   std::unique_ptr<ClaimedSink> sink;
@@ -75,23 +75,23 @@ class ConsumerSink final : public Sink {
           {inbox_.get(), [&consumer](const Event& event) { return wants_topic(consumer, event); }});
     }
     for (const config::HandlerConfig& handler : consumer.handlers) {
-      if (!handler.is_outside()) continue;
-      Outside outside{database->make_claims(inbox_name(consumer, handler), clock),
-                      make_calls(config, handler, clock), nullptr};
-      outside.sink = std::make_unique<ClaimedSink>(*outside.claims, *outside.calls, clock,
-                                                   claim_options(consumer, handler));
-      stages.push_back({outside.sink.get(), [&consumer, &handler](const Event& event) {
+      if (!handler.is_external()) continue;
+      ExternalHandler external{database->make_claims(inbox_name(consumer, handler), clock),
+                               make_calls(config, handler, clock), nullptr};
+      external.sink = std::make_unique<ClaimedSink>(*external.claims, *external.calls, clock,
+                                                    claim_options(consumer, handler));
+      stages.push_back({external.sink.get(), [&consumer, &handler](const Event& event) {
                           return wants_topic(consumer, event) &&
                                  wants_type(handler.types, event.type);
                         }});
-      outside_.push_back(std::move(outside));
+      external_.push_back(std::move(external));
     }
     chain_.emplace(std::move(stages));
   }
 
   // The relay has stopped: the next process need not wait until our claims run out.
   ~ConsumerSink() override {
-    for (const Outside& outside : outside_) (void)outside.sink->close();
+    for (const ExternalHandler& external : external_) (void)external.sink->close();
   }
 
   Status open() override { return chain_->open(); }
@@ -103,7 +103,7 @@ class ConsumerSink final : public Sink {
 
  private:
   std::unique_ptr<Sink> inbox_;
-  std::vector<Outside> outside_;
+  std::vector<ExternalHandler> external_;
   std::optional<ChainedSink> chain_;
 };
 
@@ -167,7 +167,7 @@ Result<std::unique_ptr<Lane>> make_consumer_lane(const config::Config& config,
   LanePlan plan{.from = *config.find_store(consumer.relay.from),
                 .relay = consumer.relay,
                 .target = target_of(config, consumer.relay),
-                .stream = consumer.stream,
+                .source = consumer.source,
                 .make_sink = make_sinks(config, consumer, clock),
                 .notify = std::move(notify)};
   if (!consumer.relay.topic.empty()) {
@@ -202,20 +202,20 @@ std::string describe(const config::Config& config, const config::ConsumerConfig&
   } else if (from.tables.contains(consumer.relay.name)) {
     text += "a table of " + place_of(from);
   } else {
-    text += "the " + std::string(to_string(consumer.stream)) + " of " + place_of(from);
+    text += "the " + std::string(to_string(consumer.source)) + " of " + place_of(from);
   }
   if (!consumer.topics.empty()) text += ", only " + list_of(consumer.topics);
   std::string inside;
-  std::string outside;
+  std::string external;
   for (const config::HandlerConfig& handler : consumer.handlers) {
-    std::string& list = handler.is_outside() ? outside : inside;
+    std::string& list = handler.is_external() ? external : inside;
     list += (list.empty() ? "" : ", ") + describe(config, handler);
   }
   text += "; the inbox is in " + place_of(to);
   if (!inside.empty()) text += "; once, in its transaction: " + inside;
-  if (!outside.empty())
+  if (!external.empty())
     text +=
-        "; at least once, outside of it, so the receiver must know an event by its id: " + outside;
+        "; at least once, outside of it, so the receiver must know an event by its id: " + external;
   return text;
 }
 

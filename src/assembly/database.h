@@ -38,13 +38,13 @@ struct Reading {
   std::string slot{};              // of the log; empty: none
   std::uint64_t retained_wal = 0;  // bytes that the server keeps for it
 };
-struct ReaderStatus : dovetail::ReaderStatus {
+struct RelayStatus : dovetail::RelayStatus {
   std::vector<LaneStatus> lanes{};   // empty: it is read as one
   std::string table{};               // that it serves as it is; empty: it reads the stream
   std::optional<Reading> reading{};  // where there is a choice
 };
 struct StoreStatus {
-  std::vector<ReaderStatus> readers{};
+  std::vector<RelayStatus> relays{};
   std::vector<ConsumerStatus> consumers{};
   std::vector<QueueStatus> queues{};
   std::uint64_t outbox_rows = 0;

@@ -145,17 +145,17 @@ const std::optional<SaidState>& worse(const std::optional<SaidState>& one,
   return rank(other) > rank(one) ? other : one;
 }
 
-void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& lane) {
+void add_lane(std::vector<RelayStatus>& readers, const postgres::LaneStatus& lane) {
   if (readers.empty() || readers.back().name != lane.relay) {
     readers.emplace_back();
     readers.back().name = lane.relay;
-    if (lane.outside) readers.back().stream = Stream::outside;
+    readers.back().source = lane.source;
     // Only one lane alone can read the log, so the first speaks for all.
-    if (!lane.outside && !lane.owner.empty())
-      readers.back().reading = Reading{lane.streams, lane.streams_since, lane.streams_why,
-                                       lane.slot, static_cast<std::uint64_t>(lane.retained_wal)};
+    if (lane.source != SourceKind::broker && !lane.owner.empty())
+      readers.back().reading = Reading{lane.reads_wal, lane.reads_since, lane.reads_why, lane.slot,
+                                       static_cast<std::uint64_t>(lane.retained_wal)};
   }
-  ReaderStatus& reader = readers.back();
+  RelayStatus& reader = readers.back();
   reader.pending += lane.pending;
   reader.oldest_age = std::max(reader.oldest_age, lane.oldest_age);
   reader.is_pending_known = reader.is_pending_known && lane.is_pending_known;
@@ -163,7 +163,7 @@ void add_lane(std::vector<ReaderStatus>& readers, const postgres::LaneStatus& la
   reader.target = lane.target;
   if (lane.error) reader.error = lane.error->text;
   reader.events_per_second += lane.events_per_second;
-  reader.settled_total += lane.settled_total;
+  reader.delivered_total += lane.delivered_total;
   reader.parked_total += lane.parked_total;
   reader.replayed_total += lane.replayed_total;
   reader.parked += lane.parked;
@@ -185,8 +185,8 @@ Result<StoreStatus> PostgresDatabase::status() {
   auto found = postgres::status(store_.conninfo, *mapped);
   if (!found) return fail(found.error());
   StoreStatus result;
-  for (const postgres::LaneStatus& lane : found->lanes) add_lane(result.readers, lane);
-  for (ReaderStatus& reader : result.readers) {
+  for (const postgres::LaneStatus& lane : found->lanes) add_lane(result.relays, lane);
+  for (RelayStatus& reader : result.relays) {
     if (const auto one = mapped->find(reader.name); one != mapped->end())
       reader.table = one->second.table;
   }
@@ -202,8 +202,9 @@ Result<StoreStatus> PostgresDatabase::status() {
   result.standby = found->standby;
   result.log_end = found->log_end;
   result.delayed = found->delayed;
-  const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(),
-                                   [](const auto& lane) { return !lane.mapped; });
+  const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(), [](const auto& lane) {
+    return lane.source == SourceKind::outbox;
+  });
   // The estimate knows nothing of a table that was never analysed; what nobody reads yet must be
   // seen all the same.
   if (!is_read && result.outbox_rows == 0) {
@@ -217,20 +218,20 @@ Result<StoreStatus> PostgresDatabase::status() {
 // The outbox, then the tables that relays serve as they are. Positions mean something in one of
 // them only.
 Result<std::vector<EventRow>> PostgresDatabase::list_events(const EventFilter& filter) {
-  if (filter.after != 0 && filter.reader.empty() && !store_.tables.empty()) {
+  if (filter.after != 0 && filter.relay.empty() && !store_.tables.empty()) {
     return fail(Errc::rejected,
-                "several tables of this store hold events; choose one by its relay, with --reader");
+                "several tables of this store hold events; choose one by its relay, with --relay");
   }
   const auto mapped = mapped_relays(store_);
   if (!mapped) return fail(mapped.error());
   std::vector<EventRow> rows;
-  if (!mapped->contains(filter.reader)) {
+  if (!mapped->contains(filter.relay)) {
     auto found = postgres::list_events(store_.conninfo, filter);
     if (!found) return fail(found.error());
     rows = std::move(*found);
   }
   for (const auto& [relay, mapping] : *mapped) {
-    if ((!filter.reader.empty() && relay != filter.reader) || rows.size() >= filter.limit) continue;
+    if ((!filter.relay.empty() && relay != filter.relay) || rows.size() >= filter.limit) continue;
     EventFilter rest = filter;
     rest.limit = filter.limit - rows.size();
     auto found = postgres::list_mapped_events(store_.conninfo, relay, mapping, rest);

@@ -64,7 +64,7 @@ Result<std::unique_ptr<Sink>> make_postgres_inbox(const StoreConfig& store,
   options.lane = lane;
   options.version_guard = consumer.version_guard;
   for (const HandlerConfig& handler : consumer.handlers) {
-    if (handler.is_outside()) continue;
+    if (handler.is_external()) continue;
     auto made = handler_of(consumer, handler);
     if (!made) return fail(made.error().code, handler.where + ": " + made.error().text);
     options.handlers.push_back(std::move(*made));
@@ -76,7 +76,7 @@ Result<std::unique_ptr<Sink>> make_postgres_inbox(const StoreConfig& store,
 
 Status check_postgres_handlers(const StoreConfig& store, const ConsumerConfig& consumer) {
   for (const HandlerConfig& handler : consumer.handlers) {
-    if (handler.is_outside()) continue;
+    if (handler.is_external()) continue;
     if (const auto made = handler_of(consumer, handler); !made)
       return fail(made.error().code, handler.where + ": " + made.error().text);
   }

@@ -109,8 +109,7 @@ Result<StoreStatus> SqliteDatabase::status() {
   auto found = sqlite::status(store_.path.string(), system_clock());
   if (!found) return fail(found.error());
   StoreStatus result;
-  for (dovetail::ReaderStatus& reader : found->readers)
-    result.readers.push_back({std::move(reader)});
+  for (dovetail::RelayStatus& reader : found->relays) result.relays.push_back({std::move(reader)});
   result.consumers = std::move(found->consumers);
   result.outbox_rows = found->outbox_rows;
   result.mailbox_rows = found->mailbox_rows;
@@ -241,7 +240,7 @@ Result<std::vector<Finding>> SqliteDatabase::examine(const config::Config&) {
          "look for a process that keeps a read transaction open"});
   }
   DOVETAIL_TRY(examine_line(*database, findings));
-  for (const ReaderStatus& reader : found->readers) {
+  for (const RelayStatus& reader : found->relays) {
     if (reader.parked != 0) {
       findings.push_back(
           {Severity::warning, "parked",
@@ -265,7 +264,7 @@ class SqliteLane final : public Lane {
   SqliteLane(LanePlan plan, Clock& clock)
       : reader_{.path = plan.from.path.string(),
                 .name = plan.relay.name,
-                .stream = plan.stream,
+                .source = plan.source,
                 .target = plan.target},
         topics_(std::move(plan.topics)),
         source_(reader_, clock),

@@ -42,9 +42,9 @@ using MakeSink = std::function<std::unique_ptr<Sink>(std::uint32_t lane)>;
 struct LanePlan {
   const config::StoreConfig& from;
   const config::RelayConfig& relay;
-  std::string target;                     // the other end, see target.h
-  Stream stream = Stream::outbox;         // of a SQLite store that is read
-  std::optional<TopicTemplate> topics{};  // none: events keep those that they come with
+  std::string target;                      // the other end, see target.h
+  SourceKind source = SourceKind::outbox;  // of a SQLite store that is read
+  std::optional<TopicTemplate> topics{};   // none: events keep those that they come with
   MakeSink make_sink;
   std::function<void(const RelayNotice&)> notify;  // on any thread
 };

@@ -129,15 +129,15 @@ struct HandlerConfig {
   std::vector<std::string> environment{};       // command: variables of ours that it gets
 
   // Its effect is not in the consumer's transaction.
-  bool is_outside() const { return kind == Kind::http || kind == Kind::command; }
+  bool is_external() const { return kind == Kind::http || kind == Kind::command; }
 };
 
 struct ConsumerConfig {
   // `to` is the database that holds the inbox; `from` the store that is read. `relay.lanes` is how
   // many connections share the work along keys.
   RelayConfig relay;
-  Stream stream = Stream::outbox;     // that is read
-  std::vector<std::string> topics{};  // only these; empty: all
+  SourceKind source = SourceKind::outbox;  // that is read
+  std::vector<std::string> topics{};       // only these; empty: all
   bool version_guard = false;
   Duration claim = std::chrono::seconds(60);  // how long a call outside may take before another may
   std::vector<HandlerConfig> handlers{};

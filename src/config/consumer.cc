@@ -120,7 +120,7 @@ HandlerConfig read_handler(Section& section, const ConsumerConfig& consumer, con
   }
   const StoreConfig* to = config.find_store(consumer.relay.to);
   const bool has_none = to != nullptr && !to->is_broker() && !to->type().has_functions;
-  if (!handler.is_outside() && has_none) {
+  if (!handler.is_external() && has_none) {
     section.wrong("kind", "the inbox is in the " + std::string(to->type().name) + " store " +
                               in_quotes(consumer.relay.to) +
                               ", where handlers are of kind \"http\" or \"command\"; inside its "
@@ -152,26 +152,27 @@ void read_handlers(Section& section, ConsumerConfig& consumer, const Config& con
   }
 }
 
-// Which stream is read, and what goes with that only.
+// What is read, and what goes with that only.
 void read_stream(Section& section, ConsumerConfig& consumer, const Config& config) {
-  std::optional<Stream> box;
-  Stream chosen = Stream::outbox;
-  section.choice<Stream>("box", chosen, {{"outbox", Stream::outbox}, {"mailbox", Stream::mailbox}});
+  std::optional<SourceKind> box;
+  SourceKind chosen = SourceKind::outbox;
+  section.choice<SourceKind>("box", chosen,
+                             {{"outbox", SourceKind::outbox}, {"mailbox", SourceKind::mailbox}});
   if (section.has("box")) box = chosen;
   const StoreConfig* from = config.find_store(consumer.relay.from);
   if (from == nullptr) return;
   const std::string the_store = "the store " + in_quotes(from->name);
   if (from->is_broker()) {
     if (box) section.wrong("box", the_store + " is a broker, which has none; remove it");
-    consumer.stream = Stream::outside;
+    consumer.source = SourceKind::broker;
     return;
   }
   if (from->type().has_mailbox) {
     const bool is_own = consumer.relay.from == consumer.relay.to;
-    consumer.stream = box.value_or(is_own ? Stream::mailbox : Stream::outbox);
+    consumer.source = box.value_or(is_own ? SourceKind::mailbox : SourceKind::outbox);
     return;
   }
-  if (box == Stream::mailbox)
+  if (box == SourceKind::mailbox)
     section.wrong("box", the_store + " is " + std::string(from->type().name) +
                              ", which has an outbox only; remove it");
 }
@@ -198,7 +199,7 @@ void check_consumer(Section& section, ConsumerConfig& consumer, Config& config) 
 // What depends on all handlers.
 void read_outside(Section& section, ConsumerConfig& consumer) {
   if (std::none_of(consumer.handlers.begin(), consumer.handlers.end(),
-                   [](const auto& one) { return one.is_outside(); })) {
+                   [](const auto& one) { return one.is_external(); })) {
     return;
   }
   RelayOptions& options = consumer.relay.options;

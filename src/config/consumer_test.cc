@@ -41,7 +41,7 @@ TEST(ConsumerConfig, SaysWhereFromWhereToAndWhichHandlers) {
   EXPECT_EQ(stock.relay.options.batch_events_max, 64U) << "one of its handlers is outside";
   EXPECT_EQ(stock.topics, std::vector<std::string>{"orders.events"});
   EXPECT_EQ(stock.claim, 2min);
-  EXPECT_EQ(stock.stream, Stream::outbox);
+  EXPECT_EQ(stock.source, SourceKind::outbox);
   ASSERT_EQ(stock.handlers.size(), 4U);
   EXPECT_EQ(stock.handlers[0].function, "shop.book");
   EXPECT_TRUE(stock.handlers[0].batch);
@@ -49,7 +49,7 @@ TEST(ConsumerConfig, SaysWhereFromWhereToAndWhichHandlers) {
   EXPECT_EQ(stock.handlers[1].kind, HandlerConfig::Kind::queue);
   EXPECT_EQ(stock.handlers[1].types, std::vector<std::string>{"order.*"});
   EXPECT_EQ(stock.handlers[2].store, "hook");
-  EXPECT_TRUE(stock.handlers[2].is_outside());
+  EXPECT_TRUE(stock.handlers[2].is_external());
   EXPECT_EQ(stock.handlers[3].timeout, 5s);
   EXPECT_EQ(stock.handlers[3].command[1], "-v");
   EXPECT_EQ(stock.handlers[3].environment, (std::vector<std::string>{"TMPDIR", "MAIL_TOKEN"}));
@@ -82,14 +82,14 @@ TEST(ConsumerConfig, AProgramWithASlashIsRelativeToTheFileAndAnotherIsLookedFor)
 
 TEST(ConsumerConfig, TheOwnFileIsReadFromItsMailboxAndAnotherFromItsOutbox) {
   const std::string handler = "[[consumer.handler]]\nkind = \"http\"\nstore = \"hook\"\n";
-  const auto stream = [&](const std::string& lines) {
-    return parse(consumer(lines + handler)).consumers[0].stream;
+  const auto source = [&](const std::string& lines) {
+    return parse(consumer(lines + handler)).consumers[0].source;
   };
-  EXPECT_EQ(stream("from = \"file\"\nto = \"file\"\n"), Stream::mailbox);
-  EXPECT_EQ(stream("from = \"file\"\nto = \"file\"\nbox = \"outbox\"\n"), Stream::outbox);
-  EXPECT_EQ(stream("from = \"file\"\nto = \"shop\"\n"), Stream::outbox);
-  EXPECT_EQ(stream("from = \"file\"\nto = \"shop\"\nbox = \"mailbox\"\n"), Stream::mailbox);
-  EXPECT_EQ(stream("from = \"bus\"\nto = \"shop\"\n"), Stream::outside);
+  EXPECT_EQ(source("from = \"file\"\nto = \"file\"\n"), SourceKind::mailbox);
+  EXPECT_EQ(source("from = \"file\"\nto = \"file\"\nbox = \"outbox\"\n"), SourceKind::outbox);
+  EXPECT_EQ(source("from = \"file\"\nto = \"shop\"\n"), SourceKind::outbox);
+  EXPECT_EQ(source("from = \"file\"\nto = \"shop\"\nbox = \"mailbox\"\n"), SourceKind::mailbox);
+  EXPECT_EQ(source("from = \"bus\"\nto = \"shop\"\n"), SourceKind::broker);
 }
 
 TEST(ConsumerConfig, ABrokerKeepsTopicsAndHasTheConsumersNameAsItsGroup) {

@@ -4,14 +4,16 @@
 
 namespace dovetail {
 
-std::string_view to_string(Stream stream) {
-  switch (stream) {
-    case Stream::outbox:
+std::string_view to_string(SourceKind source) {
+  switch (source) {
+    case SourceKind::outbox:
       return "outbox";
-    case Stream::mailbox:
+    case SourceKind::mailbox:
       return "mailbox";
-    case Stream::outside:
-      return "outside";
+    case SourceKind::mapped:
+      return "mapped";
+    case SourceKind::broker:
+      return "broker";
   }
   return "unknown";
 }
@@ -41,6 +43,12 @@ Result<EventState> parse_event_state(std::string_view text) {
   return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
                                   "\" is not a state of an event; use pending, delivered, "
                                   "parked, waiting, discarded or delayed");
+}
+
+SourceKind parse_source_kind(std::string_view stored) {
+  for (const SourceKind source : {SourceKind::outbox, SourceKind::mailbox, SourceKind::mapped})
+    if (stored == to_string(source)) return source;
+  return SourceKind::broker;
 }
 
 std::string_view to_string(Severity severity) {

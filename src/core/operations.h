@@ -14,12 +14,14 @@
 
 namespace dovetail {
 
-enum class Stream : std::uint8_t {
+enum class SourceKind : std::uint8_t {
   outbox,   // what a service publishes
   mailbox,  // what was delivered to it
-  outside,  // of a broker; a store only keeps the lease, the counts and the parked events
+  mapped,   // a table that existed before and that a relay serves
+  broker,   // a store only keeps the lease, the counts and the parked events
 };
-std::string_view to_string(Stream stream);
+std::string_view to_string(SourceKind source);
+SourceKind parse_source_kind(std::string_view stored);  // REQUIRES: to_string() made it
 
 // What a relay last said about itself (RelayState), as its store kept it.
 struct SaidState {
@@ -31,19 +33,18 @@ struct SaidState {
   bool is_current = false;  // that process lives, as far as its lease tells
 };
 
-struct ReaderStatus {
+struct RelayStatus {
   std::string name;
-  Stream stream = Stream::outbox;
+  SourceKind source = SourceKind::outbox;
   std::vector<std::string> topics;
-  std::int64_t settled = 0;  // everything up to this number is finished
-  std::uint64_t pending =
-      0;  // counted exactly up to 100,000, estimated above; 0 for an outside one
+  std::int64_t passed_seq = 0;   // everything up to this number is delivered or parked
+  std::uint64_t pending = 0;     // counted exactly up to 100,000, estimated above; 0 for a broker
   bool is_pending_known = true;  // false: there are too many to count
   Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
   bool is_age_known = true;      // false: events are pending, and nothing says since when
   double events_per_second = 0;  // over the last ten seconds or so
-  std::uint64_t settled_total = 0;
-  std::uint64_t parked_total = 0;    // of those that were settled
+  std::uint64_t delivered_total = 0;  // confirmed by the receiver, replayed ones included
+  std::uint64_t parked_total = 0;
   std::uint64_t replayed_total = 0;  // delivered out of parking
   std::uint64_t parked = 0;          // now, needing an operator
   std::uint64_t waiting = 0;         // now, behind them or before a retry
@@ -55,12 +56,6 @@ struct ReaderStatus {
   std::optional<SaidState> said{};  // none: it never said anything
   std::string error{};              // why its numbers are not known; empty: they are
 };
-
-// Confirmed by the receiver: what is parked, waits or was given up is not among them.
-inline std::uint64_t delivered_total(std::uint64_t settled, std::uint64_t parked,
-                                     std::uint64_t replayed) {
-  return settled + replayed - (parked < settled + replayed ? parked : settled + replayed);
-}
 
 struct ConsumerStatus {
   std::string name;
@@ -96,10 +91,10 @@ std::string_view to_string(EventState state);
 Result<EventState> parse_event_state(std::string_view text);
 
 struct EventFilter {
-  Stream stream = Stream::outbox;
+  SourceKind source = SourceKind::outbox;
   std::optional<EventState> state{};
-  std::string reader{};  // a relay or a consumer; empty: all readers, one row each
-  std::string id{};      // text of an event id
+  std::string relay{};  // a relay or a consumer; empty: all readers, one row each
+  std::string id{};     // text of an event id
   std::string type{};
   std::string key{};  // aggregate_id
   std::string topic{};
@@ -111,7 +106,7 @@ struct EventFilter {
 struct EventRow {
   std::int64_t position = 0;
   EventId id;
-  std::string reader;  // empty: nobody reads this stream
+  std::string relay;  // empty: nobody reads this
   EventState state = EventState::pending;
   std::string topic;
   std::string aggregate_type;
@@ -127,8 +122,8 @@ struct EventRow {
 };
 
 struct ParkedFilter {
-  std::string reader{};  // empty: all
-  std::string key{};     // aggregate_id
+  std::string relay{};  // empty: all
+  std::string key{};    // aggregate_id
   std::string aggregate_type{};
   std::string type{};
   std::string reason_contains{};
@@ -141,7 +136,7 @@ struct ParkedFilter {
 
 struct ParkedRow {
   std::int64_t number = 0;
-  std::string reader;
+  std::string relay;
   EventId id;
   std::int64_t position = 0;
   EventState state = EventState::parked;

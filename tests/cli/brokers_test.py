@@ -332,7 +332,7 @@ class WithRedis(BrokerCase):
         self.assertEqual((row["store"], row["topic"]), ("inventory", "orders.events"))
         self.assertIn("data", row["reason"])
         [place] = self.ask("events", "show", row["id"])["places"]
-        self.assertEqual((place["box"], place["state"]), ("outside", "parked"))
+        self.assertEqual((place["box"], place["state"]), ("broker", "parked"))
         self.dovetail("parked", "discard", row["id"], "--reason", "not ours")
         self.drain("bus-to-inventory")
 
@@ -355,13 +355,13 @@ class WithRedis(BrokerCase):
         first, second = self.publish_id(), self.publish_id()
         self.drain(code=1)
         parked = self.ask("parked", "list")["parked"]
-        self.assertEqual([(row["store"], row["reader"], row["id"], row["state"]) for row in parked],
+        self.assertEqual([(row["store"], row["relay"], row["id"], row["state"]) for row in parked],
                          [("inventory", "bus-to-inventory", first, "parked"),
                           ("inventory", "bus-to-inventory", second, "waiting")])
         places = {place["box"]: place for place in self.ask("events", "show", first)["places"]}
-        self.assertEqual((places["outside"]["state"], places["outside"]["reader"]), ("parked", "bus-to-inventory"))
+        self.assertEqual((places["broker"]["state"], places["broker"]["relay"]), ("parked", "bus-to-inventory"))
         reader = self.reader("inventory", "bus-to-inventory")
-        self.assertEqual((reader["stream"], reader["from"], reader["parked"], reader["pending"]), ("outside", "bus", 1, None))
+        self.assertEqual((reader["source"], reader["from"], reader["parked"], reader["pending"]), ("broker", "bus", 1, None))
         self.assertIn("bus > inventory", self.dovetail("status").out)
         self.configure(self.server.url)
         self.dovetail("parked", "replay", first)

@@ -128,7 +128,7 @@ class Looking(harness.Case):
         self.dovetail("run", "--until-idle")
         self.publish(key="18")
         reader = self.reader()
-        self.assertEqual((reader["pending"], reader["parked"], reader["waiting"], reader["settled_total"]), (1, 0, 0, 1))
+        self.assertEqual((reader["pending"], reader["parked"], reader["waiting"], reader["delivered_total"]), (1, 0, 0, 1))
         self.assertGreater(reader["oldest_age_us"], 0)
         self.assertIn("events_per_second", reader)
         self.assertEqual(reader["owner"], "")
@@ -145,7 +145,7 @@ class Looking(harness.Case):
         document = self.ask("status", code=4)
         by_name = {store["name"]: store for store in document["stores"]}
         self.assertEqual(by_name["inventory"]["error"]["code"], "unavailable")
-        self.assertEqual(by_name["orders"]["readers"][0]["settled_total"], 1)
+        self.assertEqual(by_name["orders"]["relays"][0]["delivered_total"], 1)
         self.assertIn("orders-to-inventory", self.dovetail("status", code=4).out)
 
     def test_events_are_listed_and_filtered(self):
@@ -299,11 +299,11 @@ class Doctor(harness.Case):
     def test_a_parked_event_is_named_with_what_waits_behind_it(self):
         self.init()
         for state, position in (("parked", 1), ("waiting", 2), ("waiting", 3)):
-            self.change("orders.db", "INSERT INTO dovetail_parked (reader, position, id, topic, aggregate_type, aggregate_id, "
+            self.change("orders.db", "INSERT INTO dovetail_parked (relay, position, id, topic, aggregate_type, aggregate_id, "
                         "type, content_type, headers, payload, aggregate_version, created_at, state, attempts, reason, "
                         f"parked_at, retry_at, at_head) VALUES ('orders-to-inventory', {position}, randomblob(16), '', 'order', "
                         f"'1', 'x', '', '', x'00', 0, 0, '{state}', 1, 'no', 0, 0, {int(position == 1)})")
-        self.change("orders.db", "INSERT OR IGNORE INTO dovetail_reader (name, stream) VALUES ('orders-to-inventory', 'outbox')")
+        self.change("orders.db", "INSERT OR IGNORE INTO dovetail_relay (relay, source) VALUES ('orders-to-inventory', 'outbox')")
         found = self.findings("orders")["parked"]
         self.assertIn("1 events of orders-to-inventory are parked", found["what"])
         self.assertIn("2 wait", found["what"])

@@ -129,11 +129,11 @@ class Sql(ConsumerCase):
         self.assertEqual(self.sql("SELECT DISTINCT topic FROM shop.booked"), "orders.events")
         self.assertIn("handled 0", self.handle().out)
         # As after a restore of the source: everything comes again, and nothing is booked again.
-        self.sql("DELETE FROM dovetail.reader")
+        self.sql("DELETE FROM dovetail.relay_lane")
         document = self.ask("run", "--until-idle")
         self.assertEqual(document["relays"], [])
         [consumer] = document["consumers"]
-        self.assertEqual((consumer["name"], consumer["confirmed"], consumer["duplicates_suppressed"]), ("booking", 12, 12))
+        self.assertEqual((consumer["name"], consumer["delivered"], consumer["duplicates_suppressed"]), ("booking", 12, 12))
         self.assertEqual(len(self.booked()), 12)
 
     def test_the_start_says_where_from_where_to_and_which_handlers(self):
@@ -189,7 +189,7 @@ class Sql(ConsumerCase):
         self.assertIn("1 parked", said.out)
         self.assertEqual(self.booked("n"), [n for n in range(660, 672) if n not in (666, 670)])
         parked = self.ask("parked", "list")["parked"]
-        self.assertEqual([(row["store"], row["reader"], row["key"], row["state"]) for row in parked],
+        self.assertEqual([(row["store"], row["relay"], row["key"], row["state"]) for row in parked],
                          [("shop", "booking", "2", "parked"), ("shop", "booking", "2", "waiting")])
         self.assertIn("not this one", parked[0]["reason"])
         self.assertEqual(parked[0]["attempts"], 5)
@@ -279,7 +279,7 @@ class Sql(ConsumerCase):
         self.configure()
         self.place(40, keys=1)
         last = self.sql("SELECT id FROM dovetail.outbox ORDER BY seq DESC LIMIT 1")
-        self.sql("INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('booking', 0, 1)")
+        self.sql("INSERT INTO dovetail.relay_lane (relay, lane, lanes) VALUES ('booking', 0, 1)")
         self.refused("inbox", "forget", "booking", last, "--reason", "too early", code=5, name="rejected",
                      says=("has not been delivered yet", "dovetail status"))
         self.handle()
@@ -344,8 +344,8 @@ class Daemon(ConsumerCase):
         out, _ = daemon.communicate(timeout=harness.PATIENCE_S)
         self.assertEqual(daemon.returncode, 0, self.log())
         [consumer] = json.loads(out)["consumers"]
-        self.assertEqual(consumer["confirmed"], len(self.booked()))
-        self.assertEqual(self.sql("SELECT bool_and(clean)::text FROM dovetail.consumer_lane"), "true")
+        self.assertEqual(consumer["delivered"], len(self.booked()))
+        self.assertEqual(self.sql("SELECT bool_and(clean)::text FROM dovetail.consumer_session"), "true")
         self.handle()
         self.assertEqual(self.booked("n"), [*range(1, 41), *range(1001, 1501)])
 
@@ -375,7 +375,7 @@ class Daemon(ConsumerCase):
         self.assertEqual(self.booked("n"), list(range(1, 31)))
 
     def readers(self):
-        return [one for store in self.ask("status")["stores"] for one in store.get("readers", ())]
+        return [one for store in self.ask("status")["stores"] for one in store.get("relays", ())]
 
 
 class Wrong(ConsumerCase):
@@ -441,7 +441,7 @@ echo "$DOVETAIL_EVENT_ID $DOVETAIL_EVENT_TYPE $body" >> %s/handled
         self.assertIn("at least once", said.err)
         self.assertEqual(len(self.handled()), 5)
         self.assertTrue(all(" order.placed " in line for line in self.handled()), self.handled())
-        self.sql("DELETE FROM dovetail.reader")
+        self.sql("DELETE FROM dovetail.relay_lane")
         self.handle()
         self.assertEqual(len(self.handled()), 5, "what comes again is known")
 
@@ -504,7 +504,7 @@ echo "$DOVETAIL_EVENT_ID $DOVETAIL_EVENT_TYPE $body" >> %s/handled
         self.assertEqual(sorted(body["n"] for _, body, status in came if status == 204), list(range(1, 9)))
         self.assertEqual(len({key for key, body, _ in came if body["n"] == 3}), 1, "the same key at every try")
         self.assertEqual(len({key for key, _, _ in came}), 8)
-        self.sql("DELETE FROM dovetail.reader")
+        self.sql("DELETE FROM dovetail.relay_lane")
         before = len(came)
         self.handle()
         self.assertEqual(len(came), before, "what comes again is known")
@@ -549,7 +549,7 @@ to = "till"
         said = self.handle("booking")
         self.assertIn("the mailbox of till", said.err)
         self.assertEqual(len(self.handled()), 4)
-        self.assertEqual(self.reader("till", "booking")["stream"], "mailbox")
+        self.assertEqual(self.reader("till", "booking")["source"], "mailbox")
         self.handle()
         self.assertEqual(len(self.handled()), 4)
 
@@ -560,7 +560,7 @@ to = "till"
         self.handle("booking")
         self.assertEqual(self.booked("n"), list(range(1, 10)))
         self.expect_order(range(1, 10), 3)
-        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.consumer_lane"), "3")
+        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.consumer_session"), "3")
 
     def test_what_fails_is_parked_in_the_file_that_is_read(self):
         self.configure(stores=self.FILES, source="kiosk")
@@ -569,7 +569,7 @@ to = "till"
         self.publish(store="kiosk", key="poison", payload='{"n": 666}')
         self.handle("booking", code=1)
         [row] = self.ask("parked", "list")["parked"]
-        self.assertEqual((row["store"], row["reader"]), ("kiosk", "booking"))
+        self.assertEqual((row["store"], row["relay"]), ("kiosk", "booking"))
 
 
 class FromBrokers(ConsumerCase):
@@ -594,7 +594,7 @@ to = "bus"
         self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
 
     def settled(self):
-        return int(self.sql("SELECT settled_total FROM dovetail.reader WHERE relay = 'booking'"))
+        return int(self.sql("SELECT delivered_total FROM dovetail.relay_lane WHERE relay = 'booking'"))
 
     def road(self, bus, topic):
         relay = self.RELAY + f'topic = "{topic}"\n'
@@ -611,11 +611,11 @@ to = "bus"
         self.assertEqual(self.booked("n"), [n for n in range(660, 672) if n not in (666, 670)])
         # Its parked events live with its inbox, since a broker keeps none.
         parked = self.ask("parked", "list")["parked"]
-        self.assertEqual([(row["store"], row["reader"], row["state"]) for row in parked],
+        self.assertEqual([(row["store"], row["relay"], row["state"]) for row in parked],
                          [("shop", "booking", "parked"), ("shop", "booking", "waiting")])
         self.assertIn("bus > shop", self.dovetail("status").out)
         reader = self.reader("shop", "booking")
-        self.assertEqual((reader["stream"], reader["from"], reader["parked"], reader["pending"]), ("outside", "bus", 1, None))
+        self.assertEqual((reader["source"], reader["from"], reader["parked"], reader["pending"]), ("broker", "bus", 1, None))
         self.mend()
         self.dovetail("parked", "replay", parked[0]["id"])
         self.consume("those follow", lambda: len(self.booked("n", "key <> 'other'")) == 12)
@@ -623,7 +623,7 @@ to = "bus"
         self.assertEqual(self.booked()[-2:], [666, 670])
         self.assertEqual(self.booked("n"), list(range(660, 672)))
         # Everything once more: the broker is no reason to book it twice.
-        self.sql("DELETE FROM dovetail.reader WHERE relay = 'shop-to-bus'")
+        self.sql("DELETE FROM dovetail.relay_lane WHERE relay = 'shop-to-bus'")
         self.handle("shop-to-bus")
         before = self.settled()
         self.consume("all have come again", lambda: self.settled() >= before + 12)

@@ -44,7 +44,7 @@ class Daemon(harness.Case):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(harness.PATIENCE_S), 0)
         report = json.load(process.stdout)
-        self.assertEqual(report["relays"][0]["confirmed"], 1)
+        self.assertEqual(report["relays"][0]["delivered"], 1)
 
     def test_a_second_one_stands_by_and_takes_over_when_the_first_is_killed(self):
         first = self.start("run")

@@ -90,7 +90,7 @@ class Debezium(PostgresCase):
         daemon = self.start("run")
         self.wait_for("what was there", lambda: len(self.messages()) == 1)
         # A row that is deleted at once is in the log alone, and what was there may come from the table.
-        self.wait_for("the log is read", lambda: "reads the log" in self.log())
+        self.wait_for("the log is read", lambda: "reads the WAL" in self.log())
         self.insert(2, "2", "'{}'", behind=f"DELETE FROM outbox WHERE id = '{ID % 2}'")
         self.insert(3, "1", "'[null]'")
         self.insert(4, "2", "NULL")
@@ -104,7 +104,7 @@ class Debezium(PostgresCase):
                                        ("2", "{}", headers[1]), ("1", "[null]", headers[2]), ("2", None, headers[3])])
         self.assertEqual(self.sql("SELECT count(*) FROM outbox"), "3", "dovetail writes nothing to the table")
         reader = self.reader("shop", "outbox-to-bus")
-        self.assertEqual((reader["pending"], reader["settled_total"]), (0, 4))
+        self.assertEqual((reader["pending"], reader["delivered_total"]), (0, 4))
 
     def test_the_slot_of_debezium_is_taken_over_where_it_stands(self):
         slot = f"debezium_{self.database}"

@@ -101,7 +101,7 @@ class Broker(Stock):
         return process
 
     def arrived(self):
-        return self.in_stock("SELECT coalesce(sum(applied + duplicates), 0) FROM dovetail.consumer_lane")
+        return self.in_stock("SELECT coalesce(sum(applied + duplicates), 0) FROM dovetail.consumer_session")
 
     def test_stock_moves_once_for_each_order(self):
         self.place_order("mug", 2)
@@ -181,7 +181,7 @@ class Language(Stock):
 
     def test_workers_share_the_queue_and_stock_moves_once_for_each_order(self):
         self.fill_queue()
-        self.sql("DELETE FROM dovetail.reader WHERE relay = 'stock'")  # so that everything is delivered again
+        self.sql("DELETE FROM dovetail.relay_lane WHERE relay = 'stock'")  # so that everything is delivered again
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.queue("events"), self.orders + 2)
 

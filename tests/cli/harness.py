@@ -171,7 +171,7 @@ class Case(unittest.TestCase):
     def reader(self, store="orders", name="orders-to-inventory"):
         for one in self.ask("status")["stores"]:
             if one["name"] == store:
-                for reader in one["readers"]:
+                for reader in one["relays"]:
                     if reader["name"] == name:
                         return reader
         return None

@@ -93,7 +93,7 @@ class MappedCase(PostgresCase):
         self.configure(self.conninfo)
         self.init()
         self.sql("DROP SCHEMA IF EXISTS shop, orders, public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO "
-                 "PUBLIC; TRUNCATE dovetail.reader, dovetail.relay_process, dovetail.parked, dovetail.audit, "
+                 "PUBLIC; TRUNCATE dovetail.relay_lane, dovetail.relay_process, dovetail.parked, dovetail.audit, "
                  "dovetail.relay_state, dovetail.mapped_backlog")
 
     def configure(self, conninfo, more=""):
@@ -119,9 +119,9 @@ class Presets(MappedCase):
                 self.write("dovetail.toml", (CONFIG % (self.conninfo, f'preset = "{preset}"\n')).replace(
                     "shop-to-inventory", preset))
                 self.sql("DROP TABLE IF EXISTS outbox_events, outbox;" + table + ";" + publish)
-                self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 6)
+                self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["delivered"], 6)
                 reader = self.reader("shop", preset)
-                self.assertEqual((reader["pending"], reader["settled_total"]), (0, 6))
+                self.assertEqual((reader["pending"], reader["delivered_total"]), (0, 6))
                 self.assertEqual(self.sql(count), left)
                 rows = self.rows("inventory.db", "SELECT payload, aggregate_id, type, topic FROM dovetail_mailbox "
                                  "ORDER BY seq DESC LIMIT 6")[::-1]
@@ -146,7 +146,7 @@ class ByHand(MappedCase):
         self.sql("INSERT INTO shop.messages (order_no, body, trace) SELECT n % 2, to_jsonb(n), 'trace-' || n "
                  "FROM generate_series(1, 6) AS n; INSERT INTO shop.messages (order_no, body, state) VALUES (1, '{}', "
                  "'cancelled')")
-        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 6)
+        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["delivered"], 6)
         self.assertEqual(self.sql("SELECT string_agg(state, ',' ORDER BY seq) FROM shop.messages"),
                          ",".join(["done"] * 6 + ["cancelled"]))
         row = self.rows("inventory.db", "SELECT topic, aggregate_type, aggregate_id, type, headers FROM dovetail_mailbox "
@@ -195,7 +195,7 @@ class Running(MappedCase):
         # One of each key needs an operator; those behind it have not failed.
         self.assertEqual(self.sql("SELECT string_agg(status, ' ' ORDER BY payload::text) FROM outbox_events"),
                          "FAILED FAILED PENDING PENDING PENDING PENDING")
-        listed = self.ask("events", "--store", "shop", "--reader", "shop-to-inventory")["events"]
+        listed = self.ask("events", "--store", "shop", "--relay", "shop-to-inventory")["events"]
         self.assertEqual(sorted({one["state"] for one in listed}), ["parked", "waiting"])
         heads = {row["key"]: row["id"] for row in self.ask("parked", "list")["parked"] if row["head"]}
         self.assertEqual(sorted(heads), ["0", "1"])
@@ -214,13 +214,13 @@ class Running(MappedCase):
     def test_events_are_listed_in_pages(self):
         self.sql(PUBLISH_STATUS)
         self.sql("UPDATE outbox_events SET status = 'FAILED' WHERE payload = '6'")
-        of_relay = ("events", "--store", "shop", "--reader", "shop-to-inventory")
+        of_relay = ("events", "--store", "shop", "--relay", "shop-to-inventory")
         page = self.ask(*of_relay, "--limit", "4")["events"]
         rest = self.ask(*of_relay, "--after", str(page[-1]["position"]))["events"]
         self.assertEqual([one["state"] for one in page + rest], ["pending"] * 5 + ["discarded"])
         self.assertEqual(len({one["id"] for one in page + rest}), 6)
         self.assertEqual(len(self.ask(*of_relay, "--state", "pending", "--key", "0")["events"]), 2)
-        self.refused("events", "--store", "shop", "--after", "3", code=5, name="rejected", says=["--reader"])
+        self.refused("events", "--store", "shop", "--after", "3", code=5, name="rejected", says=["--relay"])
 
     def test_a_deleted_row_is_still_known_while_it_is_parked(self):
         table, publish, _, _ = PRESETS["debezium"]
@@ -242,7 +242,7 @@ class Running(MappedCase):
         self.assertEqual((self.mapped()["pending"], self.mapped()["table"]), (6, "outbox_events"))
         self.assertGreater(self.mapped()["oldest_age_us"], 0)
         self.assertIn("shop.outbox_events", self.dovetail("status").out)
-        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.reader"), "0", "nothing was written")
+        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.relay_lane"), "0", "nothing was written")
 
     def test_doctor_names_what_the_table_lacks(self):
         self.sql(PUBLISH_STATUS)
@@ -323,7 +323,7 @@ class WrongTables(MappedCase):
 
     def wrong_table(self, *says):
         self.refused("run", "--until-idle", code=5, name="rejected", says=says)
-        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.reader"), "0", "nothing was written")
+        self.assertEqual(self.sql("SELECT count(*) FROM dovetail.relay_lane"), "0", "nothing was written")
 
     def test_a_value_is_never_sql(self):
         self.sql(STATUS + "; CREATE TABLE victim (x int)")

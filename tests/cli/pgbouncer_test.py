@@ -29,7 +29,7 @@ class Pooled(postgres_test.PostgresCase):
 
     def owners(self):
         """The processes that hold lanes now."""
-        owners = self.sql("SELECT DISTINCT split_part(owner, '#', 1) FROM dovetail.reader WHERE owner <> ''")
+        owners = self.sql("SELECT DISTINCT split_part(owner, '#', 1) FROM dovetail.relay_lane WHERE owner <> ''")
         return set(owners.splitlines())
 
 

@@ -119,8 +119,8 @@ class Texts(BadInput):
             self.publish_id(field, INJECTION, key="1") if field != "--key" else self.publish_id(key=INJECTION)
         self.publish_id("--header", "note=" + INJECTION)
         self.assertEqual(self.outbox(), 4)
-        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 4)
-        for options in (("--key", INJECTION), ("--type", INJECTION), ("--topic", INJECTION), ("--reader", INJECTION)):
+        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["delivered"], 4)
+        for options in (("--key", INJECTION), ("--type", INJECTION), ("--topic", INJECTION), ("--relay", INJECTION)):
             result = self.run_dovetail("events", "--store", "orders", *options, "--json")
             self.assertIn(result.code, (0, 2), result)
         some = "00000000-0000-0000-0000-000000000001"
@@ -197,10 +197,10 @@ class Rights(BadInput):
 
     def test_a_right_that_was_taken_away_stops_the_relay_and_loses_nothing(self):
         self.login("relay", "dovetail_relay")
-        self.sql("REVOKE UPDATE ON dovetail.reader FROM dovetail_relay")
+        self.sql("REVOKE UPDATE ON dovetail.relay_lane FROM dovetail_relay")
         self.assertIn("reader (42501)", self.dovetail("run", "--until-idle", code=5).err.splitlines()[-1])
         self.assertIn("missing-right", json.dumps(self.ask("doctor", code=1)))
-        self.sql("GRANT UPDATE ON dovetail.reader TO dovetail_relay")
+        self.sql("GRANT UPDATE ON dovetail.relay_lane TO dovetail_relay")
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.mailbox(), 1)
 

@@ -127,7 +127,7 @@ class Init(PostgresCase):
         self.publish(code=5)
         as_user("operator")
         self.assertEqual(self.ask("events", "--store", "orders")["events"][0]["id"], event)
-        self.assertEqual(self.reader()["settled_total"], 1)
+        self.assertEqual(self.reader()["delivered_total"], 1)
         self.publish(code=5)
 
     def test_roles_without_a_postgres_store_are_refused(self):
@@ -151,7 +151,7 @@ class Delayed(PostgresCase):
         self.assertIn(event, self.dovetail("events", "--store", "orders", "--state", "delayed").out)
         self.assertEqual(self.ask("events", "show", event)["places"][0]["state"], "delayed")
         self.assertIn("due        2200-01-01", self.dovetail("events", "show", event).out)
-        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 0)
+        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["delivered"], 0)
         self.assertEqual(self.dovetail("events", "cancel", event, "--store", "orders", "--reason", "not wanted").out,
                          f"cancelled {event}\n")
         self.assertNotIn("delayed", self.stores("status")["orders"])
@@ -174,7 +174,7 @@ class Delayed(PostgresCase):
 
     def test_one_that_is_due_goes_out(self):
         self.publish("--deliver-at", "2001-01-01T00:00:00Z")
-        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 1)
+        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["delivered"], 1)
 
     def test_what_cannot_be_delayed_is_refused(self):
         self.publish("--deliver-at", "tomorrow", code=5)
@@ -190,7 +190,7 @@ class Carrying(PostgresCase):
 
     def test_events_reach_the_mailbox_once_and_in_the_order_of_their_key(self):
         ids = [self.publish_id("--header", "n=" + str(n), key=str(n % 3)) for n in range(9)]
-        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["confirmed"], 9)
+        self.assertEqual(self.ask("run", "--until-idle")["relays"][0]["delivered"], 9)
         self.dovetail("run", "--until-idle")
         stored = self.rows("inventory.db", "SELECT aggregate_id, headers FROM dovetail_mailbox ORDER BY seq")
         for key in range(3):

@@ -37,7 +37,7 @@ class Queues(postgres_test.PostgresCase):
 
     def test_parked_events_are_listed_replayed_and_discarded(self):
         parked = self.parked()
-        self.assertEqual({(row["reader"], row["reason"]) for row in parked.values()}, {("stock", "no such article")})
+        self.assertEqual({(row["relay"], row["reason"]) for row in parked.values()}, {("stock", "no such article")})
         self.assertEqual(set(parked), {"bad", "ugly"})
         self.assertEqual(self.ask("parked", "replay", parked["ugly"]["id"])["replayed"], 1)
         self.assertEqual(self.received(), ["ugly"])

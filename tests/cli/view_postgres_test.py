@@ -58,7 +58,7 @@ class OneEvent(PostgresCase):
         self.dovetail("run", "--until-idle", code=1)
         document = self.ask("events", "show", event)
         [life] = document["parked"]
-        self.assertEqual((life["state"], life["reader"]), ("parked", "orders-to-inventory"))
+        self.assertEqual((life["state"], life["relay"]), ("parked", "orders-to-inventory"))
         self.assertIn("nowhere", life["reason"])
         self.assertEqual([one["what"] for one in document["audit"]], ["replay"])
         text = self.dovetail("events", "show", event).out
@@ -68,7 +68,7 @@ class OneEvent(PostgresCase):
 class Mapped(MappedCase):
     def reader(self, name):
         [shop] = [store for store in self.ask("status", code=None)["stores"] if store["name"] == "shop"]
-        return {one["name"]: one for one in shop["readers"]}.get(name)
+        return {one["name"]: one for one in shop["relays"]}.get(name)
 
     def ask(self, *arguments, code=0, **more):
         if code is None:
@@ -92,7 +92,7 @@ to = "inventory"
         self.dovetail("run", "--until-idle", "good")
         document = self.ask("status", code=5)
         [shop] = [store for store in document["stores"] if store["name"] == "shop"]
-        by_name = {one["name"]: one for one in shop["readers"]}
+        by_name = {one["name"]: one for one in shop["relays"]}
         self.assertIn("event_type", by_name["shop-to-inventory"]["error"]["text"])
         self.assertIsNone(by_name["shop-to-inventory"]["pending"])
         self.assertEqual(by_name["good"]["pending"], 0)

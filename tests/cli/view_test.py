@@ -81,7 +81,7 @@ class OneEvent(Case):
     def test_show_tells_the_life_of_a_parked_event(self):
         document = self.ask("events", "show", self.poison)
         [life] = document["parked"]
-        self.assertEqual((life["state"], life["head"], life["reader"]), ("parked", True, "orders-to-inventory"))
+        self.assertEqual((life["state"], life["head"], life["relay"]), ("parked", True, "orders-to-inventory"))
         self.assertIn("nowhere", life["reason"])
         self.assertGreaterEqual(life["attempts"], 1)
         self.assertRegex(life["parked_at"], r"^\d{4}-")
@@ -193,7 +193,7 @@ secret_env = "NO_SUCH_VARIABLE_EITHER"
         self.dovetail("run", "--until-idle")
         document = self.ask("status", code=3)
         stores = {store["name"]: store for store in document["stores"]}
-        self.assertEqual(stores["orders"]["readers"][0]["delivered_total"], 1)
+        self.assertEqual(stores["orders"]["relays"][0]["delivered_total"], 1)
         self.assertEqual(stores["away"]["error"]["code"], "config")
         self.assertIn("NO_SUCH_VARIABLE", stores["away"]["error"]["text"])
         self.assertIn("orders-to-inventory", self.dovetail("status", code=3).out)
@@ -301,7 +301,7 @@ to = "third"
         done = self.dovetail("run", "--until-idle", code=4)
         self.assertIn("third", done.err)
         [orders] = [store for store in self.ask("status", code=4)["stores"] if store["name"] == "orders"]
-        self.assertEqual({one["name"]: one["delivered_total"] for one in orders["readers"]}, {"orders-to-inventory": 1})
+        self.assertEqual({one["name"]: one["delivered_total"] for one in orders["relays"]}, {"orders-to-inventory": 1})
 
 
 class Targets(Case):
@@ -323,7 +323,7 @@ class Targets(Case):
         self.dovetail("relay", "retarget", "orders-to-inventory", code=2)
         moved = self.ask("relay", "retarget", "orders-to-inventory", "--reason", "a new disk")
         self.assertEqual((moved["before"], moved["target"]), ("sqlite inventory.db", "sqlite elsewhere.db"))
-        self.assertEqual(self.rows("orders.db", "SELECT what, reader, reason FROM dovetail_audit"),
+        self.assertEqual(self.rows("orders.db", "SELECT what, relay, reason FROM dovetail_audit"),
                          [("retarget", "orders-to-inventory", "a new disk")])
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.rows("elsewhere.db", "SELECT count(*) FROM dovetail_mailbox"), [(1,)])
@@ -343,7 +343,7 @@ class Targets(Case):
         self.start("run")
         self.wait_for("another one stands by", lambda: "standby" in self.log())
         # As if the operator had been quicker than the standby.
-        self.change("orders.db", "UPDATE dovetail_reader SET target = 'sqlite elsewhere.db'")
+        self.change("orders.db", "UPDATE dovetail_relay SET target = 'sqlite elsewhere.db'")
         first.kill()
         self.wait_for("the standby says why it does not", lambda: "dovetail relay retarget" in self.log())
         self.publish()

@@ -458,7 +458,35 @@ def check_rooms(tree):
                 tree.broken(f"{room}/README.md", 1, "room", f"it does not say what {stem} is")
 
 
-CHECKS = (check_rooms, check_toy, check_subjects, check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
+# (a word that has been replaced, the one that is used now). docs/GLOSSARY.md says what words mean.
+RETIRED = tuple((re.compile(rf"\b{old}\b"), new) for old, new in (
+    (r"dovetail\.reader", "dovetail.relay_lane"), ("dovetail_reader", "dovetail_relay"),
+    (r"dovetail\.consumer_lane", "dovetail.consumer_session"), (r"dovetail\.slot\(", "dovetail.bucket("),
+    ("settled_" + "total", "delivered_total"), ("streams_" + "(?:since|why)", "reads_since, reads_why"),
+    ("payload_" + "length", "payload_bytes"), ("(?:first|last)_" + "slot", "first_bucket, last_bucket"),
+    ("Handling", "Invocation"), ("Stream::" + "outside", "SourceKind::broker"), ("is_" + "outside", "is_external"),
+    ("find_" + "way", "find_slot_access"), ("(?:Outside" + "Home|LetGo|RunningNote|Surroundings)", "a word one can say")))
+WORDS_OF_OLD_VERSIONS = re.compile(r"^CHANGELOG\.md$|/schema/v\d+\.sql$|upgrade_test\.(cc|py)$|connection/database_test\.cc$"
+                                   r"|^docs/decisions/|^tests/layout/check\.py$")
+USER_WORDS = ("store", "outbox", "relay", "lane", "broker", "consumer", "handler", "inbox", "parked", "delivered", "applied")
+
+
+def check_words(tree):
+    """A word that was replaced does not come back, and the glossary has every word that users meet."""
+    for name, text in tree.files.items():
+        if WORDS_OF_OLD_VERSIONS.search(name):
+            continue
+        for old, new in RETIRED:
+            match = old.search(text)
+            if match:
+                tree.broken(name, line_of(text, match.start()), "retired", f"'{match.group()}' is {new} now")
+    glossary = tree.files.get("docs/GLOSSARY.md", "")
+    for word in USER_WORDS:
+        if not re.search(rf"^\| {word} \|", glossary, re.MULTILINE):
+            tree.broken("docs/GLOSSARY.md", 1, "glossary", f"it does not say what {word} is")
+
+
+CHECKS = (check_rooms, check_toy, check_words, check_subjects, check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
 
 
 def check(root):
@@ -491,6 +519,7 @@ GOOD_TREE = {
     "src/core/test_clock.h": "#pragma once\n#include <gtest/gtest.h>\n",
     "src/host/clock.cc": "#include <time.h>\n#include \"core/relay.h\"\nlong now() { return 0; }\n",
     "docs/ADD_A_DATABASE.md": "`include/dovetail/sqlite.h`\n",
+    "docs/GLOSSARY.md": "".join(f"| {word} | what it is |\n" for word in USER_WORDS),
     "docs/ARCHITECTURE.md": "| 1 | `src/host/clock.cc` | `now` | |\n",
     "src/memory/memory.h": "#pragma once\n",
     "src/core/README.md": "| `relay` | `mutant` | `test_clock` |\n",
@@ -559,6 +588,9 @@ BAD_FILES = (
     ("walk", "docs/ARCHITECTURE.md", "| 1 | `src/host/clock.cc` | `Clock::never_written` | |\n"),
     ("addition", "docs/ADD_A_DATABASE.md", "nothing\n"),
     ("addition", "docs/ADD_A_DATABASE.md", "`include/dovetail/sqlite.h`\n| `src/gone.cc` | |\n"),
+    ("retired", "src/sqlite/bad.cc", "const char* kRead = \"SELECT * FROM dovetail_reader\";\n"),
+    ("retired", "docs/bad.md", "`settled_" + "total` counts\n"),
+    ("glossary", "docs/GLOSSARY.md", "| store | a database |\n"),
     ("toy", "examples/toy-broker/bad.cc", "#include \"redis/sink.h\"\n"),
     ("walk", "docs/ARCHITECTURE.md", "| 13 | `src/host/clock.cc` | `now` | |\n"),
     ("map", "docs/decisions/0002-two.md", "text\n"),

@@ -179,9 +179,8 @@ void Director::start_inventory() {
                               file("inventory.log"));
 }
 
-const dovetail::ReaderStatus* find_reader(const sqlite::StoreStatus& status,
-                                          std::string_view name) {
-  for (const auto& reader : status.readers) {
+const dovetail::RelayStatus* find_reader(const sqlite::StoreStatus& status, std::string_view name) {
+  for (const auto& reader : status.relays) {
     if (reader.name == name) return &reader;
   }
   return nullptr;

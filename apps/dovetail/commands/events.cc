@@ -16,7 +16,7 @@ namespace {
 
 struct EventsOptions {
   std::string store;
-  std::string reader;
+  std::string relay;
   std::string box = "outbox";  // or "mailbox"
   std::string state;           // of EventState; empty: all but delayed
   std::string key;
@@ -29,20 +29,20 @@ struct EventsOptions {
 };
 
 std::string state_of(const EventRow& row) {
-  const bool is_unread = row.reader.empty() && row.state != EventState::delayed;
+  const bool is_unread = row.relay.empty() && row.state != EventState::delayed;
   return is_unread ? "unread" : std::string(to_string(row.state));
 }
 
-Json json_of(const config::StoreConfig& store, Stream stream, const EventRow& row) {
+Json json_of(const config::StoreConfig& store, SourceKind source, const EventRow& row) {
   Json headers = Json::object();
   if (const auto decoded = decode_headers(row.headers); decoded && !row.headers.empty()) {
     for (const Header& header : *decoded) headers[header.name] = header.value;
   }
   Json json{{"store", store.name},
-            {"box", to_string(stream)},
+            {"box", to_string(source)},
             {"position", row.position},
             {"id", row.id.to_string()},
-            {"reader", row.reader},
+            {"relay", row.relay},
             {"state", state_of(row)},
             {"topic", row.topic},
             {"aggregate_type", row.aggregate_type},
@@ -105,8 +105,8 @@ Answer events_list(const CommandContext& context, const EventsOptions& options) 
   const auto store = choose_store(*config, options.store);
   if (!store) return tl::unexpected(store.error());
   EventFilter filter;
-  filter.stream = options.box == "mailbox" ? Stream::mailbox : Stream::outbox;
-  filter.reader = options.reader;
+  filter.source = options.box == "mailbox" ? SourceKind::mailbox : SourceKind::outbox;
+  filter.relay = options.relay;
   filter.key = options.key;
   filter.type = options.type;
   filter.after = options.after;
@@ -117,7 +117,7 @@ Answer events_list(const CommandContext& context, const EventsOptions& options) 
     filter.state = *state;
   }
   const config::StoreType& type = (*store)->type();
-  if (filter.stream == Stream::mailbox && !type.has_mailbox && !type.is_broker) {
+  if (filter.source == SourceKind::mailbox && !type.has_mailbox && !type.is_broker) {
     return refuse(Exit::rejected, "store " + (*store)->name + " is " + std::string(type.name) +
                                       ", which has no mailbox; leave out --box");
   }
@@ -126,7 +126,7 @@ Answer events_list(const CommandContext& context, const EventsOptions& options) 
 
   if (context.json) {
     Json list = Json::array();
-    for (const auto& row : *rows) list.push_back(json_of(**store, filter.stream, row));
+    for (const auto& row : *rows) list.push_back(json_of(**store, filter.source, row));
     print_json({{"events", list}});
     return Exit::ok;
   }
@@ -135,11 +135,11 @@ Answer events_list(const CommandContext& context, const EventsOptions& options) 
     print_more(*rows, options.limit);
     return Exit::ok;
   }
-  Table table({">POSITION", "ID", "STATE", "READER", "TYPE", "KEY", ">BYTES", ">CREATED"});
+  Table table({">POSITION", "ID", "STATE", "RELAY", "TYPE", "KEY", ">BYTES", ">CREATED"});
   const WallTime now = wall_now();
   for (const auto& row : *rows) {
     table.add({std::to_string(row.position), row.id.to_string(), state_of(row),
-               printable(row.reader, 30), printable(row.type, 30),
+               printable(row.relay, 30), printable(row.type, 30),
                printable(row.aggregate_type + "/" + row.aggregate_id, 40),
                config::human_count(row.payload_bytes), ago(row.created_at, now)});
   }
@@ -161,7 +161,7 @@ struct Trace {
   Json rows = Json::array();
   Json parked = Json::array();
   Json audit = Json::array();
-  Table table{{"STORE", "BOX", ">POSITION", "STATE", "READER", "TOPIC", ">CREATED"}};
+  Table table{{"STORE", "BOX", ">POSITION", "STATE", "RELAY", "TOPIC", ">CREATED"}};
   std::string problems;  // problems, printed first
   std::string lives;     // its state in parking
   std::string decisions;
@@ -213,7 +213,7 @@ std::string state_of(const ParkedRow& row) {
 
 // "orders-to-bus in store orders", then one line per known fact.
 std::string life_of(const config::StoreConfig& store, const ParkedRow& row) {
-  std::string text = "\n" + printable(row.reader, 60) + " in store " + store.name + "\n";
+  std::string text = "\n" + printable(row.relay, 60) + " in store " + store.name + "\n";
   const auto line = [&text](std::string_view name, const std::string& value) {
     text += "  " + std::string(name) + std::string(12 - name.size(), ' ') + value + "\n";
   };
@@ -238,7 +238,7 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
     trace.lives += life_of(store, row);
     if (row.state == EventState::parked)
       trace.problems +=
-          "! " + printable(row.reader, 60) + " parked it after " + std::to_string(row.attempts) +
+          "! " + printable(row.relay, 60) + " parked it after " + std::to_string(row.attempts) +
           (row.attempts == 1 ? " attempt: " : " attempts: ") + printable(row.reason, kWhole) + "\n";
     if (trace.holder != nullptr) continue;
     trace.holder = &store;
@@ -251,7 +251,7 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
                            {"at", config::iso_time(row.at)},
                            {"who", row.who},
                            {"what", row.what},
-                           {"reader", row.relay},
+                           {"relay", row.relay},
                            {"reason", row.reason}});
     trace.decisions += "  " + config::iso_time(row.at) + "  " + printable(row.who, 60) + ": " +
                        printable(row.what, 60) +
@@ -262,17 +262,17 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
 }
 
 Status trace_in(const config::StoreConfig& store, const EventId& id, Trace& trace) {
-  for (const auto stream : {Stream::outbox, Stream::mailbox, Stream::outside}) {
-    if (stream != Stream::outbox && !store.type().has_mailbox) continue;
+  for (const auto source : {SourceKind::outbox, SourceKind::mailbox, SourceKind::broker}) {
+    if (source != SourceKind::outbox && !store.type().has_mailbox) continue;
     EventFilter filter;
-    filter.stream = stream;
+    filter.source = source;
     filter.id = id.to_string();
     const auto rows = database_of(store)->list_events(filter);
     if (!rows) return fail(rows.error());
     for (const auto& row : *rows) {
-      trace.rows.push_back(json_of(store, stream, row));
-      trace.table.add({store.name, std::string(to_string(stream)), std::to_string(row.position),
-                       state_of(row), printable(row.reader, 40), printable(row.topic, 40),
+      trace.rows.push_back(json_of(store, source, row));
+      trace.table.add({store.name, std::string(to_string(source)), std::to_string(row.position),
+                       state_of(row), printable(row.relay, 40), printable(row.topic, 40),
                        ago(row.created_at, wall_now())});
       if (trace.holder != nullptr) continue;
       trace.holder = &store;
@@ -369,7 +369,7 @@ void add_events(Command& app) {
                   "  dovetail events --store inventory --box mailbox\n"
                   "  dovetail events show 01932b7e-0000-7000-8000-000000000001");
   sub.option("--store", options->store, "Name of the store in the config file");
-  sub.option("--reader", options->reader, "State as seen by this relay or consumer");
+  sub.option("--relay", options->relay, "State as seen by this relay or consumer");
   sub.option("--box", options->box, "outbox or mailbox")
       .shows_default()
       .one_of({"outbox", "mailbox"});

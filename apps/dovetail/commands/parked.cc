@@ -34,7 +34,7 @@ Expected<Rows> collect(const config::Config& config, const ParkedOptions& option
     if (store.is_broker()) continue;
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
     ParkedFilter filter;
-    filter.reader = options.reader;
+    filter.relay = options.relay;
     filter.key = options.key;
     filter.heads_only = heads_only;
     filter.limit = kPage;
@@ -83,7 +83,7 @@ Expected<Rows> select_by_id(const config::Config& config, const ParkedOptions& o
 // width; in a pipe nothing is cut.
 std::string text_of(const Rows& rows, std::optional<std::size_t> width) {
   constexpr std::size_t kReasonMin = 40;
-  const std::vector<std::string> titles{"ID",   "STATE",     "STORE",  "READER", "KEY",
+  const std::vector<std::string> titles{"ID",   "STATE",     "STORE",  "RELAY", "KEY",
                                         "TYPE", ">ATTEMPTS", ">SINCE", "REASON"};
   Table whole(titles);
   Table narrow(std::vector<std::string>(titles.begin(), titles.end() - 1));
@@ -93,7 +93,7 @@ std::string text_of(const Rows& rows, std::optional<std::size_t> width) {
     std::vector<std::string> cells{row.id.to_string(),
                                    std::string(to_string(row.state)),
                                    store->name,
-                                   printable(row.reader, 30),
+                                   printable(row.relay, 30),
                                    printable(row.aggregate_type + "/" + row.aggregate_id, 40),
                                    printable(row.type, 30),
                                    std::to_string(row.attempts),
@@ -144,7 +144,7 @@ bool agreed(const CommandContext& context, const ParkedOptions& options, const R
 Json json_of(const ParkedPlace& place) {
   const ParkedRow& row = place.row;
   Json json{{"store", place.store->name},
-            {"reader", row.reader},
+            {"relay", row.relay},
             {"id", row.id.to_string()},
             {"state", to_string(row.state)},
             {"head", row.head},
@@ -178,7 +178,7 @@ Expected<Rows> select_heads(const config::Config& config, const ParkedOptions& o
 Expected<std::uint64_t> replay(const Rows& heads) {
   std::uint64_t count = 0;
   for (const ParkedPlace& place : heads) {
-    const auto set_going = database_of(*place.store)->replay(place.row.reader, place.row.id);
+    const auto set_going = database_of(*place.store)->replay(place.row.relay, place.row.id);
     if (!set_going) return refuse_in(*place.store, set_going.error());
     count += *set_going;
   }
@@ -227,7 +227,7 @@ Answer parked_discard(const CommandContext& context, const ParkedOptions& option
   if (!agreed(context, options, *heads, "discard")) return Exit::ok;
   for (const ParkedPlace& place : *heads) {
     const auto discarded =
-        database_of(*place.store)->discard(place.row.reader, place.row.id, options.reason);
+        database_of(*place.store)->discard(place.row.relay, place.row.id, options.reason);
     if (!discarded) return refuse_in(*place.store, discarded.error());
   }
   if (context.json) {
@@ -262,7 +262,7 @@ void add_parked(Command& app) {
       "  dovetail parked discard ID --reason 'test data'");
   sub.requires_command();
   sub.option("--store", options->store, "Only events in this store");
-  sub.option("--reader", options->reader, "Only events of this relay or consumer");
+  sub.option("--relay", options->relay, "Only events of this relay or consumer");
   Command list = sub.command(
       "list", "List parked events and the events behind them", "",
       [options](const CommandContext& context) { return parked_list(context, *options); });

@@ -13,7 +13,7 @@ namespace dovetail::app {
 
 struct ParkedOptions {
   std::string store;
-  std::string reader;
+  std::string relay;
   std::vector<std::string> ids;
   std::string key;
   bool all = false;

@@ -120,7 +120,7 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   bool idle() const;
   bool is_quiet(const Running& relay) const;
   bool is_log_read(Running& relay, const StoreStatus& store,
-                   const assembly::ReaderStatus& reader) const;
+                   const assembly::RelayStatus& reader) const;
   Expected<std::unique_ptr<Running>> make(const Job& job) const;
   std::uint64_t parked() const;
   Json report(bool of_consumers) const;
@@ -279,7 +279,7 @@ bool Daemon::is_quiet(const Running& relay) const {
 // reads the WAL up to its end at the time when nothing else was left. A live process that owns the
 // lane does that itself.
 bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
-                         const assembly::ReaderStatus& reader) const {
+                         const assembly::RelayStatus& reader) const {
   const config::RelayConfig& config = *relay.config;
   const bool has_table = config_.find_store(config.from)->tables.contains(config.name);
   if (!has_table || config.mode != ReadMode::wal) return true;
@@ -298,16 +298,16 @@ bool Daemon::idle() const {
     const auto status = database_of(store)->status();
     if (!status) return false;
     const auto reader =
-        std::find_if(status->readers.begin(), status->readers.end(),
+        std::find_if(status->relays.begin(), status->relays.end(),
                      [&](const auto& one) { return one.name == relay->config->name; });
-    if (reader == status->readers.end() || reader->pending != 0 || !reader->error.empty()) {
+    if (reader == status->relays.end() || reader->pending != 0 || !reader->error.empty()) {
       relay->log_wanted.reset();
       return false;
     }
     if (!is_log_read(*relay, *status, *reader)) return false;
     if (reader->waiting == 0) continue;
     ParkedFilter filter;
-    filter.reader = relay->config->name;
+    filter.relay = relay->config->name;
     filter.heads_only = true;
     filter.limit = 1'000'000;
     const auto heads = database_of(store)->list_parked(filter);
@@ -326,7 +326,7 @@ std::uint64_t Daemon::parked() const {
     const config::StoreConfig& store = home_of(*relay->config, config_);
     const auto status = database_of(store)->status();
     if (!status) continue;
-    for (const auto& reader : status->readers) {
+    for (const auto& reader : status->relays) {
       if (reader.name == relay->config->name) count += reader.parked;
     }
   }
@@ -409,14 +409,14 @@ Json Daemon::report(bool of_consumers) const {
     const RelayMetrics& metrics = relay->lane->metrics();
     list.push_back(
         {{"name", relay->config->name},
-         {"confirmed", metrics.confirmed.load()},
+         {"delivered", metrics.confirmed.load()},
          {"duplicates_suppressed", metrics.duplicates.load()},
          {"failed", metrics.failed.load()},
          {"parked", metrics.parked.load()},
          {"replayed", metrics.replayed.load()},
-         {"streams", relay->streams},
-         {"stream_starts", metrics.stream_starts.load()},
-         {"stream_ends", metrics.stream_ends.load()},
+         {"reads_wal", relay->streams},
+         {"wal_starts", metrics.stream_starts.load()},
+         {"wal_ends", metrics.stream_ends.load()},
          {"retained_wal_bytes", relay->retained_wal_bytes},
          {"commit_to_confirm_p50_us", metrics.commit_to_confirm.quantile(0.5).count()},
          {"commit_to_confirm_p99_us", metrics.commit_to_confirm.quantile(0.99).count()}});

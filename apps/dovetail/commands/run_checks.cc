@@ -30,7 +30,7 @@ Status check_targets(const config::Config& config, const StoreStatus& status,
                      const config::StoreConfig& store, const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
     if (&home_of(*job.relay, config) != &store) continue;
-    for (const assembly::ReaderStatus& reader : status.readers) {
+    for (const assembly::RelayStatus& reader : status.relays) {
       if (reader.name != job.relay->name || reader.target.empty()) continue;
       const std::string wanted = target_of(config, *job.relay);
       if (reader.target != wanted) return fail(other_target(reader.name, reader.target, wanted));
@@ -87,7 +87,7 @@ Expected<bool> StartChecks::check_store(const config::StoreConfig& store, std::v
     const Status bound = check_targets(config_, *status, store, jobs);
     if (!bound) return refuse_in(store, bound.error());
     // A daemon logs it and retries; a script needs the error.
-    for (const assembly::ReaderStatus& reader : status->readers) {
+    for (const assembly::RelayStatus& reader : status->relays) {
       if (!until_idle_ || reader.error.empty()) continue;
       if (std::any_of(jobs.begin(), jobs.end(),
                       [&](const Job& job) { return job.relay->name == reader.name; }))

@@ -35,23 +35,19 @@ std::string rate(double events_per_second) {
   return text;
 }
 
-std::string owner_of(const assembly::ReaderStatus& reader) {
+std::string owner_of(const assembly::RelayStatus& reader) {
   if (reader.owner.empty()) return "nobody";
   if (reader.lease_left <= Duration::zero()) return printable(reader.owner, 40) + " (expired)";
   return printable(reader.owner, 40);
 }
 
 // The broker that a broker reader reads; null: no relay has its name any more.
-const config::RelayConfig* relay_of(const assembly::ReaderStatus& reader,
+const config::RelayConfig* relay_of(const assembly::RelayStatus& reader,
                                     const config::Config& config) {
   for (const config::RelayConfig* relay : config.readers()) {
-    if (reader.stream == Stream::outside && relay->name == reader.name) return relay;
+    if (reader.source == SourceKind::broker && relay->name == reader.name) return relay;
   }
   return nullptr;
-}
-
-std::uint64_t delivered(const assembly::ReaderStatus& reader) {
-  return delivered_total(reader.settled_total, reader.parked_total, reader.replayed_total);
 }
 
 // The current state of the relay. Its report is valid only while its process lives, judged by its
@@ -61,7 +57,7 @@ std::string state_of(Duration lease_left, const std::optional<SaidState>& said) 
   return lease_left > Duration::zero() ? "unknown" : "stopped";
 }
 
-std::string state_of(const assembly::ReaderStatus& reader) {
+std::string state_of(const assembly::RelayStatus& reader) {
   return state_of(reader.lease_left, reader.said);
 }
 
@@ -75,21 +71,20 @@ void add_state(Json& json, Duration lease_left, const std::optional<SaidState>& 
   if (!said->is_current) json["last_state"] = said->state;
 }
 
-bool knows_pending(const assembly::ReaderStatus& reader) {
-  return reader.stream != Stream::outside && reader.error.empty() && reader.is_pending_known;
+bool knows_pending(const assembly::RelayStatus& reader) {
+  return reader.source != SourceKind::broker && reader.error.empty() && reader.is_pending_known;
 }
 
-Json json_of(const assembly::ReaderStatus& reader, const config::Config& config) {
+Json json_of(const assembly::RelayStatus& reader, const config::Config& config) {
   Json json{{"name", reader.name},
-            {"stream", to_string(reader.stream)},
+            {"source", to_string(reader.source)},
             {"pending", reader.pending},
             {"oldest_age_us", reader.oldest_age.count()},
-            {"delivered_total", delivered(reader)},
+            {"delivered_total", reader.delivered_total},
             {"replayed_total", reader.replayed_total},
             {"events_per_second", reader.events_per_second},
             {"parked", reader.parked},
             {"waiting", reader.waiting},
-            {"settled_total", reader.settled_total},
             {"parked_total", reader.parked_total},
             {"owner", reader.owner},
             {"epoch", reader.epoch},
@@ -103,7 +98,7 @@ Json json_of(const assembly::ReaderStatus& reader, const config::Config& config)
   if (!reader.error.empty()) json["error"] = {{"code", "rejected"}, {"text", reader.error}};
   if (!reader.table.empty()) json["table"] = reader.table;
   if (reader.reading) {
-    json["reads"] = {{"from", reader.reading->streams ? "log" : "table"},
+    json["reads"] = {{"from", reader.reading->streams ? "wal" : "table"},
                      {"since", config::iso_time(reader.reading->since)},
                      {"why", reader.reading->why},
                      {"slot", reader.reading->slot},
@@ -126,7 +121,7 @@ Json json_of(const assembly::ReaderStatus& reader, const config::Config& config)
 Json json_of(const config::StoreConfig& store, const StoreStatus& status,
              const config::Config& config) {
   Json readers = Json::array();
-  for (const auto& reader : status.readers) readers.push_back(json_of(reader, config));
+  for (const auto& reader : status.relays) readers.push_back(json_of(reader, config));
   Json consumers = Json::array();
   for (const auto& consumer : status.consumers) {
     consumers.push_back({{"name", consumer.name},
@@ -157,7 +152,7 @@ Json json_of(const config::StoreConfig& store, const StoreStatus& status,
             {"rows_are_estimated", status.are_rows_estimated},
             {"file_bytes", status.file_bytes},
             {"wal_bytes", status.wal_bytes},
-            {"readers", readers},
+            {"relays", readers},
             {"consumers", consumers},
             {"queues", queues}};
   if (status.delayed) {
@@ -173,14 +168,14 @@ Json json_of(const config::StoreConfig& store, const StoreStatus& status,
   return json;
 }
 
-std::string stream_of(const config::StoreConfig& store, const assembly::ReaderStatus& reader,
+std::string stream_of(const config::StoreConfig& store, const assembly::RelayStatus& reader,
                       const config::Config& config) {
   if (const auto* relay = relay_of(reader, config)) return relay->from + " > " + store.name;
   return store.name + "." +
-         (reader.table.empty() ? std::string(to_string(reader.stream)) : reader.table);
+         (reader.table.empty() ? std::string(to_string(reader.source)) : reader.table);
 }
 
-std::string shown_state(const assembly::ReaderStatus& reader) {
+std::string shown_state(const assembly::RelayStatus& reader) {
   if (!reader.error.empty()) return "error";
   const std::string state = state_of(reader);
   if (state == "backing_off") return "backing off";
@@ -207,7 +202,7 @@ std::string said_of(const SaidState& said) {
 std::string problems_of(const config::StoreConfig& store, const StoreStatus& status,
                         const config::Config& config) {
   std::string text;
-  for (const assembly::ReaderStatus& reader : status.readers) {
+  for (const assembly::RelayStatus& reader : status.relays) {
     const std::string named =
         "! " + stream_of(store, reader, config) + ": " + printable(reader.name, 40);
     const std::string state = state_of(reader);
@@ -236,13 +231,13 @@ std::string problems_of(const config::StoreConfig& store, const StoreStatus& sta
 
 void add_rows(Table& readers, Table& consumers, const config::StoreConfig& store,
               const StoreStatus& status, const config::Config& config) {
-  for (const auto& reader : status.readers) {
+  for (const auto& reader : status.relays) {
     const bool idle = reader.pending == 0;
     readers.add({stream_of(store, reader, config), printable(reader.name, 40), shown_state(reader),
                  knows_pending(reader) ? config::human_count(reader.pending) : "-",
                  idle || !reader.is_age_known ? "-" : config::human_duration(reader.oldest_age),
                  rate(reader.events_per_second), config::human_count(reader.parked),
-                 config::human_count(reader.waiting), config::human_count(delivered(reader)),
+                 config::human_count(reader.waiting), config::human_count(reader.delivered_total),
                  owner_of(reader)});
   }
   for (const auto& consumer : status.consumers) {
@@ -266,7 +261,7 @@ void add_queues(Table& queues, const config::StoreConfig& store, const StoreStat
 std::string reading_notes(const config::StoreConfig& store, const StoreStatus& status,
                           const config::Config& config) {
   std::string text;
-  for (const assembly::ReaderStatus& reader : status.readers) {
+  for (const assembly::RelayStatus& reader : status.relays) {
     // The relay never reported it.
     if (!reader.reading || (reader.reading->why.empty() && !reader.reading->streams)) continue;
     if (reader.lease_left <= Duration::zero()) continue;  // it reads nothing now
@@ -285,17 +280,17 @@ std::string reading_notes(const config::StoreConfig& store, const StoreStatus& s
 // Events that no relay has read yet appear in no other line.
 std::string unread_note(const config::StoreConfig& store, const StoreStatus& status) {
   std::string text;
-  const auto note = [&](Stream stream, std::uint64_t rows) {
-    for (const auto& reader : status.readers) {
-      if (reader.stream == stream && reader.table.empty()) return;
+  const auto note = [&](SourceKind source, std::uint64_t rows) {
+    for (const auto& reader : status.relays) {
+      if (reader.source == source && reader.table.empty()) return;
     }
     if (rows == 0) return;
-    text += store.name + "." + std::string(to_string(stream)) + ": " +
+    text += store.name + "." + std::string(to_string(source)) + ": " +
             (status.are_rows_estimated ? "about " : "") + config::human_count(rows) +
             (rows == 1 ? " event" : " events") + " pending, no relay has run yet\n";
   };
-  note(Stream::outbox, status.outbox_rows);
-  note(Stream::mailbox, status.mailbox_rows);
+  note(SourceKind::outbox, status.outbox_rows);
+  note(SourceKind::mailbox, status.mailbox_rows);
   return text;
 }
 
@@ -313,7 +308,7 @@ std::string delayed_note(const config::StoreConfig& store, const StoreStatus& st
 Json empty_json(const config::StoreConfig& store) {
   return {{"name", store.name},
           {"path", store.shown},
-          {"readers", Json::array()},
+          {"relays", Json::array()},
           {"consumers", Json::array()},
           {"queues", Json::array()}};
 }
@@ -327,7 +322,7 @@ Expected<StoreStatus> ask(const config::StoreConfig& store) {
 
 Look look(const config::Config& config) {
   Look result;
-  Table readers({"STREAM", "READER", "STATE", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
+  Table readers({"SOURCE", "RELAY", "STATE", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
                  ">DELIVERED", "OWNER"});
   Table consumers({"STORE", "CONSUMER", ">APPLIED", ">DUPLICATES SUPPRESSED", ">SUPERSEDED",
                    ">TRYING", ">CLAIMS HELD"});
@@ -352,7 +347,7 @@ Look look(const config::Config& config) {
       result.json.push_back(std::move(json));
       continue;
     }
-    for (const assembly::ReaderStatus& reader : status->readers)
+    for (const assembly::RelayStatus& reader : status->relays)
       if (!reader.error.empty()) result.exit = std::max(result.exit, Exit::rejected);
     problems += problems_of(store, *status, config);
     add_rows(readers, consumers, store, *status, config);
@@ -397,7 +392,7 @@ void add_status(Command& app) {
       "status", "Show pending and parked events, their age, and the processes that work on them",
       "  dovetail status\n"
       "  dovetail status --watch              again every second, with the rate\n"
-      "  dovetail status --json | jq '.stores[].readers[] | {name, pending, parked}'",
+      "  dovetail status --json | jq '.stores[].relays[] | {name, pending, parked}'",
       [options](const CommandContext& context) { return status(context, *options); });
   sub.flag("--watch,-w", options->watch, "Repeat until interrupted");
   sub.option("--every", options->every_seconds, "Seconds between two updates of --watch")

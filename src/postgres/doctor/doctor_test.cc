@@ -102,9 +102,11 @@ TEST_F(Doctor, FindsANewerSchema) {
 
 TEST_F(Doctor, FindsDrift) {
   const std::vector<std::pair<std::string, std::string>> changes = {
-      {"ALTER TABLE dovetail.outbox ALTER seq DROP DEFAULT", "column dovetail.outbox.seq is not"},
+      {"ALTER TABLE dovetail.outbox ALTER window_seq DROP DEFAULT",
+       "column dovetail.outbox.seq is not"},
       {"ALTER TABLE dovetail.outbox ALTER topic SET DEFAULT 'x'", "outbox.topic is not"},
-      {"ALTER TABLE dovetail.reader ALTER seq DROP NOT NULL", "reader.seq is not"},
+      {"ALTER TABLE dovetail.relay_lane ALTER window_seq DROP NOT NULL",
+       "relay_lane.window_seq is not"},
       {"ALTER TABLE dovetail.delayed SET UNLOGGED", "table dovetail.delayed is not"},
       {"ALTER TABLE dovetail.outbox DETACH PARTITION dovetail.outbox_default",
        "table dovetail.outbox_default is not"},
@@ -138,8 +140,8 @@ TEST_F(Doctor, TakesNoDailyWorkForDrift) {
 TEST_F(Doctor, FindsRightsThatWereTakenAway) {
   ASSERT_TRUE(create_roles(application));
   EXPECT_EQ(find(look(), "missing-right"), nullptr) << shown(look());
-  must(application, "REVOKE UPDATE ON dovetail.reader FROM dovetail_relay");
-  expect("missing-right", Severity::error, "UPDATE ON dovetail.reader TO dovetail_relay");
+  must(application, "REVOKE UPDATE ON dovetail.relay_lane FROM dovetail_relay");
+  expect("missing-right", Severity::error, "UPDATE ON dovetail.relay_lane TO dovetail_relay");
   must(application, "REVOKE EXECUTE ON FUNCTION dovetail.discard_parked FROM dovetail_operator");
   expect("missing-right", Severity::error, "discard_parked");
   ASSERT_TRUE(create_roles(application));
@@ -183,13 +185,15 @@ TEST_F(Doctor, FindsMissingPartitions) {
 
 TEST_F(Doctor, FindsAConsumerThatDied) {
   must(application,
-       "INSERT INTO dovetail.consumer (name) VALUES ('stock'); INSERT INTO dovetail.consumer_lane "
-       "(consumer_id, lane, clean) VALUES (1, 0, false); INSERT INTO dovetail.reader (relay, lane, "
+       "INSERT INTO dovetail.consumer (name) VALUES ('stock'); INSERT INTO "
+       "dovetail.consumer_session "
+       "(consumer_id, session, clean) VALUES (1, 0, false); INSERT INTO dovetail.relay_lane "
+       "(relay, lane, "
        "lanes, owner, expires) VALUES ('stock', 0, 1, 'me', now() + interval '1 hour')");
   EXPECT_EQ(find(look(), "consumer-died"), nullptr) << "it runs";
-  must(application, "UPDATE dovetail.reader SET expires = now()");
+  must(application, "UPDATE dovetail.relay_lane SET expires = now()");
   expect("consumer-died", Severity::warning, "stock");
-  must(application, "UPDATE dovetail.consumer_lane SET clean = true");
+  must(application, "UPDATE dovetail.consumer_session SET clean = true");
   EXPECT_EQ(find(look(), "consumer-died"), nullptr);
 }
 
@@ -300,7 +304,7 @@ TEST_F(Doctor, FindsClockSkew) {
 
 TEST_F(Doctor, FindsBacklogAndARelayThatIsGone) {
   must(application,
-       "INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('relay', 0, 1); SELECT "
+       "INSERT INTO dovetail.relay_lane (relay, lane, lanes) VALUES ('relay', 0, 1); SELECT "
        "dovetail.publish('order', '1', 'placed', '{}'::jsonb) FROM generate_series(1, 20)");
   DoctorOptions options;
   options.pending_max = 10;
@@ -333,7 +337,8 @@ TEST_F(Doctor, FindsTheBacklogOfAMappedTable) {
   expect("backlog", Severity::warning, "20 events", options);
   expect("relay-not-running", Severity::error, "\"mapped\"", options);
   must(application,
-       "INSERT INTO dovetail.reader (relay, lane, lanes, mapped, owner, expires) VALUES ('mapped', "
+       "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, owner, expires) VALUES "
+       "('mapped', "
        "0, "
        "1, true, 'one', now() + interval '1 h')");
   EXPECT_EQ(find(look(options), "relay-not-running"), nullptr);

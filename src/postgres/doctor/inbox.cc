@@ -8,9 +8,11 @@ namespace {
 
 // Where its reader is in this database, a consumer that nobody runs is known as such.
 const std::string kDied =
-    "SELECT c.name FROM dovetail.consumer c WHERE EXISTS (SELECT 1 FROM dovetail.consumer_lane l "
-    "WHERE l.consumer_id = c.id AND NOT l.clean) AND EXISTS (SELECT 1 FROM dovetail.reader r WHERE "
-    "r.relay = c.name) AND NOT EXISTS (SELECT 1 FROM dovetail.reader r WHERE r.relay = c.name "
+    "SELECT c.name FROM dovetail.consumer c WHERE EXISTS (SELECT 1 FROM dovetail.consumer_session "
+    "l "
+    "WHERE l.consumer_id = c.id AND NOT l.clean) AND EXISTS (SELECT 1 FROM dovetail.relay_lane r "
+    "WHERE "
+    "r.relay = c.name) AND NOT EXISTS (SELECT 1 FROM dovetail.relay_lane r WHERE r.relay = c.name "
     "AND " +
     std::string(kIsHeld) + ") ORDER BY c.name";
 

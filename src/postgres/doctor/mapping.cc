@@ -129,7 +129,7 @@ Status examine_progress(Connection& connection, const std::string& relay, const 
                         const TableMapping& mapping, const DoctorOptions& options,
                         Findings& findings) {
   static const std::string select = "SELECT coalesce(bool_and(" + std::string(kIsHeld) +
-                                    "), false) FROM dovetail.reader r WHERE relay = $1";
+                                    "), false) FROM dovetail.relay_lane r WHERE relay = $1";
   const Result<Rows> lanes = connection.query(select, Params().text(relay));
   if (!lanes) return fail(lanes.error());
   const Result<Rows> backlog = connection.query(

@@ -103,9 +103,10 @@ Status examine_parked(Connection& connection, Findings& findings) {
 Status examine_relays(Connection& connection, const DoctorOptions& options, Findings& findings) {
   const Result<Rows> rows = connection.query(
       "SELECT l.relay, sum(l.pending)::int8, (EXTRACT(epoch FROM max(l.lag)) * 1000000)::int8, "
-      "bool_and(l.held) FROM dovetail.lag l WHERE l.relay IN (SELECT r.relay FROM dovetail.reader "
+      "bool_and(l.held) FROM dovetail.lag l WHERE l.relay IN (SELECT r.relay FROM "
+      "dovetail.relay_lane "
       "r "
-      "WHERE NOT r.mapped) GROUP BY l.relay ORDER BY l.relay");
+      "WHERE r.source = 'outbox') GROUP BY l.relay ORDER BY l.relay");
   if (!rows) return fail(rows.error());
   if (rows->empty() && options.mapped.empty())
     findings.add(Severity::note, "no-relay", "no relay has ever read dovetail.outbox",
@@ -145,7 +146,7 @@ void examine_lag(const std::string& relay, bool is_served, std::uint64_t pending
     findings.add(pending > 0 ? Severity::error : Severity::warning, "relay-not-running",
                  named + " has lanes that nobody serves; " + std::to_string(pending) +
                      " of its events are pending",
-                 "start a relay of that name, or delete its rows in dovetail.reader if it is "
+                 "start a relay of that name, or delete its rows in dovetail.relay_lane if it is "
                  "gone for good: it holds back the retention");
   if (pending > options.pending_max || lag > options.lag_max)
     findings.add(Severity::warning, "backlog",
@@ -184,7 +185,7 @@ Result<bool> examine_schema(Connection& connection, const DoctorOptions& options
   if (!*is_whole) return false;
   DOVETAIL_TRY(examine_roles(connection, findings));
   DOVETAIL_TRY(examine_partitions(connection, options, findings));
-  for (const char* table : {"dovetail.outbox", "dovetail.reader", "dovetail.parked"}) {
+  for (const char* table : {"dovetail.outbox", "dovetail.relay_lane", "dovetail.parked"}) {
     const Result<Rows> oid =
         connection.query("SELECT pg_catalog.to_regclass($1)::oid::int8", Params().text(table));
     if (!oid) return fail(oid.error());

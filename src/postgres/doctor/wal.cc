@@ -49,11 +49,11 @@ constexpr std::string_view kSlotsOfOurs =
     "pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.restart_lsn) END, 0), 0)::int8, "
     "coalesce(pg_catalog.age(s.catalog_xmin), 0)::int8, "
     "coalesce((pg_catalog.to_jsonb(s) ->> 'failover')::boolean, false), coalesce((SELECT r.relay "
-    "FROM dovetail.reader r WHERE r.slot = s.slot_name AND s.database = "
+    "FROM dovetail.relay_lane r WHERE r.slot = s.slot_name AND s.database = "
     "pg_catalog.current_database() LIMIT 1), '') FROM pg_catalog.pg_replication_slots s WHERE NOT "
     "s.temporary AND s.slot_type = 'logical' AND (pg_catalog.starts_with(s.slot_name::text, "
     "'dovetail_') OR (s.database = pg_catalog.current_database() AND s.slot_name::text IN (SELECT "
-    "r.slot FROM dovetail.reader r))) ORDER BY 1";
+    "r.slot FROM dovetail.relay_lane r))) ORDER BY 1";
 
 struct Slot {
   std::string name{};
@@ -136,7 +136,7 @@ void examine_limits(const Settings& settings, const std::vector<Slot>& slots,
   if (settings.senders_free <= 0)
     findings.add(
         severity, "no-sender-free",
-        "every one of max_wal_senders is taken, so no relay can begin to read the log" + meanwhile,
+        "every one of max_wal_senders is taken, so no relay can begin to read the WAL" + meanwhile,
         "raise max_wal_senders and restart the server");
   if (settings.sender_timeout_ms == 0)
     findings.add(Severity::note, "sender-timeout",
@@ -224,7 +224,7 @@ Status examine_waiting(Connection& connection, const DoctorOptions& options, Fin
 }
 
 void examine_idle(const Slot& slot, const DoctorOptions& options, Findings& findings) {
-  const std::string kept = "the server keeps " + shown_bytes(slot.retained) + " of its log for it";
+  const std::string kept = "the server keeps " + shown_bytes(slot.retained) + " of WAL for it";
   const std::string drop = "`dovetail slots --drop " + slot.name + "`";
   if (!slot.is_here) {
     if (slot.retained > options.idle_slot_bytes_max)

@@ -68,7 +68,7 @@ class DoctorOfTheLog : public ::testing::Test {
   }
   ~DoctorOfTheLog() override {
     must(application, "SELECT pg_drop_replication_slot(slot_name)" + kOurSlots + " AND NOT active");
-    must(application, "DELETE FROM dovetail.reader");
+    must(application, "DELETE FROM dovetail.relay_lane");
     if (role_.empty()) return;
     must(application, "DROP OWNED BY " + role_);
     must(application, "DROP ROLE " + role_);
@@ -78,8 +78,8 @@ class DoctorOfTheLog : public ::testing::Test {
   }
   std::string own() const { return slot_name("shop", database.name); }
   void make_relay() {
-    ASSERT_TRUE(ensure_relay(application, "shop", 1, false));
-    must(application, "UPDATE dovetail.reader SET slot = '" + own() + "'");
+    ASSERT_TRUE(ensure_relay(application, "shop", 1, SourceKind::outbox));
+    must(application, "UPDATE dovetail.relay_lane SET slot = '" + own() + "'");
   }
 
   const std::string kOurSlots = " FROM pg_replication_slots WHERE database = current_database()";
@@ -156,7 +156,7 @@ TEST_F(DoctorOfTheLog, FindsASlotThatNobodyReadsAndSaysHowMuchItKeeps) {
     const std::vector<Finding> all = look(options);
     EXPECT_TRUE(has(all, Severity::note, "slot-idle", own())) << shown(look(options));
     options.idle_slot_bytes_max = -1;
-    EXPECT_TRUE(has(look(options), Severity::warning, "slot-idle", "B of its log")) << shown(all);
+    EXPECT_TRUE(has(look(options), Severity::warning, "slot-idle", "B of WAL")) << shown(all);
   }
 }
 

@@ -16,9 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Status record(Handling& handling, const Event& event) {
-  return handling.queue("INSERT INTO effect (key, payload) VALUES ($1, $2)",
-                        {std::string(event.aggregate_id), std::string(event.payload)});
+Status record(Invocation& invocation, const Event& event) {
+  return invocation.queue("INSERT INTO effect (key, payload) VALUES ($1, $2)",
+                          {std::string(event.aggregate_id), std::string(event.payload)});
 }
 
 std::vector<NamedHandler> only(Handler handler) {
@@ -84,7 +84,8 @@ TEST_F(PostgresConsumer, AppliesEachEventOfItsOwnOutboxOnceInOrder) {
   EXPECT_EQ(
       text(connection, "SELECT string_agg(trim('\"' FROM payload), '' ORDER BY n) FROM effect"),
       "01234567890123456789");
-  EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.consumer_lane WHERE NOT clean"), 0);
+  EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.consumer_session WHERE NOT clean"),
+            0);
 }
 
 // Handlers that take longer than the lease for a batch of events.
@@ -99,18 +100,19 @@ TEST_F(PostgresConsumer, ASlowHandlerCostsNoLeaseAndNothingIsAppliedTwice) {
        "SELECT dovetail.publish('order', (n % 10)::text, 'placed', '{}') FROM "
        "generate_series(1, " +
            std::to_string(events) + ") AS n");
-  auto consumer = open(only([&](Handling& handling, const Event& event) {
+  auto consumer = open(only([&](Invocation& invocation, const Event& event) {
     std::this_thread::sleep_for(takes);
-    return record(handling, event);
+    return record(invocation, event);
   }));
   run_until(*consumer, [&] {
-    return number(connection, "SELECT settled_total FROM dovetail.reader WHERE relay = 'stock'") ==
+    return number(connection,
+                  "SELECT delivered_total FROM dovetail.relay_lane WHERE relay = 'stock'") ==
            events;
   });
   EXPECT_EQ(effects(), events);
   if (standstill.is_below(options.lease_term / 3)) {
     EXPECT_EQ(consumer->counts().duplicates, 0U);
-    EXPECT_EQ(number(connection, "SELECT epoch FROM dovetail.reader WHERE relay = 'stock'"), 1)
+    EXPECT_EQ(number(connection, "SELECT epoch FROM dovetail.relay_lane WHERE relay = 'stock'"), 1)
         << "the lease was never lost";
   }
   if (is_long)
@@ -126,7 +128,7 @@ TEST_F(PostgresConsumer, ReadsTheOutboxOfAnotherDatabaseAndKnowsWhatComesAgain) 
   options.from = shop.conninfo;
   for (int i = 0; i < 5; ++i) publish(orders, "k", "x");
   run_until(*open(only(record)), [&] { return effects() == 5; });
-  must(orders, "DELETE FROM dovetail.reader");  // as if all its progress had been lost
+  must(orders, "DELETE FROM dovetail.relay_lane");  // as if all its progress had been lost
   publish(orders, "k", "y");
   auto again = open(only(record));
   run_until(*again, [&] { return effects() == 6; });
@@ -140,9 +142,9 @@ TEST_F(PostgresConsumer, AFailingEventIsParkedWithItsReasonAndOtherKeysFlow) {
   publish("good", "fine");
   options.attempts_max = 2;
   std::atomic<bool> fixed = false;
-  auto consumer = open(only([&](Handling& handling, const Event& event) -> Status {
+  auto consumer = open(only([&](Invocation& invocation, const Event& event) -> Status {
     if (event.payload == "\"poison\"" && !fixed) throw std::runtime_error("no such product");
-    return record(handling, event);
+    return record(invocation, event);
   }));
   run_until(*consumer, [&] {
     publish("good", "fine");  // only who fails while others pass is parked
@@ -176,10 +178,10 @@ TEST_F(PostgresConsumer, WhatIsNotNowCostsNoAttemptAndWhatIsNeverIsParkedAtOnce)
   publish("never", "never");
   options.attempts_max = 2;
   std::atomic<int> tries = 0;
-  auto consumer = open(only([&](Handling& handling, const Event& event) -> Status {
+  auto consumer = open(only([&](Invocation& invocation, const Event& event) -> Status {
     if (event.payload == "\"never\"") return fail(Errc::rejected, "no such order");
     if (++tries < 10) return fail(Errc::unavailable, "the warehouse is closed");
-    return record(handling, event);
+    return record(invocation, event);
   }));
   run_until(*consumer, [&] { return effects() == 1 && parked() == 1; });
   EXPECT_EQ(payloads(), "\"later\"");
@@ -198,9 +200,9 @@ TEST_F(PostgresConsumer, SeveralConnectionsKeepTheOrderOfEachKey) {
                    "SELECT count(*) FROM (SELECT payload::int < lag(payload::int) OVER "
                    "(PARTITION BY key ORDER BY n) AS wrong FROM effect) AS pairs WHERE wrong"),
             0);
-  EXPECT_EQ(
-      number(connection, "SELECT count(*) FROM dovetail.consumer_lane WHERE applied > 0 AND clean"),
-      4);
+  EXPECT_EQ(number(connection,
+                   "SELECT count(*) FROM dovetail.consumer_session WHERE applied > 0 AND clean"),
+            4);
 }
 
 TEST_F(PostgresConsumer, SeveralHandlersEachForTheTypesThatItWants) {
@@ -209,18 +211,19 @@ TEST_F(PostgresConsumer, SeveralHandlersEachForTheTypesThatItWants) {
        "dovetail.publish('order', '1', 'order.paid', '2'), "
        "dovetail.publish('order', '1', 'invoice.sent', '3')");
   const auto note = [](std::string who) {
-    return [who](Handling& handling, const Event& event) {
-      return handling.queue("INSERT INTO effect (key, payload) VALUES ($1, $2)",
-                            {who, std::string(event.payload)});
+    return [who](Invocation& invocation, const Event& event) {
+      return invocation.queue("INSERT INTO effect (key, payload) VALUES ($1, $2)",
+                              {who, std::string(event.payload)});
     };
   };
   std::vector<NamedHandler> handlers(2);
   handlers[0] = {.name = "orders", .types = {"order.*"}, .each = note("orders")};
-  handlers[1] = {.name = "all",
-                 .batch = [&](Handling& handling, std::span<const Event* const> events) -> Status {
-                   for (const Event* event : events) DOVETAIL_TRY(note("all")(handling, *event));
-                   return {};
-                 }};
+  handlers[1] = {
+      .name = "all",
+      .batch = [&](Invocation& invocation, std::span<const Event* const> events) -> Status {
+        for (const Event* event : events) DOVETAIL_TRY(note("all")(invocation, *event));
+        return {};
+      }};
   run_until(*open(handlers), [&] { return effects() == 5; });
   EXPECT_EQ(text(connection, "SELECT string_agg(key || payload, ' ' ORDER BY key, n) FROM effect"),
             "all1 all2 all3 orders1 orders2");
@@ -234,8 +237,9 @@ TEST_F(PostgresConsumer, OnlyTheTopicsThatItWants) {
        "dovetail.publish('invoice', '1', 'sent', '2')");
   options.topics = {"order.events"};
   auto consumer = open(only(record));
-  run_until(*consumer,
-            [&] { return number(connection, "SELECT settled_total FROM dovetail.reader") == 2; });
+  run_until(*consumer, [&] {
+    return number(connection, "SELECT delivered_total FROM dovetail.relay_lane") == 2;
+  });
   EXPECT_EQ(payloads(), "1");
 }
 
@@ -316,13 +320,14 @@ TEST_F(PostgresConsumer, ReadsAnOriginWithItsLeaseAndCountsInItsOwnDatabase) {
     EXPECT_EQ(effects(), 100);
     EXPECT_EQ(consumer->counts().applied, 100U);
     EXPECT_EQ(consumer->counts().duplicates, 1U);
-    EXPECT_EQ(
-        number(connection, "SELECT settled_total FROM dovetail.reader WHERE outside AND relay = '" +
-                               options.name + "' AND owner = ''"),
-        101);
+    EXPECT_EQ(number(connection,
+                     "SELECT delivered_total FROM dovetail.relay_lane WHERE source = 'broker' AND "
+                     "relay = '" +
+                         options.name + "' AND owner = ''"),
+              101);
   }
   EXPECT_EQ(list.opened, 2);
-  EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.consumer_lane WHERE clean"), 4);
+  EXPECT_EQ(number(connection, "SELECT count(*) FROM dovetail.consumer_session WHERE clean"), 4);
 }
 
 TEST_F(PostgresConsumer, WrongOptionsAreRefusedWithTheirReason) {

@@ -63,8 +63,8 @@ Result<TransactionHandler> sql_function(std::string name, std::vector<std::strin
                           (batch ? "array_agg(" + event + " ORDER BY e.place)" : event) + ")" +
                           std::string(kEvents);
   return TransactionHandler{std::move(name), std::move(types),
-                            [sql](BatchHandling& handling, Events events) {
-                              return handling.queue(sql, columns_of(events));
+                            [sql](BatchInvocation& invocation, Events events) {
+                              return invocation.queue(sql, columns_of(events));
                             },
                             [name = std::string(function), batch](Connection& connection) {
                               return check_function(connection, name, batch);

@@ -59,8 +59,8 @@ constexpr std::string_view kForgetAttempts =
 constexpr std::string_view kAnyAttempts =
     "SELECT EXISTS (SELECT FROM dovetail.attempt WHERE consumer_id = $1)";
 constexpr std::string_view kAddTotals =
-    "UPDATE dovetail.consumer_lane SET applied = applied + $3, duplicates = duplicates + $4, "
-    "superseded = superseded + $5, updated_at = now() WHERE consumer_id = $1 AND lane = $2";
+    "UPDATE dovetail.consumer_session SET applied = applied + $3, duplicates = duplicates + $4, "
+    "superseded = superseded + $5, updated_at = now() WHERE consumer_id = $1 AND session = $2";
 constexpr std::string_view kCountAttempt =
     "INSERT INTO dovetail.attempt AS known (event_id, consumer_id, attempts) "
     "VALUES ($1, $2, greatest(0, $3)) ON CONFLICT (event_id, consumer_id) DO UPDATE "
@@ -74,13 +74,13 @@ constexpr std::string_view kMakeIds =
     "INSERT INTO dovetail.consumer (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING";
 // The outer query does not see what the insert has changed.
 constexpr std::string_view kStartSession =
-    "WITH started AS (INSERT INTO dovetail.consumer_lane (consumer_id, lane, clean) "
-    "VALUES ($1, $2, false) ON CONFLICT (consumer_id, lane) DO UPDATE SET clean = false, "
-    "updated_at = clock_timestamp()) SELECT coalesce((SELECT clean FROM dovetail.consumer_lane "
-    "WHERE consumer_id = $1 AND lane = $2), true)";
+    "WITH started AS (INSERT INTO dovetail.consumer_session (consumer_id, session, clean) "
+    "VALUES ($1, $2, false) ON CONFLICT (consumer_id, session) DO UPDATE SET clean = false, "
+    "updated_at = clock_timestamp()) SELECT coalesce((SELECT clean FROM dovetail.consumer_session "
+    "WHERE consumer_id = $1 AND session = $2), true)";
 constexpr std::string_view kEndSession =
-    "UPDATE dovetail.consumer_lane SET clean = true, updated_at = clock_timestamp() "
-    "WHERE consumer_id = $1 AND lane = $2";
+    "UPDATE dovetail.consumer_session SET clean = true, updated_at = clock_timestamp() "
+    "WHERE consumer_id = $1 AND session = $2";
 
 std::vector<InboxKey> keys_of(const Rows& rows) {
   std::vector<InboxKey> keys;
@@ -118,8 +118,8 @@ Param Param::null() {
 
 TransactionHandler cpp_handler(std::string name, std::vector<std::string> types, Handler each) {
   return {std::move(name), std::move(types),
-          [each = std::move(each)](BatchHandling& handling, Events events) -> Status {
-            for (const Event* event : events) DOVETAIL_TRY(each(handling, *event));
+          [each = std::move(each)](BatchInvocation& invocation, Events events) -> Status {
+            for (const Event* event : events) DOVETAIL_TRY(each(invocation, *event));
             return Status{};
           }};
 }
@@ -127,8 +127,8 @@ TransactionHandler cpp_handler(std::string name, std::vector<std::string> types,
 TransactionHandler cpp_batch_handler(std::string name, std::vector<std::string> types,
                                      BatchHandler batch) {
   return {std::move(name), std::move(types),
-          [batch = std::move(batch)](BatchHandling& handling, Events events) {
-            return batch(handling, events);
+          [batch = std::move(batch)](BatchInvocation& invocation, Events events) {
+            return batch(invocation, events);
           }};
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/inbox/inbox.h"
-#include "postgres/inbox/handling.h"
+#include "postgres/inbox/invocation.h"
 
 namespace dovetail::postgres {
 
@@ -18,8 +18,8 @@ struct TransactionHandler {
   std::string name;                  // of its inbox rows: "stock", or "stock.ledger"
   std::vector<std::string> types{};  // of events that it wants; empty: all
   // Gets those of a batch that it wants and has not applied, in order. What it queued is waited for
-  // by the store. Takes BatchHandling& or Handling&.
-  std::function<Status(BatchHandling& handling, Events events)> run;
+  // by the store. Takes BatchInvocation& or Invocation&.
+  std::function<Status(BatchInvocation& invocation, Events events)> run;
   // Whether what it needs is there; asked whenever the inbox is opened.
   std::function<Status(Connection& connection)> check{};
 };

@@ -22,7 +22,7 @@ TEST_F(PostgresInbox, RowAndEffectCommitTogetherOrNotAtAll) {
 
   EXPECT_EQ(insert(*store, batch), std::vector<Arrival>(3, Arrival::duplicate));
   ASSERT_TRUE(store->commit(0, 3));
-  EXPECT_EQ(text(connection, "SELECT applied || ',' || duplicates FROM dovetail.consumer_lane"),
+  EXPECT_EQ(text(connection, "SELECT applied || ',' || duplicates FROM dovetail.consumer_session"),
             "3,3");
 }
 
@@ -33,14 +33,14 @@ TEST_F(PostgresInbox, AnEventThatNoHandlerWantsIsNotCountedAsApplied) {
   ASSERT_TRUE(apply(*store, {event("placed"), event("cancelled"), event("cancelled")}));
   ASSERT_TRUE(store->commit(3, 0));
   EXPECT_EQ(effects(), 1);
-  EXPECT_EQ(text(connection, "SELECT applied || ',' || duplicates FROM dovetail.consumer_lane"),
+  EXPECT_EQ(text(connection, "SELECT applied || ',' || duplicates FROM dovetail.consumer_session"),
             "1,0");
 }
 
 TEST_F(PostgresInbox, WhatTheSourceIsToldIsOnDiskWhateverTheServersDefaultIs) {
   must(connection, "ALTER DATABASE " + database.name + " SET synchronous_commit = off");
-  auto store = store_with([](Handling& handling, const Event&) {
-    return handling.queue(
+  auto store = store_with([](Invocation& invocation, const Event&) {
+    return invocation.queue(
         "INSERT INTO effect (n) VALUES ((current_setting('synchronous_commit') = 'on')::int)");
   });
   ASSERT_TRUE(apply(*store, {event()}));
@@ -64,7 +64,7 @@ TEST_F(PostgresInbox, OneEventTwiceInABatchIsAppliedOnce) {
 TEST_F(PostgresInbox, EachHandlerAppliesWhatItWantsInItsOrderAndOnce) {
   std::vector<std::string> seen;
   const auto note = [&](std::string name) {
-    return [&seen, name](Handling&, const Event& one) {
+    return [&seen, name](Invocation&, const Event& one) {
       seen.push_back(name + ":" + std::string(one.aggregate_id));
       return Status{};
     };
@@ -255,7 +255,7 @@ TEST_F(PostgresInbox, AVersionGuardLeavesWhatIsLateAlone) {
             "17=4 18=2");
   EXPECT_EQ(text(connection,
                  "SELECT concat_ws(',', applied, duplicates, superseded) FROM "
-                 "dovetail.consumer_lane"),
+                 "dovetail.consumer_session"),
             "6,2,2");
 
   ASSERT_TRUE(apply(*store, {version(9)}));
@@ -277,10 +277,10 @@ TEST_F(PostgresInbox, TheGuardsOfTwoStoresSeeEachOther) {
     all.push_back(&made);
   }
   must(connection, "CREATE TABLE state (version bigint); INSERT INTO state VALUES (0)");
-  InboxStoreOptions guarded = options([](Handling& handling, const Event& one) -> Status {
-    DOVETAIL_TRY(handling.queue("INSERT INTO effect SELECT 1 FROM state WHERE version >= $1",
-                                {one.aggregate_version}));
-    return handling.queue("UPDATE state SET version = $1", {one.aggregate_version});
+  InboxStoreOptions guarded = options([](Invocation& invocation, const Event& one) -> Status {
+    DOVETAIL_TRY(invocation.queue("INSERT INTO effect SELECT 1 FROM state WHERE version >= $1",
+                                  {one.aggregate_version}));
+    return invocation.queue("UPDATE state SET version = $1", {one.aggregate_version});
   });
   guarded.version_guard = true;
   {
@@ -316,9 +316,9 @@ TEST_F(PostgresInbox, TheRelaysRoleMayDoAllOfIt) {
   const std::string user = "consumer_" + database.name;
   must(connection, "CREATE ROLE " + user + " LOGIN IN ROLE dovetail_relay");
   must(connection, "GRANT ALL ON effect TO " + user);
-  InboxStoreOptions limited = options([](Handling& handling, const Event& one) -> Status {
-    DOVETAIL_TRY(count_one(handling, one));
-    const Result<pg_conn*> own = handling.connection();
+  InboxStoreOptions limited = options([](Invocation& invocation, const Event& one) -> Status {
+    DOVETAIL_TRY(count_one(invocation, one));
+    const Result<pg_conn*> own = invocation.connection();
     return own ? Status{} : fail(own.error());
   });
   limited.conninfo += " user=" + user;

@@ -12,7 +12,7 @@ namespace dovetail::postgres {
 namespace {
 
 const std::string kCount =
-    "UPDATE dovetail.reader SET settled_total = settled_total + $4, "
+    "UPDATE dovetail.relay_lane SET delivered_total = delivered_total + $4 - $5, "
     "parked_total = parked_total + $5, " +
     kSampled +
     "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) "
@@ -21,27 +21,26 @@ const std::string kCount =
 
 }  // namespace
 
-Reader outside_reader(std::string conninfo, std::string name, std::string target) {
+Reader broker_reader(std::string conninfo, std::string name, std::string target) {
   Reader reader;
   reader.conninfo = std::move(conninfo);
   reader.relay = std::move(name);
-  reader.mapped = true;
-  reader.outside = true;
+  reader.source = SourceKind::broker;
   reader.target = std::move(target);
   return reader;
 }
 
-Status OutsideProgress::open() {
+Status BrokerProgress::open() {
   settled_since_ = parked_since_ = 0;
   return connect(reader_);
 }
 
-void OutsideProgress::add(std::uint64_t settled, std::uint64_t parked) {
+void BrokerProgress::add(std::uint64_t settled, std::uint64_t parked) {
   settled_since_ += static_cast<std::int64_t>(settled);
   parked_since_ += static_cast<std::int64_t>(parked);
 }
 
-Status OutsideProgress::write() {
+Status BrokerProgress::write() {
   if (settled_since_ == 0) return {};
   DOVETAIL_TRY(connect(reader_));
   const Result<Rows> counted =
@@ -59,7 +58,7 @@ Status OutsideProgress::write() {
 
 PostgresOriginStore::PostgresOriginStore(std::string conninfo, std::string name, std::string target,
                                          Duration lease_term, Clock& clock)
-    : reader_(outside_reader(std::move(conninfo), std::move(name), std::move(target))),
+    : reader_(broker_reader(std::move(conninfo), std::move(name), std::move(target))),
       progress_(reader_),
       parking_(reader_),
       lease_(reader_, clock, process_label(), lease_term),

@@ -14,13 +14,13 @@ namespace dovetail::postgres {
 
 // The reader of a broker whose lease, counts and parked events are in this database. It has one
 // lane, since the broker's order holds only while one process reads it.
-Reader outside_reader(std::string conninfo, std::string name, std::string target = {});
+Reader broker_reader(std::string conninfo, std::string name, std::string target = {});
 
 // How far such a reader has come, its broker knows; here are only its totals, beside its lease and
 // its parked events. What a crash loses of them is not counted. One thread at a time.
-class OutsideProgress {
+class BrokerProgress {
  public:
-  explicit OutsideProgress(Reader& reader) : reader_(reader) {}
+  explicit BrokerProgress(Reader& reader) : reader_(reader) {}
 
   // Connects unless the lane is connected; makes its row.
   Status open();
@@ -51,7 +51,7 @@ class PostgresOriginStore final : public OriginStore {
 
  private:
   Reader reader_;
-  OutsideProgress progress_;
+  BrokerProgress progress_;
   PostgresParking parking_;
   PostgresLease lease_;
   StateRecorder recorder_;  // with connections of its own

@@ -12,21 +12,21 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class PostgresOutside : public ::testing::Test {
+class PostgresBrokerReader : public ::testing::Test {
  protected:
-  PostgresOutside() {
+  PostgresBrokerReader() {
     const Status made = create_schema(application);
     EXPECT_TRUE(made) << text_of(made);
   }
 
   TestDatabase database;
   Connection application = database.connect();
-  Reader reader = outside_reader(database.conninfo, "booking");
-  OutsideProgress progress{reader};
+  Reader reader = broker_reader(database.conninfo, "booking");
+  BrokerProgress progress{reader};
   PostgresLease lease{reader, system_clock(), "here", 10s};
 };
 
-TEST_F(PostgresOutside, WhatWasSettledIsCountedAndShown) {
+TEST_F(PostgresBrokerReader, WhatWasSettledIsCountedAndShown) {
   ASSERT_TRUE(lease.acquire());
   ASSERT_TRUE(progress.open());
   progress.add(5, 1);
@@ -38,22 +38,22 @@ TEST_F(PostgresOutside, WhatWasSettledIsCountedAndShown) {
   ASSERT_TRUE(seen) << text_of(seen);
   ASSERT_EQ(seen->lanes.size(), 1U);
   EXPECT_EQ(seen->lanes[0].relay, "booking");
-  EXPECT_TRUE(seen->lanes[0].outside);
-  EXPECT_EQ(seen->lanes[0].settled_total, 7U);
+  EXPECT_EQ(seen->lanes[0].source, SourceKind::broker);
+  EXPECT_EQ(seen->lanes[0].delivered_total, 6U);
   EXPECT_EQ(seen->lanes[0].parked_total, 1U);
   EXPECT_EQ(seen->lanes[0].pending, 0U) << "it does not read the outbox";
 }
 
-TEST_F(PostgresOutside, OneWhoLostTheLaneCountsNothing) {
+TEST_F(PostgresBrokerReader, OneWhoLostTheLaneCountsNothing) {
   ASSERT_TRUE(lease.acquire());
   ASSERT_TRUE(progress.open());
-  must(application, "UPDATE dovetail.reader SET epoch = epoch + 1");
+  must(application, "UPDATE dovetail.relay_lane SET epoch = epoch + 1");
   progress.add(1, 0);
   EXPECT_TRUE(failed_with(progress.write(), Errc::stopped));
-  EXPECT_EQ(number(application, "SELECT settled_total FROM dovetail.reader"), 0);
+  EXPECT_EQ(number(application, "SELECT delivered_total FROM dovetail.relay_lane"), 0);
 }
 
-TEST_F(PostgresOutside, CountsThatCouldNotBeWrittenAreWrittenLater) {
+TEST_F(PostgresBrokerReader, CountsThatCouldNotBeWrittenAreWrittenLater) {
   ASSERT_TRUE(lease.acquire());
   ASSERT_TRUE(progress.open());
   progress.add(3, 0);
@@ -62,21 +62,22 @@ TEST_F(PostgresOutside, CountsThatCouldNotBeWrittenAreWrittenLater) {
        "current_database() AND pid <> pg_backend_pid()");
   EXPECT_FALSE(progress.write());
   ASSERT_TRUE(progress.write());
-  EXPECT_EQ(number(application, "SELECT settled_total FROM dovetail.reader"), 3);
+  EXPECT_EQ(number(application, "SELECT delivered_total FROM dovetail.relay_lane"), 3);
 }
 
-TEST_F(PostgresOutside, ANameBelongsToWhatItReadFirst) {
+TEST_F(PostgresBrokerReader, ANameBelongsToWhatItReadFirst) {
   ASSERT_TRUE(progress.open());
-  const auto outbox = ensure_relay(application, "booking", 1, false);
+  const auto outbox = ensure_relay(application, "booking", 1, SourceKind::outbox);
   EXPECT_TRUE(failed_with(outbox, Errc::rejected));
   EXPECT_TRUE(contains(text_of(outbox), "a broker, not dovetail.outbox")) << text_of(outbox);
-  EXPECT_TRUE(failed_with(ensure_relay(application, "booking", 1, true), Errc::rejected));
-  ASSERT_TRUE(ensure_relay(application, "relay", 2, false));
-  Reader other = outside_reader(database.conninfo, "relay");
+  EXPECT_TRUE(
+      failed_with(ensure_relay(application, "booking", 1, SourceKind::mapped), Errc::rejected));
+  ASSERT_TRUE(ensure_relay(application, "relay", 2, SourceKind::outbox));
+  Reader other = broker_reader(database.conninfo, "relay");
   EXPECT_TRUE(failed_with(connect(other), Errc::rejected));
 }
 
-TEST_F(PostgresOutside, WhatAnOperatorDiscardedStaysSoWhenTheBrokerBringsItAgain) {
+TEST_F(PostgresBrokerReader, WhatAnOperatorDiscardedStaysSoWhenTheBrokerBringsItAgain) {
   ASSERT_TRUE(lease.acquire());
   PostgresParking parking(reader);
   ASSERT_TRUE(parking.open());
@@ -94,7 +95,7 @@ TEST_F(PostgresOutside, WhatAnOperatorDiscardedStaysSoWhenTheBrokerBringsItAgain
   EXPECT_EQ(text(application, "SELECT state FROM dovetail.parked"), "discarded");
 }
 
-TEST_F(PostgresOutside, KnowsTheGreatestPositionOfWhatIsParked) {
+TEST_F(PostgresBrokerReader, KnowsTheGreatestPositionOfWhatIsParked) {
   PostgresOriginStore home(database.conninfo, "booking", "", 10s, system_clock());
   ASSERT_TRUE(home.lease().acquire());
   ASSERT_TRUE(home.open());

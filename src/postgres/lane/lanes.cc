@@ -137,7 +137,8 @@ Status Lanes::State::connect() {
     binary = can_be_binary(*table, *options.mapping);
   }
   const Result<std::uint32_t> stored =
-      ensure_relay(*opened, options.relay, options.lanes, options.mapping.has_value());
+      ensure_relay(*opened, options.relay, options.lanes,
+                   options.mapping ? SourceKind::mapped : SourceKind::outbox);
   if (!stored) return fail(stored.error());
   DOVETAIL_TRY(bind_target(*opened, options.relay, options.target));
   if (lanes == 0 && *stored != options.lanes)
@@ -160,7 +161,7 @@ Status Lanes::State::check_mode(std::uint32_t stored) {
                           " lanes, and the log is read by one; start it under another name with "
                           "lanes = 1";
   if (options.mode == ReadMode::wal) return fail(Errc::rejected, why);
-  if (lanes == 0) note(Kind::source_changed, "reads the table: " + why + " to read the log");
+  if (lanes == 0) note(Kind::source_changed, "reads the table: " + why + " to read the WAL");
   return {};
 }
 
@@ -202,7 +203,7 @@ Result<std::uint32_t> Lanes::State::find_share() {
 // none and finds none says whom it waits for.
 Result<std::vector<std::uint32_t>> Lanes::State::find_free_lanes() {
   static const std::string select =
-      "SELECT " + kHolderColumns + ", lane FROM dovetail.reader WHERE relay = $1 ORDER BY lane";
+      "SELECT " + kHolderColumns + ", lane FROM dovetail.relay_lane WHERE relay = $1 ORDER BY lane";
   const Result<SqlRows> all =
       PostgresSession(connection).run(select, SqlParams().text(options.relay));
   if (!all) return fail(all.error());
@@ -317,10 +318,10 @@ WalSourceOptions Lanes::State::wal_options(Runner& runner) {
   wal.replication_conninfo = options.replication_conninfo;
   wal.retained_wal_max = options.retained_wal_max;
   wal.changed = [this, &runner](bool streams, std::string_view why) {
-    options.notify(static_cast<std::int32_t>(runner.reader.lane),
-                   RelayNotice{Kind::source_changed,
-                               (streams ? "reads the log of the server " : "reads the table: ") +
-                                   std::string(why)});
+    options.notify(
+        static_cast<std::int32_t>(runner.reader.lane),
+        RelayNotice{Kind::source_changed,
+                    (streams ? "reads the WAL " : "reads the table: ") + std::string(why)});
   };
   wal.wal_settled = [this](WalPosition position) { log_settled = position.value; };
   return wal;

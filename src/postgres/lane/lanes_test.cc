@@ -84,7 +84,7 @@ class PostgresLanes : public testing::Test {
              std::to_string(count) + ") AS n");
   }
   std::int64_t leased() {
-    return number(connection_, "SELECT count(*) FROM dovetail.reader WHERE owner <> ''");
+    return number(connection_, "SELECT count(*) FROM dovetail.relay_lane WHERE owner <> ''");
   }
 
   TestDatabase database_;
@@ -117,9 +117,9 @@ TEST_F(PostgresLanes, OneProcessTakesAllAndLetsGoOfAllWhenItStops) {
 
 // As a process leaves them that was killed a moment ago.
 TEST_F(PostgresLanes, TheLanesOfAProcessThatIsProvablyGoneAreTakenAtOnce) {
-  ASSERT_TRUE(ensure_relay(connection_, "test", 4, false));
+  ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::outbox));
   const auto held_by = [&](const std::string& owner) {
-    must(connection_, "UPDATE dovetail.reader SET owner = '" + owner +
+    must(connection_, "UPDATE dovetail.relay_lane SET owner = '" + owner +
                           "', epoch = 7, expires = clock_timestamp() + interval '1 hour'; "
                           "TRUNCATE dovetail.relay_process; INSERT INTO dovetail.relay_process "
                           "VALUES ('test', '" +
@@ -134,10 +134,10 @@ TEST_F(PostgresLanes, TheLanesOfAProcessThatIsProvablyGoneAreTakenAtOnce) {
 }
 
 TEST_F(PostgresLanes, WhereItCannotBeProvedItIsSaidWhoIsAwaitedAndUntilWhen) {
-  ASSERT_TRUE(ensure_relay(connection_, "test", 4, false));
+  ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::outbox));
   ProcessIdentity elsewhere = dead_process();
   elsewhere.namespaces = "pid:[1]";
-  must(connection_, "UPDATE dovetail.reader SET owner = '" + owner_text(elsewhere) +
+  must(connection_, "UPDATE dovetail.relay_lane SET owner = '" + owner_text(elsewhere) +
                         "', expires = clock_timestamp() + interval '1 hour'");
   LanesOptions options = Process::options(database_, "next");
   options.lease_term = 1h;
@@ -181,11 +181,11 @@ TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
   {
     Result<Connection> connection = Connection::open(database_.conninfo);
     ASSERT_TRUE(connection);
-    ASSERT_TRUE(ensure_relay(*connection, "test", 4, false));
+    ASSERT_TRUE(ensure_relay(*connection, "test", 4, SourceKind::outbox));
   }
   // As a process leaves it that was killed a moment ago.
   must(connection_,
-       "UPDATE dovetail.reader SET owner = 'dead', epoch = 7, "
+       "UPDATE dovetail.relay_lane SET owner = 'dead', epoch = 7, "
        "expires = clock_timestamp() + interval '1 s';"
        "INSERT INTO dovetail.relay_process VALUES ('test', 'dead', "
        "clock_timestamp() + interval '1 s')");
@@ -194,15 +194,15 @@ TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
   Process process(database_, "living", delivered_);
   EXPECT_TRUE(eventually([&] { return process.held() == 4 && delivered_ == 100; }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
-  EXPECT_EQ(number(connection_, "SELECT min(epoch) FROM dovetail.reader"), 8);
+  EXPECT_EQ(number(connection_, "SELECT min(epoch) FROM dovetail.relay_lane"), 8);
   EXPECT_TRUE(process.stop());
 }
 
 // The clock of the database was set back by two days since it died.
 TEST_F(PostgresLanes, TheLanesOfASilentProcessAreTakenOverThoughTheClockWasSetBack) {
-  ASSERT_TRUE(ensure_relay(connection_, "test", 4, false));
+  ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::outbox));
   must(connection_,
-       "UPDATE dovetail.reader SET owner = 'dead', epoch = 7, lease_term = 2000000, "
+       "UPDATE dovetail.relay_lane SET owner = 'dead', epoch = 7, lease_term = 2000000, "
        "expires = clock_timestamp() + interval '48 h';"
        "INSERT INTO dovetail.relay_process VALUES ('test', 'dead', "
        "clock_timestamp() + interval '48 h')");
@@ -210,14 +210,14 @@ TEST_F(PostgresLanes, TheLanesOfASilentProcessAreTakenOverThoughTheClockWasSetBa
   Process process(database_, "living", delivered_);
   EXPECT_TRUE(eventually([&] { return process.held() == 4 && delivered_ == 20; }))
       << process.held() << " lanes, " << delivered_ << " delivered";
-  EXPECT_EQ(number(connection_, "SELECT min(epoch) FROM dovetail.reader"), 8);
+  EXPECT_EQ(number(connection_, "SELECT min(epoch) FROM dovetail.relay_lane"), 8);
   EXPECT_TRUE(process.stop());
 }
 
 TEST_F(PostgresLanes, TheNumberOfLanesChosenFirstHolds) {
   {
     Result<Connection> connection = Connection::open(database_.conninfo);
-    ASSERT_TRUE(ensure_relay(*connection, "test", 2, false));
+    ASSERT_TRUE(ensure_relay(*connection, "test", 2, SourceKind::outbox));
   }
   Process process(database_, "one", delivered_);
   EXPECT_TRUE(eventually([&] { return process.held() == 2; }));
@@ -264,11 +264,11 @@ TEST_F(PostgresLanes, ATableThatDoesNotFitEndsTheRunBeforeAnythingIsWritten) {
   const Status ended = lanes.run({});
   EXPECT_TRUE(failed_with(ended, Errc::rejected));
   EXPECT_TRUE(contains(text_of(ended), "outbox_events")) << text_of(ended);
-  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.reader"), 0);
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.relay_lane"), 0);
 }
 
 TEST_F(PostgresLanes, ARelayOfATableDoesNotReadTheOutbox) {
-  ASSERT_TRUE(ensure_relay(connection_, "test", 4, true));
+  ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::mapped));
   Lanes lanes(Process::options(database_, "one"), system_clock(),
               [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); });
   const Status ended = lanes.run({});
@@ -382,10 +382,9 @@ TEST_F(PostgresLanes, OneLaneReadsTheLogAndSaysSo) {
   EXPECT_TRUE(eventually([&] { return lanes.metrics().streams == 1; })) << notices.all();
   publish(50);
   EXPECT_TRUE(eventually([&] { return delivered_ == 50; }));
-  EXPECT_TRUE(
-      contains(notices.all(), "source_changed reads the log of the server through the slot"))
+  EXPECT_TRUE(contains(notices.all(), "source_changed reads the WAL through the slot"))
       << notices.all();
-  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.reader WHERE streams"), 1);
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.relay_lane WHERE reads_wal"), 1);
 }
 
 TEST_F(PostgresLanes, SeveralLanesReadTheTableAndSayWhy) {

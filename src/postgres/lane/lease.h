@@ -9,8 +9,8 @@
 
 namespace dovetail::postgres {
 
-// Whether the row `r` of dovetail.reader is held, for people: by the database's clock, and not when
-// it ends later than its term allows. Then that clock was set back, and a living holder renews
+// Whether the row `r` of dovetail.relay_lane is held, for people: by the database's clock, and not
+// when it ends later than its term allows. Then that clock was set back, and a living holder renews
 // soon.
 inline constexpr std::string_view kIsHeld =
     "(r.owner <> '' AND r.expires > pg_catalog.clock_timestamp() AND (r.lease_term = 0 OR "

@@ -39,7 +39,7 @@ TEST_F(PostgresLeaseTest, ItEndsForUsBeforeItEndsForANewcomerByTheDatabasesClock
   ASSERT_TRUE(ours.acquire());
   EXPECT_EQ(ours.deadline(), before + 9s) << "a tenth of the term before it ends for others";
   clock_.advance(60s);
-  must(connection_, "UPDATE dovetail.reader SET expires = clock_timestamp()");
+  must(connection_, "UPDATE dovetail.relay_lane SET expires = clock_timestamp()");
   EXPECT_TRUE(theirs.acquire());
   EXPECT_TRUE(failed_with(ours.renew(), Errc::stopped));
 }
@@ -47,7 +47,7 @@ TEST_F(PostgresLeaseTest, ItEndsForUsBeforeItEndsForANewcomerByTheDatabasesClock
 // As if the clock of the database had been set by so much: its own cannot be moved, what it
 // compares with can.
 void step(Connection& connection, std::chrono::hours by) {
-  must(connection, "UPDATE dovetail.reader SET expires = expires - interval '" +
+  must(connection, "UPDATE dovetail.relay_lane SET expires = expires - interval '" +
                        std::to_string(by.count()) + " hours'");
 }
 
@@ -150,7 +150,7 @@ TEST_F(PostgresLeaseTest, OfAProcessThatIsProvablyGoneIsNotWaitedFor) {
   PostgresLease theirs(second, clock_, "theirs", 10s);
   ASSERT_TRUE(theirs.acquire());
   const auto held_by = [&](const ProcessIdentity& owner) {
-    must(connection_, "UPDATE dovetail.reader SET owner = '" + owner_text(owner) + "'");
+    must(connection_, "UPDATE dovetail.relay_lane SET owner = '" + owner_text(owner) + "'");
   };
   const ProcessIdentity dead = dead_process();
   ProcessIdentity elsewhere = dead;
@@ -205,12 +205,12 @@ TEST_F(PostgresLeaseTest, EverySlotBelongsToExactlyOneLane) {
     std::int32_t next = 0;
     for (std::uint32_t lane = 0; lane < lanes; ++lane) {
       const Reader one = reader(lane, lanes);
-      EXPECT_EQ(one.first_slot(), next);
-      next = one.last_slot() + 1;
+      EXPECT_EQ(one.first_bucket(), next);
+      next = one.last_bucket() + 1;
       // As the view computes it.
-      EXPECT_EQ(one.first_slot() * static_cast<std::int32_t>(lanes) / 256,
+      EXPECT_EQ(one.first_bucket() * static_cast<std::int32_t>(lanes) / 256,
                 static_cast<std::int32_t>(lane));
-      EXPECT_EQ(one.last_slot() * static_cast<std::int32_t>(lanes) / 256,
+      EXPECT_EQ(one.last_bucket() * static_cast<std::int32_t>(lanes) / 256,
                 static_cast<std::int32_t>(lane));
     }
     EXPECT_EQ(next, 256);

@@ -39,7 +39,7 @@ constexpr std::string_view kUpsert =
     "content_type = excluded.content_type, headers = excluded.headers, payload = excluded.payload, "
     "aggregate_version = excluded.aggregate_version, created_at = excluded.created_at, "
     "at_head = excluded.aggregate_id = '' OR p.at_head "
-    "WHERE CASE p.state WHEN 'delivered' THEN true WHEN 'discarded' THEN $17 AND p.marked = "
+    "WHERE CASE p.state WHEN 'delivered' THEN true WHEN 'discarded' THEN $17 AND p.row_state = "
     "'discarded' ELSE p.position >= excluded.position "
     "AND NOT (p.state = 'parked' AND excluded.state = 'waiting') AND p.payload = excluded.payload "
     "AND p.type = excluded.type AND p.aggregate_type = excluded.aggregate_type AND p.aggregate_id "
@@ -54,7 +54,7 @@ constexpr std::string_view kOthers =
 
 constexpr std::string_view kBlocked =
     "SELECT aggregate_type, aggregate_id FROM dovetail.parked WHERE relay = $1 AND at_head AND "
-    "aggregate_id <> '' AND slot BETWEEN $2 AND $3 LIMIT $4";
+    "aggregate_id <> '' AND bucket BETWEEN $2 AND $3 LIMIT $4";
 
 constexpr std::string_view kBlockedAmong =
     "SELECT k.type, k.id FROM unnest($2::text[], $3::text[]) AS k (type, id) WHERE EXISTS (SELECT "
@@ -72,10 +72,10 @@ constexpr std::string_view kDue =
     "row_number() OVER (ORDER BY head.retry_at, head.number, line.position, line.number) AS place "
     "FROM ((SELECT number, aggregate_type, aggregate_id, retry_at FROM dovetail.parked "
     "WHERE relay = $1 AND at_head AND state = 'waiting' AND retry_at <= statement_timestamp() "
-    "AND slot BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $4) UNION ALL "
+    "AND bucket BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $4) UNION ALL "
     "(SELECT number, aggregate_type, aggregate_id, retry_at FROM dovetail.parked "
     "WHERE relay = $1 AND at_head AND state = 'waiting' AND retry_at > statement_timestamp() + $6 "
-    "* interval '1 microsecond' AND slot BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $4)) AS head "
+    "* interval '1 microsecond' AND bucket BETWEEN $2 AND $3 ORDER BY retry_at LIMIT $4)) AS head "
     "CROSS JOIN LATERAL (SELECT p.*, bool_and(p.state = 'waiting' AND (p.retry_at <= "
     "statement_timestamp() OR p.retry_at > statement_timestamp() + $6 * interval "
     "'1 microsecond')) "
@@ -87,7 +87,8 @@ constexpr std::string_view kDue =
     "WHERE place <= $4 AND (place = 1 OR running <= $5) ORDER BY place";
 
 constexpr std::string_view kCountReplayed =
-    "UPDATE dovetail.reader SET replayed_total = replayed_total + $3 WHERE relay = $1 AND lane = "
+    "UPDATE dovetail.relay_lane SET replayed_total = replayed_total + $3, delivered_total = "
+    "delivered_total + $3 WHERE relay = $1 AND lane = "
     "$2";
 
 constexpr std::string_view kFinish =
@@ -159,7 +160,7 @@ struct Columns {
         .int4_array(attempts)
         .text_array(reason)
         .int8_array(delay)
-        .boolean(reader.mapped && !reader.outside);
+        .boolean(reader.source == SourceKind::mapped);
     return params;
   }
 };
@@ -172,8 +173,8 @@ Status PostgresParking::blocked_keys(std::vector<OrderKey>& out, std::size_t key
   const Result<Rows> rows =
       reader_.connection.query(kBlocked, Params()
                                              .text(reader_.relay)
-                                             .int4(reader_.first_slot())
-                                             .int4(reader_.last_slot())
+                                             .int4(reader_.first_bucket())
+                                             .int4(reader_.last_bucket())
                                              .int8(static_cast<std::int64_t>(keys_max)));
   if (!rows) return fail(rows.error());
   for (std::size_t row = 0; row < rows->size(); ++row)
@@ -284,8 +285,8 @@ Status PostgresParking::take_due(Batch& out, std::vector<std::uint32_t>& attempt
   const Result<Rows> rows =
       reader_.connection.query(kDue, Params()
                                          .text(reader_.relay)
-                                         .int4(reader_.first_slot())
-                                         .int4(reader_.last_slot())
+                                         .int4(reader_.first_bucket())
+                                         .int4(reader_.last_bucket())
                                          .int8(room)
                                          .int8(static_cast<std::int64_t>(limits.bytes_max))
                                          .int8(limits.pause_max.count()));

@@ -5,8 +5,8 @@
 
 namespace dovetail::postgres {
 
-// Assignments of an update of dovetail.reader that counts what was settled: when, and the samples
-// that give the rate.
+// Assignments of an update of dovetail.relay_lane that counts what was settled: when, and the
+// samples that give the rate.
 inline const std::string kSampled =
     "updated_at = pg_catalog.clock_timestamp(), "
     "previous_at = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "
@@ -14,7 +14,7 @@ inline const std::string kSampled =
     "previous_total = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "
     "THEN sample_total ELSE previous_total END, "
     "sample_total = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "
-    "THEN settled_total ELSE sample_total END, "
+    "THEN delivered_total + parked_total - replayed_total ELSE sample_total END, "
     "sample_at = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "
     "THEN pg_catalog.statement_timestamp() ELSE sample_at END ";
 

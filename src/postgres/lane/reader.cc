@@ -10,26 +10,26 @@ namespace dovetail::postgres {
 
 namespace {
 
-std::string_view what_is_read(bool mapped, bool outside) {
-  if (outside) return "a broker";
-  return mapped ? "a table of its own" : "dovetail.outbox";
+std::string_view shown(SourceKind source) {
+  if (source == SourceKind::broker) return "a broker";
+  return source == SourceKind::mapped ? "a mapped table" : "dovetail.outbox";
 }
 
 // 0: it was never started. rejected: under this name something else is read.
-Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay, bool mapped,
-                                   bool outside) {
-  const Result<Rows> rows = connection.query(
-      "SELECT lanes, mapped, outside FROM dovetail.reader WHERE relay = $1 LIMIT 1",
-      Params().text(relay));
+Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay,
+                                   SourceKind source) {
+  const Result<Rows> rows =
+      connection.query("SELECT lanes, source FROM dovetail.relay_lane WHERE relay = $1 LIMIT 1",
+                       Params().text(relay));
   if (!rows) return fail(rows.error());
   if (rows->empty()) return 0;
-  const std::string_view there = what_is_read(rows->boolean(0, 1), rows->boolean(0, 2));
-  const std::string_view wanted = what_is_read(mapped, outside);
-  if (there != wanted)
+  const SourceKind there = parse_source_kind(rows->text(0, 1));
+  if (there != source)
     return fail(Errc::rejected, "the relay \"" + relay + "\" was first started to serve " +
-                                    std::string(there) + ", not " + std::string(wanted) +
+                                    std::string(shown(there)) + ", not " +
+                                    std::string(shown(source)) +
                                     "; give it another name, or delete its rows from "
-                                    "dovetail.reader");
+                                    "dovetail.relay_lane");
   return static_cast<std::uint32_t>(rows->int4(0, 0));
 }
 
@@ -66,28 +66,24 @@ Error not_written(Reader& reader, std::string_view of) {
 }
 
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
-                                   std::uint32_t lanes, bool mapped, bool outside) {
+                                   std::uint32_t lanes, SourceKind source) {
   if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kKeyBuckets)
     return fail(Errc::rejected,
                 "a relay has a name of 1 to 255 bytes and 1 to 256 lanes; check its settings");
-  const Result<std::uint32_t> there = stored_lanes(connection, relay, mapped, outside);
+  const Result<std::uint32_t> there = stored_lanes(connection, relay, source);
   if (!there || *there != 0) return there;
   Result<Transaction> transaction = Transaction::begin(connection);
   if (!transaction) return fail(transaction.error());
   // Two first starts with different numbers of lanes: the second finds the rows of the first.
   const Result<Rows> lock =
-      connection.query("SELECT pg_advisory_xact_lock(hashtextextended('dovetail.reader', 0))");
+      connection.query("SELECT pg_advisory_xact_lock(hashtextextended('dovetail.relay_lane', 0))");
   if (!lock) return fail(lock.error());
-  const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay, mapped, outside);
+  const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay, source);
   if (!meanwhile || *meanwhile != 0) return meanwhile;
   const Result<Rows> made = connection.query(
-      "INSERT INTO dovetail.reader (relay, lane, lanes, mapped, outside) "
-      "SELECT $1, lane, $2, $3, $4 FROM generate_series(0, $2 - 1) AS lane",
-      Params()
-          .text(relay)
-          .int4(static_cast<std::int32_t>(lanes))
-          .boolean(mapped || outside)
-          .boolean(outside));
+      "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source) "
+      "SELECT $1, lane, $2, $3 FROM generate_series(0, $2 - 1) AS lane",
+      Params().text(relay).int4(static_cast<std::int32_t>(lanes)).text(to_string(source)));
   if (!made) return fail(made.error());
   DOVETAIL_TRY(transaction->commit());
   return lanes;
@@ -100,14 +96,14 @@ Duration call_max_of(Duration lease_term) {
 Status bind_target(Connection& connection, const std::string& relay, const std::string& target) {
   if (target.empty()) return {};
   constexpr std::string_view kBound =
-      "SELECT target FROM dovetail.reader WHERE relay = $1 ORDER BY target LIMIT 1";
+      "SELECT target FROM dovetail.relay_lane WHERE relay = $1 ORDER BY target LIMIT 1";
   Result<Rows> bound = connection.query(kBound, Params().text(relay));
   if (!bound) return fail(bound.error());
   if (!bound->empty() && bound->text(0, 0).empty()) {
     // Of two first starts with different targets, one writes.
-    const Result<Rows> written =
-        connection.query("UPDATE dovetail.reader SET target = $2 WHERE relay = $1 AND target = ''",
-                         Params().text(relay).text(target));
+    const Result<Rows> written = connection.query(
+        "UPDATE dovetail.relay_lane SET target = $2 WHERE relay = $1 AND target = ''",
+        Params().text(relay).text(target));
     if (!written) return fail(written.error());
     bound = connection.query(kBound, Params().text(relay));
     if (!bound) return fail(bound.error());
@@ -130,7 +126,7 @@ Status connect(Reader& reader) {
                 "check that the connection goes to the primary (target_session_attrs=read-write)");
   DOVETAIL_TRY(check_schema(*opened));
   const Result<std::uint32_t> lanes =
-      ensure_relay(*opened, reader.relay, reader.lanes, reader.mapped, reader.outside);
+      ensure_relay(*opened, reader.relay, reader.lanes, reader.source);
   if (!lanes) return fail(lanes.error());
   if (*lanes != reader.lanes || reader.lane >= reader.lanes)
     return fail(Errc::rejected, "relay \"" + reader.relay + "\" was first started with " +

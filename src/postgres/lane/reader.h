@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "core/operations.h"
 #include "core/relay/lease.h"
 #include "dovetail/result.h"
 #include "postgres/connection/connection.h"
 
 namespace dovetail::postgres {
 
-// Keys are spread over so many slots; a lane serves a contiguous range of them.
+// Keys are spread over so many buckets; a lane serves a contiguous range of them.
 constexpr std::uint32_t kKeyBuckets = 256;
 
 // An expression: the timeline of the server, as dovetail.read_window() tells it. Another one means
@@ -36,20 +37,19 @@ struct Reader {
   std::string conninfo;
   std::string relay;  // names the progress; several relays may read one outbox
   std::uint32_t lane = 0;
-  std::uint32_t lanes = 1;  // of the relay; fixed at its first start
-  bool mapped = false;      // serves another table than dovetail.outbox
-  bool outside = false;     // reads a broker: nothing of this database, so it counts as mapped too
-  std::string target{};     // where its events go, see bind_target(); empty: not said
+  std::uint32_t lanes = 1;                 // of the relay; fixed at its first start
+  SourceKind source = SourceKind::outbox;  // outbox, mapped, or broker
+  std::string target{};            // where its events go, see bind_target(); empty: not said
   std::int64_t epoch = kUnfenced;  // of the lease, when there is one
   // Of connecting and of each statement: its relay's thread must come back to renew the lease.
   Duration call_max = std::chrono::seconds(30);
   Connection connection{};
   std::uint64_t generation = 0;  // counts connections: each may lead to another server
 
-  std::int32_t first_slot() const {
+  std::int32_t first_bucket() const {
     return static_cast<std::int32_t>((kKeyBuckets * lane + lanes - 1) / lanes);
   }
-  std::int32_t last_slot() const {
+  std::int32_t last_bucket() const {
     return static_cast<std::int32_t>((kKeyBuckets * (lane + 1) + lanes - 1) / lanes) - 1;
   }
 };
@@ -63,9 +63,9 @@ Status connect(Reader& reader);
 
 // Makes the rows of a relay at its first start; returns how many lanes it has, which may be another
 // number than asked for when it was started before. rejected: it was started to read something
-// else: the outbox, a table of its own (`mapped`), or a broker (`outside`).
+// else.
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
-                                   std::uint32_t lanes, bool mapped, bool outside = false);
+                                   std::uint32_t lanes, SourceKind source);
 
 // Writes down at the first start where the events of a relay go, or, where it reads a broker, come
 // from. rejected: it is another place than then: two processes would share the events of one name

@@ -113,7 +113,7 @@ TEST_F(RelayStates, EventsOutOfParkingCountAsDelivered) {
 }
 
 TEST_F(RelayStates, AWrongMappingIsToldInItsLaneAndHidesNoOther) {
-  ASSERT_TRUE(ensure_relay(application, "good", 1, false));
+  ASSERT_TRUE(ensure_relay(application, "good", 1, SourceKind::outbox));
   TableMapping mapping;
   mapping.table = "no_such_table";
   mapping.delete_when_done = true;
@@ -128,7 +128,7 @@ TEST_F(RelayStates, AWrongMappingIsToldInItsLaneAndHidesNoOther) {
 TEST_F(RelayStates, WhatIsPendingInATableThatIsTooLargeToCountIsNotKnown) {
   must(application,
        "CREATE TABLE t (id bigint PRIMARY KEY, payload text); INSERT INTO t VALUES (1)");
-  ASSERT_TRUE(ensure_relay(application, "m", 1, true));
+  ASSERT_TRUE(ensure_relay(application, "m", 1, SourceKind::mapped));
   TableMapping mapping;
   mapping.table = "t";
   mapping.from_log = true;
@@ -151,7 +151,7 @@ TEST_F(RelayStates, TheViewOfTheLagHasWhatARelayCountedInATableOfItsOwn) {
   must(application,
        "CREATE TABLE t (id bigint PRIMARY KEY, payload text, at timestamptz); INSERT INTO t VALUES "
        "(1, 'x', now() - interval '1 hour'), (2, 'x', now())");
-  ASSERT_TRUE(ensure_relay(application, "m", 1, true));
+  ASSERT_TRUE(ensure_relay(application, "m", 1, SourceKind::mapped));
   TableMapping mapping;
   mapping.table = "t";
   mapping.created_at = "at";
@@ -164,12 +164,12 @@ TEST_F(RelayStates, TheViewOfTheLagHasWhatARelayCountedInATableOfItsOwn) {
   mapping.created_at.clear();
   ASSERT_TRUE(write_backlog(application, {"m", 0, 1}, mapping));
   must(application,
-       "UPDATE dovetail.reader SET owner = 'x', expires = now() + interval '1 minute'");
+       "UPDATE dovetail.relay_lane SET owner = 'x', expires = now() + interval '1 minute'");
   EXPECT_EQ(text("SELECT (pending = 2 AND lag IS NULL AND oldest_at IS NULL)::text FROM "
                  "dovetail.lag WHERE relay = 'm'"),
             "true")
       << "the table has no time";
-  must(application, "UPDATE dovetail.reader SET owner = ''");
+  must(application, "UPDATE dovetail.relay_lane SET owner = ''");
   EXPECT_EQ(text("SELECT (lag > '0')::text FROM dovetail.lag WHERE relay = 'm'"), "true")
       << "nobody runs, so it grows";
 }

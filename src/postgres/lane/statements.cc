@@ -18,18 +18,18 @@ const std::string kHolderColumns =
 
 const LaneStatements& lane_statements() {
   static const LaneStatements statements = {
-      .holder = "SELECT " + kHolderColumns + " FROM dovetail.reader" + kOfLane,
+      .holder = "SELECT " + kHolderColumns + " FROM dovetail.relay_lane" + kOfLane,
       .take =
-          "UPDATE dovetail.reader SET owner = $3, epoch = epoch + 1, lease_term = $4, "
+          "UPDATE dovetail.relay_lane SET owner = $3, epoch = epoch + 1, lease_term = $4, "
           "expires = clock_timestamp() + $4 * interval '1 microsecond'" +
           kOfLane + " AND " + kSign + " = $5 AND ($6 = '' OR target = $6)",
       .renew =
-          "UPDATE dovetail.reader SET expires = clock_timestamp() + $4 * interval "
+          "UPDATE dovetail.relay_lane SET expires = clock_timestamp() + $4 * interval "
           "'1 microsecond'" +
           kOfLane + " AND epoch = $3",
-      .release = "UPDATE dovetail.reader SET owner = '', expires = clock_timestamp()" + kOfLane +
-                 " AND epoch = $3",
-      .epoch = "SELECT epoch FROM dovetail.reader" + kOfLane + " FOR SHARE"};
+      .release = "UPDATE dovetail.relay_lane SET owner = '', expires = clock_timestamp()" +
+                 kOfLane + " AND epoch = $3",
+      .epoch = "SELECT epoch FROM dovetail.relay_lane" + kOfLane + " FOR SHARE"};
   return statements;
 }
 

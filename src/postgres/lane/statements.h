@@ -9,7 +9,7 @@
 
 namespace dovetail::postgres {
 
-// Columns of dovetail.reader: those of LeaseHolder.
+// Columns of dovetail.relay_lane: those of LeaseHolder.
 extern const std::string kHolderColumns;
 
 const LaneStatements& lane_statements();

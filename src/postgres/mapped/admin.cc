@@ -36,7 +36,7 @@ Result<std::vector<EventRow>> list_mapped_events(const std::string& url, const s
     EventRow& event = events.emplace_back();
     event.position = rows->int8(i, 0);
     event.id = rows->uuid(i, 1);
-    event.reader = relay;
+    event.relay = relay;
     event.state = parse_event_state(rows->text(i, 2)).value_or(EventState::pending);
     event.topic = std::string(rows->text(i, 3));
     event.aggregate_type = std::string(rows->text(i, 4));

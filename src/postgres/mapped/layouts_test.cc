@@ -36,7 +36,7 @@ TEST_F(MappedLayouts, LayoutWithStatusIsServedAsItStands) {
   EXPECT_EQ(number(application, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'"), 3);
   EXPECT_EQ(number(application, "SELECT count(*) FROM outbox_events WHERE sent_at IS NOT NULL"), 2);
   EXPECT_TRUE(lane.read().empty());
-  EXPECT_EQ(number(application, "SELECT settled_total FROM dovetail.reader"), 2);
+  EXPECT_EQ(number(application, "SELECT delivered_total FROM dovetail.relay_lane"), 2);
 }
 
 TEST_F(MappedLayouts, AStatusMayHaveAFixedLength) {
@@ -122,7 +122,7 @@ TEST_F(MappedLayouts, LayoutWithProcessedAtIsServedAsItStands) {
                    "processed_at IS NOT NULL"),
             4);
   EXPECT_EQ(text(application, "SELECT status FROM outbox WHERE payload = '5'"), "failed");
-  EXPECT_EQ(number(application, "SELECT parked_total FROM dovetail.reader"), 1);
+  EXPECT_EQ(number(application, "SELECT parked_total FROM dovetail.relay_lane"), 1);
 }
 
 TEST_F(MappedLayouts, DebeziumsRowsAreDeletedOnceTheyAreDone) {
@@ -225,7 +225,7 @@ TEST_F(MappedLayouts, MissingSchemaIsNamed) {
 
 TEST_F(MappedLayouts, RelayOfTheOutboxCannotServeATable) {
   make(kSentAtTable);
-  make("INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('shop-relay', 0, 1)");
+  make("INSERT INTO dovetail.relay_lane (relay, lane, lanes) VALUES ('shop-relay', 0, 1)");
   refused(*mapping_preset("sent_at"), "another name");
 }
 

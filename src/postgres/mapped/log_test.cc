@@ -124,7 +124,7 @@ class MappedLog : public ::testing::Test {
       return std::set<std::string>(all.begin(), all.end()).size() == count;
     });
   }
-  std::string slot() { return text(application, "SELECT slot FROM dovetail.reader"); }
+  std::string slot() { return text(application, "SELECT slot FROM dovetail.relay_lane"); }
   std::int64_t rows() { return number(application, "SELECT count(*) FROM outbox"); }
 
   using Payloads = std::vector<std::string>;
@@ -186,7 +186,7 @@ TEST_F(MappedLog, WhatWasFlushedIsNotReadAgainThoughTheServerNeverHeardOfIt) {
       EXPECT_TRUE(read(source, none, 0));
       EXPECT_TRUE(source.flush());
       return metrics.streams == 1 && number(application,
-                                            "SELECT count(*) FROM dovetail.reader WHERE "
+                                            "SELECT count(*) FROM dovetail.relay_lane WHERE "
                                             "slot_reported > '0/0'") > 0;
     }));
     insert(2);
@@ -407,8 +407,8 @@ TEST_F(MappedLog, RowOfASchemaThatWasNotPublishedThenIsSentAllTheSame) {
   ASSERT_TRUE(eventually([&] {
     return contains(process->said(), "was changed") ||
            text(application,
-                "SELECT pg_visible_in_snapshot(o.xmin::text::xid8, r.prev)::text "
-                "FROM outbox AS o, dovetail.reader AS r WHERE o.payload = '2'") == "true";
+                "SELECT pg_visible_in_snapshot(o.xmin::text::xid8, r.window_start)::text "
+                "FROM outbox AS o, dovetail.relay_lane AS r WHERE o.payload = '2'") == "true";
   })) << process->said();
   must(application, "ALTER PUBLICATION of_schema ADD TABLES IN SCHEMA public");
   insert(3);

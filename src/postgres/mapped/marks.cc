@@ -1,7 +1,7 @@
 // The statements that mark rows of a mapped table.
 //
 // A row carries the state of its event. What was never parked is pending or sent. Of a parked event
-// dovetail.parked has the state, and in `marked` the state that its row carries: where the two
+// dovetail.parked has the state, and in `row_state` the state that its row carries: where the two
 // differ, the row is still to be marked. Both are written in one transaction.
 #include <algorithm>
 #include <string>
@@ -106,7 +106,7 @@ std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
                : "UPDATE " + table.quoted + " AS t SET " + writer.assignments(marks);
   };
   std::string result =
-      "WITH fence AS (UPDATE dovetail.reader SET settled_total = settled_total + $4 + $5, "
+      "WITH fence AS (UPDATE dovetail.relay_lane SET delivered_total = delivered_total + $4, "
       "parked_total = parked_total + $5, " +
       kSampled + "WHERE " + fenced(share) + " RETURNING 1), sent AS (" +
       changed(mapping.when_sent) + " WHERE " + writer.is_one_of(6) + std::string(kFenceHeld) + ")";
@@ -123,22 +123,24 @@ std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
 std::string mark_sql(const CatalogTable& table, const TableMapping& mapping,
                      const LaneShare& share) {
   // Nothing is counted here, so the lane's row is locked and not written.
-  return "WITH fence AS (SELECT 1 FROM dovetail.reader WHERE " + fenced(share) +
+  return "WITH fence AS (SELECT 1 FROM dovetail.relay_lane WHERE " + fenced(share) +
          " FOR NO KEY UPDATE), p AS (SELECT p.id, p.row_id, p.state, p.reason, p.attempts FROM "
          "dovetail.parked AS p WHERE p.relay = $1 AND p.id = ANY ($4::pg_catalog.uuid[])" +
          std::string(kFenceHeld) + ")" + Marks(table, mapping).all() +
-         ", marked AS (UPDATE dovetail.parked AS d SET marked = p.state FROM p WHERE d.relay = $1 "
-         "AND d.id = p.id AND d.marked IS DISTINCT FROM p.state)" +
+         ", noted AS (UPDATE dovetail.parked AS d SET row_state = p.state FROM p WHERE d.relay = "
+         "$1 "
+         "AND d.id = p.id AND d.row_state IS DISTINCT FROM p.state)" +
          std::string(kAnswer);
 }
 
 // Of programs that did not keep `marked`, and where it is needed not `row_id` either.
 std::string adopt_sql(const CatalogTable& table, const TableMapping& mapping) {
   const std::string which =
-      "q.relay = $1 AND q.marked IS NULL AND q.state IN ('parked', 'waiting', 'discarded')";
+      "q.relay = $1 AND q.row_state IS NULL AND q.state IN ('parked', 'waiting', 'discarded')";
   if (is_known_by_event(table, mapping))
-    return "UPDATE dovetail.parked AS q SET marked = '' WHERE " + which;
-  return "UPDATE dovetail.parked AS p SET marked = '', row_id = f.row_key FROM (SELECT q.number, "
+    return "UPDATE dovetail.parked AS q SET row_state = '' WHERE " + which;
+  return "UPDATE dovetail.parked AS p SET row_state = '', row_id = f.row_key FROM (SELECT "
+         "q.number, "
          "pg_catalog.min(" +
          MappedWriter(table, mapping).row_key() +
          ") AS row_key FROM dovetail.parked AS q LEFT JOIN " + table.quoted + " AS t ON " +

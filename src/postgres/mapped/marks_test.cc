@@ -226,12 +226,12 @@ TEST_F(MappedMarks, WhatAnEarlierVersionParkedIsMarkedAtTheNextStart) {
     ASSERT_EQ(lane.read(batch).size(), 1u);
     park(lane, batch.events()[0]);
     // It marked also what waits for its next try, and did not write down which row it is.
-    make("UPDATE dovetail.parked SET state = 'waiting', marked = NULL, row_id = NULL");
+    make("UPDATE dovetail.parked SET state = 'waiting', row_state = NULL, row_id = NULL");
     restart(lane, own);
     EXPECT_EQ(text(application, own.table == "shop.events" ? "SELECT state::text FROM shop.events"
                                                            : "SELECT status FROM outbox_events"),
               own.pending[0].values[0]);
-    make("DELETE FROM dovetail.parked; UPDATE dovetail.reader SET owner = ''");
+    make("DELETE FROM dovetail.parked; UPDATE dovetail.relay_lane SET owner = ''");
   }
 }
 
@@ -331,7 +331,7 @@ TEST_F(MappedMarks, StaleOwnerMarksNothing) {
   Batch batch;
   ASSERT_EQ(stale.read(batch).size(), 1u);
   park(stale, batch.events()[0], ParkState::waiting);
-  make("UPDATE dovetail.reader SET epoch = epoch + 1, owner = 'another'");
+  make("UPDATE dovetail.relay_lane SET epoch = epoch + 1, owner = 'another'");
   ASSERT_TRUE(failed_with(stale.settle(batch), Errc::stopped));
   EXPECT_TRUE(failed_with(stale.settle(batch, Settled::parked), Errc::stopped));
   EXPECT_TRUE(failed_with(delivered(stale, batch.events()[0].id), Errc::stopped));
@@ -341,7 +341,7 @@ TEST_F(MappedMarks, StaleOwnerMarksNothing) {
   EXPECT_TRUE(failed_with(tended, Errc::stopped));
   EXPECT_TRUE(failed_with(stale.source.open(), Errc::stopped));
   EXPECT_EQ(status(), "PENDING");
-  EXPECT_EQ(number(application, "SELECT settled_total FROM dovetail.reader"), 0);
+  EXPECT_EQ(number(application, "SELECT delivered_total FROM dovetail.relay_lane"), 0);
 }
 
 TEST_F(MappedMarks, EventDeliveredFromParkingBeforeItsBatchIsSettledStaysSent) {

@@ -223,7 +223,7 @@ TEST_F(MappedRoad, RowThatIsResetByHandAndFailsAgainIsParkedAgainAsItIsNow) {
   for (const std::string payload : {"2", "3"}) {
     // What was finished in the meantime must not hide it, however it was finished.
     if (payload == "3")
-      must(application, "UPDATE dovetail.parked SET state = 'discarded', marked = 'discarded'");
+      must(application, "UPDATE dovetail.parked SET state = 'discarded', row_state = 'discarded'");
     must(application, "UPDATE outbox SET status = 'pending', payload = '" + payload + "'");
     EXPECT_TRUE(eventually([&] { return with_status("failed") == 1; }));
     const Result<std::vector<ParkedRow>> parked = list_parked(database.conninfo, {});
@@ -245,7 +245,7 @@ TEST_F(MappedRoad, DiscardedEventIsMarkedAndTheRestOfItsKeyFlows) {
   RunningLane lane(database.conninfo, mapping, sink, 0, 1);
   EXPECT_TRUE(eventually([&] { return with_status("failed") == 1; }));
   ParkedFilter heads;
-  heads.reader = "mapped";
+  heads.relay = "mapped";
   heads.key = "a";
   heads.heads_only = true;
   const Result<std::uint64_t> discarded =

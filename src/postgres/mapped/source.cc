@@ -21,20 +21,22 @@ constexpr std::size_t kBacklogPage = 100;
 constexpr std::size_t kMarkedAtOnce = 1000;
 
 constexpr std::string_view kUnmarked =
-    "SELECT p.id FROM dovetail.parked AS p WHERE p.relay = $1 AND p.marked <> p.state AND p.slot "
+    "SELECT p.id FROM dovetail.parked AS p WHERE p.relay = $1 AND p.row_state <> p.state AND "
+    "p.bucket "
     "BETWEEN $2 AND $3 LIMIT $4";
 constexpr std::string_view kNameRows =
     "UPDATE dovetail.parked AS p SET row_id = k.row_key FROM unnest($2::uuid[], $3::text[]) AS k "
     "(id, row_key) WHERE p.relay = $1 AND p.id = k.id AND p.finished_at IS NULL";
 constexpr std::string_view kNotAdopted =
-    "SELECT EXISTS (SELECT FROM dovetail.parked AS q WHERE q.relay = $1 AND q.marked IS NULL AND "
+    "SELECT EXISTS (SELECT FROM dovetail.parked AS q WHERE q.relay = $1 AND q.row_state IS NULL "
+    "AND "
     "q.state IN ('parked', 'waiting', 'discarded'))";
 
 }  // namespace
 
 MappedSource::MappedSource(Reader& reader, TableMapping mapping, Clock& clock)
     : reader_(reader), mapping_(std::move(mapping)), clock_(clock) {
-  reader_.mapped = true;
+  reader_.source = SourceKind::mapped;
 }
 
 Status MappedSource::open() {
@@ -208,8 +210,8 @@ Status MappedSource::mark_changed() {
     const Result<Rows> rows =
         reader_.connection.query(kUnmarked, Params()
                                                 .text(reader_.relay)
-                                                .int4(reader_.first_slot())
-                                                .int4(reader_.last_slot())
+                                                .int4(reader_.first_bucket())
+                                                .int4(reader_.last_bucket())
                                                 .int8(static_cast<std::int64_t>(kMarkedAtOnce)));
     if (!rows) return fail(rows.error());
     std::vector<EventId> ids;

@@ -60,7 +60,8 @@ std::string is_pending_sql(const CatalogTable& table, const TableMapping& mappin
       "int8";
   return "NOT pg_catalog.pg_visible_in_snapshot(greatest(" + now + " - (" + now +
          " - t.xmin::pg_catalog.text::pg_catalog.int8) % 4294967296, 0)::pg_catalog.text"
-         "::pg_catalog.xid8, coalesce((SELECT r.prev FROM dovetail.reader AS r WHERE r.relay = $1 "
+         "::pg_catalog.xid8, coalesce((SELECT r.window_start FROM dovetail.relay_lane AS r WHERE "
+         "r.relay = $1 "
          "LIMIT 1), '1:1:'))";
 }
 
@@ -100,7 +101,7 @@ std::string which_sql(const CatalogTable& table, const TableMapping& mapping,
             " NOT IN (SELECT p.id FROM dovetail.parked AS p WHERE p.relay = " + own +
             " AND p.finished_at IS NULL UNION ALL SELECT p.id FROM dovetail.parked AS p WHERE "
             "p.relay = " +
-            own + " AND p.marked <> p.state)";
+            own + " AND p.row_state <> p.state)";
   if (is_known_by_event(table, mapping)) return result;
   // Rows that are one event by their id are parked each for itself.
   return result + " AND " + writer.row_key() +
@@ -236,7 +237,7 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
       writer.text_or(mapping.type, mapping.default_type) + " AS type, " +
       writer.text_or(mapping.content_type, default_content_type(table, mapping)) +
       " AS content_type, coalesce(pg_catalog.octet_length(" + writer.payload() +
-      "), 0) AS payload_length, " + writer.version() + " AS aggregate_version, " +
+      "), 0) AS payload_bytes, " + writer.version() + " AS aggregate_version, " +
       writer.created_at() + " AS created_at, " + writer.headers() + " AS headers FROM " +
       table.quoted + " AS t LEFT JOIN dovetail.parked AS p ON p.relay = $1 AND p.id = " + event_id;
   if (of_one) all += " WHERE " + event_id + " = $8";
@@ -250,7 +251,7 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
            "dovetail.parked AS p WHERE p.relay = $1 AND NOT EXISTS (SELECT 1 FROM " +
            table.quoted + " AS t WHERE " + event_id + " = p.id)" + (of_one ? " AND p.id = $8" : "");
   return "SELECT pg_catalog.row_number() OVER () + $2, page.* FROM (SELECT e.id, e.state, e.topic, "
-         "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_length, "
+         "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_bytes, "
          "e.aggregate_version, e.created_at, e.headers FROM (" +
          all +
          ") AS e WHERE ($4 = '' OR e.state = $4) AND ($5 = '' OR e.type COLLATE \"C\" = $5) "

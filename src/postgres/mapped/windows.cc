@@ -26,7 +26,7 @@ constexpr std::size_t kKeysAtOnce = 1000;
 MappedWindows::MappedWindows(Reader& reader, TableMapping mapping, Clock& clock)
     : reader_(reader), mapping_(std::move(mapping)), clock_(clock), row_(reader, clock) {
   DOVETAIL_CHECK(mapping_.from_log);
-  reader_.mapped = true;
+  reader_.source = SourceKind::mapped;
 }
 
 Status MappedWindows::open() {

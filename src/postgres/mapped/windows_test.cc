@@ -78,7 +78,9 @@ class MappedWindowsTest : public ::testing::Test {
   void settle(const Batch& batch) {
     EXPECT_TRUE(windows.settle(batch, std::vector<Settled>(batch.size(), Settled::delivered)));
   }
-  std::string progress() { return text(writer, "SELECT prev::text FROM dovetail.reader"); }
+  std::string progress() {
+    return text(writer, "SELECT window_start::text FROM dovetail.relay_lane");
+  }
 
   using Payloads = std::vector<std::string>;
   TestDatabase database;
@@ -169,7 +171,7 @@ TEST_F(MappedWindowsTest, ProgressCountsOnlyWhatIsSettled) {
   settle(second);
   ASSERT_TRUE(windows.flush());
   EXPECT_EQ(progress(), end);
-  EXPECT_EQ(number(writer, "SELECT settled_total FROM dovetail.reader"), 3);
+  EXPECT_EQ(number(writer, "SELECT delivered_total FROM dovetail.relay_lane"), 3);
 }
 
 TEST_F(MappedWindowsTest, SnapshotOfTheLogCountsWhenAllBeforeItIsSettled) {
@@ -254,7 +256,7 @@ TEST_F(MappedWindowsTest, RowsThatTheRoleMayNotSeeAreAnErrorAndNotAGap) {
 
 TEST_F(MappedWindowsTest, AnotherRelayThatTookTheLaneOverStopsIt) {
   ASSERT_TRUE(windows.open());
-  must(writer, "UPDATE dovetail.reader SET epoch = 7");
+  must(writer, "UPDATE dovetail.relay_lane SET epoch = 7");
   reader.epoch = 6;
   windows.progress().cover("900:900:", 0);
   EXPECT_TRUE(failed_with(windows.flush(), Errc::stopped));

@@ -20,40 +20,41 @@ constexpr std::int64_t kExactPendingMax = 100'000;
 // Rows after the lane's snapshot are found by the index on xid, those of its open transactions one
 // by one. Delayed events that are due count with lane 0, which moves them into the outbox.
 const std::string kLanes =
-    "SELECT r.relay, r.lane, r.lanes, r.mapped, r.settled_total, r.parked_total, "
+    "SELECT r.relay, r.lane, r.lanes, r.source, r.delivered_total, r.parked_total, "
     "CASE WHEN " +
     std::string(kIsHeld) + " THEN r.owner ELSE '' END, r.epoch, CASE WHEN " + std::string(kIsHeld) +
     " THEN (EXTRACT(epoch FROM r.expires - c.now) * "
     "1000000)::int8 ELSE 0::int8 END, r.updated_at, "
     "CASE WHEN c.now - r.updated_at > interval '10 s' OR s.at = '-infinity' THEN 0::int8 ELSE "
-    "((r.settled_total - s.total) * 1000 / greatest(1, EXTRACT(epoch FROM c.now - s.at)))::int8 "
+    "((r.delivered_total + r.parked_total - r.replayed_total - s.total) * 1000 / greatest(1, "
+    "EXTRACT(epoch FROM c.now - s.at)))::int8 "
     "END, CASE WHEN p.pending > " +
     std::to_string(kExactPendingMax) +
     " THEN greatest(p.pending, ((SELECT last_value FROM dovetail.outbox_seq) - r.passed_seq) / "
     "r.lanes) ELSE p.pending END, greatest(0, coalesce(EXTRACT(epoch FROM c.now - p.oldest) * "
     "1000000, 0))::int8, "
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
-    "k.state = 'parked' AND k.slot * r.lanes / 256 = r.lane), "
+    "k.state = 'parked' AND k.bucket * r.lanes / 256 = r.lane), "
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
-    "k.state = 'waiting' AND k.slot * r.lanes / 256 = r.lane), r.outside, r.streams, "
-    "r.streams_since, r.streams_why, r.replayed_total, r.target "
-    "FROM dovetail.reader r CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now) AS c "
+    "k.state = 'waiting' AND k.bucket * r.lanes / 256 = r.lane), r.reads_wal, "
+    "r.reads_since, r.reads_why, r.replayed_total, r.target "
+    "FROM dovetail.relay_lane r CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now) AS c "
     "CROSS JOIN LATERAL (SELECT CASE WHEN r.previous_at > '-infinity' THEN r.previous_at ELSE "
     "r.sample_at END AS at, CASE WHEN r.previous_at > '-infinity' THEN r.previous_total ELSE "
     "r.sample_total END AS total) AS s "
     "CROSS JOIN LATERAL (SELECT count(*) AS pending, min(w.created_at) AS oldest FROM (SELECT "
     "w2.created_at FROM ((SELECT o.created_at, o.seq, o.xid FROM dovetail.outbox o WHERE o.xid >= "
-    "pg_catalog.pg_snapshot_xmax(r.prev) AND "
-    "dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) * r.lanes / 256 = r.lane ORDER BY "
+    "pg_catalog.pg_snapshot_xmax(r.window_start) AND "
+    "dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) * r.lanes / 256 = r.lane ORDER BY "
     "o.xid, "
     "o.seq) "
     "UNION ALL SELECT o.created_at, o.seq, o.xid FROM dovetail.outbox o WHERE o.xid = ANY "
-    "(ARRAY(SELECT pg_catalog.pg_snapshot_xip(r.prev))) AND "
-    "dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) * r.lanes / 256 = r.lane) AS w2 "
-    "WHERE NOT r.mapped AND NOT (r.now IS NOT NULL AND w2.seq <= r.seq AND "
-    "pg_catalog.pg_visible_in_snapshot(w2.xid, r.now)) "
+    "(ARRAY(SELECT pg_catalog.pg_snapshot_xip(r.window_start))) AND "
+    "dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) * r.lanes / 256 = r.lane) AS w2 "
+    "WHERE r.source = 'outbox' AND NOT (r.window_end IS NOT NULL AND w2.seq <= r.window_seq AND "
+    "pg_catalog.pg_visible_in_snapshot(w2.xid, r.window_end)) "
     "UNION ALL SELECT d.deliver_at FROM dovetail.delayed d WHERE d.deliver_at <= c.now AND r.lane "
-    "= 0 AND NOT r.mapped LIMIT " +
+    "= 0 AND r.source = 'outbox' LIMIT " +
     std::to_string(kExactPendingMax + 1) +
     ") AS w) AS p "
     "ORDER BY r.relay, r.lane";
@@ -63,8 +64,8 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
   lane.relay = std::string(rows.text(i, 0));
   lane.lane = static_cast<std::uint32_t>(rows.int4(i, 1));
   lane.lanes = static_cast<std::uint32_t>(rows.int4(i, 2));
-  lane.mapped = rows.boolean(i, 3);
-  lane.settled_total = static_cast<std::uint64_t>(rows.int8(i, 4));
+  lane.source = parse_source_kind(rows.text(i, 3));
+  lane.delivered_total = static_cast<std::uint64_t>(rows.int8(i, 4));
   lane.parked_total = static_cast<std::uint64_t>(rows.int8(i, 5));
   lane.owner = shown_owner(rows.text(i, 6));
   lane.epoch = rows.int8(i, 7);
@@ -75,12 +76,11 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
   lane.oldest_age = Duration{rows.int8(i, 12)};
   lane.parked = static_cast<std::uint64_t>(rows.int8(i, 13));
   lane.waiting = static_cast<std::uint64_t>(rows.int8(i, 14));
-  lane.outside = rows.boolean(i, 15);
-  lane.streams = rows.boolean(i, 16);
-  lane.streams_since = rows.timestamptz(i, 17);
-  lane.streams_why = std::string(rows.text(i, 18));
-  lane.replayed_total = static_cast<std::uint64_t>(rows.int8(i, 19));
-  lane.target = std::string(rows.text(i, 20));
+  lane.reads_wal = rows.boolean(i, 15);
+  lane.reads_since = rows.timestamptz(i, 16);
+  lane.reads_why = std::string(rows.text(i, 17));
+  lane.replayed_total = static_cast<std::uint64_t>(rows.int8(i, 18));
+  lane.target = std::string(rows.text(i, 19));
   return lane;
 }
 
@@ -92,7 +92,7 @@ const std::string kStates =
     std::string(kIsHeld) +
     " THEN s.epoch = r.epoch OR split_part(s.owner, '#', 1) = "
     "split_part(r.owner, '#', 1) ELSE s.expires > clock_timestamp() END FROM dovetail.relay_state "
-    "AS s LEFT JOIN dovetail.reader AS r ON r.relay = s.relay AND "
+    "AS s LEFT JOIN dovetail.relay_lane AS r ON r.relay = s.relay AND "
     "r.lane = s.lane ORDER BY s.relay, s.lane";
 
 // A relay that cannot even start has no row of its own yet, but may have said why.
@@ -190,8 +190,9 @@ Status read_consumers(Connection& connection, StoreStatus& status) {
       "coalesce(sum(l.superseded), 0)::int8, coalesce(bool_and(l.clean), true), (SELECT count(*) "
       "FROM dovetail.attempt a WHERE a.consumer_id = c.id), (SELECT count(*) FROM dovetail.claim k "
       "WHERE k.consumer_id = c.id AND k.expires > pg_catalog.clock_timestamp()) FROM "
-      "dovetail.consumer c LEFT JOIN dovetail.consumer_lane l ON l.consumer_id = c.id GROUP BY "
-      "c.id HAVING count(l.lane) > 0 OR EXISTS (SELECT FROM dovetail.claim k WHERE k.consumer_id = "
+      "dovetail.consumer c LEFT JOIN dovetail.consumer_session l ON l.consumer_id = c.id GROUP BY "
+      "c.id HAVING count(l.session) > 0 OR EXISTS (SELECT FROM dovetail.claim k WHERE "
+      "k.consumer_id = "
       "c.id AND k.expires > pg_catalog.clock_timestamp()) ORDER BY c.name");
   if (!rows) return fail(rows.error());
   for (std::size_t i = 0; i < rows->size(); ++i) {
@@ -257,7 +258,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
       continue;
     LaneStatus& lane = result.lanes.emplace_back();
     lane.relay = relay;
-    lane.mapped = true;
+    lane.source = SourceKind::mapped;
     lane.has_row = false;
     DOVETAIL_TRY(read_mapped_or_say_why(*connection, mapping, lane));
   }
@@ -285,22 +286,22 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
   if (filter.state == EventState::pending) {
     where +=
         " AND e.id IN (SELECT o.id FROM dovetail.outbox o WHERE o.xid >= coalesce((SELECT "
-        "min(pg_catalog.pg_snapshot_xmin(r.prev)::text::int8)::text::pg_catalog.xid8 FROM "
-        "dovetail.reader r WHERE NOT r.mapped), '0'::pg_catalog.xid8))";
+        "min(pg_catalog.pg_snapshot_xmin(r.window_start)::text::int8)::text::pg_catalog.xid8 FROM "
+        "dovetail.relay_lane r WHERE r.source = 'outbox'), '0'::pg_catalog.xid8))";
   } else if (filter.state && *filter.state != EventState::delivered) {
     where += " AND e.id IN (SELECT p.id FROM dovetail.parked p WHERE p.state = $3)";
   }
   const Result<Rows> rows = connection->query(
       "SELECT page.*, coalesce((SELECT o.headers FROM dovetail.outbox o WHERE o.id = page.id), '') "
       "FROM (SELECT e.seq, e.id, coalesce(e.relay, '') AS relay, e.state, e.topic, "
-      "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_length, "
+      "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_bytes, "
       "e.aggregate_version, e.created_at FROM dovetail.events e WHERE " +
           // With all readers of the last event: the next page begins behind it.
           where +
           " ORDER BY e.seq FETCH FIRST ($7) ROWS WITH TIES) AS page ORDER BY page.seq, page.relay",
       Params()
           .int8(filter.after)
-          .text(filter.reader)
+          .text(filter.relay)
           .text(filter.state ? to_string(*filter.state) : std::string_view())
           .text(filter.type)
           .text(filter.key)
@@ -313,7 +314,7 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
     EventRow& event = events.emplace_back();
     event.position = rows->int8(i, 0);
     event.id = rows->uuid(i, 1);
-    event.reader = std::string(rows->text(i, 2));
+    event.relay = std::string(rows->text(i, 2));
     event.state = parse_event_state(rows->text(i, 3)).value_or(EventState::pending);
     event.topic = std::string(rows->text(i, 4));
     event.aggregate_type = std::string(rows->text(i, 5));

@@ -18,15 +18,14 @@ struct LaneStatus {
   std::string relay;
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
-  bool mapped = false;           // serves a table of its own, or reads a broker
-  bool outside = false;          // reads a broker
+  SourceKind source = SourceKind::outbox;
   bool has_row = true;           // false: it was never started, or could not be
   std::uint64_t pending = 0;     // counted exactly up to 100,000 for each relay, estimated above
   Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
   bool is_pending_known = true;  // false: the table is too large to be counted
   bool is_age_known = true;      // false: events are pending, and nothing says since when
   double events_per_second = 0;  // over the last ten seconds or so
-  std::uint64_t settled_total = 0;
+  std::uint64_t delivered_total = 0;
   std::uint64_t parked_total = 0;
   std::uint64_t replayed_total = 0;
   std::uint64_t parked = 0;   // now, needing an operator
@@ -35,9 +34,9 @@ struct LaneStatus {
   std::int64_t epoch = 0;
   Duration lease_left{0};  // 0: expired
   WallTime updated_at{};
-  bool streams = false;  // the server's log is read, and not the table
-  WallTime streams_since{};
-  std::string streams_why{};
+  bool reads_wal = false;  // and not the table
+  WallTime reads_since{};
+  std::string reads_why{};
   std::string slot{};             // through which the log is read; empty: none is there
   std::int64_t retained_wal = 0;  // bytes that the server keeps for it
   std::string target{};           // where its events go; empty: not known yet

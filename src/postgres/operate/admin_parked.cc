@@ -33,7 +33,7 @@ struct Parked {
 };
 
 Params& add_filter(Params& params, const ParkedFilter& filter) {
-  return params.text(filter.reader)
+  return params.text(filter.relay)
       .text(filter.key)
       .text(filter.aggregate_type)
       .text(filter.type)
@@ -147,8 +147,8 @@ Result<std::uint64_t> replay(const std::string& url, const ParkedFilter& filter,
   DOVETAIL_TRY(check_decision(decision, false));
   Result<Connection> connection = open_store(url);
   if (!connection) return fail(connection.error());
-  const Result<std::uint64_t> count = decide(
-      *connection, kReplay, subject_of(filter.reader, nullptr, filter).text(decision.reason));
+  const Result<std::uint64_t> count =
+      decide(*connection, kReplay, subject_of(filter.relay, nullptr, filter).text(decision.reason));
   if (count && *count == 0 && of_key) return fail(nothing_of_key(filter.key));
   return count;
 }
@@ -159,7 +159,7 @@ Result<std::uint64_t> give_up(const std::string& url, const ParkedFilter& filter
   Result<Connection> connection = open_store(url);
   if (!connection) return fail(connection.error());
   const Result<std::uint64_t> count = decide(*connection, kDiscard,
-                                             subject_of(filter.reader, nullptr, filter)
+                                             subject_of(filter.relay, nullptr, filter)
                                                  .boolean(filter.heads_only)
                                                  .boolean(of_key && !filter.heads_only)
                                                  .text(decision.reason));
@@ -172,7 +172,7 @@ Result<ParkedFilter> key_filter(std::string_view relay, std::string_view aggrega
   if (aggregate_id.empty())
     return fail(Errc::rejected, "the key is empty; name the aggregate id that is parked");
   ParkedFilter filter;
-  filter.reader = std::string(relay);
+  filter.relay = std::string(relay);
   filter.aggregate_type = std::string(aggregate_type);
   filter.key = std::string(aggregate_id);
   return filter;
@@ -190,7 +190,7 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedF
       "topic, aggregate_type, aggregate_id, type, octet_length(payload) AS bytes, parked_at, "
       "retry_at, finished_at FROM dovetail.parked UNION ALL SELECT number, consumer, id, position, "
       "'parked', true, attempts, reason, '', topic, aggregate_type, aggregate_id, type, "
-      "payload_length, parked_at, parked_at, NULL FROM dovetail.queue_parked) AS p WHERE number > "
+      "payload_bytes, parked_at, parked_at, NULL FROM dovetail.queue_parked) AS p WHERE number > "
       "$6 AND " +
       std::string(kMatches);
   if (!filter.id.empty()) sql += " AND id = $8";
@@ -210,7 +210,7 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedF
   for (std::size_t i = 0; i < rows->size(); ++i) {
     ParkedRow& parked = found.emplace_back();
     parked.number = rows->int8(i, 0);
-    parked.reader = std::string(rows->text(i, 1));
+    parked.relay = std::string(rows->text(i, 1));
     parked.id = rows->uuid(i, 2);
     parked.position = rows->int8(i, 3);
     parked.state = parse_event_state(rows->text(i, 4)).value_or(EventState::parked);

@@ -18,12 +18,12 @@ struct Owner {
 Result<std::vector<Owner>> read_owners(Connection& connection) {
   const Result<Rows> known = connection.query(
       "SELECT count(*) FROM pg_catalog.pg_attribute WHERE attrelid = "
-      "pg_catalog.to_regclass('dovetail.reader') AND attname = 'slot' AND NOT attisdropped");
+      "pg_catalog.to_regclass('dovetail.relay_lane') AND attname = 'slot' AND NOT attisdropped");
   if (!known) return fail(known.error());
   std::vector<Owner> owners;
   if (known->int8(0, 0) == 0) return owners;
   const Result<Rows> rows =
-      connection.query("SELECT relay, slot FROM dovetail.reader ORDER BY relay, lane");
+      connection.query("SELECT relay, slot FROM dovetail.relay_lane ORDER BY relay, lane");
   if (!rows) return fail(rows.error());
   for (std::size_t i = 0; i < rows->size(); ++i)
     owners.push_back({std::string(rows->text(i, 0)), std::string(rows->text(i, 1))});

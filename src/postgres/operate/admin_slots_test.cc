@@ -34,16 +34,16 @@ class LogSlots : public ::testing::Test {
     }));
     if (number(connection, "SELECT count(*) FROM pg_namespace WHERE nspname = 'dovetail'") == 0)
       return;
-    must(connection, "DELETE FROM dovetail.reader; DELETE FROM dovetail.audit");
+    must(connection, "DELETE FROM dovetail.relay_lane; DELETE FROM dovetail.audit");
   }
   void make_slot(const std::string& name, bool temporary = false) {
     must(application, "SELECT pg_create_logical_replication_slot('" + name + "', 'pgoutput', " +
                           (temporary ? "true" : "false") + ")");
   }
   void make_relay(const std::string& relay, const std::string& slot = "") {
-    ASSERT_TRUE(ensure_relay(application, relay, 1, false));
+    ASSERT_TRUE(ensure_relay(application, relay, 1, SourceKind::outbox));
     must(application,
-         "UPDATE dovetail.reader SET slot = '" + slot + "' WHERE relay = '" + relay + "'");
+         "UPDATE dovetail.relay_lane SET slot = '" + slot + "' WHERE relay = '" + relay + "'");
   }
   // Slots belong to the cluster, and other tests have theirs there.
   std::vector<LogSlot> here() {
@@ -147,17 +147,17 @@ TEST_F(LogSlots, AndHowALaneReadsAreInItsStatus) {
   make_relay("shop", own("shop"));
   make_slot(own("shop"));
   must(application,
-       "UPDATE dovetail.reader SET streams = true, streams_why = 'level', "
-       "streams_since = '2026-01-02 03:04:05Z'");
+       "UPDATE dovetail.relay_lane SET reads_wal = true, reads_why = 'level', "
+       "reads_since = '2026-01-02 03:04:05Z'");
   const auto found = status(database.conninfo);
   ASSERT_TRUE(found) << text_of(found);
   ASSERT_EQ(found->lanes.size(), 1U);
   const LaneStatus& lane = found->lanes[0];
-  EXPECT_TRUE(lane.streams);
-  EXPECT_EQ(lane.streams_why, "level");
+  EXPECT_TRUE(lane.reads_wal);
+  EXPECT_EQ(lane.reads_why, "level");
   EXPECT_EQ(lane.slot, own("shop"));
   EXPECT_GE(lane.retained_wal, 0);
-  EXPECT_EQ(lane.streams_since.time_since_epoch(), std::chrono::seconds(1767323045));
+  EXPECT_EQ(lane.reads_since.time_since_epoch(), std::chrono::seconds(1767323045));
 }
 
 TEST_F(LogSlots, AreSeenWithoutASchema) {

@@ -112,11 +112,11 @@ TEST_F(PostgresOperator, SeesTheStatusOfEveryLane) {
   const LaneStatus& lane = seen->lanes[0];
   EXPECT_EQ(lane.relay, "relay");
   EXPECT_EQ(lane.lanes, 1u);
-  EXPECT_FALSE(lane.mapped);
+  EXPECT_EQ(lane.source, SourceKind::outbox);
   EXPECT_EQ(lane.pending, 3u);
   EXPECT_GT(lane.oldest_age, Duration{0});
   EXPECT_LT(lane.oldest_age, 60s);
-  EXPECT_EQ(lane.settled_total, 2u);
+  EXPECT_EQ(lane.delivered_total, 2u);
   EXPECT_GE(lane.events_per_second, 0);
   EXPECT_EQ(lane.parked, 1u);
   EXPECT_EQ(lane.waiting, 2u);
@@ -132,7 +132,8 @@ TEST_F(PostgresOperator, SeesTheStatusOfEveryLane) {
 // Or `run --until-idle` would leave it behind.
 TEST_F(PostgresOperator, SeesADelayedEventAsPendingOnceItIsDue) {
   must(application,
-       "INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('relay', 0, 2), ('relay', 1, 2); "
+       "INSERT INTO dovetail.relay_lane (relay, lane, lanes) VALUES ('relay', 0, 2), ('relay', 1, "
+       "2); "
        "SELECT dovetail.publish('order', i::text, 'due', '{}'::jsonb, deliver_at => "
        "clock_timestamp() + i * interval '1 hour') FROM generate_series(1, 3) AS i; "
        "UPDATE dovetail.delayed SET deliver_at = clock_timestamp() - interval '1 min' "
@@ -151,12 +152,13 @@ TEST_F(PostgresOperator, SeesTheBacklogOfEachLaneOfAMappedTable) {
        "aggregate_id text, event_type text, payload jsonb, created_at timestamptz DEFAULT "
        "clock_timestamp() - interval '1 hour', processed_at timestamptz, status text DEFAULT "
        "'pending'); INSERT INTO t (aggregate_type, aggregate_id, event_type, payload) SELECT "
-       "'order', i::text, 'x', '{}' FROM generate_series(1, 40) AS i; INSERT INTO dovetail.reader "
-       "(relay, lane, lanes, mapped) VALUES ('m', 0, 2, true), ('m', 1, 2, true)");
+       "'order', i::text, 'x', '{}' FROM generate_series(1, 40) AS i; INSERT INTO "
+       "dovetail.relay_lane "
+       "(relay, lane, lanes, source) VALUES ('m', 0, 2, 'mapped'), ('m', 1, 2, 'mapped')");
   const Result<StoreStatus> seen = status(url, {{"m", *mapping_preset("processed_at", "t")}});
   ASSERT_TRUE(seen) << text_of(seen);
   ASSERT_EQ(seen->lanes.size(), 2u);
-  EXPECT_TRUE(seen->lanes[0].mapped);
+  EXPECT_EQ(seen->lanes[0].source, SourceKind::mapped);
   EXPECT_EQ(seen->lanes[0].pending + seen->lanes[1].pending, 40u);
   EXPECT_GT(seen->lanes[0].pending, 0u);
   EXPECT_GT(seen->lanes[1].pending, 0u);
@@ -213,7 +215,7 @@ TEST_F(PostgresOperator, SeesEventsByTheirState) {
   Result<std::vector<EventRow>> rows = list_events(url, filter);
   ASSERT_TRUE(rows) << text_of(rows);
   EXPECT_EQ(rows->size(), 5u);
-  EXPECT_EQ(rows->front().reader, "");
+  EXPECT_EQ(rows->front().relay, "");
   EXPECT_EQ(rows->front().state, EventState::pending);
 
   relay(2);
@@ -221,7 +223,7 @@ TEST_F(PostgresOperator, SeesEventsByTheirState) {
   ASSERT_EQ(rows->size(), 5u);
   EXPECT_EQ((*rows)[1].state, EventState::delivered);
   EXPECT_EQ((*rows)[2].state, EventState::pending);
-  EXPECT_EQ((*rows)[2].reader, "relay");
+  EXPECT_EQ((*rows)[2].relay, "relay");
   EXPECT_EQ((*rows)[2].payload_bytes, 2u);
 
   filter.state = EventState::pending;
@@ -255,8 +257,8 @@ TEST_F(PostgresOperator, APageHasAllReadersOfItsLastEvent) {
   for (int page = 0; page < 2; ++page) {
     const auto rows = list_events(url, filter);
     ASSERT_TRUE(rows && rows->size() == 2) << text_of(rows);
-    EXPECT_EQ(rows->front().reader, "another");
-    EXPECT_EQ(rows->back().reader, "relay");
+    EXPECT_EQ(rows->front().relay, "another");
+    EXPECT_EQ(rows->back().relay, "relay");
     filter.after = rows->back().position;
   }
   EXPECT_TRUE(list_events(url, filter)->empty());
@@ -347,7 +349,7 @@ TEST_F(PostgresOperator, ReplaysAKeyAndAFilter) {
   EXPECT_EQ(*replay_key(url, "", "order", "a", decision), 1u);
   EXPECT_EQ(due(), 2u);
   ParkedFilter filter;
-  filter.reader = "relay";
+  filter.relay = "relay";
   EXPECT_EQ(*replay_matching(url, filter, decision), 2u);
   EXPECT_EQ(due(), 3u);
   EXPECT_EQ(due("other"), 0u);

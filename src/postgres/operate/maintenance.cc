@@ -15,15 +15,18 @@ namespace {
 
 // A row that some lane has not passed.
 constexpr std::string_view kUnpassed =
-    "EXISTS (SELECT 1 FROM dovetail.reader r WHERE NOT r.mapped AND o.slot * r.lanes / 256 = "
+    "EXISTS (SELECT 1 FROM dovetail.relay_lane r WHERE r.source = 'outbox' AND o.bucket * r.lanes "
+    "/ 256 = "
     "r.lane "
-    "AND NOT (pg_catalog.pg_visible_in_snapshot(o.xid, r.prev) OR (r.now IS NOT NULL AND o.seq <= "
-    "r.seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.now))))";
+    "AND NOT (pg_catalog.pg_visible_in_snapshot(o.xid, r.window_start) OR (r.window_end IS NOT "
+    "NULL AND o.seq <= "
+    "r.window_seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.window_end))))";
 
 // $1 behind which seq, $2 made before, $3 rows.
 const std::string kCleanDefault =
     "WITH page AS MATERIALIZED (SELECT o.ctid AS place, o.seq, o.xid, "
-    "dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) AS slot, o.created_at < $2 AS old FROM "
+    "dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) AS bucket, o.created_at < $2 AS old "
+    "FROM "
     "dovetail.outbox_default o WHERE o.seq > $1 ORDER BY o.seq LIMIT $3), gone AS (DELETE FROM "
     "dovetail.outbox_default d WHERE d.ctid = ANY (ARRAY(SELECT o.place FROM page o WHERE o.old "
     "AND NOT " +
@@ -36,13 +39,15 @@ constexpr std::string_view kHindrance =
     "SELECT CASE WHEN count(*) = 0 THEN 'no relay has ever read the outbox; nothing is taken away "
     "before one has: start it once, or drop partitions by hand' "
     "WHEN bool_or(missing) THEN 'not every lane of the relay \"' || min(relay) FILTER (WHERE "
-    "missing) || '\" has ever run; start it, or delete its rows in dovetail.reader if it is gone' "
+    "missing) || '\" has ever run; start it, or delete its rows in dovetail.relay_lane if it is "
+    "gone' "
     "WHEN bool_or(foreign_snapshot) THEN 'the relay \"' || min(relay) FILTER (WHERE "
     "foreign_snapshot) || '\" has not run since the database was restored into this cluster; start "
-    "it, or delete its rows in dovetail.reader if it is gone' END FROM (SELECT relay, count(*) < "
+    "it, or delete its rows in dovetail.relay_lane if it is gone' END FROM (SELECT relay, count(*) "
+    "< "
     "max(lanes) AS missing, bool_or(system_identifier <> 0 AND system_identifier <> (SELECT "
     "c.system_identifier FROM pg_catalog.pg_control_system() c)) AS foreign_snapshot FROM "
-    "dovetail.reader WHERE NOT mapped GROUP BY relay) AS relays";
+    "dovetail.relay_lane WHERE source = 'outbox' GROUP BY relay) AS relays";
 
 constexpr std::string_view kLookAtClock =
     "SELECT pg_catalog.clock_timestamp(), m.wall, m.boot_time, m.doubted_wall, "
@@ -137,13 +142,17 @@ class Work {
     if (!run) return fail(run.error());
     // All rows are asked about before the lock is taken; under it only those that came since then.
     const Result<Rows> first = connection_.query(
-        "SELECT pg_catalog.pg_current_snapshot()::text, EXISTS (SELECT 1 FROM dovetail.reader r "
-        "WHERE NOT r.mapped AND EXISTS (SELECT 1 FROM " +
+        "SELECT pg_catalog.pg_current_snapshot()::text, EXISTS (SELECT 1 FROM dovetail.relay_lane "
+        "r "
+        "WHERE r.source = 'outbox' AND EXISTS (SELECT 1 FROM " +
         name +
-        " o WHERE (o.xid >= pg_catalog.pg_snapshot_xmax(r.prev) OR o.xid = ANY (ARRAY(SELECT "
-        "pg_catalog.pg_snapshot_xip(r.prev)))) AND dovetail.slot(o.aggregate_type, o.aggregate_id, "
-        "o.id) * r.lanes / 256 = r.lane AND NOT (r.now "
-        "IS NOT NULL AND o.seq <= r.seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.now)))), " +
+        " o WHERE (o.xid >= pg_catalog.pg_snapshot_xmax(r.window_start) OR o.xid = ANY "
+        "(ARRAY(SELECT "
+        "pg_catalog.pg_snapshot_xip(r.window_start)))) AND dovetail.bucket(o.aggregate_type, "
+        "o.aggregate_id, "
+        "o.id) * r.lanes / 256 = r.lane AND NOT (r.window_end "
+        "IS NOT NULL AND o.seq <= r.window_seq AND pg_catalog.pg_visible_in_snapshot(o.xid, "
+        "r.window_end)))), " +
         kServerRun);
     if (!first) return fail(first.error());
     if (first->boolean(0, 1)) {

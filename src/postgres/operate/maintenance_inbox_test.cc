@@ -260,7 +260,7 @@ TEST_F(InboxMaintenance, ClaimsThatNobodyWantsGoAndThoseThatAreHeldStay) {
 
 TEST_F(InboxMaintenance, StatusTellsWhatConsumersDid) {
   must(application,
-       "INSERT INTO dovetail.consumer_lane (consumer_id, lane, clean, applied, duplicates, "
+       "INSERT INTO dovetail.consumer_session (consumer_id, session, clean, applied, duplicates, "
        "superseded) VALUES (1, 0, true, 5, 2, 1), (1, 1, false, 6, 0, 0); INSERT INTO "
        "dovetail.attempt (event_id, consumer_id, attempts) VALUES (gen_random_uuid(), 1, 3)");
   must(application, "SELECT dovetail.claim('stock', gen_random_uuid(), '1 hour'::interval)");
@@ -495,8 +495,8 @@ class Redelivery : public InboxMaintenance, public ::testing::WithParamInterface
  protected:
   void run_until(const std::function<bool()>& holds) {
     std::vector<NamedHandler> handlers(1);
-    handlers[0].each = [](Handling& handling, const Event&) {
-      return handling.queue("INSERT INTO effect VALUES (1)");
+    handlers[0].each = [](Invocation& invocation, const Event&) {
+      return invocation.queue("INSERT INTO effect VALUES (1)");
     };
     const auto consumer =
         Consumer::open({.database = database.conninfo, .name = "stock"}, std::move(handlers));
@@ -523,7 +523,7 @@ TEST_P(Redelivery, AfterPruningIsParkedAndNotAppliedAgain) {
   const MaintenanceReport report = run(options);
   EXPECT_EQ(report.dropped.size(), in_a_partition ? 1u : 0u);
   EXPECT_EQ(report.inbox, in_a_partition ? 0u : 1u);
-  must(application, "DELETE FROM dovetail.reader");  // it begins again
+  must(application, "DELETE FROM dovetail.relay_lane");  // it begins again
   run_until([&] { return number(application, "SELECT count(*) FROM dovetail.parked") == 1; });
   EXPECT_TRUE(contains(text(application, "SELECT reason FROM dovetail.parked"),
                        "older than what the inbox"));

@@ -130,7 +130,7 @@ TEST_F(Maintenance, DropsWhatEveryRelayHasPassedAndIsOldEnough) {
 TEST_F(Maintenance, KeepsWhatOneOfTheRelaysHasNotPassed) {
   publish_old(20);
   relay_all(1);
-  must(application, "INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('slow', 0, 1)");
+  must(application, "INSERT INTO dovetail.relay_lane (relay, lane, lanes) VALUES ('slow', 0, 1)");
   MaintenanceReport report = run();
   EXPECT_TRUE(report.dropped.empty());
   EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(), [](const std::string& note) {
@@ -161,7 +161,7 @@ TEST_F(Maintenance, TakesNothingAwayBeforeARelayHasRun) {
 TEST_F(Maintenance, RelayThatHasNotRunSinceARestoreHoldsEverything) {
   publish_old(20);
   relay_all(1);
-  must(application, "UPDATE dovetail.reader SET system_identifier = 42");
+  must(application, "UPDATE dovetail.relay_lane SET system_identifier = 42");
   const MaintenanceReport report = run();
   EXPECT_TRUE(report.dropped.empty());
   EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(),
@@ -171,7 +171,7 @@ TEST_F(Maintenance, RelayThatHasNotRunSinceARestoreHoldsEverything) {
 TEST_F(Maintenance, LaneThatNeverRanHoldsEverything) {
   publish_old(20);
   relay_all(1);
-  must(application, "INSERT INTO dovetail.reader (relay, lane, lanes) VALUES ('half', 0, 2)");
+  must(application, "INSERT INTO dovetail.relay_lane (relay, lane, lanes) VALUES ('half', 0, 2)");
   EXPECT_TRUE(run().dropped.empty());
 }
 
@@ -179,7 +179,8 @@ TEST_F(Maintenance, RelaysOfMappedTablesHoldNothing) {
   publish_old(20);
   relay_all(1);
   must(application,
-       "INSERT INTO dovetail.reader (relay, lane, lanes, mapped) VALUES ('mapped', 0, 1, true)");
+       "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source) VALUES ('mapped', 0, 1, "
+       "'mapped')");
   EXPECT_EQ(run().dropped.size(), 1u);
 }
 

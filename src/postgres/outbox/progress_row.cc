@@ -12,22 +12,24 @@ using namespace std::chrono_literals;
 constexpr Duration kIdleWriteInterval = 5s;
 
 const std::string kLoad =
-    "SELECT r.prev::text, coalesce(r.now::text, ''), r.seq, r.passed_seq, r.system_identifier, "
+    "SELECT r.window_start::text, coalesce(r.window_end::text, ''), r.window_seq, r.passed_seq, "
+    "r.system_identifier, "
     "c.system_identifier, " +
     kServerRun +
-    " FROM dovetail.reader AS r, pg_control_system() AS c WHERE r.relay = $1 AND r.lane = $2";
+    " FROM dovetail.relay_lane AS r, pg_control_system() AS c WHERE r.relay = $1 AND r.lane = $2";
 
 const std::string kAdoptCluster =
-    "UPDATE dovetail.reader SET system_identifier = $3, prev = $4::text::pg_snapshot, "
-    "now = nullif($5, '')::pg_snapshot, seq = $6 WHERE relay = $1 AND lane = $2 "
+    "UPDATE dovetail.relay_lane SET system_identifier = $3, window_start = $4::text::pg_snapshot, "
+    "window_end = nullif($5, '')::pg_snapshot, window_seq = $6 WHERE relay = $1 AND lane = $2 "
     "AND system_identifier <> $3 AND (epoch = $7 OR $7 = -1) AND " +
     kServerRun + " = $8";
 
 // The last condition: the snapshots still belong to this run of the server.
 const std::string kWrite =
-    "UPDATE dovetail.reader SET prev = $4::text::pg_snapshot, "
-    "now = nullif($5, '')::pg_snapshot, seq = $6, passed_seq = greatest(passed_seq, $7), "
-    "settled_total = settled_total + $8, parked_total = parked_total + $9, " +
+    "UPDATE dovetail.relay_lane SET window_start = $4::text::pg_snapshot, "
+    "window_end = nullif($5, '')::pg_snapshot, window_seq = $6, passed_seq = greatest(passed_seq, "
+    "$7), "
+    "delivered_total = delivered_total + $8 - $9, parked_total = parked_total + $9, " +
     kSampled + "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) AND " + kServerRun +
     // Not worth a wait for the disk; the setting ends with this transaction.
     " = $10 RETURNING set_config('synchronous_commit', 'off', true)";
@@ -46,7 +48,7 @@ Result<ProgressRow::Loaded> ProgressRow::load() {
   if (!rows) return fail(rows.error());
   if (rows->empty())
     return fail(Errc::unavailable, "the row of relay \"" + reader_.relay +
-                                       "\" is gone; check who deletes from dovetail.reader");
+                                       "\" is gone; check who deletes from dovetail.relay_lane");
   if (rows->is_null(0, 6)) return fail(run_has_ended());
   run_ = rows->text(0, 6);
   const std::int64_t stored = rows->int8(0, 4);

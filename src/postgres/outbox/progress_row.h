@@ -1,4 +1,4 @@
-// The row of a lane in dovetail.reader, as a source that goes by snapshots keeps it.
+// The row of a lane in dovetail.relay_lane, as a source that goes by snapshots keeps it.
 #pragma once
 
 #include <string>

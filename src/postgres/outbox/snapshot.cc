@@ -39,7 +39,7 @@ Result<Snapshot> Snapshot::parse(std::string_view text) {
   }
   if (!fits)
     return fail(Errc::corrupt, "\"" + std::string(text.substr(0, 80)) +
-                                   "\" is no snapshot of PostgreSQL; check dovetail.reader");
+                                   "\" is no snapshot of PostgreSQL; check dovetail.relay_lane");
   return out;
 }
 

@@ -33,7 +33,7 @@ constexpr std::string_view kBounds =
 // planner knows of the table, and no function stands between, which would copy every row.
 const std::string kPageRows =
     "FROM dovetail.outbox AS o WHERE o.seq > $3 AND o.seq <= $4 AND ($5 OR "
-    "dovetail.slot(o.aggregate_type, o.aggregate_id, o.id) BETWEEN $6 AND $7) "
+    "dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) BETWEEN $6 AND $7) "
     "AND NOT pg_visible_in_snapshot(o.xid, $1::text::pg_snapshot) "
     "AND pg_visible_in_snapshot(o.xid, $2::text::pg_snapshot) ORDER BY o.seq LIMIT ";
 const std::string kPage =
@@ -191,8 +191,8 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
       reader_.connection.query(kWindow, Params()
                                             .unknown(prev.xmax)
                                             .unknown(prev.xip)
-                                            .int4(reader_.first_slot())
-                                            .int4(reader_.last_slot())
+                                            .int4(reader_.first_bucket())
+                                            .int4(reader_.last_bucket())
                                             .int8(static_cast<std::int64_t>(fits))
                                             .int8(static_cast<std::int64_t>(limits.bytes_max)));
   if (!rows) return fail(rows.error());
@@ -206,16 +206,16 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
     }
   }
   DOVETAIL_CHECK(head < rows->size());
-  DOVETAIL_TRY(row_.check(rows->text(head, 4)));
-  const std::string now(rows->text(head, 2));
-  if (static_cast<std::size_t>(rows->int8(head, 0)) != order.size()) return open_window(now);
+  DOVETAIL_TRY(row_.check(rows->text(head, 13)));
+  const std::string now(rows->text(head, 12));
+  if (static_cast<std::size_t>(rows->int8(head, 11)) != order.size()) return open_window(now);
 
   // All of it is here. The order of rows that a statement returns is nobody's promise.
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return rows->int8(a, 0) < rows->int8(b, 0); });
   for (const std::size_t row : order) out.append(read_event(*rows, row));
   exhausted_ = now;
-  move_to(TablePosition{now, {}, 0, rows->int8(head, 9)}, order.size());
+  move_to(TablePosition{now, {}, 0, rows->int8(head, 14)}, order.size());
   return {};
 }
 
@@ -262,8 +262,8 @@ Status PostgresSource::ask_for_page(const Limits& limits) {
                                                  .int8(at().seq)
                                                  .int8(asked_->upto)
                                                  .boolean(reader_.lanes == 1)
-                                                 .int4(reader_.first_slot())
-                                                 .int4(reader_.last_slot())
+                                                 .int4(reader_.first_bucket())
+                                                 .int4(reader_.last_bucket())
                                                  .int8(asked_->events)
                                                  .int8(asked_->bytes_max));
 }

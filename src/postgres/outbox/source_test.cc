@@ -215,7 +215,7 @@ TEST_F(PostgresSourceTest, ProgressIsSmallAndTheOutboxIsNeverWritten) {
   open();
   for (int i = 0; i < 50; ++i) publish("k", std::to_string(i));
   EXPECT_EQ(take(9).size(), 50U);
-  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.reader"), 1);
+  EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.relay_lane"), 1);
   EXPECT_EQ(number(connection_,
                    "SELECT sum(n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE relname LIKE "
                    "'outbox%' AND relname <> 'outbox_limit'"),
@@ -223,7 +223,7 @@ TEST_F(PostgresSourceTest, ProgressIsSmallAndTheOutboxIsNeverWritten) {
   EXPECT_EQ(text(connection_, "SELECT string_agg(DISTINCT state, ' ') FROM dovetail.events"),
             "delivered");
   EXPECT_EQ(number(connection_, "SELECT pending FROM dovetail.lag"), 0);
-  EXPECT_EQ(number(connection_, "SELECT settled_total FROM dovetail.reader"), 50);
+  EXPECT_EQ(number(connection_, "SELECT delivered_total FROM dovetail.relay_lane"), 50);
 }
 
 TEST_F(PostgresSourceTest, TheBacklogShrinksAsEventsAreSettled) {

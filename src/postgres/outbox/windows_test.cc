@@ -29,7 +29,9 @@ class PostgresWindows : public testing::Test {
   void publish(const std::string& payload) { must(connection_, publishing(payload)); }
   std::string snapshot() { return text(connection_, "SELECT pg_current_snapshot()::text"); }
   const std::string& read_to() { return source_.progress().read_to().prev; }
-  std::string stored() { return text(connection_, "SELECT prev::text FROM dovetail.reader"); }
+  std::string stored() {
+    return text(connection_, "SELECT window_start::text FROM dovetail.relay_lane");
+  }
   // One that shows what is there, without the transaction of one event.
   std::string snapshot_without(const std::string& payload) {
     return text(connection_,
@@ -172,8 +174,8 @@ TEST_F(PostgresWindows, WhatASnapshotCoversIsProgressWhenAllThatWasHandedOutIsSe
   EXPECT_FALSE(shows(stored(), "2"));
   settle(elsewhere);
   EXPECT_EQ(stored(), shown);
-  EXPECT_EQ(number(connection_, "SELECT settled_total FROM dovetail.reader"), 2);
-  EXPECT_EQ(number(connection_, "SELECT passed_seq FROM dovetail.reader"), 2);
+  EXPECT_EQ(number(connection_, "SELECT delivered_total FROM dovetail.relay_lane"), 2);
+  EXPECT_EQ(number(connection_, "SELECT passed_seq FROM dovetail.relay_lane"), 2);
   publish("3");
   EXPECT_EQ(take(), (Payloads{"3"})) << "windows begin behind it";
 }

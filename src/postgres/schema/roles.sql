@@ -72,13 +72,13 @@ GRANT SELECT ON dovetail.schema_version, dovetail.schema_made, dovetail.outbox, 
   dovetail.server_mark TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.mark_server() TO dovetail_relay;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_relay;
-GRANT SELECT, INSERT, UPDATE ON dovetail.reader TO dovetail_relay;
+GRANT SELECT, INSERT, UPDATE ON dovetail.relay_lane TO dovetail_relay;
 -- It parks events and ends that, but neither renames one nor gives it to another relay; only a decision discards.
 GRANT SELECT,
   INSERT (relay, id, position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,
           created_at, state, at_head, attempts, reason, retry_at),
   UPDATE (position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,
-          created_at, state, at_head, attempts, reason, note, parked_at, retry_at, finished_at, row_id, marked)
+          created_at, state, at_head, attempts, reason, note, parked_at, retry_at, finished_at, row_id, row_state)
   ON dovetail.parked TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.relay_state, dovetail.mapped_backlog TO dovetail_relay;
@@ -92,7 +92,7 @@ GRANT SELECT, INSERT ON dovetail.consumer, dovetail.inbox TO dovetail_relay;
 GRANT SELECT ON dovetail.inbox_state, dovetail.claim, dovetail.forgetting TO dovetail_relay;
 GRANT SELECT, INSERT (event_id, consumer_id), DELETE ON dovetail.unapplied TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.time_of(uuid) TO dovetail_relay;
-GRANT SELECT, INSERT, UPDATE ON dovetail.consumer_lane TO dovetail_relay;
+GRANT SELECT, INSERT, UPDATE ON dovetail.consumer_session TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.attempt, dovetail.applied_version TO dovetail_relay;
 GRANT SELECT, INSERT, DELETE ON dovetail.commit_guard TO dovetail_relay;
 

@@ -9,6 +9,7 @@
 #include "postgres_roles_v1.h"
 #include "postgres_schema_objects.h"
 #include "postgres_schema_v1.h"
+#include "postgres_schema_v10.h"
 #include "postgres_schema_v2.h"
 #include "postgres_schema_v3.h"
 #include "postgres_schema_v4.h"
@@ -22,15 +23,16 @@ namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::array<Migration, 9> kMigrations = {{{1, kPostgresSchemaV1},
-                                                   {2, kPostgresSchemaV2},
-                                                   {3, kPostgresSchemaV3},
-                                                   {4, kPostgresSchemaV4},
-                                                   {5, kPostgresSchemaV5},
-                                                   {6, kPostgresSchemaV6},
-                                                   {7, kPostgresSchemaV7},
-                                                   {8, kPostgresSchemaV8},
-                                                   {9, kPostgresSchemaV9}}};
+constexpr std::array<Migration, 10> kMigrations = {{{1, kPostgresSchemaV1},
+                                                    {2, kPostgresSchemaV2},
+                                                    {3, kPostgresSchemaV3},
+                                                    {4, kPostgresSchemaV4},
+                                                    {5, kPostgresSchemaV5},
+                                                    {6, kPostgresSchemaV6},
+                                                    {7, kPostgresSchemaV7},
+                                                    {8, kPostgresSchemaV8},
+                                                    {9, kPostgresSchemaV9},
+                                                    {10, kPostgresSchemaV10}}};
 
 struct Stored {
   std::int64_t version = 0;  // 0: there are no tables of dovetail
@@ -171,9 +173,7 @@ Result<std::int64_t> check_schema(Connection& connection, std::int64_t known) {
                     "create_schema()"
                   : "the tables of dovetail in this database are of version " +
                         std::to_string(stored->version) + ", and this program needs " +
-                        std::to_string(known) +
-                        "; run `dovetail init`, beside which older relays "
-                        "go on");
+                        std::to_string(known) + "; run `dovetail init`");
 }
 
 }  // namespace dovetail::postgres

@@ -10,7 +10,7 @@
 
 namespace dovetail::postgres {
 
-constexpr std::int64_t kSchemaVersion = 9;
+constexpr std::int64_t kSchemaVersion = 10;
 
 // Brings the schema from the version before it to its own, and says so in dovetail.schema_version.
 // One that only adds leaves `compatible_from` as it is, so that older programs go on beside it. One

@@ -15,8 +15,8 @@
 
 namespace dovetail::postgres {
 
-inline Status count_one(Handling& handling, const Event& event) {
-  return handling.queue("INSERT INTO effect (n, id) VALUES (1, $1)", {event.id});
+inline Status count_one(Invocation& invocation, const Event& event) {
+  return invocation.queue("INSERT INTO effect (n, id) VALUES (1, $1)", {event.id});
 }
 
 class InboxTest : public testing::Test {
@@ -31,7 +31,7 @@ class InboxTest : public testing::Test {
   static void TearDownTestSuite() { shared().reset(); }
   InboxTest() : database(*shared()), connection(database.connect()) {
     must(connection,
-         "TRUNCATE dovetail.inbox, dovetail.attempt, dovetail.consumer_lane, dovetail.consumer, "
+         "TRUNCATE dovetail.inbox, dovetail.attempt, dovetail.consumer_session, dovetail.consumer, "
          "dovetail.outbox, dovetail.applied_version, dovetail.unapplied; "
          "UPDATE dovetail.inbox_state SET forgotten_before = '-infinity', exact_before = "
          "'-infinity'; "

@@ -159,7 +159,7 @@ Status Handover::check_table() {
   const Result<Rows> foreign = reader_.connection.query(kHasForeignRows);
   if (!foreign) return fail(foreign.error());
   if (!is_same_run(run_, foreign->text(0, 1))) return fail(run_has_ended());
-  if (reader_.mapped || !foreign->boolean(0, 0)) return {};
+  if (reader_.source == SourceKind::mapped || !foreign->boolean(0, 0)) return {};
   const std::string why = "the table has rows of another cluster";
   slot_.distrust(why);
   give_up(Error{Errc::unavailable, why});
@@ -189,7 +189,7 @@ Handover::Started Handover::start() {
   stream.publication = access_.publication;
   // Of a mapped table windows may have passed the start of a new slot, but not have seen a row that
   // was deleted by then.
-  if (!reader_.mapped || stream.resumes) stream.left_out = std::move(*shown);
+  if (reader_.source == SourceKind::outbox || stream.resumes) stream.left_out = std::move(*shown);
   return std::optional(std::move(stream));
 }
 
@@ -223,7 +223,7 @@ Duration Handover::retry_delay() const {
 bool Handover::holds_windows() const {
   if (!slot_.stays()) return false;
   if (slot_.takes_over() || (!is_slot_known_ && slot_.is_same_as_recorded())) return true;
-  return reader_.mapped && holds_mapped_windows();
+  return reader_.source == SourceKind::mapped && holds_mapped_windows();
 }
 
 // The WAL has rows, too, that are deleted when somebody looks for them in the table: that is read

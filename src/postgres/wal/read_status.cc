@@ -5,7 +5,8 @@ namespace dovetail::postgres {
 namespace {
 
 constexpr std::string_view kWrite =
-    "UPDATE dovetail.reader SET streams = $4, streams_why = $5, streams_since = clock_timestamp() "
+    "UPDATE dovetail.relay_lane SET reads_wal = $4, reads_why = $5, reads_since = "
+    "clock_timestamp() "
     "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) "
     "RETURNING set_config('synchronous_commit', 'off', true)";
 

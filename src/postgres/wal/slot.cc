@@ -33,7 +33,8 @@ constexpr std::string_view kDrop =
 
 // Whoever takes the lane waits until the slot is dropped, and its own is never met here.
 constexpr std::string_view kDropIfHeld =
-    "WITH held AS MATERIALIZED (SELECT lane FROM dovetail.reader WHERE relay = $2 AND lane = $3 "
+    "WITH held AS MATERIALIZED (SELECT lane FROM dovetail.relay_lane WHERE relay = $2 AND lane = "
+    "$3 "
     "AND epoch = $4 FOR SHARE) SELECT pg_catalog.pg_drop_replication_slot(slot_name) "
     "FROM held, pg_catalog.pg_replication_slots WHERE slot_name = $1 AND NOT active";
 

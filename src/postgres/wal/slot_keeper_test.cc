@@ -16,7 +16,7 @@ class SlotKeeperTest : public testing::Test {
     reader_.relay = "test";
     EXPECT_TRUE(connect(reader_));
     server_ = identify(reader_.connection).value();
-    must(sql_, "UPDATE dovetail.reader SET system_identifier = " +
+    must(sql_, "UPDATE dovetail.relay_lane SET system_identifier = " +
                    std::to_string(server_.system_identifier));
     options_.mode = ReadMode::wal;
     options_.replication_conninfo = database_.conninfo;
@@ -39,7 +39,9 @@ class SlotKeeperTest : public testing::Test {
     EXPECT_TRUE(position) << text_of(position);
     return position.value_or(std::nullopt);
   }
-  std::string reported() { return text(sql_, "SELECT slot_reported::text FROM dovetail.reader"); }
+  std::string reported() {
+    return text(sql_, "SELECT slot_reported::text FROM dovetail.relay_lane");
+  }
 
   TestDatabase database_;
   Connection sql_;
@@ -63,13 +65,13 @@ TEST_F(SlotKeeperTest, OfATemporarySlotTheServerIsToldWhatIsSettled) {
   progress_.settle({&fate, 1});
   EXPECT_EQ(report(*slot, false), WalPosition{500});
   EXPECT_EQ(reported(), "0/0") << "and nothing is recorded";
-  EXPECT_EQ(text(sql_, "SELECT slot FROM dovetail.reader"), "");
+  EXPECT_EQ(text(sql_, "SELECT slot FROM dovetail.relay_lane"), "");
 }
 
 TEST_F(SlotKeeperTest, OfASlotThatStaysTheServerIsToldWhatIsRecorded) {
   const auto slot = open();
   begin_stream(*slot);
-  EXPECT_EQ(text(sql_, "SELECT slot FROM dovetail.reader"), slot->name());
+  EXPECT_EQ(text(sql_, "SELECT slot FROM dovetail.relay_lane"), slot->name());
   EXPECT_EQ(reported(), "0/0");
   EXPECT_TRUE(slot->is_first_report());
   EXPECT_EQ(report(*slot, false), WalPosition{100}) << "the first is worth a write";
@@ -96,7 +98,7 @@ TEST_F(SlotKeeperTest, TheServerIsNotToldByALaneThatIsLost) {
   const auto slot = open();
   begin_stream(*slot);
   reader_.epoch = 7;
-  must(sql_, "UPDATE dovetail.reader SET epoch = 8");
+  must(sql_, "UPDATE dovetail.relay_lane SET epoch = 8");
   EXPECT_TRUE(failed_with(slot->report(true), Errc::stopped));
   EXPECT_EQ(progress_.reportable(), WalPosition{});
 }
@@ -124,7 +126,7 @@ TEST_F(SlotKeeperTest, ARecordOfAnotherClusterIsForgotten) {
   ++server_.system_identifier;
   const auto slot = open();
   EXPECT_FALSE(slot->is_recorded());
-  EXPECT_EQ(text(sql_, "SELECT slot FROM dovetail.reader"), "");
+  EXPECT_EQ(text(sql_, "SELECT slot FROM dovetail.relay_lane"), "");
 }
 
 TEST_F(SlotKeeperTest, ASlotThatIsTakenOverIsOursFromThenOn) {

@@ -29,19 +29,19 @@ const std::string kIdentify = "SELECT c.system_identifier, " + kHistory +
                               ", current_database()::text FROM pg_catalog.pg_control_system() AS c";
 
 constexpr std::string_view kLoad =
-    "SELECT slot, split_part(slot_history, ' ', 1), split_part(slot_history, ' ', 2), "
+    "SELECT slot, split_part(slot_timeline, ' ', 1), split_part(slot_timeline, ' ', 2), "
     "(slot_reported - '0/0'::pg_lsn)::bigint, system_identifier "
-    "FROM dovetail.reader WHERE relay = $1 AND lane = $2";
+    "FROM dovetail.relay_lane WHERE relay = $1 AND lane = $2";
 
 // An UPDATE of the lane's row, if it is still ours.
 std::string update(std::string_view set, std::string_view returning) {
-  return "UPDATE dovetail.reader SET " + std::string(set) +
+  return "UPDATE dovetail.relay_lane SET " + std::string(set) +
          " WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) RETURNING " +
          std::string(returning);
 }
 
-const std::string kWriteSlot =
-    update("slot = $4, slot_history = $5 || ' ' || $6, slot_reported = $7::text::pg_lsn", kDurably);
+const std::string kWriteSlot = update(
+    "slot = $4, slot_timeline = $5 || ' ' || $6, slot_reported = $7::text::pg_lsn", kDurably);
 const std::string kWriteReported = update("slot_reported = $4::text::pg_lsn", kDurably);
 
 bool has_schemas(const Connection& connection) {
@@ -92,7 +92,7 @@ Result<SlotRecord> load_slot_record(Reader& reader) {
   if (!rows) return fail(rows.error());
   if (rows->empty())
     return fail(Errc::unavailable, "the row of relay \"" + reader.relay +
-                                       "\" is gone; check who deletes from dovetail.reader");
+                                       "\" is gone; check who deletes from dovetail.relay_lane");
   SlotRecord record;
   record.slot = rows->text(0, 0);
   record.timeline = rows->text(0, 1);

@@ -1,4 +1,4 @@
-// What dovetail.reader says of how a lane reads the log.
+// What dovetail.relay_lane says of how a lane reads the log.
 #pragma once
 
 #include <cstdint>

@@ -28,9 +28,10 @@ class WalSlotSource : public testing::Test {
     publish(0, count);
     ASSERT_TRUE(reading->until([&] { return reading->payloads.size() == std::size_t(count); }));
     ASSERT_TRUE(reading->until([&] {
-      return number(connection_,
-                    "SELECT count(*) FROM dovetail.reader AS r, pg_replication_slots AS s WHERE "
-                    "s.slot_name = r.slot AND s.confirmed_flush_lsn = r.slot_reported") == 1;
+      return number(
+                 connection_,
+                 "SELECT count(*) FROM dovetail.relay_lane AS r, pg_replication_slots AS s WHERE "
+                 "s.slot_name = r.slot AND s.confirmed_flush_lsn = r.slot_reported") == 1;
     })) << reading->told();
   }
   void until_unused() {
@@ -40,7 +41,7 @@ class WalSlotSource : public testing::Test {
                     "current_database()") == 0;
     }));
   }
-  std::string slot() { return text(connection_, "SELECT slot FROM dovetail.reader"); }
+  std::string slot() { return text(connection_, "SELECT slot FROM dovetail.relay_lane"); }
   // What the next reader hands out, until it reads the log and `count` came.
   std::unique_ptr<WalReading> next_reads(std::size_t count) {
     auto reading = read_on();
@@ -79,7 +80,7 @@ TEST_F(WalSlotSource, IsNotGoneOnWithBeforeWhatTheTableGaveIsSettled) {
     ASSERT_TRUE(
         reading->until([&] { return reading->streams() && reading->payloads.size() == 5; }));
     for (int i = 0; i < 100; ++i) ASSERT_TRUE(reading->step());
-    EXPECT_EQ(text(connection_, "SELECT slot_reported::text FROM dovetail.reader"), "0/0");
+    EXPECT_EQ(text(connection_, "SELECT slot_reported::text FROM dovetail.relay_lane"), "0/0");
   }
   until_unused();
   const auto next = next_reads(5);
@@ -90,7 +91,7 @@ TEST_F(WalSlotSource, MadeAgainBySomebodyElseIsNotTrusted) {
   read_and_go(3);
   until_unused();
   publish(3, 6);
-  const std::string slot = text(connection_, "SELECT slot FROM dovetail.reader");
+  const std::string slot = text(connection_, "SELECT slot FROM dovetail.relay_lane");
   must(connection_, "SELECT pg_drop_replication_slot('" + slot + "')");
   // Not beside a table in one statement, which the server cannot always do.
   must(connection_, "SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput')");
@@ -105,7 +106,7 @@ TEST_F(WalSlotSource, MovedOnBySomebodyElseIsNotTrusted) {
   until_unused();
   publish(3, 6);
   must(connection_,
-       "SELECT pg_replication_slot_advance(slot, pg_current_wal_lsn()) FROM dovetail.reader");
+       "SELECT pg_replication_slot_advance(slot, pg_current_wal_lsn()) FROM dovetail.relay_lane");
   const auto next = next_reads(3);
   EXPECT_EQ(next->payloads, numbers(3, 6));
 }
@@ -114,7 +115,7 @@ TEST_F(WalSlotSource, ThatIsGoneIsMadeAgainAndTheTableClosesTheGap) {
   read_and_go(3);
   until_unused();
   publish(3, 6);
-  must(connection_, "SELECT pg_drop_replication_slot(slot) FROM dovetail.reader");
+  must(connection_, "SELECT pg_drop_replication_slot(slot) FROM dovetail.relay_lane");
   const auto next = next_reads(3);
   EXPECT_EQ(next->payloads, numbers(3, 6));
   EXPECT_TRUE(contains(next->told(), "is gone")) << next->told();
@@ -189,8 +190,8 @@ TEST_F(WalSlotSource, IsNotDroppedByWhoHasLostTheLane) {
   asked.held = {"test", 0, 7};
   publish(3, 6);
   must(connection_,
-       "UPDATE dovetail.reader SET epoch = 8; "
-       "SELECT pg_replication_slot_advance(slot, pg_current_wal_lsn()) FROM dovetail.reader");
+       "UPDATE dovetail.relay_lane SET epoch = 8; "
+       "SELECT pg_replication_slot_advance(slot, pg_current_wal_lsn()) FROM dovetail.relay_lane");
   const std::string left =
       "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '" + asked.slot + "'";
   const Result<SlotAccess> of_old = find_slot_access(asked, {});
@@ -208,11 +209,12 @@ TEST_F(WalSlotSource, IsNotReportedByWhoHasLostTheLane) {
   const auto reading = read_on();
   ASSERT_TRUE(reading->until_streaming()) << reading->told();
   reading->reader.epoch = 7;
-  must(connection_, "UPDATE dovetail.reader SET epoch = 8");
-  const std::string before = text(connection_, "SELECT slot_reported::text FROM dovetail.reader");
+  must(connection_, "UPDATE dovetail.relay_lane SET epoch = 8");
+  const std::string before =
+      text(connection_, "SELECT slot_reported::text FROM dovetail.relay_lane");
   publish(0, 3);
   EXPECT_TRUE(failed_with(reading->until_lost(), Errc::stopped));
-  EXPECT_EQ(text(connection_, "SELECT slot_reported::text FROM dovetail.reader"), before);
+  EXPECT_EQ(text(connection_, "SELECT slot_reported::text FROM dovetail.relay_lane"), before);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ WalSource::WalSource(Reader& reader, Windows& windows, Clock& clock, RelayMetric
       status_(reader, metrics, options_),
       slot_(reader, progress_, clock, metrics, options_),
       safe_points_(reader, progress_, clock, options_),
-      stream_(progress_, clock, options_, !reader.mapped),
+      stream_(progress_, clock, options_, reader.source == SourceKind::outbox),
       handover_(reader, windows, clock, slot_, status_, options_) {}
 
 Status WalSource::open() {

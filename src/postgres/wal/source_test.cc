@@ -60,8 +60,9 @@ TEST_F(WalSourceTest, TheTableIsReadFirstAndThenTheLogEachEventOnce) {
   publish(10, 20);
   ASSERT_TRUE(until_read(reading, 20));
   EXPECT_EQ(reading.payloads, numbers(0, 20));
-  EXPECT_EQ(text(connection_, "SELECT streams || streams_why FROM dovetail.reader").substr(0, 24),
-            "truethrough the slot dov");
+  EXPECT_EQ(
+      text(connection_, "SELECT reads_wal || reads_why FROM dovetail.relay_lane").substr(0, 24),
+      "truethrough the slot dov");
   EXPECT_TRUE(reading.until([&] { return is_progress_complete(); }))
       << "progress follows by safe points";
   EXPECT_EQ(reading.metrics.stream_starts, 1U);

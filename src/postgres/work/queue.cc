@@ -39,8 +39,8 @@ TransactionHandler queue_handler(std::string name, std::vector<std::string> type
   TransactionHandler handler;
   handler.name = name;
   handler.types = std::move(types);
-  handler.run = [consumer = std::move(name)](BatchHandling& handling, Events events) {
-    return handling.queue(kEnqueue, enqueue_params(consumer, events));
+  handler.run = [consumer = std::move(name)](BatchInvocation& invocation, Events events) {
+    return invocation.queue(kEnqueue, enqueue_params(consumer, events));
   };
   return handler;
 }

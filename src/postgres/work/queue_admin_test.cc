@@ -24,7 +24,7 @@ TEST_F(PostgresQueueOperator, SeesWhatIsParkedAndWhy) {
   park("no such article");
   const std::vector<ParkedRow> rows = parked();
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0].reader, "stock");
+  EXPECT_EQ(rows[0].relay, "stock");
   EXPECT_EQ(rows[0].id, a.id);
   EXPECT_TRUE(rows[0].head);
   EXPECT_EQ(rows[0].state, EventState::parked);
@@ -33,7 +33,7 @@ TEST_F(PostgresQueueOperator, SeesWhatIsParkedAndWhy) {
   EXPECT_EQ(rows[0].type, "a");
   EXPECT_EQ(rows[0].payload_bytes, 2U);
   EXPECT_EQ(parked({.key = "2"}).size(), 1U);
-  EXPECT_EQ(parked({.reader = "mail"}).size(), 0U);
+  EXPECT_EQ(parked({.relay = "mail"}).size(), 0U);
   EXPECT_EQ(parked({.heads_only = true, .after = rows[0].number, .limit = 5}).size(), 1U);
   EXPECT_EQ(payload_of(database_.conninfo, a.id).value(), "{}");
 }

@@ -146,7 +146,7 @@ bool in_transaction(sqlite3* connection);
 // corrupt: made by a newer dovetail; unavailable: there are no tables of dovetail in the file yet,
 // or those of an older one.
 Status check_schema(sqlite3* connection);
-inline constexpr std::int64_t kSchemaVersion = 7;
+inline constexpr std::int64_t kSchemaVersion = 8;
 
 // Opens a file that must have dovetail's tables.
 Result<Database> open_store(const std::string& path, const OpenOptions& options = {});

@@ -41,7 +41,7 @@ TEST(Schema, AnOlderVersionIsRefusedUntilItIsUpdatedAndKeepsWhatItHolds) {
   application.run(
       "INSERT INTO dovetail_reader (name, stream, settled, epoch) VALUES ('relay', 'outbox', 7, "
       "3)");
-  application.run("CREATE VIEW of_the_service AS SELECT name FROM dovetail_reader");
+  application.run("CREATE VIEW of_the_service AS SELECT reader AS name FROM dovetail_parked");
   const Result<Database> opened = open_store(path);
   EXPECT_TRUE(failed_with(opened, Errc::unavailable)) << text_of(opened);
   EXPECT_TRUE(contains(text_of(opened), "version 1")) << text_of(opened);
@@ -50,11 +50,12 @@ TEST(Schema, AnOlderVersionIsRefusedUntilItIsUpdatedAndKeepsWhatItHolds) {
   const Status updated = create_schema(application.connection);
   ASSERT_TRUE(updated) << text_of(updated);
   EXPECT_TRUE(open_store(path));
-  EXPECT_EQ(application.text("SELECT stream || settled || epoch FROM dovetail_reader"), "outbox73");
-  EXPECT_EQ(application.text("SELECT name FROM of_the_service"), "relay");
+  EXPECT_EQ(application.text("SELECT source || passed_seq || epoch FROM dovetail_relay"),
+            "outbox73");
+  EXPECT_EQ(application.number("SELECT count(name) FROM of_the_service"), 0);
   application.publish_one("1");
-  EXPECT_EQ(application.text("SELECT reader || state FROM dovetail_events"), "relaydelivered");
-  EXPECT_EQ(application.run("INSERT INTO dovetail_reader (name, stream) VALUES ('in', 'outside')"),
+  EXPECT_EQ(application.text("SELECT relay || state FROM dovetail_events"), "relaydelivered");
+  EXPECT_EQ(application.run("INSERT INTO dovetail_relay (relay, source) VALUES ('in', 'broker')"),
             SQLITE_OK);
 }
 

@@ -22,7 +22,7 @@ Reader reader_of(const ConsumerOptions& options) {
   Reader reader;
   reader.path = options.from.empty() ? options.database : options.from;
   reader.name = options.name;
-  reader.stream = options.from.empty() ? Stream::mailbox : Stream::outbox;
+  reader.source = options.from.empty() ? SourceKind::mailbox : SourceKind::outbox;
   reader.topics = options.topics;
   return reader;
 }

@@ -63,13 +63,13 @@ TEST_F(ConsumerOfAnOutbox, AppliesEachEventOnceInOrder) {
   run_until(*consumer, [&] { return effects() == 50; });
   EXPECT_EQ(consumer->counts().applied, 50u);
   EXPECT_EQ(application.number("SELECT count(*) FROM effect WHERE payload = n - 1"), 50);
-  EXPECT_EQ(source.number("SELECT settled FROM dovetail_reader WHERE name='billing'"), 50);
+  EXPECT_EQ(source.number("SELECT passed_seq FROM dovetail_relay WHERE relay='billing'"), 50);
 }
 
 TEST_F(ConsumerOfAnOutbox, GoesOnWhereItStoppedAndKnowsWhatIsRepeated) {
   for (int i = 0; i < 10; ++i) source.publish_one("k");
   run_until(*open(record), [&] { return effects() == 10; });
-  source.run("UPDATE dovetail_reader SET settled = 4");  // as if the last progress had been lost
+  source.run("UPDATE dovetail_relay SET passed_seq = 4");  // as if the last progress had been lost
   source.publish_one("k");
   auto again = open(record);
   run_until(*again, [&] { return effects() == 11; });
@@ -109,12 +109,12 @@ TEST_F(ConsumerOfAnOutbox, ASlowHandlerCostsNoLeaseAndNothingIsAppliedTwice) {
     return record(transaction, event);
   });
   run_until(*consumer, [&] {
-    return source.number("SELECT settled FROM dovetail_reader WHERE name='billing'") == events;
+    return source.number("SELECT passed_seq FROM dovetail_relay WHERE relay='billing'") == events;
   });
   EXPECT_EQ(effects(), events);
   if (standstill.is_below(options.lease_term / 3)) {
     EXPECT_EQ(consumer->counts().duplicates, 0U);
-    EXPECT_EQ(source.number("SELECT epoch FROM dovetail_reader WHERE name='billing'"), 1)
+    EXPECT_EQ(source.number("SELECT epoch FROM dovetail_relay WHERE relay='billing'"), 1)
         << "the lease was never lost";
   }
   if (is_long)
@@ -138,7 +138,7 @@ TEST_F(ConsumerOfAnOutbox, AFailingEventIsParkedAndOtherKeysFlow) {
   });
   EXPECT_EQ(application.number("SELECT count(*) FROM effect WHERE payload <> 'fine'"), 0);
   const std::vector<ParkedRow> heads =
-      list_parked(publisher.path, {.reader = "billing", .heads_only = true}).value();
+      list_parked(publisher.path, {.relay = "billing", .heads_only = true}).value();
   ASSERT_EQ(heads.size(), 1u);
   EXPECT_TRUE(contains(heads[0].reason, "poison")) << heads[0].reason;
 

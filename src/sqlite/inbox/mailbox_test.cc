@@ -110,7 +110,7 @@ TEST_F(Mailbox, IsReadByItsOwnReader) {
   ASSERT_TRUE(sink.open());
   const Event a = make_event("a", 55, "orders");
   EXPECT_EQ(deliver(sink, {&a}), Fates{Fate::confirmed});
-  Reader reader{file.path, "billing", Stream::mailbox, {"orders"}};
+  Reader reader{file.path, "billing", SourceKind::mailbox, {"orders"}};
   SqliteSource source(reader, system_clock());
   ASSERT_TRUE(source.open());
   Batch batch;

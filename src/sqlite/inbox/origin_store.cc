@@ -6,9 +6,9 @@
 
 namespace dovetail::sqlite {
 
-OutsideProgress::OutsideProgress(Reader& reader, Clock& clock) : reader_(reader), clock_(clock) {}
+BrokerProgress::BrokerProgress(Reader& reader, Clock& clock) : reader_(reader), clock_(clock) {}
 
-Status OutsideProgress::open() {
+Status BrokerProgress::open() {
   settled_since_ = parked_since_ = 0;
   OpenOptions options;
   options.durability = Durability::ordered;
@@ -20,23 +20,23 @@ Status OutsideProgress::open() {
   return database_.prepare(update_progress_, kUpdateProgress);
 }
 
-Result<std::int64_t> OutsideProgress::last_parked() {
+Result<std::int64_t> BrokerProgress::last_parked() {
   Statement select;
   DOVETAIL_TRY(database_.prepare(
       select,
       "SELECT coalesce(max(position), 0) FROM dovetail_parked INDEXED BY dovetail_parked_key "
-      "WHERE reader = ?1 AND finished_at = 0"));
+      "WHERE relay = ?1 AND finished_at = 0"));
   const Result<bool> row = select.bind_text(1, reader_.name).step();
   if (!row) return fail(row.error());
   return select.integer(0);
 }
 
-void OutsideProgress::add(std::uint64_t settled, std::uint64_t parked) {
+void BrokerProgress::add(std::uint64_t settled, std::uint64_t parked) {
   settled_since_ += static_cast<std::int64_t>(settled);
   parked_since_ += static_cast<std::int64_t>(parked);
 }
 
-Status OutsideProgress::write() {
+Status BrokerProgress::write() {
   if (settled_since_ == 0) return {};
   update_progress_.bind_text(1, reader_.name)
       .bind(2, reader_.epoch)
@@ -46,7 +46,7 @@ Status OutsideProgress::write() {
       .bind(6, to_stored(clock_.wall()));
   DOVETAIL_TRY(update_progress_.run());
   if (update_progress_.changes() == 0)
-    return fail(Errc::stopped, "another relay has taken over reader \"" + reader_.name +
+    return fail(Errc::stopped, "another relay has taken over relay \"" + reader_.name +
                                    "\"; check that only one is meant to run");
   settled_since_ = parked_since_ = 0;
   checkpointer_.after_commit(database_.get(), file_);
@@ -57,7 +57,7 @@ SqliteOriginStore::SqliteOriginStore(std::string path, std::string name, std::st
                                      Duration lease_term, Clock& clock)
     : reader_{.path = std::move(path),
               .name = std::move(name),
-              .stream = Stream::outside,
+              .source = SourceKind::broker,
               .target = std::move(target)},
       progress_(reader_, clock),
       parking_(reader_, clock),

@@ -16,9 +16,9 @@ namespace dovetail::sqlite {
 
 // How far such a reader has come, its broker knows; here are only its totals, beside its lease and
 // its parked events. What a crash loses of them is not counted. One thread at a time.
-class OutsideProgress {
+class BrokerProgress {
  public:
-  OutsideProgress(Reader& reader, Clock& clock);
+  BrokerProgress(Reader& reader, Clock& clock);
 
   // Connects, also anew; makes the reader's row.
   Status open();
@@ -56,7 +56,7 @@ class SqliteOriginStore final : public OriginStore {
 
  private:
   Reader reader_;
-  OutsideProgress progress_;
+  BrokerProgress progress_;
   SqliteParking parking_;
   SqliteLease lease_;
   StateRecorder recorder_;

@@ -11,23 +11,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class OutsideReader : public ::testing::Test {
+class SqliteBrokerReader : public ::testing::Test {
  protected:
-  OutsideReader() { clock.set_wall(system_clock().wall()); }
-  ReaderStatus seen() {
+  SqliteBrokerReader() { clock.set_wall(system_clock().wall()); }
+  RelayStatus seen() {
     const auto found = status(file.path, clock);
     EXPECT_TRUE(found) << text_of(found);
-    if (!found || found->readers.empty()) return {};
-    return found->readers.front();
+    if (!found || found->relays.empty()) return {};
+    return found->relays.front();
   }
 
   TestFile file;
   TestClock clock;
   Application application{file.path};
-  Reader reader{file.path, "from-broker", Stream::outside};
+  Reader reader{file.path, "from-broker", SourceKind::broker};
 };
 
-TEST_F(OutsideReader, ShowsItsTotalsAndItsOwnerAndNothingPending) {
+TEST_F(SqliteBrokerReader, ShowsItsTotalsAndItsOwnerAndNothingPending) {
   application.publish_one("k");
   application.run(
       "INSERT INTO dovetail_mailbox SELECT seq, id, topic, aggregate_type, aggregate_id, type, "
@@ -35,7 +35,7 @@ TEST_F(OutsideReader, ShowsItsTotalsAndItsOwnerAndNothingPending) {
   ASSERT_EQ(application.number("SELECT count(*) FROM dovetail_mailbox"), 1);
   SqliteLease lease(reader, clock, "host:1", boot_id());
   ASSERT_TRUE(lease.acquire());
-  OutsideProgress progress(reader, clock);
+  BrokerProgress progress(reader, clock);
   ASSERT_TRUE(progress.open());
   progress.add(5, 2);
   const Status written = progress.write();
@@ -43,26 +43,26 @@ TEST_F(OutsideReader, ShowsItsTotalsAndItsOwnerAndNothingPending) {
   progress.add(1, 0);
   ASSERT_TRUE(progress.write());
   EXPECT_EQ(seen().name, "from-broker");
-  EXPECT_EQ(seen().stream, Stream::outside);
-  EXPECT_EQ(seen().settled_total, 6u);
+  EXPECT_EQ(seen().source, SourceKind::broker);
+  EXPECT_EQ(seen().delivered_total, 4u);
   EXPECT_EQ(seen().parked_total, 2u);
   EXPECT_EQ(seen().pending, 0u) << "what waits in the file is not for it";
   EXPECT_EQ(seen().oldest_age, Duration{0});
   EXPECT_TRUE(contains(seen().owner, "host:1")) << seen().owner;
 }
 
-TEST_F(OutsideReader, CountsNothingForAnOwnerThatLostTheLane) {
+TEST_F(SqliteBrokerReader, CountsNothingForAnOwnerThatLostTheLane) {
   SqliteLease lease(reader, clock, "host:1", boot_id());
   ASSERT_TRUE(lease.acquire());
-  OutsideProgress progress(reader, clock);
+  BrokerProgress progress(reader, clock);
   ASSERT_TRUE(progress.open());
   progress.add(5, 0);
-  application.run("UPDATE dovetail_reader SET epoch = epoch + 1");
+  application.run("UPDATE dovetail_relay SET epoch = epoch + 1");
   EXPECT_TRUE(failed_with(progress.write(), Errc::stopped));
-  EXPECT_EQ(seen().settled_total, 0u);
+  EXPECT_EQ(seen().delivered_total, 0u);
 }
 
-TEST_F(OutsideReader, ParksInTheStoreThatItFills) {
+TEST_F(SqliteBrokerReader, ParksInTheStoreThatItFills) {
   SqliteParking parking(reader, clock);
   ASSERT_TRUE(parking.open());
   const Event event = make_event("a", 1);
@@ -72,17 +72,17 @@ TEST_F(OutsideReader, ParksInTheStoreThatItFills) {
   ASSERT_TRUE(parking.park({&request, 1}));
   EXPECT_EQ(seen().parked, 1u);
   ParkedFilter filter;
-  filter.reader = "from-broker";
+  filter.relay = "from-broker";
   const auto rows = list_parked(file.path, filter);
   ASSERT_TRUE(rows) << text_of(rows);
   EXPECT_EQ(rows->size(), 1u);
   EventFilter one;
-  one.stream = Stream::outside;
+  one.source = SourceKind::broker;
   one.id = event.id.to_string();
   const auto found = list_events(file.path, one);
   ASSERT_TRUE(found) << text_of(found);
   ASSERT_EQ(found->size(), 1u);
-  EXPECT_EQ(found->front().reader, "from-broker");
+  EXPECT_EQ(found->front().relay, "from-broker");
   EXPECT_EQ(found->front().state, EventState::parked);
   EXPECT_EQ(found->front().payload_bytes, 2u);
   const auto replayed = replay_event(file.path, "from-broker", event.id, clock);
@@ -91,8 +91,8 @@ TEST_F(OutsideReader, ParksInTheStoreThatItFills) {
   EXPECT_TRUE(given_up) << text_of(given_up);
 }
 
-TEST_F(OutsideReader, KnowsTheGreatestPositionOfWhatIsParked) {
-  OutsideProgress progress(reader, clock);
+TEST_F(SqliteBrokerReader, KnowsTheGreatestPositionOfWhatIsParked) {
+  BrokerProgress progress(reader, clock);
   ASSERT_TRUE(progress.open());
   EXPECT_EQ(progress.last_parked().value_or(-1), 0);
   SqliteParking parking(reader, clock);
@@ -106,8 +106,8 @@ TEST_F(OutsideReader, KnowsTheGreatestPositionOfWhatIsParked) {
   EXPECT_EQ(progress.last_parked().value_or(-1), 7);
 }
 
-TEST_F(OutsideReader, HoldsNothingBackFromPruning) {
-  OutsideProgress progress(reader, clock);
+TEST_F(SqliteBrokerReader, HoldsNothingBackFromPruning) {
+  BrokerProgress progress(reader, clock);
   ASSERT_TRUE(progress.open());
   application.publish_one("k");
   Reader relay{file.path, "relay"};
@@ -125,9 +125,9 @@ TEST_F(OutsideReader, HoldsNothingBackFromPruning) {
   EXPECT_EQ(pruned->outbox, 1u);
 }
 
-TEST_F(OutsideReader, MayNotHaveTheNameOfAnotherReader) {
-  application.run("INSERT INTO dovetail_reader (name, stream) VALUES ('from-broker', 'mailbox')");
-  OutsideProgress progress(reader, clock);
+TEST_F(SqliteBrokerReader, MayNotHaveTheNameOfAnotherReader) {
+  application.run("INSERT INTO dovetail_relay (relay, source) VALUES ('from-broker', 'mailbox')");
+  BrokerProgress progress(reader, clock);
   const Status opened = progress.open();
   EXPECT_TRUE(failed_with(opened, Errc::rejected)) << text_of(opened);
   EXPECT_TRUE(contains(text_of(opened), "choose another name")) << text_of(opened);

@@ -105,7 +105,7 @@ TEST_F(ReaderLease, OfAProcessThatIsProvablyGoneIsNotWaitedFor) {
   ASSERT_TRUE(first.acquire());
   ProcessIdentity dead = dead_process();
   const auto held_by = [&](const ProcessIdentity& owner) {
-    Application(file.path).run("UPDATE dovetail_reader SET owner = '" + owner_text(owner) + "'");
+    Application(file.path).run("UPDATE dovetail_relay SET owner = '" + owner_text(owner) + "'");
   };
   ProcessIdentity elsewhere = dead;
   elsewhere.namespaces = "pid:[1]";

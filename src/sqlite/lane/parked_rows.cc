@@ -8,12 +8,12 @@ Status ParkedHeads::prepare(const Database& database) {
   DOVETAIL_TRY(database.prepare(
       clear_,
       "UPDATE dovetail_parked INDEXED BY dovetail_parked_head SET at_head = 0 "
-      "WHERE reader = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND at_head = 1"));
+      "WHERE relay = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND at_head = 1"));
   return database.prepare(
       set_,
       "UPDATE dovetail_parked SET at_head = 1 WHERE number = "
       "(SELECT number FROM dovetail_parked INDEXED BY dovetail_parked_key "
-      "WHERE reader = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND finished_at = 0 "
+      "WHERE relay = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND finished_at = 0 "
       "ORDER BY position LIMIT 1)");
 }
 

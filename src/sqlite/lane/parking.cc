@@ -10,11 +10,11 @@ namespace dovetail::sqlite {
 namespace {
 
 constexpr std::string_view kUpsert =
-    "INSERT INTO dovetail_parked (reader, position, id, topic, aggregate_type, aggregate_id, type, "
+    "INSERT INTO dovetail_parked (relay, position, id, topic, aggregate_type, aggregate_id, type, "
     "content_type, headers, payload, aggregate_version, created_at, state, attempts, reason, "
     "parked_at, retry_at, at_head) "
     "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17, ?6 = '') "
-    "ON CONFLICT (reader, id) DO UPDATE SET state = excluded.state, attempts = excluded.attempts, "
+    "ON CONFLICT (relay, id) DO UPDATE SET state = excluded.state, attempts = excluded.attempts, "
     "reason = excluded.reason, retry_at = excluded.retry_at, finished_at = 0, "
     "position = CASE finished_at WHEN 0 THEN min(position, excluded.position) ELSE "
     "excluded.position END, topic = excluded.topic, aggregate_type = excluded.aggregate_type, "
@@ -26,31 +26,31 @@ constexpr std::string_view kUpsert =
 
 // Whether the event that is here under this id is another one.
 constexpr std::string_view kSelectOther =
-    "SELECT 1 FROM dovetail_parked WHERE reader = ?1 AND id = ?2 AND state <> 'delivered' AND "
+    "SELECT 1 FROM dovetail_parked WHERE relay = ?1 AND id = ?2 AND state <> 'delivered' AND "
     "(payload <> ?3 OR type <> ?4 OR aggregate_type <> ?5 OR aggregate_id <> ?6)";
 
 constexpr std::string_view kSelectBlocked =
     "SELECT aggregate_type, aggregate_id FROM dovetail_parked INDEXED BY dovetail_parked_head "
-    "WHERE reader = ?1 AND at_head = 1 AND aggregate_id <> '' LIMIT ?2";
+    "WHERE relay = ?1 AND at_head = 1 AND aggregate_id <> '' LIMIT ?2";
 
 constexpr std::string_view kSelectIsBlocked =
     "SELECT 1 FROM dovetail_parked INDEXED BY dovetail_parked_head "
-    "WHERE reader = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND at_head = 1";
+    "WHERE relay = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND at_head = 1";
 
 // ?2: now; ?3: what is due later than this has a time that cannot be right, see is_due().
 constexpr std::string_view kSelectDueHeads =
     "SELECT * FROM (SELECT number, aggregate_type, aggregate_id FROM dovetail_parked "
-    "INDEXED BY dovetail_parked_due WHERE reader = ?1 AND at_head = 1 AND state = 'waiting' "
+    "INDEXED BY dovetail_parked_due WHERE relay = ?1 AND at_head = 1 AND state = 'waiting' "
     "AND retry_at <= ?2 ORDER BY retry_at LIMIT ?4) UNION ALL "
     "SELECT * FROM (SELECT number, aggregate_type, aggregate_id FROM dovetail_parked "
-    "INDEXED BY dovetail_parked_due WHERE reader = ?1 AND at_head = 1 AND state = 'waiting' "
+    "INDEXED BY dovetail_parked_due WHERE relay = ?1 AND at_head = 1 AND state = 'waiting' "
     "AND retry_at > ?3 ORDER BY retry_at LIMIT ?4)";
 
 const std::string kSelectDueOfKey =
     "SELECT position, attempts, state = 'waiting' AND (retry_at <= ?4 OR retry_at > ?5), "
     "replays, " +
     std::string(kEventColumns) +
-    " FROM dovetail_parked INDEXED BY dovetail_parked_key WHERE reader = ?1 AND "
+    " FROM dovetail_parked INDEXED BY dovetail_parked_key WHERE relay = ?1 AND "
     "aggregate_type = ?2 AND aggregate_id = ?3 AND finished_at = 0 ORDER BY position";
 
 const std::string kSelectOne =
@@ -60,10 +60,11 @@ const std::string kSelectOne =
 
 constexpr std::string_view kFinish =
     "UPDATE dovetail_parked SET state = 'delivered', at_head = 0, finished_at = ?3 "
-    "WHERE reader = ?1 AND id = ?2 AND finished_at = 0 RETURNING aggregate_type, aggregate_id";
+    "WHERE relay = ?1 AND id = ?2 AND finished_at = 0 RETURNING aggregate_type, aggregate_id";
 
 constexpr std::string_view kCountReplayed =
-    "UPDATE dovetail_reader SET replayed_total = replayed_total + ?2 WHERE name = ?1";
+    "UPDATE dovetail_relay SET replayed_total = replayed_total + ?2, delivered_total = "
+    "delivered_total + ?2 WHERE relay = ?1";
 
 // Adds the due events that the statement yields, up to the first that is not due. False: the limits
 // are reached.
@@ -90,7 +91,8 @@ SqliteParking::SqliteParking(Reader& reader, Clock& clock) : reader_(reader), cl
 Status SqliteParking::open() {
   OpenOptions options;
   // Where events come from outside, what is parked is acknowledged there, and never comes again.
-  options.durability = reader_.stream == Stream::outside ? Durability::full : Durability::ordered;
+  options.durability =
+      reader_.source == SourceKind::broker ? Durability::full : Durability::ordered;
   Result<Database> database = open_store(reader_.path, options);
   if (!database) return fail(database.error());
   database_ = std::move(*database);

@@ -168,7 +168,7 @@ TEST_F(ParkedEvents, LookingForDueEventsIsCheapBehindManyThatWait) {
   ASSERT_EQ(
       application.run(
           "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
-          "INSERT INTO dovetail_parked (reader, id, position, topic, aggregate_type, aggregate_id, "
+          "INSERT INTO dovetail_parked (relay, id, position, topic, aggregate_type, aggregate_id, "
           "type, content_type, headers, payload, aggregate_version, created_at, state, at_head, "
           "attempts, reason, parked_at, retry_at) SELECT 'relay', randomblob(16), i, '', 'order', "
           "'k' || (i % 50000), 'placed', 'text', '', '{}', 0, 0, iif(i <= 50000, 'parked', "

@@ -4,22 +4,23 @@
 
 namespace dovetail::sqlite {
 
-std::string_view table_of(Stream stream) {
-  return stream == Stream::outbox ? "dovetail_outbox" : "dovetail_mailbox";
+std::string_view table_of(SourceKind source) {
+  return source == SourceKind::outbox ? "dovetail_outbox" : "dovetail_mailbox";
 }
 
-const std::string_view kSelectEpoch = "SELECT epoch FROM dovetail_reader WHERE name = ?1";
+const std::string_view kSelectEpoch = "SELECT epoch FROM dovetail_relay WHERE relay = ?1";
 
 const std::string_view kUpdateProgress =
-    "UPDATE dovetail_reader SET settled = ?3, settled_total = settled_total + ?4, "
+    "UPDATE dovetail_relay SET passed_seq = ?3, delivered_total = delivered_total + ?4 - ?5, "
     "parked_total = parked_total + ?5, updated_at = ?6, "
     "previous_at = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN sample_at ELSE previous_at END, "
     "previous_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN sample_total "
     "ELSE previous_total END, "
-    "sample_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN settled_total "
+    "sample_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN delivered_total + parked_total - "
+    "replayed_total "
     "ELSE sample_total END, "
     "sample_at = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN ?6 ELSE sample_at END "
-    "WHERE name = ?1 AND (epoch = ?2 OR ?2 = -1)";
+    "WHERE relay = ?1 AND (epoch = ?2 OR ?2 = -1)";
 
 std::string stored_topics(const std::vector<std::string>& topics) {
   std::string text;
@@ -29,17 +30,17 @@ std::string stored_topics(const std::vector<std::string>& topics) {
 
 Status ensure_reader(Database& database, const Reader& reader) {
   if (reader.name.empty() || reader.name.size() > 255)
-    return fail(Errc::rejected, "the name of a reader has 1 to 255 bytes; check its settings");
+    return fail(Errc::rejected, "the name of a relay has 1 to 255 bytes; check its settings");
   const std::string topics = stored_topics(reader.topics);
   Result<Statement> select =
-      database.prepare("SELECT stream, topics, target FROM dovetail_reader WHERE name = ?1");
+      database.prepare("SELECT source, topics, target FROM dovetail_relay WHERE relay = ?1");
   if (!select) return fail(select.error());
   const Result<bool> row = select->bind_text(1, reader.name).step();
   if (!row) return fail(row.error());
-  if (*row && select->bytes(0) != to_string(reader.stream))
+  if (*row && select->bytes(0) != to_string(reader.source))
     return fail(Errc::rejected, "\"" + reader.name + "\" reads the " +
                                     std::string(select->bytes(0)) + " of this file, not the " +
-                                    std::string(to_string(reader.stream)) +
+                                    std::string(to_string(reader.source)) +
                                     "; choose another name for one of them");
   const std::string bound(*row ? select->bytes(2) : std::string_view());
   if (!bound.empty() && !reader.target.empty() && bound != reader.target)
@@ -51,12 +52,12 @@ Status ensure_reader(Database& database, const Reader& reader) {
   // Of two first starts with different targets, one writes; the other finds out when it takes the
   // lease.
   Result<Statement> upsert = database.prepare(
-      "INSERT INTO dovetail_reader (name, stream, topics, target) VALUES (?1, ?2, ?3, ?4) "
-      "ON CONFLICT (name) DO UPDATE SET topics = excluded.topics, target = CASE WHEN target = '' "
+      "INSERT INTO dovetail_relay (relay, source, topics, target) VALUES (?1, ?2, ?3, ?4) "
+      "ON CONFLICT (relay) DO UPDATE SET topics = excluded.topics, target = CASE WHEN target = '' "
       "THEN excluded.target ELSE target END");
   if (!upsert) return fail(upsert.error());
   return upsert->bind_text(1, reader.name)
-      .bind_text(2, to_string(reader.stream))
+      .bind_text(2, to_string(reader.source))
       .bind_text(3, topics)
       .bind_text(4, reader.target)
       .run();
@@ -69,7 +70,7 @@ Status check_epoch(Statement& select_epoch, const Reader& reader) {
   const bool current = *row && select_epoch.integer(0) == reader.epoch;
   select_epoch.reset();
   if (current) return {};
-  return fail(Errc::stopped, "another relay has taken over reader \"" + reader.name +
+  return fail(Errc::stopped, "another relay has taken over relay \"" + reader.name +
                                  "\"; check that only one is meant to run");
 }
 

@@ -13,14 +13,14 @@
 
 namespace dovetail::sqlite {
 
-std::string_view table_of(Stream stream);  // REQUIRES: it is not outside
+std::string_view table_of(SourceKind source);  // REQUIRES: outbox or mailbox
 
 // Shared by the source, the lease and the parking of one lane; all of them run on one thread.
 struct Reader {
   // The file that is read, or that is filled from outside; lease and parked events live in it too.
   std::string path;
   std::string name;
-  Stream stream = Stream::outbox;
+  SourceKind source = SourceKind::outbox;
   std::vector<std::string> topics{};  // only these; empty: all
   // Where its events go, or, where it reads a broker, come from; empty: not said. It is written
   // down at the first start.
@@ -37,7 +37,7 @@ Status check_epoch(Statement& select_epoch, const Reader& reader);
 extern const std::string_view kSelectEpoch;
 
 // Writes how far the reader has come, counts on, and takes the samples that give the rate.
-// Parameters: name, epoch, number up to which everything is settled (0 for an outside reader), how
+// Parameters: name, epoch, number up to which everything is settled (0 where a broker is read), how
 // many events were settled since, how many of them parked, now. Changes no row when the lane has
 // another owner.
 extern const std::string_view kUpdateProgress;

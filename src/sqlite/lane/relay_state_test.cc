@@ -19,11 +19,11 @@ class RelayStates : public ::testing::Test {
   Status say(Kind kind, std::int64_t epoch, const std::string& error = "refused") {
     return state_writer(reader, clock)({{kind, 3s, error, 5s}, epoch, clock.now()});
   }
-  ReaderStatus row() {
+  RelayStatus row() {
     const Result<StoreStatus> seen = status(file.path, clock);
     EXPECT_TRUE(seen) << text_of(seen);
-    EXPECT_EQ(seen->readers.size(), 1u);
-    return seen->readers.at(0);
+    EXPECT_EQ(seen->relays.size(), 1u);
+    return seen->relays.at(0);
   }
 
   TestFile file;

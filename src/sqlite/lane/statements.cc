@@ -13,27 +13,27 @@ const LaneStatements& lane_statements() {
   static const LaneStatements statements = {
       .holder = "SELECT owner, epoch, NOT " + kIsHeld + ", 0, CASE WHEN " + kIsHeld +
                 " THEN lease_expires - :boot_time ELSE 0 END, " + kSign +
-                ", target FROM dovetail_reader WHERE name = $1",
+                ", target FROM dovetail_relay WHERE relay = $1",
       .take =
-          "UPDATE dovetail_reader SET owner = $3, epoch = epoch + 1, lease_expires = "
-          ":boot_time + $4, lease_boot = :boot WHERE name = $1 AND " +
+          "UPDATE dovetail_relay SET owner = $3, epoch = epoch + 1, lease_expires = "
+          ":boot_time + $4, lease_boot = :boot WHERE relay = $1 AND " +
           kSign + " = $5 AND ($6 = '' OR target = $6)",
       .renew =
-          "UPDATE dovetail_reader SET lease_expires = :boot_time + $4, lease_boot = :boot "
-          "WHERE name = $1 AND epoch = $3",
+          "UPDATE dovetail_relay SET lease_expires = :boot_time + $4, lease_boot = :boot "
+          "WHERE relay = $1 AND epoch = $3",
       .release =
-          "UPDATE dovetail_reader SET owner = '', lease_expires = 0 WHERE name = $1 AND "
+          "UPDATE dovetail_relay SET owner = '', lease_expires = 0 WHERE relay = $1 AND "
           "epoch = $3",
-      .epoch = "SELECT epoch FROM dovetail_reader WHERE name = $1"};
+      .epoch = "SELECT epoch FROM dovetail_relay WHERE relay = $1"};
   return statements;
 }
 
 const RelayStateStatements& relay_state_statements() {
   static const RelayStateStatements statements = {
       .write =
-          "INSERT INTO dovetail_relay_state (name, epoch, owner, state, since, last_error, "
+          "INSERT INTO dovetail_relay_state (relay, epoch, owner, state, since, last_error, "
           "next_try, updated_at, expires, boot) VALUES ($1, $3, $4, $5, :now - $6, $7, CASE WHEN "
-          "$8 > 0 THEN :now + $8 ELSE 0 END, :now, :boot_time + $9, :boot) ON CONFLICT (name) DO "
+          "$8 > 0 THEN :now + $8 ELSE 0 END, :now, :boot_time + $9, :boot) ON CONFLICT (relay) DO "
           "UPDATE SET epoch = excluded.epoch, owner = excluded.owner, state = excluded.state, "
           "since = excluded.since, last_error = excluded.last_error, next_try = "
           "excluded.next_try, updated_at = excluded.updated_at, expires = excluded.expires, boot "

@@ -41,9 +41,9 @@ std::vector<std::string> split_topics(std::string_view stored) {
   return topics;
 }
 
-Status read_pending(Database& database, ReaderStatus& reader, std::string_view topics,
+Status read_pending(Database& database, RelayStatus& reader, std::string_view topics,
                     WallTime now) {
-  const std::string table(table_of(reader.stream));
+  const std::string table(table_of(reader.source));
   const std::string behind =
       " FROM " + table +
       " WHERE seq > ?1 AND (?2 = '' OR instr(?2, char(10) || topic || char(10)))";
@@ -52,7 +52,7 @@ Status read_pending(Database& database, ReaderStatus& reader, std::string_view t
       database.prepare("SELECT count(*), (SELECT max(seq) FROM " + table + ") - ?1 FROM (SELECT 1" +
                        behind + " LIMIT " + std::to_string(kExactPendingMax + 1) + ")");
   if (!count) return fail(count.error());
-  Result<bool> row = count->bind(1, reader.settled).bind_text(2, topics).step();
+  Result<bool> row = count->bind(1, reader.passed_seq).bind_text(2, topics).step();
   if (!row) return fail(row.error());
   const std::int64_t counted = count->integer(0);
   reader.pending =
@@ -62,15 +62,15 @@ Status read_pending(Database& database, ReaderStatus& reader, std::string_view t
   Result<Statement> oldest =
       database.prepare("SELECT created_at" + behind + " ORDER BY seq LIMIT 1");
   if (!oldest) return fail(oldest.error());
-  row = oldest->bind(1, reader.settled).bind_text(2, topics).step();
+  row = oldest->bind(1, reader.passed_seq).bind_text(2, topics).step();
   if (!row) return fail(row.error());
   if (*row) reader.oldest_age = std::max(Duration{0}, now - from_stored(oldest->integer(0)));
   return {};
 }
 
-Status read_parked_counts(Database& database, ReaderStatus& reader) {
+Status read_parked_counts(Database& database, RelayStatus& reader) {
   Result<Statement> select = database.prepare(
-      "SELECT state, count(*) FROM dovetail_parked WHERE reader = ?1 AND finished_at = 0 "
+      "SELECT state, count(*) FROM dovetail_parked WHERE relay = ?1 AND finished_at = 0 "
       "GROUP BY state");
   if (!select) return fail(select.error());
   select->bind_text(1, reader.name);
@@ -81,12 +81,6 @@ Status read_parked_counts(Database& database, ReaderStatus& reader) {
     std::uint64_t& count = select->bytes(0) == "parked" ? reader.parked : reader.waiting;
     count = static_cast<std::uint64_t>(select->integer(1));
   }
-}
-
-Stream stream_of(std::string_view stored) {
-  for (const Stream stream : {Stream::outbox, Stream::mailbox})
-    if (stored == to_string(stream)) return stream;
-  return Stream::outside;
 }
 
 struct Sample {
@@ -104,10 +98,10 @@ double rate_of(std::int64_t total, Sample from, std::int64_t updated_at, std::in
 
 // What it last said is true as long as its process holds the lease. One that has none says again
 // and again that it lives.
-Status read_state(Database& database, Clock& clock, ReaderStatus& reader) {
+Status read_state(Database& database, Clock& clock, RelayStatus& reader) {
   Result<Statement> select = database.prepare(
       "SELECT state, since, last_error, next_try, owner, epoch, expires, boot FROM "
-      "dovetail_relay_state WHERE name = ?1");
+      "dovetail_relay_state WHERE relay = ?1");
   if (!select) return fail(select.error());
   const Result<bool> row = select->bind_text(1, reader.name).step();
   if (!row) return fail(row.error());
@@ -130,24 +124,24 @@ Status read_state(Database& database, Clock& clock, ReaderStatus& reader) {
 
 Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
   Result<Statement> select = database.prepare(
-      "SELECT name, stream, topics, settled, settled_total, parked_total, owner, epoch, "
+      "SELECT relay, source, topics, passed_seq, delivered_total, parked_total, owner, epoch, "
       "lease_expires, lease_boot, updated_at, "
       "CASE WHEN previous_at > 0 THEN previous_at ELSE sample_at END, "
       "CASE WHEN previous_at > 0 THEN previous_total ELSE sample_total END, replayed_total, target "
-      "FROM dovetail_reader ORDER BY name");
+      "FROM dovetail_relay ORDER BY relay");
   if (!select) return fail(select.error());
   const WallTime now = clock.wall();
   while (true) {
     const Result<bool> row = select->step();
     if (!row) return fail(row.error());
     if (!*row) return {};
-    ReaderStatus reader;
+    RelayStatus reader;
     reader.name = std::string(select->bytes(0));
-    reader.stream = stream_of(select->bytes(1));
+    reader.source = parse_source_kind(select->bytes(1));
     const std::string topics(select->bytes(2));
     reader.topics = split_topics(topics);
-    reader.settled = select->integer(3);
-    reader.settled_total = static_cast<std::uint64_t>(select->integer(4));
+    reader.passed_seq = select->integer(3);
+    reader.delivered_total = static_cast<std::uint64_t>(select->integer(4));
     reader.parked_total = static_cast<std::uint64_t>(select->integer(5));
     reader.owner = shown_owner(select->bytes(6));
     reader.epoch = select->integer(7);
@@ -155,15 +149,16 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
       reader.lease_left =
           std::max(Duration{0}, TimePoint{Duration{select->integer(8)}} - clock.now());
     reader.updated_at = from_stored(select->integer(10));
-    reader.events_per_second =
-        rate_of(select->integer(4), Sample{select->integer(11), select->integer(12)},
-                select->integer(10), to_stored(now));
+    reader.events_per_second = rate_of(
+        select->integer(4) + select->integer(5) - select->integer(13),
+        Sample{select->integer(11), select->integer(12)}, select->integer(10), to_stored(now));
     reader.replayed_total = static_cast<std::uint64_t>(select->integer(13));
     reader.target = std::string(select->bytes(14));
     DOVETAIL_TRY(read_state(database, clock, reader));
-    if (reader.stream != Stream::outside) DOVETAIL_TRY(read_pending(database, reader, topics, now));
+    if (reader.source != SourceKind::broker)
+      DOVETAIL_TRY(read_pending(database, reader, topics, now));
     DOVETAIL_TRY(read_parked_counts(database, reader));
-    status.readers.push_back(std::move(reader));
+    status.relays.push_back(std::move(reader));
   }
 }
 
@@ -191,8 +186,8 @@ Status read_consumers(Database& database, StoreStatus& status, Clock& clock) {
 constexpr std::size_t kReadersMax = 1000;  // of one store
 
 void bind_filter(Statement& select, const EventFilter& filter, const EventId& id) {
-  select.bind_text(1, to_string(filter.stream))
-      .bind_text(2, filter.reader)
+  select.bind_text(1, to_string(filter.source))
+      .bind_text(2, filter.relay)
       .bind(3, filter.after)
       .bind_text(4, filter.state ? to_string(*filter.state) : std::string_view())
       .bind_text(5, filter.type)
@@ -213,7 +208,7 @@ Result<std::vector<EventRow>> read_rows(Statement& select, std::size_t limit) {
     EventRow& event = rows.emplace_back();
     event.position = select.integer(0);
     event.id = select.id(1);
-    event.reader = std::string(select.bytes(2));
+    event.relay = std::string(select.bytes(2));
     event.state = parse_event_state(select.bytes(3)).value_or(EventState::pending);
     event.topic = std::string(select.bytes(4));
     event.aggregate_type = std::string(select.bytes(5));
@@ -228,16 +223,16 @@ Result<std::vector<EventRow>> read_rows(Statement& select, std::size_t limit) {
 }
 
 // Of what is outside, a store knows what was parked.
-Result<std::vector<EventRow>> list_outside(Database& database, const EventFilter& filter,
-                                           const EventId& id) {
+Result<std::vector<EventRow>> list_of_broker(Database& database, const EventFilter& filter,
+                                             const EventId& id) {
   std::string sql =
-      "SELECT p.position, p.id, p.reader, p.state, p.topic, p.aggregate_type, p.aggregate_id, "
+      "SELECT p.position, p.id, p.relay, p.state, p.topic, p.aggregate_type, p.aggregate_id, "
       "p.type, p.content_type, p.headers, length(p.payload), p.aggregate_version, p.created_at "
-      "FROM dovetail_parked AS p JOIN dovetail_reader AS r ON r.name = p.reader AND r.stream = ?1 "
-      "WHERE (?2 = '' OR p.reader = ?2) AND p.position > ?3 AND (?4 = '' OR p.state = ?4) AND "
+      "FROM dovetail_parked AS p JOIN dovetail_relay AS r ON r.relay = p.relay AND r.source = ?1 "
+      "WHERE (?2 = '' OR p.relay = ?2) AND p.position > ?3 AND (?4 = '' OR p.state = ?4) AND "
       "(?5 = '' OR p.type = ?5) AND (?6 = '' OR p.aggregate_id = ?6) AND (?7 = '' OR p.topic = ?7)";
   if (!filter.id.empty()) sql += " AND p.id = ?9";
-  sql += " ORDER BY p.position, p.reader LIMIT ?8";
+  sql += " ORDER BY p.position, p.relay LIMIT ?8";
   Result<Statement> select = database.prepare(sql);
   if (!select) return fail(select.error());
   bind_filter(*select, filter, id);
@@ -301,16 +296,16 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
     if (!parsed) return fail(parsed.error());
     id = *parsed;
   }
-  if (filter.stream == Stream::outside) return list_outside(*database, filter, id);
+  if (filter.source == SourceKind::broker) return list_of_broker(*database, filter, id);
   std::string sql =
-      "SELECT o.seq, o.id, coalesce(r.name, ''), CASE WHEN p.state IS NOT NULL THEN p.state "
-      "WHEN o.seq <= r.settled THEN 'delivered' ELSE 'pending' END AS derived, o.topic, "
+      "SELECT o.seq, o.id, coalesce(r.relay, ''), CASE WHEN p.state IS NOT NULL THEN p.state "
+      "WHEN o.seq <= r.passed_seq THEN 'delivered' ELSE 'pending' END AS derived, o.topic, "
       "o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, "
       "length(CAST(o.payload AS BLOB)), o.aggregate_version, o.created_at FROM " +
-      std::string(table_of(filter.stream)) +
-      " AS o LEFT JOIN dovetail_reader AS r ON r.stream = ?1 AND (?2 = '' OR r.name = ?2) AND "
+      std::string(table_of(filter.source)) +
+      " AS o LEFT JOIN dovetail_relay AS r ON r.source = ?1 AND (?2 = '' OR r.relay = ?2) AND "
       "(r.topics = '' OR instr(r.topics, char(10) || o.topic || char(10))) "
-      "LEFT JOIN dovetail_parked AS p ON p.reader = r.name AND p.id = o.id WHERE o.seq > ?3 "
+      "LEFT JOIN dovetail_parked AS p ON p.relay = r.relay AND p.id = o.id WHERE o.seq > ?3 "
       "AND (?4 = '' OR derived = ?4) AND (?5 = '' OR o.type = ?5) AND "
       "(?6 = '' OR o.aggregate_id = ?6) AND (?7 = '' OR o.topic = ?7)";
   if (!filter.id.empty()) sql += " AND o.id = ?9";
@@ -320,8 +315,9 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
       *filter.state != EventState::delivered)
     sql += " AND o.id IN (SELECT id FROM dovetail_parked WHERE state = ?4)";
   if (filter.state == EventState::pending)
-    sql += " AND o.seq > coalesce((SELECT min(settled) FROM dovetail_reader WHERE stream = ?1), 0)";
-  sql += " ORDER BY o.seq, r.name LIMIT ?8";
+    sql +=
+        " AND o.seq > coalesce((SELECT min(passed_seq) FROM dovetail_relay WHERE source = ?1), 0)";
+  sql += " ORDER BY o.seq, r.relay LIMIT ?8";
 
   Result<Statement> select = database->prepare(sql);
   if (!select) return fail(select.error());

@@ -18,7 +18,7 @@ Status create_store(const std::string& path);
 Result<bool> has_tables(const std::string& path);
 
 struct StoreStatus {
-  std::vector<ReaderStatus> readers;
+  std::vector<RelayStatus> relays;
   std::vector<ConsumerStatus> consumers;
   std::uint64_t outbox_rows = 0;
   std::uint64_t mailbox_rows = 0;
@@ -29,7 +29,7 @@ struct StoreStatus {
 };
 Result<StoreStatus> status(const std::string& path, Clock& clock);
 
-// Of an outside stream: what was parked, and what became of it.
+// Of a broker: what was parked, and what became of it.
 Result<std::vector<EventRow>> list_events(const std::string& path, const EventFilter& filter);
 
 Result<std::vector<ParkedRow>> list_parked(const std::string& path, const ParkedFilter& filter);

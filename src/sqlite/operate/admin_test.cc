@@ -17,8 +17,9 @@ class Operator : public ::testing::Test {
   Operator() { clock.set_wall(system_clock().wall()); }
   void register_reader(std::int64_t settled = 0) {
     application.run(
-        "INSERT INTO dovetail_reader (name, stream, settled) VALUES ('relay', 'outbox', " +
-        std::to_string(settled) + ") ON CONFLICT (name) DO UPDATE SET settled = excluded.settled");
+        "INSERT INTO dovetail_relay (relay, source, passed_seq) VALUES ('relay', 'outbox', " +
+        std::to_string(settled) +
+        ") ON CONFLICT (relay) DO UPDATE SET passed_seq = excluded.passed_seq");
   }
   void park(const std::vector<Event>& events, ParkState head_state = ParkState::parked) {
     SqliteParking parking(reader, clock);
@@ -64,12 +65,12 @@ TEST_F(Operator, SeesTheStatusOfEveryReader) {
 
   const Result<StoreStatus> seen = status(file.path, clock);
   ASSERT_TRUE(seen) << text_of(seen);
-  ASSERT_EQ(seen->readers.size(), 1u);
-  const ReaderStatus& row = seen->readers[0];
+  ASSERT_EQ(seen->relays.size(), 1u);
+  const RelayStatus& row = seen->relays[0];
   EXPECT_EQ(row.name, "relay");
   EXPECT_EQ(row.pending, 3u);
   EXPECT_GE(row.oldest_age, 1s);
-  EXPECT_EQ(row.settled_total, 2u);
+  EXPECT_EQ(row.delivered_total, 2u);
   EXPECT_GT(row.events_per_second, 0.1);
   EXPECT_LT(row.events_per_second, 3);
   EXPECT_EQ(row.parked, 1u);
@@ -80,7 +81,7 @@ TEST_F(Operator, SeesTheStatusOfEveryReader) {
   EXPECT_EQ(seen->outbox_rows, 5u);
   EXPECT_GT(seen->file_bytes, 0u);
   clock.advance(1min);
-  EXPECT_EQ(status(file.path, clock)->readers[0].events_per_second, 0) << "it has gone quiet";
+  EXPECT_EQ(status(file.path, clock)->relays[0].events_per_second, 0) << "it has gone quiet";
 }
 
 TEST_F(Operator, SeesWhatConsumersApplied) {
@@ -144,14 +145,14 @@ TEST_F(Operator, ListsEventsByStateTypeKeyAndTopic) {
 TEST_F(Operator, APageHasAllReadersOfItsLastEvent) {
   for (const char* const key : {"a", "b"}) application.publish_one(key);
   register_reader(2);
-  application.run("INSERT INTO dovetail_reader (name, stream) VALUES ('another', 'outbox')");
+  application.run("INSERT INTO dovetail_relay (relay, source) VALUES ('another', 'outbox')");
   EventFilter filter;
   filter.limit = 1;
   for (int page = 0; page < 2; ++page) {
     const auto rows = list_events(file.path, filter);
     ASSERT_TRUE(rows && rows->size() == 2) << text_of(rows);
-    EXPECT_EQ(rows->front().reader, "another");
-    EXPECT_EQ(rows->back().reader, "relay");
+    EXPECT_EQ(rows->front().relay, "another");
+    EXPECT_EQ(rows->back().relay, "relay");
     filter.after = rows->back().position;
   }
   EXPECT_TRUE(list_events(file.path, filter)->empty());
@@ -275,7 +276,7 @@ TEST_F(Operator, PrunesNothingThatNobodyHasRead) {
   ASSERT_TRUE(report) << text_of(report);
   EXPECT_EQ(report->outbox, 0u);
   ASSERT_FALSE(report->notes.empty());
-  EXPECT_TRUE(contains(report->notes[0], "outbox has no reader")) << report->notes[0];
+  EXPECT_TRUE(contains(report->notes[0], "outbox has no relay")) << report->notes[0];
 }
 
 TEST_F(Operator, PrunesOldInboxRowsAndFinishedParkedOnes) {

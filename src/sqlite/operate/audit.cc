@@ -24,7 +24,7 @@ std::string user_name() {
 
 Status write_audit(Database& database, const AuditRow& row, Clock& clock) {
   Result<Statement> insert = database.prepare(
-      "INSERT INTO dovetail_audit (at, who, what, reader, subject, events, reason) VALUES (?1, ?2, "
+      "INSERT INTO dovetail_audit (at, who, what, relay, subject, events, reason) VALUES (?1, ?2, "
       "?3, ?4, ?5, ?6, ?7)");
   if (!insert) return fail(insert.error());
   return insert->bind(1, to_stored(clock.wall()))
@@ -42,7 +42,7 @@ Result<std::vector<AuditRow>> list_audit(const std::string& path, std::size_t li
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
   Result<Statement> select = database->prepare(
-      "SELECT number, at, who, what, reader, subject, events, reason FROM dovetail_audit WHERE ?2 "
+      "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE ?2 "
       "= "
       "'' OR subject = ?2 ORDER BY number DESC LIMIT ?1");
   if (!select) return fail(select.error());
@@ -66,8 +66,8 @@ Result<std::string> retarget(const std::string& path, const std::string& reader,
   Result<Transaction> transaction = Transaction::begin(database->get(), "changing the target");
   if (!transaction) return fail(transaction.error());
   Result<Statement> select = database->prepare(
-      "SELECT target, owner <> '' AND lease_boot = ?2 AND lease_expires > ?3 FROM dovetail_reader "
-      "WHERE name = ?1");
+      "SELECT target, owner <> '' AND lease_boot = ?2 AND lease_expires > ?3 FROM dovetail_relay "
+      "WHERE relay = ?1");
   if (!select) return fail(select.error());
   select->bind_text(1, reader)
       .bind_text(2, boot_id())
@@ -85,7 +85,7 @@ Result<std::string> retarget(const std::string& path, const std::string& reader,
   std::string before(select->bytes(0));
   select->reset();
   Result<Statement> update =
-      database->prepare("UPDATE dovetail_reader SET target = ?2 WHERE name = ?1");
+      database->prepare("UPDATE dovetail_relay SET target = ?2 WHERE relay = ?1");
   if (!update) return fail(update.error());
   DOVETAIL_TRY(update->bind_text(1, reader).bind_text(2, target).run());
   DOVETAIL_TRY(write_audit(

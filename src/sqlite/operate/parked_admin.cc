@@ -12,7 +12,7 @@ namespace {
 
 struct Parked {
   std::int64_t number = 0;
-  std::string reader;
+  std::string relay;
   std::string state;
   bool head = false;
   bool finished = false;
@@ -23,9 +23,9 @@ struct Parked {
 // All rows of the event, one for each reader that parked it.
 Result<std::vector<Parked>> find(Database& database, std::string_view reader, const EventId& id) {
   Result<Statement> select = database.prepare(
-      "SELECT number, reader, state, at_head, finished_at, aggregate_type, aggregate_id FROM "
-      "dovetail_parked WHERE id = ?1 AND (?2 = '' OR reader = ?2) ORDER BY finished_at > 0, "
-      "reader");
+      "SELECT number, relay, state, at_head, finished_at, aggregate_type, aggregate_id FROM "
+      "dovetail_parked WHERE id = ?1 AND (?2 = '' OR relay = ?2) ORDER BY finished_at > 0, "
+      "relay");
   if (!select) return fail(select.error());
   select->bind_id(1, id).bind_text(2, reader);
   std::vector<Parked> rows;
@@ -39,7 +39,7 @@ Result<std::vector<Parked>> find(Database& database, std::string_view reader, co
                           std::string(select->bytes(6))});
   }
   const std::string whose =
-      reader.empty() ? std::string() : " for reader \"" + std::string(reader) + "\"";
+      reader.empty() ? std::string() : " for relay \"" + std::string(reader) + "\"";
   if (rows.empty())
     return fail(Errc::rejected, "the event " + id.to_string() + " is not parked" + whose +
                                     "; check the id with `dovetail parked`");
@@ -54,12 +54,10 @@ Result<std::vector<Parked>> find(Database& database, std::string_view reader, co
 Error behind_another(Database& database, const EventId& id, const Parked& row) {
   std::string head = "another event";
   Result<Statement> select = database.prepare(
-      "SELECT id FROM dovetail_parked INDEXED BY dovetail_parked_head WHERE reader = ?1 AND "
+      "SELECT id FROM dovetail_parked INDEXED BY dovetail_parked_head WHERE relay = ?1 AND "
       "aggregate_type = ?2 AND aggregate_id = ?3 AND at_head = 1");
   if (select) {
-    select->bind_text(1, row.reader)
-        .bind_text(2, row.aggregate_type)
-        .bind_text(3, row.aggregate_id);
+    select->bind_text(1, row.relay).bind_text(2, row.aggregate_type).bind_text(3, row.aggregate_id);
     if (const Result<bool> found = select->step(); found && *found)
       head = select->id(0).to_string();
   }
@@ -79,9 +77,9 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
   std::string sql =
-      "SELECT number, reader, id, position, state, at_head, attempts, reason, note, topic, "
+      "SELECT number, relay, id, position, state, at_head, attempts, reason, note, topic, "
       "aggregate_type, aggregate_id, type, length(payload), parked_at, retry_at, finished_at "
-      "FROM dovetail_parked WHERE number > ?1 AND (?2 = '' OR reader = ?2) AND "
+      "FROM dovetail_parked WHERE number > ?1 AND (?2 = '' OR relay = ?2) AND "
       "(?3 = '' OR aggregate_id = ?3) AND (?5 = '' OR aggregate_type = ?5) AND (?6 = '' OR type = "
       "?6) "
       "AND (?7 = '' OR instr(reason, ?7) > 0)";
@@ -98,7 +96,7 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
   Result<Statement> select = database->prepare(sql);
   if (!select) return fail(select.error());
   select->bind(1, filter.after)
-      .bind_text(2, filter.reader)
+      .bind_text(2, filter.relay)
       .bind_text(3, filter.key)
       .bind(4, static_cast<std::int64_t>(filter.limit))
       .bind_text(5, filter.aggregate_type)
@@ -112,7 +110,7 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
     if (!*row) return rows;
     ParkedRow& parked = rows.emplace_back();
     parked.number = select->integer(0);
-    parked.reader = std::string(select->bytes(1));
+    parked.relay = std::string(select->bytes(1));
     parked.id = select->id(2);
     parked.position = select->integer(3);
     parked.state = parse_event_state(select->bytes(4)).value_or(EventState::parked);
@@ -162,7 +160,7 @@ Result<std::uint64_t> replay_key(const std::string& path, std::string_view reade
   if (!database) return fail(database.error());
   Result<Statement> update = database->prepare(
       std::string(kReplay) +
-      "at_head = 1 AND (?2 = '' OR reader = ?2) AND (?3 = '' OR aggregate_type = ?3) AND "
+      "at_head = 1 AND (?2 = '' OR relay = ?2) AND (?3 = '' OR aggregate_type = ?3) AND "
       "aggregate_id = ?4 AND aggregate_id <> ''");
   if (!update) return fail(update.error());
   update->bind(1, to_stored(clock.wall()))
@@ -180,7 +178,7 @@ Result<std::uint64_t> replay_all(const std::string& path, std::string_view reade
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
   Result<Statement> update =
-      database->prepare(std::string(kReplay) + "at_head = 1 AND (?2 = '' OR reader = ?2)");
+      database->prepare(std::string(kReplay) + "at_head = 1 AND (?2 = '' OR relay = ?2)");
   if (!update) return fail(update.error());
   DOVETAIL_TRY(update->bind(1, to_stored(clock.wall())).bind_text(2, reader).run());
   return static_cast<std::uint64_t>(update->changes());
@@ -211,10 +209,10 @@ Status discard(const std::string& path, std::string_view reader, const EventId& 
       update->bind(1, to_stored(clock.wall())).bind_text(2, note).bind(3, row.number).run());
   ParkedHeads heads;
   DOVETAIL_TRY(heads.prepare(*database));
-  DOVETAIL_TRY(heads.refresh(row.reader, row.aggregate_type, row.aggregate_id));
+  DOVETAIL_TRY(heads.refresh(row.relay, row.aggregate_type, row.aggregate_id));
   DOVETAIL_TRY(write_audit(*database,
                            {.what = "discard",
-                            .relay = row.reader,
+                            .relay = row.relay,
                             .subject = id.to_string(),
                             .events = 1,
                             .reason = note},

@@ -56,9 +56,9 @@ class Pruner {
     });
   }
 
-  Status stream(Stream which, std::int64_t before, std::uint64_t& deleted) {
+  Status box(SourceKind which, std::int64_t before, std::uint64_t& deleted) {
     Result<Statement> readers =
-        database_.prepare("SELECT count(*), min(settled) FROM dovetail_reader WHERE stream = ?1");
+        database_.prepare("SELECT count(*), min(passed_seq) FROM dovetail_relay WHERE source = ?1");
     if (!readers) return fail(readers.error());
     const Result<bool> row = readers->bind_text(1, to_string(which)).step();
     if (!row) return fail(row.error());
@@ -67,7 +67,7 @@ class Pruner {
     readers->reset();
     if (count == 0) {
       report_.notes.push_back("the " + std::string(to_string(which)) +
-                              " has no reader yet, so nothing of it was deleted");
+                              " has no relay yet, so nothing of it was deleted");
       return {};
     }
     // In the order of numbers, up to the first that is too young: it stops there instead of looking
@@ -122,8 +122,8 @@ class Pruner {
     DOVETAIL_TRY(database_.prepare(
         select,
         "SELECT c.id, p.id, p.created_at, c.forgotten_until FROM dovetail_parked AS p JOIN "
-        "dovetail_consumer AS c ON c.name = p.reader OR substr(c.name, 1, length(p.reader) + 1) = "
-        "p.reader || '.' WHERE p.finished_at = 0 AND NOT EXISTS (SELECT 1 FROM dovetail_inbox AS i "
+        "dovetail_consumer AS c ON c.name = p.relay OR substr(c.name, 1, length(p.relay) + 1) = "
+        "p.relay || '.' WHERE p.finished_at = 0 AND NOT EXISTS (SELECT 1 FROM dovetail_inbox AS i "
         "WHERE i.consumer_id = c.id AND i.event_id = p.id) AND NOT EXISTS (SELECT 1 FROM "
         "dovetail_unapplied AS u WHERE u.consumer_id = c.id AND u.event_id = p.id)"));
     Result<Transaction> transaction = Transaction::begin(database_.get(), "pruning the inbox");
@@ -217,8 +217,8 @@ Result<PruneReport> prune(const std::string& path, const PruneOptions& options, 
   Pruner pruner(*database, options, now, report);
   const auto before = [now](Duration age) { return to_stored(now - age); };
 
-  DOVETAIL_TRY(pruner.stream(Stream::outbox, before(options.events_older_than), report.outbox));
-  DOVETAIL_TRY(pruner.stream(Stream::mailbox, before(options.events_older_than), report.mailbox));
+  DOVETAIL_TRY(pruner.box(SourceKind::outbox, before(options.events_older_than), report.outbox));
+  DOVETAIL_TRY(pruner.box(SourceKind::mailbox, before(options.events_older_than), report.mailbox));
   DOVETAIL_TRY(pruner.inbox(now - options.inbox_older_than));
   DOVETAIL_TRY(pruner.repeat(
       "DELETE FROM dovetail_parked WHERE number IN (SELECT number FROM dovetail_parked "

@@ -213,7 +213,7 @@ TEST_F(PrunedInbox, AParkedEventThatWasNotAppliedMayBeReplayedAtAnyAge) {
   for (const Event& event : {applied, parked}) {
     Result<Statement> park = Statement::prepare(
         application.connection,
-        "INSERT INTO dovetail_parked (reader, position, id, topic, aggregate_type, aggregate_id, "
+        "INSERT INTO dovetail_parked (relay, position, id, topic, aggregate_type, aggregate_id, "
         "type, content_type, headers, payload, aggregate_version, created_at, state, attempts, "
         "reason, parked_at, retry_at) VALUES ('billing', 1, ?1, '', 'order', 'k', 'placed', 'x', "
         "'', x'00', 0, ?2, 'waiting', 0, '', 1, 1)");
@@ -394,7 +394,7 @@ TEST_F(PrunedInbox, ARedeliveryAfterPruningIsParkedAndNotAppliedAgain) {
   run_until([&] { return effects() == 1; });
   age(60);
   EXPECT_EQ(prune_all().inbox, 1u);
-  source.run("UPDATE dovetail_reader SET settled = 0");
+  source.run("UPDATE dovetail_relay SET passed_seq = 0");
   run_until([&] { return !list_parked(publisher.path, {})->empty(); });
   EXPECT_TRUE(contains(list_parked(publisher.path, {})->at(0).reason, "older than what the inbox"));
   EXPECT_EQ(effects(), 1);

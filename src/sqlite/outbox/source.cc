@@ -44,7 +44,7 @@ Status SqliteSource::open() {
   DOVETAIL_TRY(prepare());
 
   Result<Statement> settled =
-      database_.prepare("SELECT settled FROM dovetail_reader WHERE name = ?1");
+      database_.prepare("SELECT passed_seq FROM dovetail_relay WHERE relay = ?1");
   if (!settled) return fail(settled.error());
   const Result<bool> row = settled->bind_text(1, reader_.name).step();
   if (!row) return fail(row.error());
@@ -58,7 +58,7 @@ Status SqliteSource::open() {
 }
 
 Status SqliteSource::prepare() {
-  const std::string table(table_of(reader_.stream));
+  const std::string table(table_of(reader_.source));
   std::string sql =
       "SELECT seq, " + std::string(kEventColumns) + " FROM " + table + " WHERE seq > ?1";
   if (!reader_.topics.empty()) {
@@ -184,7 +184,7 @@ Status SqliteSource::write_progress() {
       .bind(6, to_stored(clock_.wall()));
   DOVETAIL_TRY(update_progress_.run());
   if (update_progress_.changes() == 0)
-    return fail(Errc::stopped, "another relay has taken over reader \"" + reader_.name +
+    return fail(Errc::stopped, "another relay has taken over relay \"" + reader_.name +
                                    "\"; check that only one is meant to run");
   written_ = settled_;
   settled_since_ = parked_since_ = 0;

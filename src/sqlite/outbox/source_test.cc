@@ -123,7 +123,7 @@ TEST_F(OutboxSource, AMissingFileIsUnavailable) {
 TEST_F(OutboxSource, ANameReadsOneStreamOnly) {
   SqliteSource source(reader, system_clock());
   open(source);
-  Reader other{file.path, "relay", Stream::mailbox};
+  Reader other{file.path, "relay", SourceKind::mailbox};
   SqliteSource mailbox(other, system_clock());
   const Status opened = mailbox.open();
   EXPECT_TRUE(failed_with(opened, Errc::rejected)) << text_of(opened);
@@ -141,7 +141,7 @@ TEST_F(OutboxSource, OtherTopicsArePassedOver) {
   ASSERT_TRUE(settle(source));
   EXPECT_TRUE(read(source).empty());
   ASSERT_TRUE(source.flush());
-  EXPECT_EQ(application.number("SELECT settled FROM dovetail_reader"), 4)
+  EXPECT_EQ(application.number("SELECT passed_seq FROM dovetail_relay"), 4)
       << "so that a prune may delete them";
 }
 
@@ -156,7 +156,7 @@ TEST_F(OutboxSource, PassingOtherTopicsNeverSettlesWhatIsOpen) {
   ASSERT_TRUE(source.read(second, {}, stop.get_token()));
   EXPECT_TRUE(second.empty());
   ASSERT_TRUE(source.flush());
-  EXPECT_EQ(application.number("SELECT settled FROM dovetail_reader"), 0);
+  EXPECT_EQ(application.number("SELECT passed_seq FROM dovetail_relay"), 0);
 }
 
 TEST_F(OutboxSource, TotalsCountWhatWasSettled) {
@@ -168,9 +168,9 @@ TEST_F(OutboxSource, TotalsCountWhatWasSettled) {
   EXPECT_EQ(read(source, Limits{2}).size(), 1u);
   ASSERT_TRUE(settle(source, Settled::parked));
   ASSERT_TRUE(source.flush());
-  EXPECT_EQ(application.text("SELECT settled || ',' || settled_total || ',' || parked_total "
-                             "FROM dovetail_reader"),
-            "3,3,1");
+  EXPECT_EQ(application.text("SELECT passed_seq || ',' || delivered_total || ',' || parked_total "
+                             "FROM dovetail_relay"),
+            "3,2,1");
 }
 
 TEST_F(OutboxSource, AStaleOwnerCannotSettle) {
@@ -186,7 +186,7 @@ TEST_F(OutboxSource, AStaleOwnerCannotSettle) {
   ASSERT_TRUE(settle(source));
   const Status flushed = source.flush();
   EXPECT_TRUE(failed_with(flushed, Errc::stopped)) << text_of(flushed);
-  EXPECT_EQ(application.number("SELECT settled FROM dovetail_reader"), 0);
+  EXPECT_EQ(application.number("SELECT passed_seq FROM dovetail_relay"), 0);
 }
 
 // Measures from before COMMIT is asked for in the other process until the event is read here.

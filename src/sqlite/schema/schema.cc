@@ -13,6 +13,7 @@
 #include "sqlite_schema_v5.h"
 #include "sqlite_schema_v6.h"
 #include "sqlite_schema_v7.h"
+#include "sqlite_schema_v8.h"
 
 namespace dovetail::sqlite {
 
@@ -45,7 +46,7 @@ Error newer(std::int64_t version) {
 // The step from each version to the next.
 constexpr std::string_view kSteps[] = {kSqliteSchemaV1, kSqliteSchemaV2, kSqliteSchemaV3,
                                        kSqliteSchemaV4, kSqliteSchemaV5, kSqliteSchemaV6,
-                                       kSqliteSchemaV7};
+                                       kSqliteSchemaV7, kSqliteSchemaV8};
 static_assert(std::size(kSteps) == kSchemaVersion);
 
 Status create_tables(sqlite3* connection) {

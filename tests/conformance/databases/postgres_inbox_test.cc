@@ -11,7 +11,7 @@ namespace dovetail::conformance {
 namespace {
 
 using postgres::Connection;
-using postgres::Handling;
+using postgres::Invocation;
 using postgres::TestDatabase;
 
 enum class Path { direct, pooled };
@@ -39,7 +39,7 @@ class PostgresInboxes final : public InboxUnderTest {
       EXPECT_TRUE(create_schema(connection_));
     }
     must(connection_,
-         "TRUNCATE dovetail.inbox, dovetail.attempt, dovetail.consumer_lane, dovetail.consumer, "
+         "TRUNCATE dovetail.inbox, dovetail.attempt, dovetail.consumer_session, dovetail.consumer, "
          "dovetail.unapplied; "
          "DROP TABLE IF EXISTS effect; "
          "CREATE TABLE effect (n bigint GENERATED ALWAYS AS IDENTITY, id uuid)");
@@ -54,14 +54,14 @@ class PostgresInboxes final : public InboxUnderTest {
     options.consumer = consumer;
     options.lane = lane;
     options.handlers.push_back(
-        postgres::cpp_handler(consumer, {}, [handler](Handling& handling, const Event& event) {
-          const auto run = [&handling](const char* sql) {
-            const Result<pg_conn*> own = handling.connection();
+        postgres::cpp_handler(consumer, {}, [handler](Invocation& invocation, const Event& event) {
+          const auto run = [&invocation](const char* sql) {
+            const Result<pg_conn*> own = invocation.connection();
             if (own) PQclear(PQexec(*own, sql));
           };
           InboxTransaction transaction;
-          transaction.effect = [&handling](const Event& of) {
-            return handling.queue("INSERT INTO effect (id) VALUES ($1)", {of.id});
+          transaction.effect = [&invocation](const Event& of) {
+            return invocation.queue("INSERT INTO effect (id) VALUES ($1)", {of.id});
           };
           transaction.commit = [run] { (run("COMMIT"), run("BEGIN")); };
           transaction.roll_back = [run] { (run("ROLLBACK"), run("BEGIN")); };

@@ -109,7 +109,7 @@ class ClockShift {
     const Duration passed = clock_.wall() - applied_;
     applied_ = clock_.wall();
     ASSERT_TRUE(connection_.query(
-        "UPDATE dovetail.reader SET expires = expires - $1 * interval '1 microsecond'",
+        "UPDATE dovetail.relay_lane SET expires = expires - $1 * interval '1 microsecond'",
         Params().int8(passed.count())));
     ASSERT_TRUE(connection_.query(
         "UPDATE dovetail.parked SET retry_at = retry_at - $1 * interval '1 microsecond'",

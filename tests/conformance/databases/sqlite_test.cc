@@ -41,7 +41,7 @@ class OutboxStore final : public SourceUnderTest {
 
  private:
   sqlite::TestFile file_;
-  Reader reader_{file_.path, "reader", Stream::outbox};
+  Reader reader_{file_.path, "reader", SourceKind::outbox};
 };
 
 // Publishes by delivering, as the relay of another service does.
@@ -77,7 +77,7 @@ class MailboxStore final : public SourceUnderTest {
 
  private:
   sqlite::TestFile file_;
-  Reader reader_{file_.path, "reader", Stream::mailbox};
+  Reader reader_{file_.path, "reader", SourceKind::mailbox};
 };
 
 class MailboxSinkStore final : public SinkUnderTest {
@@ -88,7 +88,7 @@ class MailboxSinkStore final : public SinkUnderTest {
         sqlite::MailboxOptions{.path = file_.path, .topics = {"orders"}}, system_clock());
   }
   std::vector<StoredEvent> stored() override {
-    Reader reader{file_.path, "checker", Stream::mailbox};
+    Reader reader{file_.path, "checker", SourceKind::mailbox};
     SqliteSource source(reader, system_clock());
     EXPECT_TRUE(source.open());
     std::vector<StoredEvent> events;
@@ -108,7 +108,7 @@ class MailboxSinkStore final : public SinkUnderTest {
 class SqliteLane final : public LaneUnderTest {
  public:
   LaneOwner join(const std::string& name) override {
-    auto reader = std::make_shared<Reader>(Reader{file_.path, "reader", Stream::outbox});
+    auto reader = std::make_shared<Reader>(Reader{file_.path, "reader", SourceKind::outbox});
     LaneOwner owner;
     owner.lease = std::make_unique<SqliteLease>(*reader, clock, name, "boot", kTerm);
     owner.source = std::make_unique<SqliteSource>(*reader, clock);

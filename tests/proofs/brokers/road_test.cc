@@ -132,10 +132,10 @@ class Road {
   void pause_reader() {
     const auto status = sqlite::status(file("inventory.db"), system_clock());
     ASSERT_TRUE(status) << status.error().text;
-    for (const ReaderStatus& reader : status->readers) {
+    for (const RelayStatus& reader : status->relays) {
       for (const Mortal& mortal : mortals_) {
         const std::string label = ":" + std::to_string(mortal.process.pid()) + "#";
-        if (reader.stream != Stream::outside || reader.owner.find(label) == std::string::npos)
+        if (reader.source != SourceKind::broker || reader.owner.find(label) == std::string::npos)
           continue;
         mortal.process.send(SIGSTOP);
         std::this_thread::sleep_for(kLease + kLease / 2);

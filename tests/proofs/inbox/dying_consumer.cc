@@ -37,8 +37,8 @@ namespace {
 std::unique_ptr<InboxStore> make_store(const std::string& conninfo, const Words& words,
                                        Doom& doom) {
   const std::string fix_file = word(words, "--fix", "");
-  const postgres::Handler each = [fix_file](postgres::Handling& handling, const Event& event) {
-    return move_stock(handling, event, fix_file);
+  const postgres::Handler each = [fix_file](postgres::Invocation& invocation, const Event& event) {
+    return move_stock(invocation, event, fix_file);
   };
   const std::string scheme = word(words, "--scheme", "ours");
   if (scheme == "row-first" || scheme == "effect-first") {
@@ -92,8 +92,8 @@ int run_consumer(const std::string& from, const std::string& to, const Words& wo
   }
   const std::string fix_file = word(words, "--fix", "");
   postgres::NamedHandler handler;
-  handler.each = [fix_file](postgres::Handling& handling, const Event& event) {
-    return move_stock(handling, event, fix_file);
+  handler.each = [fix_file](postgres::Invocation& invocation, const Event& event) {
+    return move_stock(invocation, event, fix_file);
   };
   // As a service does that is started before its database answers.
   for (;;) {
@@ -128,8 +128,9 @@ int main_of(int argc, char** argv) {
 
   std::unique_ptr<Source> source = broker_source(argv[1], doom);
   const bool is_broker = source != nullptr;
-  postgres::Reader reader{
-      .conninfo = is_broker ? to : argv[1], .relay = "inventory", .mapped = is_broker};
+  postgres::Reader reader{.conninfo = is_broker ? to : argv[1],
+                          .relay = "inventory",
+                          .source = is_broker ? SourceKind::broker : SourceKind::outbox};
   if (!is_broker) source = std::make_unique<postgres::PostgresSource>(reader, system_clock());
   DyingSource dying_source(doom, *source, word(words, "--scheme", "") == "settles-first");
   postgres::PostgresParking parking(reader);

@@ -45,7 +45,7 @@ Status count_effect(sqlite3* transaction, const Event& event) {
 // A consumer with one handler inside its transaction and one outside, until it is killed.
 [[noreturn]] void consume(const std::string& path, const std::string& url) {
   Clock& clock = system_clock();
-  sqlite::Reader reader{path, "mail", Stream::outbox};
+  sqlite::Reader reader{path, "mail", SourceKind::outbox};
   sqlite::SqliteLease lease(reader, clock, "test", boot_id(), kLease);
   sqlite::SqliteSource source(reader, clock);
   sqlite::SqliteParking parking(reader, clock);

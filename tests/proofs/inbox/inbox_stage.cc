@@ -97,7 +97,7 @@ void InboxStage::end_lease() const {
   auto connection = postgres::Connection::open(orders);
   ASSERT_TRUE(connection) << text_of(connection);
   const Status ended =
-      connection->execute("UPDATE dovetail.reader SET expires = clock_timestamp()");
+      connection->execute("UPDATE dovetail.relay_lane SET expires = clock_timestamp()");
   ASSERT_TRUE(ended) << text_of(ended);
 }
 

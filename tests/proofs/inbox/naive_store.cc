@@ -12,9 +12,9 @@ using postgres::Params;
 using postgres::Rows;
 
 // One round trip for each statement.
-class PlainHandling final : public postgres::Handling {
+class PlainInvocation final : public postgres::Invocation {
  public:
-  explicit PlainHandling(Connection& connection) : connection_(connection) {}
+  explicit PlainInvocation(Connection& connection) : connection_(connection) {}
   Status queue(std::string_view sql, std::initializer_list<postgres::Param> params) override {
     Params given;
     for (const postgres::Param& param : params) given.unknown(param.value);
@@ -73,8 +73,8 @@ Status NaiveStore::insert(Events events, std::span<Arrival> arrivals) {
 }
 
 Status NaiveStore::apply(Events events) {
-  PlainHandling handling(connection_);
-  for (const Event* event : events) DOVETAIL_TRY(options_.handler(handling, *event));
+  PlainInvocation invocation(connection_);
+  for (const Event* event : events) DOVETAIL_TRY(options_.handler(invocation, *event));
   return {};
 }
 

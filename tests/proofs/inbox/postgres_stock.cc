@@ -43,7 +43,8 @@ Status open_postgres_stock_books(const std::string& conninfo) {
       " quantity bigint NOT NULL)");
 }
 
-Status move_stock(postgres::Handling& handling, const Event& event, const std::string& fix_file) {
+Status move_stock(postgres::Invocation& invocation, const Event& event,
+                  const std::string& fix_file) {
   const std::string order(value_of(event.payload, "\"order\":"));
   std::string quantity(value_of(event.payload, "\"quantity\":"));
   if (quantity.starts_with('"')) {
@@ -58,19 +59,19 @@ Status move_stock(postgres::Handling& handling, const Event& event, const std::s
   const std::string product(event.aggregate_id);
   // First what locks the product: so its movements are numbered in the order of their commits.
   DOVETAIL_TRY(
-      handling.queue("INSERT INTO stock AS s (product, taken) VALUES ($1, $2) "
-                     "ON CONFLICT (product) DO UPDATE SET taken = s.taken + excluded.taken",
-                     {product, quantity}));
+      invocation.queue("INSERT INTO stock AS s (product, taken) VALUES ($1, $2) "
+                       "ON CONFLICT (product) DO UPDATE SET taken = s.taken + excluded.taken",
+                       {product, quantity}));
   DOVETAIL_TRY(
-      handling.queue("INSERT INTO movements (order_number, product, version, quantity) "
-                     "VALUES ($1, $2, $3, $4)",
-                     {order, product, event.aggregate_version, quantity}));
+      invocation.queue("INSERT INTO movements (order_number, product, version, quantity) "
+                       "VALUES ($1, $2, $3, $4)",
+                       {order, product, event.aggregate_version, quantity}));
   NewEvent moved;
   moved.aggregate_type = "stock";
   moved.aggregate_id = product;
   moved.type = "StockMoved";
   moved.payload = order;
-  const Result<EventId> published = handling.publish(moved);
+  const Result<EventId> published = invocation.publish(moved);
   if (!published) return fail(published.error());
   return {};
 }

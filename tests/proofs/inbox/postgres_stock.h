@@ -13,7 +13,8 @@ Status open_postgres_stock_books(const std::string& conninfo);
 
 // Moves the stock, and publishes that it did. An order that puzzles the handler is refused, one
 // that is deadly ends the process by a segmentation fault, as long as `fix_file` does not exist.
-Status move_stock(postgres::Handling& handling, const Event& event, const std::string& fix_file);
+Status move_stock(postgres::Invocation& invocation, const Event& event,
+                  const std::string& fix_file);
 
 // What the stock is, and how many events tell of a movement.
 Status read_postgres_stock_books(const std::string& conninfo, Books& books, std::int64_t& told);

@@ -65,9 +65,10 @@ class Past {
   // Once each, ten in a batch.
   Counts deliver_all() {
     InboxStoreOptions options{.conninfo = database_.conninfo, .consumer = "old", .handlers = {}};
-    options.handlers.push_back(cpp_handler("old", {}, [](Handling& handling, const Event& event) {
-      return handling.queue("INSERT INTO effects (event_id) VALUES ($1)", {event.id});
-    }));
+    options.handlers.push_back(
+        cpp_handler("old", {}, [](Invocation& invocation, const Event& event) {
+          return invocation.queue("INSERT INTO effects (event_id) VALUES ($1)", {event.id});
+        }));
     PostgresInboxStore store(std::move(options));
     Inbox inbox(store, {});
     Counts counts;

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::size_t kConsumers = 16;
 
-Status write_effect(Handling& handling, const Event& event) {
-  return handling.queue("INSERT INTO effects (event_id) VALUES ($1)", {event.id});
+Status write_effect(Invocation& invocation, const Event& event) {
+  return invocation.queue("INSERT INTO effects (event_id) VALUES ($1)", {event.id});
 }
 
 std::unique_ptr<InboxStore> make_inbox_store(const std::string& conninfo, std::size_t lane) {

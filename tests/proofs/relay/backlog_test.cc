@@ -53,7 +53,8 @@ class Backlog : public ::testing::Test {
     while (settled < events) {
       const std::int64_t before = settled;
       const bool moves = eventually([&] {
-        settled = number(owner_, "SELECT coalesce(sum(settled_total), 0) FROM dovetail.reader");
+        settled =
+            number(owner_, "SELECT coalesce(sum(delivered_total), 0) FROM dovetail.relay_lane");
         std::this_thread::sleep_for(20ms);
         return settled > before || !process.running();
       });

@@ -40,7 +40,8 @@ class Looks {
 
   // At the end of what is published, whatever was read before.
   void catch_up() {
-    must(writer_, "UPDATE dovetail.reader SET prev = pg_current_snapshot(), now = NULL");
+    must(writer_,
+         "UPDATE dovetail.relay_lane SET window_start = pg_current_snapshot(), window_end = NULL");
     const Status opened = source_.open();
     EXPECT_TRUE(opened) << text_of(opened);
   }
@@ -120,7 +121,7 @@ TEST(PostgresBloat, AnOldSnapshotNeitherPilesUpDeadRowsNorSlowsTheRelay) {
   const Looks::Times start = looks.measure();
 
   Connection old = database.connect();
-  must(old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM dovetail.reader");
+  must(old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM dovetail.relay_lane");
   std::int64_t dead_before = 0;
   dead_rows_by_table(owner, dead_before);
 

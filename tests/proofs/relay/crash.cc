@@ -209,9 +209,9 @@ void Siege::revive_the_dead() {
 Twin& Siege::choose_victim() {
   refresh();
   const bool relay = random_() % 2 == 0;
-  const std::string owners = relay                        ? outbox_.owners
-                             : inventory_.readers.empty() ? ""
-                                                          : inventory_.readers.front().owner;
+  const std::string owners = relay                       ? outbox_.owners
+                             : inventory_.relays.empty() ? ""
+                                                         : inventory_.relays.front().owner;
   std::vector<Twin*> all;
   std::vector<Twin*> holders;
   for (Twin& twin : twins_) {
@@ -282,7 +282,7 @@ bool Siege::delivered_all() {
 }
 
 bool Siege::only_two_orders_left() {
-  if (!delivered_all() || inventory_.readers.empty() || inventory_.readers.front().pending != 0)
+  if (!delivered_all() || inventory_.relays.empty() || inventory_.relays.front().pending != 0)
     return false;
   ParkedFilter heads;
   heads.heads_only = true;
@@ -293,9 +293,8 @@ bool Siege::only_two_orders_left() {
 }
 
 bool Siege::drained() {
-  return delivered_all() && !inventory_.readers.empty() &&
-         inventory_.readers.front().pending == 0 && inventory_.readers.front().parked == 0 &&
-         inventory_.readers.front().waiting == 0;
+  return delivered_all() && !inventory_.relays.empty() && inventory_.relays.front().pending == 0 &&
+         inventory_.relays.front().parked == 0 && inventory_.relays.front().waiting == 0;
 }
 
 Result<Books> Siege::read_books() {
@@ -392,7 +391,7 @@ void Siege::judge() {
   if (outbox_.settled < outbox_.events || outbox_.settled > outbox_.events + counted_again)
     broken(std::to_string(outbox_.settled) + " events settled, and there are " +
            std::to_string(outbox_.events));
-  if (reads_log && relays_said("reads the log of the server").empty())
+  if (reads_log && relays_said("reads the WAL").empty())
     broken("the log was never read: the test is blind there");
   if (aborts_ == 0) broken("the deadly order never killed a consumer: the test is blind there");
   summary(*books, verdict, seen);

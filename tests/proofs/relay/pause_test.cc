@@ -135,7 +135,9 @@ void Stage::play() {
   ASSERT_TRUE(says("a.log", "acquired", before + 1));
   postgres::Connection connection = database_.connect();
   EXPECT_TRUE(eventually([&] {
-    return number(connection, "SELECT sum(settled_total) FROM dovetail.reader") >=
+    return number(connection,
+                  "SELECT sum(delivered_total + parked_total - replayed_total) FROM "
+                  "dovetail.relay_lane") >=
            number(connection, "SELECT count(*) FROM dovetail.outbox");
   }));
   a.send(SIGTERM);
@@ -177,9 +179,12 @@ void Stage::check_the_stopped_relay() const {
 // Each event is settled by one write that was accepted: one of a stale owner would count twice.
 void Stage::check_the_database() {
   postgres::Connection connection = database_.connect();
-  EXPECT_EQ(number(connection, "SELECT sum(settled_total) FROM dovetail.reader"),
-            number(connection, "SELECT count(*) FROM dovetail.outbox"));
-  EXPECT_EQ(number(connection, "SELECT sum(parked_total) FROM dovetail.reader"), 2);
+  EXPECT_EQ(
+      number(
+          connection,
+          "SELECT sum(delivered_total + parked_total - replayed_total) FROM dovetail.relay_lane"),
+      number(connection, "SELECT count(*) FROM dovetail.outbox"));
+  EXPECT_EQ(number(connection, "SELECT sum(parked_total) FROM dovetail.relay_lane"), 2);
   EXPECT_EQ(number(connection,
                    "SELECT count(*) FROM dovetail.parked WHERE state = 'parked' AND "
                    "at_head AND attempts = 1"),

@@ -42,7 +42,7 @@ class PostgresRoad final : public Road {
     for (const postgres::LaneStatus& lane : status->lanes) {
       outbox.pending += lane.pending;
       outbox.held += lane.parked + lane.waiting;
-      outbox.settled += lane.settled_total;
+      outbox.settled += lane.delivered_total + lane.parked_total - lane.replayed_total;
       outbox.owners += lane.owner + " ";
     }
     return outbox;

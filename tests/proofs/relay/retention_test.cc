@@ -41,7 +41,9 @@ class Retention : public ::testing::Test {
                      "generate_series(1, " +
                      std::to_string(events_each) + ") AS n; END LOOP; END $$");
     must(owner_,
-         "INSERT INTO dovetail.reader (relay, lane, lanes, prev, system_identifier) SELECT 'relay',"
+         "INSERT INTO dovetail.relay_lane (relay, lane, lanes, window_start, system_identifier) "
+         "SELECT "
+         "'relay',"
          " 0, 1, pg_current_snapshot(), system_identifier FROM pg_control_system()");
   }
 

@@ -79,7 +79,7 @@ class SeveralRelays(postgres_test.PostgresCase):
 
     def row(self, name):
         stores = json.loads(self.run_dovetail("status", "--json").out)["stores"]  # its code says that one is bad
-        return ([reader for store in stores for reader in store["readers"]
+        return ([reader for store in stores for reader in store["relays"]
                  if store["name"] == "shop" and reader["name"] == name] or [{}])[0]
 
     def until_it_is_said(self, states, says):

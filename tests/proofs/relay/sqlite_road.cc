@@ -20,11 +20,11 @@ class SqliteRoad final : public Road {
     const auto status = sqlite::status(file_, system_clock());
     if (!status) return fail(status.error());
     Outbox outbox{.events = status->outbox_rows, .pending = status->outbox_rows};
-    if (status->readers.empty()) return outbox;
-    const ReaderStatus& reader = status->readers.front();
+    if (status->relays.empty()) return outbox;
+    const RelayStatus& reader = status->relays.front();
     outbox.pending = reader.pending;
     outbox.held = reader.parked + reader.waiting;
-    outbox.settled = reader.settled_total;
+    outbox.settled = reader.delivered_total + reader.parked_total - reader.replayed_total;
     outbox.owners = reader.owner;
     return outbox;
   }

@@ -1,6 +1,6 @@
-"""An older binary beside this one: it made a database with events that are applied, parked and pending, this one migrates it
-under load, and both go on side by side as far as the schema allows. Part of `./dev chaos upgrade`, which builds the older
-one and names it in DOVETAIL_OLD."""
+"""An older binary before this one: it made a database with events that are applied, parked and pending, and works on it. This
+one migrates the database under load. From then on the older one is refused, and nothing is lost. Part of
+`./dev chaos upgrade`, which builds the older one and names it in DOVETAIL_OLD."""
 
 import collections
 import os
@@ -20,6 +20,7 @@ from postgres_test import psql
 OLD = os.environ.get("DOVETAIL_OLD", "")
 KEYS = 20
 TURNS = 12
+REFUSED = "upgrade dovetail"  # what the older one is told
 HEALED_S = 90  # after the last kill everything must have arrived within that
 
 CONFIG = """
@@ -64,9 +65,11 @@ class Case(harness.Case):
         self.addCleanup(self.end, process)
         return process
 
+    def log_of(self, name):
+        return (self.folder / name).read_text() if (self.folder / name).exists() else ""
+
     def logs(self):
-        return "\n".join(f"{name}: " + (self.folder / name).read_text()[-3000:] for name in ("old.log", "new.log")
-                         if (self.folder / name).exists())
+        return "\n".join(f"{name}: " + self.log_of(name)[-3000:] for name in ("old.log", "new.log"))
 
 
 class Postgres(Case):
@@ -122,7 +125,7 @@ class Postgres(Case):
         booked = collections.Counter(self.booked())
         return len(committed), sum(self.misses()), sum(count - 1 for count in booked.values()), inverted
 
-    def test_both_work_side_by_side_while_the_tables_are_migrated(self):
+    def test_the_tables_are_migrated_under_load_and_the_old_one_is_refused(self):
         self.old("init")
         self.sql(consumer_test.FUNCTIONS)
         before = self.sql("SELECT version FROM dovetail.schema_version")
@@ -146,33 +149,39 @@ class Postgres(Case):
         chance, kills = random.Random(3), collections.Counter()
         try:
             self.init()
+            # The one that runs is refused at its next statement, and says what to do.
+            self.wait_for("the old one is refused", lambda: REFUSED in self.log_of("old.log"))
             running = {"old": old, "new": self.start_of(harness.DOVETAIL, "new.log")}
             for turn in range(TURNS):
                 count = len(self.took)
-                self.wait_for("they work", lambda: len(self.took) > count + 50)
+                self.wait_for("the new one works", lambda: len(self.took) > count + 50)
                 name = ("old", "new")[turn % 2]
                 if running[name].poll() is None:
                     time.sleep(chance.uniform(0, 0.3))
                     running[name].kill()
                     running[name].wait()
                     kills[name] += 1
+                if name == "old":
+                    (self.folder / "old.log").unlink()
                 running[name] = self.start_of(OLD if name == "old" else harness.DOVETAIL, f"{name}.log")
+                if name == "old":
+                    self.wait_for("the old one is refused again", lambda: REFUSED in self.log_of("old.log"))
         finally:
             over.set()
             publisher.join()
         since = time.monotonic()
         self.wait_for("everything came but what is parked", lambda: self.misses(("refused", "beast")) == (0, 0))
         healed_in = time.monotonic() - since
-        old_alive = running["old"].poll() is None
-        self.assertTrue(old_alive or "upgrade dovetail" in self.logs(), self.logs())
-        held = self.sql("SELECT count(*) FROM dovetail.reader WHERE owner <> ''")
-        self.old("status", code=None)
+        owners = self.sql("SELECT DISTINCT split_part(split_part(owner, '@', 1), ':', 2) FROM dovetail.relay_lane WHERE owner <> ''")
+        self.assertEqual(owners, str(running["new"].pid), "the old one holds no lane")
+        refused = self.old("status", code=6)
+        self.assertIn(REFUSED, refused.stdout + refused.stderr)
+        self.old("prune", code=6)
         self.healed.set()
         self.sql("CREATE OR REPLACE FUNCTION shop.book(event dovetail.event) RETURNS void LANGUAGE sql AS $$ INSERT INTO "
                  "shop.booked VALUES ((event).id, (event).aggregate_id, (dovetail.json(event)->>'n')::int, '') $$")
-        if old_alive:
-            running["old"].terminate()
-            self.assertEqual(running["old"].wait(harness.PATIENCE_S), 0, self.logs())
+        running["old"].kill()
+        running["old"].wait()
         self.dovetail("parked", "replay", "--all", "--yes")
         self.wait_for("what was parked by the old one came", lambda: self.misses() == (0, 0))
         running["new"].terminate()
@@ -180,14 +189,14 @@ class Postgres(Case):
         count, lost, twice, inverted = self.judge()
         after = self.sql("SELECT version FROM dovetail.schema_version")
         holds = lost == 0 and twice == 0 and inverted == 0 and healed_in <= HEALED_S
-        print(f"claim {'ok    ' if holds else 'FAILED'} PostgreSQL, version {before} to {after} under load, {kills['old']} kills of the "
-              f"old and {kills['new']} of the new beside it ({'the old one worked on' if old_alive else 'the old one was refused'}, "
-              f"{held} lanes held): {count} events, {lost} lost, {twice} applied twice, {inverted} out of order")
+        print(f"claim {'ok    ' if holds else 'FAILED'} PostgreSQL, version {before} to {after} under load, the old one refused at "
+              f"each of {1 + TURNS // 2} tries, {kills['old']} kills of it and {kills['new']} of the new: {count} events, {lost} lost, "
+              f"{twice} applied twice, {inverted} out of order")
         self.assertTrue(holds, self.logs())
 
 
 class Files(Case):
-    def test_files_are_migrated_and_the_old_one_is_refused_or_works(self):
+    def test_files_are_migrated_and_the_old_one_is_refused(self):
         self.old("init")
         publish = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "OrderPlaced", "--payload", "1")
         for n in range(20):
@@ -200,7 +209,7 @@ class Files(Case):
         old = self.start_of(OLD, "old.log")
         time.sleep(0.5)
         self.init()
-        refused = self.old("status", code=None)
+        refused = self.old("status", code=6)
         self.publish()
         daemon = self.start_of(harness.DOVETAIL, "new.log")
         came = lambda: [one[0] for one in self.rows("inventory.db", "SELECT hex(id) FROM dovetail_mailbox")]
@@ -214,9 +223,8 @@ class Files(Case):
         self.dovetail("-c", "loose.toml", "run", "--until-idle")
         self.assertEqual((len(came()), len(set(came()))), (42, 42))
         said = refused.stdout + refused.stderr
-        self.assertTrue(refused.returncode == 0 or (refused.returncode == 6 and "upgrade dovetail" in said), refused)
-        print(f"claim ok     SQLite: 42 events, 0 lost, 0 twice; the old one beside the new tables "
-              f"{'works on' if refused.returncode == 0 else 'is refused: ' + said.splitlines()[0]}")
+        self.assertIn(REFUSED, said)
+        print(f"claim ok     SQLite: 42 events, 0 lost, 0 twice; the old one is refused: {said.splitlines()[0]}")
 
 
 if __name__ == "__main__":

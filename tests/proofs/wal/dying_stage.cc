@@ -102,7 +102,7 @@ bool WalStage::wait_until(const std::string& what, const std::function<bool()>& 
 }
 
 void WalStage::end_lease() {
-  postgres::must(connection_, "UPDATE dovetail.reader SET expires = clock_timestamp()");
+  postgres::must(connection_, "UPDATE dovetail.relay_lane SET expires = clock_timestamp()");
 }
 
 void WalStage::drop_slots() {

@@ -247,9 +247,9 @@ void outlive_kills(WalStage& stage, const Words& as, const std::string& what) {
   {
     Process first = stage.start(as);
     stage.wait_until("the slot can be gone on with", [&] {
-      return postgres::number(stage.connection(),
-                              "SELECT count(*) FROM dovetail.reader WHERE slot_reported > '0/0'") >
-             0;
+      return postgres::number(
+                 stage.connection(),
+                 "SELECT count(*) FROM dovetail.relay_lane WHERE slot_reported > '0/0'") > 0;
     });
     first.kill();
     stage.end_lease();

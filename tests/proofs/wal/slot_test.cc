@@ -126,9 +126,9 @@ TEST_F(WalSlots, ASlotThatTheServerInvalidatesIsMadeAgain) {
 TEST_F(WalSlots, TheDoctorFindsThemLostOrAllTaken) {
   WalStage stage(*server_);
   const std::string slot = "dovetail_shop";
-  ASSERT_TRUE(ensure_relay(stage.sql, "shop", 1, false));
+  ASSERT_TRUE(ensure_relay(stage.sql, "shop", 1, SourceKind::outbox));
   must(stage.sql, "SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput')");
-  must(stage.sql, "UPDATE dovetail.reader SET slot = '" + slot + "'");
+  must(stage.sql, "UPDATE dovetail.relay_lane SET slot = '" + slot + "'");
   EXPECT_EQ(finding(stage, "slot-lost"), "");
   EXPECT_EQ(finding(stage, "no-slot-free"), "");
   {
@@ -158,9 +158,9 @@ TEST_F(WalSlots, TheDoctorTellsWhatAFailoverAndTheVersionOfTheServerDoToThem) {
   const std::int64_t version =
       number(stage.sql, "SELECT current_setting('server_version_num')::int8 / 10000");
   const std::string slot = "dovetail_shop";
-  ASSERT_TRUE(ensure_relay(stage.sql, "shop", 1, false));
+  ASSERT_TRUE(ensure_relay(stage.sql, "shop", 1, SourceKind::outbox));
   must(stage.sql, "SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput')");
-  must(stage.sql, "UPDATE dovetail.reader SET slot = '" + slot + "'");
+  must(stage.sql, "UPDATE dovetail.relay_lane SET slot = '" + slot + "'");
   EXPECT_EQ(finding(stage, "idle-slot-timeout"), "");
   if (version >= 18) {
     const live::Setting soon(*server_, "idle_replication_slot_timeout", "1h");

@@ -126,7 +126,7 @@ class WalProcess : public WalVolume {
     shop::Process process =
         shop::Process::start({DOVETAIL_PROGRAM, "--config", config, "run"}, log_);
     EXPECT_TRUE(eventually([&] {
-      return number(stage_.sql, "SELECT count(*) FROM dovetail.reader WHERE streams") == 1;
+      return number(stage_.sql, "SELECT count(*) FROM dovetail.relay_lane WHERE reads_wal") == 1;
     }));
     return process;
   }
@@ -145,7 +145,8 @@ class WalProcess : public WalVolume {
     while (settled < events) {
       const std::int64_t before = settled;
       const bool moves = eventually([&] {
-        settled = number(stage_.sql, "SELECT coalesce(sum(settled_total), 0) FROM dovetail.reader");
+        settled =
+            number(stage_.sql, "SELECT coalesce(sum(delivered_total), 0) FROM dovetail.relay_lane");
         std::this_thread::sleep_for(20ms);
         return settled > before || !process.running();
       });
@@ -154,7 +155,7 @@ class WalProcess : public WalVolume {
     const double seconds = live::Seconds(std::chrono::steady_clock::now() - begin).count();
     const std::int64_t most = live::memory_kib("VmHWM", std::to_string(process.pid()));
     const bool streamed =
-        number(stage_.sql, "SELECT count(*) FROM dovetail.reader WHERE streams") == 1;
+        number(stage_.sql, "SELECT count(*) FROM dovetail.relay_lane WHERE reads_wal") == 1;
     process.send(SIGTERM);
     EXPECT_EQ(process.wait(90s), 0);
     claim(settled == events && streamed && most > 0 &&

@@ -1,5 +1,5 @@
 // What handlers are promised of the transaction that they get.
-#include "postgres/inbox/handling.h"
+#include "postgres/inbox/invocation.h"
 
 #include <libpq-fe.h>
 
@@ -11,8 +11,8 @@ namespace dovetail::postgres {
 namespace {
 
 // What libpq says to a statement on the connection itself.
-ExecStatusType exec(Handling& handling, const char* sql) {
-  const Result<pg_conn*> connection = handling.connection();
+ExecStatusType exec(Invocation& invocation, const char* sql) {
+  const Result<pg_conn*> connection = invocation.connection();
   if (!connection) return PGRES_FATAL_ERROR;
   PGresult* const result = PQexec(*connection, sql);
   const ExecStatusType status = PQresultStatus(result);
@@ -20,23 +20,23 @@ ExecStatusType exec(Handling& handling, const char* sql) {
   return status;
 }
 
-class PostgresHandling : public InboxTest {};
+class PostgresInvocation : public InboxTest {};
 
-TEST_F(PostgresHandling, ExceptionsOfAHandlerAreFailures) {
+TEST_F(PostgresInvocation, ExceptionsOfAHandlerAreFailures) {
   auto store = store_with(
-      [](Handling&, const Event&) -> Status { throw std::runtime_error("no such customer"); });
+      [](Invocation&, const Event&) -> Status { throw std::runtime_error("no such customer"); });
   const Status applied = apply(*store, {event()});
   EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
   EXPECT_TRUE(contains(text_of(applied), "no such customer")) << text_of(applied);
   store->rollback();
-  auto odd = store_with([](Handling&, const Event&) -> Status { throw 17; }, true, 1);
+  auto odd = store_with([](Invocation&, const Event&) -> Status { throw 17; }, true, 1);
   EXPECT_TRUE(failed_with(apply(*odd, {event()}), Errc::in_doubt));
 }
 
-TEST_F(PostgresHandling, AQueuedStatementThatFailsIsAFailureWhateverTheHandlerSays) {
-  auto store = store_with([](Handling& handling, const Event& one) {
-    (void)handling.queue("SELECT 1 / 0");
-    (void)count_one(handling, one);
+TEST_F(PostgresInvocation, AQueuedStatementThatFailsIsAFailureWhateverTheHandlerSays) {
+  auto store = store_with([](Invocation& invocation, const Event& one) {
+    (void)invocation.queue("SELECT 1 / 0");
+    (void)count_one(invocation, one);
     return Status{};
   });
   const Status applied = apply(*store, {event(), event()});
@@ -48,14 +48,14 @@ TEST_F(PostgresHandling, AQueuedStatementThatFailsIsAFailureWhateverTheHandlerSa
   EXPECT_EQ(effects() + inbox(), 0);
 }
 
-TEST_F(PostgresHandling, ErrorsOfStatementsSayWhetherTheyCount) {
+TEST_F(PostgresInvocation, ErrorsOfStatementsSayWhetherTheyCount) {
   must(connection,
        "CREATE FUNCTION refuse(state text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN "
        "RAISE EXCEPTION 'refused' USING ERRCODE = state; END $$");
   const auto code_of = [&](std::string state) {
     auto store =
-        std::make_unique<PostgresInboxStore>(options([state](Handling& handling, const Event&) {
-          return handling.queue("SELECT refuse($1)", {state});
+        std::make_unique<PostgresInboxStore>(options([state](Invocation& invocation, const Event&) {
+          return invocation.queue("SELECT refuse($1)", {state});
         }));
     EXPECT_TRUE(store->open());
     const Status applied = apply(*store, {event()});
@@ -70,10 +70,10 @@ TEST_F(PostgresHandling, ErrorsOfStatementsSayWhetherTheyCount) {
     EXPECT_EQ(code_of(passing), Errc::unavailable) << passing;
 }
 
-TEST_F(PostgresHandling, AStatementThatRunsIntoItsTimeLimitHasFailed) {
-  InboxStoreOptions slow = options([](Handling& handling, const Event&) {
-    (void)handling.queue("SET LOCAL statement_timeout = '20ms'");
-    return handling.queue("SELECT pg_sleep(30)");
+TEST_F(PostgresInvocation, AStatementThatRunsIntoItsTimeLimitHasFailed) {
+  InboxStoreOptions slow = options([](Invocation& invocation, const Event&) {
+    (void)invocation.queue("SET LOCAL statement_timeout = '20ms'");
+    return invocation.queue("SELECT pg_sleep(30)");
   });
   auto store = opened(slow);
   const Status applied = apply(*store, {event()});
@@ -82,12 +82,12 @@ TEST_F(PostgresHandling, AStatementThatRunsIntoItsTimeLimitHasFailed) {
   EXPECT_TRUE(apply(*store, {})) << "the limit ends with the transaction";
 }
 
-TEST_F(PostgresHandling, ADeferredConstraintFailsInTheHandlerAndNotAtCommit) {
+TEST_F(PostgresInvocation, ADeferredConstraintFailsInTheHandlerAndNotAtCommit) {
   must(connection,
        "CREATE TABLE product (id int PRIMARY KEY); CREATE TABLE line (product int REFERENCES "
        "product DEFERRABLE INITIALLY DEFERRED)");
-  auto store = store_with([](Handling& handling, const Event&) {
-    return handling.queue("INSERT INTO line VALUES (17)");
+  auto store = store_with([](Invocation& invocation, const Event&) {
+    return invocation.queue("INSERT INTO line VALUES (17)");
   });
   const Status applied = apply(*store, {event()});
   EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
@@ -96,20 +96,20 @@ TEST_F(PostgresHandling, ADeferredConstraintFailsInTheHandlerAndNotAtCommit) {
 
 // Were the commit let through, the rows of the events behind would stand there without their
 // effects: lost events.
-TEST_F(PostgresHandling, AHandlerCannotEndTheTransaction) {
+TEST_F(PostgresInvocation, AHandlerCannotEndTheTransaction) {
   const auto queued = [](std::string sql) {
-    return [sql](Handling& handling, const Event& one) {
-      (void)count_one(handling, one);
-      (void)handling.queue(sql);
-      (void)handling.queue("BEGIN");
+    return [sql](Invocation& invocation, const Event& one) {
+      (void)count_one(invocation, one);
+      (void)invocation.queue(sql);
+      (void)invocation.queue("BEGIN");
       return Status{};
     };
   };
   const auto executed = [](std::string sql) {
-    return [sql](Handling& handling, const Event& one) {
-      (void)count_one(handling, one);
-      (void)exec(handling, sql.c_str());
-      (void)exec(handling, "BEGIN");
+    return [sql](Invocation& invocation, const Event& one) {
+      (void)count_one(invocation, one);
+      (void)exec(invocation, sql.c_str());
+      (void)exec(invocation, "BEGIN");
       return Status{};
     };
   };
@@ -135,13 +135,13 @@ TEST_F(PostgresHandling, AHandlerCannotEndTheTransaction) {
   }
 }
 
-TEST_F(PostgresHandling, AHandlerThatEndsTheTransactionIsRejectedWhateverItSaysItself) {
+TEST_F(PostgresInvocation, AHandlerThatEndsTheTransactionIsRejectedWhateverItSaysItself) {
   std::uint32_t lane = 0;
   for (const bool queues : {true, false}) {
     auto store = store_with(
-        [queues](Handling& handling, const Event&) -> Status {
-          if (queues) (void)handling.queue("COMMIT");
-          if (!queues) (void)exec(handling, "COMMIT");
+        [queues](Invocation& invocation, const Event&) -> Status {
+          if (queues) (void)invocation.queue("COMMIT");
+          if (!queues) (void)exec(invocation, "COMMIT");
           return fail(Errc::in_doubt, "the commit did not work");
         },
         true, lane++);
@@ -151,12 +151,12 @@ TEST_F(PostgresHandling, AHandlerThatEndsTheTransactionIsRejectedWhateverItSaysI
   }
 }
 
-TEST_F(PostgresHandling, AHandlerPublishesWhatTheDatabaseAllows) {
+TEST_F(PostgresInvocation, AHandlerPublishesWhatTheDatabaseAllows) {
   const std::string large(3 << 20, 'x');
-  auto store = store_with([&large](Handling& handling, const Event&) -> Status {
+  auto store = store_with([&large](Invocation& invocation, const Event&) -> Status {
     const NewEvent next{
         .aggregate_type = "order", .aggregate_id = "17", .type = "packed", .payload = large};
-    const Result<EventId> published = handling.publish(next);
+    const Result<EventId> published = invocation.publish(next);
     return published ? Status{} : fail(published.error());
   });
   const Status refused = apply(*store, {event()});
@@ -169,15 +169,15 @@ TEST_F(PostgresHandling, AHandlerPublishesWhatTheDatabaseAllows) {
   must(connection, "UPDATE dovetail.outbox_limit SET payload_bytes_max = 1 << 20");
 }
 
-TEST_F(PostgresHandling, SavepointsAreTheHandlersOwn) {
-  auto store = store_with([](Handling& handling, const Event& one) -> Status {
-    EXPECT_EQ(exec(handling, "SAVEPOINT mine"), PGRES_COMMAND_OK);
-    EXPECT_EQ(exec(handling, "SELECT 1 / 0"), PGRES_FATAL_ERROR);
-    EXPECT_EQ(exec(handling, "ROLLBACK TO mine"), PGRES_COMMAND_OK);
-    DOVETAIL_TRY(handling.queue("SAVEPOINT other"));
-    DOVETAIL_TRY(handling.queue("DELETE FROM effect"));
-    DOVETAIL_TRY(handling.queue("ROLLBACK TO other"));
-    return count_one(handling, one);
+TEST_F(PostgresInvocation, SavepointsAreTheHandlersOwn) {
+  auto store = store_with([](Invocation& invocation, const Event& one) -> Status {
+    EXPECT_EQ(exec(invocation, "SAVEPOINT mine"), PGRES_COMMAND_OK);
+    EXPECT_EQ(exec(invocation, "SELECT 1 / 0"), PGRES_FATAL_ERROR);
+    EXPECT_EQ(exec(invocation, "ROLLBACK TO mine"), PGRES_COMMAND_OK);
+    DOVETAIL_TRY(invocation.queue("SAVEPOINT other"));
+    DOVETAIL_TRY(invocation.queue("DELETE FROM effect"));
+    DOVETAIL_TRY(invocation.queue("ROLLBACK TO other"));
+    return count_one(invocation, one);
   });
   const Status applied = apply(*store, {event(), event()});
   ASSERT_TRUE(applied) << text_of(applied);
@@ -185,16 +185,16 @@ TEST_F(PostgresHandling, SavepointsAreTheHandlersOwn) {
   EXPECT_EQ(effects(), 2);
 }
 
-TEST_F(PostgresHandling, QueuedStatementsAndTheConnectionSeeOneTransaction) {
+TEST_F(PostgresInvocation, QueuedStatementsAndTheConnectionSeeOneTransaction) {
   std::vector<std::string> seen;
-  auto store = store_with([&](Handling& handling, const Event& one) -> Status {
-    DOVETAIL_TRY(count_one(handling, one));
-    const Result<pg_conn*> own = handling.connection();
+  auto store = store_with([&](Invocation& invocation, const Event& one) -> Status {
+    DOVETAIL_TRY(count_one(invocation, one));
+    const Result<pg_conn*> own = invocation.connection();
     if (!own) return fail(own.error());
     PGresult* const result = PQexec(*own, "SELECT count(*) FROM effect");
     seen.emplace_back(PQgetvalue(result, 0, 0));
     PQclear(result);
-    return count_one(handling, one);
+    return count_one(invocation, one);
   });
   ASSERT_TRUE(apply(*store, {event(), event()}));
   ASSERT_TRUE(store->commit(2, 0));
@@ -202,9 +202,9 @@ TEST_F(PostgresHandling, QueuedStatementsAndTheConnectionSeeOneTransaction) {
   EXPECT_EQ(effects(), 4);
 }
 
-TEST_F(PostgresHandling, AHandlerThatLeavesAStatementUnderWayFailsAndTheStoreGoesOn) {
-  auto store = store_with([](Handling& handling, const Event&) -> Status {
-    const Result<pg_conn*> own = handling.connection();
+TEST_F(PostgresInvocation, AHandlerThatLeavesAStatementUnderWayFailsAndTheStoreGoesOn) {
+  auto store = store_with([](Invocation& invocation, const Event&) -> Status {
+    const Result<pg_conn*> own = invocation.connection();
     EXPECT_EQ(PQsendQuery(*own, "SELECT 1"), 1);
     return {};
   });
@@ -217,19 +217,19 @@ TEST_F(PostgresHandling, AHandlerThatLeavesAStatementUnderWayFailsAndTheStoreGoe
   ASSERT_TRUE(store->commit(0, 0));
 }
 
-TEST_F(PostgresHandling, WhatAHandlerPublishesExistsIfAndOnlyIfItsEffectDoes) {
-  auto store = store_with([](Handling& handling, const Event& one) -> Status {
+TEST_F(PostgresInvocation, WhatAHandlerPublishesExistsIfAndOnlyIfItsEffectDoes) {
+  auto store = store_with([](Invocation& invocation, const Event& one) -> Status {
     NewEvent follow_up;
     follow_up.aggregate_type = "stock";
     follow_up.aggregate_id = one.aggregate_id;
     follow_up.type = "reserved";
     follow_up.payload = "{}";
     follow_up.id = one.id;
-    const Result<EventId> published = handling.publish(follow_up);
+    const Result<EventId> published = invocation.publish(follow_up);
     if (!published) return fail(published.error());
     follow_up.id.reset();
-    const Result<EventId> another = handling.publish(follow_up);
-    return another ? count_one(handling, one) : fail(another.error());
+    const Result<EventId> another = invocation.publish(follow_up);
+    return another ? count_one(invocation, one) : fail(another.error());
   });
   const std::vector<const Event*> batch = {event(), event()};
   ASSERT_TRUE(apply(*store, batch));
@@ -241,20 +241,20 @@ TEST_F(PostgresHandling, WhatAHandlerPublishesExistsIfAndOnlyIfItsEffectDoes) {
   EXPECT_EQ(effects(), 2);
 }
 
-TEST_F(PostgresHandling, AnInvalidFollowUpIsTheHandlersFailure) {
-  auto store = store_with([](Handling& handling, const Event&) -> Status {
-    const Result<EventId> published = handling.publish(NewEvent{});
+TEST_F(PostgresInvocation, AnInvalidFollowUpIsTheHandlersFailure) {
+  auto store = store_with([](Invocation& invocation, const Event&) -> Status {
+    const Result<EventId> published = invocation.publish(NewEvent{});
     return published ? Status{} : fail(published.error());
   });
   EXPECT_FALSE(apply(*store, {event()}));
 }
 
-TEST_F(PostgresHandling, ParametersArriveAsTheyAre) {
+TEST_F(PostgresInvocation, ParametersArriveAsTheyAre) {
   must(connection, "CREATE TABLE value (t text, b bytea, n bigint, i uuid, nothing int)");
   const std::string bytes("a\0b\xff", 4);
   const Event* const one = event();
-  auto store = store_with([&](Handling& handling, const Event& given) {
-    return handling.queue(
+  auto store = store_with([&](Invocation& invocation, const Event& given) {
+    return invocation.queue(
         "INSERT INTO value VALUES ($1, $2, $3, $4, $5)",
         {"äöü'; --", Param::bytes(bytes), std::int64_t{1} << 40, given.id, Param::null()});
   });
@@ -267,11 +267,11 @@ TEST_F(PostgresHandling, ParametersArriveAsTheyAre) {
 }
 
 // More than every buffer on the way holds, in both directions.
-TEST_F(PostgresHandling, LargeBatchesNeitherBlockNorLoseAnything) {
+TEST_F(PostgresInvocation, LargeBatchesNeitherBlockNorLoseAnything) {
   const std::string large(200'000, 'x');
-  auto store = store_with([&](Handling& handling, const Event& one) -> Status {
-    DOVETAIL_TRY(handling.queue("SELECT repeat($1, 10)", {large}));
-    return count_one(handling, one);
+  auto store = store_with([&](Invocation& invocation, const Event& one) -> Status {
+    DOVETAIL_TRY(invocation.queue("SELECT repeat($1, 10)", {large}));
+    return count_one(invocation, one);
   });
   std::vector<const Event*> batch;
   for (int i = 0; i < 60; ++i) batch.push_back(event());
@@ -281,9 +281,9 @@ TEST_F(PostgresHandling, LargeBatchesNeitherBlockNorLoseAnything) {
   EXPECT_EQ(effects(), 60);
 }
 
-TEST_F(PostgresHandling, ALostConnectionIsNoFailureOfTheEvent) {
-  auto store = store_with([&](Handling& handling, const Event& one) -> Status {
-    DOVETAIL_TRY(count_one(handling, one));
+TEST_F(PostgresInvocation, ALostConnectionIsNoFailureOfTheEvent) {
+  auto store = store_with([&](Invocation& invocation, const Event& one) -> Status {
+    DOVETAIL_TRY(count_one(invocation, one));
     must(connection,
          "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
          "datname = current_database()");
@@ -297,10 +297,11 @@ TEST_F(PostgresHandling, ALostConnectionIsNoFailureOfTheEvent) {
   EXPECT_EQ(effects() + inbox(), 0);
 }
 
-TEST_F(PostgresHandling, TheStoreTellsAConnectionThatBrokeFromAHandlerThatFailed) {
+TEST_F(PostgresInvocation, TheStoreTellsAConnectionThatBrokeFromAHandlerThatFailed) {
   constexpr std::string_view kEndIt = "SELECT pg_terminate_backend(pg_backend_pid())";
-  std::function<Status(Handling&)> handler;
-  auto store = store_with([&](Handling& handling, const Event&) { return handler(handling); });
+  std::function<Status(Invocation&)> handler;
+  auto store =
+      store_with([&](Invocation& invocation, const Event&) { return handler(invocation); });
   const auto broke_with = [&](Errc code) {
     const Status applied = apply(*store, {event()});
     EXPECT_TRUE(failed_with(applied, code)) << text_of(applied);
@@ -308,20 +309,20 @@ TEST_F(PostgresHandling, TheStoreTellsAConnectionThatBrokeFromAHandlerThatFailed
     store->rollback();
     return broke;
   };
-  handler = [&](Handling& handling) { return handling.queue(kEndIt); };
+  handler = [&](Invocation& invocation) { return invocation.queue(kEndIt); };
   EXPECT_TRUE(broke_with(Errc::unavailable));
-  handler = [&](Handling& handling) -> Status {
-    (void)exec(handling, std::string(kEndIt).c_str());
+  handler = [&](Invocation& invocation) -> Status {
+    (void)exec(invocation, std::string(kEndIt).c_str());
     return fail(Errc::in_doubt, "the handler's own words");
   };
   EXPECT_TRUE(broke_with(Errc::unavailable)) << "what it says of it does not count";
-  handler = [](Handling&) { return fail(Errc::unavailable, "not now"); };
+  handler = [](Invocation&) { return fail(Errc::unavailable, "not now"); };
   EXPECT_FALSE(broke_with(Errc::unavailable));
-  handler = [](Handling& handling) { return handling.queue("SELECT 1 / 0"); };
+  handler = [](Invocation& invocation) { return invocation.queue("SELECT 1 / 0"); };
   EXPECT_FALSE(broke_with(Errc::in_doubt));
-  handler = [](Handling& handling) { return handling.queue("COPY effect FROM STDIN"); };
+  handler = [](Invocation& invocation) { return invocation.queue("COPY effect FROM STDIN"); };
   EXPECT_FALSE(broke_with(Errc::in_doubt)) << "it was closed because of what was sent";
-  handler = [](Handling& handling) { return handling.queue("SELECT 1"); };
+  handler = [](Invocation& invocation) { return invocation.queue("SELECT 1"); };
   EXPECT_TRUE(apply(*store, {event()}));
 }
 

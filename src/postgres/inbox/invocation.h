@@ -10,9 +10,9 @@
 namespace dovetail::postgres {
 
 // For handlers of our own: parameters of any type.
-class BatchHandling : public Handling {
+class BatchInvocation : public Invocation {
  public:
-  using Handling::queue;
+  using Invocation::queue;
   virtual Status queue(std::string_view sql, const Params& params) = 0;
 };
 
@@ -28,7 +28,7 @@ Errc handler_errc(std::string_view sqlstate, Errc code);
 // in dovetail.commit_guard, which a deferred trigger does not let through and which must still be
 // there in the end. Once a handler has ended the transaction all the same, no other statement is
 // taken.
-class OpenTransaction final : public BatchHandling {
+class OpenTransaction final : public BatchInvocation {
  public:
   explicit OpenTransaction(Pipeline& pipeline) : pipeline_(pipeline) {}
 

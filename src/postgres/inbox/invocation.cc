@@ -1,4 +1,4 @@
-#include "postgres/inbox/handling.h"
+#include "postgres/inbox/invocation.h"
 
 #include <libpq-fe.h>
 
