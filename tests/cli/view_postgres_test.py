@@ -62,7 +62,7 @@ class OneEvent(PostgresCase):
         self.assertIn("nowhere", life["reason"])
         self.assertEqual([one["what"] for one in document["audit"]], ["replay"])
         text = self.dovetail("events", "show", event).out
-        self.assertTrue(text.startswith("! orders-to-inventory has parked it"), text)
+        self.assertTrue(text.startswith("! orders-to-inventory parked it"), text)
 
 
 class Mapped(MappedCase):
