@@ -17,6 +17,7 @@ COLUMNS_MAX = 100
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 90
 ROOM_FILES_MAX = 31  # with the README
+REPEATED_LINES_MAX = 12
 SUBJECT_MAX = 72
 SUBJECTS_FROM = "32c9341"  # the commits behind this one
 
@@ -486,7 +487,45 @@ def check_words(tree):
             tree.broken("docs/GLOSSARY.md", 1, "glossary", f"it does not say what {word} is")
 
 
-CHECKS = (check_rooms, check_toy, check_words, check_subjects, check_includes, check_lines, check_headers, check_file_lengths, check_functions, check_sql, check_documents)
+# A comment that says why the same lines are in two places.
+REPEATED = "Repeated because"
+# A migration that was released never changes, so what it has in common with another one stays.
+MIGRATION = re.compile(r".*/v\d+\.sql")
+
+
+def significant_lines(text):
+    """(number, line) of what a reader would call code: no blank lines, comments, includes or lone braces."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = " ".join(line.split())
+        if re.search(r"\w", line) and not line.startswith(("//", "--", "#")):
+            yield number, line
+
+
+def check_repeats(tree):
+    """No long run of lines is in two places of the product, unless a comment says why."""
+    length = REPEATED_LINES_MAX + 1
+    places, reported = {}, set()
+    for name, text in tree.files.items():
+        if not name.startswith(("src/", "apps/", "include/")) or not name.endswith(CODE + (".sql",)):
+            continue
+        if is_test(name) or "/testing/" in name or MIGRATION.fullmatch(name):
+            continue
+        lines, raw = list(significant_lines(text)), text.split("\n")
+        for at in range(len(lines) - length + 1):
+            run = tuple(line for _, line in lines[at:at + length])
+            first, last = lines[at][0], lines[at + length - 1][0]
+            if any(REPEATED in line for line in raw[max(first - 4, 0):last]):
+                continue
+            other = places.setdefault(run, (name, first))
+            pair = (name, other[0])
+            if other != (name, first) and pair not in reported:
+                reported.add(pair)
+                tree.broken(name, first, "repeat", f"{length} lines as in {other[0]}:{other[1]}; share them, or say why in a "
+                                                   f"comment that begins with '{REPEATED}'")
+
+
+CHECKS = (check_rooms, check_repeats, check_toy, check_words, check_subjects, check_includes, check_lines, check_headers,
+          check_file_lengths, check_functions, check_sql, check_documents)
 
 
 def check(root):
@@ -537,6 +576,8 @@ GOOD_TREE = {
 
 LONG_FUNCTION = "namespace a {\nint f(int x) {\n" + "  x = x + 1;\n" * FUNCTION_LINES_MAX + "  return x;\n}\n}\n"
 LONG_METHOD = "class A {\n  int f() const {\n" + "    g({1, 2});\n" * FUNCTION_LINES_MAX + "  }\n};\n"
+
+SAME_LINES = "".join(f"int x{number};\n\n" for number in range(REPEATED_LINES_MAX + 1))
 
 # (rule that must speak, file, its bad text)
 BAD_FILES = (
@@ -628,6 +669,15 @@ def self_test():
                 write(root / name, GOOD_TREE[name])
             else:
                 (root / name).unlink()
+        for name in ("one", "two"):
+            write(root / f"src/core/{name}.cc", SAME_LINES)
+        if "repeat" not in (broken[2] for broken in check(root)):
+            problems.append("rule 'repeat' does not see the same lines in two files")
+        write(root / "src/core/two.cc", f"// {REPEATED} it is so.\n" + SAME_LINES)
+        if "repeat" in (broken[2] for broken in check(root)):
+            problems.append("rule 'repeat' does not see the reason")
+        for name in ("one", "two"):
+            (root / f"src/core/{name}.cc").unlink()
         for number in range(ROOM_FILES_MAX):
             write(root / f"src/memory/one_{number}_test.cc", "int x;\n")
         if "room" not in (broken[2] for broken in check(root)):
