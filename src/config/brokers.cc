@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <iterator>
 #include <optional>
 #include <utility>
 
+#include "config/stores.h"
+#include "config/tables.h"
 #include "core/message/event_template.h"
 
 namespace dovetail::config {
@@ -79,64 +82,85 @@ std::optional<std::string> read_url(std::string_view url, const UrlScheme& schem
   return std::nullopt;
 }
 
-void read_template(Section& section, std::string_view key, std::string& out) {
-  section.text(key, out);
-  if (out.empty()) return;
-  if (const auto parsed = EventTemplate::parse(out); !parsed) {
-    section.wrong(key, parsed.error().text);
-  }
+std::string check_template(const std::string& text) {
+  const auto parsed = EventTemplate::parse(text);
+  return parsed ? "" : parsed.error().text;
 }
 
-void read_message(Section& section, MessageOptions& message) {
-  section.choice<MessageFormat>("format", message.format,
-                                {{"cloudevents", MessageFormat::cloudevents},
-                                 {"debezium", MessageFormat::debezium},
-                                 {"raw", MessageFormat::raw}});
-  section.text("source", message.source);
-  read_template(section, "key", message.key);
-  read_template(section, "partition", message.partition);
+void declare_access(StoreConfig& store, const fs::path& folder, Settings& keys) {
+  BrokerConfig& broker = store.broker;
+  const auto without_tls = [&broker]() -> std::string {
+    return broker.tls ? "" : "the scheme of the url is without TLS";
+  };
+  keys.text("user", broker.user, "The user name.");
+  keys.text("password_env", store.password_env,
+            "The environment variable that holds the password.");
+  keys.file("password_file", store.password_file, folder,
+            "The file whose first line is the password.");
+  keys.file("ca_file", broker.ca_file, folder,
+            "The authority that must have issued the server's certificate.")
+      .otherwise("what the system trusts")
+      .only_for("TLS", without_tls);
+  keys.file("cert_file", broker.cert_file, folder,
+            "The certificate of the client, or of the HTTP endpoint.")
+      .only_for("TLS", without_tls);
+  keys.file("key_file", broker.key_file, folder, "The key of `cert_file`.")
+      .only_for("TLS", without_tls);
+}
+
+void declare_messages(BrokerConfig& broker, Settings& keys) {
+  MessageOptions& message = broker.message;
+  keys.choice<MessageFormat>("format", message.format,
+                             {{"cloudevents", MessageFormat::cloudevents},
+                              {"debezium", MessageFormat::debezium},
+                              {"raw", MessageFormat::raw}},
+                             "The format of messages that the relay sends.");
+  keys.text("source", message.source, "The CloudEvents attribute of that name: who publishes.");
+  keys.text("key", message.key,
+            "The key of a message: a template with the fields of `topic` of a relay, and "
+            "`{topic}`.")
+      .check([&message] { return check_template(message.key); });
+  keys.text("partition", message.partition, "Kafka: a template of a number.")
+      .otherwise("the client decides")
+      .check([&message] { return check_template(message.partition); });
+  keys.table("headers",
+             "More headers, each a template: `headers = { tenant = \"{header.tenant}\" }`.");
+  ForeignNames& foreign = broker.foreign;
+  keys.text("id_header", foreign.id,
+            "The header that carries the event's id in messages of other programs.");
+  keys.text("type_header", foreign.type, "The same for the event's type.");
+  keys.text("aggregate_type_header", foreign.aggregate_type,
+            "The same for the type of the aggregate.");
+  keys.text("aggregate_id_header", foreign.aggregate_id, "The same for the id of the aggregate.");
+}
+
+void read_headers(Section& section, MessageOptions& message) {
   section.table("headers", [&](Section& headers) {
-    headers.each_key([&](std::string_view name) {
-      std::string value;
-      read_template(headers, name, value);
-      message.headers.emplace_back(name, std::move(value));
+    Settings keys;
+    std::deque<std::string> values;
+    headers.each([&](const std::string& name, const Value&) {
+      std::string& value = values.emplace_back();
+      keys.text(name, value, "").check([&value] { return check_template(value); });
+    });
+    headers.read(keys);
+    std::size_t next = 0;
+    headers.each([&](const std::string& name, const Value&) {
+      message.headers.emplace_back(name, std::move(values[next++]));
     });
   });
 }
 
-void read_secrets(Section& section, StoreConfig& store, const fs::path& folder) {
-  BrokerConfig& broker = store.broker;
-  section.text("user", broker.user);
-  section.text("password_env", store.password_env);
-  const auto file = [&](std::string_view key, fs::path& out) {
-    std::string written;
-    section.text(key, written);
-    if (!written.empty()) out = (folder / written).lexically_normal();
-  };
-  file("password_file", store.password_file);
-  file("ca_file", broker.ca_file);
-  file("cert_file", broker.cert_file);
-  file("key_file", broker.key_file);
-  if (!store.password_env.empty() && !store.password_file.empty()) {
-    section.wrong("password_file", "there is password_env too; keep one of them");
-  }
-  for (const std::string_view key : {"ca_file", "cert_file", "key_file"}) {
-    if (section.has(key) && !broker.tls) {
-      section.wrong(key, "the url has a scheme without TLS; choose that with TLS, or remove this");
-    }
-  }
-  if (broker.cert_file.empty() != broker.key_file.empty()) {
-    section.wrong(broker.cert_file.empty() ? "key_file" : "cert_file",
-                  "a certificate of the client needs both cert_file and key_file");
-  }
-}
-
 void read_settings(Section& section, BrokerConfig& broker) {
   section.table("settings", [&](Section& settings) {
-    settings.each_key([&](std::string_view key) {
-      BrokerConfig::Setting setting;
-      setting.where = settings.place(key);
-      settings.plain(key, setting.value);
+    settings.each([&](const std::string& key, const Value& value) {
+      BrokerConfig::Setting setting{{}, settings.place(key)};
+      if (const auto* text = value.as<std::string>()) {
+        setting.value = *text;
+      } else if (value.as<std::int64_t>() != nullptr || value.as<bool>() != nullptr) {
+        setting.value = to_toml(value);
+      } else {
+        settings.wrong(key, "must be a string, a whole number, true or false");
+      }
       broker.settings.emplace(key, std::move(setting));
     });
   });
@@ -160,24 +184,40 @@ void check_source(Section& section, const RelayConfig& relay, const StoreConfig&
 
 bool is_broker_url(std::string_view url) { return url_scheme_of(url) != nullptr; }
 
-void read_broker(Section& section, StoreConfig& store, const std::string& url,
-                 const fs::path& folder) {
+void declare_broker(StoreConfig& store, const fs::path& folder, Settings& keys) {
+  BrokerConfig& broker = store.broker;
+  keys.parsed(
+          "url", "url",
+          [&store](const std::string& url) {
+            return read_url(url, *url_scheme_of(url), store).value_or("");
+          },
+          "`kafka://HOST:PORT[,HOST:PORT]`, `amqp://HOST:PORT/VHOST`, "
+          "`nats://HOST:PORT[,HOST:PORT]`, `redis://HOST:PORT/DATABASE` or "
+          "`http://HOST:PORT/PATH`; with TLS `kafka+tls://`, `amqps://`, `nats+tls://`, "
+          "`rediss://` or `https://`. A user or a password in it is an error.")
+      .required();
+  declare_access(store, folder, keys);
+  declare_messages(broker, keys);
+  keys.size("payload_max", store.payload_bytes_max, 1,
+            "The largest payload that the relay sends there.")
+      .otherwise("the broker's own limit");
+  keys.texts("read", broker.read, "What a relay reads there: topics, queues, subjects or streams.");
+  keys.text("group", broker.group, "The group of consumers that reads.")
+      .otherwise("the relay's name");
+  keys.table("settings", "`[store.NAME.settings]`: settings that only this broker has, see below.");
+}
+
+void read_broker(Section& section, StoreConfig& store, const fs::path& folder) {
   store.where = section.place("url");
   store.broker.folder = folder;
-  if (const auto wrong = read_url(url, *url_scheme_of(url), store)) section.wrong("url", *wrong);
-  read_secrets(section, store, folder);
-  read_message(section, store.broker.message);
   store.payload_bytes_max = 0;
-  section.size("payload_max", store.payload_bytes_max, 1);
-  ForeignNames& foreign = store.broker.foreign;
-  section.text("id_header", foreign.id);
-  section.text("type_header", foreign.type);
-  section.text("aggregate_type_header", foreign.aggregate_type);
-  section.text("aggregate_id_header", foreign.aggregate_id);
-  section.texts("read", store.broker.read);
-  section.text("group", store.broker.group);
+  Settings keys;
+  declare_broker(store, folder, keys);
+  section.read(keys);
+  read_headers(section, store.broker.message);
   read_settings(section, store.broker);
-  section.close();
+  check_password(section);
+  check_pair(section, "cert_file", "key_file");
 }
 
 void read_broker_relay(Section& section, RelayConfig& relay, Config& config) {
@@ -194,9 +234,6 @@ void read_broker_relay(Section& section, RelayConfig& relay, Config& config) {
                             " is a broker, and what a relay takes from one goes into the mailbox "
                             "of a SQLite store, where its parked events live too; name one of "
                             "those, or write a [[consumer]]");
-  }
-  for (const std::string_view key : {"lanes", "table"}) {
-    if (section.has(key)) section.wrong(key, the_store + " is a broker; remove it");
   }
   read_broker_source(section, relay, config);
 }

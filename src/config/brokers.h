@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <string_view>
 
 #include "config/config.h"
@@ -13,9 +12,8 @@ namespace dovetail::config {
 // Whether its scheme is that of a broker.
 bool is_broker_url(std::string_view url);
 
-// Reads [store.NAME] of a broker. REQUIRES: is_broker_url(url).
-void read_broker(Section& section, StoreConfig& store, const std::string& url,
-                 const std::filesystem::path& folder);
+// Reads [store.NAME] of a broker.
+void read_broker(Section& section, StoreConfig& store, const std::filesystem::path& folder);
 
 // What a relay may do with a broker at either end, and what its settings are where none are
 // written. Before this relay is added to `config`.

@@ -198,8 +198,9 @@ TEST(BrokerConfig, ARelayReadsABrokerIntoAMailboxAndKeepsItsTopics) {
   expect_error(relay_of(bus + elsewhere, "from = \"bus\"\nto = \"pg\"\n"), {"relay.to", "SQLite"});
   expect_error(relay_of(bus, "from = \"bus\"\nto = \"bus\"\n"), {"relay.to", "SQLite"});
   expect_error(relay_of(store_of("redis://a"), relay), {"relay.from", "\"read\""});
-  expect_error(relay_of(bus, relay + "lanes = 4\n"), {"relay.lanes", "broker"});
-  expect_error(relay_of(bus, relay + "[relay.table]\nname = \"t\"\n"), {"relay.table", "broker"});
+  expect_error(relay_of(bus, relay + "lanes = 4\n"), {"relay.lanes", "is Redis", "remove it"});
+  expect_error(relay_of(bus, relay + "[relay.table]\nname = \"t\"\n"),
+               {"relay.table", "is Redis", "remove it"});
   expect_error(relay_of(bus, relay + "[[relay]]\nname = \"s\"\n" + relay),
                {"relay.from", "\"r\"", "store of its own"});
   const auto http = parse_config(relay_of(store_of("http://a:8080/in"), relay), "dovetail.toml");

@@ -16,6 +16,7 @@
 #include "core/relay/read_mode.h"
 #include "core/relay/relay.h"
 #include "dovetail/result.h"
+#include "gateway/options.h"
 
 namespace dovetail::config {
 
@@ -135,51 +136,27 @@ struct HandlerConfig {
 struct ConsumerConfig {
   // `to` is the database that holds the inbox; `from` the store that is read. `relay.lanes` is how
   // many connections share the work along keys.
-  RelayConfig relay;
+  RelayConfig relay = small_batches();
   SourceKind source = SourceKind::outbox;  // that is read
   std::vector<std::string> topics{};       // only these; empty: all
   bool version_guard = false;
   Duration claim = std::chrono::seconds(60);  // how long a call outside may take before another may
   std::vector<HandlerConfig> handlers{};
+
+ private:
+  // A batch is one transaction of the inbox.
+  static RelayConfig small_batches() {
+    RelayConfig relay;
+    relay.options.batch_events_max = 500;
+    return relay;
+  }
 };
 
-// [gateway]: stands before an HTTP service and applies requests with an idempotency key once.
+// [gateway]: runs in front of an HTTP service and applies requests with an idempotency key once.
 struct GatewayConfig {
-  std::string name = "gateway";  // whose keys they are; gateways of one service share it
-  std::string address = "127.0.0.1";
-  std::uint16_t port = 0;
-  bool allow_remote = false;  // to listen at another address than loopback
-  std::string service{};      // its url
-  std::string store{};        // the database that keeps the answers
-  std::vector<std::string> methods{"POST", "PATCH"};
-  bool key_required = true;
-  bool quoted_only = false;
-  std::vector<std::string> client_headers{"authorization"};  // in lower case
-  Duration keep = std::chrono::hours(24);
-  bool retry_unknown = false;
-  std::vector<int> released_statuses{401, 407, 408, 421, 425, 429, 503};
-  Duration connect_timeout = std::chrono::seconds(5);
-  Duration timeout = std::chrono::seconds(30);  // of the service
-  Duration wait_max = std::chrono::seconds(10);
-  Duration store_timeout = std::chrono::seconds(5);
-  Duration head_timeout = std::chrono::seconds(10);
-  Duration receive_timeout = std::chrono::seconds(30);
+  http::GatewayOptions options{};
+  std::string store{};  // the database that keeps the answers
   Duration drain_timeout = std::chrono::seconds(30);
-  Duration lease{0};  // 0: what a request can take, and half a minute
-  std::size_t request_bytes_max = 1 << 20;
-  std::size_t response_bytes_max = 1 << 20;
-  std::size_t requests_max = 64;
-  std::size_t waiting_max = 1024;
-  std::size_t waiting_bytes_max = 64 << 20;
-  std::size_t connections_per_client = 0;      // 0: three quarters of all
-  std::vector<std::string> trusted_proxies{};  // addresses and networks
-  std::size_t connections = 4;
-  // Relative to the configuration file.
-  std::filesystem::path cert_file{};  // with key_file: HTTPS
-  std::filesystem::path key_file{};
-  std::filesystem::path service_ca_file{};
-  std::filesystem::path service_cert_file{};
-  std::filesystem::path service_key_file{};
 };
 
 struct RetentionConfig {
@@ -214,7 +191,6 @@ struct Config {
   std::vector<const RelayConfig*> readers() const;
 };
 
-// As people say it: "Kafka".
 // As the file says it: "auto".
 std::string_view to_string(ReadMode mode);
 

@@ -202,7 +202,7 @@ TEST(Config, ATableThatExistsIsMappedBelowItsRelay) {
   expect_error(relay, "relay.table: needs \"preset\"", {":9:1", "\"name\""});
   expect_error(relay + "preset = \"status\"\nordr_by = \"n\"\n", ":11:1", {"\"order_by\"?"});
   expect_error(relay + "preset = \"status\"\nid = 7\n", ":11:6", {"relay.table.id", "a string"});
-  expect_error(relay + "preset = \"status\"\npending = [7]\n", ":11:12", {"list of strings"});
+  expect_error(relay + "preset = \"status\"\npending = [7]\n", ":11:11", {"list of strings"});
   expect_error(relay + "name = \"t\"\ndelete_when_done = 1\n", ":11:20", {"true or false"});
   expect_error(relay + "name = \"t\"\nheader_columns = { a = 1 }\n", "relay.table.header_columns.a",
                {"a string"});

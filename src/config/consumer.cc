@@ -7,6 +7,7 @@
 
 #include "config/brokers.h"
 #include "config/relay.h"
+#include "config/tables.h"
 #include "config/units.h"
 
 namespace dovetail::config {
@@ -15,36 +16,52 @@ namespace {
 using Kind = HandlerConfig::Kind;
 
 constexpr std::string_view kPartForm = "a name is made of letters, digits, '-' and '_'";
+constexpr std::pair<std::string_view, Kind> kKinds[] = {
+    {"sql", Kind::sql}, {"queue", Kind::queue}, {"http", Kind::http}, {"command", Kind::command}};
 
 // Of a consumer and of a handler: a dot stands between the two.
-bool is_name_part(std::string_view name) {
-  return is_plain_name(name) && name.find('.') == std::string_view::npos;
+std::string check_name_part(std::string_view name) {
+  const bool fits = is_plain_name(name) && name.find('.') == std::string_view::npos;
+  return fits ? "" : std::string(kPartForm);
 }
 
-void check_kind_keys(Section& section, const HandlerConfig& handler) {
-  struct Rule {
-    std::string_view key;
-    Kind kind;
-    bool required;
-  };
-  constexpr Rule kRules[] = {
-      {"function", Kind::sql, true},     {"batch", Kind::sql, false},
-      {"store", Kind::http, true},       {"command", Kind::command, true},
-      {"timeout", Kind::command, false}, {"environment", Kind::command, false}};
-  for (const Rule& rule : kRules) {
-    const bool is_its_own = rule.kind == handler.kind;
-    if (is_its_own && rule.required && !section.has(rule.key)) {
-      section.wrong_here("a handler of kind " + in_quotes(to_string(handler.kind)) + " needs " +
-                         in_quotes(rule.key));
-    }
-    if (is_its_own || !section.has(rule.key)) continue;
-    std::string what = "is for handlers of kind " + in_quotes(to_string(rule.kind)) +
-                       ", and this is one of kind " + in_quotes(to_string(handler.kind)) +
-                       "; remove it";
-    if (rule.key == "timeout" && handler.kind == Kind::http)
-      what += ": the store has request_timeout among its settings";
-    section.wrong(rule.key, what);
+std::string kind_is(Kind kind) { return "kind = " + in_quotes(to_string(kind)); }
+
+std::string check_types(const std::vector<std::string>& types) {
+  for (const std::string& type : types) {
+    if (type.find('*') < type.size() - 1)
+      return in_quotes(type) +
+             " has a '*' that is not at its end; write types such as \"order.placed\", or "
+             "\"order.*\" for all that begin so";
   }
+  return {};
+}
+
+std::string check_environment(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (name.find('=') != std::string::npos)
+      return "holds names of variables, such as \"TMPDIR\"; their values are taken from the "
+             "environment of dovetail";
+  }
+  return {};
+}
+
+// Keys of one kind of handler.
+void only_for_kind(Setting& setting, const HandlerConfig& handler, Kind kind) {
+  setting.only_for(kind_is(kind), [&handler, kind]() -> std::string {
+    return handler.kind == kind ? "" : "this handler has " + kind_is(handler.kind);
+  });
+}
+
+void check_required(Section& section, const HandlerConfig& handler) {
+  constexpr std::pair<Kind, std::string_view> kRequired[] = {
+      {Kind::sql, "function"}, {Kind::http, "store"}, {Kind::command, "command"}};
+  for (const auto& [kind, key] : kRequired) {
+    if (handler.kind == kind && section.has("kind") && !section.has(key))
+      section.wrong_here("a handler with " + kind_is(kind) + " needs " + in_quotes(key));
+  }
+  if (section.has("command") && handler.command.empty())
+    section.wrong("command", "must name a program; its arguments may follow");
 }
 
 void check_http_store(Section& section, const HandlerConfig& handler,
@@ -70,48 +87,8 @@ void find_program(HandlerConfig& handler, const std::filesystem::path& folder) {
   program = std::filesystem::absolute(folder / program).lexically_normal().string();
 }
 
-void check_environment(Section& section, const HandlerConfig& handler) {
-  for (const std::string& name : handler.environment) {
-    if (name.find('=') == std::string::npos) continue;
-    section.wrong("environment",
-                  "holds names of variables, such as \"TMPDIR\"; what they are "
-                  "set to is taken from the environment of dovetail");
-  }
-}
-
-HandlerConfig read_handler(Section& section, const ConsumerConfig& consumer, const Config& config) {
-  using namespace std::chrono_literals;
-  HandlerConfig handler;
-  handler.where = section.place("kind");
-  section.text("name", handler.name);
-  section.require("kind");
-  section.choice<Kind>("kind", handler.kind,
-                       {{"sql", Kind::sql},
-                        {"queue", Kind::queue},
-                        {"http", Kind::http},
-                        {"command", Kind::command}});
-  section.texts("types", handler.types, true);
-  section.text("function", handler.function);
-  std::optional<bool> batch;
-  section.flag("batch", batch);
-  handler.batch = batch.value_or(false);
-  section.text("store", handler.store);
-  section.texts("command", handler.command);
-  section.duration("timeout", handler.timeout, 100ms);
-  section.texts("environment", handler.environment);
-  section.close();
-
-  check_environment(section, handler);
-  if (!handler.name.empty() && !is_name_part(handler.name)) section.wrong("name", kPartForm);
-  if (section.has("kind")) check_kind_keys(section, handler);
-  for (const std::string& type : handler.types) {
-    if (type.find('*') >= type.size() - 1) continue;
-    section.wrong("types", in_quotes(type) +
-                               " has a '*' that is not at its end; write types such as "
-                               "\"order.placed\", or \"order.*\" for all that begin so");
-  }
-  if (section.has("command") && handler.command.empty())
-    section.wrong("command", "must name a program, and may go on with its arguments");
+void check_place(Section& section, const HandlerConfig& handler, const ConsumerConfig& consumer,
+                 const Config& config) {
   if (handler.kind == Kind::http) check_http_store(section, handler, consumer, config);
   if (handler.kind == Kind::command && handler.timeout >= consumer.claim) {
     section.wrong("timeout", "must be less than the claim of the consumer (" +
@@ -126,6 +103,16 @@ HandlerConfig read_handler(Section& section, const ConsumerConfig& consumer, con
                               ", where handlers are of kind \"http\" or \"command\"; inside its "
                               "transaction a service handles events with dovetail/sqlite.h");
   }
+}
+
+HandlerConfig read_handler(Section& section, const ConsumerConfig& consumer, const Config& config) {
+  HandlerConfig handler;
+  handler.where = section.place("kind");
+  Settings keys;
+  declare_handler(handler, keys);
+  section.read(keys);
+  check_required(section, handler);
+  check_place(section, handler, consumer, config);
   find_program(handler, config.file.parent_path());
   return handler;
 }
@@ -152,47 +139,26 @@ void read_handlers(Section& section, ConsumerConfig& consumer, const Config& con
   }
 }
 
-// What is read, and what goes with that only.
-void read_stream(Section& section, ConsumerConfig& consumer, const Config& config) {
-  std::optional<SourceKind> box;
-  SourceKind chosen = SourceKind::outbox;
-  section.choice<SourceKind>("box", chosen,
-                             {{"outbox", SourceKind::outbox}, {"mailbox", SourceKind::mailbox}});
-  if (section.has("box")) box = chosen;
+// What is read, where the file does not say it.
+void choose_source(Section& section, ConsumerConfig& consumer, const Config& config) {
   const StoreConfig* from = config.find_store(consumer.relay.from);
-  if (from == nullptr) return;
-  const std::string the_store = "the store " + in_quotes(from->name);
-  if (from->is_broker()) {
-    if (box) section.wrong("box", the_store + " is a broker, which has none; remove it");
-    consumer.source = SourceKind::broker;
-    return;
-  }
-  if (from->type().has_mailbox) {
-    const bool is_own = consumer.relay.from == consumer.relay.to;
-    consumer.source = box.value_or(is_own ? SourceKind::mailbox : SourceKind::outbox);
-    return;
-  }
-  if (box == SourceKind::mailbox)
-    section.wrong("box", the_store + " is " + std::string(from->type().name) +
-                             ", which has an outbox only; remove it");
+  if (from == nullptr || section.has("box")) return;
+  if (from->is_broker()) consumer.source = SourceKind::broker;
+  if (from->type().has_mailbox && consumer.relay.from == consumer.relay.to)
+    consumer.source = SourceKind::mailbox;
 }
 
-void check_consumer(Section& section, ConsumerConfig& consumer, Config& config) {
-  const RelayConfig& relay = consumer.relay;
-  if (!relay.name.empty() && !is_name_part(relay.name)) section.wrong("name", kPartForm);
+void check_consumer(Section& section, const RelayConfig& relay, const Config& config) {
+  check_relay_options(section, relay.options);
   check_store_name(section, "from", relay.from, config);
   check_store_name(section, "to", relay.to, config);
   check_reader_name(section, relay.name, config);
-  check_table(section, relay, config);
   check_log_options(section, relay, "parallel", config);
   const StoreConfig* to = config.find_store(relay.to);
   if (to != nullptr && to->is_broker()) {
     section.wrong("to", "the store " + in_quotes(relay.to) +
                             " is a broker, and the inbox of a consumer is in a database; name a "
                             "PostgreSQL or a SQLite store, or write a [[relay]] to fill a broker");
-  }
-  if (const auto topic = TopicTemplate::parse(relay.topic); !topic && !relay.topic.empty()) {
-    section.wrong("topic", topic.error().text);
   }
 }
 
@@ -214,30 +180,14 @@ void read_outside(Section& section, ConsumerConfig& consumer) {
 }
 
 ConsumerConfig read_consumer(Section& section, Config& config) {
-  using namespace std::chrono_literals;
   ConsumerConfig consumer;
   RelayConfig& relay = consumer.relay;
-  relay.options.batch_events_max = 500;
-  section.require("name");
-  section.require("from");
-  section.require("to");
-  section.text("name", relay.name);
-  section.text("from", relay.from);
-  section.text("to", relay.to);
-  section.text("topic", relay.topic);
-  section.texts("topics", consumer.topics);
-  section.number("parallel", relay.lanes, 1, 256);
-  std::optional<bool> guard;
-  section.flag("version_guard", guard);
-  consumer.version_guard = guard.value_or(false);
-  section.duration("claim", consumer.claim, 1s);
+  Settings keys;
+  declare_consumer(consumer, [&] { return config.find_store(relay.from); }, keys);
+  section.read(keys);
   std::optional<TableConfig> table = read_mapped_table(section);
-  read_stream(section, consumer, config);
-  read_log_options(section, relay);
-  read_relay_options(section, relay);
-  section.has("handler");
-  section.close();
-  check_consumer(section, consumer, config);
+  choose_source(section, consumer, config);
+  check_consumer(section, relay, config);
   read_broker_source(section, relay, config);
   read_handlers(section, consumer, config);
   read_outside(section, consumer);
@@ -247,6 +197,108 @@ ConsumerConfig read_consumer(Section& section, Config& config) {
 
 }  // namespace
 
+void declare_consumer(ConsumerConfig& consumer, const FindStore& from, Settings& keys) {
+  RelayConfig& relay = consumer.relay;
+  keys.text("name", relay.name,
+            "Letters, digits, `-` and `_`. Also the name of its progress, its lease and its inbox "
+            "rows: do not change it.")
+      .required()
+      .check([&relay] { return check_name_part(relay.name); });
+  keys.text("from", relay.from,
+            "A store. The consumer reads its outbox, or a broker, whose `group` is the consumer's "
+            "name unless you write one.")
+      .required();
+  keys.text("to", relay.to,
+            "The database that has the inbox, PostgreSQL or SQLite. It may be the same as `from`.")
+      .required();
+  keys.choice<SourceKind>("box", consumer.source,
+                          {{"outbox", SourceKind::outbox}, {"mailbox", SourceKind::mailbox}},
+                          "Which of the two is read.")
+      .otherwise("`outbox`; `mailbox` where `from` is the same store as `to`")
+      .only_for(kinds_with(&StoreType::has_mailbox), [&consumer, from]() -> std::string {
+        const StoreConfig* const store = from();
+        const bool has_outbox = store != nullptr && !store->is_broker();
+        if (has_outbox && consumer.source == SourceKind::outbox) return {};
+        return why_lacks(store, &StoreType::has_mailbox);
+      });
+  Setting& table =
+      keys.table("table", "`[consumer.table]`: a table that exists already, as `[relay.table]`.");
+  only_for_stores(table, &StoreType::has_mapped_tables, from);
+  keys.texts("topics", consumer.topics,
+             "The only topics that are handled. Events of other topics pass without a trace.")
+      .otherwise("all");
+  keys.number("parallel", relay.lanes, 1, 256,
+              "The number of connections that share the work along keys. From PostgreSQL they are "
+              "lanes: several processes share them, and the number at the first start stays in "
+              "force. From SQLite or a broker they are threads of one process, and other processes "
+              "stand by.");
+  keys.flag("version_guard", consumer.version_guard,
+            "Drops an event whose `aggregate_version` is not above the last one applied for its "
+            "aggregate. For handlers inside the transaction.");
+  keys.duration("claim", consumer.claim, std::chrono::seconds(1),
+                "How long an event is held for a handler outside the transaction before another "
+                "process may take it. Make it longer than a call takes.");
+  keys.tables("handler", "`[[consumer.handler]]`: what is done with an event, one or more.");
+  declare_log_options(relay, from, keys);
+  declare_relay_options(relay, keys);
+  keys.at("batch_events").also("64 with a handler outside the transaction.");
+  keys.at("confirm_timeout").also("A day with a handler outside the transaction.");
+}
+
+void declare_handler(HandlerConfig& handler, Settings& keys) {
+  keys.choice<Kind>("kind", handler.kind, {std::begin(kKinds), std::end(kKinds)},
+                    "`sql` (a function) and `queue` (a row that a service takes) run in the "
+                    "transaction of the inbox, so the effect happens once. `http` (a request) and "
+                    "`command` (a program) run outside it, so at least once: after a crash an "
+                    "event may come again, with the same id. With the inbox in SQLite only `http` "
+                    "and `command` are possible.")
+      .required()
+      .see("INBOX.md");
+  keys.text("name", handler.name,
+            "Letters, digits, `-` and `_`. Each of several handlers needs one. Its inbox rows are "
+            "under `CONSUMER.NAME`. A handler that is added later sees the events that come from "
+            "then on.")
+      .check([&handler] { return check_name_part(handler.name); });
+  keys.one_or_more_texts("types", handler.types,
+                         "The only types that it handles: `\"order.placed\"`, `\"order.*\"`, or a "
+                         "list.")
+      .otherwise("all")
+      .check([&handler] { return check_types(handler.types); });
+  only_for_kind(keys.text("function", handler.function,
+                          "`shop.book`, a function that takes one `dovetail.event`. Write the name "
+                          "as PostgreSQL stores it, without quotes. Required."),
+                handler, Kind::sql);
+  only_for_kind(keys.flag("batch", handler.batch,
+                          "The function takes `dovetail.event[]`, a whole batch at once."),
+                handler, Kind::sql);
+  only_for_kind(keys.text("store", handler.store,
+                          "A store with an http or https url. A status of 2xx means done. "
+                          "Required."),
+                handler, Kind::http);
+  only_for_kind(keys.texts("command", handler.command,
+                           "The program and its arguments. A program with a slash is relative to "
+                           "the config file. Any other is looked up along `PATH`. Required."),
+                handler, Kind::command);
+  Setting& timeout = keys.duration("timeout", handler.timeout, std::chrono::milliseconds(100),
+                                   "A program that runs longer is killed. Must be less than "
+                                   "`claim`.");
+  timeout.only_for(kind_is(Kind::command), [&handler]() -> std::string {
+    if (handler.kind == Kind::command) return {};
+    std::string why = "this handler has " + kind_is(handler.kind);
+    if (handler.kind == Kind::http) why += ", whose store has request_timeout in its settings";
+    return why;
+  });
+  only_for_kind(
+      keys.texts(
+              "environment", handler.environment,
+              "Names of variables, such as `[\"TMPDIR\", \"MAIL_TOKEN\"]`. The program gets them "
+              "with the values that Dovetail has. It also gets `PATH`, `HOME`, `LANG`, `TZ` and "
+              "the variables about the event. It gets no other variable, so none of Dovetail's "
+              "passwords.")
+          .check([&handler] { return check_environment(handler.environment); }),
+      handler, Kind::command);
+}
+
 void read_consumers(Section& root, Config& config) {
   root.repeated_table("consumer", [&](Section& section) {
     config.consumers.push_back(read_consumer(section, config));
@@ -254,16 +306,8 @@ void read_consumers(Section& root, Config& config) {
 }
 
 std::string_view to_string(HandlerConfig::Kind kind) {
-  switch (kind) {
-    case Kind::sql:
-      return "sql";
-    case Kind::queue:
-      return "queue";
-    case Kind::http:
-      return "http";
-    case Kind::command:
-      return "command";
-  }
+  for (const auto& [name, meaning] : kKinds)
+    if (meaning == kind) return name;
   return "unknown";
 }
 

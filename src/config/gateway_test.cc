@@ -25,11 +25,11 @@ TEST(GatewayConfig, NeedsAnAddressAServiceAndAStore) {
   const auto config = parse_config(kLeast, "etc/dovetail.toml");
   ASSERT_TRUE(config) << config.error().text;
   ASSERT_TRUE(config->gateway);
-  EXPECT_EQ(config->gateway->address, "127.0.0.1");
-  EXPECT_EQ(config->gateway->port, 8080);
-  EXPECT_FALSE(config->gateway->allow_remote);
-  EXPECT_TRUE(config->gateway->key_required);
-  EXPECT_FALSE(config->gateway->retry_unknown);
+  EXPECT_EQ(config->gateway->options.endpoint.address, "127.0.0.1");
+  EXPECT_EQ(config->gateway->options.endpoint.port, 8080);
+  EXPECT_FALSE(config->gateway->options.endpoint.allow_remote);
+  EXPECT_TRUE(config->gateway->options.key_required);
+  EXPECT_FALSE(config->gateway->options.retry_unknown);
   EXPECT_FALSE(parse_config(kStore, "x.toml")->gateway);
   for (const std::string key : {"listen", "service", "store"}) {
     std::string text = kLeast;
@@ -48,7 +48,7 @@ TEST(GatewayConfig, EverythingCanBeChosen) {
           "service = \"https://shop.example\"\nstore = \"orders\"\nmethods = [\"POST\", \"PUT\"]\n"
           "key_required = false\nquoted_keys_only = true\nclient = [\"X-Client\", "
           "\"Authorization\"]\n"
-          "keep = \"2h\"\non_unknown = \"retry\"\nreleased = [429]\ntimeout = \"3s\"\n"
+          "keep = \"2h\"\non_unknown = \"retry\"\nreleased = [429]\nrequest_timeout = \"3s\"\n"
           "lease = \"90s\"\nrequest_max = \"2MiB\"\nresponse_max = \"3MiB\"\nrequests_max = 7\n"
           "head_timeout = \"4s\"\nconnections_per_client = 6\n"
           "trusted_proxies = [\"10.0.0.0/8\"]\n"
@@ -56,15 +56,15 @@ TEST(GatewayConfig, EverythingCanBeChosen) {
           "key_file = \"b.pem\"\nservice_ca_file = \"c.pem\"\n",
       "etc/dovetail.toml");
   ASSERT_TRUE(config) << config.error().text;
-  const GatewayConfig& gateway = *config->gateway;
-  EXPECT_EQ(gateway.address, "::1");
+  const http::GatewayOptions& gateway = config->gateway->options;
+  EXPECT_EQ(gateway.endpoint.address, "::1");
   EXPECT_EQ(gateway.client_headers, (std::vector<std::string>{"x-client", "authorization"}));
   EXPECT_EQ(gateway.released_statuses, std::vector<int>{429});
-  EXPECT_EQ(gateway.head_timeout, std::chrono::seconds(4));
-  EXPECT_EQ(gateway.connections_per_client, 6U);
+  EXPECT_EQ(gateway.endpoint.head_timeout, std::chrono::seconds(4));
+  EXPECT_EQ(gateway.endpoint.connections_per_client_max, 6U);
   EXPECT_EQ(gateway.trusted_proxies, std::vector<std::string>{"10.0.0.0/8"});
   EXPECT_TRUE(gateway.retry_unknown);
-  EXPECT_EQ(gateway.cert_file, "etc/a.pem");
+  EXPECT_EQ(gateway.endpoint.cert_file, "etc/a.pem");
   EXPECT_EQ(gateway.lease, std::chrono::seconds(90));
 }
 
@@ -76,6 +76,7 @@ TEST(GatewayConfig, WhatIsWrongIsToldWithItsPlace) {
   EXPECT_TRUE(contains(with("on_unknown = \"again\""), "hold"));
   EXPECT_TRUE(contains(with("client = [\"a b\"]"), "names of headers"));
   EXPECT_TRUE(contains(with("cert_file = \"a\""), "come together"));
+  EXPECT_TRUE(contains(with("timeout = \"3s\""), "is now called \"request_timeout\""));
   EXPECT_TRUE(contains(with("keyrequired = true"), "key_required"));
   EXPECT_TRUE(contains(with("keyrequired = true"), "etc/dovetail.toml:7:"))
       << with("keyrequired = true");

@@ -5,29 +5,13 @@
 #include <utility>
 
 #include "config/brokers.h"
+#include "config/tables.h"
 
 namespace dovetail::config {
 namespace {
 
-constexpr std::string_view kTableTexts[] = {"id",
-                                            "topic",
-                                            "aggregate_type",
-                                            "aggregate_id",
-                                            "type",
-                                            "payload",
-                                            "content_type",
-                                            "aggregate_version",
-                                            "headers",
-                                            "created_at",
-                                            "order_by",
-                                            "default_aggregate_type",
-                                            "default_type",
-                                            "default_content_type"};
-constexpr std::string_view kTableLists[] = {"pending", "when_sent", "when_parked",
-                                            "when_discarded"};
-
-// What is about the log of PostgreSQL.
-constexpr std::string_view kLogKeys[] = {"mode", "retained_wal_max", "slot", "publication"};
+constexpr std::pair<std::string_view, ReadMode> kModes[] = {
+    {"auto", ReadMode::automatic}, {"wal", ReadMode::wal}, {"poll", ReadMode::poll}};
 
 // As the server allows it.
 bool is_slot_name(std::string_view name) {
@@ -36,128 +20,164 @@ bool is_slot_name(std::string_view name) {
   });
 }
 
-TableConfig table_of(Section& section, std::string where) {
-  TableConfig table;
-  table.where = std::move(where);
-  section.text("preset", table.preset);
-  section.text("name", table.name);
-  for (const std::string_view key : kTableTexts) section.text_or_none(key, table.texts);
-  section.flag("delete_when_done", table.delete_when_done);
-  for (const std::string_view key : kTableLists) {
-    if (section.has(key)) section.texts(key, table.lists[std::string(key)], true);
-  }
-  section.table("header_columns", [&](Section& headers) {
-    headers.each_key([&](std::string_view header) {
-      headers.text(header, table.header_columns[std::string(header)]);
-    });
-  });
-  section.close();
-  if (table.preset.empty() && table.name.empty()) {
-    section.wrong_here("needs \"preset\", or the \"name\" of a table that is mapped by hand");
-  }
-  return table;
-}
-
-void check_schemes(Section& section, const RelayConfig& relay, const Config& config) {
-  const StoreConfig* from = config.find_store(relay.from);
-  const StoreConfig* to = config.find_store(relay.to);
-  if (to != nullptr && !to->is_broker() && !to->type().has_mailbox) {
-    section.wrong("to", "the store " + in_quotes(relay.to) + " is " + std::string(to->type().name) +
-                            ", and a relay fills the mailbox of a SQLite store, or a broker; name "
-                            "one of those");
-  }
-  const bool is_read_as_one = from != nullptr && !from->is_broker() && !from->type().has_lanes;
-  if (is_read_as_one && section.has("lanes")) {
-    section.wrong("lanes", "the store " + in_quotes(relay.from) + " is " +
-                               std::string(from->type().name) +
-                               ", which is read in one lane; remove it");
-  }
-  check_table(section, relay, config);
+void check_target(Section& section, const RelayConfig& relay, const Config& config) {
+  const StoreConfig* const to = config.find_store(relay.to);
+  if (to == nullptr || to->is_broker() || to->type().has_mailbox) return;
+  section.wrong("to", "the store " + in_quotes(relay.to) + " is " + std::string(to->type().name) +
+                          ", and a relay fills the mailbox of a " +
+                          kinds_with(&StoreType::has_mailbox) +
+                          " store, or a broker; name one of those");
 }
 
 void read_relay(Section& section, RelayConfig& relay, Config& config) {
-  section.require("name");
-  section.require("from");
-  section.require("to");
-  section.text("name", relay.name);
-  section.text("from", relay.from);
-  section.text("to", relay.to);
-  section.text("topic", relay.topic);
-  section.number("lanes", relay.lanes, 1, 256);
+  Settings keys;
+  declare_relay(relay, [&] { return config.find_store(relay.from); }, keys);
+  section.read(keys);
   std::optional<TableConfig> table = read_mapped_table(section);
-  section.choice<bool>("order", relay.options.order_relaxed,
-                       {{"strict", false}, {"relaxed", true}});
-  read_log_options(section, relay);
-  read_relay_options(section, relay);
-  section.close();
-
-  if (!relay.name.empty() && !is_plain_name(relay.name)) section.wrong("name", kNameForm);
+  check_relay_options(section, relay.options);
   check_store_name(section, "from", relay.from, config);
   check_store_name(section, "to", relay.to, config);
-  check_schemes(section, relay, config);
+  check_target(section, relay, config);
   check_log_options(section, relay, "lanes", config);
   read_broker_relay(section, relay, config);
   check_reader_name(section, relay.name, config);
-  if (const auto topic = TopicTemplate::parse(relay.topic); !topic && !relay.topic.empty()) {
-    section.wrong("topic", topic.error().text);
-  }
   add_mapped_table(std::move(table), relay, config);
+}
+
+void declare_retries(RelayConfig& relay, Settings& keys) {
+  using namespace std::chrono_literals;
+  RelayOptions& options = relay.options;
+  keys.number("attempts_max", options.attempts_max, 1, 1'000'000,
+              "How often one event may fail, while other keys pass, before it is parked. With the "
+              "waits below this takes about half an hour. While everything fails, nothing counts "
+              "and nothing is parked.");
+  keys.duration("busy_for", options.busy_for, 0ms,
+                "For this long a receiver that is full or missing does not count as a failure. "
+                "After that it does.");
+  keys.duration("retry_base", options.key_retry.base, 1ms,
+                "How long a key waits after its event failed while others pass. The wait doubles "
+                "each time, with jitter in the upper half.");
+  keys.duration("retry_cap", options.key_retry.cap, 1ms, "The longest wait of such a key.");
+  keys.duration("reconnect_base", options.connect_retry.base, 1ms,
+                "The same for a store that is away, a receiver that fails for everybody, a halted "
+                "relay, and a key that fails while no other key passes. These waits cost no "
+                "attempt.");
+  keys.duration("reconnect_cap", options.connect_retry.cap, 1ms, "The longest of these waits.");
+}
+
+void declare_limits(RelayConfig& relay, Settings& keys) {
+  RelayOptions& options = relay.options;
+  keys.number("batch_events", options.batch_events_max, 1, 100'000,
+              "The most events in one batch, which is one transaction of the mailbox or of the "
+              "inbox.");
+  keys.size("batch_bytes", options.batch_bytes_max, 1 << 10, "The largest batch.");
+  keys.number("batches_in_flight", options.batches_in_flight_max, 1, 1000,
+              "The most batches that are sent and not confirmed.");
+  keys.number("window_events", options.window_events_max, 1, 10'000'000,
+              "The in-flight window of each lane: the most events that are read and not durably "
+              "settled. It bounds memory, and duplicates after a crash.");
+  keys.size("window_bytes", options.window_bytes_max, 1 << 10,
+            "The same window in bytes of payload.");
+  keys.number("blocked_keys_max", options.blocked_keys_max, 1, 100'000'000,
+              "The most blocked keys kept in memory. Beyond it the relay asks the store about the "
+              "keys of each batch.");
+}
+
+void declare_times(RelayConfig& relay, Settings& keys) {
+  using namespace std::chrono_literals;
+  RelayOptions& options = relay.options;
+  keys.duration("lease", relay.lease, 100ms,
+                "How long a stand-by waits after this relay died or lost its database. It does not "
+                "wait where it can prove that the process has ended: same host, same boot, same "
+                "process-id namespace, no process with its id and start. No call of the relay to "
+                "its database takes longer than a third of the lease, or 3 s if that is more.");
+  keys.duration("confirm_timeout", options.confirm_timeout, 10ms,
+                "After this time without an answer from the sink, the relay opens a new "
+                "connection.");
+  keys.duration("drain_timeout", options.drain_timeout, 0ms,
+                "How long events in flight may take to finish after SIGTERM.");
+  keys.duration("idle_wait", options.idle_wait, 1ms,
+                "One wait for a first event. A commit ends it at once.");
+  keys.duration("replay_poll", options.replay_poll, 1ms,
+                "How often the relay looks at parked events while a key is blocked.");
 }
 
 }  // namespace
 
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  });
+void declare_relay_options(RelayConfig& relay, Settings& keys) {
+  keys.text("topic", relay.topic,
+            "The topic of an event whose publisher set none; from a broker, the topic of every "
+            "event. Fields: `{aggregate_type}` `{aggregate_id}` `{type}` `{content_type}` `{id}` "
+            "`{aggregate_version}` `{created_at}` `{header.NAME}`. To a broker with `format = "
+            "\"debezium\"` the default is `outbox.event.{aggregate_type}`; from a broker it is the "
+            "topic of the message.")
+      .check([&relay]() -> std::string {
+        const auto topic = TopicTemplate::parse(relay.topic);
+        return topic ? "" : topic.error().text;
+      });
+  declare_retries(relay, keys);
+  declare_times(relay, keys);
+  declare_limits(relay, keys);
 }
 
-void read_relay_options(Section& section, RelayConfig& relay) {
-  using namespace std::chrono_literals;
-  RelayOptions& options = relay.options;
-  section.number("attempts_max", options.attempts_max, 1, 1'000'000);
-  section.duration("busy_for", options.busy_for, 0ms);
-  section.duration("lease", relay.lease, 100ms);
-  section.duration("confirm_timeout", options.confirm_timeout, 10ms);
-  section.duration("drain_timeout", options.drain_timeout, 0ms);
-  section.duration("replay_poll", options.replay_poll, 1ms);
-  section.duration("idle_wait", options.idle_wait, 1ms);
-  section.duration("retry_base", options.key_retry.base, 1ms);
-  section.duration("retry_cap", options.key_retry.cap, 1ms);
-  section.duration("reconnect_base", options.connect_retry.base, 1ms);
-  section.duration("reconnect_cap", options.connect_retry.cap, 1ms);
-  section.number("batch_events", options.batch_events_max, 1, 100'000);
-  section.size("batch_bytes", options.batch_bytes_max, 1 << 10);
-  section.number("batches_in_flight", options.batches_in_flight_max, 1, 1000);
-  section.number("window_events", options.window_events_max, 1, 10'000'000);
-  section.size("window_bytes", options.window_bytes_max, 1 << 10);
-  section.number("blocked_keys_max", options.blocked_keys_max, 1, 100'000'000);
-  if (options.key_retry.cap < options.key_retry.base) {
+void declare_log_options(RelayConfig& relay, const FindStore& from, Settings& keys) {
+  Setting* const all[] = {
+      &keys.choice<ReadMode>(
+               "mode", relay.mode, {std::begin(kModes), std::end(kModes)},
+               "`auto` reads the WAL while the relay is up to date. It reads the table to catch "
+               "up, or where it cannot read the WAL. `wal` reads the WAL through a permanent slot "
+               "and needs one lane. `poll` reads the table.")
+           .see("WAL.md"),
+      &keys.size("retained_wal_max", relay.retained_wal_max, std::size_t{1} << 20,
+                 "How much WAL the server may keep for this relay. Beyond it the relay gives up "
+                 "its slot and reads the table."),
+      &keys.text("slot", relay.slot,
+                 "With `mode = \"wal\"` and a `table`: the slot of another program that the relay "
+                 "replaces.")
+           .otherwise("made by dovetail"),
+      &keys.text("publication", relay.publication,
+                 "With `slot`: the publication that the slot was read with.")
+           .otherwise("made by dovetail")};
+  for (Setting* const one : all) only_for_stores(*one, &StoreType::has_wal, from);
+  keys.removed("emitted",
+               "dovetail.emit() was removed, because its events were lost with their slot; publish "
+               "with dovetail.publish() and remove this line");
+}
+
+void declare_relay(RelayConfig& relay, const FindStore& from, Settings& keys) {
+  keys.text("name", relay.name, "Also the name of its progress and its lease: do not change it.")
+      .required()
+      .check([&relay] { return is_plain_name(relay.name) ? "" : std::string(kNameForm); });
+  keys.text("from", relay.from,
+            "A store. The relay reads its outbox, or a table that exists already (`table`), or a "
+            "broker. Only one relay reads a broker store.")
+      .required();
+  keys.text("to", relay.to,
+            "A store. The relay fills its mailbox, or a broker. When `from` is a broker, `to` is a "
+            "SQLite store, which also holds the parked events.")
+      .required();
+  Setting& table = keys.table(
+      "table", "`[relay.table]`: the relay serves a table that exists already, see below.");
+  only_for_stores(table, &StoreType::has_mapped_tables, from);
+  Setting& lanes = keys.number("lanes", relay.lanes, 1, 256,
+                               "The number of lanes that are read in parallel. The number at the "
+                               "first start stays in force.");
+  only_for_stores(lanes, &StoreType::has_lanes, from);
+  keys.choice<bool>("order", relay.options.order_relaxed, {{"strict", false}, {"relaxed", true}},
+                    "`relaxed` keeps several events of a key in flight to a broker. This is "
+                    "faster, but later events of a key may overtake one that fails.");
+  declare_log_options(relay, from, keys);
+  declare_relay_options(relay, keys);
+}
+
+void check_relay_options(Section& section, const RelayOptions& options) {
+  if (options.key_retry.cap < options.key_retry.base)
     section.wrong("retry_cap", "must not be less than retry_base");
-  }
-  if (options.connect_retry.cap < options.connect_retry.base) {
+  if (options.connect_retry.cap < options.connect_retry.base)
     section.wrong("reconnect_cap", "must not be less than reconnect_base");
-  }
-  if (options.window_events_max < options.batch_events_max) {
+  if (options.window_events_max < options.batch_events_max)
     section.wrong("window_events", "must not be less than batch_events (" +
                                        std::to_string(options.batch_events_max) + ")");
-  }
-}
-
-void read_log_options(Section& section, RelayConfig& relay) {
-  section.choice<ReadMode>(
-      "mode", relay.mode,
-      {{"auto", ReadMode::automatic}, {"wal", ReadMode::wal}, {"poll", ReadMode::poll}});
-  std::optional<bool> emitted;
-  section.flag("emitted", emitted);
-  if (emitted)
-    section.wrong("emitted",
-                  "dovetail.emit() was removed, because its events were lost with their slot; "
-                  "publish with dovetail.publish() and remove this line");
-  section.size("retained_wal_max", relay.retained_wal_max, std::size_t{1} << 20);
-  section.text("slot", relay.slot);
-  section.text("publication", relay.publication);
 }
 
 namespace {
@@ -169,8 +189,8 @@ void check_foreign_slot(Section& section, const RelayConfig& relay, const Config
     for (const std::string_view key : {"slot", "publication"}) {
       if (!section.has(key)) continue;
       section.wrong(key,
-                    "is for a relay with mode = \"wal\" and a [table] of its own, which takes "
-                    "over the slot of another program; remove it");
+                    "is for a relay with mode = \"wal\" and a [table], which takes over the slot "
+                    "of another program; remove it");
     }
     return;
   }
@@ -178,13 +198,13 @@ void check_foreign_slot(Section& section, const RelayConfig& relay, const Config
     section.wrong("slot", "a slot's name is made of at most 63 small letters, digits and '_'");
   } else if (section.has("slot") && relay.publication.empty()) {
     section.wrong("slot",
-                  "needs \"publication\", the one that the slot was read with: Debezium's is "
+                  "needs \"publication\", the one that the slot was read with; Debezium's is "
                   "called dbz_publication unless its publication.name says otherwise");
   }
   for (const RelayConfig* other : config.readers()) {
     if (relay.slot.empty() || other->slot != relay.slot || other->from != relay.from) continue;
-    section.wrong("slot", "is that of " + in_quotes(other->name) +
-                              " already; what one of them reads the other would never see");
+    section.wrong("slot", "is used by " + in_quotes(other->name) +
+                              " already; each of them would miss what the other reads");
   }
 }
 
@@ -192,87 +212,31 @@ void check_foreign_slot(Section& section, const RelayConfig& relay, const Config
 
 void check_log_options(Section& section, const RelayConfig& relay, std::string_view lanes_key,
                        const Config& config) {
-  const StoreConfig* from = config.find_store(relay.from);
-  if (from == nullptr) return;
-  if (!from->type().has_wal) {
-    const std::string what = "the store " + in_quotes(relay.from) + " is " +
-                             std::string(to_string(from->scheme)) +
-                             ", and only PostgreSQL has a log to read; remove it";
-    for (const std::string_view key : kLogKeys) {
-      if (section.has(key)) section.wrong(key, what);
-    }
-    return;
-  }
-  const bool is_wal = relay.mode == ReadMode::wal;
-  if (is_wal && relay.lanes > 1) {
+  const StoreConfig* const from = config.find_store(relay.from);
+  if (from == nullptr || !from->type().has_wal) return;
+  if (relay.mode == ReadMode::wal && relay.lanes > 1) {
     section.wrong(lanes_key, "the log comes as one stream, so mode = \"wal\" needs " +
                                  in_quotes(std::string(lanes_key) + " = 1") +
                                  "; with more, mode = \"poll\" reads the table");
   }
   if (section.has("retained_wal_max") && relay.mode == ReadMode::poll) {
-    section.wrong("retained_wal_max", "mode = \"poll\" makes the server keep nothing; remove it");
+    section.wrong("retained_wal_max",
+                  "with mode = \"poll\" the server keeps no WAL for the relay; remove it");
   }
   check_foreign_slot(section, relay, config);
-}
-
-void check_store_name(Section& section, std::string_view key, const std::string& name,
-                      const Config& config) {
-  if (name.empty() || config.find_store(name) != nullptr) return;
-  std::vector<std::string_view> known;
-  for (const StoreConfig& store : config.stores) known.push_back(store.name);
-  const std::string_view near = nearest_name(name, known);
-  std::string what = "no store is called " + in_quotes(name) + "; ";
-  if (!near.empty()) what += "did you mean " + in_quotes(near) + "? ";
-  section.wrong(key, what + "Stores: " + (known.empty() ? "none" : join(known)));
 }
 
 void check_reader_name(Section& section, const std::string& name, const Config& config) {
   for (const RelayConfig* other : config.readers()) {
     if (other->name != name) continue;
     section.wrong("name", "two relays or consumers are called " + in_quotes(name) +
-                              "; each needs a name of its own, because it keeps its progress by "
-                              "it");
+                              "; each needs its own name, because it keeps its progress by it");
   }
-}
-
-std::optional<TableConfig> read_mapped_table(Section& section) {
-  std::optional<TableConfig> table;
-  section.table("table",
-                [&](Section& mapped) { table = table_of(mapped, section.place("table")); });
-  return table;
-}
-
-void add_mapped_table(std::optional<TableConfig> table, const RelayConfig& relay, Config& config) {
-  if (table) {
-    table->from_log = relay.mode == ReadMode::wal;
-    table->slot = relay.slot;
-    table->publication = relay.publication;
-  }
-  for (StoreConfig& store : config.stores) {
-    if (table && store.name == relay.from) store.tables.emplace(relay.name, std::move(*table));
-  }
-}
-
-void check_table(Section& section, const RelayConfig& relay, const Config& config) {
-  const StoreConfig* from = config.find_store(relay.from);
-  if (from == nullptr || from->type().has_mapped_tables || !section.has("table")) return;
-  section.wrong("table", "the store " + in_quotes(relay.from) + " is " +
-                             (from->is_broker()
-                                  ? "a broker; remove it"
-                                  : std::string(from->type().name) +
-                                        "; only a table of PostgreSQL is served as it is: remove "
-                                        "it"));
 }
 
 std::string_view to_string(ReadMode mode) {
-  switch (mode) {
-    case ReadMode::automatic:
-      return "auto";
-    case ReadMode::wal:
-      return "wal";
-    case ReadMode::poll:
-      return "poll";
-  }
+  for (const auto& [name, meaning] : kModes)
+    if (meaning == mode) return name;
   return "unknown";
 }
 

@@ -55,6 +55,14 @@ const StoreType& type_of(StoreScheme scheme) {
 
 std::string_view to_string(StoreScheme scheme) { return type_of(scheme).name; }
 
+std::string kinds_with(bool StoreType::* ability) {
+  std::string names;
+  for (const StoreType& one : kTypes) {
+    if (one.*ability) names += (names.empty() ? "" : " or ") + std::string(one.name);
+  }
+  return names;
+}
+
 const UrlScheme* url_scheme_of(std::string_view url) {
   const auto* const found =
       std::find_if(std::begin(kUrls), std::end(kUrls),

@@ -26,6 +26,8 @@ struct StoreType {
 };
 const StoreType& type_of(StoreScheme scheme);
 std::string_view to_string(StoreScheme scheme);
+// The names of the kinds that have it: "PostgreSQL".
+std::string kinds_with(bool StoreType::* ability);
 
 // How the url of a broker begins, and what may follow.
 struct UrlScheme {

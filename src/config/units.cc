@@ -1,6 +1,5 @@
 #include "config/units.h"
 
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
@@ -39,10 +38,22 @@ std::optional<std::uint64_t> parse_with_unit(std::string_view text, std::span<co
   return std::nullopt;
 }
 
+// The largest unit that leaves nothing over.
+std::string write_with_unit(std::uint64_t number, std::span<const Unit> units) {
+  const Unit* best = &units.front();
+  for (const Unit& unit : units)
+    if (number != 0 && number % unit.factor == 0) best = &unit;
+  return std::to_string(number / best->factor) + std::string(best->name);
+}
+
 constexpr std::uint64_t kSecond = 1'000'000;
 constexpr std::uint64_t kMinute = 60 * kSecond;
 constexpr std::uint64_t kHour = 60 * kMinute;
 constexpr std::uint64_t kDay = 24 * kHour;
+
+constexpr Unit kDurationUnits[] = {{"us", 1},      {"ms", 1000}, {"s", kSecond},
+                                   {"m", kMinute}, {"h", kHour}, {"d", kDay}};
+constexpr Unit kSizeUnits[] = {{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
 
 std::string decimal(double value, const char* unit) {
   char text[48];
@@ -53,19 +64,21 @@ std::string decimal(double value, const char* unit) {
 }  // namespace
 
 std::optional<Duration> parse_duration(std::string_view text) {
-  static constexpr std::array kUnits{Unit{"us", 1},      Unit{"ms", 1000}, Unit{"s", kSecond},
-                                     Unit{"m", kMinute}, Unit{"h", kHour}, Unit{"d", kDay}};
   // A thousand years bounds every sum that is made with a duration.
-  const auto us = parse_with_unit(text, kUnits, 365'000 * kDay);
+  const auto us = parse_with_unit(text, kDurationUnits, 365'000 * kDay);
   if (!us) return std::nullopt;
   return Duration(static_cast<std::int64_t>(*us));
 }
 
 std::optional<std::size_t> parse_size(std::string_view text) {
-  static constexpr std::array kUnits{Unit{"B", 1}, Unit{"KiB", 1 << 10}, Unit{"MiB", 1 << 20},
-                                     Unit{"GiB", 1 << 30}};
-  return parse_with_unit(text, kUnits, std::uint64_t{1} << 46);
+  return parse_with_unit(text, kSizeUnits, std::uint64_t{1} << 46);
 }
+
+std::string write_duration(Duration duration) {
+  return write_with_unit(static_cast<std::uint64_t>(duration.count()), kDurationUnits);
+}
+
+std::string write_size(std::size_t bytes) { return write_with_unit(bytes, kSizeUnits); }
 
 std::string human_duration(Duration duration) {
   if (duration < Duration::zero()) return "0 us";

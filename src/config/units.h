@@ -19,6 +19,10 @@ inline constexpr std::string_view kSizeForm =
 std::optional<Duration> parse_duration(std::string_view text);
 std::optional<std::size_t> parse_size(std::string_view text);
 
+// As a file has it, and exactly: "250ms", "1000KiB".
+std::string write_duration(Duration duration);
+std::string write_size(std::size_t bytes);
+
 std::string human_duration(Duration duration);  // "850 us", "3.2 s", "4 d 2 h"
 std::string human_count(std::uint64_t count);   // "1,234,567"
 std::string human_size(std::uint64_t bytes);    // "12 B", "3.2 MiB"

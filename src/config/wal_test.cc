@@ -72,7 +72,7 @@ TEST(ConfigOfTheLog, PollingKeepsNoLogThatCouldBeLimited) {
   expect_error(relay("shop", "bus", "mode = \"poll\"\nretained_wal_max = \"1GiB\"\n"),
                {"conf/dovetail.toml:13:", "retained_wal_max", "remove it"});
   expect_error(relay("shop", "bus", "retained_wal_max = \"1KiB\"\n"),
-               {"conf/dovetail.toml:12:", "retained_wal_max", "must be at least 1048576B"});
+               {"conf/dovetail.toml:12:", "retained_wal_max", "must be at least 1MiB"});
 }
 
 TEST(ConfigOfTheLog, ASlotIsTakenOverForATableOnly) {

@@ -96,7 +96,7 @@ Status check(const GatewayOptions& options) {
   if (options.lease.count() != 0 && options.lease <= longest(options))
     return fail(Errc::rejected,
                 "lease is too short; make it longer than the sum of wait_max, connect_timeout, "
-                "timeout and store_timeout");
+                "request_timeout and store_timeout");
   for (const std::string& proxy : options.trusted_proxies)
     if (!AddressRange::parse(proxy))
       return fail(Errc::rejected,
@@ -340,7 +340,7 @@ RequestTerms Gateway::terms() const {
   RequestTerms terms;
   terms.lease = to_milliseconds(options_.lease.count() != 0 ? options_.lease
                                                             : longest(options_) + kLeaseMargin);
-  terms.keep = std::max(options_.keep, terms.lease);
+  terms.keep = std::max(to_milliseconds(options_.keep), terms.lease);
   terms.retry_unknown = options_.retry_unknown;
   return terms;
 }

@@ -30,47 +30,6 @@ namespace {
 
 using config::LogLevel;
 
-http::GatewayOptions options_of(const config::GatewayConfig& config) {
-  http::GatewayOptions options;
-  options.name = config.name;
-  options.endpoint.address = config.address;
-  options.endpoint.port = config.port;
-  options.endpoint.allow_remote = config.allow_remote;
-  options.endpoint.remote_hint =
-      "other machines could reach the service through \"" + config.address +
-      "\"; set allow_remote = true if that is intended, or listen at 127.0.0.1";
-  options.endpoint.cert_file = config.cert_file.string();
-  options.endpoint.key_file = config.key_file.string();
-  options.endpoint.body_bytes_max = config.request_bytes_max;
-  options.endpoint.head_timeout = config.head_timeout;
-  options.endpoint.receive_timeout = config.receive_timeout;
-  options.endpoint.connections_per_client_max = config.connections_per_client;
-  options.endpoint.waiting_max = config.waiting_max;
-  options.endpoint.waiting_bytes_max = config.waiting_bytes_max;
-  options.service.url = config.service;
-  options.service.ca_file = config.service_ca_file.string();
-  options.service.cert_file = config.service_cert_file.string();
-  options.service.key_file = config.service_key_file.string();
-  options.service.came_by_https = !config.cert_file.empty();
-  options.service.connect_timeout = config.connect_timeout;
-  options.service.timeout = config.timeout;
-  options.service.response_bytes_max = config.response_bytes_max;
-  options.methods = config.methods;
-  options.key_required = config.key_required;
-  options.quoted_only = config.quoted_only;
-  options.client_headers = config.client_headers;
-  options.trusted_proxies = config.trusted_proxies;
-  options.keep = std::chrono::duration_cast<std::chrono::milliseconds>(config.keep);
-  options.retry_unknown = config.retry_unknown;
-  options.released_statuses = config.released_statuses;
-  options.store_patience = config.store_timeout;
-  options.place_patience = config.wait_max;
-  options.lease = config.lease;
-  options.requests_max = config.requests_max;
-  options.connections = config.connections;
-  return options;
-}
-
 void log_notice(const config::GatewayConfig& config, const http::GatewayNotice& notice) {
   LogLevel level = LogLevel::debug;
   switch (notice.level) {
@@ -87,19 +46,21 @@ void log_notice(const config::GatewayConfig& config, const http::GatewayNotice& 
       break;
   }
   if (notice.key.empty())
-    log_line(level, config.name, notice.text);
+    log_line(level, config.options.name, notice.text);
   else
-    log_line(level, config.name, notice.text, {{"key", notice.key}});
+    log_line(level, config.options.name, notice.text, {{"key", notice.key}});
 }
 
 // Each request needs a descriptor, plus a few more.
 void raise_descriptor_limit(const config::GatewayConfig& config) {
-  const rlim_t wanted = 2 * (config.waiting_max + config.requests_max + config.connections) + 256;
+  const http::GatewayOptions& options = config.options;
+  const rlim_t wanted =
+      2 * (options.endpoint.waiting_max + options.requests_max + options.connections) + 256;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   if (::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == wanted) return;
-  log_line(LogLevel::warn, config.name,
+  log_line(LogLevel::warn, config.options.name,
            "the limit of open files is too low for waiting_max and requests_max; raise the "
            "limit or lower them");
 }
@@ -113,7 +74,7 @@ Json json_of(const http::GatewayCounts& counts) {
 
 void log_counts(const config::GatewayConfig& config, std::string_view message,
                 const http::GatewayCounts& counts, std::uint64_t pruned) {
-  log_line(LogLevel::info, config.name, message,
+  log_line(LogLevel::info, config.options.name, message,
            {{"executed", std::to_string(counts.executed)},
             {"replayed", std::to_string(counts.replayed)},
             {"running", std::to_string(counts.running)},
@@ -151,7 +112,7 @@ class Janitor {
     for (std::uint64_t step = kStep; step == kStep && !stop.stop_requested(); pruned_ += step) {
       const Result<std::uint64_t> done = database_of(store_)->prune_requests(kStep);
       if (!done) {
-        log_line(LogLevel::warn, config_.name,
+        log_line(LogLevel::warn, config_.options.name,
                  "cannot delete expired requests: " + done.error().text);
         break;
       }
@@ -175,25 +136,25 @@ Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfi
   if (const auto usable = database_of(store)->status(); !usable) {
     const auto failure = refuse_in(store, usable.error());
     if (failure.value().exit != Exit::unavailable) return failure;
-    log_line(LogLevel::warn, config.name, failure.value().text);
+    log_line(LogLevel::warn, config.options.name, failure.value().text);
   }
   raise_descriptor_limit(config);
   // Before any thread starts, so that only this thread takes the signals.
   block_stop_signals();
   std::jthread hurry;  // ends last: a final wait for the store may be interrupted, too
   http::Gateway gateway(
-      options_of(config),
-      [&] { return database_of(store)->make_request_store(config.store_timeout); }, system_clock(),
-      [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
+      config.options,
+      [&] { return database_of(store)->make_request_store(config.options.store_patience); },
+      system_clock(), [&config](const http::GatewayNotice& notice) { log_notice(config, notice); });
   DOVETAIL_OR_REFUSE(gateway.start());
-  log_line(LogLevel::info, config.name, "listening",
-           {{"address", config.address},
+  log_line(LogLevel::info, config.options.name, "listening",
+           {{"address", config.options.endpoint.address},
             {"port", std::to_string(gateway.port())},
-            {"service", config.service}});
+            {"service", config.options.service.url}});
   Janitor janitor(gateway, config, store, every);
   janitor.start();
   while (!wait_for_stop_signal(std::chrono::hours(1))) continue;
-  log_line(LogLevel::info, config.name, "stopping: open requests may finish");
+  log_line(LogLevel::info, config.options.name, "stopping: open requests may finish");
   hurry = std::jthread([](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const auto again = wait_for_stop_signal(std::chrono::milliseconds(50));
@@ -204,7 +165,7 @@ Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfi
   });
   const bool whole = gateway.stop(config.drain_timeout);
   if (!whole)
-    log_line(LogLevel::warn, config.name,
+    log_line(LogLevel::warn, config.options.name,
              "requests were aborted: their outcome is unknown, see 'dovetail requests list'");
   const http::GatewayCounts counts = gateway.counts();
   log_counts(config, "stopped", counts, janitor.pruned());

@@ -122,7 +122,7 @@ class ServiceKilled(GatewayCase):
         self.assertEqual([one["method"] for one in self.executed()], ["GET", "POST"])
 
     def test_an_answer_that_is_late_or_cut_is_unknown(self):
-        self.restart_gateway('timeout = "300ms"')
+        self.restart_gateway('request_timeout = "300ms"')
         late = self.send(path="/late/3000", key="late")
         self.assertEqual((late.status, late.problem()), (504, "outcome-unknown"), late)
         cut = self.send(path="/cut", key="cut")
@@ -142,7 +142,7 @@ class ServiceKilled(GatewayCase):
 
 
 class GatewayKilled(Postgres, GatewayCase):
-    more = 'timeout = "1s"\nconnect_timeout = "500ms"\nwait_max = "500ms"\nstore_timeout = "1s"\nlease = "4s"'
+    more = 'request_timeout = "1s"\nconnect_timeout = "500ms"\nwait_max = "500ms"\nstore_timeout = "1s"\nlease = "4s"'
 
     def test_a_gateway_that_dies_in_the_middle_leaves_its_key_running_and_then_unknown(self):
         def send():  # also where it takes so long that the gateway gives up before it has called the service

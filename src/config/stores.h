@@ -1,0 +1,33 @@
+// The part of the configuration file that is about stores.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+#include "config/section.h"
+
+namespace dovetail::config {
+
+bool is_plain_name(std::string_view name);
+inline constexpr std::string_view kNameForm = "a name is made of letters, digits, '-', '_' and '.'";
+
+// Reads every [store.NAME].
+void read_stores(Section& root, Config& config);
+
+// Wrong, unless there is a store of that name.
+void check_store_name(Section& section, std::string_view key, const std::string& name,
+                      const Config& config);
+// Why a store cannot do it: "the store "a" is SQLite". Empty: it can, or there is no store.
+std::string why_lacks(const StoreConfig* store, bool StoreType::* ability);
+// A key for stores with this ability only. `store` finds the one that the table names; null: it is
+// not known.
+using FindStore = std::function<const StoreConfig*()>;
+void only_for_stores(Setting& setting, bool StoreType::* ability, FindStore store);
+// Wrong, where a password is written in two ways.
+void check_password(Section& section);
+// Wrong, where a certificate is without its key, or a key without its certificate.
+void check_pair(Section& section, std::string_view cert, std::string_view key);
+
+}  // namespace dovetail::config

@@ -1,0 +1,20 @@
+// Reads TOML into values. The only file that knows the TOML library is toml.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "config/value.h"
+
+namespace dovetail::config {
+
+struct TomlError {
+  Place place;
+  std::string text;
+};
+
+// The whole file as one table. Nothing, and `error`: it is not TOML.
+std::optional<Value> read_toml(std::string_view text, const std::string& file, TomlError& error);
+
+}  // namespace dovetail::config

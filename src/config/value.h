@@ -1,0 +1,45 @@
+// What a configuration file says: a tree of values, each with its place in the file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace dovetail::config {
+
+// Line 0: not from a file.
+struct Place {
+  std::uint32_t line = 0;
+  std::uint32_t column = 0;
+};
+
+struct Member;
+
+struct Value {
+  struct Other {};  // a kind of value that no key has: a date, a number with a fraction
+  using List = std::vector<Value>;
+  using Table = std::vector<Member>;
+
+  std::variant<Other, bool, std::int64_t, std::string, List, Table> content{};
+  Place place{};
+
+  template <class Kind>
+  const Kind* as() const {
+    return std::get_if<Kind>(&content);
+  }
+  // A member of this table; null: there is none, or it is no table.
+  const Member* find(std::string_view key) const;
+};
+
+struct Member {
+  std::string key;
+  Place place{};  // of the key
+  Value value{};
+};
+
+// As TOML writes it. REQUIRES: no table, nothing Other.
+std::string to_toml(const Value& value);
+
+}  // namespace dovetail::config
