@@ -150,22 +150,6 @@ void read_headers(Section& section, MessageOptions& message) {
   });
 }
 
-void read_settings(Section& section, BrokerConfig& broker) {
-  section.table("settings", [&](Section& settings) {
-    settings.each([&](const std::string& key, const Value& value) {
-      BrokerConfig::Setting setting{{}, settings.place(key)};
-      if (const auto* text = value.as<std::string>()) {
-        setting.value = *text;
-      } else if (value.as<std::int64_t>() != nullptr || value.as<bool>() != nullptr) {
-        setting.value = to_toml(value);
-      } else {
-        settings.wrong(key, "must be a string, a whole number, true or false");
-      }
-      broker.settings.emplace(key, std::move(setting));
-    });
-  });
-}
-
 void check_source(Section& section, const RelayConfig& relay, const StoreConfig& from,
                   const Config& config) {
   const std::string the_store = "the store " + in_quotes(relay.from);
@@ -191,10 +175,7 @@ void declare_broker(StoreConfig& store, const fs::path& folder, Settings& keys) 
           [&store](const std::string& url) {
             return read_url(url, *url_scheme_of(url), store).value_or("");
           },
-          "`kafka://HOST:PORT[,HOST:PORT]`, `amqp://HOST:PORT/VHOST`, "
-          "`nats://HOST:PORT[,HOST:PORT]`, `redis://HOST:PORT/DATABASE` or "
-          "`http://HOST:PORT/PATH`; with TLS `kafka+tls://`, `amqps://`, `nats+tls://`, "
-          "`rediss://` or `https://`. A user or a password in it is an error.")
+          broker_forms() + ". A user or a password in it is an error.")
       .required();
   declare_access(store, folder, keys);
   declare_messages(broker, keys);
@@ -207,15 +188,15 @@ void declare_broker(StoreConfig& store, const fs::path& folder, Settings& keys) 
   keys.table("settings", "`[store.NAME.settings]`: settings that only this broker has, see below.");
 }
 
-void read_broker(Section& section, StoreConfig& store, const fs::path& folder) {
+void read_broker(Section& section, StoreConfig& store, const fs::path& file) {
   store.where = section.place("url");
-  store.broker.folder = folder;
+  store.broker.file = file;
   store.payload_bytes_max = 0;
   Settings keys;
-  declare_broker(store, folder, keys);
+  declare_broker(store, file.parent_path(), keys);
   section.read(keys);
   read_headers(section, store.broker.message);
-  read_settings(section, store.broker);
+  section.table("settings", [&](Section& settings) { store.broker.settings = settings.value(); });
   check_password(section);
   check_pair(section, "cert_file", "key_file");
 }

@@ -5,15 +5,15 @@
 #include <string_view>
 
 #include "config/config.h"
-#include "config/section.h"
+#include "config/keys/section.h"
 
 namespace dovetail::config {
 
 // Whether its scheme is that of a broker.
 bool is_broker_url(std::string_view url);
 
-// Reads [store.NAME] of a broker.
-void read_broker(Section& section, StoreConfig& store, const std::filesystem::path& folder);
+// Reads [store.NAME] of a broker. `file`: the configuration file.
+void read_broker(Section& section, StoreConfig& store, const std::filesystem::path& file);
 
 // What a relay may do with a broker at either end, and what its settings are where none are
 // written. Before this relay is added to `config`.

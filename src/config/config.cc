@@ -11,11 +11,11 @@
 
 #include "config/consumer.h"
 #include "config/gateway.h"
+#include "config/keys/section.h"
+#include "config/keys/toml.h"
 #include "config/relay.h"
-#include "config/section.h"
 #include "config/stores.h"
 #include "config/tables.h"
-#include "config/toml.h"
 
 namespace dovetail::config {
 namespace {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/keys/value.h"
 #include "config/schemes.h"
 #include "core/message/message.h"
 #include "core/operations.h"
@@ -58,14 +59,9 @@ struct BrokerConfig {
   ForeignNames foreign{};    // id_header, type_header, aggregate_type_header, aggregate_id_header
   std::vector<std::string> read{};  // topics, queues, subjects or streams, where it is a source
   std::string group{};  // of consumers, where it is a source; that of its relay, if none is written
-  // [store.NAME.settings]: what only this broker's adapter understands, as text, with its place in
-  // the file for what is found later.
-  struct Setting {
-    std::string value;
-    std::string where;
-  };
-  std::map<std::string, Setting, std::less<>> settings{};
-  std::filesystem::path folder{};  // of the configuration file, for settings that name files
+  // [store.NAME.settings]: what only this broker's adapter understands, which declares the keys.
+  Value settings{Value::Table{}};
+  std::filesystem::path file{};  // the configuration file, for errors and for settings with paths
 };
 
 struct StoreConfig {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "config/section.h"
+#include "config/keys/section.h"
 
 namespace dovetail::config {
 

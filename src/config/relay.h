@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "config/config.h"
-#include "config/section.h"
+#include "config/keys/section.h"
 #include "config/stores.h"
 
 namespace dovetail::config {

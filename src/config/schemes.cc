@@ -78,6 +78,13 @@ const UrlScheme& url_scheme_of(StoreScheme scheme, bool tls) {
   return *found;
 }
 
+std::string broker_forms() {
+  std::string text;
+  for (const UrlScheme& one : kUrls)
+    text += (text.empty() ? "`" : ", `") + std::string(one.form) + "`";
+  return text;
+}
+
 std::string broker_prefixes() {
   std::string text;
   for (const UrlScheme& one : kUrls) {

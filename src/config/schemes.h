@@ -46,5 +46,7 @@ const UrlScheme* url_scheme_of(std::string_view url);
 const UrlScheme& url_scheme_of(StoreScheme scheme, bool tls);
 // All of them: "kafka://, ... or https://".
 std::string broker_prefixes();
+// As the reference shows them: "`kafka://HOST:PORT[,HOST:PORT]`, ...".
+std::string broker_forms();
 
 }  // namespace dovetail::config

@@ -31,10 +31,11 @@ void declare_topmost(StoreConfig& store, Settings& keys, std::string url_help,
             "size in its own default configuration.");
 }
 
-void read_store(Section& section, StoreConfig& store, const fs::path& folder) {
+void read_store(Section& section, StoreConfig& store, const fs::path& file) {
+  const fs::path folder = file.parent_path();
   if (!is_plain_name(store.name)) section.wrong_here(kNameForm);
   const std::string url = section.peek("url");
-  if (is_broker_url(url)) return read_broker(section, store, folder);
+  if (is_broker_url(url)) return read_broker(section, store, file);
   Settings keys;
   const bool is_postgres = conninfo_of(url).has_value();
   if (!is_postgres && !url.empty() && (!url.starts_with(kSqlite) || url.size() == kSqlite.size())) {
@@ -112,7 +113,7 @@ void read_stores(Section& root, Config& config) {
   root.named_tables("store", [&](const std::string& name, Section& section) {
     StoreConfig store;
     store.name = name;
-    read_store(section, store, config.file.parent_path());
+    read_store(section, store, config.file);
     config.stores.push_back(std::move(store));
   });
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "config/config.h"
-#include "config/section.h"
+#include "config/keys/section.h"
 
 namespace dovetail::config {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "config/config.h"
-#include "config/setting.h"
+#include "config/keys/setting.h"
 #include "config/stores.h"
 
 namespace dovetail::config {

@@ -112,9 +112,9 @@ class Examination {
     if (what_.options.message_bytes_max < message_bytes())
       add(Severity::warning, "message-bytes",
           "an outbox accepts payloads of " + std::to_string(what_.payload_bytes_max) +
-              " bytes, but message_bytes_max is " +
-              std::to_string(what_.options.message_bytes_max) + ", with key and headers",
-          "raise message_bytes_max of the store and max.message.bytes of its topics, or lower "
+              " bytes, but message_max is " + std::to_string(what_.options.message_bytes_max) +
+              ", with key and headers",
+          "raise message_max of the store and max.message.bytes of its topics, or lower "
           "payload_max of the outbox");
   }
 
@@ -225,8 +225,8 @@ class Examination {
           "raise max.message.bytes of the topic, or lower payload_max of the outbox");
     else if (taken < static_cast<std::int64_t>(what_.options.message_bytes_max))
       add(Severity::note, "topic-bytes",
-          name + " accepts less than message_bytes_max: larger events are parked",
-          "raise max.message.bytes of the topic, or lower message_bytes_max");
+          name + " accepts less than message_max: larger events are parked",
+          "raise max.message.bytes of the topic, or lower message_max");
   }
 
   void look_at_retention(const std::string& name, const Settings& settings) {

@@ -170,7 +170,7 @@ Status KafkaSink::send(const Event& event, std::uint64_t tag) {
     refuse(tag, Fate::rejected,
            "payload, key and headers have " + std::to_string(bytes) + " bytes, the limit is " +
                std::to_string(options_.message_bytes_max) +
-               "; raise message_bytes_max and max.message.bytes of the topic");
+               "; raise message_max and max.message.bytes of the topic");
     return {};
   }
   const Result<Topic*> topic = find_topic(name);

@@ -72,7 +72,7 @@ std::string consumer_config(const SourceOptions& options, const std::vector<std:
   std::string config =
       "{\"durable_name\":" + quoted(options.durable) +
       ",\"ack_policy\":\"explicit\",\"replay_policy\":\"instant\",\"max_deliver\":-1";
-  config += ",\"deliver_policy\":" + std::string(options.only_new ? "\"new\"" : "\"all\"");
+  config += ",\"deliver_policy\":" + std::string(options.from_end ? "\"new\"" : "\"all\"");
   config += ",\"ack_wait\":" + std::to_string(nanoseconds(options.ack_wait));
   config += ",\"max_ack_pending\":" + std::to_string(options.ack_pending_max);
   if (filters.size() == 1) config += ",\"filter_subject\":" + quoted(filters[0]);

@@ -140,7 +140,7 @@ void check_consumer(const std::string& name, const Json& config, Findings& out) 
     out.push_back({Severity::warning, "nats-ack-wait",
                    "the consumer " + name + " delivers a message again after " +
                        seconds_text(wait) + ", and a slow handler may need longer",
-                   "raise ack_wait above the longest handler"});
+                   "raise redeliver_after above the longest handler"});
 }
 
 Result<std::set<std::string>> find_streams(JetStream& jetstream, const Examined& what,

@@ -52,7 +52,7 @@ struct SourceOptions {
   std::string durable = "dovetail";     // the consumer; one process at a time reads with it
   std::string domain{};
   bool declare = false;         // makes the stream, of `subjects`, when it is missing
-  bool only_new = false;        // a consumer that is made now begins with what comes from now on
+  bool from_end = false;        // a consumer that is made now begins with what comes from now on
   bool key_in_subject = false;  // the last token is the key, and not part of the topic
   std::string key_header = "Message-Key";
   // A message that is neither settled nor asked patience for by then comes again. Longer than the

@@ -131,8 +131,8 @@ Status Connection::log_in(std::string_view role) {
 }
 
 Status Connection::tune() {
-  const auto wanted =
-      static_cast<std::uint16_t>(std::clamp<std::int64_t>(options_.heartbeat.count(), 0, 3600));
+  const auto wanted = static_cast<std::uint16_t>(std::clamp<std::int64_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(options_.heartbeat).count(), 0, 3600));
   amqp_connection_tune_ok_t tuned{};
   tuned.channel_max = 8;
   tuned.frame_max =

@@ -56,7 +56,8 @@ struct Options {
   // Times
   Duration connect_timeout = std::chrono::seconds(10);
   Duration answer_timeout = std::chrono::seconds(30);
-  std::chrono::seconds heartbeat{10};  // twice as long without a sign of life: the server is gone
+  // The server is gone after twice this time without a sign of life.
+  Duration heartbeat = std::chrono::seconds(10);
 
   // Performance
   // Messages that were received and not settled, for each queue: bounds memory, and what comes

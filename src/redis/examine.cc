@@ -258,7 +258,7 @@ class Examination {
           "consumer \"" + std::string(consumer.named("name").text()) + "\" of stream \"" + stream +
               "\" holds " + std::to_string(pending) + " entries and was last seen " +
               std::to_string(idle_ms / 1000) + " s ago",
-          "start its relay, or another of the group, which takes them over after claim_after");
+          "start its relay, or another of the group, which takes them over after redeliver_after");
     }
     return {};
   }

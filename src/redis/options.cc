@@ -15,19 +15,19 @@ bool is_of_format(std::string_view name) {
 Status check(const Options& options) {
   if (options.payload_field.empty() || options.key_field.empty() ||
       options.payload_field == options.key_field)
-    return fail(Errc::rejected, "payload_field and key_field must differ; change one of them");
+    return fail(Errc::rejected, "payload_field and key_header must differ; change one of them");
   for (const std::string& field : {options.payload_field, options.key_field}) {
     if (is_of_format(field))
       return fail(Errc::rejected,
                   "the field \"" + field +
                       "\" has the name of a header of the message format; change payload_field "
-                      "or key_field");
+                      "or key_header");
     for (const auto& header : options.message.headers)
       if (header.first == field)
         return fail(Errc::rejected,
                     "the header \"" + field +
                         "\" has the name of a field; rename the header, or change payload_field "
-                        "or key_field");
+                        "or key_header");
   }
   if (!options.message.partition.empty())
     return fail(Errc::rejected, "a Redis stream has no partitions; remove `partition`");

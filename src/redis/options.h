@@ -34,7 +34,7 @@ struct Options {
   std::string key_field = "key";
 
   // Behaviour of the sink
-  bool create_streams = true;  // false: an event for a stream that is not there waits for it
+  bool declare = true;  // false: an event for a stream that is not there waits for it
   std::size_t payload_bytes_max = 64 << 20;
   std::uint32_t wait_replicas = 0;  // that must have an event before it is confirmed
 
@@ -42,7 +42,7 @@ struct Options {
   std::vector<std::string> streams{};
   std::string group{};
   std::string consumer{};       // must outlive a restart; empty: the host's name
-  bool from_start = true;       // a group that is not there yet begins with what the stream holds
+  bool from_end = false;        // a group that is made now begins behind what the stream holds
   bool exclusive = true;        // waits for what other consumers of the group hold: keeps order
   bool delete_settled = false;  // also from the stream: only where no other group reads it
   // What another consumer has held for so long, unacknowledged, is taken over.

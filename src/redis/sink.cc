@@ -126,10 +126,10 @@ void RedisSink::write(const Event& event, std::uint64_t tag) {
     return tracker_.resolve(tag, Outcome{Fate::rejected, 0, std::move(reason)});
   const std::size_t fields =
       message_.headers.size() + 1U + static_cast<std::size_t>(!message_.key.empty());
-  connection_.begin(3 + 2 * fields + static_cast<std::size_t>(!options_.create_streams));
+  connection_.begin(3 + 2 * fields + static_cast<std::size_t>(!options_.declare));
   connection_.add("XADD");
   connection_.add(message_.topic);
-  if (!options_.create_streams) connection_.add("NOMKSTREAM");
+  if (!options_.declare) connection_.add("NOMKSTREAM");
   connection_.add("*");
   if (!message_.key.empty()) {
     connection_.add(options_.key_field);
@@ -159,7 +159,7 @@ std::string RedisSink::why_refused(const Message& message) const {
       return "the header \"" + std::string(header.name) +
              "\" has the name of a field of the entry; rename the header, or change payload_field "
              "or "
-             "key_field";
+             "key_header";
   return {};
 }
 
@@ -223,7 +223,7 @@ Status RedisSink::resolve(const Expected& expected, Value reply) {
     tracker_.resolve(expected.tag,
                      Outcome{Fate::busy, 0,
                              "the stream \"" + std::string(expected.topic) +
-                                 "\" does not exist; create it, or set create_streams = true"});
+                                 "\" does not exist; create it, or set declare = true"});
     return {};
   }
   if (!EntryId::parse(reply.text())) {

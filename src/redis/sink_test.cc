@@ -224,11 +224,11 @@ TEST_F(RedisSinkTest, AKeyThatIsNoStreamIsBusyAloneUntilItIsRemoved) {
 
 TEST_F(RedisSinkTest, AStreamThatIsNotThereIsBusyWhereItMayNotBeMade) {
   Options strict = options();
-  strict.create_streams = false;
+  strict.declare = false;
   const auto sink = opened(strict);
   const Outcome before = send(*sink, {&events_.make("orders", "a", "1")})[0];
   EXPECT_EQ(before.fate, Fate::busy);
-  EXPECT_NE(before.reason.find("create_streams"), std::string::npos) << before.reason;
+  EXPECT_NE(before.reason.find("declare"), std::string::npos) << before.reason;
   EXPECT_EQ(database_.run({"EXISTS", "orders"}).value().integer(), 0);
   database_.run({"XGROUP", "CREATE", "orders", "test", "0", "MKSTREAM"});
   EXPECT_EQ(send(*sink, {&events_.make("orders", "a", "1")})[0].fate, Fate::confirmed);

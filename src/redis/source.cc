@@ -62,8 +62,8 @@ Status RedisSource::open() {
 }
 
 Status RedisSource::prepare(Stream& stream) {
-  connection_.command({"XGROUP", "CREATE", stream.name, options_.group,
-                       options_.from_start ? "0" : "$", "MKSTREAM"});
+  connection_.command(
+      {"XGROUP", "CREATE", stream.name, options_.group, options_.from_end ? "$" : "0", "MKSTREAM"});
   const Result<Reply> reply = connection_.take_within(options_.connect_timeout);
   if (!reply) return fail(reply.error());
   const std::string_view said = reply->value().text();

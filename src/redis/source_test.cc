@@ -83,7 +83,7 @@ TEST_F(RedisSourceTest, ANewGroupBeginsWithWhatTheStreamHolds) {
 TEST_F(RedisSourceTest, ANewGroupBeginsAtTheEndWhereThatIsWanted) {
   add_many(1, 3);
   Options options = named("a");
-  options.from_start = false;
+  options.from_end = true;
   const auto source = opened(options);
   add("4");
   EXPECT_EQ(read(*source), (Texts{"4"}));

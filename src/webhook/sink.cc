@@ -26,7 +26,7 @@ Status check(const SinkOptions& options) {
   const Result<PostingWriter> writer = PostingWriter::make(options);
   if (!writer) return fail(writer.error());
   if (options.requests_in_flight_max == 0)
-    return fail(Errc::rejected, "requests_in_flight_max is 0; set it to at least 1");
+    return fail(Errc::rejected, "requests_max is 0; set it to at least 1");
   if (options.cert_file.empty() != options.key_file.empty())
     return fail(Errc::rejected, "cert_file and key_file must be set together; set both or neither");
   return {};

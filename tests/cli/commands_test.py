@@ -24,17 +24,80 @@ class Help(harness.Case):
 
 
 class Reference(harness.Case):
-    """docs/CLI.md lists what there is."""
+    """docs/CONFIG.md and docs/CLI.md list what there is."""
 
-    def test_every_key_of_the_config_is_documented(self):
-        text = (harness.ROOT / "docs" / "CLI.md").read_text()
+    BROKERS = {"kafka", "rabbitmq", "nats", "redis", "http"}
+
+    def tables(self):
+        return {table["table"]: table for table in self.ask("config")["tables"]}
+
+    def test_every_key_of_the_config_is_explained(self):
         store = '[store.a]\nurl = "sqlite:a.db"\n'
         relay = store + '[[relay]]\nname = "r"\nfrom = "a"\nto = "a"\n'
-        for section in ("", relay, relay + "[relay.table]\n", store + "[retention]\n", store + "[log]\n"):
-            self.write("dovetail.toml", (section or store) + "nosuchkey = 1\n")
+        postgres = ('[store.a]\nurl = "postgres:"\n[store.b]\nurl = "sqlite:b.db"\n'
+                    '[[relay]]\nname = "r"\nfrom = "a"\nto = "b"\n')
+        gateway = store + '[gateway]\nlisten = "127.0.0.1:0"\nservice = "http://h"\nstore = "a"\n'
+        tables = self.tables()
+        for name, text in {"sqlite": store, "relay": relay, "table": postgres + "[relay.table]\n", "gateway": gateway,
+                           "retention": store + "[retention]\n", "log": store + "[log]\n"}.items():
+            self.write("dovetail.toml", text + "nosuchkey = 1\n")
             error = self.dovetail("status", code=3).err
-            for key in error.split("Allowed here: ")[1].strip().split(", "):
-                self.assertIn(f"`{key}`", text)
+            allowed = error.split("Allowed here: ")[1].strip().split(", ")
+            self.assertEqual(allowed, [key["key"] for key in tables[name]["keys"]])
+
+    def test_the_reference_is_complete_and_no_key_stands_twice(self):
+        for table in self.tables().values():
+            names = [key["key"] for key in table["keys"]]
+            self.assertEqual(len(names), len(set(names)), table["table"])
+            for key in table["keys"]:
+                place = f"{table['table']}.{key['key']}"
+                self.assertRegex(key["help"], r"^.+[.!]$", place)
+                self.assertRegex(key["type"], "^(text|flag|number|duration|size|choice|list of texts|list of numbers|file"
+                                              "|text, or list of texts|url|address and port|table|tables)$", place)
+                self.assertTrue(key["type"] != "choice" or len(key["choices"]) > 1, place)
+                self.assertFalse("default" in key and ("otherwise" in key or key["required"]), place)
+
+    def test_a_setting_has_one_name_for_every_broker(self):
+        tables = self.tables()
+        if not self.BROKERS <= tables.keys():
+            self.skipTest("this build leaves a broker out")
+        having = lambda key: {name for name in self.BROKERS if key in {one["key"] for one in tables[name]["keys"]}}
+        self.assertEqual(having("connect_timeout"), self.BROKERS)
+        self.assertEqual(having("request_timeout"), {"rabbitmq", "nats", "redis", "http"})
+        self.assertEqual(having("from_end"), {"kafka", "nats", "redis"})
+        self.assertEqual(having("prefetch"), {"rabbitmq", "nats", "redis"})
+        self.assertEqual(having("declare"), {"rabbitmq", "nats", "redis"})
+        self.assertEqual(having("key_header"), {"rabbitmq", "nats", "redis"})
+        self.assertEqual(having("redeliver_after"), {"nats", "redis"})
+        self.assertEqual(having("server_name"), {"rabbitmq", "nats", "redis"})
+
+    def test_an_old_name_says_the_new_one(self):
+        for url, old, new in (("kafka://h", 'message_bytes_max = "1MiB"', "message_max"),
+                              ("amqp://h", 'answer_timeout = "1s"', "request_timeout"),
+                              ("nats://h", "only_new = true", "from_end"),
+                              ("redis://h", "from_start = false", "from_end"),
+                              ("http://h", "requests_in_flight_max = 3", "requests_max")):
+            self.write("dovetail.toml", f'[store.a]\nurl = "sqlite:a.db"\n[store.b]\nurl = "{url}"\n[store.b.settings]\n{old}\n')
+            error = self.dovetail("status", code=3).err
+            if "was built without" in error:
+                continue
+            self.assertIn(f'is now called "{new}"', error)
+            self.assertRegex(error, r"dovetail\.toml:6:\d+: store\.b\.settings\.")
+
+    def test_a_table_is_explained_in_the_terminal(self):
+        text = self.dovetail("config", "relay").out
+        self.assertIn("[[relay]]", text)
+        self.assertRegex(text, r"(?m)^  lanes  \(number, 1 to 256; default 1\)$")
+        self.assertTrue(all(len(line) <= 100 for line in text.splitlines()), text)
+        error = self.dovetail("config", "relais", code=2).err
+        self.assertIn("there are: sqlite, postgres, broker", error)
+
+    def test_the_page_is_what_the_binary_prints(self):
+        if not self.BROKERS <= self.tables().keys():
+            self.skipTest("this build leaves a broker out")
+        page = (harness.ROOT / "docs" / "CONFIG.md").read_text()
+        self.assertEqual(page, self.dovetail("config").out,
+                         "docs/CONFIG.md is old: run 'dovetail config > docs/CONFIG.md'")
 
     def test_every_command_and_exit_code_is_documented(self):
         text = (harness.ROOT / "docs" / "CLI.md").read_text()

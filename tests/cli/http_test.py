@@ -136,7 +136,7 @@ class Sending(harness.Case):
         for settings, says in (("[store.hook.settings]\nsecret = 'x'\n", "store.hook.settings.secret"),
                                ("[store.hook.settings]\nsecret_env = 'NO_SUCH_VARIABLE'\n", "secret_env"),
                                ("[store.hook.settings]\nsecret_file = 'nowhere'\n", "secret_file"),
-                               ("[store.hook.settings]\nrequests_in_flight_max = 0\n", "requests_in_flight_max"),
+                               ("[store.hook.settings]\nrequests_max = 0\n", "requests_max"),
                                ("[store.hook.headers]\ncontent-length = '1'\n", "content-length")):
             self.write("dovetail.toml", STORES % (self.url, settings) + OUT + LOG)
             self.refused("run", code=3, name="config", says=("dovetail.toml", says))

@@ -18,6 +18,7 @@ void add_slots(Command& app);
 void add_relay(Command& app);
 void add_prune(Command& app);
 void add_doctor(Command& app);
+void add_config(Command& app);
 void add_demo(Command& app);
 void add_version(Command& app);
 

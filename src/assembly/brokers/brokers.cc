@@ -1,6 +1,7 @@
 #include "assembly/brokers/brokers.h"
 
 #include <initializer_list>
+#include <utility>
 
 namespace dovetail::assembly {
 namespace {
@@ -35,6 +36,19 @@ const BrokerKind* broker_of(const config::StoreConfig& store) {
   for (const Row& row : kBrokers)
     if (row.scheme == store.scheme) return &row.kind;
   return nullptr;
+}
+
+std::vector<config::TableReference> settings_references() {
+  std::vector<config::TableReference> tables;
+  for (const Row& row : kBrokers) {
+    const config::StoreType& type = config::type_of(row.scheme);
+    std::string name(type.name);
+    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    tables.push_back({std::move(name), "[store.NAME.settings], " + std::string(type.name),
+                      "Settings that only " + std::string(type.name) + " has.",
+                      row.kind.settings()});
+  }
+  return tables;
 }
 
 std::string_view caution_of(const config::StoreConfig& to) {

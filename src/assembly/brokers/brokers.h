@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/reference.h"
 #include "core/clock.h"
 #include "core/operations.h"
 #include "core/relay/sink.h"
@@ -16,6 +17,8 @@
 namespace dovetail::assembly {
 
 struct BrokerKind {
+  // The keys of [store.NAME.settings], for the reference.
+  std::vector<config::KeyReference> (*settings)();
   // Checks what only this adapter understands: url, settings, TLS. rejected: it is wrong;
   // unavailable: a secret is missing. The text begins with the place in the config file.
   Status (*prepare)(const config::StoreConfig& store);
@@ -34,6 +37,8 @@ struct BrokerKind {
 
 // REQUIRES: store.is_broker(). Null: this dovetail was built without it.
 const BrokerKind* broker_of(const config::StoreConfig& store);
+// The settings of every broker of this build, for the reference.
+std::vector<config::TableReference> settings_references();
 // BrokerKind::caution; empty for a database.
 std::string_view caution_of(const config::StoreConfig& to);
 

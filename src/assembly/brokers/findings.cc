@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "assembly/brokers/settings.h"
 #include "host/stream.h"
 
 namespace dovetail::assembly {
@@ -11,11 +12,6 @@ namespace {
 
 using config::StoreConfig;
 using config::StoreScheme;
-
-std::string_view setting(const config::BrokerConfig& broker, std::string_view name) {
-  const auto found = broker.settings.find(name);
-  return found == broker.settings.end() ? std::string_view() : found->second.value;
-}
 
 // A url as far as its host.
 bool is_plain_and_far(std::string_view url) {
@@ -35,14 +31,14 @@ void look_at_password(const StoreConfig& store, std::vector<Finding>& findings) 
                         "the password travels readable to " + where, what_to_do});
   };
   const bool is_hidden =
-      store.scheme == StoreScheme::kafka && setting(broker, "sasl_mechanism").starts_with("SCRAM");
+      store.scheme == StoreScheme::kafka && text_of(store, "sasl_mechanism").starts_with("SCRAM");
   const auto far = std::find_if(broker.hosts.begin(), broker.hosts.end(),
                                 [](const auto& host) { return !net::is_loopback(host.name); });
   if (!broker.tls && !is_hidden && far != broker.hosts.end())
     add(far->name, "let the url begin with " +
                        std::string(url_scheme_of(store.scheme, true).prefix) +
                        ", with ca_file where the certificate is not of a public authority");
-  if (is_plain_and_far(setting(broker, "management_url")))
+  if (is_plain_and_far(text_of(store, "management_url")))
     add("the management API", "let management_url begin with https://");
 }
 

@@ -15,6 +15,8 @@
 namespace dovetail::assembly {
 namespace {
 
+namespace fs = std::filesystem;
+using config::Settings;
 using config::StoreConfig;
 using std::chrono::milliseconds;
 
@@ -24,44 +26,93 @@ struct Both {
   http::SourceOptions source;
 };
 
-// Secrets of signatures, which are never in the config file.
-void read_secrets(BrokerSettings& settings, const StoreConfig& store, std::string& secrets) {
+// Where the secrets of signatures are, which are never in the config file.
+struct SecretPlace {
   std::string variable;
   std::string file;
-  settings.text("secret_env", variable);
-  settings.text("secret_file", file);
-  if (!variable.empty() && !file.empty())
-    return settings.wrong("secret_file", "there is secret_env too; keep one of them");
-  if (!variable.empty()) {
-    const char* const value = std::getenv(variable.c_str());
-    if (value == nullptr) return settings.missing("secret_env", "that variable is not set");
-    secrets = value;
-  }
-  if (!file.empty()) {
-    std::ifstream in(store.broker.folder / file);
-    std::string word;
-    if (!in) return settings.missing("secret_file", "that file cannot be read");
-    while (in >> word) secrets += (secrets.empty() ? "" : " ") + word;
-  }
+};
+
+void declare_secrets(SecretPlace& secret, const fs::path& folder, Settings& keys) {
+  keys.text("secret_env", secret.variable,
+            "The environment variable that holds the secrets of signatures.");
+  keys.file("secret_file", secret.file, folder, "The file that holds them.")
+      .check([&secret]() -> std::string {
+        return secret.variable.empty() ? "" : "there is secret_env too; keep one of them";
+      });
 }
 
-Status read_settings(const StoreConfig& store, Both& both) {
-  BrokerSettings settings(store.broker);
-  read_secrets(settings, store, both.sink.secrets);
-  both.source.secrets = both.sink.secrets;
-  settings.flag("allow_private", both.sink.allow_private);
-  settings.duration("connect_timeout", both.sink.connect_timeout, milliseconds(100));
-  settings.duration("request_timeout", both.sink.request_timeout, milliseconds(100));
-  settings.duration("retry_after_max", both.sink.retry_after_max, milliseconds(0));
-  settings.number("requests_in_flight_max", both.sink.requests_in_flight_max, 1, 1000);
-  settings.duration("signature_age_max", both.source.signature_age_max, std::chrono::seconds(1));
-  settings.duration("answer_timeout", both.source.answer_timeout, milliseconds(100));
-  settings.duration("head_timeout", both.source.head_timeout, milliseconds(100));
-  settings.number("connections_per_client", both.source.connections_per_client_max, 1, 100'000);
-  settings.duration("receive_timeout", both.source.receive_timeout, milliseconds(100));
-  settings.number("waiting_max", both.source.waiting_max, 1, 100'000);
-  settings.size("waiting_bytes_max", both.source.waiting_bytes_max, 1 << 20);
-  return settings.finish();
+void declare(Both& both, Settings& keys) {
+  keys.flag("allow_private", both.sink.allow_private,
+            "Lets private, loopback and link-local addresses be connected to.");
+  keys.duration("connect_timeout", both.sink.connect_timeout, milliseconds(100),
+                "How long connecting may take.");
+  keys.duration("request_timeout", both.sink.request_timeout, milliseconds(100),
+                "How long a request may take. Keep it below the relay's `confirm_timeout`.");
+  keys.duration("retry_after_max", both.sink.retry_after_max, milliseconds(0),
+                "A longer `Retry-After` is cut to this.");
+  keys.number("requests_max", both.sink.requests_in_flight_max, 1, 1000,
+              "The most requests at once, and the most connections.");
+  keys.renamed("requests_in_flight_max", "requests_max");
+  keys.duration("signature_age_max", both.source.signature_age_max, std::chrono::seconds(1),
+                "Source: how old a signature may be, or how far in the future.");
+  keys.duration("answer_timeout", both.source.answer_timeout, milliseconds(100),
+                "Source: a request that is not settled for this time gets 503. Keep it below the "
+                "time that senders wait.");
+  keys.duration("head_timeout", both.source.head_timeout, milliseconds(100),
+                "Source: how long the head of a request may take to arrive, and the handshake of "
+                "TLS.");
+  keys.duration("receive_timeout", both.source.receive_timeout, milliseconds(100),
+                "Source: how long a body may take to arrive, and a client to take an answer, plus "
+                "one second for each 16 KiB that moved. Also how long an idle connection stays "
+                "open.");
+  keys.number("connections_per_client", both.source.connections_per_client_max, 1, 100'000,
+              "Source: the most connections of one address, or of one IPv6 network of 64 bits.")
+      .otherwise("three quarters of all");
+  keys.number("waiting_max", both.source.waiting_max, 1, 100'000,
+              "Source: the most requests that are not settled.");
+  keys.size("waiting_bytes", both.source.waiting_bytes_max, 1 << 20,
+            "Source: the most bytes that these requests hold.");
+  keys.renamed("waiting_bytes_max", "waiting_bytes");
+}
+
+Result<std::string> read_secrets(const StoreConfig& store, const SecretPlace& secret) {
+  const auto missing = [&](std::string_view key, const std::string& what) {
+    return fail(Errc::unavailable, place_of(store, key) + ": " + what);
+  };
+  std::string secrets;
+  if (!secret.variable.empty()) {
+    const char* const value = std::getenv(secret.variable.c_str());
+    if (value == nullptr) return missing("secret_env", "that variable is not set");
+    secrets = value;
+  }
+  if (!secret.file.empty()) {
+    std::ifstream in(secret.file);
+    std::string word;
+    if (!in) return missing("secret_file", "that file cannot be read");
+    while (in >> word) secrets += (secrets.empty() ? "" : " ") + word;
+  }
+  return secrets;
+}
+
+Status read_settings_of(const StoreConfig& store, Both& both) {
+  SecretPlace secret;
+  Settings keys;
+  declare_secrets(secret, store.broker.file.parent_path(), keys);
+  declare(both, keys);
+  DOVETAIL_TRY(read_settings(store, keys));
+  auto secrets = read_secrets(store, secret);
+  if (!secrets) return fail(secrets.error());
+  both.sink.secrets = both.source.secrets = std::move(*secrets);
+  return {};
+}
+
+std::vector<config::KeyReference> settings() {
+  SecretPlace secret;
+  Both both;
+  Settings keys;
+  declare_secrets(secret, "", keys);
+  declare(both, keys);
+  return keys.describe();
 }
 
 Result<Both> options_of(const StoreConfig& store) {
@@ -82,7 +133,7 @@ Result<Both> options_of(const StoreConfig& store) {
   both.source.path = "/" + broker.path;
   both.source.foreign = broker.foreign;
   both.source.token = broker.password;
-  DOVETAIL_TRY(read_settings(store, both));
+  DOVETAIL_TRY(read_settings_of(store, both));
   if (const Status checked = http::check(both.sink); !checked)
     return fail(checked.error().code, store.where + ": " + checked.error().text);
   return both;
@@ -162,6 +213,6 @@ Result<std::vector<Kept>> retention(const StoreConfig&) { return std::vector<Kep
 
 }  // namespace
 
-const BrokerKind kHttp = {prepare, make_sink, make_source, examine, retention};
+const BrokerKind kHttp = {settings, prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::assembly

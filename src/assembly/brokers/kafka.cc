@@ -1,6 +1,5 @@
 // What the config says of a Kafka cluster, as its adapter takes it.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <utility>
 
@@ -15,6 +14,7 @@
 namespace dovetail::assembly {
 namespace {
 
+using config::Settings;
 using config::StoreConfig;
 using std::chrono::milliseconds;
 
@@ -30,30 +30,49 @@ std::string brokers_of(const config::BrokerConfig& broker) {
   return all;
 }
 
-Status read_settings(const config::BrokerConfig& broker, kafka::Options& options) {
-  BrokerSettings settings(broker);
-  settings.text("sasl_mechanism", options.sasl_mechanism);
-  settings.text("topic_prefix", options.topic_prefix);
-  settings.flag("from_end", options.from_end);
-  settings.flag("skip_deleted", options.skip_deleted);
-  settings.flag("single_node", options.single_node);
-  settings.duration("linger", options.linger, Duration{0});
-  settings.duration("connect_timeout", options.connect_timeout, milliseconds(100));
-  settings.size("message_bytes_max", options.message_bytes_max, 1000);
-  // Those of librdkafka have a dot in their names, and none of ours has.
-  for (const auto& [name, setting] : broker.settings) {
-    if (name.find('.') == std::string::npos) continue;
-    settings.text(name, options.properties[name]);
-    kafka::Options alone;
-    alone.properties[name] = setting.value;
-    const auto allowed = kafka::properties_of(alone, kafka::Role::admin);
-    if (!allowed) settings.wrong(name, "is refused: " + allowed.error().text);
+void declare(kafka::Options& options, Settings& keys) {
+  keys.choice<std::string>(
+      "sasl_mechanism", options.sasl_mechanism,
+      {{"PLAIN", "PLAIN"}, {"SCRAM-SHA-256", "SCRAM-SHA-256"}, {"SCRAM-SHA-512", "SCRAM-SHA-512"}},
+      "How the user logs in. Used when there is a `user`.");
+  keys.text("topic_prefix", options.topic_prefix,
+            "Is put before every topic, written or read. Events do not show it.");
+  keys.size("message_max", options.message_bytes_max, 1000,
+            "The largest message: payload, key and headers together. A larger event is parked "
+            "before it is sent.");
+  keys.renamed("message_bytes_max", "message_max");
+  keys.duration("linger", options.linger, Duration{0}, "How long a batch waits for more messages.");
+  keys.duration("connect_timeout", options.connect_timeout, milliseconds(100),
+                "How long opening waits for a broker.");
+  keys.flag("from_end", options.from_end,
+            "A group that has no offsets yet begins at the end of its topics, not at the "
+            "beginning.");
+  keys.flag("skip_deleted", options.skip_deleted,
+            "Continues behind events that a topic deleted unread. Otherwise the relay halts and "
+            "says which are missing.");
+  keys.flag("single_node", options.single_node,
+            "Tells `dovetail doctor` that the cluster is meant to have no replicas.");
+}
+
+// Properties of librdkafka have a dot in their names, and no key of ours has.
+void declare_properties(const StoreConfig& store, kafka::Options& options, Settings& keys) {
+  for (const config::Member& one : *store.broker.settings.as<config::Value::Table>()) {
+    if (one.key.find('.') == std::string::npos) continue;
+    std::string& value = options.properties[one.key];
+    keys.any_text(one.key, value, "").check([&value, name = one.key]() -> std::string {
+      kafka::Options alone;
+      alone.properties[name] = value;
+      const auto allowed = kafka::properties_of(alone, kafka::Role::admin);
+      return allowed ? "" : "is refused: " + allowed.error().text;
+    });
   }
-  constexpr std::array kMechanisms = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"};
-  if (std::find(kMechanisms.begin(), kMechanisms.end(), options.sasl_mechanism) ==
-      kMechanisms.end())
-    settings.wrong("sasl_mechanism", "must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512");
-  return settings.finish();
+}
+
+Status read_settings_of(const StoreConfig& store, kafka::Options& options) {
+  Settings keys;
+  declare(options, keys);
+  declare_properties(store, options, keys);
+  return read_settings(store, keys);
 }
 
 Result<kafka::Options> options_of(const StoreConfig& store) {
@@ -74,13 +93,20 @@ Result<kafka::Options> options_of(const StoreConfig& store) {
     return fail(Errc::rejected, store.where +
                                     ": nothing may follow the hosts, as in "
                                     "kafka://one:9092,two:9092");
-  DOVETAIL_TRY(read_settings(broker, options));
+  DOVETAIL_TRY(read_settings_of(store, options));
   // Names and values that only librdkafka can judge.
   const auto properties = kafka::properties_of(options, kafka::Role::consumer);
   if (!properties) return fail(Errc::rejected, store.where + ": " + properties.error().text);
   if (const auto made = kafka::make_configuration(*properties); !made)
     return fail(Errc::rejected, store.where + ": " + made.error().text);
   return options;
+}
+
+std::vector<config::KeyReference> settings() {
+  kafka::Options options;
+  Settings keys;
+  declare(options, keys);
+  return keys.describe();
 }
 
 Status prepare(const StoreConfig& store) {
@@ -135,6 +161,6 @@ Result<std::vector<Kept>> retention(const StoreConfig& store) {
 
 }  // namespace
 
-const BrokerKind kKafka = {prepare, make_sink, make_source, examine, retention};
+const BrokerKind kKafka = {settings, prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::assembly

@@ -13,6 +13,7 @@
 namespace dovetail::assembly {
 namespace {
 
+using config::Settings;
 using config::StoreConfig;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -20,6 +21,7 @@ using std::chrono::seconds;
 struct NatsOptions {
   nats::SinkOptions sink;
   nats::SourceOptions source;
+  bool password_is_token = false;
 };
 
 nats::ConnectionOptions connection_of(const config::BrokerConfig& broker) {
@@ -35,36 +37,63 @@ nats::ConnectionOptions connection_of(const config::BrokerConfig& broker) {
   return connection;
 }
 
+void declare_source(NatsOptions& options, Settings& keys) {
+  nats::SourceOptions& source = options.source;
+  keys.flag("declare", source.declare,
+            "A source makes the stream, of the subjects in `read`, when it is missing.");
+  keys.flag("from_end", source.from_end,
+            "A consumer that is made now begins at the end of the stream, not at the beginning.");
+  keys.renamed("only_new", "from_end");
+  keys.duration("redeliver_after", source.ack_wait, seconds(1),
+                "A message that is not settled for this time comes again. Make it longer than the "
+                "slowest handler. A consumer that exists keeps its own.");
+  keys.renamed("ack_wait", "redeliver_after");
+  keys.number("ack_pending_max", source.ack_pending_max, 1, 1'000'000,
+              "The most messages that are delivered and not acknowledged, by all who read with "
+              "this consumer.");
+  keys.number("prefetch", source.prefetch_events, 1, 100'000,
+              "The most messages that are read ahead.");
+  keys.renamed("prefetch_events", "prefetch");
+  keys.size("prefetch_bytes", source.prefetch_bytes, 1,
+            "The same in bytes; at least one message of the largest size.");
+}
+
+void declare(NatsOptions& options, Settings& keys) {
+  nats::ConnectionOptions& connection = options.sink.connection;
+  nats::SinkOptions& sink = options.sink;
+  keys.flag("jetstream", sink.jetstream,
+            "`false`: core NATS, which keeps nothing for a receiver that is not there.");
+  keys.text("stream", sink.expected_stream,
+            "A sink refuses another stream that takes the subject. A source reads this stream.")
+      .otherwise("any");
+  keys.text("domain", sink.domain, "The domain of JetStream.").otherwise("that of the server");
+  keys.flag("key_in_subject", sink.key_in_subject, "The key is the last token of the subject.");
+  keys.text("key_header", sink.key_header,
+            "The header that carries the key, where the format does not carry it.");
+  declare_source(options, keys);
+  keys.flag("token", options.password_is_token, "The password is a token, and there is no user.");
+  keys.text("inbox_prefix", connection.inbox_prefix,
+            "The subjects of answers, for users who may not subscribe to `_INBOX.>`.");
+  declare_server_name(connection.tls.server_name, connection.use_tls, keys);
+  keys.duration("connect_timeout", connection.connect_timeout, milliseconds(100),
+                "How long connecting may take.");
+  keys.duration("request_timeout", connection.request_timeout, milliseconds(100),
+                "How long JetStream may take to answer.");
+}
+
 Result<NatsOptions> options_of(const StoreConfig& store) {
   const config::BrokerConfig& broker = store.broker;
   NatsOptions options;
-  nats::ConnectionOptions connection = connection_of(broker);
   nats::SinkOptions& sink = options.sink;
   nats::SourceOptions& source = options.source;
-  bool token = false;
-  BrokerSettings settings(broker);
-  settings.flag("token", token);
-  settings.text("server_name", connection.tls.server_name);
-  settings.text("inbox_prefix", connection.inbox_prefix);
-  settings.duration("connect_timeout", connection.connect_timeout, milliseconds(100));
-  settings.duration("request_timeout", connection.request_timeout, milliseconds(100));
-  settings.flag("jetstream", sink.jetstream);
-  settings.text("domain", sink.domain);
-  settings.text("stream", sink.expected_stream);
-  settings.flag("key_in_subject", sink.key_in_subject);
-  settings.text("key_header", sink.key_header);
-  settings.flag("declare", source.declare);
-  settings.flag("only_new", source.only_new);
-  settings.duration("ack_wait", source.ack_wait, seconds(1));
-  settings.number("ack_pending_max", source.ack_pending_max, 1, 1'000'000);
-  settings.number("prefetch_events", source.prefetch_events, 1, 100'000);
-  settings.size("prefetch_bytes", source.prefetch_bytes, 1);
-  if (!connection.tls.server_name.empty() && !connection.use_tls)
-    settings.wrong("server_name", "is for TLS only; let the url begin with nats+tls://");
-  DOVETAIL_TRY(settings.finish());
+  nats::ConnectionOptions& connection = sink.connection;
+  connection = connection_of(broker);
+  Settings keys;
+  declare(options, keys);
+  DOVETAIL_TRY(read_settings(store, keys));
   // A token is a password without a user.
-  if (token) connection.token = std::exchange(connection.password, {});
-  sink.connection = source.connection = std::move(connection);
+  if (options.password_is_token) connection.token = std::exchange(connection.password, {});
+  source.connection = connection;
   sink.message = broker.message;
   source.foreign = broker.foreign;
   source.stream = sink.expected_stream;
@@ -74,6 +103,13 @@ Result<NatsOptions> options_of(const StoreConfig& store) {
   source.key_header = sink.key_header;
   if (!broker.group.empty()) source.durable = broker.group;
   return options;
+}
+
+std::vector<config::KeyReference> settings() {
+  NatsOptions options;
+  Settings keys;
+  declare(options, keys);
+  return keys.describe();
 }
 
 Status prepare(const StoreConfig& store) {
@@ -169,6 +205,6 @@ Result<std::vector<Kept>> retention(const StoreConfig& store) {
 
 }  // namespace
 
-const BrokerKind kNats = {prepare, make_sink, make_source, examine, retention, caution};
+const BrokerKind kNats = {settings, prepare, make_sink, make_source, examine, retention, caution};
 
 }  // namespace dovetail::assembly

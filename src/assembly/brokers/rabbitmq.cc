@@ -17,33 +17,57 @@
 namespace dovetail::assembly {
 namespace {
 
+using config::Settings;
 using config::StoreConfig;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Status read_settings(const StoreConfig& store, rabbitmq::Options& options) {
-  BrokerSettings settings(store.broker);
-  settings.text("exchange", options.exchange);
-  settings.text("routing_key", options.routing_key);
-  settings.text("key_header", options.key_header);
-  settings.flag("declare", options.declare);
-  settings.text("queue_type", options.queue_type);
-  settings.duration("blocked_wait_max", options.blocked_wait_max, seconds(1));
-  settings.flag("exclusive", options.exclusive);
-  settings.number("prefetch", options.prefetch, 1, 65'535);
-  settings.text("management_url", options.management_url);
-  settings.text("server_name", options.tls_files.server_name);
-  settings.text("connection_name", options.connection_name);
-  settings.duration("connect_timeout", options.connect_timeout, milliseconds(100));
-  settings.duration("answer_timeout", options.answer_timeout, milliseconds(100));
-  Duration heartbeat = options.heartbeat;
-  settings.duration("heartbeat", heartbeat, seconds(1));
-  options.heartbeat = std::chrono::duration_cast<seconds>(heartbeat);
-  if (options.queue_type != "quorum" && options.queue_type != "classic")
-    settings.wrong("queue_type", "must be quorum or classic");
-  if (!options.tls_files.server_name.empty() && !options.tls)
-    settings.wrong("server_name", "is for TLS only; let the url begin with amqps://");
-  return settings.finish();
+void declare_server(rabbitmq::Options& options, Settings& keys) {
+  keys.text("management_url", options.management_url,
+            "`http://HOST:15672` or `https://HOST:15672`, for `dovetail doctor`, with the same "
+            "user.");
+  declare_server_name(options.tls_files.server_name, options.tls, keys);
+  keys.text("connection_name", options.connection_name,
+            "The name of the connection in the "
+            "server's list.");
+  keys.duration("connect_timeout", options.connect_timeout, milliseconds(100),
+                "How long connecting may take.");
+  keys.duration("request_timeout", options.answer_timeout, milliseconds(100),
+                "How long the server may take to answer.");
+  keys.renamed("answer_timeout", "request_timeout");
+  keys.duration("heartbeat", options.heartbeat, seconds(1),
+                "The connection is lost after twice this time without a sign of life.");
+}
+
+void declare(rabbitmq::Options& options, Settings& keys) {
+  keys.text("exchange", options.exchange,
+            "A name, or a template such as `{aggregate_type}`. Without it the server's default "
+            "exchange, where the routing key is the name of a queue.");
+  keys.text("routing_key", options.routing_key, "A template.");
+  keys.text("key_header", options.key_header, "The header that carries the key.")
+      .otherwise("the subject in CloudEvents, else the header `key`");
+  keys.flag("declare", options.declare,
+            "Makes what is missing: a durable topic exchange, durable queues. Needs the right to "
+            "configure.");
+  keys.choice<std::string>("queue_type", options.queue_type,
+                           {{"quorum", "quorum"}, {"classic", "classic"}},
+                           "The type of queues that `declare` makes.");
+  keys.flag("exclusive", options.exclusive,
+            "Only one consumer at a time reads a queue, which keeps the order of each key after a "
+            "crash.");
+  keys.number("prefetch", options.prefetch, 1, 65'535,
+              "The most messages of each queue that are read and not settled. Bounds memory, and "
+              "what comes again after a crash.");
+  keys.duration("blocked_wait_max", options.blocked_wait_max, seconds(1),
+                "How long the relay waits in silence for a server that is blocked because it lacks "
+                "memory or disk.");
+  declare_server(options, keys);
+}
+
+Status read_settings_of(const StoreConfig& store, rabbitmq::Options& options) {
+  Settings keys;
+  declare(options, keys);
+  return read_settings(store, keys);
 }
 
 // The virtual host is one segment of the url: a slash in its name is written as %2f.
@@ -88,7 +112,7 @@ Result<rabbitmq::Options> options_of(const StoreConfig& store) {
   options.foreign = broker.foreign;
   if (store.payload_bytes_max > 0) options.payload_bytes_max = store.payload_bytes_max;
   options.queues = broker.read;
-  DOVETAIL_TRY(read_settings(store, options));
+  DOVETAIL_TRY(read_settings_of(store, options));
   return options;
 }
 
@@ -99,6 +123,13 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
       rabbitmq::RabbitmqSink::make(std::move(*options), clock);
   if (!sink) return fail(sink.error().code, to.where + ": " + sink.error().text);
   return std::move(*sink);
+}
+
+std::vector<config::KeyReference> settings() {
+  rabbitmq::Options options;
+  Settings keys;
+  declare(options, keys);
+  return keys.describe();
 }
 
 Status prepare(const StoreConfig& store) {
@@ -129,6 +160,6 @@ Result<std::vector<Kept>> retention(const StoreConfig& store) {
 
 }  // namespace
 
-const BrokerKind kRabbitmq = {prepare, make_sink, make_source, examine, retention};
+const BrokerKind kRabbitmq = {settings, prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::assembly

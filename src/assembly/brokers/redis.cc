@@ -15,28 +15,51 @@
 namespace dovetail::assembly {
 namespace {
 
+using config::Settings;
 using config::StoreConfig;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Status read_settings(const StoreConfig& store, redis::Options& options) {
-  BrokerSettings settings(store.broker);
-  settings.text("payload_field", options.payload_field);
-  settings.text("key_field", options.key_field);
-  settings.text("server_name", options.server_name);
-  settings.flag("create_streams", options.create_streams);
-  settings.number("wait_replicas", options.wait_replicas, 0, 1000);
-  settings.text("consumer", options.consumer);
-  settings.flag("from_start", options.from_start);
-  settings.flag("exclusive", options.exclusive);
-  settings.flag("delete_settled", options.delete_settled);
-  settings.duration("claim_after", options.claim_after, seconds(1));
-  settings.number("fetch_events_max", options.fetch_events_max, 1, 100'000);
-  settings.duration("connect_timeout", options.connect_timeout, milliseconds(100));
-  settings.duration("reply_timeout", options.reply_timeout, milliseconds(100));
-  if (!options.server_name.empty() && !options.tls)
-    settings.wrong("server_name", "is for TLS only; let the url begin with rediss://");
-  return settings.finish();
+void declare(redis::Options& options, Settings& keys) {
+  keys.text("payload_field", options.payload_field, "The field of the payload.");
+  keys.text("key_header", options.key_field, "The field that carries the key.");
+  keys.renamed("key_field", "key_header");
+  declare_server_name(options.server_name, options.tls, keys);
+  keys.flag("declare", options.declare,
+            "`false`: an event for a stream that does not exist waits for it (XADD NOMKSTREAM).");
+  keys.renamed("create_streams", "declare");
+  keys.number("wait_replicas", options.wait_replicas, 0, 1000,
+              "How many replicas must have an event before it is confirmed (WAIT).");
+  keys.text("consumer", options.consumer,
+            "The name of the source in its group. Must be the same after a restart.")
+      .otherwise("the host's name");
+  keys.flag("from_end", options.from_end,
+            "A group that is made now begins at the end of its streams, not at the beginning.");
+  keys.renamed("from_start", "from_end", "It means the opposite: write true for false.");
+  keys.flag("exclusive", options.exclusive,
+            "Waits for what other consumers of the group hold, which keeps the order of each key. "
+            "`false`: several consumers share the group.");
+  keys.flag("delete_settled", options.delete_settled,
+            "Deletes entries after they are acknowledged (XDEL). Only where no other group reads "
+            "the stream.");
+  keys.duration("redeliver_after", options.claim_after, seconds(1),
+                "What another consumer has held unsettled for this time is taken over.");
+  keys.renamed("claim_after", "redeliver_after");
+  keys.number("prefetch", options.fetch_events_max, 1, 100'000,
+              "The most entries of each stream that are read at once; fewer where they are "
+              "large.");
+  keys.renamed("fetch_events_max", "prefetch");
+  keys.duration("connect_timeout", options.connect_timeout, milliseconds(100),
+                "How long connecting may take, and each reply while it connects.");
+  keys.duration("request_timeout", options.reply_timeout, milliseconds(100),
+                "How long the server may take to answer a source.");
+  keys.renamed("reply_timeout", "request_timeout");
+}
+
+Status read_settings_of(const StoreConfig& store, redis::Options& options) {
+  Settings keys;
+  declare(options, keys);
+  return read_settings(store, keys);
 }
 
 Result<redis::Options> options_of(const StoreConfig& store) {
@@ -61,10 +84,17 @@ Result<redis::Options> options_of(const StoreConfig& store) {
   if (store.payload_bytes_max > 0) options.payload_bytes_max = store.payload_bytes_max;
   options.streams = broker.read;
   options.group = broker.group;
-  DOVETAIL_TRY(read_settings(store, options));
+  DOVETAIL_TRY(read_settings_of(store, options));
   if (const Status checked = redis::check(options); !checked)
     return fail(checked.error().code, store.where + ": " + checked.error().text);
   return options;
+}
+
+std::vector<config::KeyReference> settings() {
+  redis::Options options;
+  Settings keys;
+  declare(options, keys);
+  return keys.describe();
 }
 
 Status prepare(const StoreConfig& store) {
@@ -101,6 +131,6 @@ Result<std::vector<Kept>> retention(const StoreConfig& store) {
 
 }  // namespace
 
-const BrokerKind kRedis = {prepare, make_sink, make_source, examine, retention};
+const BrokerKind kRedis = {settings, prepare, make_sink, make_source, examine, retention};
 
 }  // namespace dovetail::assembly

@@ -1,96 +1,48 @@
 #include "assembly/brokers/settings.h"
 
-#include <algorithm>
-#include <charconv>
+#include <functional>
 
-#include "config/units.h"
+#include "config/keys/section.h"
 
 namespace dovetail::assembly {
+namespace {
 
-const config::BrokerConfig::Setting* BrokerSettings::find(std::string_view key) {
-  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
-  const auto found = broker_.settings.find(key);
-  return found == broker_.settings.end() ? nullptr : &found->second;
+void with_section(const config::StoreConfig& store,
+                  const std::function<void(config::Section&, config::Problems&)>& use) {
+  config::Problems problems(store.broker.file.string());
+  config::Section section(store.broker.settings, "store." + store.name + ".settings", problems);
+  use(section, problems);
 }
 
-bool BrokerSettings::has(std::string_view key) { return find(key) != nullptr; }
+}  // namespace
 
-void BrokerSettings::text(std::string_view key, std::string& out) {
-  if (const auto* setting = find(key)) out = setting->value;
+Status read_settings(const config::StoreConfig& store, const config::Settings& keys) {
+  Status status;
+  with_section(store, [&](config::Section& section, config::Problems& problems) {
+    section.read(keys);
+    if (problems.any()) status = fail(Errc::rejected, problems.first());
+  });
+  return status;
 }
 
-void BrokerSettings::flag(std::string_view key, bool& out) {
-  const auto* setting = find(key);
-  if (setting == nullptr) return;
-  if (setting->value != "true" && setting->value != "false") {
-    return wrong(key, "must be true or false");
-  }
-  out = setting->value == "true";
+std::string text_of(const config::StoreConfig& store, std::string_view key) {
+  std::string text;
+  with_section(store,
+               [&](config::Section& section, config::Problems&) { text = section.peek(key); });
+  return text;
 }
 
-void BrokerSettings::duration(std::string_view key, Duration& out, Duration least) {
-  const auto* setting = find(key);
-  if (setting == nullptr) return;
-  const auto value = config::parse_duration(setting->value);
-  if (!value) return wrong(key, "must be " + std::string(config::kDurationForm));
-  if (*value < least) return wrong(key, "must be at least " + config::human_duration(least));
-  out = *value;
+std::string place_of(const config::StoreConfig& store, std::string_view key) {
+  std::string place;
+  with_section(store,
+               [&](config::Section& section, config::Problems&) { place = section.place(key); });
+  return place;
 }
 
-void BrokerSettings::size(std::string_view key, std::size_t& out, std::size_t least) {
-  const auto* setting = find(key);
-  if (setting == nullptr) return;
-  const auto value = config::parse_size(setting->value);
-  if (!value) return wrong(key, "must be " + std::string(config::kSizeForm));
-  if (*value < least) return wrong(key, "must be at least " + std::to_string(least) + "B");
-  out = *value;
-}
-
-std::optional<std::int64_t> BrokerSettings::whole_number(std::string_view key, std::int64_t least,
-                                                         std::int64_t most) {
-  const auto* setting = find(key);
-  if (setting == nullptr) return std::nullopt;
-  const std::string& text = setting->value;
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most) {
-    return value;
-  }
-  wrong(key,
-        "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-  return std::nullopt;
-}
-
-void BrokerSettings::wrong(std::string_view key, std::string_view what) {
-  if (first_problem_.empty()) first_problem_ = place_of(key) + ": " + std::string(what);
-}
-
-void BrokerSettings::missing(std::string_view key, std::string_view what) {
-  if (missing_.empty()) missing_ = place_of(key) + ": " + std::string(what);
-}
-
-std::string BrokerSettings::place_of(std::string_view key) {
-  const auto* setting = find(key);
-  return setting == nullptr ? std::string(key) : setting->where;
-}
-
-Status BrokerSettings::finish() const {
-  if (!first_problem_.empty()) return fail(Errc::rejected, first_problem_);
-  for (const auto& [key, setting] : broker_.settings) {
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    std::string text = setting.where + ": unknown setting; ";
-    const std::string_view near = config::nearest_name(key, known_);
-    if (!near.empty()) text += "did you mean \"" + std::string(near) + "\"? ";
-    text += "Allowed here: ";
-    std::string names;
-    for (const std::string_view name : known_) {
-      if (!names.empty()) names += ", ";
-      names += name;
-    }
-    return fail(Errc::rejected, text + (names.empty() ? "none" : names));
-  }
-  if (!missing_.empty()) return fail(Errc::unavailable, missing_);
-  return {};
+void declare_server_name(std::string& out, const bool& tls, config::Settings& keys) {
+  keys.text("server_name", out, "The name that the server's certificate must be for.")
+      .otherwise("the host of the url")
+      .only_for("TLS", [&tls] { return tls ? "" : "the scheme of the url is without TLS"; });
 }
 
 }  // namespace dovetail::assembly

@@ -5,6 +5,7 @@
 
 #include "assembly/brokers/brokers.h"
 #include "assembly/brokers/findings.h"
+#include "assembly/brokers/settings.h"
 #include "assembly/database.h"
 #include "assembly/inbox_retention.h"
 #include "assembly/secrets.h"
@@ -38,11 +39,6 @@ std::string hosts_of(const StoreConfig& store) {
   return text;
 }
 
-std::string setting(const StoreConfig& store, std::string_view key) {
-  const auto found = store.broker.settings.find(key);
-  return found == store.broker.settings.end() ? "" : found->second.value;
-}
-
 // The path of an endpoint may be its secret, so only its digest is kept.
 std::string digest_of(const std::string& path) {
   return path.empty() ? "" : " path " + to_hex(Sha256().add(path).finish()).substr(0, 12);
@@ -56,9 +52,9 @@ std::string BrokerStore::place(const StoreConfig&) const {
                                : store_.broker.path;
   if (store_.scheme == StoreScheme::http) return text + digest_of(path);
   if (!path.empty()) text += "/" + path;
-  if (const std::string exchange = setting(store_, "exchange"); !exchange.empty())
+  if (const std::string exchange = text_of(store_, "exchange"); !exchange.empty())
     text += " exchange " + exchange;
-  if (const std::string prefix = setting(store_, "topic_prefix"); !prefix.empty())
+  if (const std::string prefix = text_of(store_, "topic_prefix"); !prefix.empty())
     text += " topics " + prefix + "*";
   return text;
 }

@@ -1,11 +1,11 @@
 // Every key of the file is declared well: the declarations are the reference.
-#include "config/setting.h"
+#include "config/keys/setting.h"
 
 #include <set>
 
+#include "config/keys/toml.h"
 #include "config/tables.h"
 #include "config/test_config.h"
-#include "config/toml.h"
 
 namespace dovetail::config {
 namespace {

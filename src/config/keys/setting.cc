@@ -1,4 +1,4 @@
-#include "config/setting.h"
+#include "config/keys/setting.h"
 
 #include <algorithm>
 
@@ -65,6 +65,7 @@ std::string in_quotes(std::string_view text) { return "\"" + std::string(text) +
 
 Setting& Setting::required() {
   reference_.is_required = true;
+  reference_.initial.reset();
   return *this;
 }
 
@@ -121,6 +122,19 @@ Setting& Settings::text_or_empty(std::string key, std::string& out, std::string 
       });
   if (!out.empty()) setting.reference_.initial = value_of(out);
   return setting;
+}
+
+Setting& Settings::any_text(std::string key, std::string& out, std::string help) {
+  return add(std::move(key), "text", std::move(help), [&out](const Value& value) -> std::string {
+    if (const auto* text = value.as<std::string>()) {
+      out = *text;
+    } else if (value.as<std::int64_t>() != nullptr || value.as<bool>() != nullptr) {
+      out = to_toml(value);
+    } else {
+      return must_be("a string, a whole number, true or false");
+    }
+    return {};
+  });
 }
 
 Setting& Settings::flag(std::string key, bool& out, std::string help) {

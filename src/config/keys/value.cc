@@ -1,4 +1,4 @@
-#include "config/value.h"
+#include "config/keys/value.h"
 
 #include <algorithm>
 

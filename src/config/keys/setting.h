@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/value.h"
+#include "config/keys/value.h"
 #include "core/clock.h"
 
 namespace dovetail::config {
@@ -72,6 +72,8 @@ class Settings {
   Setting& text(std::string key, std::string& out, std::string help);
   // The same, where an empty text means something.
   Setting& text_or_empty(std::string key, std::string& out, std::string help);
+  // A text, a whole number or a flag, as text: for those who judge it later.
+  Setting& any_text(std::string key, std::string& out, std::string help);
   Setting& flag(std::string key, bool& out, std::string help);
   Setting& flag(std::string key, std::optional<bool>& out, std::string help);
   Setting& duration(std::string key, Duration& out, Duration least, std::string help);

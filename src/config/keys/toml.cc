@@ -1,4 +1,4 @@
-#include "config/toml.h"
+#include "config/keys/toml.h"
 
 #include <toml++/toml.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "config/value.h"
+#include "config/keys/value.h"
 
 namespace dovetail::config {
 

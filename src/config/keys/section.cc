@@ -1,4 +1,4 @@
-#include "config/section.h"
+#include "config/keys/section.h"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "config/setting.h"
-#include "config/value.h"
+#include "config/keys/setting.h"
+#include "config/keys/value.h"
 
 namespace dovetail::config {
 
@@ -38,6 +38,7 @@ class Section {
   // that do not fit, keys that are missing, and keys that are not declared.
   void read(const Settings& settings);
 
+  const Value& value() const { return table_; }
   bool has(std::string_view key) const { return table_.find(key) != nullptr; }
   // The text of a key that decides how the table is read; nothing is reported. Empty: none.
   std::string peek(std::string_view key) const;

@@ -1,0 +1,27 @@
+// The reference of the configuration file, out of the declarations of its keys.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "config/keys/setting.h"
+
+namespace dovetail::config {
+
+struct TableReference {
+  std::string name;   // "relay", as `dovetail config relay` takes it
+  std::string title;  // "[[relay]]"
+  std::string about;
+  std::vector<KeyReference> keys;
+};
+
+// Every table, in the order of docs/CONFIG.md, but for the settings of each broker.
+std::vector<TableReference> table_references();
+
+// docs/CONFIG.md
+std::string to_markdown(const std::vector<TableReference>& tables);
+// One table for the terminal, in lines of at most `width` characters.
+std::string to_text(const TableReference& table, std::size_t width);
+
+}  // namespace dovetail::config
