@@ -58,7 +58,7 @@ class Automatic(LogCase):
     def test_a_login_that_may_replicate_streams_and_leaves_nothing_behind(self):
         self.settings(conninfo=self.login("REPLICATION"))
         daemon = self.start("run")
-        self.until_it_reads("log")
+        self.until_it_reads("wal")
         self.sql("SELECT dovetail.publish('orders', '1', 'T', '{}')")
         self.until_mailbox_has(1)
         (slot,) = self.slots()
@@ -101,7 +101,7 @@ class Automatic(LogCase):
         self.stop(daemon)
         self.settings(conninfo=pooled, store=f'replication_url = "postgres:{self.conninfo}"\n')
         daemon = self.start("run")
-        self.until_it_reads("log")
+        self.until_it_reads("wal")
         self.stop(daemon)
 
 
@@ -109,7 +109,7 @@ class Slots(LogCase):
     def test_one_that_stays_is_kept_shown_and_dropped_with_care(self):
         self.settings('mode = "wal"')
         daemon = self.start("run")
-        self.until_it_reads("log")
+        self.until_it_reads("wal")
         (slot,) = self.slots()
         self.assertEqual((slot["relay"], slot["mode"], slot["temporary"]), ("orders-to-inventory", "wal", False))
         name = slot["name"]
@@ -125,7 +125,7 @@ class Slots(LogCase):
         self.sql("SELECT dovetail.publish('orders', '1', 'T', '{}')")
         daemon = self.start("run")
         self.until_mailbox_has(1)
-        self.until_it_reads("log")
+        self.until_it_reads("wal")
         self.assertEqual([slot["name"] for slot in self.slots()], [name])
         self.stop(daemon)
 
@@ -136,7 +136,7 @@ class Refused(LogCase):
         daemon = self.start("run")
         self.wait_for("it is halted", lambda: "REPLICATION" in self.log())
         psql(f"ALTER ROLE {self.database}_login REPLICATION")
-        self.until_it_reads("log")
+        self.until_it_reads("wal")
         self.stop(daemon)
 
     def test_what_cannot_be_is_refused_with_its_place(self):
