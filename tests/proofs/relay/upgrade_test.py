@@ -172,11 +172,11 @@ class Postgres(Case):
         since = time.monotonic()
         self.wait_for("everything came but what is parked", lambda: self.misses(("refused", "beast")) == (0, 0))
         healed_in = time.monotonic() - since
-        owners = self.sql("SELECT DISTINCT split_part(split_part(owner, '@', 1), ':', 2) FROM dovetail.relay_lane WHERE owner <> ''")
+        owners = self.sql("SELECT DISTINCT split_part(split_part(owner, '#', 1), ':', 2) FROM dovetail.relay_lane WHERE owner <> ''")
         self.assertEqual(owners, str(running["new"].pid), "the old one holds no lane")
         refused = self.old("status", code=6)
         self.assertIn(REFUSED, refused.stdout + refused.stderr)
-        self.old("prune", code=6)
+        self.old("prune", "--sent", "1d", code=6)
         self.healed.set()
         self.sql("CREATE OR REPLACE FUNCTION shop.book(event dovetail.event) RETURNS void LANGUAGE sql AS $$ INSERT INTO "
                  "shop.booked VALUES ((event).id, (event).aggregate_id, (dovetail.json(event)->>'n')::int, '') $$")
