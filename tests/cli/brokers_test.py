@@ -110,7 +110,7 @@ class WithoutAServer(BrokerCase):
         self.configure(self.URL)
         self.assertIn("store bus: redis://127.0.0.1:1/0 is a broker, nothing to create", self.init().out)
         stores = {store["name"]: store for store in self.ask("status")["stores"]}
-        self.assertEqual(stores["bus"], {"name": "bus", "path": self.URL, "readers": [], "consumers": [], "queues": [],
+        self.assertEqual(stores["bus"], {"name": "bus", "path": self.URL, "relays": [], "consumers": [], "queues": [],
                                          "broker": "Redis"})
         self.assertNotIn("bus", [store["name"] for store in self.ask("prune", "--sent", "1d")["stores"]])
         self.assertEqual(self.ask("parked", "list"), {"parked": []})

@@ -198,7 +198,7 @@ class Rights(BadInput):
     def test_a_right_that_was_taken_away_stops_the_relay_and_loses_nothing(self):
         self.login("relay", "dovetail_relay")
         self.sql("REVOKE UPDATE ON dovetail.relay_lane FROM dovetail_relay")
-        self.assertIn("reader (42501)", self.dovetail("run", "--until-idle", code=5).err.splitlines()[-1])
+        self.assertIn("relay_lane (42501)", self.dovetail("run", "--until-idle", code=5).err.splitlines()[-1])
         self.assertIn("missing-right", json.dumps(self.ask("doctor", code=1)))
         self.sql("GRANT UPDATE ON dovetail.relay_lane TO dovetail_relay")
         self.dovetail("run", "--until-idle")

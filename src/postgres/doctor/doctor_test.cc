@@ -102,8 +102,7 @@ TEST_F(Doctor, FindsANewerSchema) {
 
 TEST_F(Doctor, FindsDrift) {
   const std::vector<std::pair<std::string, std::string>> changes = {
-      {"ALTER TABLE dovetail.outbox ALTER window_seq DROP DEFAULT",
-       "column dovetail.outbox.seq is not"},
+      {"ALTER TABLE dovetail.outbox ALTER seq DROP DEFAULT", "column dovetail.outbox.seq is not"},
       {"ALTER TABLE dovetail.outbox ALTER topic SET DEFAULT 'x'", "outbox.topic is not"},
       {"ALTER TABLE dovetail.relay_lane ALTER window_seq DROP NOT NULL",
        "relay_lane.window_seq is not"},
@@ -337,10 +336,8 @@ TEST_F(Doctor, FindsTheBacklogOfAMappedTable) {
   expect("backlog", Severity::warning, "20 events", options);
   expect("relay-not-running", Severity::error, "\"mapped\"", options);
   must(application,
-       "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, owner, expires) VALUES "
-       "('mapped', "
-       "0, "
-       "1, true, 'one', now() + interval '1 h')");
+       "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, owner, expires) "
+       "VALUES ('mapped', 0, 1, 'mapped', 'one', now() + interval '1 h')");
   EXPECT_EQ(find(look(options), "relay-not-running"), nullptr);
 }
 
