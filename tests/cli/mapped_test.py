@@ -280,10 +280,10 @@ class WrongFiles(harness.Case):
         self.wrong_file('order_by = "seq"\n', "preset", "name")
         self.wrong_file('name = "t"\n', "when_sent")
         self.wrong_file('preset = "status"\nwhen_sent = ["sent_at = now()"]\n', "when_sent", "pending")
-        self.wrong_file('preset = "status"\npending = ["status like x"]\n', "pending", "is not understood")
+        self.wrong_file('preset = "status"\npending = ["status like x"]\n', "pending", "is malformed")
         self.wrong_file('preset = "status"\npending = 3\n', "list of strings")
-        self.wrong_file("preset = \"status\"\npending = [\"status = 'NEW' OR 1=1\"]\n", "pending", "no plain value")
-        self.wrong_file('preset = "status"\nwhen_parked = ["status"]\n', "when_parked", "is not understood")
+        self.wrong_file("preset = \"status\"\npending = [\"status = 'NEW' OR 1=1\"]\n", "pending", "not a plain value")
+        self.wrong_file('preset = "status"\nwhen_parked = ["status"]\n', "when_parked", "is malformed")
         self.wrong_file('preset = "status"\nwhen_sent = ["status = SENT", "note = reason()"]\n', "did not fail")
         self.wrong_file('preset = "status"\nid = ""\n', "id")
         self.wrong_file('preset = "status"\ndelete_when_done = "yes"\n', "true or false")
@@ -295,12 +295,12 @@ class WrongFiles(harness.Case):
         columns = ("name", "id", "topic", "aggregate_type", "aggregate_id", "aggregate_version", "type", "payload",
                    "content_type", "headers", "created_at", "order_by")
         for key in columns:
-            self.wrong_file(f'preset = "status"\n{key} = "{attack}"\n', "is no name that can be used")
-        self.wrong_file(f'preset = "status"\nname = "public.{attack}"\n', "is no name that can be used")
-        self.wrong_file('preset = "status"\nname = "a.b.c"\n', "is no name that can be used")
-        self.wrong_file(f'preset = "status"\nheader_columns = {{ h = "{attack}" }}\n', "is no name that can be used")
+            self.wrong_file(f'preset = "status"\n{key} = "{attack}"\n', "is not a valid name")
+        self.wrong_file(f'preset = "status"\nname = "public.{attack}"\n', "is not a valid name")
+        self.wrong_file('preset = "status"\nname = "a.b.c"\n', "is not a valid name")
+        self.wrong_file(f'preset = "status"\nheader_columns = {{ h = "{attack}" }}\n', "is not a valid name")
         for key in ("pending", "when_sent", "when_parked", "when_discarded"):
-            self.wrong_file(f'preset = "status"\n{key} = ["{attack} = 1"]\n', "is no name that can be used")
+            self.wrong_file(f'preset = "status"\n{key} = ["{attack} = 1"]\n', "is not a valid name")
 
     def test_a_table_of_sqlite_is_refused(self):
         self.write("dovetail.toml", harness.CONFIG.replace("[log]", '[relay.table]\npreset = "status"\n[log]'))
@@ -346,7 +346,7 @@ class WrongTables(MappedCase):
         self.sql("ALTER TABLE outbox_events ALTER payload TYPE text, DROP CONSTRAINT outbox_events_pkey")
         self.wrong_table("no unique index", "PRIMARY KEY")
         self.sql("ALTER TABLE outbox_events RENAME TO t; CREATE VIEW outbox_events AS SELECT * FROM t")
-        self.wrong_table("is no table")
+        self.wrong_table("is not a table")
 
     def test_missing_rights_are_named(self):
         self.dovetail("init", "--roles")

@@ -181,7 +181,7 @@ class Rights(BadInput):
     def test_a_user_without_any_role_is_told_which_does_what(self):
         self.login("nobody")
         self.each_refused(5, "rejected", "store orders", "dovetail_app to publish", "dovetail_relay to run",
-                          "dovetail_operator to look", "owner of the schema")
+                          "dovetail_operator to inspect", "owner of the schema")
         self.assertEqual(self.outbox(), 1)
 
     def test_the_wrong_role_is_told_the_right_one(self):
@@ -221,7 +221,7 @@ class Schemas(BadInput):
 
     def test_a_schema_of_somebody_else_is_left_alone(self):
         self.sql("CREATE SCHEMA dovetail; CREATE TABLE dovetail.theirs AS SELECT 1 AS x")
-        self.refused("init", code=5, name="rejected", says=["already exists", "what else uses that name"])
+        self.refused("init", code=5, name="rejected", says=["already exists", "another object in this database has that name"])
         self.assertEqual(self.sql("SELECT x FROM dovetail.theirs"), "1")
 
     def test_a_schema_without_a_version_is_not_guessed_at(self):

@@ -66,7 +66,7 @@ class Automatic(LogCase):
         self.assertEqual(self.reads()["slot"], slot["name"])
         self.assertIn("has read the WAL for", self.dovetail("status").out)
         self.assertIn('"source_changed"', self.log())
-        self.refused("slots", "--drop", slot["name"], "--force", code=5, name="rejected", says=["ends by itself"])
+        self.refused("slots", "--drop", slot["name"], "--force", code=5, name="rejected", says=["is temporary"])
         self.assertEqual([one for one in self.findings() if one["code"].startswith("log-")], [])
         self.stop(daemon)
         self.wait_for("the slot has ended", lambda: not self.slots())

@@ -65,30 +65,26 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 }
 
 constexpr std::string_view kRolesHint =
-    "; check that this user was granted dovetail_app to publish, dovetail_worker to take events "
-    "and "
-    "requests, dovetail_relay to run relays, or dovetail_operator to look, replay and discard; "
-    "init "
-    "and prune are for the owner of the schema";
+    "; grant this user dovetail_app to publish, dovetail_worker to receive events and requests, "
+    "dovetail_relay to run relays, or dovetail_operator to inspect, replay and discard; init and "
+    "prune need the owner of the schema";
 
 // What to check, where the server's own words do not say.
 std::string_view hint_of(std::string_view sqlstate) {
   if (starts_with_any(sqlstate, {"42P01", "3F000", "42883", "42703"}))
-    return "; check that `dovetail init` was run in this database and by this version";
+    return "; run `dovetail init` of this version in this database";
   if (starts_with_any(sqlstate, {"42P06", "42P07", "42710"}))
-    return "; check what else uses that name in this database";
-  if (sqlstate == "25006")
-    return "; check that the connection goes to the primary, not to a standby";
+    return "; another object in this database has that name; check it";
+  if (sqlstate == "25006") return "; connect to the primary, not to a standby";
   if (starts_with_any(sqlstate, {"28", "3D000"}))
     return "; check the user, the password and the database in the connection settings";
   if (starts_with_any(sqlstate, {"08", "57P0"})) return "; check that the server runs";
   if (sqlstate.starts_with("53")) return "; check the server's connections, memory and disk space";
   if (sqlstate == "55P03")
-    return "; check for long transactions that hold these tables, and try again";
+    return "; check for long transactions that lock these tables, and try again";
   if (starts_with_any(sqlstate, {"23502", "23514"})) return "; check that part of the event";
   if (sqlstate == "22021") return "; check that every text is valid UTF-8 without NUL characters";
-  if (sqlstate == "22P05")
-    return "; check the text, and use a database with the encoding UTF8, which holds every one";
+  if (sqlstate == "22P05") return "; check the text, and use a database with the encoding UTF8";
   return "; check the server's log";
 }
 
@@ -329,7 +325,7 @@ Status check_server_version(pg_conn* connection) {
   const char* version = PQparameterStatus(connection, "server_version");
   if (version == nullptr || PQserverVersion(connection) >= kOldest) return {};
   return fail(Errc::rejected, "the server is PostgreSQL " + std::string(version) +
-                                  ", which has no pg_snapshot; upgrade it to 13 at least");
+                                  ", which has no pg_snapshot; upgrade it to 13 or newer");
 }
 
 Status prepare(pg_conn* connection, const std::string& name, std::string_view sql,
@@ -363,7 +359,7 @@ template <class Send>
 Status send_and_commit(pg_conn* connection, const Send& send) {
   if (PQenterPipelineMode(connection) != 1)
     return fail(Errc::rejected,
-                "a statement is under way on this connection; read its results first");
+                "another statement on this connection is not finished; read its results first");
   const bool sent =
       send() && Statement("COMMIT", {}).send(connection) && PQpipelineSync(connection) == 1;
   // A null result ends each statement, the sync's result ends them all.
@@ -403,7 +399,7 @@ Status run_prepared_and_commit(pg_conn* connection, const std::string& name, con
 namespace {
 
 constexpr std::string_view kTlsHint =
-    " (for TLS: sslmode, sslrootcert, and that host is the name in the server's certificate)";
+    " (for TLS: sslmode, sslrootcert, and that the server's certificate names the host)";
 
 }  // namespace
 
@@ -425,7 +421,9 @@ Result<OwnedConnection> connect_to(const std::string& conninfo, const char* repl
                                               replication,     nullptr};
   OwnedConnection connection(PQconnectdbParams(keywords.data(), values.data(), 1));
   pg_conn* const raw = connection.get();
-  if (raw == nullptr) return fail(Errc::unavailable, "out of memory while connecting; check it");
+  if (raw == nullptr)
+    return fail(Errc::unavailable,
+                "out of memory while connecting; check the memory limit of this process");
   if (PQstatus(raw) != CONNECTION_OK) {
     const std::string said = one_line(PQerrorMessage(raw));
     const bool is_tls = said.find("SSL") != std::string::npos ||
@@ -579,9 +577,9 @@ Status Transaction::commit() {
 Result<std::string> quoted_name(std::string_view name) {
   // The server cuts longer names off, and two names would become one.
   if (name.empty() || name.size() > 63 || name.find('\0') != std::string_view::npos)
-    return fail(Errc::rejected, "\"" + std::string(name.substr(0, 70)) +
-                                    "\" cannot be the name of a table or column; check that it has "
-                                    "1 to 63 bytes");
+    return fail(Errc::rejected,
+                "\"" + std::string(name.substr(0, 70)) +
+                    "\" cannot be the name of a table or column; use 1 to 63 bytes");
   std::string out = "\"";
   for (const char c : name) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + '"';

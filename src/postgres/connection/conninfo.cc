@@ -32,12 +32,12 @@ constexpr std::array<std::string_view, 6> kShown = {"service", "host",   "hostad
 Status refuse_secrets(std::string_view keyword, std::string_view value) {
   if (keyword == "password")
     return fail(Errc::rejected,
-                "a password must not stand in the url; put it in the file that PGPASSFILE names, "
+                "the url must not contain a password; put it into the file that PGPASSFILE names, "
                 "or set password_env = \"NAME\" or password_file = \"path\"");
   if (keyword == "sslpassword")
     return fail(Errc::rejected,
-                "sslpassword must not stand in the url; put it in the file that PGSERVICEFILE "
-                "names, and the service's name in the url");
+                "the url must not contain sslpassword; put it into the file that PGSERVICEFILE "
+                "names, and the service's name into the url");
   // libpq would take such a name for connection settings of their own.
   if (keyword == "dbname" && value.find_first_of("=:") != std::string_view::npos)
     return fail(Errc::rejected,
@@ -92,8 +92,8 @@ Result<Conninfo> parse_conninfo(const std::string& text) {
   PQfreemem(reason);
   if (options == nullptr)
     return fail(Errc::rejected,
-                "these are no connection settings; check for KEY=VALUE pairs with the names that "
-                "libpq knows, 'quotes' around values with spaces, or "
+                "invalid connection settings; use KEY=VALUE pairs with the names of libpq and "
+                "'quotes' around values with spaces, or "
                 "postgres://USER@HOST:PORT/DATABASE with %-escapes");
   Conninfo conninfo;
   std::string shown;

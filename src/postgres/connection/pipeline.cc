@@ -99,7 +99,7 @@ bool Pipeline::take_result() {
     case PGRES_COPY_OUT:
     case PGRES_COPY_BOTH:
       has_failed_ = true;
-      error_ = Error{Errc::in_doubt, "COPY cannot be queued; use the connection itself for it"};
+      error_ = Error{Errc::in_doubt, "COPY cannot be queued; run it on the connection itself"};
       return false;
     default:
       break;
@@ -160,7 +160,7 @@ Result<pg_conn*> Pipeline::lend() {
   DOVETAIL_CHECK(expected_.empty());
   if (!connection_) return fail(Errc::unavailable, "the connection is lost; open it again");
   if (PQexitPipelineMode(raw()) != 1)
-    return fail(lose("the connection cannot be lent; check the server").error());
+    return fail(lose("the connection cannot leave pipeline mode; check the server").error());
   parsed_.clear();  // the borrower may use the statement without a name
   is_lent_ = true;
   return raw();
@@ -176,9 +176,10 @@ Status Pipeline::take_back() {
                     PQtransactionStatus(raw()) != PQTRANS_ACTIVE && PQenterPipelineMode(raw()) == 1;
   if (!idle) {
     close();
-    return fail(Errc::in_doubt,
-                "the handler left a statement under way on the connection; check that it reads all "
-                "results and leaves pipeline mode");
+    return fail(
+        Errc::in_doubt,
+        "the handler left an unfinished statement on the connection; check that it reads all "
+        "results and leaves pipeline mode");
   }
   is_lent_ = false;
   return {};

@@ -94,7 +94,8 @@ TEST_F(PostgresTransport, ThatStaysOnTheMachineNeedsNoTls) {
 TEST_F(PostgresTransport, ThatLeavesTheMachineProvesTheServer) {
   EXPECT_EQ(found({"db.example", "192.0.2.7", "verify-full", true}), "");
   for (const std::string weak : {"prefer", "require", "verify-ca"})
-    EXPECT_TRUE(contains(found({"db.example", "192.0.2.7", weak, true}), "not proved")) << weak;
+    EXPECT_TRUE(contains(found({"db.example", "192.0.2.7", weak, true}), "does not verify"))
+        << weak;
   for (const std::string weak : {"disable", "allow", "prefer"})
     EXPECT_TRUE(contains(found({"db.example", "192.0.2.7", weak, false}), "is not encrypted"));
   EXPECT_NE(found({"localhost", "192.0.2.7", "prefer", false}), "") << "a name says nothing";

@@ -12,7 +12,7 @@ namespace {
 Status soften(Status checked, const Connection& connection, std::string_view part,
               Findings& findings) {
   if (checked || !connection) return checked;
-  findings.add(Severity::warning, "not-examined", std::string(part) + " could not be examined",
+  findings.add(Severity::warning, "not-examined", "cannot check " + std::string(part),
                checked.error().text);
   return {};
 }
@@ -32,10 +32,10 @@ static Status examine_limit(Connection& connection, const DoctorOptions& options
   findings.add(Severity::warning, "payload-limit",
                "SQL may publish payloads of " +
                    (allowed == 0 ? "any size" : std::to_string(allowed) + " bytes") +
-                   ", and payload_max of this store is " +
+                   ", but payload_max of this store is " +
                    std::to_string(options.payload_bytes_max) +
-                   ": what a broker takes is compared with the latter",
-               "let payload_max of the store be what dovetail.outbox_limit says");
+                   ", and doctor compares brokers with payload_max",
+               "set payload_max of the store to the limit in dovetail.outbox_limit");
   return {};
 }
 

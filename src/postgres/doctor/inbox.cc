@@ -35,9 +35,9 @@ Status examine_line(Connection& connection, Findings& findings) {
         Severity::error, "inbox-forgets-new-events",
         "the consumer \"" + std::string(rows->text(i, 0)) + "\" parks every event up to " +
             std::string(rows->text(i, 1)) +
-            " as perhaps forgotten, which is in the future: a clock was wrong when old "
-            "rows were deleted",
-        "find out when that was, and run `dovetail inbox remember --since` with that time");
+            " as possibly forgotten, and that time is in the future: a clock was wrong when "
+            "old rows were deleted",
+        "find the time of that deletion and run `dovetail inbox remember --since` with it");
   return {};
 }
 
@@ -48,30 +48,29 @@ Status examine_inbox(Connection& connection, const DoctorOptions& options, Findi
   const Result<Rows> died = connection.query(kDied);
   if (!died) return fail(died.error());
   for (std::size_t i = 0; i < died->size(); ++i)
-    findings.add(
-        Severity::warning, "consumer-died",
-        "the last session of the consumer \"" + std::string(died->text(i, 0)) +
-            "\" was not ended in good order, perhaps because of a handler, and nobody runs "
-            "it now",
-        "look at its log and start it: it tries events one by one until it finds the one "
-        "that ends the process, and parks it");
+    findings.add(Severity::warning, "consumer-died",
+                 "the last session of the consumer \"" + std::string(died->text(i, 0)) +
+                     "\" did not end cleanly, perhaps because of a handler, and no process runs it "
+                     "now",
+                 "check its log and start it: it tries events one by one, finds the one that ends "
+                 "the process, and parks it");
   const Result<Rows> rows = connection.query(kDefaultRows);
   if (!rows) return fail(rows.error());
   if (rows->empty()) return {};
   if (rows->int8(0, 1) < 2)
     findings.add(
         Severity::warning, "inbox-partitions",
-        "the inbox has no partitions: everything is in the default one, where old rows "
-        "are deleted one by one",
+        "the inbox has no partitions: all rows are in the default partition, where old "
+        "rows are deleted one by one",
         "run `dovetail prune` as the owner of the schema, regularly, or let `dovetail run` "
         "do so");
   if (static_cast<std::uint64_t>(rows->int8(0, 0)) > options.default_rows_max)
     findings.add(
         Severity::warning, "inbox-default",
         "the default partition of the inbox has about " + std::to_string(rows->int8(0, 0)) +
-            " rows, which are deleted one by one: its events have ids of another kind than "
-            "UUID version 7, or times without a partition",
-        "let producers use ids of version 7, or give retention.inbox a shorter time");
+            " rows, which are deleted one by one: their event ids are not UUIDs of version 7, "
+            "or their times have no partition",
+        "use ids of version 7 in producers, or shorten retention.inbox");
   return {};
 }
 

@@ -38,19 +38,20 @@ Status examine_order(Connection& connection, const CatalogTable& table, const Ta
   if (mapping.aggregate_id.empty()) {
     findings.add(Severity::note, "unordered",
                  table.quoted + " is mapped without an aggregate id: its events have no order",
-                 "where order matters, add a column for the aggregate and map it");
+                 "if order matters, add a column for the aggregate and map it");
     return {};
   }
   const CatalogColumn& column = table.column(order_column(mapping));
   if (mapping.from_log) {
     if (order_kind(table, mapping) != OrderKind::integer)
-      findings.add(Severity::note, "order-of-gaps",
-                   "the log gives " + table.quoted +
-                       " in the order of commits; only when a slot is lost are rows read from the "
-                       "table, and there nothing says in which order they committed",
-                   "where that matters, add a column: ALTER TABLE " + table.quoted +
-                       " ADD COLUMN seq bigint GENERATED ALWAYS AS IDENTITY, and map order_by = "
-                       "\"seq\"");
+      findings.add(
+          Severity::note, "order-of-gaps",
+          "the WAL has " + table.quoted +
+              " in commit order; but after a lost slot, rows are read from the table, which has "
+              "no column for the commit order",
+          "if that matters, add a column: ALTER TABLE " + table.quoted +
+              " ADD COLUMN seq bigint GENERATED ALWAYS AS IDENTITY, and map order_by = "
+              "\"seq\"");
     return {};
   }
   const std::string identity = "add one: ALTER TABLE " + table.quoted +
@@ -58,17 +59,17 @@ Status examine_order(Connection& connection, const CatalogTable& table, const Ta
                                "order_by = \"seq\"";
   switch (order_kind(table, mapping)) {
     case OrderKind::time:
-      findings.add(Severity::warning, "unsafe-order",
-                   table.quoted + " is ordered by the time \"" + column.name +
-                       "\": now() is the time at which a transaction began, events of one "
-                       "transaction have the same, and clocks step; events of one aggregate can be "
-                       "sent in the wrong order",
-                   "order by a sequence that is taken while the aggregate is locked; " + identity);
+      findings.add(
+          Severity::warning, "unsafe-order",
+          table.quoted + " is ordered by the time \"" + column.name +
+              "\": now() is the start of a transaction, all events of a transaction have the "
+              "same, and clocks step; so events of one aggregate can be sent in the wrong order",
+          "order by a sequence that is taken while the aggregate is locked; " + identity);
       return {};
     case OrderKind::other:
       findings.add(Severity::error, "unsafe-order",
                    table.quoted + " is ordered by \"" + column.name + "\" of type " + column.type +
-                       ", which says nothing about the order of events",
+                       ", which does not define the order of events",
                    "order by a sequence that is taken while the aggregate is locked; " + identity);
       return {};
     case OrderKind::integer:
@@ -78,21 +79,22 @@ Status examine_order(Connection& connection, const CatalogTable& table, const Ta
       connection.query(kSequence, Params().int8(table.oid).text(column.name));
   if (!sequence) return fail(sequence.error());
   if (sequence->empty())
-    findings.add(Severity::note, "order-without-sequence",
-                 "the order \"" + column.name + "\" of " + table.quoted +
-                     " comes from no sequence; the application must see to it that it grows "
-                     "along each aggregate",
-                 "check how the application sets it, or " + identity);
+    findings.add(
+        Severity::note, "order-without-sequence",
+        "the order \"" + column.name + "\" of " + table.quoted +
+            " does not come from a sequence; the application must make sure that it ascends "
+            "along each aggregate",
+        "check how the application sets it, or " + identity);
   for (std::size_t i = 0; i < sequence->size(); ++i) {
     const std::string name(sequence->text(i, 0));
     if (sequence->int8(i, 1) > 1)
       findings.add(Severity::error, "sequence-cache",
-                   "the sequence " + name + " keeps " + std::to_string(sequence->int8(i, 1)) +
-                       " values for each session, so that a later event can get a lower number",
+                   "the sequence " + name + " caches " + std::to_string(sequence->int8(i, 1)) +
+                       " values per session, so a later event can get a lower number",
                    "run ALTER SEQUENCE " + name + " CACHE 1");
     if (sequence->boolean(i, 2))
       findings.add(Severity::error, "unsafe-order", "the sequence " + name + " counts downwards",
-                   "order by a sequence that grows; " + identity);
+                   "order by an ascending sequence; " + identity);
   }
   return {};
 }
@@ -112,14 +114,14 @@ Status examine_indexes(Connection& connection, const CatalogTable& table,
     findings.add(Severity::warning, "id-not-unique",
                  "no unique index of " + table.quoted + " is on \"" + id +
                      "\" alone; two rows with one id count as one event",
-                 "make sure that ids are unique in the whole table, uuids are");
+                 "make sure that ids are unique in the whole table, for example UUIDs");
   if (!rows->boolean(0, 1) && !rows->boolean(0, 2)) {
-    findings.add(Severity::warning, "missing-index",
-                 "no index of " + table.quoted +
-                     " finds the pending rows: every look walks over the whole table",
-                 "run CREATE INDEX CONCURRENTLY ON " + table.quoted + " (" + *quoted_name(order) +
-                     (order == id ? std::string() : ", " + *quoted_name(id)) + ") WHERE " +
-                     pending_sql(table, mapping, ""));
+    findings.add(
+        Severity::warning, "missing-index",
+        "no index of " + table.quoted + " finds the pending rows: every read scans the whole table",
+        "run CREATE INDEX CONCURRENTLY ON " + table.quoted + " (" + *quoted_name(order) +
+            (order == id ? std::string() : ", " + *quoted_name(id)) + ") WHERE " +
+            pending_sql(table, mapping, ""));
   }
   return {};
 }
@@ -158,7 +160,7 @@ Status examine_mapping(Connection& connection, const std::string& relay,
     if (!published && published.error().code != Errc::rejected) return published;
     if (!published)
       findings.add(Severity::error, "publication",
-                   "the log of " + table->quoted + " cannot be read", published.error().text);
+                   "the WAL of " + table->quoted + " cannot be read", published.error().text);
   } else {
     DOVETAIL_TRY(examine_indexes(connection, *table, mapping, findings));
   }

@@ -26,18 +26,18 @@ Status examine_queues(Connection& connection, const DoctorOptions& options, Find
     if (parked > 0)
       findings.add(Severity::warning, "queue-parked",
                    queue + " has " + std::to_string(parked) +
-                       " parked events, and their keys wait for an operator",
-                   "look at them with `dovetail parked list`, then replay or discard them");
+                       " parked events; their keys wait for an operator",
+                   "list them with `dovetail parked list`, then replay or discard them");
     if (late > options.lag_max)
       findings.add(Severity::warning, "queue-backlog",
                    queue + " has " + std::to_string(rows->int8(i, 2)) +
-                       " events that a worker could take, one of them for " + shown(late),
-                   "check that workers call dovetail.receive() with this name, and start more of "
-                   "them when they are busy");
+                       " events ready for a worker, the oldest for " + shown(late),
+                   "check that workers call dovetail.receive() with this name, and start more "
+                   "workers if they are busy");
     if (rows->int8(i, 4) > 0)
       findings.add(Severity::error, "queue-stuck",
                    queue + " has " + std::to_string(rows->int8(i, 4)) +
-                       " events that wait behind nothing: rows were changed by hand",
+                       " events that wait behind no event: rows were changed manually",
                    "run UPDATE dovetail.queue SET waiting = false WHERE waiting, which is safe at "
                    "any time");
   }

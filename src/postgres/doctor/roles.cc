@@ -78,7 +78,7 @@ Status examine_rights(Connection& connection, Findings& findings) {
     const std::string missing(rights->text(i, 3));
     findings.add(
         Severity::error, "missing-right",
-        "this user is meant to " + std::string(rights->text(i, 0)) + ", and lacks " + missing,
+        "this user should be able to " + std::string(rights->text(i, 0)) + ", but lacks " + missing,
         "run `dovetail init --roles` as the owner of the schema and grant this user the "
         "role for it, or grant it " +
             missing);
@@ -87,9 +87,8 @@ Status examine_rights(Connection& connection, Findings& findings) {
   findings.add(Severity::note, "rights",
                "the user " + std::string(rights->text(0, 4)) + " may " +
                    (may.empty() ? "look" : "look, " + may) + "; it may not " + may_not,
-               "where it should: GRANT dovetail_app, dovetail_worker, dovetail_relay or "
-               "dovetail_operator TO "
-               "it; the owner of the schema may do everything");
+               "to allow more: GRANT dovetail_app, dovetail_worker, dovetail_relay or "
+               "dovetail_operator TO it; the owner of the schema may do everything");
   return {};
 }
 
@@ -99,9 +98,9 @@ Status examine_extra_rights(Connection& connection, Findings& findings) {
   for (std::size_t i = 0; i < extra->size(); ++i)
     findings.add(Severity::warning, "extra-right",
                  "the right " + std::string(extra->text(i, 0)) +
-                     " was given by hand, and every login with that role has it",
-                 "give it to the one login that needs it; `dovetail init --roles` takes it back "
-                 "from the role");
+                     " was granted manually, and every login with that role has it",
+                 "grant it to the login that needs it; `dovetail init --roles` revokes it from "
+                 "the role");
   return {};
 }
 

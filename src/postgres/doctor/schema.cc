@@ -42,15 +42,15 @@ Result<bool> examine_drift(Connection& connection, Findings& findings) {
     const std::string name(drift->text(i, 1));
     const bool is_missing = drift->boolean(i, 2);
     if (kind == "right") {
-      findings.add(Severity::error, "missing-right", "the right " + name + " was taken away",
+      findings.add(Severity::error, "missing-right", "the right " + name + " was revoked",
                    "run `dovetail init --roles` as the owner of the schema");
       continue;
     }
     is_whole = is_whole && !is_missing;
     findings.add(Severity::error, "schema-drift",
                  "the " + std::string(kind) + " dovetail." + name +
-                     (is_missing ? " is missing" : " is not as it was made"),
-                 "make it again as `dovetail init --print-sql` shows it");
+                     (is_missing ? " is missing" : " was changed"),
+                 "create it again as in `dovetail init --print-sql`");
   }
   return is_whole;
 }
@@ -64,11 +64,11 @@ Status examine_partitions(Connection& connection, const DoctorOptions& options,
     findings.add(
         Severity::warning, "partitions-ahead",
         ahead->int8(0, 1) == 0
-            ? std::string("the outbox has no partitions: everything is in the default one, "
+            ? std::string("the outbox has no partitions: all rows are in the default partition, "
                           "where old events are deleted one by one")
             : "the outbox has partitions for another " + shown(std::max(left, Duration{0})) +
-                  " only; what comes later goes to the default one, where old events are "
-                  "deleted one by one",
+                  " only; later events go to the default partition, where old events are deleted "
+                  "one by one",
         "run `dovetail prune` as the owner of the schema, regularly, or let the relay do "
         "so");
   return {};
@@ -85,10 +85,9 @@ Status examine_parked(Connection& connection, Findings& findings) {
   if (parked->int8(0, 0) > 0)
     findings.add(Severity::warning, "parked",
                  std::to_string(parked->int8(0, 0)) +
-                     " events are parked and wait for an operator, together with what stands "
-                     "behind them " +
+                     " events are parked and wait for an operator; with the events behind them " +
                      std::to_string(parked->int8(0, 1)),
-                 "look at them with `dovetail parked list`, then replay or discard them");
+                 "list them with `dovetail parked list`, then replay or discard them");
   if (parked->int8(0, 2) > 0)
     findings.add(Severity::error, "parked-without-head",
                  std::to_string(parked->int8(0, 2)) +
@@ -126,13 +125,12 @@ Status examine_sequence(Connection& connection, Findings& findings) {
   if (rows->empty()) return {};
   if (rows->int8(0, 0) > 1)
     findings.add(Severity::error, "sequence-cache",
-                 "the sequence dovetail.outbox_seq keeps " + std::to_string(rows->int8(0, 0)) +
-                     " values for each session, so that a later event can get a lower number and "
-                     "overtake",
+                 "the sequence dovetail.outbox_seq caches " + std::to_string(rows->int8(0, 0)) +
+                     " values per session, so a later event can get a lower number and overtake",
                  "run ALTER SEQUENCE dovetail.outbox_seq CACHE 1");
   if (rows->int8(0, 1) < 1 || rows->boolean(0, 2))
     findings.add(Severity::error, "schema-drift",
-                 "the sequence dovetail.outbox_seq counts downwards, or in circles",
+                 "the sequence dovetail.outbox_seq counts downwards or cycles",
                  "run ALTER SEQUENCE dovetail.outbox_seq INCREMENT 1 NO CYCLE");
   return {};
 }
@@ -144,16 +142,16 @@ void examine_lag(const std::string& relay, bool is_served, std::uint64_t pending
   const std::string named = "the relay \"" + relay + "\"";
   if (!is_served)
     findings.add(pending > 0 ? Severity::error : Severity::warning, "relay-not-running",
-                 named + " has lanes that nobody serves; " + std::to_string(pending) +
+                 named + " has lanes without a process; " + std::to_string(pending) +
                      " of its events are pending",
                  "start a relay of that name, or delete its rows in dovetail.relay_lane if it is "
                  "gone for good: it holds back the retention");
   if (pending > options.pending_max || lag > options.lag_max)
     findings.add(Severity::warning, "backlog",
-                 named + " has " + std::to_string(pending) + " events before it" +
+                 named + " has " + std::to_string(pending) + " pending events" +
                      (lag < Duration::zero() ? "" : ", the oldest " + shown(lag) + " old"),
-                 "check the sink and the log of the relay; more lanes and processes help when it "
-                 "is busy");
+                 "check the sink and the log of the relay; if it is busy, more lanes and processes "
+                 "help");
 }
 
 Result<bool> examine_schema(Connection& connection, const DoctorOptions& options,
@@ -162,8 +160,8 @@ Result<bool> examine_schema(Connection& connection, const DoctorOptions& options
   if (!version && version.error().code == Errc::rejected) {
     const Result<bool> there = has_tables(connection);
     if (there && !*there) {
-      findings.add(Severity::warning, "no-tables", "there are no tables of dovetail yet",
-                   "run 'dovetail init', which makes them");
+      findings.add(Severity::warning, "no-tables", "the database has no tables of dovetail yet",
+                   "run 'dovetail init'");
       return false;
     }
   }
@@ -175,10 +173,9 @@ Result<bool> examine_schema(Connection& connection, const DoctorOptions& options
   }
   if (*version > kSchemaVersion)
     findings.add(Severity::note, "schema-newer",
-                 "the schema has version " + std::to_string(*version) +
-                     ", and this program knows " + std::to_string(kSchemaVersion) +
-                     ", which may go on",
-                 "upgrade this dovetail before the schema goes further");
+                 "the schema has version " + std::to_string(*version) + ", this program knows " +
+                     std::to_string(kSchemaVersion) + " and can still use it",
+                 "upgrade this dovetail before the next schema version");
   const Result<bool> is_whole = examine_drift(connection, findings);
   if (!is_whole) return fail(is_whole.error());
   DOVETAIL_TRY(examine_sequence(connection, findings));

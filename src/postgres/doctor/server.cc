@@ -15,23 +15,25 @@ Status examine_settings(Connection& connection, Findings& findings) {
   if (!rows) return fail(rows.error());
   if (rows->boolean(0, 0))
     findings.add(Severity::error, "standby",
-                 "the server is a standby: it shows commits in another order and takes no writes",
-                 "point the relay at the primary, for example with "
+                 "the server is a standby: it shows commits in another order and accepts no writes",
+                 "connect the relay to the primary, for example with "
                  "target_session_attrs=read-write");
   if (!rows->boolean(0, 1))
     findings.add(Severity::error, "fsync-off",
-                 "fsync is off: a crash of the machine can lose or corrupt what was committed",
+                 "fsync is off: a crash of the machine can lose or corrupt committed data",
                  "set fsync = on");
   if (rows->boolean(0, 2))
-    findings.add(Severity::warning, "synchronous-commit-off",
-                 "synchronous_commit is off: a crash can lose the last commits, which a consumer "
-                 "may have seen already",
-                 "set synchronous_commit = on for the application and the relay");
+    findings.add(
+        Severity::warning, "synchronous-commit-off",
+        "synchronous_commit is off: a crash can lose the last commits, although a consumer "
+        "may already have seen them",
+        "set synchronous_commit = on for the application and the relay");
   if (!rows->boolean(0, 3))
-    findings.add(Severity::error, "autovacuum-off",
-                 "autovacuum is off in the whole server: tables bloat, and in the end it stops to "
-                 "protect itself",
-                 "set autovacuum = on");
+    findings.add(
+        Severity::error, "autovacuum-off",
+        "autovacuum is off for the whole server: tables bloat, and finally the server stops "
+        "to protect itself",
+        "set autovacuum = on");
   if (rows->text(0, 4) != "UTF8")
     findings.add(Severity::warning, "encoding",
                  "the database is stored as " + std::string(rows->text(0, 4)) +
@@ -75,15 +77,15 @@ Status examine_transactions(Connection& connection, const DoctorOptions& options
                      std::string(prepared->text(i, 1)) + " in database " +
                      std::string(prepared->text(i, 2)) + " waits for " +
                      shown(Duration{prepared->int8(i, 3)}) +
-                     "; its events are not sent and dead rows stay until it ends",
-                 "ask its transaction manager, then run COMMIT PREPARED or ROLLBACK PREPARED");
+                     "; until it ends, its events are not sent and dead rows stay",
+                 "check its transaction manager, then run COMMIT PREPARED or ROLLBACK PREPARED");
 
   const Result<Rows> sees =
       connection.query("SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')");
   if (!sees) return fail(sees.error());
   if (!sees->boolean(0, 0))
     findings.add(Severity::note, "sees-own-sessions-only",
-                 "this role sees the transactions of its own sessions only",
+                 "this role sees only the transactions of its own sessions",
                  "run the doctor as a member of pg_read_all_stats or pg_monitor");
   return {};
 }
@@ -101,7 +103,7 @@ Status examine_search_path(Connection& connection, Findings& findings) {
     const std::string name(open->text(i, 0));
     findings.add(Severity::warning, "open-schema",
                  "everybody may create functions in the schema \"" + name +
-                     "\", which this user's search_path names",
+                     "\", which is in this user's search_path",
                  "run REVOKE CREATE ON SCHEMA \"" + name + "\" FROM PUBLIC");
   }
   return {};
@@ -168,11 +170,10 @@ Status examine_vacuum(Connection& connection, std::int64_t oid, const DoctorOpti
     const auto live = static_cast<std::uint64_t>(rows->int8(i, 3));
     if (dead > options.dead_rows_max && dead > live / 5)
       findings.add(Severity::warning, "dead-rows",
-                   table + " has " + std::to_string(dead) + " dead rows beside " +
-                       std::to_string(live) + " live ones, which makes every read slower",
+                   table + " has " + std::to_string(dead) + " dead rows and " +
+                       std::to_string(live) + " live rows, so every read is slower",
                    "run VACUUM " + table +
-                       ", and look for old open transactions and replication slots that hold it "
-                       "back");
+                       ", and check for old open transactions and replication slots that block it");
   }
   return {};
 }

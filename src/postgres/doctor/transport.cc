@@ -52,11 +52,11 @@ void examine_transport(const Transport& transport, std::string_view setting, Fin
   findings.add(
       Severity::warning, "tls",
       named + (transport.is_encrypted
-                   ? "is encrypted, but it is not proved that this is the server: another may "
-                     "answer in its place, and gets passwords and payloads"
-                   : "is not encrypted: others on the way can read passwords and payloads"),
+                   ? "is encrypted but does not verify the server: another machine could answer "
+                     "in its place and get passwords and payloads"
+                   : "is not encrypted: others on the network can read passwords and payloads"),
       "add sslmode=verify-full and sslrootcert=FILE to the " + std::string(setting) +
-          ", and use the host name that stands in the server's certificate");
+          ", and use the host name in the server's certificate");
 }
 
 }  // namespace dovetail::postgres

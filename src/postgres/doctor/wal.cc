@@ -136,17 +136,17 @@ void examine_limits(const Settings& settings, const std::vector<Slot>& slots,
   if (settings.senders_free <= 0)
     findings.add(
         severity, "no-sender-free",
-        "every one of max_wal_senders is taken, so no relay can begin to read the WAL" + meanwhile,
+        "all max_wal_senders are in use, so no other relay can start to read the WAL" + meanwhile,
         "raise max_wal_senders and restart the server");
   if (settings.sender_timeout_ms == 0)
     findings.add(Severity::note, "sender-timeout",
-                 "wal_sender_timeout is 0: a relay whose machine vanished holds its slot until "
-                 "the server's TCP gives up",
+                 "wal_sender_timeout is 0: a relay on a vanished machine holds its slot until TCP "
+                 "times out",
                  "set wal_sender_timeout = 60s");
   else if (settings.sender_timeout_ms < 5000)
     findings.add(Severity::warning, "sender-timeout",
                  "wal_sender_timeout is " + std::to_string(settings.sender_timeout_ms) +
-                     " ms: a short pause of the network ends a stream, and it starts over",
+                     " ms: a short pause of the network ends the stream, and it starts over",
                  "set it to 10s or more");
 }
 
@@ -158,48 +158,49 @@ void examine_keeping(const Settings& settings, const DoctorOptions& options, Fin
   if (settings.keep_bytes < 0) {
     findings.add(Severity::warning, "keep-size",
                  "max_slot_wal_keep_size is -1: while a relay with mode = \"wal\" does not run, "
-                 "the server keeps its log without limit, until the disk is full",
-                 "set max_slot_wal_keep_size to what the disk can spare, more than "
+                 "the server retains WAL without limit, until the disk is full",
+                 "set max_slot_wal_keep_size to what the disk can spare, but more than "
                  "retained_wal_max (" +
                      shown_bytes(budget) + ")");
   } else if (settings.keep_bytes < budget) {
     findings.add(Severity::note, "keep-size",
                  "max_slot_wal_keep_size is " + shown_bytes(settings.keep_bytes) +
-                     ", so the server gives a slot up before its relay does at " +
+                     ", so the server invalidates a slot before its relay gives it up at " +
                      shown_bytes(budget),
-                 "that is harmless for events in the outbox; make retained_wal_max smaller to have "
-                 "the relay say so itself");
+                 "this loses no events of the outbox; lower retained_wal_max so that the relay "
+                 "gives up first and reports it");
   }
   if (settings.has_idle_timeout)
-    findings.add(Severity::note, "idle-slot-timeout",
-                 "idle_replication_slot_timeout is " + settings.idle_timeout +
-                     ": after a relay was stopped for so long its slot is gone; it reads on from "
-                     "the table, and makes another",
-                 "set it to longer than a relay is ever stopped, or to 0");
+    findings.add(
+        Severity::note, "idle-slot-timeout",
+        "idle_replication_slot_timeout is " + settings.idle_timeout +
+            ": if a relay is stopped for longer, its slot is invalidated; it then continues from "
+            "the table and creates another slot",
+        "set it longer than any relay is ever stopped, or to 0");
 }
 
 void examine_failover(const Settings& settings, const std::vector<Slot>& slots,
                       const DoctorOptions& options, Findings& findings) {
   if (!any_required(options)) return;
-  const std::string after = "its relay reads on from the table, and makes another";
+  const std::string after = "its relay continues from the table and creates another slot";
   if (settings.version < 17 && settings.standbys > 0)
-    findings.add(Severity::note, "failover",
-                 "a standby that is promoted has no slot of ours: " + after,
-                 "nothing in this version of the server; PostgreSQL 17 keeps slots on standbys");
+    findings.add(Severity::note, "failover", "a promoted standby does not have the slot: " + after,
+                 "nothing to do in this server version; PostgreSQL 17 keeps slots on standbys");
   for (const Slot& slot : slots) {
     if (settings.version < 17 || slot.failover || reader_of(slot, options) == nullptr) continue;
     findings.add(Severity::note, "failover",
-                 "the slot " + slot.name + " is not kept on standbys: " + after,
+                 "the slot " + slot.name + " is not synchronised to standbys: " + after,
                  "stop its relay and drop it with `dovetail slots --drop " + slot.name +
-                     " --force`: the relay makes it again as one that is; and set "
+                     " --force`: the relay creates it again as a failover slot; and set "
                      "sync_replication_slots = on at the standbys");
   }
   if (settings.version >= 17 && settings.standbys > 0 && settings.synchronized_standbys.empty())
-    findings.add(Severity::note, "standby-behind",
-                 "synchronized_standby_slots is empty: an event can be carried before any standby "
-                 "has its transaction, and when the primary is lost then, it was never written",
-                 "name the slots of the standbys in synchronized_standby_slots, or commit with "
-                 "synchronous_standby_names");
+    findings.add(
+        Severity::note, "standby-behind",
+        "synchronized_standby_slots is empty: an event can be delivered before any standby "
+        "has its transaction; if the primary is then lost, the event has no transaction",
+        "name the slots of the standbys in synchronized_standby_slots, or commit with "
+        "synchronous_standby_names");
 }
 
 // A slot is made when all that write at that time have ended.
@@ -215,21 +216,21 @@ Status examine_waiting(Connection& connection, const DoctorOptions& options, Fin
   if (!rows) return fail(rows.error());
   if (!rows->empty())
     findings.add(Severity::note, "slot-waits",
-                 "the server makes no slot while the " + std::string(rows->text(0, 0)) +
-                     " is open, now for " + shown(Duration{rows->int8(0, 1)}) +
-                     "; a relay that starts reads the table until then",
-                 "find out why it is open, and set idle_in_transaction_session_timeout; one that "
-                 "is prepared ends with COMMIT PREPARED or ROLLBACK PREPARED");
+                 "the server creates no slot while the " + std::string(rows->text(0, 0)) +
+                     " is open, so far for " + shown(Duration{rows->int8(0, 1)}) +
+                     "; a starting relay reads the table until then",
+                 "find out why it is open, and set idle_in_transaction_session_timeout; a prepared "
+                 "transaction ends with COMMIT PREPARED or ROLLBACK PREPARED");
   return {};
 }
 
 void examine_idle(const Slot& slot, const DoctorOptions& options, Findings& findings) {
-  const std::string kept = "the server keeps " + shown_bytes(slot.retained) + " of WAL for it";
+  const std::string kept = "the server retains " + shown_bytes(slot.retained) + " of WAL for it";
   const std::string drop = "`dovetail slots --drop " + slot.name + "`";
   if (!slot.is_here) {
     if (slot.retained > options.idle_slot_bytes_max)
       findings.add(Severity::warning, "slot-idle",
-                   "nobody reads through the slot " + slot.name + " of the database " +
+                   "no process uses the slot " + slot.name + " of the database " +
                        quoted(slot.database) + ", and " + kept,
                    "start its relay, or drop it with " + drop + " there");
     return;
@@ -242,8 +243,8 @@ void examine_idle(const Slot& slot, const DoctorOptions& options, Findings& find
   }
   if (reader_of(slot, options) == nullptr) {
     findings.add(Severity::warning, "slot-unused",
-                 "the slot " + slot.name + " is of the relay " + quoted(slot.relay) +
-                     ", which does not read through it by this config file, and " + kept,
+                 "the slot " + slot.name + " belongs to the relay " + quoted(slot.relay) +
+                     ", which does not use it according to this config file, and " + kept,
                  "drop it with " + drop +
                      " --force, unless another config file has mode = \"wal\" "
                      "for it");
@@ -251,10 +252,10 @@ void examine_idle(const Slot& slot, const DoctorOptions& options, Findings& find
   }
   findings.add(slot.retained > options.idle_slot_bytes_max ? Severity::warning : Severity::note,
                "slot-idle",
-               "nobody reads through the slot " + slot.name + " of the relay " +
-                   quoted(slot.relay) + ", and " + kept,
+               "no process uses the slot " + slot.name + " of the relay " + quoted(slot.relay) +
+                   ", and " + kept,
                "start the relay, or drop the slot with " + drop +
-                   " --force: events are read from the table then");
+                   " --force: events are then read from the table");
 }
 
 void examine_slot(const Slot& slot, const DoctorOptions& options, Findings& findings) {
@@ -262,30 +263,31 @@ void examine_slot(const Slot& slot, const DoctorOptions& options, Findings& find
   const std::string named = "the slot " + slot.name;
   if (slot.wal_status == "lost") {
     findings.add(Severity::warning, "slot-lost",
-                 named + " is lost: the server has removed log that it had not handed out" +
+                 named + " is lost: the server removed WAL that the relay had not read" +
                      (slot.invalidation.empty() ? "" : " (" + slot.invalidation + ")"),
-                 slot.relay.empty() ? "drop it with `dovetail slots --drop " + slot.name + "`"
-                                    : "start its relay, which makes another and reads what is "
-                                      "missing from the table; then raise max_slot_wal_keep_size");
+                 slot.relay.empty()
+                     ? "drop it with `dovetail slots --drop " + slot.name + "`"
+                     : "start its relay, which creates another slot and reads the "
+                       "missing events from the table; then raise max_slot_wal_keep_size");
     return;
   }
   if (!slot.active) examine_idle(slot, options, findings);
   if (slot.wal_status == "unreserved" || slot.wal_status == "extended")
     findings.add(Severity::warning, "slot-behind",
-                 named + " is " + slot.wal_status + ": the server keeps " +
-                     shown_bytes(slot.retained) + " for it, beyond max_wal_size" +
-                     (slot.wal_status == "unreserved" ? ", and may lose it at any time" : ""),
-                 "check the sink and the log of the relay that reads through it");
+                 named + " is " + slot.wal_status + ": the server retains " +
+                     shown_bytes(slot.retained) + " of WAL for it, more than max_wal_size" +
+                     (slot.wal_status == "unreserved" ? ", and may invalidate it at any time" : ""),
+                 "check the sink and the log of the relay that uses it");
   else if (reader != nullptr && slot.active && slot.retained > reader->retained_wal_max / 2)
     findings.add(Severity::warning, "slot-behind",
-                 named + " keeps " + shown_bytes(slot.retained) + " of the log; at " +
+                 named + " retains " + shown_bytes(slot.retained) + " of WAL; at " +
                      shown_bytes(reader->retained_wal_max) + " the relay gives it up",
                  "check the sink and the log of the relay " + quoted(slot.relay));
   if (slot.catalog_age > options.catalog_age_max)
     findings.add(Severity::warning, "slot-age",
                  named + " is " + std::to_string(slot.catalog_age) +
-                     " transactions old: dead rows of the catalogue stay until it moves on",
-                 "start what reads through it, or drop it");
+                     " transactions old: dead rows of the catalogue stay until it advances",
+                 "start the relay that uses it, or drop it");
 }
 
 // Whether the log can be read, as far as the catalogue tells. `connection` has the role for it.
@@ -297,13 +299,13 @@ Result<bool> examine_readable(Connection& connection, const DoctorOptions& optio
   if (!*why_not) return true;
   if (any_required(options))
     findings.add(Severity::error, "log-unreadable",
-                 "a relay is to read the log (mode = \"wal\"), and cannot: " + **why_not,
-                 "make it so, or let the relay choose by itself: mode = \"auto\"");
+                 "a relay must read the WAL (mode = \"wal\") but cannot: " + **why_not,
+                 "fix it, or use mode = \"auto\"");
   else
     findings.add(Severity::note, "log-unreadable",
-                 "relays read the table and not the log, because " + **why_not,
-                 "events then arrive some milliseconds later, and the server is asked for them "
-                 "again and again; mode = \"poll\" says that it is meant so");
+                 "relays read the table instead of the WAL, because " + **why_not,
+                 "events arrive some milliseconds later and the relays poll the server; if that is "
+                 "intended, set mode = \"poll\"");
   return false;
 }
 
@@ -331,7 +333,7 @@ Status examine_log(Connection& connection, const std::string& url, const DoctorO
     Result<Connection> opened = Connection::open(conninfo);
     if (!opened) {
       findings.add(any_required(options) ? Severity::error : Severity::warning, "replication-url",
-                   "the server cannot be reached by replication_url", opened.error().text);
+                   "cannot reach the server through replication_url", opened.error().text);
       return {};
     }
     past_pooler = std::move(*opened);

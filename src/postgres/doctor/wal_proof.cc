@@ -75,7 +75,8 @@ Result<std::string> prove(Connection& connection, Replication& replication, Dead
   const std::string slot = temporary_slot_name("doctor", database->text(0, 0));
   const Result<bool> made = make_slot(replication, slot, end);
   if (!made) return fail(made.error());
-  if (!*made) return std::string("the server made no slot, because it waits for open transactions");
+  if (!*made)
+    return std::string("the server created no slot, because it waits for open transactions");
   const std::string probe = random_text();
   const Result<Rows> written =
       connection.query("SELECT pg_catalog.pg_logical_emit_message(false, $1, $2)::text",
@@ -90,7 +91,7 @@ Result<std::string> prove(Connection& connection, Replication& replication, Dead
   if (!has_messages) return std::string();
   const Result<bool> seen = see_probe(replication, probe, end);
   if (!seen) return fail(seen.error());
-  return *seen ? std::string() : std::string("a message that was written did not come out");
+  return *seen ? std::string() : std::string("a written message did not come back");
 }
 
 }  // namespace
@@ -103,20 +104,20 @@ Status prove_log(Connection& connection, const std::string& conninfo, const Doct
   const Deadline end = std::chrono::steady_clock::now() + options.proof_wait_max;
   Result<Replication> replication = Replication::open(conninfo);
   if (!replication) {
-    findings.add(severity, "log-proof", "no connection for replication can be made",
+    findings.add(severity, "log-proof", "cannot open a replication connection",
                  replication.error().text);
     return {};
   }
   const Result<std::string> failed = prove(connection, *replication, end);
   if (!failed) {
     if (!connection) return fail(failed.error());
-    findings.add(severity, "log-proof", "the log was tried, and cannot be read",
+    findings.add(severity, "log-proof", "a test showed that the WAL cannot be read",
                  failed.error().text);
   } else if (!failed->empty()) {
-    findings.add(Severity::warning, "log-proof",
-                 "the log was tried, and within " + shown(options.proof_wait_max) + " " + *failed,
-                 "look for transactions that are open for long, and at what the server does; then "
-                 "run the doctor again");
+    findings.add(
+        Severity::warning, "log-proof",
+        "a test of the WAL failed: within " + shown(options.proof_wait_max) + " " + *failed,
+        "check for long open transactions and the load of the server; then run doctor again");
   }
   return {};
 }

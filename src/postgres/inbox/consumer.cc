@@ -65,23 +65,22 @@ bool is_plain_name(std::string_view name) {
 Status check(const ConsumerOptions& options) {
   const char* wrong = nullptr;
   if (options.database.empty())
-    wrong = "ConsumerOptions::database is empty; give it as libpq takes it";
+    wrong = "ConsumerOptions::database is empty; set it to connection settings of libpq";
   if (options.name.empty() || options.name.size() > 200)
-    wrong = "ConsumerOptions::name is empty or too long; check that it has 1 to 200 bytes";
+    wrong = "ConsumerOptions::name must have 1 to 200 bytes; check it";
   if (options.name.find('.') != std::string::npos)
     wrong =
-        "ConsumerOptions::name has a dot, which stands between a consumer and its handler; check "
-        "it, and use another character";
+        "ConsumerOptions::name has a dot, which separates a consumer from its handler; use another "
+        "character";
   if (!options.from.empty() && options.origin.make)
-    wrong = "ConsumerOptions has both `from` and `origin`; check which of them is meant";
-  if (options.attempts_max == 0)
-    wrong = "ConsumerOptions::attempts_max is 0; check that it is 1 or more";
+    wrong = "ConsumerOptions has both `from` and `origin`; set only one of them";
+  if (options.attempts_max == 0) wrong = "ConsumerOptions::attempts_max is 0; set it to at least 1";
   if (options.parallel == 0 || options.parallel > kKeyBuckets)
     wrong = "ConsumerOptions::parallel must be 1 to 256; check it";
   if (options.batch_events_max == 0 || options.window_events_max == 0)
-    wrong = "a limit of ConsumerOptions is 0; check that batches and window hold 1 event or more";
+    wrong = "a limit of ConsumerOptions is 0; batches and window must hold at least 1 event";
   if (options.lease_term < std::chrono::milliseconds(100))
-    wrong = "ConsumerOptions::lease_term is below 100 ms; check it, 10 s is usual";
+    wrong = "ConsumerOptions::lease_term is below 100 ms; raise it, 10 s is usual";
   if (wrong != nullptr) return fail(Errc::rejected, wrong);
   return {};
 }
@@ -89,7 +88,7 @@ Status check(const ConsumerOptions& options) {
 Result<std::vector<TransactionHandler>> handlers_of(const std::string& consumer,
                                                     std::vector<NamedHandler> handlers) {
   if (handlers.empty())
-    return fail(Errc::rejected, "the consumer has no handler; check the call of Consumer::open()");
+    return fail(Errc::rejected, "the consumer has no handler; pass one to Consumer::open()");
   std::vector<TransactionHandler> all;
   std::set<std::string> names;
   for (NamedHandler& handler : handlers) {
@@ -97,12 +96,12 @@ Result<std::vector<TransactionHandler>> handlers_of(const std::string& consumer,
     if ((!is_only && !is_plain_name(handler.name)) || handler.name.size() > 50 ||
         !names.insert(handler.name).second)
       return fail(Errc::rejected, "the handler \"" + handler.name +
-                                      "\" needs a name of its own; check that it has 1 to 50 "
-                                      "letters, digits, '-' and '_'");
+                                      "\" needs a unique name of 1 to 50 "
+                                      "letters, digits, '-' and '_'; check it");
     if (static_cast<bool>(handler.each) == static_cast<bool>(handler.batch))
-      return fail(Errc::rejected, "the handler \"" + handler.name +
-                                      "\" needs one function; check that either `each` or `batch` "
-                                      "is set");
+      return fail(Errc::rejected,
+                  "the handler \"" + handler.name +
+                      "\" needs exactly one function; set either `each` or `batch`");
     std::string name = is_only ? consumer : consumer + "." + handler.name;
     if (handler.each) {
       all.push_back(

@@ -34,25 +34,25 @@ Status check_function(Connection& connection, std::string_view function, bool ba
       kFunctions, Params().text(schema).text(name).text(wanted).text(batch ? kOne : kMany));
   if (!rows) return fail(rows.error());
   if (rows->empty()) {
-    return fail(Errc::rejected, "there is no function " + std::string(function) +
-                                    " in the consumer's database; check the name" +
-                                    (schema.empty() ? " and the search_path" : "") +
-                                    ", or create it: CREATE FUNCTION " + std::string(function) +
-                                    "(" + (batch ? "events " : "event ") + wanted +
-                                    ") RETURNS void ...");
+    return fail(Errc::rejected,
+                "the consumer's database has no function " + std::string(function) +
+                    "; check the name" + (schema.empty() ? " and the search_path" : "") +
+                    ", or create it: CREATE FUNCTION " + std::string(function) + "(" +
+                    (batch ? "events " : "event ") + wanted + ") RETURNS void ...");
   }
   const std::string found(rows->text(0, 4));
   if (!rows->boolean(0, 0)) {
-    return fail(Errc::rejected,
-                found + " does not fit: a handler takes one " + wanted +
-                    (rows->boolean(0, 6) ? std::string("; check \"batch\", which says whether it "
-                                                       "takes many events at once")
-                                         : "; check its arguments"));
+    return fail(
+        Errc::rejected,
+        found + " does not fit: a handler takes one " + wanted +
+            (rows->boolean(0, 6) ? std::string("; check \"batch\", which selects a function "
+                                               "of many events")
+                                 : "; check its arguments"));
   }
   if (!rows->boolean(0, 1)) {
     return fail(Errc::rejected,
                 found +
-                    " is a procedure or an aggregate, and a handler must be a function, which "
+                    " is a procedure or an aggregate, but a handler must be a function, which "
                     "cannot end the transaction; create it with CREATE FUNCTION");
   }
   const std::string role(rows->text(0, 5));

@@ -112,7 +112,8 @@ TEST_F(SqlFunctions, AnExceptionOfOneFailsTheBatchAndSaysWhatItMeans) {
 TEST_F(SqlFunctions, OneThatIsNotThereOrNotAllowedIsToldBeforeAnyEventIsTried) {
   const Result<bool> missing = store_with("take", false)->open();
   EXPECT_TRUE(failed_with(missing, Errc::rejected)) << text_of(missing);
-  EXPECT_TRUE(contains(text_of(missing), "there is no function take")) << text_of(missing);
+  EXPECT_TRUE(contains(text_of(missing), "the consumer's database has no function take"))
+      << text_of(missing);
   must(connection,
        "CREATE FUNCTION take(e dovetail.event) RETURNS void LANGUAGE sql AS 'SELECT'; "
        "REVOKE ALL ON FUNCTION take(dovetail.event) FROM public");

@@ -98,7 +98,7 @@ Status guarded(const Handle& handle) {
                 std::string("the handler threw: ") + thrown.what() + "; check the handler");
   } catch (...) {
     return fail(Errc::in_doubt,
-                "the handler threw something that is no std::exception; check the handler");
+                "the handler threw an object that is not a std::exception; check the handler");
   }
 }
 
@@ -209,8 +209,8 @@ Status PostgresInboxStore::State::read_ids(Connection& connection) {
   std::set<std::string_view> different;
   for (const TransactionHandler& handler : options.handlers) {
     if (!different.insert(handler.name).second)
-      return fail(Errc::rejected, "two handlers are called \"" + handler.name +
-                                      "\"; check that each has a name of its own");
+      return fail(Errc::rejected,
+                  "two handlers have the name \"" + handler.name + "\"; give each its own name");
     names.push_back(handler.name);
   }
   std::map<std::string, std::int32_t, std::less<>> ids;

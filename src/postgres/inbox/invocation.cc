@@ -31,7 +31,7 @@ constexpr std::string_view kEnded = "2D000";     // COMMIT where there must be n
 
 Error ended_by_handler() {
   return Error{Errc::rejected,
-               "the handler ended the transaction, which is not its to end; nothing was committed; "
+               "the handler ended the transaction, which it must not do; nothing was committed; "
                "check the handler for COMMIT and ROLLBACK"};
 }
 
@@ -168,9 +168,10 @@ Status OpenTransaction::check_ours(bool may_have_failed) {
   pg_conn* const raw = pipeline_.lend().value_or(nullptr);
   const auto state = raw == nullptr ? PQTRANS_UNKNOWN : PQtransactionStatus(raw);
   if (state == PQTRANS_INERROR && !may_have_failed)
-    return remember({Errc::in_doubt,
-                     "a statement of the handler failed, and it did not say so; check that it "
-                     "looks at every result"});
+    return remember(
+        {Errc::in_doubt,
+         "a statement of the handler failed, but the handler returned success; check that it "
+         "checks every result"});
   const char* const mark = raw == nullptr ? nullptr : PQparameterStatus(raw, kMark);
   const bool is_marked = mark != nullptr && mark == kMarked;
   // One that is lost or busy is found out by whoever uses it next.

@@ -210,7 +210,7 @@ TEST_F(PostgresInvocation, AHandlerThatLeavesAStatementUnderWayFailsAndTheStoreG
   });
   const Status applied = apply(*store, {event()});
   EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
-  EXPECT_TRUE(contains(text_of(applied), "under way")) << text_of(applied);
+  EXPECT_TRUE(contains(text_of(applied), "unfinished statement")) << text_of(applied);
   store->rollback();
   EXPECT_EQ(store->count_attempt(event()->id, +1).value(), 1U);
   ASSERT_TRUE(store->begin());

@@ -143,7 +143,7 @@ Status Lanes::State::connect() {
   DOVETAIL_TRY(bind_target(*opened, options.relay, options.target));
   if (lanes == 0 && *stored != options.lanes)
     note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
-                            std::to_string(*stored) + " lanes, which still holds");
+                            std::to_string(*stored) + " lanes and keeps that number");
   if (!options.mapping || is_mapped_log()) DOVETAIL_TRY(check_mode(*stored));
   lanes = *stored;
   DOVETAIL_TRY(check_history(*opened));
@@ -153,13 +153,14 @@ Status Lanes::State::connect() {
 
 Status Lanes::State::check_mode(std::uint32_t stored) {
   if (is_mapped_log() && options.mode != ReadMode::wal)
-    return fail(Errc::rejected,
-                "a table that is read out of the log needs mode = \"wal\"; check the relay's "
-                "settings");
+    return fail(
+        Errc::rejected,
+        "a mapped table without marks is read from the WAL and needs mode = \"wal\"; set it");
   if (stored == 1 || options.mode == ReadMode::poll) return {};
-  const std::string why = "relay \"" + options.relay + "\" has " + std::to_string(stored) +
-                          " lanes, and the log is read by one; start it under another name with "
-                          "lanes = 1";
+  const std::string why =
+      "relay \"" + options.relay + "\" has " + std::to_string(stored) +
+      " lanes, but the WAL needs a single lane; start it under another name with "
+      "lanes = 1";
   if (options.mode == ReadMode::wal) return fail(Errc::rejected, why);
   if (lanes == 0) note(Kind::source_changed, "reads the table: " + why + " to read the WAL");
   return {};
@@ -218,12 +219,12 @@ Result<std::vector<std::uint32_t>> Lanes::State::find_free_lanes() {
   const bool stands_by = free.empty() && runners.empty() && !all->empty();
   const LeaseHolder holder = stands_by ? holder_in(*all, 0) : LeaseHolder{};
   if (std::exchange(awaited, holder.owner) == holder.owner || holder.owner.empty()) return free;
-  note(Kind::standby, "lane " + std::to_string(all->integer(0, kHolderColumnCount)) +
-                          " of relay \"" + options.relay + "\" is held by " +
-                          shown_owner(holder.owner) + " for another " +
-                          std::to_string(longest_wait(holder, options.lease_term).count()) +
-                          " s unless renewed; waits for that, since it cannot be proved that its "
-                          "process is gone");
+  note(Kind::standby,
+       "lane " + std::to_string(all->integer(0, kHolderColumnCount)) + " of relay \"" +
+           options.relay + "\" is held by " + shown_owner(holder.owner) + " for another " +
+           std::to_string(longest_wait(holder, options.lease_term).count()) +
+           " s unless renewed; this process waits, because it cannot prove that the owner "
+           "has ended");
   return free;
 }
 
@@ -235,7 +236,7 @@ Status Lanes::State::check_history(Connection& opened) {
   if (!history.empty() && history != now)
     note(Kind::session_lost, "another server has taken over (timeline " + now + " after " +
                                  history +
-                                 "); it is read from the progress that it has, so the last events "
+                                 "); it resumes from its recorded progress, so the last events "
                                  "may be sent again");
   history = std::move(now);
   return {};

@@ -55,8 +55,8 @@ Result<std::string> server_run(Connection& connection) {
 
 Error run_has_ended() {
   return Error{Errc::unavailable,
-               "the server was restarted or has crashed since its tables were read; they are read "
-               "again from the progress that it has; check the server's log"};
+               "the server restarted or crashed since its tables were read; the relay reads them "
+               "again from its recorded progress; check the server's log"};
 }
 
 Error not_written(Reader& reader, std::string_view of) {
@@ -68,8 +68,9 @@ Error not_written(Reader& reader, std::string_view of) {
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
                                    std::uint32_t lanes, SourceKind source) {
   if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kKeyBuckets)
-    return fail(Errc::rejected,
-                "a relay has a name of 1 to 255 bytes and 1 to 256 lanes; check its settings");
+    return fail(
+        Errc::rejected,
+        "a relay must have a name of 1 to 255 bytes and 1 to 256 lanes; check its settings");
   const Result<std::uint32_t> there = stored_lanes(connection, relay, source);
   if (!there || *there != 0) return there;
   Result<Transaction> transaction = Transaction::begin(connection);
@@ -123,7 +124,7 @@ Status connect(Reader& reader) {
   if (recovery->boolean(0, 0))
     return fail(Errc::unavailable,
                 "the server is a standby, which shows commits in another order than they happened; "
-                "check that the connection goes to the primary (target_session_attrs=read-write)");
+                "connect to the primary (target_session_attrs=read-write)");
   DOVETAIL_TRY(check_schema(*opened));
   const Result<std::uint32_t> lanes =
       ensure_relay(*opened, reader.relay, reader.lanes, reader.source);
@@ -132,7 +133,7 @@ Status connect(Reader& reader) {
     return fail(Errc::rejected, "relay \"" + reader.relay + "\" was first started with " +
                                     std::to_string(*lanes) + " lanes, not " +
                                     std::to_string(reader.lanes) +
-                                    "; check its settings, or choose another name");
+                                    "; check its settings, or give it another name");
   DOVETAIL_TRY(bind_target(*opened, reader.relay, reader.target));
   reader.connection = std::move(*opened);
   ++reader.generation;

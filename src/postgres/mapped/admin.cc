@@ -61,7 +61,7 @@ Result<std::string> mapped_payload_of(const std::string& url, const TableMapping
       connection->query(mapped_payload_sql(*table, mapping), Params().uuid(id));
   if (!rows) return fail(rows.error());
   if (rows->empty())
-    return fail(Errc::rejected, "there is no event " + id.to_string() + " in " + table->quoted +
+    return fail(Errc::rejected, "the table " + table->quoted + " has no event " + id.to_string() +
                                     "; check the id, and whether its row was deleted");
   return std::string(rows->bytea(0, 0));
 }

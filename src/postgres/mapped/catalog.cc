@@ -86,18 +86,19 @@ Result<CatalogTable> find_table(Connection& connection, const std::string& table
     found.quoted = name_sql(found.schema) + "." + name_sql(found.name);
     const std::string_view kind = rows->text(0, 3);
     if (kind != "r" && kind != "p")
-      return fail(Errc::rejected, "the mapped " + found.quoted +
-                                      " is no table; a view, a sequence or a foreign table cannot "
-                                      "be mapped: name the table itself");
+      return fail(Errc::rejected,
+                  "the mapped " + found.quoted +
+                      " is not a table; a view, a sequence or a foreign table cannot "
+                      "be mapped: name the table itself");
     found.may_select = rows->boolean(0, 4);
     found.may_update = rows->boolean(0, 5);
     found.may_delete = rows->boolean(0, 6);
     return found;
   }
   return fail(Errc::rejected,
-              "there is no table \"" + table +
-                  "\" for the mapping; check its name and schema, and that the role has USAGE on "
-                  "that schema and finds it on its search_path (or write schema.table)");
+              "the mapped table \"" + table +
+                  "\" does not exist; check its name and schema, and that the role has USAGE on "
+                  "that schema and has it in its search_path (or write schema.table)");
 }
 
 // Every column that the mapping names, once.
@@ -152,8 +153,8 @@ Status check_type(const CatalogTable& table, std::string_view setting, const std
   if (fits) return {};
   return fail(Errc::rejected, "the column \"" + table.column(name).name + "\" of " + table.quoted +
                                   " is of type " + table.column(name).type +
-                                  ", which the mapping's " + std::string(setting) +
-                                  " cannot be; it must be " + std::string(wanted));
+                                  ", which does not fit the mapping's " + std::string(setting) +
+                                  "; it must be " + std::string(wanted));
 }
 
 Status check_types(const CatalogTable& table, const TableMapping& mapping) {
@@ -197,10 +198,9 @@ Status check_rights(const CatalogTable& table, const TableMapping& mapping, Acce
   if (marks && !mapping.delete_when_done && !table.may_update)
     missing += missing.empty() ? "UPDATE" : ", UPDATE";
   if (missing.empty()) return {};
-  return fail(Errc::rejected, "this role has no right to read " +
-                                  std::string(marks ? "and mark " : "") + "rows of " +
-                                  table.quoted + "; as its owner run GRANT " + missing + " ON " +
-                                  table.quoted + " TO the role");
+  return fail(Errc::rejected, "this role may not read " + std::string(marks ? "and mark " : "") +
+                                  "rows of " + table.quoted + "; as its owner run GRANT " +
+                                  missing + " ON " + table.quoted + " TO the role");
 }
 
 }  // namespace
@@ -229,7 +229,7 @@ Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping
   if (table->key.empty() && !mapping.from_log)
     return fail(Errc::rejected,
                 "the column \"" + id + "\" of " + table->quoted +
-                    " has no unique index, so its rows cannot be told apart and marked; run ALTER "
+                    " has no unique index, so its rows cannot be identified and marked; run ALTER "
                     "TABLE " +
                     table->quoted + " ADD PRIMARY KEY (" + name_sql(id) + ")");
   return table;

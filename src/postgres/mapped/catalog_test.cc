@@ -55,7 +55,7 @@ TEST_F(MappedCatalog, ViewIsRefused) {
   make("id uuid PRIMARY KEY, payload text");
   must(application, "CREATE VIEW v AS SELECT * FROM t");
   mapping.table = "v";
-  refused({"is no table"});
+  refused({"is not a table"});
 }
 
 TEST_F(MappedCatalog, MissingRightIsNamed) {

@@ -153,7 +153,7 @@ void append_mapped_event(const Rows& rows, std::size_t row, const TableMapping& 
   event.position = position;
   if (rows.is_null(row, kMappedEventId)) {
     event.id = name_id(kMessageNames, "postgres/mapped/" + std::to_string(position));
-    event.defect = "the row has no id; check who writes such rows, and make the column NOT NULL";
+    event.defect = "the row has no id; check what writes such rows, and make the column NOT NULL";
   } else {
     event.id = rows.uuid(row, kMappedEventId);
   }

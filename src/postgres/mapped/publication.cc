@@ -60,7 +60,7 @@ Status check_publication(Connection& connection, std::string_view relay, const C
   if (!rows) return fail(rows.error());
   const std::string alter = "ALTER PUBLICATION " + quoted(name);
   if (rows->empty())
-    return wrong(name, "is not there; as the owner of the table run " + create_sql(name, table) +
+    return wrong(name, "does not exist; as the owner of the table run " + create_sql(name, table) +
                            (mapping.publication.empty() ? "" : ", or check the key publication"));
   if (!rows->boolean(0, 0))
     return wrong(name,
@@ -70,15 +70,16 @@ Status check_publication(Connection& connection, std::string_view relay, const C
                            " ADD TABLE " + table.quoted);
   if (rows->boolean(0, 2))
     return wrong(name, "has a filter for rows of " + table.quoted +
-                           ", so that some would be lost; as its owner run " + alter +
-                           " DROP TABLE " + table.quoted + ", ADD TABLE " + table.quoted);
+                           ", so some would be lost; as its owner run " + alter + " DROP TABLE " +
+                           table.quoted + ", ADD TABLE " + table.quoted);
   if (rows->boolean(0, 3))
-    return wrong(name, "leaves out columns of " + table.quoted +
-                           " that the mapping names; as its owner make it again without a list of "
-                           "columns");
+    return wrong(name,
+                 "leaves out columns of " + table.quoted +
+                     " that the mapping names; as its owner create it again without a list of "
+                     "columns");
   if (rows->boolean(0, 4))
     return wrong(name, "shows the partitions of " + table.quoted +
-                           " by their own names, so that new ones would be missed; as its owner "
+                           " by their own names, so new ones would be missed; as its owner "
                            "run " +
                            alter + " SET (publish_via_partition_root = true)");
   return {};

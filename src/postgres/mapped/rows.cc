@@ -154,8 +154,9 @@ class MappedRows final : public WalRows {
     if (found == layouts_.end()) return {};
     if (found->second.columns != values.size())
       return fail(Errc::corrupt,
-                  "the server sent a row of a table that it has not described so; check that it is "
-                  "PostgreSQL, and that its slot uses pgoutput");
+                  "the server sent a row that does not match its description of the table; check "
+                  "that it is "
+                  "PostgreSQL and that its slot uses pgoutput");
     if (transaction.commit != counted_in_) rows_in_transaction_ = 0;
     counted_in_ = transaction.commit;
     ++rows_in_transaction_;
@@ -178,7 +179,7 @@ class MappedRows final : public WalRows {
                                     [&](const auto& column) { return column.name == wanted.name; });
     if (found == relation.columns.end())
       return fail(Errc::rejected,
-                  "the log has no column \"" + wanted.name + "\" of " + table_.quoted +
+                  "the WAL has no column \"" + wanted.name + "\" of " + table_.quoted +
                       "; check that the publication has no list of columns, and whether the column "
                       "was renamed or added since those rows were written");
     place = {static_cast<std::size_t>(found - relation.columns.begin()), kind_of(wanted), true};
@@ -234,7 +235,7 @@ class MappedRows final : public WalRows {
           cast_to_time(layout.created_at.kind, *time).value_or(transaction.committed_at);
     if (!row.unreadable.empty())
       event.defect = out.arena().copy("the column of the mapping's " + row.unreadable +
-                                      " cannot be understood as the log has it; check its type");
+                                      " has an unreadable value in the WAL; check its type");
     out.adopt(event);
   }
 

@@ -100,10 +100,9 @@ std::string shown(std::string_view text) {
 
 Status check_name(std::string_view setting, std::string_view name) {
   if (is_allowed_name(name)) return {};
-  return fail(Errc::rejected,
-              "the mapping's " + std::string(setting) + " \"" + shown(name) +
-                  "\" is no name that can be used; a name is a letter or \"_\", then letters, "
-                  "digits, \"_\" and \"$\", 63 at most, without quotes");
+  return fail(Errc::rejected, "the mapping's " + std::string(setting) + " \"" + shown(name) +
+                                  "\" is not a valid name; use a letter or \"_\", then letters, "
+                                  "digits, \"_\" and \"$\", 63 at most, without quotes");
 }
 
 Status check_optional(std::string_view setting, std::string_view name) {
@@ -113,7 +112,7 @@ Status check_optional(std::string_view setting, std::string_view name) {
 Status check_text(std::string_view setting, std::string_view text) {
   if (text.size() <= kTextBytesMax && text.find('\0') == std::string_view::npos) return {};
   return fail(Errc::rejected, "the mapping's " + std::string(setting) +
-                                  " is too long, or has a NUL in it; check its value");
+                                  " is too long or contains a NUL; check its value");
 }
 
 Status check_assignments(std::string_view setting, const std::vector<Assignment>& assignments,
@@ -123,12 +122,12 @@ Status check_assignments(std::string_view setting, const std::vector<Assignment>
     DOVETAIL_TRY(check_text(setting, each->literal));
     if (!parked && (each->value == Value::reason || each->value == Value::attempts))
       return fail(Errc::rejected, "the mapping's " + std::string(setting) +
-                                      " asks for the reason or the attempts of an event that did "
-                                      "not fail; check which columns it sets");
+                                      " uses the reason or the attempts of an event that did "
+                                      "not fail; remove them");
     if (std::any_of(assignments.begin(), each,
                     [&](const Assignment& other) { return other.column == each->column; }))
       return fail(Errc::rejected, "the mapping's " + std::string(setting) + " sets the column \"" +
-                                      each->column + "\" twice; leave one of them out");
+                                      each->column + "\" twice; remove one of them");
   }
   return {};
 }
@@ -171,10 +170,11 @@ bool is_plain_value(std::string_view text) {
 }
 
 Error not_a_value(std::string_view value, std::string_view text) {
-  return Error{Errc::rejected,
-               "\"" + shown(value) + "\" in \"" + shown(text) +
-                   "\" is no plain value, and SQL is not taken here; write a text with spaces or "
-                   "signs in single quotes, and each condition as an item of its own"};
+  return Error{
+      Errc::rejected,
+      "\"" + shown(value) + "\" in \"" + shown(text) +
+          "\" is not a plain value, and SQL is not allowed here; write a text with spaces or "
+          "signs in single quotes, and each condition as its own item"};
 }
 
 // Where the first value ends: at a bar outside of quotes, or at the end.
@@ -189,7 +189,7 @@ std::size_t end_of_value(std::string_view list) {
 
 Error not_understood(std::string_view what, std::string_view text, std::string_view forms) {
   return Error{Errc::rejected, std::string(what) + " \"" + shown(text) +
-                                   "\" is not understood; write it as " + std::string(forms)};
+                                   "\" is malformed; write it as " + std::string(forms)};
 }
 
 // Whether these assignments make the row fail a condition of "still to be sent".
@@ -213,8 +213,8 @@ Status check_unmarked(const TableMapping& mapping) {
       mapping.when_discarded.empty() && !mapping.delete_when_done)
     return {};
   return fail(Errc::rejected,
-              "a table whose inserts are read out of the log is never written to, and every row of "
-              "it is an event; leave out pending, when_sent, when_parked, when_discarded and "
+              "a table that is read from the WAL is never written to, and every row is an event; "
+              "remove pending, when_sent, when_parked, when_discarded and "
               "delete_when_done, or read the table itself (mode = \"poll\")");
 }
 
@@ -224,12 +224,12 @@ Status check_progress(const TableMapping& mapping) {
   if (mapping.delete_when_done) return {};
   if (!ends_pending(mapping, mapping.when_sent))
     return fail(Errc::rejected,
-                "the mapping's when_sent leaves a sent row pending; let it set a "
-                "column of the pending condition, or set delete_when_done");
+                "the mapping's when_sent leaves a sent row pending; set a "
+                "column of the pending condition there, or set delete_when_done");
   if (!mapping.when_discarded.empty() && !ends_pending(mapping, mapping.when_discarded))
     return fail(Errc::rejected,
-                "the mapping's when_discarded leaves a discarded row pending; let it set a column "
-                "of the pending condition");
+                "the mapping's when_discarded leaves a discarded row pending; set a column "
+                "of the pending condition there");
   return {};
 }
 
@@ -269,8 +269,8 @@ Result<TableMapping> mapping_preset(std::string_view name, std::string_view tabl
   std::string known;
   for (const auto& [preset, make] : kPresets)
     known += (known.empty() ? "" : ", ") + std::string(preset);
-  return fail(Errc::rejected, "there is no preset \"" + shown(name) +
-                                  "\" of a mapped table; choose one of " + known);
+  return fail(Errc::rejected,
+              "a mapped table has no preset \"" + shown(name) + "\"; choose one of " + known);
 }
 
 std::vector<std::string_view> mapping_presets() {

@@ -343,8 +343,8 @@ Result<std::string> payload_of(const std::string& url, const EventId& id) {
       Params().uuid(id));
   if (!rows) return fail(rows.error());
   if (rows->empty())
-    return fail(Errc::rejected, "there is no event " + id.to_string() +
-                                    " in this database; check the id, and whether it was dropped "
+    return fail(Errc::rejected, "this database has no event " + id.to_string() +
+                                    "; check the id, and whether it was deleted "
                                     "after its retention");
   return std::string(rows->bytea(0, 0));
 }

@@ -55,9 +55,9 @@ Params subject_of(std::string_view relay, const EventId* id, const ParkedFilter&
 Status check_decision(const Decision& decision, bool needs_reason) {
   if (needs_reason && decision.reason.find_first_not_of(" \t\r\n") == std::string::npos)
     return fail(Errc::rejected,
-                "a discard needs a reason, which is kept; say why the event is given up");
+                "a discard needs a reason, which is recorded; say why you give up the event");
   if (decision.reason.size() > kReasonBytesMax)
-    return fail(Errc::rejected, "the reason may have 2000 bytes; shorten it");
+    return fail(Errc::rejected, "the reason has more than 2000 bytes; shorten it");
   return {};
 }
 
@@ -110,8 +110,8 @@ Result<std::vector<Parked>> find(Connection& connection, std::string_view relay,
     return fail(Errc::rejected, "the event " + id.to_string() + " is not parked" + whose +
                                     "; check the id with `dovetail parked`");
   if (found.front().finished)
-    return fail(Errc::rejected, "the event " + id.to_string() + " is finished already: it was " +
-                                    found.front().state + "; there is nothing left to do");
+    return fail(Errc::rejected, "the event " + id.to_string() + " is already finished: it was " +
+                                    found.front().state + "; nothing is left to do");
   std::erase_if(found, [](const Parked& row) { return row.finished; });
   return found;
 }
@@ -125,20 +125,20 @@ Error behind_another(Connection& connection, const EventId& id, const Parked& ro
       Params().text(row.relay).text(row.aggregate_type).text(row.aggregate_id));
   if (rows && !rows->empty()) head = rows->uuid(0, 0).to_string();
   return Error{Errc::rejected,
-               "the event " + id.to_string() + " stands behind " + head + " on key " +
+               "the event " + id.to_string() + " waits behind " + head + " of the key " +
                    row.aggregate_type + "/" + row.aggregate_id +
-                   "; replay or discard that one first, this one then follows by itself"};
+                   "; replay or discard that one first, then this one follows automatically"};
 }
 
 Error nothing_of_key(std::string_view aggregate_id) {
-  return Error{Errc::rejected, "nothing of key \"" + std::string(aggregate_id.substr(0, 100)) +
+  return Error{Errc::rejected, "no event of the key \"" + std::string(aggregate_id.substr(0, 100)) +
                                    "\" is parked; check the key with `dovetail parked`"};
 }
 
 // Between our look and the decision a relay, a worker or another operator was there.
 Error changed_meanwhile(const EventId& id) {
   return Error{Errc::rejected, "the event " + id.to_string() +
-                                   " was changed by another in this moment; look at it with "
+                                   " was changed at the same moment; list it again with "
                                    "`dovetail parked`, and decide again"};
 }
 
@@ -170,7 +170,7 @@ Result<std::uint64_t> give_up(const std::string& url, const ParkedFilter& filter
 Result<ParkedFilter> key_filter(std::string_view relay, std::string_view aggregate_type,
                                 std::string_view aggregate_id) {
   if (aggregate_id.empty())
-    return fail(Errc::rejected, "the key is empty; name the aggregate id that is parked");
+    return fail(Errc::rejected, "the key is empty; give the aggregate id of the parked event");
   ParkedFilter filter;
   filter.relay = std::string(relay);
   filter.aggregate_type = std::string(aggregate_type);
@@ -315,8 +315,8 @@ Status discard(const std::string& url, std::string_view relay, const EventId& id
   const Result<std::vector<Parked>> rows = find(*connection, relay, id);
   if (!rows) return fail(rows.error());
   if (rows->size() > 1)
-    return fail(Errc::rejected, "several relays have parked the event " + id.to_string() +
-                                    "; name the one that should give it up");
+    return fail(Errc::rejected, "several relays parked the event " + id.to_string() +
+                                    "; name the relay that should give it up");
   const Parked& row = rows->front();
   if (!row.head) return fail(behind_another(*connection, id, row));
   const Result<std::uint64_t> count =

@@ -53,7 +53,7 @@ Status write_down(Connection& connection, const LogSlot& slot) {
 
 Error no_such_slot(const std::string& name) {
   return {Errc::rejected, "dovetail has no slot \"" + name +
-                              "\" in this cluster; see `dovetail slots` for those that there are"};
+                              "\" in this cluster; `dovetail slots` lists its slots"};
 }
 
 }  // namespace
@@ -104,17 +104,18 @@ Status drop_log_slot(const std::string& url, const std::string& name, bool force
                                  [&](const LogSlot& one) { return one.name == name; });
   if (slot == slots->end()) return fail(no_such_slot(name));
   if (slot->temporary)
-    return fail(Errc::rejected, "the slot " + name +
-                                    " ends by itself with the stream that uses it; stop its relay");
+    return fail(Errc::rejected,
+                "the slot " + name + " is temporary and ends with its stream; stop its relay");
   if (!slot->is_here && !slot->active && !force)
-    return fail(Errc::rejected, "the slot " + name + " is one of the database \"" + slot->database +
+    return fail(Errc::rejected, "the slot " + name + " belongs to the database \"" +
+                                    slot->database +
                                     "\", whose relays are not known here; drop it through a store "
-                                    "of that database, or add --force if nobody needs it");
+                                    "of that database, or add --force if no relay needs it");
   if (!slot->relay.empty() && !slot->active && !force)
     return fail(Errc::rejected,
-                "the relay \"" + slot->relay + "\" reads through the slot " + name +
-                    ": without it events are read from the table, and rows of a mapped table that "
-                    "are deleted by then are never seen; add --force if that is meant");
+                "the relay \"" + slot->relay + "\" uses the slot " + name +
+                    ": without it, the relay reads events from the table, and never sees rows of a "
+                    "mapped table that are deleted by then; add --force if that is intended");
   // One that is in use is not dropped.
   if (!slot->active) DOVETAIL_TRY(write_down(*connection, *slot));
   return drop_slot(*connection, name);

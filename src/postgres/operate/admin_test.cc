@@ -369,7 +369,7 @@ TEST_F(PostgresOperator, DiscardsWithAReasonAndTheNextOneBecomesHead) {
   EXPECT_EQ(rows[0].note, "checked with billing");
   EXPECT_GT(rows[0].finished_at, WallTime{});
   EXPECT_TRUE(rows[1].head);
-  EXPECT_TRUE(contains(text_of(discard(url, "", ids[0], decision)), "finished already"));
+  EXPECT_TRUE(contains(text_of(discard(url, "", ids[0], decision)), "already finished"));
 }
 
 TEST_F(PostgresOperator, DiscardsAKeyAndAFilterAsAWhole) {

@@ -192,14 +192,15 @@ class Work {
       return true;
     }
     if (!is_passing(done.error()) || !connection_) return fail(done.error());
-    report_.notes.push_back("the partition " + partition.name +
-                            " is left for the next time: somebody reads it, such as a backup");
+    report_.notes.push_back(
+        "the partition " + partition.name +
+        " is left for the next run: another session reads it, for example a backup");
     return false;
   }
 
   bool stays(const Partition& partition) {
     report_.notes.push_back("the partition " + partition.name +
-                            " stays: an event came into it just now");
+                            " stays: it has just received an event");
     return false;
   }
 
@@ -250,16 +251,16 @@ Status check_options(const MaintenanceOptions& options) {
   using std::chrono::hours;
   if (options.partition_span < hours(1) || options.partition_span % hours(1) != Duration{0} ||
       options.partition_span > hours(24 * 366))
-    return fail(Errc::rejected,
-                "the span of a partition must be whole hours, up to a year; check partition_span");
+    return fail(Errc::rejected, "partition_span must be whole hours, at most a year; check it");
   if (options.ahead < Duration{0} || options.ahead / options.partition_span > 1000)
     return fail(Errc::rejected,
-                "more than 1000 partitions would be made ahead; check ahead and partition_span");
+                "more than 1000 partitions would be created ahead; check ahead and partition_span");
   if (options.events_older_than < Duration{0} || options.parked_older_than < Duration{0} ||
       options.audit_older_than < Duration{0} || options.inbox_older_than < Duration{0})
-    return fail(Errc::rejected, "an age to keep things for is negative; check the retention");
+    return fail(Errc::rejected, "a retention time is negative; check the retention");
   if (options.batch_max == 0)
-    return fail(Errc::rejected, "batch_max is 0, so nothing could be deleted; set it above");
+    return fail(Errc::rejected,
+                "batch_max is 0, so nothing could be deleted; set it to at least 1");
   return {};
 }
 

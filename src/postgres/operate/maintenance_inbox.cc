@@ -187,7 +187,7 @@ class InboxWork {
     }
     if (!is_passing(done.error()) || !connection_) return fail(done.error());
     report_.notes.push_back("the partition " + partition.name +
-                            " is left for the next time: somebody uses it, such as a backup or a "
+                            " is left for the next run: somebody uses it, such as a backup or a "
                             "consumer of old events");
     return false;
   }

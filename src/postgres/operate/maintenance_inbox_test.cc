@@ -171,7 +171,7 @@ TEST_F(InboxMaintenance, AConsumerOfOldEventsIsNotMadeToWait) {
                      late.to_string() + "', 1)");
   const MaintenanceReport report = run();
   EXPECT_TRUE(report.dropped.empty());
-  EXPECT_TRUE(noted(report, "next time"));
+  EXPECT_TRUE(noted(report, "next run"));
   EXPECT_FALSE(forgotten());
   must(consumer, "COMMIT");
   EXPECT_TRUE(remembers(late));

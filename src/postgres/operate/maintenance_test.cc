@@ -66,7 +66,7 @@ TEST_F(Maintenance, MakesPartitionsAheadAndOnce) {
   MaintenanceOptions options;
   options.ahead = std::chrono::hours(72);
   MaintenanceReport report;
-  // A lock that is not to be had at once is left for the next time.
+  // A lock that is not to be had at once is left for the next run.
   ASSERT_TRUE(eventually([&] {
     for (std::string& name : run(options).created) report.created.push_back(std::move(name));
     return outbox_partitions(report) >= 4;
@@ -195,7 +195,7 @@ TEST_F(Maintenance, NeverMakesPublishersWait) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
   EXPECT_TRUE(report.dropped.empty());
   EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(),
-                          [](const std::string& note) { return contains(note, "next time"); }));
+                          [](const std::string& note) { return contains(note, "next run"); }));
   must(slow, "COMMIT");
   EXPECT_EQ(run().dropped.size(), 1u);
 }

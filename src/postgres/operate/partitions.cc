@@ -131,7 +131,7 @@ Status PartitionedTable::create(const Partition& partition) {
     default_is_held_ = true;
     report_.notes.push_back(
         "the partition " + partition.name +
-        " could not be made now and is left for the next time: " + made.error().text);
+        " cannot be created now and is left for the next run: " + made.error().text);
     return {};
   }
   // A table that is empty violates nothing else.
@@ -174,7 +174,7 @@ Status PartitionedTable::remove(const Partition& partition) {
 
 Status PartitionedTable::stays_empty(const Partition& partition) {
   report_.notes.push_back("the partition " + partition.name +
-                          " is empty, and its table is left for the next time: " + users_ +
+                          " is empty, and its table is left for the next run: " + users_ +
                           " hold the " + name_ + ", and they are not made to wait");
   return {};
 }

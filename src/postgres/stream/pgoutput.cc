@@ -62,7 +62,7 @@ tl::unexpected<Error> no_message(std::string_view what, std::string_view bytes) 
     text += " and kind " + std::to_string(static_cast<unsigned char>(bytes[0]));
   }
   return fail(Errc::corrupt, text +
-                                 ", which is none of the protocol of logical replication; check "
+                                 ", which is not part of the logical replication protocol; check "
                                  "that the server is PostgreSQL and that its slot uses pgoutput");
 }
 

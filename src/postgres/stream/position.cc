@@ -37,7 +37,7 @@ Result<WalPosition> parse_wal_position(std::string_view text) {
   if (slash == std::string_view::npos || !read_half(text.substr(0, slash), high) ||
       !read_half(text.substr(slash + 1), low))
     return fail(Errc::corrupt, "\"" + std::string(text.substr(0, 40)) +
-                                   "\" is no position of a server's log; check that the server is "
+                                   "\" is not a WAL position; check that the server is "
                                    "PostgreSQL");
   return WalPosition{std::uint64_t{high} << 32 | low};
 }

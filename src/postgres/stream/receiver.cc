@@ -88,7 +88,7 @@ void WalReceiver::run(std::stop_token stop) {
   while (status && !stop.stop_requested()) status = round();
   if (status && sent_flush_ < reported()) status = send_status();
   replication_.close();
-  buffer_.end(status ? Error{Errc::stopped, "the stream was closed; open it again"}
+  buffer_.end(status ? Error{Errc::stopped, "the WAL stream was closed; open it again"}
                      : std::move(status.error()));
 }
 
@@ -168,7 +168,7 @@ Status WalReceiver::answer() {
     // libpq keeps a failure to send to itself until it reads, and a full buffer reads nothing.
     if (is_full_ && has_hung_up(replication_.socket()))
       return fail(Errc::unavailable,
-                  "the stream of the log is lost: the server closed the connection; check that it "
+                  "the WAL stream is lost: the server closed the connection; check that it "
                   "runs");
     DOVETAIL_TRY(send_status());
   }
@@ -189,7 +189,7 @@ Status WalReceiver::look_for_end() {
   const bool is_stopping = replication_.is_server_stopping(conninfo_);
   ask_at_ = steady_clock::now() + kAskEvery;
   if (!is_stopping) return {};
-  return fail(Errc::unavailable, "the server stops; check that it is started again");
+  return fail(Errc::unavailable, "the server is shutting down; check that it starts again");
 }
 
 // A server that hangs, or a network that swallows everything, ends no connection. Events would wait
@@ -197,7 +197,7 @@ Status WalReceiver::look_for_end() {
 Status WalReceiver::look_for_silence() {
   if (steady_clock::now() < heard_at_ + silence_max_) return {};
   return fail(Errc::unavailable,
-              "the server says nothing any more on the connection for replication; check the "
+              "the server is silent on the replication connection; check the "
               "network and the state of its walsender");
 }
 

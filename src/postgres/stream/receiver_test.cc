@@ -56,7 +56,7 @@ TEST_F(WalReceiverTest, ASilentServerIsTakenForLost) {
   proxy.stall();
   const Error error = test.end();
   EXPECT_EQ(error.code, Errc::unavailable);
-  EXPECT_TRUE(contains(error.text, "says nothing any more")) << error.text;
+  EXPECT_TRUE(contains(error.text, "is silent")) << error.text;
 }
 
 TEST_F(WalReceiverTest, AnIdleServerThatAnswersIsNot) {

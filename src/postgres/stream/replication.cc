@@ -22,11 +22,11 @@ constexpr std::chrono::seconds kAnswerWithin{30};
 constexpr std::chrono::milliseconds kCancelWithin{500};
 
 constexpr std::string_view kRightsHint =
-    "; give the role the right to replicate, ALTER ROLE ... REPLICATION, or a role of the hoster "
-    "that has it";
+    "; allow the role to replicate: ALTER ROLE ... REPLICATION, or grant it your hoster's role for "
+    "that";
 
 constexpr std::string_view kPoolerText =
-    "something between us and the server does not know replication, as most poolers do not; set "
+    "a pooler or proxy before the server does not support replication; set "
     "replication_url to the server itself";
 
 // The form of values as text must not depend on what the role or the database has set, and neither
@@ -94,7 +94,7 @@ Error why_refused(const std::string& conninfo, Error refused) {
                                      std::string(kRightsHint)};
   refused.text +=
       "; plain connections work, so check max_wal_senders, pg_hba.conf, and whether a "
-      "pooler stands before the server";
+      "pooler is before the server";
   return refused;
 }
 
@@ -193,13 +193,13 @@ Status Replication::ask_for_slot(const std::string& name, bool temporary, bool f
     command += server_version() >= 150000 ? " (SNAPSHOT 'export')" : " EXPORT_SNAPSHOT";
   }
   if (PQsendQuery(connection_.get(), command.c_str()) != 1 || PQflush(connection_.get()) < 0)
-    return fail(lost("the connection for replication is lost: "));
+    return fail(lost("the replication connection is lost: "));
   return {};
 }
 
 Result<std::optional<CreatedSlot>> Replication::slot_made() {
   if (PQflush(connection_.get()) < 0 || PQconsumeInput(connection_.get()) == 0)
-    return fail(lost("the connection for replication is lost: "));
+    return fail(lost("the replication connection is lost: "));
   if (PQisBusy(connection_.get()) == 1) return std::optional<CreatedSlot>();
   const auto end = std::chrono::steady_clock::now() + kAnswerWithin;
   const Rows made = next_result(connection_.get(), end);
@@ -248,20 +248,19 @@ Result<CopyBytes> Replication::receive() {
       message.size = static_cast<std::size_t>(size);
       return message;
     }
-    if (size == -2) return fail(lost("the stream of the log is lost: "));
+    if (size == -2) return fail(lost("the WAL stream is lost: "));
     if (size == -1) {
       const Rows end = next_result(connection_.get(),
                                    std::chrono::steady_clock::now() + std::chrono::seconds(1));
       Error error{Errc::unavailable,
-                  "the server has ended the stream of the log; check whether it stops"};
+                  "the server ended the WAL stream; check whether it is shutting down"};
       if (!sqlstate_of(end).empty() || PQstatus(connection_.get()) != CONNECTION_OK)
-        error.text =
-            "the stream of the log ended: " + server_error(connection_.get(), end.get()).text;
+        error.text = "the WAL stream ended: " + server_error(connection_.get(), end.get()).text;
       close();
       return fail(std::move(error));
     }
     if (round == 0 && PQconsumeInput(connection_.get()) == 0)
-      return fail(lost("the stream of the log is lost: "));
+      return fail(lost("the WAL stream is lost: "));
   }
   return CopyBytes{};
 }
@@ -271,14 +270,14 @@ Status Replication::send_status(WalPosition written, WalPosition flushed, WallTi
   const std::string update = status_update(written, flushed, now, wants_reply);
   // 0: there is no room for it now. The next one says the same and more.
   if (PQputCopyData(connection_.get(), update.data(), static_cast<int>(update.size())) < 0)
-    return fail(lost("the stream of the log is lost: "));
+    return fail(lost("the WAL stream is lost: "));
   if (const Result<bool> sent = send_rest(); !sent) return fail(sent.error());
   return {};
 }
 
 Result<bool> Replication::send_rest() {
   const int left = PQflush(connection_.get());
-  if (left < 0) return fail(lost("the stream of the log is lost: "));
+  if (left < 0) return fail(lost("the WAL stream is lost: "));
   return left == 0;
 }
 

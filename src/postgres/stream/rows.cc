@@ -56,7 +56,7 @@ class OutboxRows final : public WalRows {
                        [&](const auto& column) { return column.name == kNames[field]; });
       if (found == relation.columns.end())
         return fail(Errc::rejected,
-                    "the log has no column " + std::string(kNames[field]) + " of the table " +
+                    "the WAL has no column " + std::string(kNames[field]) + " of the table " +
                         std::string(relation.schema) + "." + std::string(relation.name) +
                         "; check the table, and that its publication has no list of columns");
       table.at[field] = static_cast<std::size_t>(found - relation.columns.begin());
@@ -72,8 +72,9 @@ class OutboxRows final : public WalRows {
                                     [&](const Table& one) { return one.relation == relation; });
     if (table == tables_.end() || table->columns != values.size())
       return fail(Errc::corrupt,
-                  "the server sent a row of a table that it has not described so; check that it is "
-                  "PostgreSQL, and that its slot uses pgoutput");
+                  "the server sent a row that does not match its description of the table; check "
+                  "that it is "
+                  "PostgreSQL and that its slot uses pgoutput");
     count_row(transaction);
     add_row(*table, values, transaction, out);
     last_position_ = out.events().back().position;
@@ -124,7 +125,7 @@ class OutboxRows final : public WalRows {
     std::string defect;
     if (unreadable)
       defect = "the column " + std::string(kNames[*unreadable]) +
-               " of the row cannot be understood; check the types of the outbox's columns";
+               " of the row is unreadable; check the types of the outbox's columns";
     event.defect = defect;
     if (is_binary) {
       out.append(event);

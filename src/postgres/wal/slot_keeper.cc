@@ -91,7 +91,7 @@ Result<SlotKeeper::Look> SlotKeeper::look_if_due(bool is_level) {
     look.too_much =
         Error{Errc::unavailable,
               "the server keeps " + std::to_string(retained >> 20) +
-                  " MiB of its log for us, more than retained_wal_max; the slot is given up; "
+                  " MiB of WAL for us, more than retained_wal_max; the relay gives up the slot; "
                   "check whether the sink is slow, or a transaction open for long"};
     return look;
   }

@@ -116,8 +116,8 @@ Status require(pg_conn* connection, bool transaction) {
     case PQTRANS_INTRANS:
       if (transaction) return {};
       return fail(Errc::rejected,
-                  "a claim with a lease must be durable before the work begins; call it with no "
-                  "transaction open");
+                  "a claim with a lease must be durable before the work starts; call it without an "
+                  "open transaction");
     case PQTRANS_IDLE:
       if (!transaction) return {};
       return fail(Errc::rejected,
@@ -126,7 +126,8 @@ Status require(pg_conn* connection, bool transaction) {
     case PQTRANS_INERROR:
       return fail(Errc::rejected, "the transaction has failed already; roll it back");
     case PQTRANS_ACTIVE:
-      return fail(Errc::rejected, "a statement is under way; read its results first");
+      return fail(Errc::rejected,
+                  "a statement on this connection is not finished; read its results first");
     case PQTRANS_UNKNOWN:
       break;
   }

@@ -43,7 +43,7 @@ Result<RequestState> state_of(std::string_view word) {
   for (const auto& [name, state] : kStates)
     if (name == word) return state;
   return fail(Errc::corrupt, "the database says that a request is \"" + std::string(word) +
-                                 "\"; check that dovetail.take_request() is as it was made");
+                                 "\"; check that dovetail.take_request() was not changed");
 }
 
 std::string text_or_none(const Rows& rows, std::size_t row, int column) {
@@ -152,7 +152,7 @@ Status finish_request(pg_conn* connection, const RequestKey& request, const Even
   if (!kept) return fail(kept.error());
   if (*kept) return {};
   return fail(Errc::stopped,
-              "another has taken this request over; roll back, and check that the lease is longer "
+              "another process took this request over; roll back, and make the lease longer "
               "than the work takes");
 }
 

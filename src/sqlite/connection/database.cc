@@ -33,7 +33,7 @@ Meaning meaning_of(int code) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return {Errc::unavailable,
-              "the database is locked by another connection; check for a long open transaction"};
+              "another connection locks the database; check for a long open transaction"};
     case SQLITE_FULL:
       return {Errc::unavailable, "the disk is full; free some space or prune the file"};
     case SQLITE_CANTOPEN:
@@ -61,7 +61,7 @@ Meaning meaning_of(int code) {
     case SQLITE_NOTADB:
       return {Errc::corrupt, "the file is not a SQLite database; check the path"};
     case SQLITE_CONSTRAINT:
-      return {Errc::rejected, "a rule of the table refused it; check the values"};
+      return {Errc::rejected, "a constraint of the table refused it; check the values"};
     case SQLITE_TOOBIG:
       return {Errc::rejected, "too large for SQLite; check the size of the payload"};
     default:

@@ -30,15 +30,14 @@ Reader reader_of(const ConsumerOptions& options) {
 Status check(const ConsumerOptions& options, bool has_handler) {
   const char* wrong = nullptr;
   if (options.database.empty())
-    wrong = "ConsumerOptions::database is empty; give the path of a file";
-  if (options.name.empty()) wrong = "ConsumerOptions::name is empty; every consumer needs a name";
-  if (options.attempts_max == 0)
-    wrong = "ConsumerOptions::attempts_max is 0; check that it is 1 or more";
+    wrong = "ConsumerOptions::database is empty; set it to the path of a file";
+  if (options.name.empty()) wrong = "ConsumerOptions::name is empty; set it";
+  if (options.attempts_max == 0) wrong = "ConsumerOptions::attempts_max is 0; set it to at least 1";
   if (options.batch_events_max == 0 || options.window_events_max == 0)
-    wrong = "a limit of ConsumerOptions is 0; check that batches and window hold 1 event or more";
+    wrong = "a limit of ConsumerOptions is 0; batches and window must hold at least 1 event";
   if (options.lease_term < std::chrono::milliseconds(100))
-    wrong = "ConsumerOptions::lease_term is below 100 ms; check it, 10 s is usual";
-  if (!has_handler) wrong = "the consumer has no handler; check the call of Consumer::open()";
+    wrong = "ConsumerOptions::lease_term is below 100 ms; raise it, 10 s is usual";
+  if (!has_handler) wrong = "the consumer has no handler; pass one to Consumer::open()";
   if (wrong != nullptr) return fail(Errc::rejected, wrong);
   return {};
 }

@@ -185,12 +185,13 @@ Status SqliteInboxStore::apply_one(const Event& event) {
   const bool is_ended = rolled_back_ || !in_transaction(database_.get());
   if (commit_tried_ || (rollback_asked_ && is_ended))
     return fail(Errc::rejected,
-                "the handler ended the transaction, which is not its to end; nothing was "
+                "the handler ended the transaction, which it must not do; nothing was "
                 "committed; check the handler for COMMIT, END and ROLLBACK");
   if (applied && is_ended)
-    return fail(Errc::in_doubt,
-                "the transaction was rolled back inside the handler; check it for errors of SQLite "
-                "that it does not look at");
+    return fail(
+        Errc::in_doubt,
+        "the transaction was rolled back inside the handler; check that the handler checks every "
+        "error of SQLite");
   return applied;
 }
 
@@ -202,7 +203,7 @@ Status SqliteInboxStore::call_handler(const Event& event) {
                 std::string("the handler threw: ") + thrown.what() + "; check the handler");
   } catch (...) {
     return fail(Errc::in_doubt,
-                "the handler threw something that is no std::exception; check the handler");
+                "the handler threw an object that is not a std::exception; check the handler");
   }
 }
 

@@ -92,12 +92,12 @@ Status MailboxSink::insert_all(Events events, std::uint64_t batch, std::span<Out
 
 std::string MailboxSink::why_refused(const Event& event) const {
   if (!topics_.empty() && !topics_.contains(std::string(event.topic)))
-    return "the mailbox does not take topic \"" + std::string(event.topic) +
+    return "the mailbox does not accept the topic \"" + std::string(event.topic) +
            "\", only: " + list_of(options_.topics) + "; check the routing and the list of topics";
   if (event.payload.size() > options_.payload_bytes_max)
     return "the payload has " + std::to_string(event.payload.size()) +
-           " bytes, the mailbox takes at most " + std::to_string(options_.payload_bytes_max) +
-           "; check the limit or send a reference instead";
+           " bytes, the limit of the mailbox is " + std::to_string(options_.payload_bytes_max) +
+           "; raise the limit, or send a reference instead";
   return {};
 }
 

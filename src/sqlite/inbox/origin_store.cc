@@ -46,8 +46,8 @@ Status BrokerProgress::write() {
       .bind(6, to_stored(clock_.wall()));
   DOVETAIL_TRY(update_progress_.run());
   if (update_progress_.changes() == 0)
-    return fail(Errc::stopped, "another relay has taken over relay \"" + reader_.name +
-                                   "\"; check that only one is meant to run");
+    return fail(Errc::stopped, "another process took over the relay \"" + reader_.name +
+                                   "\"; check that only one process runs it");
   settled_since_ = parked_since_ = 0;
   checkpointer_.after_commit(database_.get(), file_);
   return {};

@@ -70,8 +70,8 @@ Status check_epoch(Statement& select_epoch, const Reader& reader) {
   const bool current = *row && select_epoch.integer(0) == reader.epoch;
   select_epoch.reset();
   if (current) return {};
-  return fail(Errc::stopped, "another relay has taken over relay \"" + reader.name +
-                                 "\"; check that only one is meant to run");
+  return fail(Errc::stopped, "another process took over the relay \"" + reader.name +
+                                 "\"; check that only one process runs it");
 }
 
 }  // namespace dovetail::sqlite

@@ -336,8 +336,8 @@ Result<std::string> payload_of(const std::string& path, const EventId& id) {
     if (!row) return fail(row.error());
     if (*row) return std::string(select->bytes(0));
   }
-  return fail(Errc::rejected, "there is no event " + id.to_string() +
-                                  " in this file; check the id, and whether it was pruned");
+  return fail(Errc::rejected, "this file has no event " + id.to_string() +
+                                  "; check the id, and whether it was pruned");
 }
 
 }  // namespace dovetail::sqlite

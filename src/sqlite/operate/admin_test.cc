@@ -214,10 +214,10 @@ TEST_F(Operator, IsToldWhenAnIdIsUnknownFinishedOrBehindAnother) {
   const auto unknown = replay_event(file.path, "", new_event_id(), clock);
   EXPECT_TRUE(contains(text_of(unknown), "not parked")) << text_of(unknown);
   const auto behind = replay_event(file.path, "", events[1].id, clock);
-  EXPECT_TRUE(contains(text_of(behind), "stands behind " + events[0].id.to_string()))
+  EXPECT_TRUE(contains(text_of(behind), "waits behind " + events[0].id.to_string()))
       << text_of(behind);
   const auto discard_behind = discard(file.path, "", events[1].id, "x", clock);
-  EXPECT_TRUE(contains(text_of(discard_behind), "stands behind")) << text_of(discard_behind);
+  EXPECT_TRUE(contains(text_of(discard_behind), "waits behind")) << text_of(discard_behind);
   EXPECT_TRUE(failed_with(discard(file.path, "", events[0].id, "", clock), Errc::rejected));
   ASSERT_TRUE(discard(file.path, "", events[0].id, "obsolete", clock));
   const auto twice = discard(file.path, "", events[0].id, "obsolete", clock);

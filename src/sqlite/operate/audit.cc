@@ -75,12 +75,12 @@ Result<std::string> retarget(const std::string& path, const std::string& reader,
   const Result<bool> row = select->step();
   if (!row) return fail(row.error());
   if (!*row)
-    return fail(Errc::rejected, "there is no relay \"" + reader +
-                                    "\" in this file; check the name with `dovetail status`");
+    return fail(Errc::rejected,
+                "this file has no relay \"" + reader + "\"; check the name with `dovetail status`");
   if (select->integer(1) != 0)
     return fail(Errc::rejected,
                 "the relay \"" + reader +
-                    "\" runs, and would go on with its old target; stop every process that runs "
+                    "\" is running with its old target; stop every process that runs "
                     "it, then try again");
   std::string before(select->bytes(0));
   select->reset();

@@ -8,7 +8,7 @@ namespace {
 
 Status check_reason(const Decision& decision) {
   if (decision.reason.find_first_not_of(" \t\r\n") != std::string::npos) return {};
-  return fail(Errc::rejected, "this needs a reason, which is kept; say what you have checked");
+  return fail(Errc::rejected, "this needs a reason, which is recorded; say what you have checked");
 }
 
 Status write_audit(Database& database, const Decision& decision, std::string_view what,
@@ -40,8 +40,8 @@ Result<std::uint64_t> apply_event(const std::string& path, std::string_view cons
   const Result<bool> row = known.bind_text(1, consumer).step();
   if (!row) return fail(row.error());
   if (known.integer(0) == 0)
-    return fail(Errc::rejected, "there is no consumer \"" + std::string(consumer) +
-                                    "\" in this file; check the name with `dovetail status`");
+    return fail(Errc::rejected, "this file has no consumer \"" + std::string(consumer) +
+                                    "\"; check the name with `dovetail status`");
   known.reset();
   Statement allow;
   DOVETAIL_TRY(database->prepare(
@@ -75,7 +75,7 @@ Result<WallTime> remember_since(const std::string& path, WallTime since, const D
   select.reset();
   if (since >= before)
     return fail(Errc::rejected,
-                "the inbox has forgotten nothing of what came since then, so nothing changes; give "
+                "the inbox has forgotten nothing since that time, so nothing changes; give "
                 "an earlier time");
   Statement lower;
   DOVETAIL_TRY(database->prepare(

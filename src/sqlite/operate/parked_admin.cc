@@ -44,8 +44,8 @@ Result<std::vector<Parked>> find(Database& database, std::string_view reader, co
     return fail(Errc::rejected, "the event " + id.to_string() + " is not parked" + whose +
                                     "; check the id with `dovetail parked`");
   if (rows.front().finished)
-    return fail(Errc::rejected, "the event " + id.to_string() + " is finished already: it was " +
-                                    rows.front().state + "; there is nothing left to do");
+    return fail(Errc::rejected, "the event " + id.to_string() + " is already finished: it was " +
+                                    rows.front().state + "; nothing is left to do");
   std::erase_if(rows, [](const Parked& row) { return row.finished; });
   return rows;
 }
@@ -62,9 +62,9 @@ Error behind_another(Database& database, const EventId& id, const Parked& row) {
       head = select->id(0).to_string();
   }
   return Error{Errc::rejected,
-               "the event " + id.to_string() + " stands behind " + head + " on key " +
+               "the event " + id.to_string() + " waits behind " + head + " of the key " +
                    row.aggregate_type + "/" + row.aggregate_id +
-                   "; replay or discard that one first, this one then follows by itself"};
+                   "; replay or discard that one first, then this one follows automatically"};
 }
 
 constexpr std::string_view kReplay =
@@ -169,7 +169,8 @@ Result<std::uint64_t> replay_key(const std::string& path, std::string_view reade
       .bind_text(4, aggregate_id);
   DOVETAIL_TRY(update->run());
   if (update->changes() == 0)
-    return fail(Errc::rejected, "nothing of key \"" + std::string(aggregate_id.substr(0, 100)) +
+    return fail(Errc::rejected, "no event of the key \"" +
+                                    std::string(aggregate_id.substr(0, 100)) +
                                     "\" is parked; check the key with `dovetail parked`");
   return static_cast<std::uint64_t>(update->changes());
 }
@@ -189,7 +190,7 @@ Status discard(const std::string& path, std::string_view reader, const EventId& 
   const std::string note = stored_reason(reason);
   if (note.empty())
     return fail(Errc::rejected,
-                "a discard needs a reason, which is kept; say why the event is given up");
+                "a discard needs a reason, which is recorded; say why you give up the event");
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
   Result<Transaction> transaction = Transaction::begin(database->get(), "discarding");
@@ -197,8 +198,8 @@ Status discard(const std::string& path, std::string_view reader, const EventId& 
   const Result<std::vector<Parked>> rows = find(*database, reader, id);
   if (!rows) return fail(rows.error());
   if (rows->size() > 1)
-    return fail(Errc::rejected, "several readers have parked the event " + id.to_string() +
-                                    "; name the one that should give it up");
+    return fail(Errc::rejected, "several readers parked the event " + id.to_string() +
+                                    "; name the reader that should give it up");
   const Parked& row = rows->front();
   if (!row.head) return fail(behind_another(*database, id, row));
   Result<Statement> update = database->prepare(

@@ -204,8 +204,7 @@ class Pruner {
 }  // namespace
 
 Result<PruneReport> prune(const std::string& path, const PruneOptions& options, Clock& clock) {
-  if (options.batch_max == 0)
-    return fail(Errc::rejected, "batch_max is 0; check that a batch holds at least one row");
+  if (options.batch_max == 0) return fail(Errc::rejected, "batch_max is 0; set it to at least 1");
   OpenOptions open;
   open.durability = Durability::ordered;  // a delete that a power cut undoes is done again
   Result<Database> database = open_store(path, open);

@@ -50,8 +50,8 @@ Status check_remembered(sqlite3* transaction, const ConsumerRow& consumer, const
   return fail(
       Errc::rejected,
       "event " + id.to_string() +
-          " is older than what the inbox remembers, so nobody knows whether it was applied; "
-          "check its effect, and keep the inbox for longer than anything can come again");
+          " is older than what the inbox remembers, so it is unknown whether it was applied; "
+          "check its effect, and keep inbox rows longer than any event can come again");
 }
 
 Result<EventId> insert(sqlite3* connection, Statement& statement, const NewEvent& event,
@@ -84,8 +84,8 @@ Result<EventId> insert(sqlite3* connection, Statement& statement, const NewEvent
   if (!found) return fail(found.error());
   if (*found && same->integer(0) == 1) return row.id;
   return fail(Errc::rejected, "the event id " + row.id.to_string() +
-                                  " was published already with other content; give each event an "
-                                  "id of its own");
+                                  " was published already with other content; give each event its "
+                                  "own id");
 }
 
 }  // namespace

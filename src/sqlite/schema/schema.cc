@@ -39,8 +39,8 @@ Result<std::int64_t> schema_version(sqlite3* connection) {
 
 Error newer(std::int64_t version) {
   return Error{Errc::corrupt, "the file has version " + std::to_string(version) +
-                                  " of dovetail's tables, this program knows version " +
-                                  std::to_string(kSchemaVersion) + " at most; upgrade dovetail"};
+                                  " of dovetail's tables, this program supports up to version " +
+                                  std::to_string(kSchemaVersion) + "; upgrade dovetail"};
 }
 
 // The step from each version to the next.
@@ -143,7 +143,7 @@ Status check_schema(sqlite3* connection) {
                                          std::to_string(kSchemaVersion) +
                                          "; run `dovetail init` or call create_schema()");
     return fail(Errc::unavailable, file +
-                                       ": there are no tables of dovetail in this file; run "
+                                       ": the file has no tables of dovetail; run "
                                        "`dovetail init` or call create_schema()");
   }
   return {};

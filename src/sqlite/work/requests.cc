@@ -64,8 +64,7 @@ struct Terms {
 Result<RequestTicket> take(sqlite3* connection, const RequestKey& request, const Terms& terms,
                            const EventId& token, const Moment& now) {
   if (terms.keep < terms.lease.value_or(std::chrono::milliseconds(0)))
-    return fail(Errc::rejected,
-                "the lease is longer than the request is kept; check lease and keep");
+    return fail(Errc::rejected, "lease is longer than keep; shorten lease or raise keep");
   Result<Statement> find = Statement::prepare(connection, kFind);
   if (!find) return fail(find.error());
   const Result<bool> there = find->bind_text(1, request.scope).bind_text(2, request.key).step();
@@ -228,7 +227,7 @@ Status finish_request(sqlite3* connection, const RequestKey& request, const Even
   if (!kept) return fail(kept.error());
   if (*kept) return {};
   return fail(Errc::stopped,
-              "another has taken this request over; roll back, and check that the lease is longer "
+              "another process took this request over; roll back, and make the lease longer "
               "than the work takes");
 }
 

@@ -174,8 +174,8 @@ TEST_F(WalSlots, TheDoctorTellsWhatAFailoverAndTheVersionOfTheServerDoToThem) {
            0;
   }));
   const std::string failover = finding(stage, "failover");
-  EXPECT_TRUE(contains(failover, version < 17 ? "a standby that is promoted has no slot"
-                                              : slot + " is not kept on standbys"))
+  EXPECT_TRUE(contains(failover, version < 17 ? "a promoted standby does not have the slot"
+                                              : slot + " is not synchronised to standbys"))
       << failover;
   EXPECT_TRUE(contains(failover, "note: ")) << failover;
   EXPECT_EQ(finding(stage, "standby-behind").empty(), version < 17);
