@@ -51,7 +51,8 @@ std::optional<std::string> read_url(std::string_view url, const UrlScheme& schem
   std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
   const bool is_web = scheme.scheme == StoreScheme::http;
   if ((is_web ? authority : rest).find('@') != std::string_view::npos) {
-    return "a user or password must not stand in the url; write \"user\", and \"password_env\" or "
+    return "the url must not contain user or password; use the keys \"user\", and \"password_env\" "
+           "or "
            "\"password_file\"";
   }
   const std::string form = "must be " + in_quotes(scheme.form);
@@ -62,12 +63,13 @@ std::optional<std::string> read_url(std::string_view url, const UrlScheme& schem
     if (!host) return form + "; check the host and the port";
     broker.hosts.push_back(*host);
     if (comma == std::string_view::npos) break;
-    if (!scheme.several_hosts) return form + "; there can be one host only";
+    if (!scheme.several_hosts) return form + "; only one host is allowed";
     authority.remove_prefix(comma + 1);
   }
-  if (!rest.empty() && rest != "/" && !scheme.has_path) return form + "; nothing follows the hosts";
+  if (!rest.empty() && rest != "/" && !scheme.has_path)
+    return form + "; nothing may follow the hosts";
   if (!is_web && rest.find_first_of("?#") != std::string_view::npos) {
-    return form + "; what else there is to say stands in keys of its own";
+    return form + "; other settings have their own keys";
   }
   if (!rest.empty()) broker.path = rest.substr(rest.front() == '/' ? 1 : 0);
   broker.url = url;
@@ -154,13 +156,14 @@ void check_source(Section& section, const RelayConfig& relay, const StoreConfig&
                   const Config& config) {
   const std::string the_store = "the store " + in_quotes(relay.from);
   if (from.broker.read.empty() && from.scheme != StoreScheme::http) {
-    section.wrong("from", the_store + " needs \"read\", a list of what is read there");
+    section.wrong("from",
+                  the_store + " needs \"read\": the topics, queues, subjects or streams to read");
   }
   for (const RelayConfig* other : config.readers()) {
     if (other->from != relay.from) continue;
     section.wrong("from", in_quotes(other->name) + " reads " + the_store +
-                              " too, and each would take messages away from the other; give each a "
-                              "store of its own, with a group of its own");
+                              ", too, and they would take messages from each other; give each its "
+                              "own store with its own group");
   }
 }
 
@@ -212,9 +215,9 @@ void read_broker_relay(Section& section, RelayConfig& relay, Config& config) {
   const std::string the_store = "the store " + in_quotes(relay.from);
   if (to != nullptr && !to->type().has_mailbox) {
     section.wrong("to", the_store +
-                            " is a broker, and what a relay takes from one goes into the mailbox "
-                            "of a SQLite store, where its parked events live too; name one of "
-                            "those, or write a [[consumer]]");
+                            " is a broker, but a relay that reads a broker fills the mailbox "
+                            "of a SQLite store, which also keeps its parked events; name such a "
+                            "store, or use a [[consumer]]");
   }
   read_broker_source(section, relay, config);
 }

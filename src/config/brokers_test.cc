@@ -199,7 +199,7 @@ TEST(BrokerConfig, ARelayReadsABrokerIntoAMailboxAndKeepsItsTopics) {
   expect_error(relay_of(bus, relay + "[relay.table]\nname = \"t\"\n"),
                {"relay.table", "is Redis", "remove it"});
   expect_error(relay_of(bus, relay + "[[relay]]\nname = \"s\"\n" + relay),
-               {"relay.from", "\"r\"", "store of its own"});
+               {"relay.from", "\"r\"", "own store with its own group"});
   const auto http = parse_config(relay_of(store_of("http://a:8080/in"), relay), "dovetail.toml");
   EXPECT_TRUE(http) << http.error().text;
 }

@@ -118,7 +118,7 @@ Result<Config> load_config(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
     return fail(Errc::unavailable, file.string() + ": cannot be read (" + std::strerror(errno) +
-                                       "); \"dovetail init\" writes one, --config names another");
+                                       "); \"dovetail init\" writes one, --config selects another");
   }
   std::ostringstream text;
   text << stream.rdbuf();

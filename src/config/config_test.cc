@@ -133,7 +133,7 @@ TEST(Config, AValueThatDoesNotFitNamesWhatIsAllowed) {
   expect_error(relay + "lease = \"1ms\"\n", ":7:9", {"relay.lease", "at least 100 ms"});
   expect_error(relay + "window_events = 10\n", ":7:17", {"relay.window_events", "batch_events"});
   expect_error(relay + "[[relay]]\nname = \"r\"\nfrom = \"a\"\nto = \"a\"\n", ":8:8",
-               {"two relays or consumers are called \"r\""});
+               {"two relays or consumers have the name \"r\""});
 }
 
 TEST(Config, APostgresUrlIsWhatLibpqTakes) {

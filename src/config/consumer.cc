@@ -74,7 +74,7 @@ void check_http_store(Section& section, const HandlerConfig& handler,
                                std::string(to_string(store->scheme)) +
                                "; a handler of kind \"http\" needs one with an http or https url");
   } else if (handler.store == consumer.relay.from) {
-    section.wrong("store", "the consumer takes its events at this endpoint; name another store");
+    section.wrong("store", "the consumer receives its events at this endpoint; name another store");
   }
 }
 
@@ -93,15 +93,17 @@ void check_place(Section& section, const HandlerConfig& handler, const ConsumerC
   if (handler.kind == Kind::command && handler.timeout >= consumer.claim) {
     section.wrong("timeout", "must be less than the claim of the consumer (" +
                                  human_duration(consumer.claim) +
-                                 "), or another could start the same call meanwhile");
+                                 "), or another process could start the same call meanwhile");
   }
   const StoreConfig* to = config.find_store(consumer.relay.to);
   const bool has_none = to != nullptr && !to->is_broker() && !to->type().has_functions;
   if (!handler.is_external() && has_none) {
-    section.wrong("kind", "the inbox is in the " + std::string(to->type().name) + " store " +
-                              in_quotes(consumer.relay.to) +
-                              ", where handlers are of kind \"http\" or \"command\"; inside its "
-                              "transaction a service handles events with dovetail/sqlite.h");
+    section.wrong(
+        "kind",
+        "the inbox is in the " + std::string(to->type().name) + " store " +
+            in_quotes(consumer.relay.to) +
+            ", where handlers must be of kind \"http\" or \"command\"; to handle events inside the "
+            "transaction, a service uses dovetail/sqlite.h");
   }
 }
 
@@ -124,14 +126,14 @@ void read_handlers(Section& section, ConsumerConfig& consumer, const Config& con
       if (other.name != handler.name) continue;
       one.wrong_here(handler.name.empty()
                          ? "a consumer with several handlers needs a \"name\" for each, because "
-                           "each remembers by it what it has handled"
-                         : "two handlers are called " + in_quotes(handler.name) +
-                               "; each remembers by its name what it has handled");
+                           "each records the handled events under its name"
+                         : "two handlers have the name " + in_quotes(handler.name) +
+                               "; each records the handled events under its name");
     }
     if (!consumer.handlers.empty() && consumer.handlers.front().name.empty())
-      one.wrong_here("the handler before it has no \"name\", which every one of several needs");
+      one.wrong_here("the previous handler has no \"name\"; each of several handlers needs one");
     if (!consumer.handlers.empty() && handler.name.empty())
-      one.wrong_here("needs \"name\", as every one of several handlers does");
+      one.wrong_here("needs \"name\", like each of several handlers");
     consumer.handlers.push_back(std::move(handler));
   });
   if (consumer.handlers.empty()) {
@@ -157,8 +159,8 @@ void check_consumer(Section& section, const RelayConfig& relay, const Config& co
   const StoreConfig* to = config.find_store(relay.to);
   if (to != nullptr && to->is_broker()) {
     section.wrong("to", "the store " + in_quotes(relay.to) +
-                            " is a broker, and the inbox of a consumer is in a database; name a "
-                            "PostgreSQL or a SQLite store, or write a [[relay]] to fill a broker");
+                            " is a broker, but the inbox of a consumer needs a database; name a "
+                            "PostgreSQL or SQLite store, or use a [[relay]] to fill a broker");
   }
 }
 
@@ -174,9 +176,10 @@ void read_outside(Section& section, ConsumerConfig& consumer) {
   if (!section.has("confirm_timeout")) options.confirm_timeout = std::chrono::hours(24);
   if (!section.has("batch_events")) options.batch_events_max = 64;
   if (!consumer.version_guard) return;
-  section.wrong("version_guard",
-                "is for handlers inside the transaction, and one of these is not; give that one a "
-                "consumer of its own");
+  section.wrong(
+      "version_guard",
+      "is only for handlers inside the transaction, but one of these is outside; give that one its "
+      "own consumer");
 }
 
 ConsumerConfig read_consumer(Section& section, Config& config) {

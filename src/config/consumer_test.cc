@@ -131,7 +131,7 @@ TEST(ConsumerConfig, WhatDoesNotFitIsRefusedWithItsPlaceAndWhatIsAllowed) {
        {":17:9: consumer.handler.types", "\"*.placed\"", "\"order.*\""}},
       {kFromShop + kQueue + kQueue, {":16:1: consumer.handler", "\"name\""}},
       {kFromShop + kQueue + "name = \"a\"\n" + kQueue + "name = \"a\"\n",
-       {":17:1: consumer.handler", "two handlers are called \"a\""}},
+       {":17:1: consumer.handler", "two handlers have the name \"a\""}},
       {kFromShop + kQueue + kQueue + "name = \"a\"\n", {":16:1: consumer.handler", "before it"}},
       {kFromShop + kQueue + "name = \"a.b\"\n", {"consumer.handler.name", "letters, digits"}},
       {kFromShop + "[[consumer.handler]]\nkind = \"http\"\nstore = \"bus\"\n",

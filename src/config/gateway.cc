@@ -42,7 +42,7 @@ std::string check_methods(const std::vector<std::string>& methods) {
     if (method == "GET" || method == "HEAD" || method == "OPTIONS")
       return method + " changes nothing and needs no key; remove it";
     if (!is_token(method) || std::any_of(method.begin(), method.end(), is_lower))
-      return "a method is written in capital letters, such as \"POST\"";
+      return "methods are written in capital letters, such as \"POST\"";
   }
   return {};
 }

@@ -195,7 +195,7 @@ void check_foreign_slot(Section& section, const RelayConfig& relay, const Config
     return;
   }
   if (section.has("slot") && !is_slot_name(relay.slot)) {
-    section.wrong("slot", "a slot's name is made of at most 63 small letters, digits and '_'");
+    section.wrong("slot", "a slot name has at most 63 lower case letters, digits and '_'");
   } else if (section.has("slot") && relay.publication.empty()) {
     section.wrong("slot",
                   "needs \"publication\", the one that the slot was read with; Debezium's is "
@@ -215,7 +215,7 @@ void check_log_options(Section& section, const RelayConfig& relay, std::string_v
   const StoreConfig* const from = config.find_store(relay.from);
   if (from == nullptr || !from->type().has_wal) return;
   if (relay.mode == ReadMode::wal && relay.lanes > 1) {
-    section.wrong(lanes_key, "the log comes as one stream, so mode = \"wal\" needs " +
+    section.wrong(lanes_key, "the WAL is a single stream, so mode = \"wal\" needs " +
                                  in_quotes(std::string(lanes_key) + " = 1") +
                                  "; with more, mode = \"poll\" reads the table");
   }
@@ -229,7 +229,7 @@ void check_log_options(Section& section, const RelayConfig& relay, std::string_v
 void check_reader_name(Section& section, const std::string& name, const Config& config) {
   for (const RelayConfig* other : config.readers()) {
     if (other->name != name) continue;
-    section.wrong("name", "two relays or consumers are called " + in_quotes(name) +
+    section.wrong("name", "two relays or consumers have the name " + in_quotes(name) +
                               "; each needs its own name, because it keeps its progress by it");
   }
 }

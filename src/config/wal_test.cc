@@ -95,7 +95,7 @@ TEST(ConfigOfTheLog, ASlotIsTakenOverForATableOnly) {
   const std::string again = "[[relay]]\nname = \"s\"\nfrom = \"shop\"\nto = \"bus\"\n" + taken;
   expect_error(relay("shop", "bus", taken + again), {"slot", "\"r\" already"});
   expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"My-Slot\"\n" + table),
-               {"conf/dovetail.toml:13:", "small letters"});
+               {"conf/dovetail.toml:13:", "lower case letters"});
   expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"debezium\"\n" + table),
                {"conf/dovetail.toml:13:", "slot", "\"publication\"", "dbz_publication"});
   expect_error(relay("shop", "bus", "publication = \"dbz_publication\"\n" + table),
