@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "brokers.h"
+#include "core/handle.h"
 #include "host/host.h"
 #include "nats/connection.h"
 #include "nats/jetstream.h"
@@ -24,16 +25,6 @@ constexpr std::size_t kEvents = 50'000;
 constexpr std::size_t kInFlight = 4000;
 constexpr const char* kStream = "BENCH";
 constexpr const char* kSubject = "bench.orders";
-
-struct FreeConnection {
-  void operator()(natsConnection* connection) const { natsConnection_Destroy(connection); }
-};
-struct FreeSubscription {
-  void operator()(natsSubscription* one) const { natsSubscription_Destroy(one); }
-};
-struct FreeMessage {
-  void operator()(natsMsg* message) const { natsMsg_Destroy(message); }
-};
 
 dovetail::nats::ConnectionOptions options_for(const servers::Server& server) {
   dovetail::nats::ConnectionOptions options;
@@ -66,7 +57,7 @@ natsStatus publish(natsConnection* connection, const Event& event, const char* r
   natsMsg* made = nullptr;
   natsStatus status = natsMsg_Create(&made, kSubject, reply, event.payload.data(),
                                      static_cast<int>(event.payload.size()));
-  const std::unique_ptr<natsMsg, FreeMessage> message(made);
+  const Handle<natsMsg, natsMsg_Destroy> message(made);
   const std::string id = event.id.to_string();
   const std::string version = std::to_string(event.aggregate_version);
   const std::string key(event.aggregate_id);
@@ -118,14 +109,14 @@ Speed bare_loop(const servers::Server& server, const std::vector<const Event*>& 
   const natsStatus status = natsConnection_Connect(&opened, options);
   natsOptions_Destroy(options);
   require(status == NATS_OK, "libnats cannot connect");
-  const std::unique_ptr<natsConnection, FreeConnection> connection(opened);
+  const Handle<natsConnection, natsConnection_Destroy> connection(opened);
   const std::string inbox = "_INBOX." + new_event_id().to_string() + ".";
   Answers answers;
   natsSubscription* subscribed = nullptr;
   require(natsConnection_Subscribe(&subscribed, opened, (inbox + "*").c_str(), on_answer,
                                    &answers) == NATS_OK,
           "libnats cannot subscribe");
-  const std::unique_ptr<natsSubscription, FreeSubscription> subscription(subscribed);
+  const Handle<natsSubscription, natsSubscription_Destroy> subscription(subscribed);
   return measured(events.size(), [&] {
     for (std::size_t sent = 0; sent < events.size(); ++sent) {
       while (sent - answers.stored >= kInFlight && answers.refused == 0)

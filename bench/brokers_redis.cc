@@ -4,9 +4,9 @@
 #include <hiredis/hiredis.h>
 
 #include <array>
-#include <memory>
 
 #include "brokers.h"
+#include "core/handle.h"
 #include "host/host.h"
 #include "redis/sink.h"
 
@@ -19,10 +19,7 @@ constexpr std::size_t kBatch = 1000;
 constexpr std::size_t kInFlight = 4;
 constexpr const char* kStream = "bench";
 
-struct FreeContext {
-  void operator()(redisContext* context) const { redisFree(context); }
-};
-using Context = std::unique_ptr<redisContext, FreeContext>;
+using Context = Handle<redisContext, redisFree>;
 
 Context connect(const servers::Server& server) {
   Context context(redisConnect(server.field("host").c_str(), server.port()));

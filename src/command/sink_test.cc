@@ -14,6 +14,7 @@
 
 #include "core/testing/test_sinks.h"
 #include "host/host.h"
+#include "kit/eventually.h"
 
 namespace dovetail::command {
 namespace {
@@ -49,14 +50,6 @@ class CommandSinkTest : public testing::Test {
     std::ifstream file(folder_ + "/" + name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  template <class Condition>
-  static bool eventually(Condition condition) {
-    for (int i = 0; i < 30'000; ++i) {
-      if (condition()) return true;
-      std::this_thread::sleep_for(1ms);
-    }
-    return false;
-  }
   static bool is_alive(const std::string& pid) {
     const std::filesystem::path folder = "/proc/" + pid;
     std::ifstream file(folder / "stat");
@@ -65,7 +58,7 @@ class CommandSinkTest : public testing::Test {
   }
 
   std::string folder_;
-  TestEvents events_;
+  NumberedEvents events_;
   std::unique_ptr<CommandSink> sink_;
 };
 

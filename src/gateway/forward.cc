@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/handle.h"
 #include "server/header_field.h"
 #include "webhook/url.h"
 
@@ -17,12 +18,7 @@ namespace {
 
 constexpr std::size_t kHeaderBytesMax = 64 << 10;
 
-struct FreeEasy {
-  void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
-};
-struct FreeLines {
-  void operator()(curl_slist* lines) const { curl_slist_free_all(lines); }
-};
+using Lines = Handle<curl_slist, curl_slist_free_all>;
 
 template <class Value>
 void set(CURL* easy, CURLoption option, Value value) {
@@ -138,7 +134,7 @@ struct Forwarder::Transfer {
 
   const ForwardOptions& options;
   const std::atomic<bool>& aborted;
-  std::unique_ptr<CURL, FreeEasy> easy{curl_easy_init()};
+  Handle<CURL, curl_easy_cleanup> easy{curl_easy_init()};
   std::string prefix{};  // the url's path
   std::array<char, CURL_ERROR_SIZE> error{};
   ForwardAnswer answer{};
@@ -147,7 +143,7 @@ struct Forwarder::Transfer {
   bool headers_done = false;
 
   void set_up();
-  std::unique_ptr<curl_slist, FreeLines> lines_of(const ForwardRequest& request) const;
+  Lines lines_of(const ForwardRequest& request) const;
   void start(const ForwardRequest& request);
   void finish(CURLcode code);
 
@@ -244,9 +240,8 @@ void Forwarder::Transfer::set_up() {
   while (prefix.ends_with('/')) prefix.pop_back();
 }
 
-std::unique_ptr<curl_slist, FreeLines> Forwarder::Transfer::lines_of(
-    const ForwardRequest& request) const {
-  std::unique_ptr<curl_slist, FreeLines> lines;
+Lines Forwarder::Transfer::lines_of(const ForwardRequest& request) const {
+  Lines lines;
   const auto add = [&lines](const std::string& line) {
     curl_slist* const more = curl_slist_append(lines.get(), line.c_str());
     DOVETAIL_CHECK(more != nullptr);

@@ -102,7 +102,7 @@ class ParallelSinkTest : public testing::Test {
     return doors_.front();
   }
 
-  TestEvents events_;
+  NumberedEvents events_;
   std::deque<DoorSink> doors_{kSinks};
   std::unique_ptr<ParallelSink> sink_;
 };
@@ -198,7 +198,7 @@ TEST_F(ParallelSinkTest, WhatItIsGivenNeedNotLiveOn) {
   make();
   for (DoorSink& door : doors_) door.shut();
   {
-    TestEvents short_lived;
+    NumberedEvents short_lived;
     std::vector<const Event*> events;
     for (int i = 0; i < 100; ++i)
       events.push_back(short_lived.make("key" + std::to_string(i), std::string(1000, 'x')));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "host/host.h"
+#include "kit/eventually.h"
 
 namespace dovetail {
 namespace {
@@ -26,11 +27,6 @@ class Recorder : public testing::Test {
     const std::lock_guard lock(mutex_);
     return written_;
   }
-  template <class Condition>
-  bool wait_until(Condition condition) {
-    for (int i = 0; i < 6000 && !condition(); ++i) std::this_thread::sleep_for(10ms);
-    return condition();
-  }
 
   std::mutex mutex_;
   std::vector<SpokenState> written_;
@@ -42,11 +38,11 @@ TEST_F(Recorder, WritesTheNewestWithItsLeaseAndLeavesStandbysOut) {
   StateRecorder recorder(system_clock(), [this](const auto& spoken) { return write(spoken); }, 1ms);
   recorder.report({Kind::standby, {}, "held by another", {}}, 0);
   recorder.report({Kind::backing_off, 1s, "refused", 2s}, 7);
-  ASSERT_TRUE(wait_until([&] { return written().size() == 1; }));
+  ASSERT_TRUE(eventually([&] { return written().size() == 1; }));
   EXPECT_EQ(written()[0].epoch, 7);
   EXPECT_EQ(written()[0].state.last_error, "refused");
   recorder.report({Kind::halted, {}, "no such table", 1s}, 0);
-  ASSERT_TRUE(wait_until([&] { return written().size() == 2; }));
+  ASSERT_TRUE(eventually([&] { return written().size() == 2; }));
   EXPECT_EQ(written()[1].epoch, -1) << "without a lease";
 }
 
@@ -54,7 +50,7 @@ TEST_F(Recorder, TriesAgainWhatCouldNotBeWritten) {
   is_away_ = true;
   StateRecorder recorder(system_clock(), [this](const auto& spoken) { return write(spoken); }, 1ms);
   recorder.report({Kind::delivering, {}, "", {}}, 3);
-  ASSERT_TRUE(wait_until([&] {
+  ASSERT_TRUE(eventually([&] {
     const std::lock_guard lock(mutex_);
     return tries_ >= 3;
   }));
@@ -62,7 +58,7 @@ TEST_F(Recorder, TriesAgainWhatCouldNotBeWritten) {
     const std::lock_guard lock(mutex_);
     is_away_ = false;
   }
-  ASSERT_TRUE(wait_until([&] { return !written().empty(); }));
+  ASSERT_TRUE(eventually([&] { return !written().empty(); }));
   EXPECT_EQ(written()[0].epoch, 3);
 }
 

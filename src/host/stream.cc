@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/handle.h"
 
 namespace dovetail::net {
 
@@ -29,12 +30,6 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-template <class T, auto Free>
-struct Freer {
-  void operator()(T* object) const { Free(object); }
-};
-template <class T, auto Free>
-using Handle = std::unique_ptr<T, Freer<T, Free>>;
 using Context = Handle<SSL_CTX, SSL_CTX_free>;
 using Session = Handle<SSL, SSL_free>;
 using Addresses = Handle<addrinfo, freeaddrinfo>;

@@ -3,23 +3,10 @@
 #include <librdkafka/rdkafka.h>
 
 #include <algorithm>
-#include <memory>
 
 namespace dovetail::kafka {
 
 namespace {
-
-struct FreeAdmin {
-  void operator()(rd_kafka_AdminOptions_t* options) const {
-    rd_kafka_AdminOptions_destroy(options);
-  }
-  void operator()(rd_kafka_ConfigResource_t* resource) const {
-    rd_kafka_ConfigResource_destroy(resource);
-  }
-  void operator()(const rd_kafka_metadata_t* metadata) const {
-    rd_kafka_metadata_destroy(metadata);
-  }
-};
 
 Settings settings_of(const rd_kafka_ConfigResource_t* resource) {
   Settings settings;
@@ -35,9 +22,9 @@ Settings settings_of(const rd_kafka_ConfigResource_t* resource) {
 
 Result<Settings> describe(rd_kafka_s* client, rd_kafka_ResourceType_t type, const std::string& name,
                           Duration timeout) {
-  const std::unique_ptr<rd_kafka_ConfigResource_t, FreeAdmin> wanted(
+  const dovetail::Handle<rd_kafka_ConfigResource_t, rd_kafka_ConfigResource_destroy> wanted(
       rd_kafka_ConfigResource_new(type, name.c_str()));
-  const std::unique_ptr<rd_kafka_AdminOptions_t, FreeAdmin> options(
+  const dovetail::Handle<rd_kafka_AdminOptions_t, rd_kafka_AdminOptions_destroy> options(
       rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS));
   const int timeout_ms = to_milliseconds(timeout);
   rd_kafka_AdminOptions_set_request_timeout(options.get(), timeout_ms, nullptr, 0);
@@ -83,7 +70,7 @@ Result<ClusterShape> cluster_shape(rd_kafka_s* client, Duration timeout) {
   if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
     return fail(Errc::unavailable, std::string("Kafka: cannot list the topics: ") +
                                        rd_kafka_err2str(code) + "; check the brokers");
-  const std::unique_ptr<const rd_kafka_metadata_t, FreeAdmin> metadata(answer);
+  const dovetail::Handle<const rd_kafka_metadata_t, rd_kafka_metadata_destroy> metadata(answer);
   ClusterShape shape;
   for (int i = 0; i < metadata->broker_cnt; ++i) shape.brokers.push_back(metadata->brokers[i].id);
   for (int i = 0; i < metadata->topic_cnt; ++i) {

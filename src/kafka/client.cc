@@ -10,18 +10,14 @@
 
 namespace dovetail::kafka {
 
-void Destroy::operator()(rd_kafka_s* client) const { rd_kafka_destroy(client); }
-void Destroy::operator()(rd_kafka_conf_s* configuration) const {
-  rd_kafka_conf_destroy(configuration);
-}
-void Destroy::operator()(rd_kafka_op_s* event) const { rd_kafka_event_destroy(event); }
-void Destroy::operator()(rd_kafka_headers_s* headers) const { rd_kafka_headers_destroy(headers); }
-void Destroy::operator()(rd_kafka_message_s* message) const { rd_kafka_message_destroy(message); }
-void Destroy::operator()(rd_kafka_queue_s* queue) const { rd_kafka_queue_destroy(queue); }
-void Destroy::operator()(rd_kafka_topic_s* topic) const { rd_kafka_topic_destroy(topic); }
-void Destroy::operator()(rd_kafka_topic_partition_list_s* list) const {
-  rd_kafka_topic_partition_list_destroy(list);
-}
+void destroy(rd_kafka_s* client) { rd_kafka_destroy(client); }
+void destroy(rd_kafka_conf_s* configuration) { rd_kafka_conf_destroy(configuration); }
+void destroy(rd_kafka_op_s* event) { rd_kafka_event_destroy(event); }
+void destroy(rd_kafka_headers_s* headers) { rd_kafka_headers_destroy(headers); }
+void destroy(rd_kafka_message_s* message) { rd_kafka_message_destroy(message); }
+void destroy(rd_kafka_queue_s* queue) { rd_kafka_queue_destroy(queue); }
+void destroy(rd_kafka_topic_s* topic) { rd_kafka_topic_destroy(topic); }
+void destroy(rd_kafka_topic_partition_list_s* list) { rd_kafka_topic_partition_list_destroy(list); }
 
 namespace {
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/handle.h"
 #include "dovetail/result.h"
 #include "kafka/options.h"
 
@@ -22,18 +23,16 @@ struct rd_kafka_topic_partition_list_s;
 
 namespace dovetail::kafka {
 
-struct Destroy {
-  void operator()(rd_kafka_s* client) const;
-  void operator()(rd_kafka_conf_s* configuration) const;
-  void operator()(rd_kafka_op_s* event) const;
-  void operator()(rd_kafka_headers_s* headers) const;
-  void operator()(rd_kafka_message_s* message) const;
-  void operator()(rd_kafka_queue_s* queue) const;
-  void operator()(rd_kafka_topic_s* topic) const;
-  void operator()(rd_kafka_topic_partition_list_s* list) const;
-};
+void destroy(rd_kafka_s* client);
+void destroy(rd_kafka_conf_s* configuration);
+void destroy(rd_kafka_op_s* event);
+void destroy(rd_kafka_headers_s* headers);
+void destroy(rd_kafka_message_s* message);
+void destroy(rd_kafka_queue_s* queue);
+void destroy(rd_kafka_topic_s* topic);
+void destroy(rd_kafka_topic_partition_list_s* list);
 template <class T>
-using Handle = std::unique_ptr<T, Destroy>;
+using Handle = dovetail::Handle<T, static_cast<void (*)(T*)>(destroy)>;
 
 enum class Role : std::uint8_t { producer, consumer, admin };
 using Properties = std::vector<std::pair<std::string, std::string>>;

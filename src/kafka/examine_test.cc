@@ -152,7 +152,7 @@ TEST_F(KafkaExamineTest, ABrokerThatCreatesTopicsIsNotAskedTo) {
   KafkaSink sink(unsafe.options(), system_clock());
   ASSERT_TRUE(sink.open());
   TestEvents events;
-  EXPECT_EQ(deliver_once(sink, {events.make("misspelt", "a", "1")})[0].fate, Fate::busy);
+  EXPECT_EQ(deliver_once(sink, {&events.make("misspelt", "a", "1")})[0].fate, Fate::busy);
 }
 
 TEST_F(KafkaExamineTest, EachUnsafeSettingOfABrokerIsNamed) {

@@ -53,13 +53,13 @@ class KafkaMockClusterTest : public testing::Test {
 // same while the partitions of a new topic get their leaders.
 TEST_F(KafkaMockClusterTest, WhatTheBrokerHasNotSaidToBeStoredIsNotConfirmed) {
   KafkaSink& sink = open();
-  ASSERT_EQ(deliver_once(sink, {events_.make("orders", "a", "0")})[0].fate, Fate::confirmed);
+  ASSERT_EQ(deliver_once(sink, {&events_.make("orders", "a", "0")})[0].fate, Fate::confirmed);
   for (std::int32_t broker = 1; broker <= 3; ++broker)
     rd_kafka_mock_broker_set_rtt(cluster_, broker, 500);
   rd_kafka_mock_push_request_errors(cluster_, kProduce, 1,
                                     RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION);
   const auto outcomes =
-      deliver_once(sink, {events_.make("orders", "a", "1"), events_.make("orders", "b", "2")});
+      deliver_once(sink, {&events_.make("orders", "a", "1"), &events_.make("orders", "b", "2")});
   EXPECT_EQ(outcomes[0].fate, Fate::again);
   EXPECT_EQ(outcomes[1].fate, Fate::confirmed) << outcomes[1].reason;
 }
@@ -70,7 +70,7 @@ TEST_F(KafkaMockClusterTest, AChangeOfTheLeaderIsNoFailure) {
     ASSERT_EQ(rd_kafka_mock_partition_set_leader(cluster_, "orders", 0, leader),
               RD_KAFKA_RESP_ERR_NO_ERROR);
     const auto outcomes =
-        deliver_once(sink, {events_.make("orders", "a", "1"), events_.make("orders", "b", "2")});
+        deliver_once(sink, {&events_.make("orders", "a", "1"), &events_.make("orders", "b", "2")});
     for (const Outcome& one : outcomes) EXPECT_EQ(one.fate, Fate::confirmed) << one.reason;
   }
 }
@@ -81,7 +81,7 @@ TEST_F(KafkaMockClusterTest, TooFewReplicasAreWaitedForWithoutAnAttempt) {
   rd_kafka_mock_push_request_errors(cluster_, kProduce, 3, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
                                     RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
                                     RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND);
-  const auto outcomes = deliver_once(sink, {events_.make("orders", "a", "1")});
+  const auto outcomes = deliver_once(sink, {&events_.make("orders", "a", "1")});
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed) << outcomes[0].reason;
 }
 
@@ -91,7 +91,7 @@ TEST_F(KafkaMockClusterTest, AProducerThatCannotGoOnIsInDoubtAndIsBuiltAnew) {
                                     RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
                                     RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED);
   ASSERT_TRUE(sink.open());
-  const Event* const event = events_.make("orders", "a", "1");
+  const Event* const event = &events_.make("orders", "a", "1");
   Error failed{Errc::stopped, "no error"};
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   Status submitted = sink.submit(std::vector<const Event*>{event});

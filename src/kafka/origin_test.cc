@@ -16,8 +16,8 @@ TEST(KafkaOrigin, MakesSourcesThatReadWhereTheGroupStopped) {
   TestEvents events;
   KafkaSink sink(cluster.options(), system_clock());
   ASSERT_TRUE(sink.open());
-  const std::vector<const Event*> sent = {events.make("orders", "1", "first"),
-                                          events.make("orders", "1", "second")};
+  const std::vector<const Event*> sent = {&events.make("orders", "1", "first"),
+                                          &events.make("orders", "1", "second")};
 
   ReadOptions options;
   options.brokers = cluster.address();

@@ -36,7 +36,7 @@ class KafkaSecurityTest : public testing::Test {
     KafkaSink sink(options, system_clock());
     const Status opened = sink.open();
     ASSERT_TRUE(opened) << opened.error().text;
-    const auto outcomes = deliver_once(sink, {events_.make("orders", "a", "1")});
+    const auto outcomes = deliver_once(sink, {&events_.make("orders", "a", "1")});
     EXPECT_EQ(outcomes[0].fate, Fate::confirmed) << outcomes[0].reason;
     EXPECT_EQ(cluster_.messages("orders").size(), 1U);
   }

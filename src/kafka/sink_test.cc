@@ -51,9 +51,9 @@ TEST_F(KafkaSinkTest, WhatIsLargerThanTheClientTakesIsRejectedBeforeItIsSent) {
   Options options = cluster_.options();
   options.message_bytes_max = 10'000;
   const auto outcomes =
-      deliver_once(open(options), {events_.make("orders", "a", "1"),
-                                   events_.make("orders", "b", std::string(10'001, 'x')),
-                                   events_.make("orders", "c", "3")});
+      deliver_once(open(options), {&events_.make("orders", "a", "1"),
+                                   &events_.make("orders", "b", std::string(10'001, 'x')),
+                                   &events_.make("orders", "c", "3")});
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
   EXPECT_EQ(outcomes[1].fate, Fate::rejected);
   EXPECT_NE(outcomes[1].reason.find("message_max"), std::string::npos);
@@ -65,8 +65,8 @@ TEST_F(KafkaSinkTest, WhatIsLargerThanTheTopicTakesIsRejectedAndItsNeighboursAre
   cluster_.create_topic("small", 1, {{"max.message.bytes", "3000"}});
   std::vector<const Event*> events;
   for (int i = 0; i < 30; ++i)
-    events.push_back(events_.make("small", "k" + std::to_string(i),
-                                  i == 17 ? std::string(5000, 'x') : std::to_string(i)));
+    events.push_back(&events_.make("small", "k" + std::to_string(i),
+                                   i == 17 ? std::string(5000, 'x') : std::to_string(i)));
   const auto outcomes = deliver(open(cluster_.options()), events);
   for (std::size_t i = 0; i < outcomes.size(); ++i)
     EXPECT_EQ(outcomes[i].fate, i == 17 ? Fate::rejected : Fate::confirmed)
@@ -79,7 +79,7 @@ TEST_F(KafkaSinkTest, AnEventJustOverTheTopicsLimitIsRejectedAndOneJustBelowIsNo
   cluster_.create_topic("small", 1, {{"max.message.bytes", "3000"}});
   std::vector<const Event*> events;
   for (std::size_t bytes = 2000; bytes < 3000; bytes += 50)
-    events.push_back(events_.make("small", "k", std::string(bytes, 'x')));
+    events.push_back(&events_.make("small", "k", std::string(bytes, 'x')));
   const auto outcomes = deliver(open(cluster_.options()), events);
   EXPECT_EQ(outcomes.front().fate, Fate::confirmed) << outcomes.front().reason;
   EXPECT_EQ(outcomes.back().fate, Fate::rejected) << outcomes.back().reason;
@@ -93,7 +93,7 @@ TEST_F(KafkaSinkTest, AnEventJustOverTheTopicsLimitIsRejectedAndOneJustBelowIsNo
 TEST_F(KafkaSinkTest, ATopicThatTakesOnlySmallBatchesTakesManyEvents) {
   cluster_.create_topic("small", 1, {{"max.message.bytes", "3000"}});
   std::vector<const Event*> events;
-  for (int i = 0; i < 300; ++i) events.push_back(events_.make("small", std::to_string(i), "text"));
+  for (int i = 0; i < 300; ++i) events.push_back(&events_.make("small", std::to_string(i), "text"));
   for (const Outcome& one : deliver(open(cluster_.options()), events))
     EXPECT_EQ(one.fate, Fate::confirmed) << one.reason;
   EXPECT_EQ(payloads("small").size(), 300U);
@@ -102,9 +102,9 @@ TEST_F(KafkaSinkTest, ATopicThatTakesOnlySmallBatchesTakesManyEvents) {
 TEST_F(KafkaSinkTest, ATopicThatIsNotThereIsBusyAtOnceAndFoundOnceItWasCreated) {
   KafkaSink& sink = open(cluster_.options());
   cluster_.create_topic("there");
-  const Event* const early = events_.make("missing", "a", "1");
+  const Event* const early = &events_.make("missing", "a", "1");
   for (int i = 0; i < 5; ++i) {
-    const auto outcomes = deliver_once(sink, {early, events_.make("there", "b", "2")});
+    const auto outcomes = deliver_once(sink, {early, &events_.make("there", "b", "2")});
     EXPECT_EQ(outcomes[0].fate, Fate::busy);
     EXPECT_NE(outcomes[0].reason.find("create the topic"), std::string::npos) << outcomes[0].reason;
     EXPECT_EQ(outcomes[1].fate, Fate::confirmed) << outcomes[1].reason;
@@ -120,7 +120,7 @@ TEST_F(KafkaSinkTest, ATopicThatIsNotThereIsBusyAtOnceAndFoundOnceItWasCreated) 
 TEST_F(KafkaSinkTest, ATopicThatIsDeletedAndMadeAgainIsFoundAgain) {
   cluster_.create_topic("fickle");
   KafkaSink& sink = open(cluster_.options());
-  const Event* const one = events_.make("fickle", "a", "1");
+  const Event* const one = &events_.make("fickle", "a", "1");
   ASSERT_EQ(deliver_once(sink, {one})[0].fate, Fate::confirmed);
   cluster_.delete_topic("fickle");
   const Outcome gone = deliver_once(sink, {one})[0];
@@ -135,7 +135,7 @@ TEST_F(KafkaSinkTest, APartitionThatIsAddedLaterIsFound) {
   Options options = cluster_.options();
   options.message.partition = "1";
   KafkaSink& sink = open(options);
-  const Event* const one = events_.make("narrow", "a", "1");
+  const Event* const one = &events_.make("narrow", "a", "1");
   EXPECT_EQ(deliver_once(sink, {one})[0].fate, Fate::busy);
   cluster_.add_partitions("narrow", 2);
   const Outcome found = until_confirmed(sink, one);
@@ -151,21 +151,21 @@ TEST_F(KafkaSinkTest, ATopicThatIsForbiddenIsBusyUntilItIsAllowedAndOthersGoOn) 
   options.user = "limited";
   options.password = "limited-secret";
   const auto outcomes = deliver_once(
-      open(options), {events_.make("forbidden", "a", "1"), events_.make("free", "b", "2")});
+      open(options), {&events_.make("forbidden", "a", "1"), &events_.make("free", "b", "2")});
   EXPECT_EQ(outcomes[0].fate, Fate::busy);
   EXPECT_NE(outcomes[0].reason.find("allow this user to write"), std::string::npos)
       << outcomes[0].reason;
   EXPECT_EQ(outcomes[1].fate, Fate::confirmed) << outcomes[1].reason;
   cluster_.reserve_topic("forbidden", "limited");
-  const Outcome found = until_confirmed(*sink_, events_.make("forbidden", "a", "1"));
+  const Outcome found = until_confirmed(*sink_, &events_.make("forbidden", "a", "1"));
   EXPECT_EQ(found.fate, Fate::confirmed) << found.reason;
 }
 
 TEST_F(KafkaSinkTest, ACompactedTopicRefusesAnEventWithoutKeyAndTakesItsNeighbours) {
   cluster_.create_topic("compacted", 1, {{"cleanup.policy", "compact"}});
-  const auto outcomes = deliver(open(cluster_.options()), {events_.make("compacted", "a", "1"),
-                                                           events_.make("compacted", "", "2"),
-                                                           events_.make("compacted", "c", "3")});
+  const auto outcomes = deliver(open(cluster_.options()), {&events_.make("compacted", "a", "1"),
+                                                           &events_.make("compacted", "", "2"),
+                                                           &events_.make("compacted", "c", "3")});
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed) << outcomes[0].reason;
   EXPECT_EQ(outcomes[1].fate, Fate::rejected) << outcomes[1].reason;
   EXPECT_EQ(outcomes[2].fate, Fate::confirmed) << outcomes[2].reason;
@@ -174,7 +174,7 @@ TEST_F(KafkaSinkTest, ACompactedTopicRefusesAnEventWithoutKeyAndTakesItsNeighbou
 TEST_F(KafkaSinkTest, ANameThatNoTopicCanHaveIsRejected) {
   for (const std::string& name :
        {std::string("a b"), std::string("caf\xc3\xa9"), std::string(250, 'x')}) {
-    const auto outcomes = deliver_once(open(cluster_.options()), {events_.make(name, "a", "1")});
+    const auto outcomes = deliver_once(open(cluster_.options()), {&events_.make(name, "a", "1")});
     EXPECT_EQ(outcomes[0].fate, Fate::rejected);
     EXPECT_NE(outcomes[0].reason.find("invalid topic name"), std::string::npos);
   }
@@ -192,7 +192,7 @@ TEST_F(KafkaSinkTest, AKeyGoesToThePartitionThatOtherClientsChoose) {
       {"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971},
       {"abc", 479470107}};
   std::vector<const Event*> events;
-  for (const auto& [key, hash] : hashes) events.push_back(events_.make("spread", key, key));
+  for (const auto& [key, hash] : hashes) events.push_back(&events_.make("spread", key, key));
   for (const Outcome& one : deliver_once(open(cluster_.options()), events))
     ASSERT_EQ(one.fate, Fate::confirmed) << one.reason;
   for (const RawMessage& one : cluster_.messages("spread", kPartitions))
@@ -205,9 +205,9 @@ TEST_F(KafkaSinkTest, ATemplateCanChooseThePartition) {
   Options options = cluster_.options();
   options.message.partition = "{header.shard}";
   const auto outcomes = deliver_once(
-      open(options), {events_.make("spread", "a", "1", "{\"shard\":\"2\"}"),
-                      events_.make("spread", "b", "2", "{\"shard\":\"99\"}"),
-                      events_.make("spread", "c", "3", "{\"shard\":\"99999999999999999999\"}")});
+      open(options), {&events_.make("spread", "a", "1", "{\"shard\":\"2\"}"),
+                      &events_.make("spread", "b", "2", "{\"shard\":\"99\"}"),
+                      &events_.make("spread", "c", "3", "{\"shard\":\"99999999999999999999\"}")});
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed) << outcomes[0].reason;
   EXPECT_EQ(outcomes[1].fate, Fate::busy) << "the topic may get more partitions";
   EXPECT_EQ(outcomes[2].fate, Fate::rejected);
@@ -222,7 +222,7 @@ TEST_F(KafkaSinkTest, AQueueThatIsFullIsBusyAfterAWhileAndLosesNothing) {
   options.properties["queue.buffering.max.messages"] = "10";
   std::vector<const Event*> events;
   for (int i = 0; i < 500; ++i)
-    events.push_back(events_.make("orders", std::to_string(i), std::to_string(i)));
+    events.push_back(&events_.make("orders", std::to_string(i), std::to_string(i)));
   KafkaSink& sink = open(options);
   const std::vector<Outcome> outcomes = deliver_once(sink, events);
   for (std::size_t i = 0; i < events.size(); ++i) {
@@ -239,10 +239,10 @@ TEST_F(KafkaSinkTest, WhatIsInFlightWhenItIsOpenedAgainDoesNotConfirmWhatComesLa
   KafkaSink& sink = open(options);
   for (int i = 0; i < 3; ++i) {
     std::vector<const Event*> old;
-    for (int j = 0; j < 200; ++j) old.push_back(events_.make("orders", "k", "old"));
+    for (int j = 0; j < 200; ++j) old.push_back(&events_.make("orders", "k", "old"));
     ASSERT_TRUE(sink.submit(old));
     ASSERT_TRUE(sink.open());
-    const auto outcomes = deliver_once(sink, {events_.make("missing", "k", "new")});
+    const auto outcomes = deliver_once(sink, {&events_.make("missing", "k", "new")});
     EXPECT_EQ(outcomes[0].fate, Fate::busy);
   }
 }

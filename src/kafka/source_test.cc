@@ -102,8 +102,8 @@ class KafkaSourceTest : public testing::Test {
     std::vector<const Event*> events;
     for (int i = 0; i < count; ++i, ++published_) {
       const std::string partition = std::to_string(published_ % partitions);
-      events.push_back(events_.make("orders", "k" + partition, std::to_string(published_),
-                                    "{\"partition\":\"" + partition + "\"}"));
+      events.push_back(&events_.make("orders", "k" + partition, std::to_string(published_),
+                                     "{\"partition\":\"" + partition + "\"}"));
     }
     for (const Outcome& one : deliver_once(sink, events))
       ASSERT_EQ(one.fate, Fate::confirmed) << one.reason;
@@ -346,7 +346,7 @@ TEST_F(KafkaSourceTest, TopicsMayBeGivenByAPattern) {
   cluster_.create_topic("orders-late");
   KafkaSink sink(cluster_.options(), system_clock());
   ASSERT_TRUE(sink.open());
-  ASSERT_EQ(deliver_once(sink, {events_.make("orders-late", "k", "late")})[0].fate,
+  ASSERT_EQ(deliver_once(sink, {&events_.make("orders-late", "k", "late")})[0].fate,
             Fate::confirmed);
   EXPECT_TRUE(reader.read_until(4)) << "a topic that comes later is found, too";
 }

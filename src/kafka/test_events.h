@@ -1,4 +1,4 @@
-// Events for tests of the sink, and a small stand-in for the relay that delivers them.
+// A small stand-in for the relay that delivers them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,32 +12,9 @@
 #include "core/event/batch.h"
 #include "core/relay/sink.h"
 #include "host/host.h"
+#include "kit/events.h"
 
 namespace dovetail::kafka {
-
-class TestEvents {
- public:
-  const Event* make(std::string_view topic, std::string_view key, std::string_view payload,
-                    std::string_view headers = "") {
-    Event one;
-    one.id = new_event_id();
-    one.position = static_cast<std::int64_t>(batches_.size()) + 1;
-    one.topic = topic;
-    one.aggregate_type = "order";
-    one.aggregate_id = key;
-    one.type = "changed";
-    one.content_type = "application/json";
-    one.payload = payload;
-    one.headers = headers;
-    one.created_at = system_clock().wall();
-    Batch& batch = batches_.emplace_back();
-    batch.append(one);
-    return &batch.events()[0];
-  }
-
- private:
-  std::deque<Batch> batches_;
-};
 
 // The fate of one batch; an error as `again` for all of it, with its text as the reason.
 inline std::vector<Outcome> deliver_once(Sink& sink, const std::vector<const Event*>& events) {

@@ -75,7 +75,7 @@ class KafkaOutsideTest : public testing::Test {
 TEST_F(KafkaOutsideTest, KcatSeesKeyHeadersAndBytesOfACloudEvent) {
   const std::string payload("a\x00\xff\r\n\"b", 7);
   const Event* const event =
-      events_.make("orders", "order-17", payload, R"({"traceparent":"00-ab-cd-01"})");
+      &events_.make("orders", "order-17", payload, R"({"traceparent":"00-ab-cd-01"})");
   publish(cluster_.options(), event);
   EXPECT_EQ(consume("%s"), payload);
   EXPECT_EQ(consume("%k"), "order-17");
@@ -91,7 +91,7 @@ TEST_F(KafkaOutsideTest, KcatSeesKeyHeadersAndBytesOfACloudEvent) {
 TEST_F(KafkaOutsideTest, KcatSeesWhatDebeziumsRouterWouldHaveSent) {
   Options options = cluster_.options();
   options.message.format = MessageFormat::debezium;
-  const Event* const event = events_.make("orders", "order-17", R"({"total":3})");
+  const Event* const event = &events_.make("orders", "order-17", R"({"total":3})");
   publish(options, event);
   EXPECT_EQ(consume("%k|%s"), R"(order-17|{"total":3})");
   EXPECT_NE(consume("%h").find("id=" + event->id.to_string()), std::string::npos);

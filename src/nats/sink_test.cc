@@ -14,6 +14,7 @@
 
 #include "core/event/batch.h"
 #include "host/host.h"
+#include "kit/events.h"
 #include "nats/test_server.h"
 #include "servers/tcp_proxy.h"
 
@@ -42,18 +43,7 @@ class NatsSinkTest : public testing::Test {
   }
   const Event* event(const std::string& topic, std::string_view payload = "x",
                      std::string_view key = "k", std::string_view headers = {}) {
-    Event one;
-    one.id = new_event_id();
-    one.topic = topic;
-    one.aggregate_type = "order";
-    one.aggregate_id = key;
-    one.type = "changed";
-    one.content_type = "application/json";
-    one.payload = payload;
-    one.headers = headers;
-    Batch& batch = batches_.emplace_back();
-    batch.append(one);
-    return &batch.events()[0];
+    return &events_.make(topic, key, payload, headers);
   }
   // Until all are known; the error, if there is one, ends it.
   std::vector<Outcome> send(const std::vector<const Event*>& events) {
@@ -99,7 +89,7 @@ class NatsSinkTest : public testing::Test {
   std::string name_ = own_name("SINK");
   bool made_stream_ = false;
   std::unique_ptr<NatsSink> sink_;
-  std::deque<Batch> batches_;
+  TestEvents events_;
   Error error_{Errc::stopped, ""};
 };
 
@@ -118,7 +108,7 @@ TEST_F(NatsSinkTest, AReplayIsStoredInsideTheDuplicateWindowAndItsRepeatsAreDupl
   open(options_for());
   const Event* const first = event(name_ + ".a", "1");
   ASSERT_EQ(send_one(first).fate, Fate::confirmed);
-  Event& replayed = batches_.emplace_back().append(*first);
+  Event& replayed = events_.add(*first);
   replayed.replays = 1;
   EXPECT_EQ(send_one(&replayed).fate, Fate::confirmed);
   EXPECT_EQ(send_one(&replayed).fate, Fate::duplicate) << "it is the same replay, tried again";

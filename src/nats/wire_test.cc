@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/event/batch.h"
+#include "core/handle.h"
 #include "host/host.h"
 #include "nats/sink.h"
 #include "nats/source.h"
@@ -18,12 +19,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-template <class T, auto Free>
-struct Freer {
-  void operator()(T* object) const { Free(object); }
-};
-template <class T, auto Free>
-using Handle = std::unique_ptr<T, Freer<T, Free>>;
 using ForeignOptions = Handle<::natsOptions, natsOptions_Destroy>;
 using ForeignConnection = Handle<::natsConnection, natsConnection_Destroy>;
 using ForeignJetStream = Handle<::jsCtx, jsCtx_Destroy>;

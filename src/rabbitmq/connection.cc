@@ -60,9 +60,7 @@ bool is_method(const amqp_frame_t& frame, std::uint32_t method) {
 
 }  // namespace
 
-void Connection::Destroy::operator()(amqp_connection_state_t_* state) const {
-  amqp_destroy_connection(state);
-}
+void Connection::destroy(amqp_connection_state_t_* state) { amqp_destroy_connection(state); }
 
 Connection::Connection(const Options& options, Clock& clock, Handler handler)
     : options_(options), clock_(clock), handler_(std::move(handler)), input_(kInputBytes) {}

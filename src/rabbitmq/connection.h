@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/handle.h"
 #include "dovetail/result.h"
 #include "host/stream.h"
 #include "rabbitmq/options.h"
@@ -80,9 +81,7 @@ class Connection {
     std::uint32_t reply;
     std::optional<Answer> answer{};
   };
-  struct Destroy {
-    void operator()(amqp_connection_state_t_* state) const;
-  };
+  static void destroy(amqp_connection_state_t_* state);
 
   Connection(const Options& options, Clock& clock, Handler handler);
   Status greet(std::string_view role);
@@ -102,7 +101,7 @@ class Connection {
   Options options_;
   Clock& clock_;
   Handler handler_;
-  std::unique_ptr<amqp_connection_state_t_, Destroy> state_;
+  Handle<amqp_connection_state_t_, destroy> state_;
   net::Stream stream_;
   FrameGuard guard_;
   std::vector<char> input_;

@@ -73,7 +73,7 @@ TEST_F(RabbitmqExamineTest, WhatAPolicySaysCountsToo) {
   Options options = broker_.options();
   options.queues = {"orders"};
   // The management API tells of it a few seconds after the queue was made.
-  EXPECT_TRUE(wait_until(
+  EXPECT_TRUE(eventually(
       [&] { return found(options) == Codes{"rabbitmq-drop-head", "rabbitmq-message-ttl"}; }));
 }
 

@@ -24,7 +24,7 @@ TEST(RabbitmqOrigin, MakesSourcesThatReadWhatWasNotSettled) {
     Result<std::unique_ptr<Source>> source = made->make(system_clock());
     ASSERT_TRUE(source && (*source)->open());
     Batch batch;
-    ASSERT_TRUE(wait_until([&] {
+    ASSERT_TRUE(eventually([&] {
       EXPECT_TRUE((*source)->read(batch, Limits{10, 1 << 20, std::chrono::milliseconds(50)}, {}));
       return !batch.empty();
     })) << round;

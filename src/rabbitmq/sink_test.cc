@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/event/batch.h"
+#include "kit/events.h"
 #include "rabbitmq/test_broker.h"
 
 namespace dovetail::rabbitmq {
@@ -32,19 +33,10 @@ class RabbitmqSinkTest : public testing::Test {
 
   const Event* event(std::string_view topic, std::string_view payload = "{}",
                      std::string_view type = "changed", std::string_view headers = {}) {
-    Event one;
-    one.id = new_event_id();
-    one.topic = topic;
-    one.aggregate_type = "order";
-    one.aggregate_id = "7";
+    Event one = event_with(topic, "7", payload, headers);
     one.type = type;
-    one.content_type = "application/json";
-    one.payload = payload;
-    one.headers = headers;
     one.created_at = WallTime(seconds(1'700'000'000));
-    Batch& batch = batches_.emplace_back();
-    batch.append(one);
-    return &batch.events()[0];
+    return &events_.add(one);
   }
 
   Result<std::vector<Outcome>> try_send(const std::vector<const Event*>& events) {
@@ -77,7 +69,7 @@ class RabbitmqSinkTest : public testing::Test {
 
   TestBroker broker_;
   std::unique_ptr<RabbitmqSink> sink_;
-  std::deque<Batch> batches_;
+  TestEvents events_;
 };
 
 TEST_F(RabbitmqSinkTest, AMessageWithoutAQueueFindsTheBrokerBusyAndIsTakenOnceTheQueueIsThere) {

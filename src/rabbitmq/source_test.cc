@@ -218,7 +218,7 @@ TEST_F(RabbitmqSourceTest, AQueueThatIsDeletedIsUnavailable) {
   auto source = open(reading("orders"));
   broker_.remove_queue("orders");
   Status status;
-  EXPECT_TRUE(wait_until([&] {
+  EXPECT_TRUE(eventually([&] {
     Batch batch;
     status = source->read(batch, Limits{10, 1 << 20, milliseconds(50)}, std::stop_token{});
     return !status;

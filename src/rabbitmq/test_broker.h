@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "host/host.h"
+#include "kit/eventually.h"
 #include "rabbitmq/management.h"
 #include "rabbitmq/options.h"
 #include "servers/servers.h"
@@ -36,16 +37,6 @@ inline std::string from_base64(std::string_view text) {
     bytes += static_cast<char>(group >> bits & 0xff);
   }
   return bytes;
-}
-
-template <class Condition>
-bool wait_until(Condition condition, std::chrono::seconds limit = std::chrono::seconds(30)) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
 }
 
 // A virtual host of the test's own.

@@ -53,9 +53,6 @@ Value Value::named(std::string_view name) const {
   return {};
 }
 
-void Reply::Free::operator()(redisReply* reply) const { freeReplyObject(reply); }
-void Connection::FreeReader::operator()(redisReader* reader) const { redisReaderFree(reader); }
-
 Connection::Connection() = default;
 Connection::~Connection() = default;
 Connection::Connection(Connection&& other) noexcept = default;

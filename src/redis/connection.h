@@ -4,18 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/handle.h"
 #include "dovetail/result.h"
 #include "host/stream.h"
 #include "redis/options.h"
 
 struct redisReader;
 struct redisReply;
+extern "C" void freeReplyObject(void* reply);
+extern "C" void redisReaderFree(redisReader* reader);
 
 namespace dovetail::redis {
 
@@ -49,10 +51,7 @@ class Reply {
   Value value() const { return Value(reply_.get()); }
 
  private:
-  struct Free {
-    void operator()(redisReply* reply) const;
-  };
-  std::unique_ptr<redisReply, Free> reply_;
+  Handle<redisReply, freeReplyObject> reply_;
 };
 
 // One thread at a time. Nothing but ask() and open() waits for the server. Every error but those
@@ -92,12 +91,8 @@ class Connection {
   Status greet(const Options& options);
   Status broken(const Error& error);
 
-  struct FreeReader {
-    void operator()(redisReader* reader) const;
-  };
-
   net::Stream stream_;
-  std::unique_ptr<redisReader, FreeReader> reader_;
+  Handle<redisReader, redisReaderFree> reader_;
   Clock* clock_ = nullptr;
   Duration ask_timeout_{};
   std::string place_;  // of the server, for texts of errors

@@ -17,6 +17,8 @@
 #include "core/event/batch.h"
 #include "core/relay/sink.h"
 #include "host/host.h"
+#include "kit/events.h"
+#include "kit/eventually.h"
 #include "redis/connection.h"
 #include "redis/options.h"
 #include "servers/servers.h"
@@ -124,38 +126,6 @@ class Setting {
 
   TestDatabase& database_;
   std::vector<std::string> before_;
-};
-
-// Asks again until it holds, for 30 s.
-template <class Question>
-bool eventually(Question holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (std::chrono::steady_clock::now() < end) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
-// Events to publish, all of which stay valid.
-class TestEvents {
- public:
-  Event& make(std::string_view topic, std::string_view key, std::string_view payload) {
-    Event one;
-    one.id = new_event_id();
-    one.topic = topic;
-    one.aggregate_type = "order";
-    one.aggregate_id = key;
-    one.type = "changed";
-    one.content_type = "application/json";
-    one.payload = payload;
-    one.created_at = system_clock().wall();
-    Batch& batch = batches_.emplace_back();
-    return batch.append(one);
-  }
-
- private:
-  std::deque<Batch> batches_;
 };
 
 inline std::vector<Outcome> collect(Sink& sink, std::size_t count) {

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "core/handle.h"
 #include "server/endpoint_loop.h"
 #include "server/header_field.h"
 
@@ -14,10 +15,6 @@ namespace dovetail::http {
 namespace {
 
 constexpr int kBacklog = 511;
-
-struct FreeAddresses {
-  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
-};
 
 // None: errno says why.
 Descriptor listening_socket(const addrinfo& address) {
@@ -70,7 +67,7 @@ Status Endpoint::listen() {
                   &found) != 0)
     return fail(Errc::rejected,
                 "cannot listen at \"" + options_.address + "\"; use an address of this machine");
-  const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
+  const Handle<addrinfo, freeaddrinfo> addresses(found);
   if (!options_.allow_remote && why_not_public(addresses->ai_addr) != "loopback")
     return fail(Errc::rejected, options_.remote_hint);
   if (!options_.cert_file.empty()) {

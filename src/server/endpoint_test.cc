@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "host/host.h"
+#include "kit/eventually.h"
 #include "server/test_malformed.h"
 
 namespace dovetail::http {
@@ -121,14 +122,6 @@ class EndpointTest : public testing::Test, public RequestHandler {
   bool is_served(const char* from = "127.0.0.1") const {
     const Client client(endpoint_->port(), from);
     return client.say(kGood) && client.hear_until("quick").ends_with("quick");
-  }
-  static bool eventually(const std::function<bool()>& holds) {
-    const auto end = SteadyClock::now() + kPatience;
-    while (!holds()) {
-      if (SteadyClock::now() > end) return false;
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    return true;
   }
 
   std::atomic<int> taken_{0};

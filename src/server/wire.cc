@@ -13,9 +13,6 @@
 
 namespace dovetail::http {
 
-void TlsIdentity::Free::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
-void Wire::Free::operator()(ssl_st* session) const { SSL_free(session); }
-
 Result<TlsIdentity> TlsIdentity::load(const std::string& cert_file, const std::string& key_file) {
   TlsIdentity identity;
   identity.context_.reset(SSL_CTX_new(TLS_server_method()));

@@ -2,14 +2,16 @@
 // carry the bytes.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
+#include "core/handle.h"
 #include "dovetail/result.h"
 
 struct ssl_ctx_st;
 struct ssl_st;
+extern "C" void SSL_CTX_free(ssl_ctx_st* context);
+extern "C" void SSL_free(ssl_st* session);
 
 namespace dovetail::http {
 
@@ -22,10 +24,7 @@ class TlsIdentity {
   ssl_ctx_st* context() const { return context_.get(); }
 
  private:
-  struct Free {
-    void operator()(ssl_ctx_st* context) const;
-  };
-  std::unique_ptr<ssl_ctx_st, Free> context_;
+  Handle<ssl_ctx_st, SSL_CTX_free> context_;
 };
 
 // One connection. One thread at a time.
@@ -44,12 +43,9 @@ class Wire {
   std::string& out() { return out_; }  // not sent yet
 
  private:
-  struct Free {
-    void operator()(ssl_st* session) const;
-  };
   void collect();
 
-  std::unique_ptr<ssl_st, Free> session_;  // null: plain
+  Handle<ssl_st, SSL_free> session_;  // null: plain
   std::string out_;
 };
 

@@ -71,8 +71,6 @@ bool equal_in_constant_time(std::string_view one, std::string_view other) {
   return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
-void WebhookSecrets::Free::operator()(evp_mac_ctx_st* context) const { EVP_MAC_CTX_free(context); }
-
 Result<WebhookSecrets> WebhookSecrets::parse(std::string_view text) {
   WebhookSecrets secrets;
   for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {

@@ -1,14 +1,15 @@
 // Signatures of Standard Webhooks: HMAC-SHA256 over "id.timestamp.body".
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/handle.h"
 #include "dovetail/result.h"
 
 struct evp_mac_ctx_st;
+extern "C" void EVP_MAC_CTX_free(evp_mac_ctx_st* context);
 
 namespace dovetail::http {
 
@@ -31,10 +32,7 @@ class WebhookSecrets {
               std::string_view body);
 
  private:
-  struct Free {
-    void operator()(evp_mac_ctx_st* context) const;
-  };
-  using Key = std::unique_ptr<evp_mac_ctx_st, Free>;
+  using Key = Handle<evp_mac_ctx_st, EVP_MAC_CTX_free>;
   static std::string sign_with(evp_mac_ctx_st* key, std::string_view id, std::string_view timestamp,
                                std::string_view body);
 

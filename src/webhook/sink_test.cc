@@ -10,6 +10,7 @@
 #include <set>
 
 #include "host/host.h"
+#include "kit/events.h"
 #include "server/test_endpoint.h"
 
 namespace dovetail::http {
@@ -39,17 +40,7 @@ class HttpSinkTest : public testing::Test {
   }
   const Event* event(std::string_view key, std::string_view payload,
                      std::string_view headers = "") {
-    Event one;
-    one.id = new_event_id();
-    one.topic = "orders";
-    one.aggregate_type = "order";
-    one.aggregate_id = key;
-    one.type = "changed";
-    one.content_type = "application/json";
-    one.payload = payload;
-    one.headers = headers;
-    batches_.emplace_back().append(one);
-    return &batches_.back().events()[0];
+    return &events_.make("orders", key, payload, headers);
   }
   // What became of the oldest batch, or the error.
   Result<std::vector<Outcome>> collect(std::size_t count) {
@@ -74,7 +65,7 @@ class HttpSinkTest : public testing::Test {
   servers::Server server_;
   std::string folder_;
   std::unique_ptr<HttpSink> sink_;
-  std::deque<Batch> batches_;
+  TestEvents events_;
 };
 
 struct Row {

@@ -12,16 +12,13 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/handle.h"
 #include "server/address.h"
 #include "server/header_field.h"
 
 namespace dovetail::http {
 
 namespace {
-
-struct FreeEasy {
-  void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
-};
 
 long milliseconds(Duration duration) {
   return static_cast<long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -51,7 +48,7 @@ void set(CURL* easy, CURLoption option, Value value) {
 }  // namespace
 
 struct Transfers::Transfer {
-  std::unique_ptr<CURL, FreeEasy> easy{curl_easy_init()};
+  Handle<CURL, curl_easy_cleanup> easy{curl_easy_init()};
   Posting posting{};
   std::vector<curl_slist> lines{};
   void* request = nullptr;
@@ -155,7 +152,7 @@ struct Transfers::Callbacks {
   }
 };
 
-void Transfers::FreeMulti::operator()(void* multi) const { curl_multi_cleanup(multi); }
+void Transfers::free_multi(void* multi) { curl_multi_cleanup(multi); }
 
 void Transfers::Descriptor::reset(int fd) {
   if (fd_ >= 0) close(fd_);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/handle.h"
 #include "dovetail/result.h"
 #include "webhook/options.h"
 #include "webhook/posting.h"
@@ -59,9 +60,7 @@ class Transfers {
  private:
   struct Transfer;
   struct Callbacks;
-  struct FreeMulti {
-    void operator()(void* multi) const;
-  };
+  static void free_multi(void* multi);
   class Descriptor {
    public:
     Descriptor() = default;
@@ -95,7 +94,7 @@ class Transfers {
   std::vector<Watch> watches_;  // by descriptor
   std::vector<std::unique_ptr<Transfer>> transfers_;
   std::vector<Transfer*> idle_;
-  std::unique_ptr<void, FreeMulti> multi_;
+  Handle<void, free_multi> multi_;
   bool timer_set_ = false;
   TimePoint timer_at_{};
 };

@@ -2,24 +2,18 @@
 
 #include <curl/curl.h>
 
-#include <memory>
 #include <optional>
+
+#include "core/handle.h"
 
 namespace dovetail::http {
 
 namespace {
 
-struct FreeUrl {
-  void operator()(CURLU* url) const { curl_url_cleanup(url); }
-};
-struct FreeText {
-  void operator()(char* text) const { curl_free(text); }
-};
-
 std::optional<std::string> part_of(CURLU* url, CURLUPart part) {
   char* text = nullptr;
   if (curl_url_get(url, part, &text, 0) != CURLUE_OK) return std::nullopt;
-  const std::unique_ptr<char, FreeText> owner(text);
+  const Handle<char, curl_free> owner(text);
   return std::string(text);
 }
 
@@ -84,7 +78,7 @@ Result<UrlTemplate> UrlTemplate::parse(std::string_view url) {
   for (const char c : plain)
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return bad("it contains a space");
 
-  const std::unique_ptr<CURLU, FreeUrl> parsed(curl_url());
+  const Handle<CURLU, curl_url_cleanup> parsed(curl_url());
   if (curl_url_set(parsed.get(), CURLUPART_URL, plain.c_str(), CURLU_PATH_AS_IS) != CURLUE_OK)
     return bad("it cannot be parsed");
   const std::string scheme = part_of(parsed.get(), CURLUPART_SCHEME).value_or("");

@@ -21,6 +21,7 @@
 #include "conformance/cases.h"
 #include "conformance/sink_suite.h"
 #include "dovetail/event.h"
+#include "kit/ids.h"
 
 namespace dovetail::conformance {
 

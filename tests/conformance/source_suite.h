@@ -17,6 +17,7 @@
 
 #include "conformance/cases.h"
 #include "core/relay/source.h"
+#include "kit/ids.h"
 #include "memory/stored_event.h"
 
 namespace dovetail::conformance {

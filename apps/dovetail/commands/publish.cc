@@ -13,6 +13,7 @@
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "core/event/time_text.h"
+#include "core/handle.h"
 #include "core/message/routing.h"
 #include "host/host.h"
 
@@ -36,10 +37,6 @@ struct PublishOptions {
   std::string deliver_at;            // RFC 3339; empty: at once
 };
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 // Reads at most the limit, so that an endless input causes an error and does not fill memory. The
 // error gives the size of a file; the size of a stream is unknown.
 Failure too_large(std::FILE* file, std::size_t bytes_max) {
@@ -59,7 +56,7 @@ Expected<std::string> read_payload(const PublishOptions& options, std::size_t by
     return refuse(Exit::usage,
                   "the payload is missing: use --payload, --payload-file or \"-\" for stdin");
   }
-  std::unique_ptr<std::FILE, CloseFile> opened;
+  Handle<std::FILE, std::fclose> opened;
   std::FILE* file = stdin;
   if (options.payload_file != "-") {
     opened.reset(std::fopen(options.payload_file.c_str(), "rb"));

@@ -7,25 +7,19 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <random>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include "core/handle.h"
 #include "dovetail/sqlite.h"
 
 namespace dovetail::shop {
 namespace {
 
-struct CloseConnection {
-  void operator()(sqlite3* connection) const { sqlite3_close_v2(connection); }
-};
-using Connection = std::unique_ptr<sqlite3, CloseConnection>;
-struct FinalizeStatement {
-  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-};
-using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
+using Connection = Handle<sqlite3, sqlite3_close_v2>;
+using Statement = Handle<sqlite3_stmt, sqlite3_finalize>;
 
 // A busy or full file is worth a retry; anything else is a bug of the shop.
 tl::unexpected<Error> sql_error(sqlite3* connection, int code) {

@@ -18,7 +18,8 @@ using namespace std::chrono_literals;
 // A broker's source that notes down who is there.
 class TestSource final : public Source, public OwnPositions {
  public:
-  TestSource(std::vector<std::string>& seen, TestEvents& events) : seen_(seen), events_(events) {
+  TestSource(std::vector<std::string>& seen, NumberedEvents& events)
+      : seen_(seen), events_(events) {
     seen_.emplace_back("joined");
   }
   TestSource(const TestSource&) = delete;
@@ -46,7 +47,7 @@ class TestSource final : public Source, public OwnPositions {
 
  private:
   std::vector<std::string>& seen_;
-  TestEvents& events_;
+  NumberedEvents& events_;
 };
 
 class TestHome final : public OriginStore {
@@ -118,7 +119,7 @@ class OriginSourceTest : public testing::Test {
     return batch;
   }
 
-  TestEvents events_;
+  NumberedEvents events_;
   TestClock clock_;
   std::vector<std::string> seen_;
   TestHome home_{seen_};

@@ -30,7 +30,7 @@ class ChainedSinkTest : public testing::Test {
     });
   }
 
-  TestEvents events_;
+  NumberedEvents events_;
   HeldSink first_;
   HeldSink second_;
   HeldSink third_;

@@ -104,7 +104,7 @@ class ClaimedSinkTest : public testing::Test {
   void refuse_nothing() { inner_.memory.decide_by({}); }
 
   TestClock clock_;
-  TestEvents events_;
+  NumberedEvents events_;
   MemoryClaimDatabase database_{clock_};
   MemoryClaimStore store_{database_, "mail"};
   FaultyStore faulty_{store_};
@@ -218,7 +218,7 @@ TEST_F(ClaimedSinkTest, ARelayThatStartsOverGoesOnWithWhatIsOnItsWay) {
   inner_.may_collect = 0;
   for (int i = 0; i < 10; ++i) {
     // The relay's memory of it is gone each time; the event is the same.
-    TestEvents session;
+    NumberedEvents session;
     Event copy = *session.make("a", "1");
     copy.id.bytes.fill(7);
     submit({&copy});
@@ -459,7 +459,7 @@ TEST_P(EveryVerb, AFailureAtItLosesNothing) {
   const auto [fails_after, dies] = GetParam();
   for (int at = 1;; ++at) {
     TestClock clock;
-    TestEvents made;
+    NumberedEvents made;
     MemoryClaimDatabase database(clock);
     MemoryClaimStore store(database, "mail");
     FaultyStore faulty(store);

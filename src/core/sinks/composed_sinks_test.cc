@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kSeeds = 100;
 
-std::vector<const Event*> some_events(TestEvents& made, std::uint64_t seed) {
+std::vector<const Event*> some_events(NumberedEvents& made, std::uint64_t seed) {
   Random random(seed);
   std::vector<const Event*> events;
   const std::uint64_t keys = 1 + random.below(6);
@@ -38,7 +38,7 @@ void be_moody(HeldSink& sink, Random& random) {
 TEST(ChainedSinkAtRandom, EveryStageGetsEveryEventOnceAndInOrder) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(seed);
-    TestEvents made;
+    NumberedEvents made;
     const auto events = some_events(made, seed);
     RandomRelay relay(events, seed);
     Random moods(seed + 1);
@@ -108,7 +108,7 @@ struct ClaimedRun {
 // The process dies now and then with whatever it has claimed, when `death` is above 0.
 ClaimedRun run_claimed(std::uint64_t seed, double death, bool inner_keeps_order) {
   TestClock clock;
-  TestEvents made;
+  NumberedEvents made;
   const auto events = some_events(made, seed);
   RandomRelay relay(events, seed);
   Random moods(seed + 1);

@@ -16,6 +16,8 @@
 #include "core/event/event_id.h"
 #include "core/relay/relay.h"
 #include "host/host.h"
+#include "kit/eventually.h"
+#include "kit/ids.h"
 #include "memory/log.h"
 #include "memory/reader.h"
 #include "memory/sink.h"
@@ -24,24 +26,6 @@
 namespace dovetail {
 
 using namespace std::chrono_literals;
-
-inline EventId numbered_id(int number) {
-  EventId id;
-  id.bytes[12] = static_cast<std::uint8_t>(number >> 24);
-  id.bytes[13] = static_cast<std::uint8_t>(number >> 16);
-  id.bytes[14] = static_cast<std::uint8_t>(number >> 8);
-  id.bytes[15] = static_cast<std::uint8_t>(number);
-  return id;
-}
-
-template <class Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 90'000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(1ms);
-  }
-  return false;
-}
 
 // Counts how often progress is written, and finds fault with the events that a test chooses.
 class CountingSource final : public Source {

@@ -15,31 +15,27 @@
 #include "core/event/batch.h"
 #include "core/relay/sink.h"
 #include "core/testing/test_clock.h"
+#include "kit/events.h"
+#include "kit/ids.h"
 #include "memory/sink.h"
 
 namespace dovetail {
 
-// Events that live as long as the test.
-class TestEvents {
+// Events that live as long as the test. Their ids are their numbers.
+class NumberedEvents {
  public:
   const Event* make(std::string_view key, std::string_view payload, std::string_view type = "t") {
-    Event one;
-    const std::uint64_t number = ++made_;
-    for (std::size_t i = 0; i < 8; ++i)
-      one.id.bytes[15 - i] = static_cast<std::uint8_t>(number >> (8 * i));
-    one.position = static_cast<std::int64_t>(number);
-    one.topic = "orders";
-    one.aggregate_type = "order";
-    one.aggregate_id = key;
+    Event one = event_with("orders", key, payload);
+    one.id = numbered_id(++made_);
+    one.position = static_cast<std::int64_t>(made_);
     one.type = type;
-    one.content_type = "application/json";
-    one.payload = payload;
-    return &batches_.emplace_back().append(one);
+    one.created_at = {};
+    return &events_.add(one);
   }
 
  private:
   std::uint64_t made_ = 0;
-  std::deque<Batch> batches_;
+  TestEvents events_;
 };
 
 // A memory sink that hands out as many batches as it may.

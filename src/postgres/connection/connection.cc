@@ -247,8 +247,6 @@ class Statement {
   std::vector<int> formats_;
 };
 
-void Rows::Free::operator()(pg_result* result) const { PQclear(result); }
-
 std::size_t Rows::size() const {
   return result_ ? static_cast<std::size_t>(PQntuples(result_.get())) : 0;
 }
@@ -402,8 +400,6 @@ constexpr std::string_view kTlsHint =
     " (for TLS: sslmode, sslrootcert, and that the server's certificate names the host)";
 
 }  // namespace
-
-void CloseConnection::operator()(pg_conn* connection) const { PQfinish(connection); }
 
 Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication,
                                    Duration limit) {

@@ -5,18 +5,20 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/handle.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 
 struct pg_conn;
 struct pg_result;
+extern "C" void PQclear(pg_result* result);
+extern "C" void PQfinish(pg_conn* connection);
 
 namespace dovetail::postgres {
 
@@ -82,10 +84,7 @@ class Rows {
   WallTime timestamptz(std::size_t row, int column) const;
 
  private:
-  struct Free {
-    void operator()(pg_result* result) const;
-  };
-  std::unique_ptr<pg_result, Free> result_;
+  Handle<pg_result, PQclear> result_;
 };
 
 // What the relay is to do about an error of the server, by its SQLSTATE. `during_commit`: nobody
@@ -127,10 +126,7 @@ bool wait_for_socket(pg_conn* connection, bool also_write,
 // What the server or libpq wrote, in one line.
 std::string one_line(const char* text);
 
-struct CloseConnection {
-  void operator()(pg_conn* connection) const;
-};
-using OwnedConnection = std::unique_ptr<pg_conn, CloseConnection>;
+using OwnedConnection = Handle<pg_conn, PQfinish>;
 
 inline constexpr Duration kConnectMax = std::chrono::seconds(10);
 

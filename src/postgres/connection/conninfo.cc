@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string_view>
+
+#include "core/handle.h"
 
 namespace dovetail::postgres {
 
 namespace {
-
-struct FreeOptions {
-  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
-};
 
 void add_pair(std::string& pairs, std::string_view keyword, std::string_view value) {
   if (!pairs.empty()) pairs += ' ';
@@ -86,8 +83,7 @@ Status check_value(std::string_view keyword, std::string_view value) {
 
 Result<Conninfo> parse_conninfo(const std::string& text) {
   char* reason = nullptr;
-  const std::unique_ptr<PQconninfoOption, FreeOptions> options(
-      PQconninfoParse(text.c_str(), &reason));
+  const Handle<PQconninfoOption, PQconninfoFree> options(PQconninfoParse(text.c_str(), &reason));
   // The reason may quote a part of a password that was not quoted well.
   PQfreemem(reason);
   if (options == nullptr)

@@ -2,17 +2,12 @@
 #include <arpa/inet.h>
 #include <libpq-fe.h>
 
-#include <memory>
-
+#include "core/handle.h"
 #include "postgres/doctor/checks.h"
 
 namespace dovetail::postgres {
 
 namespace {
-
-struct FreeOptions {
-  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
-};
 
 std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
@@ -37,7 +32,7 @@ Transport transport_of(const Connection& connection) {
                       text_or_empty(PQhostaddr(raw)),
                       {},
                       PQsslInUse(raw) == 1 || PQgssEncInUse(raw) == 1};
-  const std::unique_ptr<PQconninfoOption, FreeOptions> options(PQconninfo(raw));
+  const Handle<PQconninfoOption, PQconninfoFree> options(PQconninfo(raw));
   for (const PQconninfoOption* option = options.get();
        option != nullptr && option->keyword != nullptr; ++option)
     if (std::string_view(option->keyword) == "sslmode")

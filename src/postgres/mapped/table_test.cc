@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "kit/results.h"
+
 namespace dovetail::postgres {
 namespace {
-
-template <class T>
-std::string text_of(const Result<T>& result) {
-  return result ? std::string("ok") : result.error().text;
-}
 
 TableMapping valid() { return *mapping_preset("status"); }
 

@@ -3,10 +3,10 @@
 #include <thread>
 
 #include "core/inbox/forgotten.h"
-#include "core/testing/test_ids.h"
 #include "dovetail/postgres.h"
 #include "dovetail/postgres_consumer.h"
 #include "host/host.h"
+#include "kit/ids.h"
 #include "postgres/operate/admin.h"
 #include "postgres/operate/maintenance.h"
 #include "postgres/schema/schema.h"

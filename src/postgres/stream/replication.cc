@@ -119,8 +119,6 @@ WalPosition position_of(const pg_result* result, int column) {
 
 }  // namespace
 
-void CopyBytes::Free::operator()(char* message) const { PQfreemem(message); }
-
 void Replication::Close::operator()(pg_conn* connection) const {
   // A server that waits for other transactions does not notice that we leave, and would keep the
   // slot until they end.

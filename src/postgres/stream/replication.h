@@ -8,11 +8,13 @@
 #include <string_view>
 
 #include "core/clock.h"
+#include "core/handle.h"
 #include "dovetail/result.h"
 #include "postgres/stream/position.h"
 
 extern "C" {
 struct pg_conn;
+void PQfreemem(void* bytes);
 }
 
 namespace dovetail::postgres {
@@ -33,10 +35,7 @@ struct StreamRequest {
 
 // A message as libpq hands it over.
 struct CopyBytes {
-  struct Free {
-    void operator()(char* message) const;
-  };
-  std::unique_ptr<char, Free> bytes{};
+  Handle<char, PQfreemem> bytes{};
   std::size_t size = 0;
   std::string_view view() const { return {bytes.get(), size}; }
 };

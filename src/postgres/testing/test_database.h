@@ -13,6 +13,8 @@
 #include <string>
 #include <thread>
 
+#include "kit/eventually.h"
+#include "kit/results.h"
 #include "postgres/connection/connection.h"
 #include "postgres/schema/schema.h"
 #include "servers/servers.h"
@@ -108,19 +110,6 @@ class EmptyDatabase : public TestDatabase {
   EmptyDatabase() : TestDatabase("postgres", Tables::none) {}
 };
 
-// The text of an error, for one claim in one line.
-template <class T>
-std::string text_of(const Result<T>& result) {
-  return result ? "ok" : result.error().text;
-}
-template <class T>
-bool failed_with(const Result<T>& result, Errc code) {
-  return !result && result.error().code == code;
-}
-inline bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 inline void must(Connection& connection, const std::string& sql) {
   const Status done = connection.execute(sql);
   ASSERT_TRUE(done) << sql << ": " << done.error().text;
@@ -136,16 +125,6 @@ inline std::int64_t number(Connection& connection, const std::string& sql) {
   const Result<Rows> rows = connection.query("SELECT (" + sql + ")::bigint");
   EXPECT_TRUE(rows) << sql << ": " << text_of(rows);
   return rows && !rows->empty() && !rows->is_null(0, 0) ? rows->int8(0, 0) : -1;
-}
-
-// Polls until it holds; the limit is for broken code, not for slow machines.
-inline bool eventually(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 }  // namespace dovetail::postgres

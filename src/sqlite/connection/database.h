@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
+#include "core/handle.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 
@@ -14,13 +14,6 @@ struct sqlite3;
 struct sqlite3_stmt;
 
 namespace dovetail::sqlite {
-
-template <class T, auto Free>
-struct Freer {
-  void operator()(T* object) const { Free(object); }
-};
-template <class T, auto Free>
-using Handle = std::unique_ptr<T, Freer<T, Free>>;
 
 void close_connection(sqlite3* connection);
 void finalize_statement(sqlite3_stmt* statement);

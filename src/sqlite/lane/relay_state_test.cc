@@ -1,7 +1,7 @@
 #include "sqlite/lane/relay_state.h"
 
 #include "core/testing/test_clock.h"
-#include "core/testing/test_ids.h"
+#include "kit/ids.h"
 #include "sqlite/lane/lease.h"
 #include "sqlite/lane/parking.h"
 #include "sqlite/operate/admin.h"

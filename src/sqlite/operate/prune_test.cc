@@ -1,6 +1,6 @@
 // What becomes of an event that comes again after its inbox row was deleted.
-#include "core/testing/test_ids.h"
 #include "dovetail/sqlite.h"
+#include "kit/ids.h"
 #include "sqlite/inbox/consumer_row.h"
 #include "sqlite/inbox/inbox_store.h"
 #include "sqlite/testing/test_file.h"

@@ -14,6 +14,8 @@
 #include "core/event/batch.h"
 #include "dovetail/sqlite.h"
 #include "host/host.h"
+#include "kit/eventually.h"
+#include "kit/results.h"
 #include "sqlite/connection/database.h"
 #include "sqlite/operate/admin.h"
 
@@ -96,30 +98,6 @@ inline Event make_event(std::string_view key, std::int64_t position, std::string
   event.content_type = "application/json";
   event.payload = "{}";
   return event;
-}
-
-// Polls until it holds; the limit is for broken code, not for slow machines.
-inline bool eventually(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
-// The text of an error, for one claim in one line: EXPECT_EQ(code_of(x), Errc::rejected) <<
-// text_of(x).
-template <class T>
-std::string text_of(const Result<T>& result) {
-  return result ? "ok" : result.error().text;
-}
-template <class T>
-bool failed_with(const Result<T>& result, Errc code) {
-  return !result && result.error().code == code;
-}
-inline bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace dovetail::sqlite

@@ -25,7 +25,7 @@ class SqliteClaimsTest : public testing::Test {
 
   TestFile file_;
   TestClock clock_;
-  TestEvents events_;
+  NumberedEvents events_;
 };
 
 TEST_F(SqliteClaimsTest, AClaimOfAnEarlierBootHasEnded) {

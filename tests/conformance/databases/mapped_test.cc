@@ -85,7 +85,7 @@ class MappedTable final : public SourceUnderTest {
             .text(event.content_type)
             .text(headers)
             .bytea(event.payload));
-    EXPECT_TRUE(done) << postgres::text_of(done);
+    EXPECT_TRUE(done) << text_of(done);
   }
 
  private:

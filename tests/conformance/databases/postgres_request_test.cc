@@ -10,11 +10,9 @@ namespace dovetail::conformance {
 namespace {
 
 using postgres::Connection;
-using postgres::contains;
 using postgres::must;
 using postgres::number;
 using postgres::text;
-using postgres::text_of;
 
 class Service final : public OwnTransaction {
  public:
@@ -126,7 +124,7 @@ TEST_F(PostgresRequestFunctions, ARepeatThatWaitsGetsTheAnswerOfTheFirst) {
   auto repeat = std::async(std::launch::async, [&] {
     return postgres::begin_request(second.get(), request_, std::chrono::hours(1), true);
   });
-  EXPECT_TRUE(postgres::eventually(
+  EXPECT_TRUE(eventually(
       [&] { return number(owner_, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 1; }));
   ASSERT_TRUE(postgres::finish_request(first.get(), request_, ticket->token, {200, "", "done"}));
   must(first, "COMMIT");
@@ -146,7 +144,7 @@ TEST_F(PostgresRequestFunctions, TheWaitingOneRunsWhenTheFirstRollsBack) {
   auto repeat = std::async(std::launch::async, [&] {
     return postgres::begin_request(second.get(), request_, std::chrono::hours(1), true);
   });
-  EXPECT_TRUE(postgres::eventually(
+  EXPECT_TRUE(eventually(
       [&] { return number(owner_, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 1; }));
   must(first, "ROLLBACK");
   EXPECT_EQ(repeat.get()->state, RequestState::first);
@@ -211,7 +209,7 @@ TEST_F(PostgresRequestFunctions, ACallThatComesAfterItsReleaseTakesNothing) {
   // Its caller has given up, and it waits for the first call to commit.
   std::future<Status> waiting = std::async(std::launch::async, [&] { return late.execute(begin); });
   Connection watcher = database_.connect();
-  ASSERT_TRUE(postgres::eventually([&] {
+  ASSERT_TRUE(eventually([&] {
     return number(watcher,
                   "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() "
                   "AND wait_event_type = 'Lock'") == 1;

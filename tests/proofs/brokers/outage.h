@@ -19,6 +19,8 @@
 #include "conformance/cases.h"
 #include "core/relay/relay.h"
 #include "host/host.h"
+#include "kit/eventually.h"
+#include "kit/ids.h"
 #include "memory/log.h"
 #include "memory/reader.h"
 #include "memory/source.h"
@@ -27,17 +29,6 @@ namespace dovetail::conformance {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-// Polls until `holds` is true. No outage that a test makes lasts nearly as long.
-template <class Condition>
-bool eventually(Condition holds, std::chrono::milliseconds limit = seconds(90)) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return true;
-}
 
 // How what arrived differs from what was published.
 struct Verdict {

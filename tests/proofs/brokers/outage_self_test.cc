@@ -2,6 +2,7 @@
 // judge.
 #include <deque>
 
+#include "kit/ids.h"
 #include "memory/sink.h"
 #include "proofs/brokers/outage_source_suite.h"
 

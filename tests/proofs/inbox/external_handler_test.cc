@@ -16,6 +16,7 @@
 #include "core/sinks/claimed_sink.h"
 #include "host/host.h"
 #include "kit/claims.h"
+#include "kit/eventually.h"
 #include "server/test_endpoint.h"
 #include "servers/servers.h"
 #include "sqlite/inbox/inbox_store.h"
@@ -135,15 +136,6 @@ class InboxOutside : public testing::Test {
     return number(
         "SELECT count(*) FROM dovetail_inbox WHERE consumer_id = "
         "(SELECT id FROM dovetail_consumer WHERE name = 'mail.web')");
-  }
-  template <class Condition>
-  static bool eventually(Condition condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(5ms);
-    }
-    return true;
   }
   // However long it takes, as long as it goes on.
   bool eventually_completed(std::int64_t count) {

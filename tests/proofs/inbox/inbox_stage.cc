@@ -3,20 +3,13 @@
 #include <algorithm>
 #include <fstream>
 
+#include "kit/eventually.h"
+#include "kit/results.h"
 #include "postgres/connection/connection.h"
 #include "postgres/operate/admin.h"
 #include "proofs/inbox/postgres_stock.h"
 
 namespace dovetail::shop {
-
-namespace {
-
-template <class T>
-std::string text_of(const Result<T>& result) {
-  return result ? "ok" : result.error().text;
-}
-
-}  // namespace
 
 bool Outcome::is_once() const {
   const auto count = static_cast<std::int64_t>(orders.size());
@@ -70,15 +63,9 @@ Process InboxStage::start_from(const std::string& from, std::vector<std::string>
 }
 
 bool InboxStage::wait_until(const std::string& what, const std::function<bool()>& condition) const {
-  const auto end = std::chrono::steady_clock::now() + patience();
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) {
-      ADD_FAILURE() << "gave up waiting until " << what << "; see " << folder_;
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
+  if (eventually(condition, patience())) return true;
+  ADD_FAILURE() << "gave up waiting until " << what << "; see " << folder_;
+  return false;
 }
 
 bool InboxStage::drained(bool with_parked) const {

@@ -20,9 +20,7 @@ namespace dovetail::shop {
 namespace {
 
 using namespace std::chrono_literals;
-using postgres::eventually;
 using postgres::number;
-using postgres::text_of;
 
 constexpr std::chrono::milliseconds kLease = 500ms;
 constexpr std::int64_t kOrders = 600;

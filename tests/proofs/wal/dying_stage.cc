@@ -9,6 +9,7 @@
 #include <map>
 
 #include "kit/claims.h"
+#include "kit/eventually.h"
 #include "postgres/operate/admin.h"
 #include "proofs/wal/copied_table.h"
 
@@ -60,7 +61,7 @@ WalStage::WalStage()
       connection_(database_.connect()),
       book_((folder_ / "book").string()) {
   const Status made = open_accounts(database_.conninfo, kKeys);
-  EXPECT_TRUE(made) << postgres::text_of(made);
+  EXPECT_TRUE(made) << text_of(made);
 }
 
 WalStage::~WalStage() {
@@ -90,15 +91,9 @@ WalWritersOptions WalStage::writers(std::uint64_t seed) const {
 }
 
 bool WalStage::wait_until(const std::string& what, const std::function<bool()>& condition) const {
-  const auto end = std::chrono::steady_clock::now() + patience();
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) {
-      ADD_FAILURE() << "gave up waiting until " << what << "; see " << folder_;
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
+  if (eventually(condition, patience())) return true;
+  ADD_FAILURE() << "gave up waiting until " << what << "; see " << folder_;
+  return false;
 }
 
 void WalStage::end_lease() {
@@ -155,7 +150,7 @@ WalOutcome WalStage::judge() {
   book_.read_on();
   WalOutcome outcome;
   const Result<Rows> rows = connection_.query("SELECT id FROM dovetail.outbox");
-  EXPECT_TRUE(rows) << postgres::text_of(rows);
+  EXPECT_TRUE(rows) << text_of(rows);
   if (!rows) return outcome;
   std::set<EventId> committed;
   for (std::size_t row = 0; row < rows->size(); ++row) committed.insert(rows->uuid(row, 0));

@@ -136,7 +136,7 @@ WalOutcome Siege::run(const std::vector<Point>& points, int kills, std::int64_t 
     std::atomic<bool> is_behind{false};
     const std::jthread watch([&](std::stop_token stop) {
       Result<postgres::Connection> connection = postgres::Connection::open(stage_.conninfo());
-      ASSERT_TRUE(connection) << postgres::text_of(connection);
+      ASSERT_TRUE(connection) << text_of(connection);
       while (!stop.stop_requested() && *connection) {
         is_behind = stage_.is_behind(*connection, kBehindMax);
         std::this_thread::sleep_for(std::chrono::milliseconds(100));

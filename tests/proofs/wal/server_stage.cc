@@ -10,7 +10,6 @@ namespace dovetail::live {
 
 using namespace std::chrono_literals;
 using postgres::Connection;
-using postgres::eventually;
 using postgres::LanesOptions;
 using postgres::must;
 using postgres::number;
@@ -18,7 +17,6 @@ using postgres::Params;
 using postgres::ReadMode;
 using postgres::Rows;
 using postgres::text;
-using postgres::text_of;
 
 namespace {
 

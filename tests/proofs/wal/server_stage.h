@@ -138,7 +138,7 @@ class WalStage {
   bool streams() const { return metrics().streams == 1; }
   // What an operator would have read so far.
   std::string log() const;
-  bool log_has(const std::string& text) const { return postgres::contains(log(), text); }
+  bool log_has(const std::string& text) const { return contains(log(), text); }
   // Lines that tell how it reads from there on.
   std::uint64_t changes() const;
   bool wait_for_stream(std::uint64_t starts_before = 0) const;
