@@ -21,22 +21,12 @@ namespace {
 
 using Kind = config::HandlerConfig::Kind;
 
-bool has_inside(const config::ConsumerConfig& consumer) {
-  return std::any_of(consumer.handlers.begin(), consumer.handlers.end(),
-                     [](const auto& handler) { return !handler.is_external(); });
-}
+bool is_external(const config::HandlerConfig& handler) { return handler.is_external(); }
 
 bool wants_topic(const config::ConsumerConfig& consumer, const Event& event) {
   const auto& topics = consumer.topics;
   return topics.empty() || std::find(topics.begin(), topics.end(), event.topic) != topics.end();
 }
-
-// A handler outside the transaction, with what it stands on.
-struct ExternalHandler {
-  std::unique_ptr<ClaimStore> claims;
-  std::unique_ptr<Sink> calls;
-  std::unique_ptr<ClaimedSink> sink;
-};
 
 constexpr std::size_t kProcesses = 4;  // of one handler at a time, in each lane
 
@@ -60,52 +50,49 @@ ClaimedSinkOptions claim_options(const config::ConsumerConfig& consumer,
   return options;
 }
 
-// All stages of one lane, in the order of their lifetimes.
-class ConsumerSink final : public Sink {
- public:
-  ConsumerSink(const config::Config& config, const config::ConsumerConfig& consumer,
-               std::uint32_t lane, Clock& clock) {
-    const config::StoreConfig& store = *config.find_store(consumer.relay.to);
-    const std::unique_ptr<Database> database = database_of(store);
-    std::vector<ChainedSink::Stage> stages;
-    if (has_inside(consumer)) {
-      auto inbox = database->make_inbox(consumer, lane);
-      inbox_ = inbox ? std::move(*inbox) : refused_sink(inbox.error());
-      stages.push_back(
-          {inbox_.get(), [&consumer](const Event& event) { return wants_topic(consumer, event); }});
-    }
-    for (const config::HandlerConfig& handler : consumer.handlers) {
-      if (!handler.is_external()) continue;
-      ExternalHandler external{database->make_claims(inbox_name(consumer, handler), clock),
-                               make_calls(config, handler, clock), nullptr};
-      external.sink = std::make_unique<ClaimedSink>(*external.claims, *external.calls, clock,
-                                                    claim_options(consumer, handler));
-      stages.push_back({external.sink.get(), [&consumer, &handler](const Event& event) {
-                          return wants_topic(consumer, event) &&
-                                 wants_type(handler.types, event.type);
-                        }});
-      external_.push_back(std::move(external));
-    }
-    chain_.emplace(std::move(stages));
-  }
+// A handler outside the transaction, with what it stands on.
+struct ExternalHandler {
+  ExternalHandler(const config::Config& config, const config::ConsumerConfig& consumer,
+          const config::HandlerConfig& handler, Database& database, Clock& clock)
+      : claims(database.make_claims(inbox_name(consumer, handler), clock)),
+        calls(make_calls(config, handler, clock)),
+        sink(*claims, *calls, clock, claim_options(consumer, handler)) {}
 
-  // The relay has stopped: the next process need not wait until our claims run out.
-  ~ConsumerSink() override {
-    for (const ExternalHandler& external : external_) (void)external.sink->close();
-  }
-
-  Status open() override { return chain_->open(); }
-  Status submit(Events events) override { return chain_->submit(events); }
-  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
-    return chain_->collect(outcomes, timeout);
-  }
-  bool keeps_order_on_failure() const override { return chain_->keeps_order_on_failure(); }
-
- private:
-  std::unique_ptr<Sink> inbox_;
-  std::vector<ExternalHandler> external_;
-  std::optional<ChainedSink> chain_;
+  std::unique_ptr<ClaimStore> claims;
+  std::unique_ptr<Sink> calls;
+  ClaimedSink sink;
 };
+
+std::shared_ptr<Sink> make_inside(const config::ConsumerConfig& consumer, Database& database,
+                                  std::uint32_t lane) {
+  auto inbox = database.make_inbox(consumer, lane);
+  return inbox ? std::move(*inbox) : std::shared_ptr<Sink>(refused_sink(inbox.error()));
+}
+
+// All handlers of one lane.
+std::shared_ptr<Sink> make_stages(const config::Config& config,
+                                  const config::ConsumerConfig& consumer, std::uint32_t lane,
+                                  Clock& clock) {
+  const std::unique_ptr<Database> database = database_of(*config.find_store(consumer.relay.to));
+  std::vector<ChainedSink::Stage> stages;
+  const auto& handlers = consumer.handlers;
+  if (!std::all_of(handlers.begin(), handlers.end(), is_external)) {
+    std::shared_ptr<Sink> inside = make_inside(consumer, *database, lane);
+    if (std::none_of(handlers.begin(), handlers.end(), is_external) && consumer.topics.empty())
+      return inside;
+    stages.push_back({std::move(inside),
+                      [&consumer](const Event& event) { return wants_topic(consumer, event); }});
+  }
+  for (const config::HandlerConfig& handler : handlers) {
+    if (!handler.is_external()) continue;
+    const auto external = std::make_shared<ExternalHandler>(config, consumer, handler, *database, clock);
+    stages.push_back(
+        {std::shared_ptr<Sink>(external, &external->sink), [&consumer, &handler](const Event& event) {
+           return wants_topic(consumer, event) && wants_type(handler.types, event.type);
+         }});
+  }
+  return std::make_shared<ChainedSink>(std::move(stages));
+}
 
 // Handlers take their time, so each lane has a thread for them. The lanes of a PostgreSQL store
 // share its keys. What is read as one is spread over threads behind the relay instead.
@@ -116,9 +103,9 @@ MakeSink make_sinks(const config::Config& config, const config::ConsumerConfig& 
   return [&config, &consumer, &clock, is_shared](std::uint32_t lane) -> std::unique_ptr<Sink> {
     const std::uint32_t first = is_shared ? lane : 0;
     const std::uint32_t workers = is_shared ? 1 : consumer.relay.lanes;
-    std::vector<std::unique_ptr<Sink>> sinks;
+    std::vector<std::shared_ptr<Sink>> sinks;
     for (std::uint32_t worker = first; worker < first + workers; ++worker)
-      sinks.push_back(std::make_unique<ConsumerSink>(config, consumer, worker, clock));
+      sinks.push_back(make_stages(config, consumer, worker, clock));
     return std::make_unique<ParallelSink>(std::move(sinks), clock);
   };
 }

@@ -112,8 +112,8 @@ class Database {
   virtual std::string place(const config::StoreConfig& home) const = 0;
 
   // Consumers. The handlers inside the transaction as one sink, with a connection of its own: that
-  // of `lane`. Destroying it tells the database that the session ended well.
-  virtual Result<std::unique_ptr<Sink>> make_inbox(const config::ConsumerConfig& consumer,
+  // of `lane`.
+  virtual Result<std::shared_ptr<Sink>> make_inbox(const config::ConsumerConfig& consumer,
                                                    std::uint32_t lane);
   // Of one handler outside the transaction, by the name of its inbox rows.
   virtual std::unique_ptr<ClaimStore> make_claims(const std::string& name, Clock& clock);

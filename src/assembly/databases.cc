@@ -84,7 +84,7 @@ Status Database::discard(const std::string&, const EventId&, const std::string&)
 Result<std::string> Database::retarget(const std::string&, const std::string&, const std::string&) {
   return no_database();
 }
-Result<std::unique_ptr<Sink>> Database::make_inbox(const config::ConsumerConfig&, std::uint32_t) {
+Result<std::shared_ptr<Sink>> Database::make_inbox(const config::ConsumerConfig&, std::uint32_t) {
   return no_database();
 }
 Status Database::check_handlers(const config::ConsumerConfig&) { return {}; }

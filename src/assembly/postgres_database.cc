@@ -49,7 +49,7 @@ class PostgresDatabase final : public Database {
   Result<std::string> retarget(const std::string& relay, const std::string& target,
                                const std::string& reason) override;
   std::string place(const StoreConfig& home) const override;
-  Result<std::unique_ptr<Sink>> make_inbox(const ConsumerConfig& consumer,
+  Result<std::shared_ptr<Sink>> make_inbox(const ConsumerConfig& consumer,
                                            std::uint32_t lane) override {
     return make_postgres_inbox(store_, consumer, lane);
   }

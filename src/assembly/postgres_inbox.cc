@@ -18,33 +18,6 @@ using config::ConsumerConfig;
 using config::HandlerConfig;
 using config::StoreConfig;
 
-// An inbox with its store. Its session ends well when it is destroyed, and otherwise with the
-// process.
-class InboxSession final : public Sink {
- public:
-  InboxSession(postgres::InboxStoreOptions store, InboxOptions options)
-      : store_(std::move(store)), inbox_(store_, options) {}
-  ~InboxSession() override {
-    if (is_open_) (void)inbox_.close();
-  }
-
-  Status open() override {
-    DOVETAIL_TRY(inbox_.open());
-    is_open_ = true;
-    return {};
-  }
-  Status submit(Events events) override { return inbox_.submit(events); }
-  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
-    return inbox_.collect(outcomes, timeout);
-  }
-  bool keeps_order_on_failure() const override { return inbox_.keeps_order_on_failure(); }
-
- private:
-  postgres::PostgresInboxStore store_;
-  Inbox inbox_;
-  bool is_open_ = false;
-};
-
 Result<postgres::TransactionHandler> handler_of(const ConsumerConfig& consumer,
                                                 const HandlerConfig& handler) {
   const std::string name = inbox_name(consumer, handler);
@@ -55,7 +28,7 @@ Result<postgres::TransactionHandler> handler_of(const ConsumerConfig& consumer,
 
 }  // namespace
 
-Result<std::unique_ptr<Sink>> make_postgres_inbox(const StoreConfig& store,
+Result<std::shared_ptr<Sink>> make_postgres_inbox(const StoreConfig& store,
                                                   const ConsumerConfig& consumer,
                                                   std::uint32_t lane) {
   postgres::InboxStoreOptions options;
@@ -69,9 +42,8 @@ Result<std::unique_ptr<Sink>> make_postgres_inbox(const StoreConfig& store,
     if (!made) return fail(made.error().code, handler.where + ": " + made.error().text);
     options.handlers.push_back(std::move(*made));
   }
-  return std::make_unique<InboxSession>(
-      std::move(options),
-      InboxOptions{.attempts_max = deaths_max(consumer.relay.options.attempts_max)});
+  return inbox_on(std::make_unique<postgres::PostgresInboxStore>(std::move(options)),
+                  {.attempts_max = deaths_max(consumer.relay.options.attempts_max)});
 }
 
 Status check_postgres_handlers(const StoreConfig& store, const ConsumerConfig& consumer) {

@@ -11,7 +11,7 @@
 namespace dovetail::assembly {
 
 // As Database has them.
-Result<std::unique_ptr<Sink>> make_postgres_inbox(const config::StoreConfig& store,
+Result<std::shared_ptr<Sink>> make_postgres_inbox(const config::StoreConfig& store,
                                                   const config::ConsumerConfig& consumer,
                                                   std::uint32_t lane);
 Status check_postgres_handlers(const config::StoreConfig& store,

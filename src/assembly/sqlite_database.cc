@@ -53,7 +53,7 @@ class SqliteDatabase final : public Database {
                                const std::string& reason) override;
   std::string place(const StoreConfig& home) const override;
   // Handlers inside the transaction are functions of a service.
-  Result<std::unique_ptr<Sink>> make_inbox(const config::ConsumerConfig& consumer,
+  Result<std::shared_ptr<Sink>> make_inbox(const config::ConsumerConfig& consumer,
                                            std::uint32_t) override {
     return fail(Errc::rejected, "the consumer " + consumer.relay.name +
                                     " has a handler inside the transaction of a SQLite file, which "

@@ -56,13 +56,14 @@ struct ParallelSink::Submission {
 struct ParallelSink::Worker {
   using Parts = std::deque<std::unique_ptr<Part>>;
 
-  Sink* sink = nullptr;
+  std::shared_ptr<Sink> sink{};
   Parts queued{};     // not handed to the sink yet
   Parts in_flight{};  // in the sink's order
   bool must_open = false;
   bool is_opening = false;
   bool is_left_behind = false;  // its thread outlives the ParallelSink
   Status opened{};
+  Status closed{};
   std::condition_variable wake{};
   std::thread thread{};
 };
@@ -72,15 +73,15 @@ struct ParallelSink::Worker {
 struct ParallelSink::State {
   using Lock = std::unique_lock<std::mutex>;
 
-  State(Clock& given_clock, std::vector<std::unique_ptr<Sink>> given)
-      : clock(given_clock), owned(std::move(given)) {}
+  explicit State(Clock& given_clock) : clock(given_clock) {}
 
   std::size_t worker_of(const Event& event);
   std::unique_ptr<Part> take_part();
   void submit(Events events);
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout);
   bool all_opened() const;
-  void run(Worker& worker);
+  Status end(bool closes);
+  bool run(Worker& worker);
   bool may_work(const Worker& worker);
   void open_one(Worker& worker, Lock& lock);
   void submit_part(Worker& worker, Lock& lock);
@@ -90,7 +91,6 @@ struct ParallelSink::State {
   void give_up(Error error);
 
   Clock& clock;
-  std::vector<std::unique_ptr<Sink>> owned;
   std::deque<Worker> workers{};
   std::size_t next_without_key = 0;
   bool is_direct = false;  // a single sink that does not block
@@ -99,6 +99,7 @@ struct ParallelSink::State {
   std::condition_variable told{};  // wakes the relay's thread
   bool is_running = false;         // open, and no error since
   bool is_ending = false;
+  bool is_closing = false;  // ending, and each sink is told
   std::optional<Error> trouble{};
   TimePoint permit_until = TimePoint::max();
   std::deque<Submission> submitted{};
@@ -106,46 +107,47 @@ struct ParallelSink::State {
   FailedKeys failed{};
 };
 
-ParallelSink::ParallelSink(std::vector<Sink*> sinks, Clock& clock)
-    : state_(std::make_shared<State>(clock, std::vector<std::unique_ptr<Sink>>{})) {
+ParallelSink::ParallelSink(std::vector<std::shared_ptr<Sink>> sinks, Clock& clock)
+    : state_(std::make_shared<State>(clock)) {
   DOVETAIL_CHECK(!sinks.empty());
-  for (Sink* sink : sinks) state_->workers.emplace_back().sink = sink;
   state_->is_direct = sinks.size() == 1 && !sinks.front()->blocks();
+  for (std::shared_ptr<Sink>& sink : sinks) state_->workers.emplace_back().sink = std::move(sink);
 }
 
-ParallelSink::ParallelSink(std::vector<std::unique_ptr<Sink>> owned, Clock& clock)
-    : state_(std::make_shared<State>(clock, std::move(owned))) {
-  DOVETAIL_CHECK(!state_->owned.empty());
-  for (const auto& sink : state_->owned) state_->workers.emplace_back().sink = sink.get();
-  state_->is_direct = state_->workers.size() == 1 && !state_->owned.front()->blocks();
-}
+ParallelSink::~ParallelSink() { (void)state_->end(false); }
 
-ParallelSink::~ParallelSink() {
-  State& state = *state_;
+Status ParallelSink::close() { return state_->end(true); }
+
+// Harmless when it has ended.
+Status ParallelSink::State::end(bool closes) {
   const auto all_quiet = [&] {
-    return std::none_of(state.workers.begin(), state.workers.end(),
+    return std::none_of(workers.begin(), workers.end(),
                         [](const Worker& worker) { return worker.is_opening; });
   };
   {
-    State::Lock lock(state.mutex);
-    state.is_ending = true;
-    for (Worker& worker : state.workers) worker.wake.notify_one();
-    if (!state.owned.empty()) state.told.wait_for(lock, kOpeningEndsWithin, all_quiet);
-    for (Worker& worker : state.workers) {
-      if (!worker.is_opening || state.owned.empty()) continue;
+    Lock lock(mutex);
+    is_ending = true;
+    is_closing = is_closing || closes;
+    for (Worker& worker : workers) worker.wake.notify_one();
+    told.wait_for(lock, kOpeningEndsWithin, all_quiet);
+    for (Worker& worker : workers) {
+      if (!worker.is_opening || worker.is_left_behind) continue;
       worker.is_left_behind = true;
       errand_began();
       worker.thread.detach();
     }
   }
-  for (Worker& worker : state.workers)
-    if (worker.thread.joinable()) worker.thread.join();
+  Status result;
+  for (Worker& worker : workers) {
+    if (!worker.thread.joinable()) continue;  // left behind, or never started
+    worker.thread.join();
+    if (result) result = std::move(worker.closed);
+  }
+  return result;
 }
 
-std::unique_ptr<Sink> in_background(std::unique_ptr<Sink> sink, Clock& clock) {
-  std::vector<std::unique_ptr<Sink>> one;
-  one.push_back(std::move(sink));
-  return std::make_unique<ParallelSink>(std::move(one), clock);
+std::unique_ptr<Sink> in_background(std::shared_ptr<Sink> sink, Clock& clock) {
+  return std::make_unique<ParallelSink>(std::vector{std::move(sink)}, clock);
 }
 
 bool ParallelSink::keeps_order_on_failure() const {
@@ -159,11 +161,14 @@ bool ParallelSink::blocks() const { return !state_->is_direct; }
 Status ParallelSink::open() {
   State& state = *state_;
   const State::Lock lock(state.mutex);
-  state.is_running = false;
+  state.is_running = state.is_ending = false;
   state.trouble.reset();
   state.submitted.clear();
   state.failed.clear();
+  state.is_closing = false;
   for (Worker& worker : state.workers) {
+    if (worker.is_left_behind)
+      return fail(Errc::unavailable, "it still connects since it was closed; try again later");
     worker.queued.clear();
     worker.must_open = true;
     worker.wake.notify_one();
@@ -172,8 +177,7 @@ Status ParallelSink::open() {
     for (Worker& worker : state.workers) {
       if (worker.thread.joinable()) continue;
       worker.thread = std::thread([shared = state_, &worker]() mutable {
-        shared->run(worker);
-        const bool is_left_behind = worker.is_left_behind;
+        const bool is_left_behind = shared->run(worker);
         shared.reset();
         if (is_left_behind) errand_ended();
       });
@@ -278,11 +282,12 @@ Result<bool> ParallelSink::State::collect(std::span<Outcome> outcomes, Duration 
   return true;
 }
 
-void ParallelSink::State::run(Worker& worker) {
+// True: it was left behind.
+bool ParallelSink::State::run(Worker& worker) {
   Lock lock(mutex);
   for (;;) {
     worker.wake.wait(lock, [&] { return is_ending || worker.must_open || may_work(worker); });
-    if (is_ending) return;
+    if (is_ending) break;
     if (worker.must_open) {
       open_one(worker, lock);
     } else if (!worker.queued.empty()) {
@@ -291,6 +296,13 @@ void ParallelSink::State::run(Worker& worker) {
       collect_part(worker, lock);
     }
   }
+  if (is_closing) {
+    lock.unlock();
+    Status closed = worker.sink->close();
+    lock.lock();
+    worker.closed = std::move(closed);
+  }
+  return std::exchange(worker.is_left_behind, false);
 }
 
 bool ParallelSink::State::may_work(const Worker& worker) {

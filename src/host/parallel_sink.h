@@ -26,13 +26,12 @@ namespace dovetail {
 // has one batch, in order, and all that precedes it was sent before by the same thread.
 //
 // open() returns at once; a thread opens its sink when its last call has ended, and opened() tells
-// when all of them are. The destructor waits for calls, as long as they take, but not for a sink of
-// its own that is being opened: that one ends later, by itself (see errand.h). Sinks and clock
-// outlive it, unless it owns the sinks.
+// when all of them are. close() and the destructor wait for calls, as long as they take, but not
+// for a sink that is being opened: that one ends later, by itself (see errand.h). The clock
+// outlives it.
 class ParallelSink final : public Sink {
  public:
-  ParallelSink(std::vector<Sink*> sinks, Clock& clock);
-  ParallelSink(std::vector<std::unique_ptr<Sink>> owned, Clock& clock);
+  ParallelSink(std::vector<std::shared_ptr<Sink>> sinks, Clock& clock);
   ParallelSink(const ParallelSink&) = delete;
   ParallelSink& operator=(const ParallelSink&) = delete;
   ~ParallelSink() override;
@@ -42,6 +41,8 @@ class ParallelSink final : public Sink {
   void permit(TimePoint until) override;
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
+  // Each sink in its thread.
+  Status close() override;
   bool keeps_order_on_failure() const override;
   bool blocks() const override;
 
@@ -56,6 +57,6 @@ class ParallelSink final : public Sink {
 };
 
 // One sink with a thread of its own.
-std::unique_ptr<Sink> in_background(std::unique_ptr<Sink> sink, Clock& clock);
+std::unique_ptr<Sink> in_background(std::shared_ptr<Sink> sink, Clock& clock);
 
 }  // namespace dovetail

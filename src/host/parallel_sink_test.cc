@@ -67,9 +67,9 @@ class ParallelSinkTest : public testing::Test {
     for (DoorSink& door : doors_) door.let_go();
   }
   void make() {
-    std::vector<Sink*> sinks;
-    for (DoorSink& door : doors_) sinks.push_back(&door);
-    sink_ = std::make_unique<ParallelSink>(sinks, system_clock());
+    std::vector<std::shared_ptr<Sink>> sinks;
+    for (DoorSink& door : doors_) sinks.push_back(borrowed(door));
+    sink_ = std::make_unique<ParallelSink>(std::move(sinks), system_clock());
     const Status opened = open(*sink_);
     ASSERT_TRUE(opened) << opened.error().text;
   }
@@ -308,7 +308,7 @@ TEST_F(ParallelRelayTest, EveryKeyKeepsItsOrderThroughRefusalsAndOutages) {
       if (++tries % 97 == 0) return Outcome{Fate::again, 0, "not now"};
       return Outcome{Fate::confirmed, 0, {}};
     });
-  ParallelSink parallel({&inner_[0], &inner_[1], &inner_[2]}, clock_);
+  ParallelSink parallel({borrowed(inner_[0]), borrowed(inner_[1]), borrowed(inner_[2])}, clock_);
   options_.batch_events_max = 50;
   start(parallel);
   for (std::uint64_t outage = 0; outage < 5; ++outage) {
@@ -346,8 +346,8 @@ TEST_F(ParallelSinkTest, SinksThatItOwnsEndBehindTheirThreads) {
     std::atomic<int>& ended_;
   };
   std::atomic<int> ended{0};
-  std::vector<std::unique_ptr<Sink>> sinks;
-  for (DoorSink& door : doors_) sinks.push_back(std::make_unique<OwnedSink>(door, ended));
+  std::vector<std::shared_ptr<Sink>> sinks;
+  for (DoorSink& door : doors_) sinks.push_back(std::make_shared<OwnedSink>(door, ended));
   auto owning = std::make_unique<ParallelSink>(std::move(sinks), system_clock());
   ASSERT_TRUE(open(*owning));
   for (DoorSink& door : doors_) door.shut();
@@ -365,6 +365,38 @@ TEST_F(ParallelSinkTest, SinksThatItOwnsEndBehindTheirThreads) {
   });
   owning.reset();
   EXPECT_EQ(ended, static_cast<int>(kSinks));
+}
+
+TEST_F(ParallelSinkTest, WhenTheRelayEndsEachSinkIsClosedInItsThread) {
+  class ClosingSink final : public Sink {
+   public:
+    Status open() override {
+      opened_by = std::this_thread::get_id();
+      return {};
+    }
+    Status submit(Events) override { return {}; }
+    Result<bool> collect(std::span<Outcome>, Duration) override { return false; }
+    bool keeps_order_on_failure() const override { return true; }
+    Status close() override {
+      closed_by = std::this_thread::get_id();
+      ++closed;
+      return {};
+    }
+    std::thread::id opened_by;
+    std::thread::id closed_by;
+    int closed = 0;
+  };
+  ClosingSink one;
+  ClosingSink other;
+  ParallelSink sink({borrowed(one), borrowed(other)}, system_clock());
+  for (int session = 1; session <= 2; ++session) {
+    ASSERT_TRUE(open(sink)) << "also anew";
+    ASSERT_TRUE(sink.close());
+    for (const ClosingSink* closing : {&one, &other}) {
+      EXPECT_EQ(closing->closed, session);
+      EXPECT_EQ(closing->closed_by, closing->opened_by);
+    }
+  }
 }
 
 // Hangs while it is opened, as one whose server does not answer. Does not block otherwise.
@@ -411,7 +443,7 @@ void end_of(std::atomic<bool>& hangs) {
 TEST_F(ParallelSinkTest, ASinkThatDoesNotBlockIsOnlyOpenedInTheBackground) {
   const auto hangs = std::make_shared<std::atomic<bool>>(true);
   HangingSink inner(hangs);
-  ParallelSink sink(std::vector<Sink*>{&inner}, system_clock());
+  ParallelSink sink({borrowed(inner)}, system_clock());
   ASSERT_TRUE(sink.open());
   EXPECT_FALSE(sink.opened(1ms).value());
   end_of(*hangs);
@@ -456,7 +488,7 @@ TEST_F(RelayTest, NeitherASlowOpenNorASlowBatchCostsTheLease) {
   };
   const servers::Standstill standstill;
   SlowSink slow;
-  ParallelSink sink(std::vector<Sink*>{&slow}, clock_);
+  ParallelSink sink({borrowed(slow)}, clock_);
   lease_term_ = 300ms;
   options_.batch_time_max = lease_term_ / 6;
   for (int key = 0; key < 10; ++key) publish(std::to_string(key), 20);

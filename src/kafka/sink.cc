@@ -68,9 +68,9 @@ std::string reason_of(rd_kafka_resp_err_t code, std::string_view topic) {
 KafkaSink::KafkaSink(Options options, Clock& clock)
     : options_(std::move(options)), clock_(clock), batch_bytes_(kBatchBytes) {}
 
-KafkaSink::~KafkaSink() { close(); }
+KafkaSink::~KafkaSink() { disconnect(); }
 
-void KafkaSink::close() {
+void KafkaSink::disconnect() {
   // Topics and queue refer to the producer, so it goes last; that waits for its threads.
   topics_.clear();
   queue_.reset();
@@ -88,7 +88,7 @@ void KafkaSink::close() {
 }
 
 Status KafkaSink::open() {
-  close();
+  disconnect();
   if (!writer_) {
     auto writer = MessageWriter::make(options_.message, kKafkaDialect);
     if (!writer) return fail(writer.error());
@@ -114,7 +114,7 @@ Status KafkaSink::open_producer() {
   queue_.reset(rd_kafka_queue_get_main(producer_.get()));
   Status reached =
       wait_for_broker(producer_.get(), options_, connect_errors_, [this] { take_events(0); });
-  if (!reached) close();
+  if (!reached) disconnect();
   // Errors on the way to the connection no longer matter.
   connect_errors_.clear();
   down_since_ = {};

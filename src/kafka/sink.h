@@ -53,7 +53,7 @@ class KafkaSink final : public Sink {
   };
 
   Status open_producer();
-  void close();
+  void disconnect();
   Status send(const Event& event, std::uint64_t tag);
   Status produce(Topic& topic, std::int32_t partition, std::uint64_t tag);
   Result<Topic*> find_topic(std::string_view name);

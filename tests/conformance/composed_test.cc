@@ -12,6 +12,7 @@
 #include "core/sinks/chained_sink.h"
 #include "core/sinks/claimed_sink.h"
 #include "core/testing/test_clock.h"
+#include "core/testing/test_sinks.h"
 #include "host/host.h"
 #include "host/parallel_sink.h"
 #include "memory/claim_store.h"
@@ -49,8 +50,8 @@ class ChainStore final : public SinkUnderTest {
   ChainStore() { refuse_poison(second_); }
   SinkAbilities abilities() const override { return {true, true, true, false}; }
   std::unique_ptr<Sink> make() override {
-    return std::make_unique<ChainedSink>(
-        std::vector<ChainedSink::Stage>{{&first_}, {&second_}, {&third_}});
+    return std::make_unique<ChainedSink>(std::vector<ChainedSink::Stage>{
+        {borrowed(first_)}, {borrowed(second_)}, {borrowed(third_)}});
   }
   std::vector<StoredEvent> stored() override { return third_.received(); }
   void make_poison(Event& event) override { event.type = "poison"; }
@@ -86,9 +87,9 @@ class ParallelStore final : public SinkUnderTest {
   }
   SinkAbilities abilities() const override { return {true, true, true, false}; }
   std::unique_ptr<Sink> make() override {
-    std::vector<Sink*> sinks;
-    for (MemorySink& one : inner_) sinks.push_back(&one);
-    return std::make_unique<ParallelSink>(sinks, system_clock());
+    std::vector<std::shared_ptr<Sink>> sinks;
+    for (MemorySink& one : inner_) sinks.push_back(borrowed(one));
+    return std::make_unique<ParallelSink>(std::move(sinks), system_clock());
   }
   // Of different keys nobody promises an order.
   std::vector<StoredEvent> stored() override {

@@ -51,6 +51,7 @@ Status Inbox::open() {
 }
 
 Status Inbox::close() {
+  if (!opened_before_) return {};
   // open() takes back an attempt that an outage interrupted; a relay that stopped before that did
   // not get there.
   if (interrupted_) DOVETAIL_TRY(open());
@@ -262,6 +263,17 @@ Status Inbox::judge(const Event& event, const Error& error, std::uint32_t attemp
   outcome.fate = Fate::rejected;
   outcome.attempts = attempts;
   return forgive(event.id, attempts);
+}
+
+std::shared_ptr<Sink> inbox_on(std::unique_ptr<InboxStore> store, InboxOptions options) {
+  struct Whole {
+    Whole(std::unique_ptr<InboxStore> given, InboxOptions options)
+        : store(std::move(given)), inbox(*store, options) {}
+    std::unique_ptr<InboxStore> store;
+    Inbox inbox;
+  };
+  const auto whole = std::make_shared<Whole>(std::move(store), options);
+  return {whole, &whole->inbox};
 }
 
 }  // namespace dovetail

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -100,8 +101,8 @@ class Inbox final : public Sink {
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return true; }
 
-  // Call when the relay has drained: the next session then trusts this one.
-  Status close();
+  // The next session then trusts this one.
+  Status close() override;
 
  private:
   struct Submitted {
@@ -139,5 +140,8 @@ class Inbox final : public Sink {
   std::vector<Arrival> arrivals_;
   std::vector<const Event*> firsts_;
 };
+
+// With the store that it works on.
+std::shared_ptr<Sink> inbox_on(std::unique_ptr<InboxStore> store, InboxOptions options);
 
 }  // namespace dovetail

@@ -119,6 +119,8 @@ Status Relay::run(std::stop_token stop) {
   // A session that ended with an error may still hold the lease. Release it, so that the next relay
   // need not wait until it expires.
   if (ports_.clock.now() < ports_.lease.deadline()) (void)ports_.lease.release();
+  // Not being able to say goodbye costs the next session some care, nothing else.
+  (void)ports_.sink.close();
   return ended;
 }
 

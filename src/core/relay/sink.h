@@ -70,6 +70,11 @@ class Sink {
   // the connection is of no use any more; nothing is known about what is uncollected.
   virtual Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) = 0;
 
+  // The relay has stopped and submits nothing more. A sink that keeps a session or claims in a
+  // store ends them here, so that the next process need not suspect or wait for anything; one that
+  // dies does not come to that. Waits for a call that runs. open() begins anew.
+  virtual Status close() { return {}; }
+
   // True when no event of a key takes effect after an earlier one of that key came back without
   // confirmation, for all batches submitted before that was collected; such events come back as
   // `again`. The relay then keeps many events of one key in flight. Otherwise it keeps one.

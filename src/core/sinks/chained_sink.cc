@@ -17,6 +17,14 @@ bool ChainedSink::keeps_order_on_failure() const {
                      [](const Stage& stage) { return stage.sink->keeps_order_on_failure(); });
 }
 
+// Each of them, whatever another says.
+Status ChainedSink::close() {
+  Status result;
+  for (const Stage& stage : stages_)
+    if (Status closed = stage.sink->close(); !closed && result) result = std::move(closed);
+  return result;
+}
+
 bool ChainedSink::blocks() const {
   return std::any_of(stages_.begin(), stages_.end(),
                      [](const Stage& stage) { return stage.sink->blocks(); });

@@ -22,11 +22,11 @@ namespace dovetail {
 // duplicate, so each stage but the last must know its duplicates.
 //
 // An error of one stage is one of the whole: nothing would be settled without it anyway.
-// The stages outlive the chain, and are its own from open() on. One thread at a time.
+// The stages are its own from open() on. One thread at a time.
 class ChainedSink final : public Sink {
  public:
   struct Stage {
-    Sink* sink;
+    std::shared_ptr<Sink> sink;
     // Which events it takes; the others pass it by, in their order. Empty: all.
     std::function<bool(const Event&)> takes{};
   };
@@ -39,6 +39,7 @@ class ChainedSink final : public Sink {
   Status submit(Events events) override;
   // Moves each stage on by one batch at most, so that the relay looks at its lease in between.
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
+  Status close() override;
   bool keeps_order_on_failure() const override;
   bool blocks() const override;
 

@@ -34,9 +34,10 @@ class ChainedSinkTest : public testing::Test {
   HeldSink first_;
   HeldSink second_;
   HeldSink third_;
-  ChainedSink chain_{{{&first_},
-                      {&second_, [](const Event& event) { return event.type != "private"; }},
-                      {&third_}}};
+  ChainedSink chain_{
+      {{borrowed(first_)},
+       {borrowed(second_), [](const Event& event) { return event.type != "private"; }},
+       {borrowed(third_)}}};
 };
 
 TEST_F(ChainedSinkTest, EveryEventPassesEveryStageInOrder) {
@@ -166,7 +167,7 @@ TEST_F(ChainedSinkTest, WaitingIsSharedAmongTheStagesThatHaveSomething) {
 TEST_F(ChainedSinkTest, OrderIsKeptOnlyWhereEveryStageKeepsIt) {
   EXPECT_TRUE(chain_.keeps_order_on_failure());
   HeldSink loose{{.dedup = true, .keeps_order_on_failure = false}};
-  EXPECT_FALSE((ChainedSink{{{&first_}, {&loose}}}.keeps_order_on_failure()));
+  EXPECT_FALSE((ChainedSink{{{borrowed(first_)}, {borrowed(loose)}}}.keeps_order_on_failure()));
 }
 
 }  // namespace

@@ -56,9 +56,9 @@ class ClaimedSink final : public Sink {
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return true; }
 
-  // Call when the relay has stopped: gives up what is still on its way and lets go of it, so that
-  // the next process need not wait for the lease to end. Without it nothing is lost either.
-  Status close();
+  // Gives up what is still on its way and lets go of it, so that the next process need not wait for
+  // the lease to end. Without it nothing is lost either.
+  Status close() override;
 
  private:
   struct Submission;

@@ -44,9 +44,10 @@ TEST(ChainedSinkAtRandom, EveryStageGetsEveryEventOnceAndInOrder) {
     Random moods(seed + 1);
     std::deque<HeldSink> stages(3);
     for (HeldSink& stage : stages) be_moody(stage, moods);
-    ChainedSink chain({{&stages[0]},
-                       {&stages[1], [](const Event& event) { return event.type == "public"; }},
-                       {&stages[2]}});
+    ChainedSink chain(
+        {{borrowed(stages[0])},
+         {borrowed(stages[1]), [](const Event& event) { return event.type == "public"; }},
+         {borrowed(stages[2])}});
     int steps = 0;
     while (relay.step(chain, [&] { return chain.open().has_value(); })) {
       ASSERT_LT(++steps, 100'000);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@
 #include "memory/sink.h"
 
 namespace dovetail {
+
+// A sink that belongs to the test, for those who share in owning theirs.
+inline std::shared_ptr<Sink> borrowed(Sink& sink) { return {std::shared_ptr<void>{}, &sink}; }
 
 // Events that live as long as the test. Their ids are their numbers.
 class NumberedEvents {

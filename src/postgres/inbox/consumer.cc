@@ -23,37 +23,11 @@ namespace {
 // As the relays of the outbox call it, so that an event has the same topic with a broker between.
 constexpr std::string_view kTopics = "{aggregate_type}.events";
 
-// The inbox of one lane. Its end, which a process that dies does not come to, tells the next
-// session that this one ended well.
-class InboxSink final : public Sink {
- public:
-  InboxSink(InboxStoreOptions store, const ConsumerOptions& options)
-      : store_(std::move(store)),
-        inbox_(store_, InboxOptions{deaths_max(options.attempts_max)}),
-        chain_({{&inbox_, takes(options.topics)}}) {}
-  InboxSink(const InboxSink&) = delete;
-  InboxSink& operator=(const InboxSink&) = delete;
-  ~InboxSink() override { (void)inbox_.close(); }
-
-  Status open() override { return chain_.open(); }
-  Status submit(Events events) override { return chain_.submit(events); }
-  Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override {
-    return chain_.collect(outcomes, timeout);
-  }
-  bool keeps_order_on_failure() const override { return chain_.keeps_order_on_failure(); }
-
- private:
-  static std::function<bool(const Event&)> takes(const std::vector<std::string>& topics) {
-    if (topics.empty()) return {};
-    return [topics](const Event& event) {
-      return std::find(topics.begin(), topics.end(), event.topic) != topics.end();
-    };
-  }
-
-  PostgresInboxStore store_;
-  Inbox inbox_;
-  ChainedSink chain_;
-};
+std::function<bool(const Event&)> takes(const std::vector<std::string>& topics) {
+  return [&topics](const Event& event) {
+    return std::find(topics.begin(), topics.end(), event.topic) != topics.end();
+  };
+}
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
@@ -132,7 +106,7 @@ struct Consumer::State {
     });
   }
 
-  std::unique_ptr<Sink> make_inbox(std::uint32_t lane);
+  std::shared_ptr<Sink> make_inbox(std::uint32_t lane);
   LanesOptions lanes_options();
   Status run_origin(std::stop_token stop);
   void tell(const RelayNotice& notice);
@@ -153,14 +127,18 @@ void Consumer::State::tell(const RelayNotice& notice) {
   options.log(std::string(to_string(notice.kind)) + ": " + notice.text);
 }
 
-std::unique_ptr<Sink> Consumer::State::make_inbox(std::uint32_t lane) {
+std::shared_ptr<Sink> Consumer::State::make_inbox(std::uint32_t lane) {
   InboxStoreOptions store;
   store.conninfo = options.database;
   store.consumer = options.name;
   store.lane = lane;
   store.version_guard = options.version_guard;
   store.handlers = handlers;
-  return std::make_unique<InboxSink>(std::move(store), options);
+  std::shared_ptr<Sink> inbox = inbox_on(std::make_unique<PostgresInboxStore>(std::move(store)),
+                                         InboxOptions{deaths_max(options.attempts_max)});
+  if (options.topics.empty()) return inbox;
+  return std::make_shared<ChainedSink>(
+      std::vector<ChainedSink::Stage>{{std::move(inbox), takes(options.topics)}});
 }
 
 LanesOptions Consumer::State::lanes_options() {
@@ -181,7 +159,7 @@ Status Consumer::State::run_origin(std::stop_token stop) {
   PostgresOriginStore home(options.database, options.name, {}, options.lease_term, clock);
   OriginSource source(options.origin, home, clock, run_errand);
   OriginLease lease(source, home.lease());
-  std::vector<std::unique_ptr<Sink>> sinks;
+  std::vector<std::shared_ptr<Sink>> sinks;
   for (std::uint32_t lane = 0; lane < options.parallel; ++lane) sinks.push_back(make_inbox(lane));
   ParallelSink sink(std::move(sinks), clock);
   Relay relay(RelayPorts{source, sink, home.parking(), lease, clock, own_metrics,

@@ -51,8 +51,12 @@ struct Consumer::State {
         source(reader, system_clock()),
         parking(reader, system_clock()),
         lease(reader, system_clock(), process_label(), boot_id(), options.lease_term),
-        store(options.database, options.name, std::move(handler), system_clock()),
-        inbox(store, InboxOptions{deaths_max(options.attempts_max)}),
+        // A handler may take longer than the lease, so it gets a thread.
+        sink(in_background(
+            inbox_on(std::make_unique<SqliteInboxStore>(options.database, options.name,
+                                                        std::move(handler), system_clock()),
+                     InboxOptions{deaths_max(options.attempts_max)}),
+            system_clock())),
         recorder(system_clock(), state_writer(reader, system_clock())) {}
 
   ConsumerOptions options;
@@ -60,8 +64,7 @@ struct Consumer::State {
   SqliteSource source;
   SqliteParking parking;
   SqliteLease lease;
-  SqliteInboxStore store;
-  Inbox inbox;
+  std::unique_ptr<Sink> sink;
   RelayMetrics metrics;
   StateRecorder recorder;
 };
@@ -83,11 +86,7 @@ Result<std::unique_ptr<Consumer>> Consumer::open(ConsumerOptions options, Handle
 
 Status Consumer::run(std::stop_token stop) {
   State& state = *state_;
-  // A handler may take longer than the lease: it gets a thread, which is through before the inbox
-  // is closed.
-  std::optional<ParallelSink> background(std::in_place, std::vector<Sink*>{&state.inbox},
-                                         system_clock());
-  RelayPorts ports{state.source, *background,    state.parking,
+  RelayPorts ports{state.source, *state.sink,    state.parking,
                    state.lease,  system_clock(), state.metrics};
   if (state.options.log)
     ports.notify = [&log = state.options.log](const RelayNotice& notice) {
@@ -97,11 +96,7 @@ Status Consumer::run(std::stop_token stop) {
     state.recorder.report(said, state.reader.epoch);
   };
   Relay relay(std::move(ports), relay_options_of(state.options));
-  const Status ended = relay.run(stop);
-  background.reset();
-  // A session that halts did not die either: no event of it is suspected of killing the process.
-  const Status closed = state.inbox.close();
-  return ended ? closed : ended;
+  return relay.run(std::move(stop));
 }
 
 ConsumerCounts Consumer::counts() const { return counts_of<ConsumerCounts>(state_->metrics); }

@@ -14,6 +14,7 @@
 #include "core/relay/relay.h"
 #include "core/sinks/chained_sink.h"
 #include "core/sinks/claimed_sink.h"
+#include "core/testing/test_sinks.h"
 #include "host/host.h"
 #include "kit/claims.h"
 #include "kit/eventually.h"
@@ -58,7 +59,7 @@ Status count_effect(sqlite3* transaction, const Event& event) {
   options.allow_private = true;
   http::HttpSink endpoint(options, clock);
   ClaimedSink claimed(claims, endpoint, clock, {.lease = kClaim, .attempts_max = 1000});
-  ChainedSink chain({{&inbox}, {&claimed}});
+  ChainedSink chain({{borrowed(inbox)}, {borrowed(claimed)}});
   RelayMetrics metrics;
   RelayOptions relay_options;
   relay_options.attempts_max = 1000;
