@@ -107,13 +107,13 @@ Status write_all(int file, std::string_view bytes, const std::string& name) {
 
 }  // namespace
 
-void ToySink::close() {
+void ToySink::disconnect() {
   if (file_ >= 0) ::close(file_);
   file_ = -1;
 }
 
 Status ToySink::open() {
-  close();
+  disconnect();
   submitted_.clear();
   file_ = ::open(options_.file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (file_ < 0) return cannot("open", options_.file);
@@ -149,13 +149,13 @@ Result<bool> ToySink::collect(std::span<Outcome> outcomes, Duration) {
   return true;
 }
 
-void ToySource::close() {
+void ToySource::disconnect() {
   if (file_ >= 0) ::close(file_);
   file_ = -1;
 }
 
 Status ToySource::open() {
-  close();
+  disconnect();
   file_ = ::open(options_.file.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
   if (file_ < 0) return cannot("open", options_.file);
   settled_ = 0;

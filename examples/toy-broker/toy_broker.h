@@ -26,7 +26,7 @@ struct Options {
 class ToySink final : public Sink {
  public:
   explicit ToySink(Options options) : options_(std::move(options)) {}
-  ~ToySink() override { close(); }
+  ~ToySink() override { disconnect(); }
   ToySink(const ToySink&) = delete;
   ToySink& operator=(const ToySink&) = delete;
 
@@ -38,7 +38,7 @@ class ToySink final : public Sink {
   bool keeps_order_on_failure() const override { return false; }
 
  private:
-  void close();
+  void disconnect();
 
   const Options options_;
   int file_ = -1;
@@ -50,7 +50,7 @@ class ToySink final : public Sink {
 class ToySource final : public Source {
  public:
   explicit ToySource(Options options) : options_(std::move(options)) {}
-  ~ToySource() override { close(); }
+  ~ToySource() override { disconnect(); }
   ToySource(const ToySource&) = delete;
   ToySource& operator=(const ToySource&) = delete;
 
@@ -60,7 +60,7 @@ class ToySource final : public Source {
   Status flush() override;
 
  private:
-  void close();
+  void disconnect();
   std::string progress_file() const { return options_.file + "." + options_.group; }
   Status read_now(Batch& out, const Limits& limits);
 

@@ -53,7 +53,7 @@ ClaimedSinkOptions claim_options(const config::ConsumerConfig& consumer,
 // A handler outside the transaction, with what it stands on.
 struct ExternalHandler {
   ExternalHandler(const config::Config& config, const config::ConsumerConfig& consumer,
-          const config::HandlerConfig& handler, Database& database, Clock& clock)
+                  const config::HandlerConfig& handler, Database& database, Clock& clock)
       : claims(database.make_claims(inbox_name(consumer, handler), clock)),
         calls(make_calls(config, handler, clock)),
         sink(*claims, *calls, clock, claim_options(consumer, handler)) {}
@@ -85,11 +85,13 @@ std::shared_ptr<Sink> make_stages(const config::Config& config,
   }
   for (const config::HandlerConfig& handler : handlers) {
     if (!handler.is_external()) continue;
-    const auto external = std::make_shared<ExternalHandler>(config, consumer, handler, *database, clock);
-    stages.push_back(
-        {std::shared_ptr<Sink>(external, &external->sink), [&consumer, &handler](const Event& event) {
-           return wants_topic(consumer, event) && wants_type(handler.types, event.type);
-         }});
+    const auto external =
+        std::make_shared<ExternalHandler>(config, consumer, handler, *database, clock);
+    stages.push_back({std::shared_ptr<Sink>(external, &external->sink),
+                      [&consumer, &handler](const Event& event) {
+                        return wants_topic(consumer, event) &&
+                               wants_type(handler.types, event.type);
+                      }});
   }
   return std::make_shared<ChainedSink>(std::move(stages));
 }

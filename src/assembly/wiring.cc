@@ -28,6 +28,29 @@ class RefusedSink final : public Sink {
 
 }  // namespace
 
+config::LogLevel level_of(RelayNotice::Kind kind) {
+  using Kind = RelayNotice::Kind;
+  switch (kind) {
+    case Kind::standby:
+    case Kind::started:
+    case Kind::sink_restored:
+    case Kind::key_released:
+    case Kind::source_changed:
+    case Kind::drained:
+      return config::LogLevel::info;
+    case Kind::sink_lost:
+    case Kind::sink_sick:
+    case Kind::session_lost:
+    case Kind::reminder:
+    case Kind::parked:
+    case Kind::stalled:
+      return config::LogLevel::warn;
+    case Kind::halted:
+      return config::LogLevel::error;
+  }
+  return config::LogLevel::error;
+}
+
 RelayOptions options_of(const config::RelayConfig& relay) {
   RelayOptions options = relay.options;
   options.seed = jitter_seed();

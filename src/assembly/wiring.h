@@ -57,6 +57,9 @@ Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
 // The same from its parts. `home` keeps the lease and the parked events where a broker is read.
 std::unique_ptr<Lane> make_lane(LanePlan plan, const config::StoreConfig& home, Clock& clock);
 
+// How loud an operator is told.
+config::LogLevel level_of(RelayNotice::Kind kind);
+
 // What the config says about a relay, with jitter of its own.
 RelayOptions options_of(const config::RelayConfig& relay);
 // Into the mailbox of a store, or a broker. One that cannot be made says why when it is opened.

@@ -15,6 +15,7 @@
 #include "assembly/brokers/brokers.h"
 #include "assembly/consumer_lane.h"
 #include "assembly/database.h"
+#include "assembly/housekeeping.h"
 #include "assembly/wiring.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
@@ -39,28 +40,6 @@ struct RunOptions {
 
 using namespace std::chrono_literals;
 using config::LogLevel;
-
-LogLevel level_of(RelayNotice::Kind kind) {
-  switch (kind) {
-    case RelayNotice::Kind::standby:
-    case RelayNotice::Kind::started:
-    case RelayNotice::Kind::sink_restored:
-    case RelayNotice::Kind::key_released:
-    case RelayNotice::Kind::source_changed:
-    case RelayNotice::Kind::drained:
-      return LogLevel::info;
-    case RelayNotice::Kind::sink_lost:
-    case RelayNotice::Kind::sink_sick:
-    case RelayNotice::Kind::session_lost:
-    case RelayNotice::Kind::reminder:
-    case RelayNotice::Kind::parked:
-    case RelayNotice::Kind::stalled:
-      return LogLevel::warn;
-    case RelayNotice::Kind::halted:
-      return LogLevel::error;
-  }
-  return LogLevel::error;
-}
 
 // One relay or consumer in its thread.
 struct Running {
@@ -91,7 +70,6 @@ struct Running {
   }
 };
 
-constexpr Duration kPruneAgain = 5s;  // if one step could not delete all old rows
 constexpr Duration kLookWaitMin = 50ms;
 constexpr Duration kLookWaitMax = 1s;
 
@@ -114,7 +92,6 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   void main_loop();
   void do_chores();
   void log_duplicates();
-  void prune_now_and_then();
   bool all_ended() const;
   bool idle_now();
   bool idle() const;
@@ -134,12 +111,10 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   std::atomic<bool> is_idle_{false};
   StartChecks checks_{config_, options_.until_idle};
   // Used by do_chores().
-  std::set<std::string> not_pruned_;  // stores for which that was logged
   TimePoint look_at_{};
   TimePoint looked_at_{};
   Duration look_wait_ = kLookWaitMin;
   std::uint64_t handled_ = 0;  // events at the last call
-  TimePoint prune_at_ = system_clock().now() + std::min<Duration>(1min, config_.retention.every);
 };
 
 std::vector<Job> Daemon::jobs() const {
@@ -348,33 +323,23 @@ void Daemon::log_duplicates() {
   }
 }
 
-void Daemon::prune_now_and_then() {
-  const TimePoint now = system_clock().now();
-  if (now < prune_at_) return;
-  prune_at_ = now + config_.retention.every;
-  const Retention retention{.keep = config_.retention,
-                            .rows_max = 20'000};  // the rest in the next step
-  for (const config::StoreConfig& store : config_.stores) {
-    if (!config_.retention.wanted() && !store.type().needs_maintenance) continue;
-    if (!store.unusable.empty()) continue;
-    const auto report = database_of(store)->prune(retention);
-    if (!report) {
-      // A relay need not own the tables; then an operator prunes. Logged once.
-      const bool again = !not_pruned_.insert(store.name).second;
-      log_line(again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
-               store.name, "not pruned: " + report.error().text);
-      continue;
-    }
-    if (!report->finished) prune_at_ = std::min(prune_at_, now + kPruneAgain);
-    if (report->rows() == 0) continue;
+// A relay need not own the tables; then an operator prunes. Logged once.
+void log_pruned(const config::StoreConfig& store, const Result<PruneReport>& report, bool again) {
+  if (!report) {
+    log_line(again && report.error().code == Errc::rejected ? LogLevel::debug : LogLevel::warn,
+             store.name, "not pruned: " + report.error().text);
+  } else if (report->rows() != 0) {
     log_line(LogLevel::info, store.name, "pruned", {{"rows", std::to_string(report->rows())}});
   }
 }
 
 // Calls that keep a store busy, or wait for it.
 void Daemon::do_chores() {
+  std::vector<const config::StoreConfig*> stores;
+  for (const config::StoreConfig& store : config_.stores) stores.push_back(&store);
+  Housekeeping housekeeping(std::move(stores), config_.retention, system_clock(), log_pruned);
   while (!is_stopping_) {
-    prune_now_and_then();
+    housekeeping.work();
     if (options_.until_idle && !is_stopping_ && idle_now()) is_idle_ = true;
     if (is_idle_) return;
     std::this_thread::sleep_for(20ms);
