@@ -56,7 +56,7 @@ TEST_F(EmbeddedRelayTest, DeliversInOrderWhatTheServicePublishes) {
   auto relay = open();
   std::jthread thread([&](const std::stop_token& stop) { EXPECT_TRUE(relay->run(stop)); });
   for (int i = 0; i < 100; ++i) service_.publish_one("k", std::to_string(i));
-  EXPECT_TRUE(sqlite::eventually([&] { return arrived() == 100; }));
+  EXPECT_TRUE(eventually([&] { return arrived() == 100; }));
   thread.request_stop();
   thread.join();
   EXPECT_EQ(target_.number("SELECT count(*) FROM dovetail_mailbox WHERE "
@@ -77,13 +77,13 @@ TEST_F(EmbeddedRelayTest, OfTwoOfOneNameOneStandsByAndTakesOver) {
   auto second = open();
   std::jthread one([&](const std::stop_token& stop) { EXPECT_TRUE(first->run(stop)); });
   service_.publish_one("k");
-  ASSERT_TRUE(sqlite::eventually([&] { return arrived() == 1; }));
+  ASSERT_TRUE(eventually([&] { return arrived() == 1; }));
   std::jthread other([&](const std::stop_token& stop) { EXPECT_TRUE(second->run(stop)); });
-  ASSERT_TRUE(sqlite::eventually([&] { return was_told("standby"); }));
+  ASSERT_TRUE(eventually([&] { return was_told("standby"); }));
   one.request_stop();
   one.join();
   service_.publish_one("k");
-  EXPECT_TRUE(sqlite::eventually([&] { return arrived() == 2; }));
+  EXPECT_TRUE(eventually([&] { return arrived() == 2; }));
   other.request_stop();
   other.join();
   EXPECT_EQ(first->counts().delivered, 1U);
@@ -100,9 +100,9 @@ TEST_F(EmbeddedRelayTest, CountsAreToldWhileItRunsAndAtTheEndAndNotLater) {
   options_.metrics_every = 1ms;
   auto relay = open();
   std::jthread thread([&](const std::stop_token& stop) { EXPECT_TRUE(relay->run(stop)); });
-  ASSERT_TRUE(sqlite::eventually([&] { return calls.load() > 3; }));
+  ASSERT_TRUE(eventually([&] { return calls.load() > 3; }));
   service_.publish_one("k");
-  ASSERT_TRUE(sqlite::eventually([&] { return arrived() == 1; }));
+  ASSERT_TRUE(eventually([&] { return arrived() == 1; }));
   thread.request_stop();
   thread.join();
   EXPECT_EQ(delivered, 1U);
@@ -112,13 +112,13 @@ TEST_F(EmbeddedRelayTest, CountsAreToldWhileItRunsAndAtTheEndAndNotLater) {
 }
 
 TEST_F(EmbeddedRelayTest, RetentionIsKept) {
-  options_.config += "[retention]\nsent = \"1ms\"\nevery = \"1s\"\n";
+  options_.config += "[retention]\nsent = \"1s\"\nevery = \"1s\"\n";
   service_.publish_one("k");
   auto relay = open();
   std::jthread thread([&](const std::stop_token& stop) { EXPECT_TRUE(relay->run(stop)); });
-  EXPECT_TRUE(sqlite::eventually(
-      [&] { return service_.number("SELECT count(*) FROM dovetail_outbox") == 0; }));
-  EXPECT_TRUE(sqlite::eventually([&] { return was_told("pruned"); }));
+  EXPECT_TRUE(
+      eventually([&] { return service_.number("SELECT count(*) FROM dovetail_outbox") == 0; }));
+  EXPECT_TRUE(eventually([&] { return was_told("pruned"); }));
 }
 
 TEST_F(EmbeddedRelayTest, WhatIsWrongIsRefusedBeforeItRuns) {
@@ -130,12 +130,12 @@ TEST_F(EmbeddedRelayTest, WhatIsWrongIsRefusedBeforeItRuns) {
   options_.config = good + "lanse = 3\n";
   EXPECT_NE(refusal().find("shop.toml:"), std::string::npos) << "it says where";
   options_.config = good + "[[relay]]\nname = \"two\"\nfrom = \"orders\"\nto = \"inventory\"\n";
-  options_.name = {};
+  options_.name.clear();
   EXPECT_NE(refusal().find("shop, two"), std::string::npos);
   options_.config = "[store.orders]\nurl = \"sqlite:x.db\"\n";
   EXPECT_NE(refusal().find("no [[relay]]"), std::string::npos);
-  options_.config = {};
-  options_.file = {};
+  options_.config.clear();
+  options_.file.clear();
   EXPECT_NE(refusal().find("neither"), std::string::npos);
 }
 

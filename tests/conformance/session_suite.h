@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "conformance/cases.h"
+#include "kit/ids.h"
 #include "sql/session.h"
 
 namespace dovetail::conformance {
