@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "conformance/brokers/rabbitmq_stored.h"
+#include "kit/eventually.h"
 #include "proofs/brokers/outage_source_suite.h"
 #include "proofs/brokers/outage_suite.h"
 #include "rabbitmq/sink.h"
@@ -35,7 +36,7 @@ class Rabbitmq final : public OutageUnderTest {
     broker_->make_queue("orders", R"({"x-queue-type":"classic"})");
     broker_->make_queue("consumed", R"({"x-queue-type":"quorum","x-single-active-consumer":true})");
     for (const char* queue : {"orders", "consumed"}) broker_->bind("events", queue, "");
-    ASSERT_TRUE(rabbitmq::wait_until([this] { return is_registered("consumed"); }));
+    ASSERT_TRUE(eventually([this] { return is_registered("consumed"); }));
   }
   std::unique_ptr<Sink> make_sink(int port) override {
     rabbitmq::Options made = options(port);
