@@ -102,20 +102,21 @@ TEST_F(Doctor, FindsANewerSchema) {
 
 TEST_F(Doctor, FindsDrift) {
   const std::vector<std::pair<std::string, std::string>> changes = {
-      {"ALTER TABLE dovetail.outbox ALTER seq DROP DEFAULT", "column dovetail.outbox.seq is not"},
-      {"ALTER TABLE dovetail.outbox ALTER topic SET DEFAULT 'x'", "outbox.topic is not"},
+      {"ALTER TABLE dovetail.outbox ALTER seq DROP DEFAULT",
+       "column dovetail.outbox.seq was changed"},
+      {"ALTER TABLE dovetail.outbox ALTER topic SET DEFAULT 'x'", "outbox.topic was changed"},
       {"ALTER TABLE dovetail.relay_lane ALTER window_seq DROP NOT NULL",
-       "relay_lane.window_seq is not"},
-      {"ALTER TABLE dovetail.delayed SET UNLOGGED", "table dovetail.delayed is not"},
+       "relay_lane.window_seq was changed"},
+      {"ALTER TABLE dovetail.delayed SET UNLOGGED", "table dovetail.delayed was changed"},
       {"ALTER TABLE dovetail.outbox DETACH PARTITION dovetail.outbox_default",
-       "table dovetail.outbox_default is not"},
+       "table dovetail.outbox_default was changed"},
       {"ALTER DOMAIN dovetail.topic DROP CONSTRAINT \"has at most 255 bytes\"",
        "domain dovetail.topic is"},
       {"ALTER TABLE dovetail.outbox DROP CONSTRAINT outbox_pkey", "outbox_pkey"},
       {"ALTER FUNCTION dovetail.check_published SECURITY INVOKER", "check_published"},
       {"CREATE OR REPLACE FUNCTION dovetail.uuid7() RETURNS uuid LANGUAGE sql AS 'SELECT "
        "gen_random_uuid()'",
-       "function dovetail.uuid7() is not"},
+       "function dovetail.uuid7() was changed"},
       {"DROP INDEX dovetail.parked_due", "index dovetail.parked_due is missing"},
       {"DROP FUNCTION dovetail.read_window", "read_window"},
       {"DROP VIEW dovetail.lag", "view dovetail.lag is missing"}};
@@ -232,7 +233,7 @@ TEST_F(Doctor, FindsMissingRights) {
   must(application, "GRANT INSERT, DELETE ON dovetail.relay_process TO doctor_nobody");
   const std::vector<Finding> meant = look({}, "doctor_nobody");
   ASSERT_NE(find(meant, "missing-right"), nullptr) << shown(meant);
-  EXPECT_TRUE(contains(find(meant, "missing-right")->what, "meant to run relays"));
+  EXPECT_TRUE(contains(find(meant, "missing-right")->what, "should be able to run relays"));
   EXPECT_EQ(find(look(), "missing-right"), nullptr);
   EXPECT_EQ(find(look(), "rights"), nullptr) << "the owner may do everything";
 }
@@ -307,7 +308,7 @@ TEST_F(Doctor, FindsBacklogAndARelayThatIsGone) {
        "dovetail.publish('order', '1', 'placed', '{}'::jsonb) FROM generate_series(1, 20)");
   DoctorOptions options;
   options.pending_max = 10;
-  expect("backlog", Severity::warning, "20 events", options);
+  expect("backlog", Severity::warning, "20 pending events", options);
   expect("relay-not-running", Severity::error, "\"relay\"");
   must(application, "DELETE FROM dovetail.outbox");
   expect("relay-not-running", Severity::warning, "0 of its events are pending");
@@ -333,7 +334,7 @@ TEST_F(Doctor, FindsTheBacklogOfAMappedTable) {
   must(application, "INSERT INTO outbox (payload) SELECT '{}' FROM generate_series(1, 20)");
   DoctorOptions options = mapped(*mapping_preset("processed_at"));
   options.pending_max = 10;
-  expect("backlog", Severity::warning, "20 events", options);
+  expect("backlog", Severity::warning, "20 pending events", options);
   expect("relay-not-running", Severity::error, "\"mapped\"", options);
   must(application,
        "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, owner, expires) "

@@ -79,7 +79,7 @@ TEST_F(MappedPublication, OneOfSomeRowsOrOfTooFewColumnsIsRefused) {
 
 TEST_F(MappedPublication, ForeignOneMustBeThereAndMayHaveMore) {
   mapping.publication = "dbz_publication";
-  refused({"\"dbz_publication\" is not there", "key publication"});
+  refused({"\"dbz_publication\" does not exist", "key publication"});
   must(connection,
        "CREATE TABLE parted (id int) PARTITION BY LIST (id); CREATE TABLE part PARTITION OF parted "
        "FOR VALUES IN (1); CREATE PUBLICATION dbz_publication FOR ALL TABLES");

@@ -105,9 +105,10 @@ TEST_F(Mapped, LanesShareTheRowsAndKeepAKeyTogether) {
       if (event.has_key()) of_lane.emplace(event.aggregate_id);
     for (const std::string& key : of_lane) EXPECT_TRUE(keys.insert(key).second) << key;
     for (const Event& event : batch.events()) park(lane, event);
-    EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.parked WHERE slot * 4 / 256 <> " +
-                                      std::to_string(i)),
-              0);
+    EXPECT_EQ(
+        number(application, "SELECT count(*) FROM dovetail.parked WHERE bucket * 4 / 256 <> " +
+                                std::to_string(i)),
+        0);
     make("DELETE FROM dovetail.parked");
   }
   EXPECT_EQ(read, 450u);
