@@ -111,7 +111,7 @@ TEST_F(Doctor, FindsDrift) {
       {"ALTER TABLE dovetail.outbox DETACH PARTITION dovetail.outbox_default",
        "table dovetail.outbox_default was changed"},
       {"ALTER DOMAIN dovetail.topic DROP CONSTRAINT \"has at most 255 bytes\"",
-       "domain dovetail.topic is"},
+       "domain dovetail.topic was changed"},
       {"ALTER TABLE dovetail.outbox DROP CONSTRAINT outbox_pkey", "outbox_pkey"},
       {"ALTER FUNCTION dovetail.check_published SECURITY INVOKER", "check_published"},
       {"CREATE OR REPLACE FUNCTION dovetail.uuid7() RETURNS uuid LANGUAGE sql AS 'SELECT "
