@@ -92,7 +92,7 @@ std::string check_template(const std::string& text) {
 void declare_access(StoreConfig& store, const fs::path& folder, Settings& keys) {
   BrokerConfig& broker = store.broker;
   const auto without_tls = [&broker]() -> std::string {
-    return broker.tls ? "" : "the scheme of the url is without TLS";
+    return broker.tls ? std::string() : std::string(kWithoutTls);
   };
   keys.text("user", broker.user, "The user name.");
   keys.text("password_env", store.password_env,

@@ -9,6 +9,10 @@
 
 namespace dovetail::config {
 
+// Why a key that is about TLS does not fit a url.
+inline constexpr std::string_view kWithoutTls =
+    "the url is without it (with it: kafka+tls://, amqps://, nats+tls://, rediss://, https://)";
+
 // Whether its scheme is that of a broker.
 bool is_broker_url(std::string_view url);
 

@@ -132,7 +132,8 @@ TEST(ConsumerConfig, WhatDoesNotFitIsRefusedWithItsPlaceAndWhatIsAllowed) {
       {kFromShop + kQueue + kQueue, {":16:1: consumer.handler", "\"name\""}},
       {kFromShop + kQueue + "name = \"a\"\n" + kQueue + "name = \"a\"\n",
        {":17:1: consumer.handler", "two handlers have the name \"a\""}},
-      {kFromShop + kQueue + kQueue + "name = \"a\"\n", {":16:1: consumer.handler", "before it"}},
+      {kFromShop + kQueue + kQueue + "name = \"a\"\n",
+       {":16:1: consumer.handler", "the previous handler"}},
       {kFromShop + kQueue + "name = \"a.b\"\n", {"consumer.handler.name", "letters, digits"}},
       {kFromShop + "[[consumer.handler]]\nkind = \"http\"\nstore = \"bus\"\n",
        {":16:9: consumer.handler.store", "Kafka", "http or https url"}},
@@ -154,14 +155,14 @@ TEST(ConsumerConfig, WhatDoesNotFitIsRefusedWithItsPlaceAndWhatIsAllowed) {
       {"from = \"file\"\nto = \"file\"\n" + kQueue,
        {":15:8: consumer.handler.kind", "SQLite", "\"http\" or \"command\""}},
       {kFromShop + kQueue + "[[consumer]]\nname = \"stock\"\n" + kFromShop + kQueue,
-       {":17:8: consumer.name", "called \"stock\""}},
+       {":17:8: consumer.name", "have the name \"stock\""}},
       {"from = \"bus\"\nto = \"shop\"\n" + kQueue +
            "[[consumer]]\nname = \"b\"\nfrom = \"bus\"\nto = "
            "\"shop\"\n" +
            kQueue,
-       {":18:8: consumer.from", "\"stock\"", "reads the store \"bus\" too"}},
+       {":18:8: consumer.from", "\"stock\"", "reads the store \"bus\", too"}},
       {kFromShop + kQueue + "[[relay]]\nname = \"stock\"\nfrom = \"shop\"\nto = \"file\"\n",
-       {"consumer.name", "called \"stock\""}}};
+       {"consumer.name", "have the name \"stock\""}}};
   for (const Case& one : cases) {
     const auto config = parse_config(consumer(one.lines), "conf/dovetail.toml");
     ASSERT_FALSE(config) << one.lines;

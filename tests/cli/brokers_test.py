@@ -68,7 +68,7 @@ class WithoutAServer(BrokerCase):
     def test_what_is_wrong_is_refused_with_its_place_in_the_file(self):
         place = str(self.folder / "dovetail.toml")
         for bus, says in (
-                ("[store.bus.settings]\nno_such = 1", ("8:11", "store.bus.settings.no_such", "unknown setting")),
+                ("[store.bus.settings]\nno_such = 1", ("8:1", "store.bus.settings.no_such", "unknown key")),
                 ('format = "avro"', ("7:10", "store.bus.format", '"cloudevents"')),
                 ('key = "{colour}"', ("7:7", "store.bus.key", "colour")),
                 ('password_env = "NO_SUCH_VARIABLE"', ("NO_SUCH_VARIABLE", "not set")),

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "config/brokers.h"
 #include "config/keys/section.h"
 
 namespace dovetail::assembly {
@@ -42,7 +43,7 @@ std::string place_of(const config::StoreConfig& store, std::string_view key) {
 void declare_server_name(std::string& out, const bool& tls, config::Settings& keys) {
   keys.text("server_name", out, "The name that the server's certificate must be for.")
       .otherwise("the host of the url")
-      .only_for("TLS", [&tls] { return tls ? "" : "the scheme of the url is without TLS"; });
+      .only_for("TLS", [&tls] { return tls ? std::string() : std::string(config::kWithoutTls); });
 }
 
 }  // namespace dovetail::assembly

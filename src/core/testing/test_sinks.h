@@ -25,12 +25,12 @@ namespace dovetail {
 // A sink that belongs to the test, for those who share in owning theirs.
 inline std::shared_ptr<Sink> borrowed(Sink& sink) { return {std::shared_ptr<void>{}, &sink}; }
 
-// Events that live as long as the test. Their ids are their numbers.
+// Events that live as long as the test. Their ids are their numbers and say no time.
 class NumberedEvents {
  public:
   const Event* make(std::string_view key, std::string_view payload, std::string_view type = "t") {
     Event one = event_with("orders", key, payload);
-    one.id = numbered_id(++made_);
+    one.id = id_of(++made_, WallTime(), 0);
     one.position = static_cast<std::int64_t>(made_);
     one.type = type;
     one.created_at = {};
