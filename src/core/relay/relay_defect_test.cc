@@ -44,6 +44,7 @@ TEST_F(RelayTest, AnEventWithADefectIsParkedWithItsReasonAndHoldsUpOnlyItsKey) {
     expect_ordered(sink.received());
     EXPECT_EQ(std::exchange(notices_[RelayNotice::Kind::parked], 0), 1);
   }
+  stop();
 }
 
 TEST_F(RelayTest, ADefectWithoutAKeyHoldsUpNothing) {
@@ -95,6 +96,7 @@ TEST_F(RelayTest, ADefectIsNotParkedWhileWhatPrecedesItIsInFlight) {
   sink.may_confirm = true;
   ASSERT_TRUE(eventually([&] { return reader_.parked().size() == 3; }));
   ASSERT_TRUE(eventually([&] { return reader_.settled() == 6; }));
+  stop();
 }
 
 TEST_F(RelayTest, ADefectBehindAnEventThatFailsWaitsForItsTurn) {
@@ -117,6 +119,7 @@ TEST_F(RelayTest, ADefectBehindAnEventThatFailsWaitsForItsTurn) {
     stop();
     expect_ordered(sink.received());
   }
+  stop();
 }
 
 }  // namespace

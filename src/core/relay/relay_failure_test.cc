@@ -116,6 +116,7 @@ TEST_F(RelayFailureTest, AReceiverThatFailsForEverybodyParksNothingAndAllIsDeliv
       expect_ordered(sink.events());
     }
   }
+  stop();
 }
 
 TEST_F(RelayFailureTest, AnOutageOfAFewKeysParksNothingEither) {
@@ -170,6 +171,7 @@ TEST_F(RelayFailureTest, AttemptsOutliveTheRelay) {
   }
   EXPECT_GE(lives, 2);
   EXPECT_LT(lives, 20);
+  stop();
 }
 
 TEST_F(RelayFailureTest, OneEventInRetryDoesNotWithholdTheRecordOfOthers) {
@@ -184,6 +186,7 @@ TEST_F(RelayFailureTest, OneEventInRetryDoesNotWithholdTheRecordOfOthers) {
   EXPECT_EQ(parked(ParkState::waiting), 2U);
   EXPECT_EQ(reader_.parked()[0].reason, "moody");
   EXPECT_GT(reader_.parked()[0].retry_at, clock_.wall() + 10min) << "its pause goes on there";
+  stop();
 }
 
 TEST_F(RelayFailureTest, AStopLeavesNothingToBeSentAgainThatWasConfirmed) {
@@ -218,6 +221,7 @@ TEST_F(RelayFailureTest, AStopLeavesNothingToBeSentAgainThatWasConfirmed) {
     EXPECT_EQ(sink.distinct(), 100U) << "nothing came twice";
     expect_ordered(sink.events());
   }
+  stop();
 }
 
 TEST_F(RelayFailureTest, AStopLeavesNothingToBeSentAgainThatParkingDelivered) {
@@ -289,6 +293,7 @@ TEST_F(RelayFailureTest, PoisonKeysThatFillTheWindowMakeRoomForOthers) {
   publish("good", 20);
   start(sink);
   ASSERT_TRUE(eventually([&] { return sink.received() == 20; }));
+  stop();
 }
 
 TEST_F(RelayFailureTest, MoreParkedKeysThanAreKeptInMemoryHoldUpNoOther) {
@@ -409,6 +414,7 @@ TEST_F(RelayFailureTest, ARelayThatIsAStepOfAScriptGivesUpOnAHaltAndOnASinkThatN
   const Status ended = relay.run({});
   ASSERT_FALSE(ended);
   EXPECT_EQ(ended.error().code, Errc::corrupt);
+  stop();
 }
 
 TEST_F(RelayFailureTest, ADelayIsOfTheStoresClockHoweverWrongTheRelaysIs) {

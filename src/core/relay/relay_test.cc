@@ -63,6 +63,7 @@ TEST_F(RelayTest, ARefusedEventParksItsKeyAndNoOther) {
     stop();
     expect_ordered(sink.received());
   }
+  stop();
 }
 
 TEST_F(RelayTest, AnEventThatFailsIsTriedAgainBeforeItsKeyGoesOn) {
@@ -86,6 +87,7 @@ TEST_F(RelayTest, AnEventThatFailsIsTriedAgainBeforeItsKeyGoesOn) {
     expect_ordered(sink.received());
     failures = 0;
   }
+  stop();
 }
 
 TEST_F(RelayTest, AnOutageParksNothingAndCountsNoAttempt) {
@@ -312,6 +314,7 @@ TEST_F(RelayTest, WhatIsInMemoryIsBounded) {
   EXPECT_EQ(metrics_.read, 50U);
   sink.set_available(true);
   ASSERT_TRUE(eventually([&] { return sink.received_count() == 1000; }));
+  stop();
 }
 
 TEST_F(RelayTest, ProgressIsWrittenWhenTheWindowIsFullOfWhatItLacks) {
@@ -332,6 +335,7 @@ TEST_F(RelayTest, ProgressIsWrittenWhenTheWindowIsFullOfWhatItLacks) {
   publish("b", 1);
   ASSERT_TRUE(eventually([&] { return metrics_.settled == 201; }));
   EXPECT_EQ(sink.received_count(), 201U);
+  stop();
 }
 
 TEST_F(RelayTest, ProgressIsWrittenSoonWhenNothingMoreComes) {
@@ -342,6 +346,7 @@ TEST_F(RelayTest, ProgressIsWrittenSoonWhenNothingMoreComes) {
   start(sink);
   EXPECT_TRUE(eventually([&] { return counted_->flushes == 1; }))
       << "only the renewal of the lease would wake it";
+  stop();
 }
 
 // A connection that goes silent: nothing fails, nothing is confirmed.
