@@ -512,6 +512,7 @@ TEST_F(RelayTest, TopicsAreRoutedByTemplate) {
   thread_ = std::jthread([this](std::stop_token token) { result_ = relay_->run(token); });
   ASSERT_TRUE(eventually([&] { return sink.received_count() == 1; }));
   EXPECT_EQ(sink.received()[0].view().topic, "order.events");
+  stop();
 }
 
 }  // namespace
