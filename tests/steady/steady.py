@@ -42,7 +42,16 @@ class Cgroup:
         (self.folder / "cgroup.procs").write_text(str(os.getpid()))
 
     def freeze(self):
+        """Returns when all stand still: on a busy machine some run on for a while after the order."""
         self._write("FROZEN", "1")
+        until = time.monotonic() + 10
+        while not self.is_frozen() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def is_frozen(self):
+        if self.is_first_version:
+            return (self.folder / "freezer.state").read_text().strip() == "FROZEN"
+        return "frozen 1" in (self.folder / "cgroup.events").read_text()
 
     def thaw(self):
         self._write("THAWED", "0")
