@@ -1,4 +1,4 @@
-// What an event is: for those who publish one (NewEvent) and for those who receive one (Event).
+// An event, as a publisher writes it (NewEvent) and as a receiver gets it (Event).
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@
 
 namespace dovetail {
 
-// Microseconds since 1970, by the wall clock. For people and for ages; never for order or for
+// Microseconds since 1970 by the wall clock. For people and for ages; never used for order or for
 // leases.
 using WallTime = std::chrono::sys_time<std::chrono::microseconds>;
 
-// A UUID. Dovetail makes version 7 (they begin with their time), and accepts any other.
+// A UUID. Dovetail makes version 7, which begins with the time; it accepts any version.
 struct EventId {
   std::array<std::uint8_t, 16> bytes{};
 
@@ -37,36 +37,37 @@ struct Header {
   friend bool operator==(const Header&, const Header&) = default;
 };
 
-// Headers travel encoded, as one flat JSON object of strings, and are decoded only by those who
-// look inside.
+// Headers travel as one flat JSON object of strings. Only code that looks inside decodes the
+// object.
 Result<std::string> encode_headers(std::span<const Header> headers);
 Result<std::vector<Header>> decode_headers(std::string_view encoded);
 
-// One event on its way. All views point into the batch that it came in and end with it.
+// One event on its way. All views point into its batch and are valid as long as the batch.
 struct Event {
   EventId id;
-  std::int64_t position = 0;   // where the source found it; grows along each key
-  std::uint64_t key_hash = 0;  // of (aggregate_type, aggregate_id); 0 when there is no key
-  std::string_view topic;      // where it goes; empty until routed, unless the publisher chose one
+  std::int64_t position = 0;        // its place in the source; grows along each key
+  std::uint64_t key_hash = 0;       // of (aggregate_type, aggregate_id); 0 when there is no key
+  std::string_view topic;           // at the broker; empty until routed, unless the publisher set
+                                    // it
   std::string_view aggregate_type;  // with aggregate_id: the key along which order is kept
   std::string_view aggregate_id;    // empty: no order is promised for this event
   std::string_view type;
   std::string_view content_type;
-  std::string_view headers;            // encoded; empty when there are none
+  std::string_view headers;            // encoded; empty: no headers
   std::string_view payload;            // bytes, never re-encoded
-  std::int64_t aggregate_version = 0;  // 0: the publisher keeps none
+  std::int64_t aggregate_version = 0;  // 0: the publisher does not number changes
   WallTime created_at{};
-  // Why the source could not make sense of what it read; the relay parks such an event. Empty for
-  // every event that a handler sees.
+  // Why the source cannot read this event; the relay parks it. Always empty for events that a
+  // handler gets.
   std::string_view defect{};
-  // How often an operator had it delivered once more after it was parked. Sinks whose receiver
-  // drops what it has seen before let such an event through.
+  // How often an operator replayed the event after it was parked. A sink whose receiver drops
+  // duplicates lets a replayed event through.
   std::uint32_t replays = 0;
 
   bool has_key() const { return key_hash != 0; }
 };
 
-// What a service hands to publish(). Views need to live only as long as the call.
+// What a service passes to publish(). Views must be valid during the call only.
 struct NewEvent {
   std::string_view aggregate_type;
   std::string_view aggregate_id;
@@ -76,11 +77,11 @@ struct NewEvent {
   std::span<const Header> headers{};
   std::string_view topic{};  // empty: the relay's template decides
   std::int64_t aggregate_version = 0;
-  std::optional<EventId> id{};  // set it to make a retried publish harmless
+  std::optional<EventId> id{};  // set it, and a repeated publish adds nothing
 };
 
-// An event within these limits is taken by every broker that Dovetail knows, as that comes: with
-// its headers and attributes it stays below 1 MiB.
+// Every broker that Dovetail supports takes an event within these limits with its default settings:
+// with headers and attributes it stays below 1 MiB.
 struct EventLimits {
   std::size_t payload_bytes_max = 1000 << 10;
   std::size_t name_bytes_max = 255;  // aggregate_type, type, content_type, topic
@@ -88,7 +89,7 @@ struct EventLimits {
   std::size_t headers_bytes_max = 16 << 10;
 };
 
-// Says what is wrong with an event before anything is written: size, UTF-8, emptiness, headers.
+// Checks an event before anything is written: sizes, UTF-8, required fields, headers.
 Status validate(const NewEvent& event, const EventLimits& limits = {});
 
 }  // namespace dovetail

@@ -1,5 +1,5 @@
-// Where a consumer's events come from when that is not a database: a broker. Made by the header of
-// that broker, such as dovetail/kafka.h.
+// The broker from which a consumer reads its events. The header of that broker makes one, such as
+// dovetail/kafka.h.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@ namespace dovetail {
 class Clock;
 class Source;
 
-// Opaque to applications. `make` is called for each session, on the thread that runs it.
+// Opaque to applications. `make` is called once per session, on the session's thread.
 struct Origin {
-  std::string shown{};  // for people, without secrets
+  std::string shown{};  // for people; contains no secrets
   std::function<Result<std::unique_ptr<Source>>(Clock& clock)> make{};
 };
 

@@ -1,8 +1,8 @@
 // Dovetail in a PostgreSQL database: publish events inside your own transaction.
 //
-// Everything takes the application's own libpq connection (PGconn), works behind a pooler in
-// transaction mode, and needs no session state. One connection belongs to one thread at a time, as
-// libpq asks. From other languages: SELECT dovetail.publish(...).
+// All functions use the application's own libpq connection (PGconn), work behind a pooler in
+// transaction mode and need no session state. One thread at a time may use a connection, as libpq
+// requires. Other languages call SELECT dovetail.publish(...).
 #pragma once
 
 #include <chrono>
@@ -21,58 +21,58 @@ struct pg_conn;  // libpq's PGconn
 
 namespace dovetail::postgres {
 
-// Makes dovetail's schema, or brings it up to date; inside the caller's transaction when one is
-// open. Safe to call on every start, also by several processes at once. corrupt: the schema was
-// made by a newer dovetail. rejected: the role may not create it, or the server is older than 13.
+// Creates dovetail's schema or upgrades it, inside the caller's transaction if one is open. Safe to
+// call at every start and by several processes at once. corrupt: a newer dovetail made the schema.
+// rejected: the role may not create it, or the server is older than 13.
 Status create_schema(pg_conn* connection);
 
-// Makes the roles dovetail_app (publishes, reads nothing), dovetail_worker (takes events of the
-// consumers that dovetail.grant_worker() gives to it), dovetail_relay and dovetail_operator, grants
-// them what they need and takes back the rest. Needs the right to create roles. Safe to call again.
+// Creates four roles and sets their rights: dovetail_app (publishes, reads nothing),
+// dovetail_worker (takes events of the consumers that dovetail.grant_worker() gives it),
+// dovetail_relay, dovetail_operator. Needs the right to create roles. Safe to call again.
 Status create_roles(pg_conn* connection);
 
-// The same as SQL, for those who apply it by hand.
+// The same as SQL text, to apply by hand.
 std::string schema_sql();
 std::string roles_sql();
 
-// Adds an event to the caller's open transaction, and returns its id: the event exists if and only
-// if that transaction commits. One round trip. Publishing the same id again with the same content
-// is accepted and adds nothing. rejected: no transaction is open, or the event is not valid, or the
-// id is taken by other content. unavailable: the connection is lost, or the backlog is at its
-// limit. After a refusal by the server the transaction can only be rolled back.
+// Adds an event to the caller's open transaction and returns its id: the event exists if and only
+// if that transaction commits. Takes one round trip. Publishing the same id with the same content
+// again adds nothing. rejected: no transaction is open, the event is not valid, or the id belongs
+// to other content. unavailable: the connection is lost, or the backlog is at its limit. After an
+// error from the server the transaction can only be rolled back.
 //
-// Along a key, events are delivered in the order in which they were published while the key's row
-// was locked: change the aggregate first, publish afterwards.
+// Events of a key are delivered in the order in which they were published under the lock of the
+// key's row: change the aggregate first, then publish.
 Result<EventId> publish(pg_conn* transaction, const NewEvent& event,
                         const EventLimits& limits = {});
 
-// The same and COMMIT, in the round trip that COMMIT takes anyway: the cheapest way to publish one
-// event, and at the end of the transaction, where an event belongs. in_doubt: the connection was
-// lost, and nobody knows whether the transaction committed; with an id of your own it can simply be
-// done again.
-// After any other failure nothing is committed, and the transaction can only be rolled back.
+// Publishes and commits in one round trip: the cheapest way to publish one event. An event
+// belongs at the end of its transaction anyway. in_doubt: the connection was lost, and the
+// transaction may have committed or not. If you set the event's id, you can repeat the whole
+// transaction. After any other error nothing is committed, and the transaction can only be rolled
+// back.
 Result<EventId> publish_and_commit(pg_conn* transaction, const NewEvent& event,
                                    const EventLimits& limits = {});
 
-// Many in one statement, in this order; all or none. Ids in the order of the events.
+// Publishes many events in one statement, in this order; all or none. Returns ids in that order.
 Result<std::vector<EventId>> publish(pg_conn* transaction, std::span<const NewEvent> events,
                                      const EventLimits& limits = {});
 
-// An event that goes out at a later time, by the database's clock, and takes its place in the order
-// of its key then.
+// Publishes an event that is delivered at a later time, by the database's clock. It takes its place
+// in the order of its key at that time.
 Result<EventId> publish_at(pg_conn* transaction, const NewEvent& event, WallTime deliver_at,
                            const EventLimits& limits = {});
 
-// For a service that publishes often: its statements are prepared once for a connection, which
-// saves the server most of the work that is not the row itself. Not for connections through a
-// pooler in transaction mode, where the next transaction may be in another session; the functions
-// above are. The connection is the caller's and must outlive it.
+// For a service that publishes often: prepares its statements once per connection, which saves most
+// of the server's work beside the row itself. Do not use it behind a pooler in transaction mode,
+// where each transaction may run in another session; use the functions above. The connection
+// belongs to the caller and must outlive the publisher.
 class Publisher {
  public:
-  // Once for each connection, and again after a reset of it; with no transaction open.
+  // Call it with no transaction open, once per connection and again after PQreset().
   static Result<Publisher> prepare(pg_conn* connection);
 
-  // As the functions of the same names.
+  // Like the functions of the same names.
   Result<EventId> publish(const NewEvent& event, const EventLimits& limits = {}) const;
   Result<EventId> publish_and_commit(const NewEvent& event, const EventLimits& limits = {}) const;
 
@@ -81,29 +81,29 @@ class Publisher {
   pg_conn* connection_;
 };
 
-// For a service that reads events by a loop of its own; Consumer in postgres_consumer.h has one.
-// From other languages: SELECT dovetail.claim(...), see the comments of these functions in psql.
+// For a service that reads events in its own loop; postgres_consumer.h has a ready loop. Other
+// languages call SELECT dovetail.claim(...); psql shows the comments of these functions.
 
-// Whether this consumer applies the event for the first time: first or duplicate. Call it first in
-// the transaction of the effect, and acknowledge the event after the COMMIT, in both cases. Waits
-// for another who is claiming the same event. rejected: no transaction is open, or the event is
-// older than what the inbox remembers.
+// Answers first or duplicate: whether this consumer applies the event for the first time. Call it
+// first in the transaction of the effect. In both cases, acknowledge the event after COMMIT. Waits
+// while another transaction claims the same event. rejected: no transaction is open, or the event
+// is older than what the inbox remembers.
 Result<Claim::State> claim(pg_conn* transaction, std::string_view consumer, const EventId& id);
 
 // For an effect outside the database: holds the event until the lease ends, by the database's
-// clock. With no transaction open. in_progress: another has it; try again later, and do not
-// acknowledge it. The effect happens at least once: pass the event id on as idempotency key.
+// clock. No transaction may be open. in_progress: another worker holds it; do not acknowledge, try
+// again later. The effect happens at least once: pass the event id on as idempotency key.
 Result<Claim> claim(pg_conn* connection, std::string_view consumer, const EventId& id,
                     std::chrono::milliseconds lease);
-// The effect happened; inside the open transaction, or in one of its own. stopped: the lease ended
-// and another has taken the event. Then the transaction can only be rolled back.
+// The effect happened. Runs in the open transaction, or in one of its own. stopped: the lease ended
+// and another worker holds the event. Then the transaction can only be rolled back.
 Status complete_claim(pg_conn* connection, std::string_view consumer, const EventId& id,
                       std::int64_t epoch);
-// It did not work this time, which counts; the next claim may come after `retry_after`.
+// The attempt failed and counts; the event can be claimed again after `retry_after`.
 Status fail_claim(pg_conn* connection, std::string_view consumer, const EventId& id,
                   std::int64_t epoch, std::string_view reason = {},
                   std::optional<std::chrono::milliseconds> retry_after = std::nullopt);
-// It was not tried; nothing counts.
+// Nothing was tried; no attempt counts.
 Status release_claim(pg_conn* connection, std::string_view consumer, const EventId& id,
                      std::int64_t epoch);
 

@@ -1,6 +1,6 @@
-// Publishes inside a libpqxx transaction. Include <pqxx/pqxx> first; nothing else of dovetail has
-// to be linked but the library. A bare connection does not compile: an event without a transaction
-// would not commit together with anything.
+// Publishes inside a libpqxx transaction. Include <pqxx/pqxx> first and link dovetail's library. A
+// bare connection does not compile: an event without a transaction would not commit together with
+// anything.
 #pragma once
 
 #include <string>
@@ -30,8 +30,8 @@ inline std::string hex_of(std::string_view bytes) {
 
 }  // namespace detail
 
-// The same promises as publish() of dovetail/postgres.h. What the server refuses comes as an
-// exception of libpqxx, as with any other statement of the transaction.
+// Keeps the promises of publish() in dovetail/postgres.h. An error from the server is an exception
+// of libpqxx, as for any other statement of the transaction.
 template <class Transaction>
   requires std::is_base_of_v<pqxx::transaction_base, Transaction>
 Result<EventId> publish(Transaction& transaction, const NewEvent& event,

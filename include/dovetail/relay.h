@@ -32,14 +32,14 @@ struct LogLine {
   std::string_view text{};     // for people
 };
 
-// All of them since open(), unless it says otherwise.
+// All counts are since open(), unless their comment says otherwise.
 struct RelayCounts {
   std::uint64_t delivered = 0;               // confirmed by the receiver, duplicates included
-  std::uint64_t duplicates = 0;              // of these: the receiver had the event already
+  std::uint64_t duplicates = 0;              // of these, the receiver had the event already
   std::uint64_t failed = 0;                  // attempts that the receiver refused
-  std::uint64_t parked = 0;                  // put aside, those behind a failure included
-  std::uint64_t in_flight = 0;               // now: read, and not settled
-  std::uint64_t reconnects = 0;              // connections to the receiver that were thrown away
+  std::uint64_t parked = 0;                  // put aside, with those that wait behind a failure
+  std::uint64_t in_flight = 0;               // right now: read and not settled
+  std::uint64_t reconnects = 0;              // broken connections that were replaced
   std::uint64_t lease_losses = 0;            // writes or sends refused because the lease was lost
   std::chrono::microseconds latency_p50{0};  // from commit to confirmation, rounded up
   std::chrono::microseconds latency_p99{0};
@@ -50,30 +50,30 @@ struct EmbeddedRelayOptions {
   // and `file` is what relative paths and error texts refer to.
   std::filesystem::path file{};
   std::string config{};
-  std::string name{};  // of a [[relay]] or a [[consumer]] in it; empty: there is only one
+  std::string name{};  // a [[relay]] or [[consumer]] in it; empty: there is only one
 
-  // Hooks. Each is called by one thread at a time, never after run() has returned, and must return
-  // soon and throw nothing: `log` is called on threads that deliver events.
+  // Hooks. One thread at a time calls each of them, never after run() has returned. A hook must
+  // return soon and must not throw: `log` runs on threads that deliver events.
   std::function<void(const LogLine&)> log{};
-  std::function<void(const RelayCounts&)> metrics{};  // while it runs, and once at the end
+  std::function<void(const RelayCounts&)> metrics{};  // while run() runs, and once at its end
   std::chrono::milliseconds metrics_every{10'000};
 };
 
 class EmbeddedRelay {
  public:
-  // Reads the configuration and the secrets that it names; connects to nothing. rejected: it is
+  // Reads the configuration and its secrets; does not connect. rejected: the configuration is
   // wrong, or a secret is missing; the text names the place in the file. unavailable: the file
   // cannot be read.
   static Result<std::unique_ptr<EmbeddedRelay>> open(EmbeddedRelayOptions options);
   ~EmbeddedRelay();
 
-  // Delivers until `stop` is requested, then lets what is in flight finish: at most its
-  // `drain_timeout` (10 s) and one call to the receiver longer, or, of a consumer, one call of a
-  // handler. Every error it survives by waiting and trying again, and `log` says so. Also deletes
-  // what the configuration's [retention] lets go of, in the databases that it uses. Once.
+  // Delivers until `stop` is requested, then lets events in flight finish. That takes at most
+  // `drain_timeout` (10 s) and one call to the receiver, or of a consumer, one handler call. It
+  // survives every error: it waits, tries again and tells `log`. It also deletes what [retention]
+  // allows in the databases that it uses. Call it once.
   Status run(std::stop_token stop);
 
-  // Any thread, at any time. Does not wait.
+  // Any thread, at any time. Does not block.
   RelayCounts counts() const;
 
  private:

@@ -1,4 +1,4 @@
-// Errors as values. There are five codes, each named after what the relay does about it; the text
+// Errors as values. There are five codes, each named after what the relay does about it. The text
 // says what happened and ends with what to check.
 #pragma once
 
@@ -11,11 +11,11 @@
 namespace dovetail {
 
 enum class Errc : std::uint8_t {
-  unavailable,  // not now: wait and try again; nothing happened and no attempt is counted
-  in_doubt,     // it may or may not have happened: do it again, the event id makes that harmless
-  rejected,     // never, as it is: park the event, or tell the caller
-  corrupt,      // what is stored cannot be trusted or understood: halt and be loud
-  stopped,      // asked to stop, or no longer the owner: drop what is in memory and leave
+  unavailable,  // not now: wait and try again; nothing happened, and no attempt counts
+  in_doubt,     // it may have happened or not: do it again, the event id makes that harmless
+  rejected,     // it will never succeed as it is: park the event, or tell the caller
+  corrupt,      // stored data is damaged or unknown: stop loudly
+  stopped,      // asked to stop, or not the owner any more: drop what is in memory and leave
 };
 
 std::string_view to_string(Errc code);
@@ -36,7 +36,7 @@ inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(st
 
 }  // namespace dovetail
 
-// Returns the error of a Status or Result to the caller; goes on when there is none.
+// Returns the error of a Status or Result to the caller; continues if there is none.
 #define DOVETAIL_TRY(expression)                                       \
   do {                                                                 \
     if (auto dovetail_try_status = (expression); !dovetail_try_status) \
