@@ -47,8 +47,7 @@ struct Event {
   EventId id;
   std::int64_t position = 0;        // its place in the source; grows along each key
   std::uint64_t key_hash = 0;       // of (aggregate_type, aggregate_id); 0 when there is no key
-  std::string_view topic;           // at the broker; empty until routed, unless the publisher set
-                                    // it
+  std::string_view topic;           // at the broker; empty until routed or if the template decides
   std::string_view aggregate_type;  // with aggregate_id: the key along which order is kept
   std::string_view aggregate_id;    // empty: no order is promised for this event
   std::string_view type;

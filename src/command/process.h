@@ -1,4 +1,4 @@
-// A child process with its own process group, its input in memory and its errors in a pipe.
+// A child process with its own process group; input from memory, errors through a pipe.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace dovetail::command {
 
 struct ProcessStart {
   std::string program;                 // a path
-  std::vector<std::string> arguments;  // argv, with the name of the program
+  std::vector<std::string> arguments;  // argv, including the program's name
   std::vector<std::string> environment;
   std::string_view input;  // on its standard input; copied
 };
@@ -26,8 +26,8 @@ struct Ending {
   int signal = 0;  // 0: it exited
 };
 
-// Killed with its group and waited for when it is destroyed. The kernel kills it when the thread
-// that started it ends.
+// The destructor kills it with its group and waits for it. The kernel kills it when the thread that
+// started it ends.
 class Process {
  public:
   // unavailable: it could not be started; the text ends with what to check.
@@ -36,15 +36,15 @@ class Process {
   Process& operator=(const Process&) = delete;
   ~Process();
 
-  // Waits at most `timeout` until one of them ends or writes to its standard error, and reads what
-  // it wrote.
+  // Waits at most `timeout` until one of them ends or writes to standard error, and reads that
+  // output.
   static void wait_any(std::span<Process* const> processes, Duration timeout);
 
-  // Whether it has ended; from then on `ending()` is known.
+  // Whether it has ended; then ending() is valid.
   bool has_ended();
   const Ending& ending() const { return ending_; }
   void kill_group() const;
-  // The end of what it wrote to its standard error, some kilobytes.
+  // The last kilobytes that it wrote to standard error.
   std::string_view errors() const { return errors_; }
 
  private:

@@ -18,29 +18,29 @@
 namespace dovetail::command {
 
 struct Options {
-  // The program and its arguments. Without a '/' in it, the program is looked for in PATH.
+  // The program and its arguments. PATH is searched for a program without '/'.
   std::vector<std::string> command{};
-  Duration timeout = std::chrono::seconds(30);  // of one run; then its process group is killed
-  std::size_t processes_max = 4;                // at a time; of one key always one
-  // Names of our environment variables that it gets beside PATH, HOME, LANG and TZ.
+  Duration timeout = std::chrono::seconds(30);  // for one run; then its process group is killed
+  std::size_t processes_max = 4;                // at a time; of one key only one
+  // More of our environment variables to pass on, besides PATH, HOME, LANG and TZ.
   std::vector<std::string> environment{};
 };
 
-// unavailable: the program is not there, or may not be run. rejected: there is none.
+// unavailable: the program is missing or may not be run. rejected: the command is empty.
 Status check(const std::vector<std::string>& command);
 
-// The program finds the event on its standard input, as one JSON object on one line (see
-// event_json.h), and DOVETAIL_EVENT_ID, _TYPE, _KEY, _AGGREGATE_TYPE and _TOPIC in its environment,
-// which is empty otherwise but for what Options says: passwords of ours are not its business.
-// Its standard output goes nowhere. It says by its exit code what became of the event:
-//   0 done; 65 never, park it; 75 not now, no attempt counts; any other one, or a signal, failed.
-// The reason is the last line that it wrote to its standard error.
+// The program reads the event from standard input as one JSON object on one line (see
+// event_json.h). Its environment has DOVETAIL_EVENT_ID, _TYPE, _KEY, _AGGREGATE_TYPE and _TOPIC,
+// and otherwise only what Options names, so that it does not see our passwords. Its standard output
+// is dropped. Its exit code is the result:
+//   0 done; 65 never, park it; 75 not now, no attempt counts; any other code, or a signal, failed.
+// The reason is the last line of its standard error.
 //
-// At least once: it may run again for the same event, after a crash for example, and can know that
-// by the id. Programs that run when the sink is opened again or destroyed are killed with their
-// process groups; when this process dies, the kernel kills them, but not what they have started.
-// Behind an event that was not done nothing of its key runs until that was collected. Copies each
-// event's bytes once. One thread at a time, and the same one from a run's start to its end.
+// At least once: the program may run again for the same event, for example after a crash, and can
+// recognise it by the id. When the sink is opened again or destroyed, running programs are killed
+// with their process groups. When this process dies, the kernel kills them, but not what they have
+// started. After a failed event, nothing of its key runs until the failure is collected. Copies
+// each event's bytes once. One thread at a time, and the same one while a program runs.
 class CommandSink final : public Sink {
  public:
   CommandSink(Options options, Clock& clock);
@@ -62,7 +62,7 @@ class CommandSink final : public Sink {
     std::uint64_t number = 0;
     std::vector<Item> items{};
     std::size_t unresolved = 0;
-    std::size_t told = 0;  // outcomes that say more than `again`
+    std::size_t told = 0;  // outcomes other than `again`
   };
   struct Run {
     Item* item = nullptr;
@@ -84,14 +84,14 @@ class CommandSink final : public Sink {
 
   Options options_;
   Clock& clock_;
-  std::string program_;  // where it is, as found by open()
+  std::string program_;  // its path, as found by open()
   std::deque<std::unique_ptr<Submission>> submitted_;
   std::deque<Item*> waiting_;
   std::list<Run> runs_;
   std::unordered_set<std::uint64_t> running_keys_;
   FailedKeys failed_;
-  std::uint32_t put_off_ = 0;     // "not now" since the last other answer
-  std::optional<Error> trouble_;  // nothing more is started
+  std::uint32_t put_off_ = 0;     // "not now" results since the last other result
+  std::optional<Error> trouble_;  // no more programs are started
 };
 
 }  // namespace dovetail::command

@@ -1,5 +1,5 @@
-// An assertion that is always on. A failed one is a bug of ours: it ends the process, which is safe
-// at any point, because every crash is.
+// An assertion that is always on. If it fails, dovetail has a bug, and the process ends. That is
+// safe at any point, because a crash is safe at any point.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Time and chance, given from outside: the core never looks at a clock or a random device by
+// Clocks and random numbers are passed in: the core never reads a clock or a random device
 // itself.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace dovetail {
 
 using Duration = std::chrono::microseconds;
 
-// Time that never steps and goes on while the machine sleeps (CLOCK_BOOTTIME on a real host).
+// Time that never steps and runs on while the machine sleeps (CLOCK_BOOTTIME on Linux).
 struct BootTime {
   using rep = Duration::rep;
   using period = Duration::period;
@@ -33,20 +33,20 @@ class Clock {
   virtual void sleep(Duration duration, std::stop_token stop) = 0;
 };
 
-// Bytes that cannot be guessed. Only event ids need them.
+// Bytes that cannot be guessed. Only event ids use them.
 class Entropy {
  public:
   virtual ~Entropy() = default;
   virtual void fill(std::span<std::uint8_t> bytes) = 0;
 };
 
-// A small seeded generator for jitter and simulation; the same seed gives the same numbers
-// everywhere.
+// A small generator with a seed, for jitter and simulation. The same seed gives the same numbers on
+// every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
   std::uint64_t next();
-  std::uint64_t below(std::uint64_t bound);  // uniform in [0, bound); 0 when bound is 0
+  std::uint64_t below(std::uint64_t bound);  // uniform in [0, bound); 0 if bound is 0
   bool chance(double probability);
 
  private:

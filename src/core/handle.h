@@ -1,5 +1,5 @@
-// Owns an object of a C library, and is as wide as a pointer. A header that hides the library
-// declares the function that frees the object, as the library does.
+// Owns an object of a C library; its size is one pointer. A header that hides the library declares
+// the library's free function itself.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What operators see of a store and ask of it, whatever database it is in. Each adapter fills in
+// What operators see of a store and can do with it, for every database. Each adapter implements
 // what it has.
 #pragma once
 
@@ -16,74 +16,74 @@ namespace dovetail {
 
 enum class SourceKind : std::uint8_t {
   outbox,   // what a service publishes
-  mailbox,  // what was delivered to it
-  mapped,   // a table that existed before and that a relay serves
-  broker,   // a store only keeps the lease, the counts and the parked events
+  mailbox,  // what was delivered to the file
+  mapped,   // an application's own table that a relay serves
+  broker,   // the store only keeps the lease, the counts and the parked events
 };
 std::string_view to_string(SourceKind source);
-SourceKind parse_source_kind(std::string_view stored);  // REQUIRES: to_string() made it
+SourceKind parse_source_kind(std::string_view stored);  // REQUIRES: it comes from to_string()
 
-// What a relay last said about itself (RelayState), as its store kept it.
+// The last state that a relay reported (RelayState), as its store kept it.
 struct SaidState {
   std::string state;  // "standby", "delivering", "backing_off" or "halted"
   WallTime since{};
   std::string last_error{};
   std::optional<WallTime> next_try{};
-  std::string owner{};      // the process that said it
-  bool is_current = false;  // that process lives, as far as its lease tells
+  std::string owner{};      // the process that reported it
+  bool is_current = false;  // the process is alive, as far as its lease tells
 };
 
 struct RelayStatus {
   std::string name;
   SourceKind source = SourceKind::outbox;
   std::vector<std::string> topics;
-  std::int64_t passed_seq = 0;   // everything up to this number is delivered or parked
-  std::uint64_t pending = 0;     // counted exactly up to 100,000, estimated above; 0 for a broker
-  bool is_pending_known = true;  // false: there are too many to count
-  Duration oldest_age{0};        // of the oldest pending event; 0 when there is none
-  bool is_age_known = true;      // false: events are pending, and nothing says since when
-  double events_per_second = 0;  // over the last ten seconds or so
-  std::uint64_t delivered_total = 0;  // confirmed by the receiver, replayed ones included
+  std::int64_t passed_seq = 0;        // all events up to this number are delivered or parked
+  std::uint64_t pending = 0;          // exact up to 100,000, estimated above; 0 for a broker
+  bool is_pending_known = true;       // false: too many to count
+  Duration oldest_age{0};             // of the oldest pending event; 0 if there are none
+  bool is_age_known = true;           // false: events are pending, but their age is unknown
+  double events_per_second = 0;       // average of about the last ten seconds
+  std::uint64_t delivered_total = 0;  // confirmed by the receiver, including replays
   std::uint64_t parked_total = 0;
-  std::uint64_t replayed_total = 0;  // delivered out of parking
-  std::uint64_t parked = 0;          // now, needing an operator
-  std::uint64_t waiting = 0;         // now, behind them or before a retry
+  std::uint64_t replayed_total = 0;  // delivered from parking
+  std::uint64_t parked = 0;          // now; they need an operator
+  std::uint64_t waiting = 0;         // now; behind a parked event or before a retry
   std::string owner;                 // empty: nobody holds the lease
   std::int64_t epoch = 0;
   Duration lease_left{0};  // 0: expired, or of an earlier boot
   WallTime updated_at{};
   std::string target{};             // where its events go; empty: not known yet
-  std::optional<SaidState> said{};  // none: it never said anything
-  std::string error{};              // why its numbers are not known; empty: they are
+  std::optional<SaidState> said{};  // empty: it never reported anything
+  std::string error{};              // why its numbers are unknown; empty: they are known
 };
 
 struct ConsumerStatus {
   std::string name;
   std::uint64_t applied = 0;
   std::uint64_t duplicates = 0;  // suppressed
-  std::uint64_t superseded = 0;  // left alone, because a later version was applied
+  std::uint64_t superseded = 0;  // skipped, because a later version was applied
   std::uint64_t trying = 0;      // events that have failed and are not parked
-  std::uint64_t claims = 0;      // that are held now
+  std::uint64_t claims = 0;      // held now
   bool clean = true;             // false: running, or its last session died
 };
 
-// The events that a consumer has laid by for services which take them out.
+// The queue of a consumer, from which workers take events.
 struct QueueStatus {
   std::string consumer;
-  std::uint64_t events = 0;   // all that are there
-  std::uint64_t ready = 0;    // a worker may take them
-  std::uint64_t held = 0;     // a worker has them
+  std::uint64_t events = 0;   // all in the queue
+  std::uint64_t ready = 0;    // free for a worker
+  std::uint64_t held = 0;     // held by a worker
   std::uint64_t later = 0;    // before a retry
-  std::uint64_t waiting = 0;  // behind another of their key
-  std::uint64_t parked = 0;   // needing an operator
-  Duration oldest_age{0};     // since the oldest came; 0 when there is none
+  std::uint64_t waiting = 0;  // behind another event of their key
+  std::uint64_t parked = 0;   // they need an operator
+  Duration oldest_age{0};     // since the oldest arrived; 0 if the queue is empty
 };
 
-// Events that wait for their time.
+// Events with a later delivery time.
 struct DelayedStatus {
   std::uint64_t events = 0;
-  std::uint64_t failing = 0;  // of them, that could not be let go when they were due
-  WallTime next{};            // when the first of them is due
+  std::uint64_t failing = 0;  // of these, due but could not be released
+  WallTime next{};            // when the first is due
 };
 
 enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded, delayed };
@@ -93,8 +93,8 @@ Result<EventState> parse_event_state(std::string_view text);
 struct EventFilter {
   SourceKind source = SourceKind::outbox;
   std::optional<EventState> state{};
-  std::string relay{};  // a relay or a consumer; empty: all readers, one row each
-  std::string id{};     // text of an event id
+  std::string relay{};  // a relay or consumer; empty: all, one row each
+  std::string id{};     // an event id as text
   std::string type{};
   std::string key{};  // aggregate_id
   std::string topic{};
@@ -102,11 +102,11 @@ struct EventFilter {
   std::size_t limit = 100;
 };
 
-// Never with payload: it may be large, and not meant for the eyes of an operator.
+// Contains no payload: payloads may be large, and an operator may not be allowed to see them.
 struct EventRow {
   std::int64_t position = 0;
   EventId id;
-  std::string relay;  // empty: nobody reads this
+  std::string relay;  // empty: no relay reads it
   EventState state = EventState::pending;
   std::string topic;
   std::string aggregate_type;
@@ -117,8 +117,8 @@ struct EventRow {
   std::uint64_t payload_bytes = 0;
   std::int64_t aggregate_version = 0;
   WallTime created_at{};
-  std::optional<WallTime> deliver_at{};  // of one that is delayed
-  std::string delayed_because{};         // why it could not be let go when it was due
+  std::optional<WallTime> deliver_at{};  // of a delayed event
+  std::string delayed_because{};         // why a due event could not be released
 };
 
 struct ParkedFilter {
@@ -127,9 +127,9 @@ struct ParkedFilter {
   std::string aggregate_type{};
   std::string type{};
   std::string reason_contains{};
-  std::string id{};            // text of an event id
-  bool heads_only = false;     // one for each blocked key: what an operator has to decide about
-  bool with_finished = false;  // delivered and discarded ones too: the history
+  std::string id{};            // an event id as text
+  bool heads_only = false;     // one row per blocked key: the event that needs a decision
+  bool with_finished = false;  // also delivered and discarded ones: the history
   std::int64_t after = 0;      // ParkedRow::number; for paging
   std::size_t limit = 100;
 };
@@ -154,7 +154,7 @@ struct ParkedRow {
   WallTime finished_at{};
 };
 
-// What an operator did.
+// One action of an operator.
 struct AuditRow {
   std::int64_t number = 0;
   WallTime at{};
@@ -166,7 +166,7 @@ struct AuditRow {
   std::string reason{};
 };
 
-// Rows that were deleted one by one; partitions that were dropped as a whole are told by a note.
+// Counts rows deleted one by one; partitions dropped as a whole are in the notes.
 struct PruneReport {
   std::uint64_t outbox = 0;
   std::uint64_t mailbox = 0;
@@ -176,32 +176,32 @@ struct PruneReport {
   std::uint64_t requests = 0;
   std::uint64_t parked = 0;
   std::uint64_t audit = 0;
-  bool finished = true;            // false: the limit of one call was reached, call again
-  std::vector<std::string> notes;  // why something was left alone
+  bool finished = true;            // false: the limit of one call was reached; call it again
+  std::vector<std::string> notes;  // why something was not deleted
 
   std::uint64_t rows() const {
     return outbox + mailbox + inbox + attempts + claims + requests + parked + audit;
   }
 };
 
-// What a broker keeps, and for how long: an inbox must remember for longer what can come again.
+// How long a broker keeps messages. An inbox must remember events for longer.
 struct Kept {
   std::string what;               // "topic orders"
-  std::optional<Duration> age{};  // none: for ever
-  bool comes_again = true;        // false: it is gone once it is acknowledged
+  std::optional<Duration> age{};  // empty: without limit
+  bool comes_again = true;        // false: a message is gone once it is acknowledged
 };
 
 enum class Severity : std::uint8_t {
   note,     // good to know
-  warning,  // will hurt some day, or under load
-  error,    // events are late, unordered or not sent, or a promise does not hold
+  warning,  // causes trouble later or under load
+  error,    // events are late, out of order or not sent, or a promise is broken
 };
 std::string_view to_string(Severity severity);
 
-// What is wrong with a store, and what to do about it.
+// A problem of a store, and its remedy.
 struct Finding {
   Severity severity = Severity::note;
-  std::string code;  // stable, for scripts: "sequence-cache"
+  std::string code;  // does not change, for scripts: "sequence-cache"
   std::string what;
   std::string what_to_do;
 };

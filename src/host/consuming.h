@@ -1,5 +1,5 @@
-// What the consumers for C++ applications have in common, whichever database they work on. The
-// structs that applications fill in stand in the public header of each.
+// Parts of the C++ consumers that do not depend on the database. The public header of each consumer
+// has its own structs.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ RelayOptions relay_options_of(const ConsumerOptions& options) {
   return relay;
 }
 
-// Any thread, while the relay runs.
+// Any thread, also while the relay runs.
 template <class ConsumerCounts>
 ConsumerCounts counts_of(const RelayMetrics& metrics) {
   const auto read = [](const RelayMetrics::Counter& counter) {
@@ -32,7 +32,7 @@ ConsumerCounts counts_of(const RelayMetrics& metrics) {
   };
   ConsumerCounts counts;
   counts.duplicates = read(metrics.duplicates);
-  // The relay counts a duplicate as confirmed too, and before it counts it as a duplicate.
+  // The relay counts a duplicate as confirmed, too, and it does that first.
   counts.applied = std::max(read(metrics.confirmed), counts.duplicates) - counts.duplicates;
   counts.failed = read(metrics.failed) + read(metrics.rejected);
   counts.parked = read(metrics.parked);

@@ -1,5 +1,5 @@
-// Threads that outlive those who started them: nobody can interrupt a connect, or the look-up of a
-// name, and somebody waits for us to stop.
+// Threads that outlive their callers: a connect or a name look-up cannot be interrupted, and a
+// caller must be able to stop.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace dovetail {
 
-// Runs `errand` in a thread of its own. It owns all that it touches. Any thread. Throws
-// std::system_error when no thread can be started.
+// Runs `errand` in its own thread. The errand must own all that it uses. Any thread. Throws
+// std::system_error if no thread can be started.
 void run_errand(std::function<void()> errand);
 
-// The same for a thread that runs already: between these two it counts as one.
+// The same for a thread that runs already: it counts as an errand between these two calls.
 void errand_began();
-void errand_ended();  // the last thing that the thread does
+void errand_ended();  // the last call of the thread
 
-// How many have not ended.
+// The number of errands that have not ended.
 std::size_t errands_left();
-// Waits for all of them, at most `limit`. True: none is left. At the exit of the process it is
-// waited for them, too, for some seconds: a thread must not meet destructors of static objects.
+// Waits for all errands, at most `limit`. True: all have ended. The exit of the process waits for
+// them, too, for some seconds: a thread must not meet destructors of static objects.
 bool wait_for_errands(Duration limit);
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// The real machine: clocks, chance and event ids.
+// The real machine: clocks, random bytes and event ids.
 #pragma once
 
 #include <string>
@@ -15,24 +15,24 @@ class SystemClock final : public Clock {
   void sleep(Duration duration, std::stop_token stop) override;
 };
 
-// Bytes of the kernel's generator, buffered for each thread. A child of fork() never hands out its
+// Bytes from the kernel's generator, buffered per thread. A child of fork() never repeats its
 // parent's bytes.
 class SystemEntropy final : public Entropy {
  public:
   void fill(std::span<std::uint8_t> bytes) override;
 };
 
-// One for the process; any thread.
+// One for the process. Any thread.
 SystemClock& system_clock();
 
-// A new UUIDv7, growing within a thread. Any thread, also in a child after fork().
+// A new UUIDv7; the ids of a thread grow. Any thread, also in a child after fork().
 EventId new_event_id();
 
-// How this process is called in a lease: "host:pid".
+// The name of this process in a lease: "host:pid".
 std::string process_label();
 
-// Changes with every boot of the machine: times of CLOCK_BOOTTIME mean something only together with
-// it. Empty where the kernel does not tell.
+// Changes at every boot of the machine: times of CLOCK_BOOTTIME can only be compared within one
+// boot. Empty if the kernel does not tell.
 const std::string& boot_id();
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// Chance for waits.
+// Random numbers for waits.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace dovetail {
 
-// A seed of the jitter: those who fail together must not come back together.
+// A seed for jitter: processes that fail together must not come back together.
 inline std::uint64_t jitter_seed() {
   std::array<std::uint8_t, 8> bytes{};
   SystemEntropy().fill(bytes);

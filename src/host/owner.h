@@ -1,5 +1,5 @@
-// Who holds a lease, written so that another process of the same machine can prove that its owner
-// is gone.
+// The owner of a lease, in a form from which another process of the machine can prove that the
+// owner is gone.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dovetail {
 
-// One process among all that ever run. A process id alone comes again, in the same boot and in
+// One process among all that ever ran. A process id alone is used again, in the same boot and in
 // other containers.
 struct ProcessIdentity {
   std::string boot{};        // of the machine
@@ -20,10 +20,10 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
-// Of this process; none where /proc does not tell, or tells of other processes than ours.
+// Of this process. Empty if /proc is missing or belongs to another namespace.
 std::optional<ProcessIdentity> own_identity();
 
-// What is seen of the process that has this id now.
+// What is known about the process that has this id now.
 struct Sighting {
   enum class State : std::uint8_t { none, alive, dead, unknown };
   State state = State::unknown;
@@ -31,17 +31,17 @@ struct Sighting {
 };
 Sighting look_for_process(std::int64_t pid);
 
-// "label#1a2b3c" and, behind an '@', the identity of this process. No two are the same.
+// "label#1a2b3c", then '@' and the identity of this process. Each call gives another one.
 std::string lease_owner(std::string_view label);
-// The part that is for people.
+// The part for people.
 std::string shown_owner(std::string_view owner);
-// None: an owner that says nothing about itself, such as one of an earlier version.
+// Empty if the owner has no identity, for example one of an earlier version.
 std::optional<ProcessIdentity> identity_in(std::string_view owner);
 
-// Whether a process that held a lease can do nothing any more: it ran on this boot of this machine,
-// in our process-id namespace, and no process with its id and its start is there. One that is dead
-// and only waits to be noticed by its parent counts as gone, since none of its threads is left.
-// That its connection to the database has ended proves nothing: it may still send to a broker.
+// Whether the process that held a lease is gone and can do nothing any more: it ran in this boot of
+// this machine and in our process-id namespace, and no process has its id and its start time. A
+// dead process that its parent has not collected is gone, too: it has no threads. A closed database
+// connection proves nothing: the process may still send to a broker.
 bool is_gone(const ProcessIdentity& owner, const std::optional<ProcessIdentity>& self,
              const std::function<Sighting(std::int64_t pid)>& look);
 bool is_gone(std::string_view owner);

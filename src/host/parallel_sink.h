@@ -1,5 +1,5 @@
-// Sinks in threads of their own, one or several side by side: events of one key always go to the
-// same one.
+// One or several sinks, each with its own thread. All events of a key go to the same
+// sink.
 #pragma once
 
 #include <memory>
@@ -10,25 +10,25 @@
 
 namespace dovetail {
 
-// Keeps a relay's thread free: it opens sinks in the background, and runs there those that block. A
-// single sink that does not block is opened in the background, and then called directly: nothing is
-// copied and no thread is between.
+// Keeps a relay's thread free: it opens sinks in the background, and runs blocking ones there. A
+// single sink that does not block is opened in the background and then called directly, without a
+// copy or a thread between.
 //
-// The functions are for one thread at a time; each inner sink is used by its own thread only, from
-// open() until this sink is destroyed. Copies the events that it is given: a thread that is in the
-// middle of a call when the relay starts over or ends never looks at the relay's memory. An error
-// of one inner sink is one of the whole, and then no thread starts another call until open().
+// One thread at a time may call these functions. Each inner sink is used by its own thread only,
+// from open() until this sink is destroyed. Events are copied: when the relay starts over or ends,
+// a thread in the middle of a call must not read the relay's memory. An error of one inner sink is
+// an error of the whole: no thread starts another call until open().
 //
-// A thread starts no call after the time that permit() names, so that one which wakes up after a
-// pause of the process does nothing more under a lease that is gone. A call that has begun goes on
-// to its end. At an inbox that is harmless: what another applies meanwhile is a duplicate to one of
-// the two. At a broker it can repeat what the next owner of the lane sends, not overtake it: a call
-// has one batch, in order, and all that precedes it was sent before by the same thread.
+// A thread starts no call after the time given to permit(). So a thread that wakes up after a pause
+// of the process does nothing under a lost lease. A call that has begun runs to its end. An inbox
+// is safe: if another process applies the same event, one of the two sees a duplicate. At a broker
+// the call can repeat what the next owner of the lane sends, but not overtake it: a call has one
+// batch, in order, and the same thread has sent all earlier ones before.
 //
-// open() returns at once; a thread opens its sink when its last call has ended, and opened() tells
-// when all of them are. close() and the destructor wait for calls, as long as they take, but not
-// for a sink that is being opened: that one ends later, by itself (see errand.h). The clock
-// outlives it.
+// open() returns at once. A thread opens its sink after its last call has ended; opened() is true
+// when all are open. close() and the destructor wait for running calls without a limit, but not for
+// a sink that is being opened: that one ends later by itself (see errand.h). The clock must outlive
+// this sink.
 class ParallelSink final : public Sink {
  public:
   ParallelSink(std::vector<std::shared_ptr<Sink>> sinks, Clock& clock);
@@ -41,7 +41,7 @@ class ParallelSink final : public Sink {
   void permit(TimePoint until) override;
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
-  // Each sink in its thread.
+  // Closes each sink on its thread.
   Status close() override;
   bool keeps_order_on_failure() const override;
   bool blocks() const override;

@@ -1,4 +1,4 @@
-// Has a store keep what a relay says about itself, without holding the relay up.
+// Writes a relay's reports to its store without delaying the relay.
 #pragma once
 
 #include <condition_variable>
@@ -16,31 +16,31 @@
 
 namespace dovetail {
 
-// What was said, under which lease (-1: none), and when.
+// One report, its time, and the epoch of its lease (-1: no lease).
 struct SpokenState {
   RelayState state;
   std::int64_t epoch = -1;
   TimePoint said_at{};
 };
 
-// Who delivers holds a lease, and is known to live by that. Who does not says again and again why:
-// so often, and it holds until its next try and so long after.
+// A relay that delivers holds a lease, which shows that it lives. A relay without a lease repeats
+// its state this often; a report is valid until the next try and this long after it.
 constexpr Duration kStateRepeatedEvery = std::chrono::seconds(5);
 constexpr Duration kStateHolds = std::chrono::seconds(10);
 bool needs_repeating(const SpokenState& spoken);
-// How long from now on it holds without a lease.
+// How long from now the report is valid without a lease.
 Duration holds_for(const SpokenState& spoken, TimePoint now);
 
-// Writes the newest state in a thread of its own, at most once a second; one that cannot be written
-// is tried again. What is not written when this ends is left out: nobody relies on it. `clock`
-// outlives it.
+// Writes the newest state on its own thread, at most once a second, and retries if that
+// fails. The destructor drops unwritten states: nothing depends on them. `clock` must outlive
+// it.
 class StateRecorder {
  public:
   using Write = std::function<Status(const SpokenState& spoken)>;
 
   StateRecorder(Clock& clock, Write write, Duration pause = std::chrono::seconds(1));
 
-  // Any thread; does not wait. A standby says nothing: the relay that has the lane does.
+  // Any thread; does not wait. A standby reports nothing: the owner of the lane does.
   void report(const RelayState& state, std::int64_t epoch);
 
  private:
@@ -53,7 +53,7 @@ class StateRecorder {
   std::condition_variable_any changed_;
   std::optional<SpokenState> newest_;
   bool is_written_ = true;
-  std::jthread thread_;  // last: it uses the rest
+  std::jthread thread_;  // last, because it uses the other members
 };
 
 }  // namespace dovetail

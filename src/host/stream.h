@@ -1,4 +1,4 @@
-// A TCP connection, plain or with TLS, for the clients of brokers that are ours from the socket up.
+// A TCP connection, plain or with TLS, for dovetail's own broker clients.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +21,22 @@ struct Endpoint {
   std::string to_string() const;
 };
 
-// Only what is written as a number, or is "localhost"; nobody is asked for other names. An IPv6
-// address may have brackets.
+// Whether `host` is a loopback address or "localhost". Resolves no names. An IPv6 address may have
+// brackets.
 bool is_loopback(std::string_view host);
 
 struct TlsOptions {
-  std::string ca_file{};      // PEM; empty: what the system trusts
-  std::string cert_file{};    // PEM, of the client, with what is needed of its chain; empty: none
-  std::string key_file{};     // PEM, of the client, without a passphrase
-  std::string server_name{};  // that the certificate must be for; empty: the endpoint's host
+  std::string ca_file{};      // PEM; empty: the system's certificate authorities
+  std::string cert_file{};    // PEM, the client's certificate with its chain; empty: none
+  std::string key_file{};     // PEM, the client's key, without a passphrase
+  std::string server_name{};  // expected in the certificate; empty: the endpoint's host
 };
 
-// One thread at a time, except for wake(). Bytes are never written by halves without a word: every
-// error closes the connection for good, and it is never repaired. Raises no SIGPIPE, throws
+// One thread at a time, except wake(). Every error closes the connection for good; it is never
+// repaired, so bytes cannot be lost in the middle unnoticed. Raises no SIGPIPE, throws
 // nothing.
 //
-// All errors are `unavailable`, except for files of TLS that cannot be used: those are `rejected`.
+// All errors are `unavailable`, except unusable TLS files: those are `rejected`.
 class Stream {
  public:
   Stream();
@@ -44,29 +44,29 @@ class Stream {
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
 
-  // Tries every address that the name has. Waits at most `timeout`, and for the system's resolver,
-  // which has limits of its own.
+  // Tries every address of the name. Waits at most `timeout`, plus the time of the system's
+  // resolver, which has its own limits.
   static Result<Stream> connect(const Endpoint& endpoint, Duration timeout);
 
-  // Goes on with TLS 1.2 or newer. The certificate must come from an authority that we trust and be
-  // for the name that we connected to. What the server has sent in plain before must have been
-  // read.
+  // Starts TLS 1.2 or newer. The certificate must come from a trusted authority and name
+  // the host of this connection. Read everything that the server has sent in plain text
+  // before.
   Status start_tls(const TlsOptions& options, Duration timeout);
 
-  // Take what can be had without waiting: 0 means not now.
+  // Read or write as much as possible without waiting. 0: nothing now.
   Result<std::size_t> read_some(std::span<char> into);
   Result<std::size_t> write_some(std::string_view bytes);
 
-  // Waits until reading or, when asked for, writing may go on, until wake(), or `timeout`.
+  // Waits until it can read, or write if `for_writing`; ends at wake() or after `timeout`.
   Status wait(bool for_writing, Duration timeout);
 
-  // The whole of `bytes`, within `timeout`. Meanwhile it reads nothing: only for those who know
-  // that the other side does not stop reading until it is read.
+  // Writes all of `bytes` within `timeout`. It does not read meanwhile: use it only if the peer
+  // keeps reading even when its own data is not read.
   Status write_all(std::string_view bytes, Duration timeout);
-  // At least one byte, within `timeout`; 0: nothing came, or wake().
+  // At least one byte, within `timeout`; 0: nothing came, or wake() was called.
   Result<std::size_t> read_within(std::span<char> into, Duration timeout);
 
-  // Ends a wait that is going on, or else the next one. Any thread, while the stream lives.
+  // Ends the current wait, or else the next one. Any thread, while the stream exists.
   void wake();
 
   bool is_open() const;

@@ -1,4 +1,4 @@
-// Owners of leases for tests: processes that have been.
+// Owners of leases for tests: processes that have ended.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ inline std::string owner_text(const ProcessIdentity& identity) {
          std::to_string(identity.started) + "/" + identity.namespaces + "/" + identity.boot;
 }
 
-// A process that was killed, and that nobody has in his list any more.
+// A process that was killed and collected.
 inline ProcessIdentity dead_process() {
   const pid_t child = ::fork();
   if (child == 0) {

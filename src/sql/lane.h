@@ -1,4 +1,4 @@
-// One lane of a relay: its row in the database, which says who holds it.
+// The row of one lane in the database. It says who holds the lane.
 #pragma once
 
 #include <cstdint>
@@ -13,59 +13,59 @@
 
 namespace dovetail {
 
-// What the rules need of a lane. Lease, source and parking of a lane share it; the database's own
-// reader keeps it, and outlives this.
+// What the shared rules know about a lane. Its lease, source and parking share one SqlLane; the
+// database's own reader owns it and outlives this.
 struct SqlLane {
   const std::string& relay;
-  const std::string& target;  // where its events go; empty: not said
-  std::int64_t& epoch;        // of the lease, when there is one. Every write carries it
+  const std::string& target;  // where its events go; empty: unknown
+  std::int64_t& epoch;        // of the current lease; every write carries it
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
 
-  // The parameters $1 and $2 of every statement about it.
+  // $1 and $2 of every statement about the lane.
   SqlParams params() const { return SqlParams().text(relay).integer(lane); }
 };
 
 // $1 relay, $2 lane.
 struct LaneStatements {
-  // The columns of LeaseHolder, in their order: text, integer, boolean, microseconds, microseconds,
-  // text, text.
+  // Returns the columns of LeaseHolder in their order: text, integer, boolean, microseconds,
+  // microseconds, text, text.
   std::string holder;
-  // Takes the lane, if its row still has this sign. Adds 1 to the epoch. $3 owner, $4 the term in
-  // microseconds, $5 sign, $6 target (empty: not said), which must be that of the row. Changes one
-  // row, or none.
+  // Takes the lane if its sign is still the same, and adds 1 to the epoch. $3 owner, $4 term in
+  // microseconds, $5 sign, $6 target (empty: unknown), which must match the row. Changes one row or
+  // none.
   std::string take;
-  // $3 epoch, $4 the term in microseconds. Changes one row, or none: another has taken it over.
+  // $3 epoch, $4 term in microseconds. Changes one row, or none if another owner has the lane.
   std::string renew;
-  // $3 epoch. Nobody holds it then.
+  // $3 epoch. Afterwards nobody holds the lane.
   std::string release;
-  // The epoch. Inside a transaction it stays the same until the end of that.
+  // Returns the epoch. Within a transaction it cannot change until the transaction ends.
   std::string epoch;
 };
 
-// Who holds a lane, as one sees him who waits for it.
+// The holder of a lane, as a waiting relay sees it.
 struct LeaseHolder {
   std::string owner{};  // empty: nobody
   std::int64_t epoch = 0;
   bool has_run_out = false;  // by the database's clock
-  Duration term{};           // 0: it did not say
+  Duration term{};           // 0: unknown
   Duration left{};           // until the lease runs out, by the database's clock
-  std::string sign{};        // changes with every write of a holder
-  std::string target{};      // of the relay; empty: not known yet
+  std::string sign{};        // changes with every write of the holder
+  std::string target{};      // of the relay; empty: unknown
 };
 inline constexpr std::size_t kHolderColumnCount = 7;
 LeaseHolder holder_in(const SqlRows& rows, std::size_t row);
-// None: the row is gone.
+// Empty: the row is gone.
 Result<std::optional<LeaseHolder>> read_holder(SqlSession& session, const LaneStatements& sql,
                                                const SqlLane& lane);
 
-// What an owner is called without what tells two sessions of one process apart.
+// The owner without the part that tells two sessions of one process apart.
 std::string_view process_of(std::string_view owner);
 
 // For people: relay "orders", or lane 3 of it.
 std::string shown_lane(const SqlLane& lane);
-// stopped, when the lane has another owner. Inside a transaction
-// it stays ours until the end of that.
+// stopped: the lane has another owner. Within a transaction the lane stays ours until the
+// transaction ends.
 Status check_epoch(SqlSession& session, const LaneStatements& sql, const SqlLane& lane);
 Error taken_over(const SqlLane& lane);
 

@@ -10,18 +10,18 @@
 
 namespace dovetail {
 
-// What there is to know of the clock that leases are counted by.
+// Whether the clock that counts a lease can be set while a relay waits for it.
 enum class LeaseClock : std::uint8_t {
-  steady,  // it never steps, and all processes that share the database have the same one
-  set,     // a server's, which may be set while one waits: see LeaseWatch
+  steady,  // it never steps, and all processes of the database share it
+  set,     // a server's clock, which may be set while a relay waits: see LeaseWatch
 };
 
-// Our own clock, from before we asked, says when the lease ends for us, a tenth of the term earlier
-// than for others. One whose owner is provably gone (see host/owner.h) is taken at once.
+// Our own clock, read before each request, tells when our lease ends: a tenth of the term earlier
+// than for others. A lease whose owner is provably gone (see host/owner.h) is taken at once.
 class SqlLease : public Lease {
  public:
-  // `owner` is for people; every lease adds a part of its own, so that two with one name are told
-  // apart. `watch`: what was seen of its holder before. The references outlive this.
+  // `owner` is for people; every lease adds a part of its own, so two leases with one name differ.
+  // `watch`: what we have seen of the holder so far. The references must outlive this.
   SqlLease(std::unique_ptr<SqlSession> session, const LaneStatements& sql, SqlLane lane,
            LeaseClock kind, Clock& clock, const std::string& owner, Duration term,
            LeaseWatch watch = {});
@@ -56,9 +56,9 @@ class SqlLease : public Lease {
   TimePoint renew_at_{};
 };
 
-// How long a holder may still have the lane, for people. The database's clock may have been set
-// back, and then the end of the lease is far away: nobody waits so long. `term`: of the one who
-// waits.
+// The longest time for which the holder may still have the lane, for people. If the database's
+// clock was set back, the lease seems to end far in the future, but nobody waits that long. `term`:
+// that of the waiting relay.
 std::chrono::seconds longest_wait(const LeaseHolder& holder, Duration term);
 
 }  // namespace dovetail

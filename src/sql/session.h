@@ -1,5 +1,5 @@
-// How the rules that every database shares talk to a database: statements with parameters, rows
-// and transactions. Each database has a session of its own, and writes the statements in its own
+// How the rules that all databases share talk to a database: statements with parameters, rows
+// and transactions. Each database implements the session and writes the statements in its own
 // SQL.
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace dovetail {
 
 // The parameters $1, $2, ... of a statement, in order. Text and bytes are not copied: they must
-// live until the statement has run.
+// stay valid until the statement has run.
 class SqlParams {
  public:
   struct Text {
@@ -47,8 +47,8 @@ class SqlParams {
   std::vector<Value> values_;
 };
 
-// What a statement returned, copied: for rules, whose rows are few or small. Times and booleans are
-// integers here. A getter that does not fit its column is a bug of ours and ends the process.
+// A copy of a statement's result, for rules with few or small rows. Times and booleans are
+// integers. A getter of the wrong type is a bug of dovetail and ends the process.
 class SqlRows {
  public:
   std::size_t size() const { return columns_ == 0 ? 0 : values_.size() / columns_; }
@@ -61,10 +61,10 @@ class SqlRows {
   bool boolean(std::size_t row, std::size_t column) const { return integer(row, column) != 0; }
   WallTime time(std::size_t row, std::size_t column) const;
   Duration microseconds(std::size_t row, std::size_t column) const;
-  const std::string& bytes(std::size_t row, std::size_t column) const;  // of text, too
+  const std::string& bytes(std::size_t row, std::size_t column) const;  // also for text columns
   EventId id(std::size_t row, std::size_t column) const;
 
-  // For sessions: as many values as there are columns, for each row.
+  // For sessions: one row, with one value per column.
   using Value = std::variant<std::monostate, std::int64_t, std::string>;
   explicit SqlRows(std::size_t columns = 0, std::int64_t affected = 0)
       : columns_(columns), affected_(affected) {}
@@ -79,35 +79,35 @@ class SqlRows {
   std::vector<Value> values_;
 };
 
-// One connection, for one thread at a time. Errors mean to the relay what they mean everywhere:
-// after unavailable and in_doubt, connect() again.
+// One connection, for one thread at a time. Errors mean what they mean for the relay: after
+// unavailable or in_doubt, connect() again.
 //
-// Time is the database's: statements compute with its clock, and the rules give them durations. The
-// session of a database that has no clock lends it the machine's.
+// Times come from the database: statements use its clock, and the rules pass durations. For a
+// database without a clock, the session uses the machine's.
 class SqlSession {
  public:
   virtual ~SqlSession() = default;
 
-  // Connects, unless it is connected, and makes ready what its users need.
+  // Connects if needed, and prepares what its users need.
   virtual Status connect() = 0;
   virtual void close() = 0;
 
   virtual Result<SqlRows> run(std::string_view sql, const SqlParams& params) = 0;
   Result<SqlRows> run(std::string_view sql) { return run(sql, {}); }
-  // The same statement once for each of these, in their order, inside a transaction: one answer
-  // each. One round trip, where there is any. A parameter is null for all of them, or for none.
+  // Runs the statement once for each set of parameters, in order, inside a transaction; one result
+  // each. One round trip if possible. A parameter is null in all sets or in none.
   virtual Result<std::vector<SqlRows>> run_each(std::string_view sql,
                                                 std::span<const SqlParams> each) = 0;
 
-  // `doing` says what for: "parking events".
+  // `doing` names the purpose: "parking events".
   virtual Status begin(std::string_view doing) = 0;
-  // in_doubt: it may have committed. Whatever it returns, no transaction is open any more.
+  // in_doubt: it may have committed. Afterwards no transaction is open, whatever it returns.
   virtual Status commit(std::string_view doing) = 0;
   virtual void rollback() = 0;
   virtual bool in_transaction() const = 0;
 };
 
-// Begins now; rolls back at the end of the scope unless committed.
+// Begins now; rolls back at the end of its scope unless committed.
 class SqlTransaction {
  public:
   static Result<SqlTransaction> begin(SqlSession& session, std::string_view doing);

@@ -12,7 +12,7 @@
 
 namespace dovetail {
 
-// Bytes that stay where they are until clear(); clear() keeps the memory for the next use.
+// Memory that does not move until clear(). clear() keeps it for the next use.
 class Arena {
  public:
   std::string_view copy(std::string_view bytes);
@@ -27,11 +27,11 @@ class Arena {
   };
   std::vector<Chunk> chunks_;
   std::size_t current_ = 0;  // chunk being filled
-  std::size_t filled_ = 0;   // bytes of it that are taken
+  std::size_t filled_ = 0;   // bytes used in it
   std::size_t used_ = 0;
 };
 
-// Not for several threads. An Event of the batch is valid until the batch is cleared or destroyed.
+// For one thread. An Event of the batch is valid until the batch is cleared or destroyed.
 class Batch {
  public:
   // Copies every view of `event` into the arena and computes its key_hash.
@@ -52,8 +52,8 @@ class Batch {
   Arena arena_;
 };
 
-// The hash that spreads keys over lanes. Its values are the same in every build and release: they
-// decide who owns a key. Never 0 for a key; 0 means "no key".
+// The hash that spreads keys over lanes. Its values never change between builds and releases,
+// because they decide which lane owns a key. 0 means "no key"; a key never hashes to 0.
 std::uint64_t key_hash(std::string_view aggregate_type, std::string_view aggregate_id);
 
 inline std::uint32_t lane_of(std::uint64_t hash, std::uint32_t lane_count) {

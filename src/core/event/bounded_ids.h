@@ -1,4 +1,4 @@
-// Remembers a bounded number of events for a while.
+// Remembers a limited number of event ids.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace dovetail {
 
-// When it is full, one is forgotten for each that is added; the others stay, so that events which
-// come round and round are found again, however many there are.
+// When it is full, each new id replaces one old id. The others stay, so a set of events that keeps
+// coming back is recognised even if it is larger than the limit.
 class BoundedIds {
  public:
   explicit BoundedIds(std::size_t ids_max) : ids_max_(ids_max) {}
 
-  // True: it was not there.
+  // True: the id was not there.
   bool insert(const EventId& id) {
     if (ids_.contains(id)) return false;
     if (!ids_.empty() && ids_.size() >= ids_max_) ids_.erase(ids_.begin());

@@ -1,4 +1,4 @@
-// Makes event ids: UUID version 7, which begin with their time.
+// Makes event ids: UUID version 7, which begins with the time.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 namespace dovetail {
 
 inline constexpr std::size_t kIdTextBytes = 36;
-void write_id(const EventId& id, char* to);  // as to_string(): kIdTextBytes, no NUL behind them
-std::optional<EventId> read_id(std::string_view text);  // as parse(), without a reason
+void write_id(const EventId& id, char* to);  // like to_string(): kIdTextBytes bytes, no final NUL
+std::optional<EventId> read_id(std::string_view text);  // like parse(), without a reason
 
-// Ids of one generator grow strictly, also when the wall clock steps back; 62 random bits keep
-// those of different generators apart. Not for several threads, and not for both sides of a fork:
-// the child needs its own entropy.
+// Ids of one generator always grow, even if the wall clock steps back. 62 random bits keep the
+// ids of different generators apart. For one thread. After fork() the child needs its own
+// entropy.
 class IdGenerator {
  public:
   IdGenerator(Clock& clock, Entropy& entropy) : clock_(clock), entropy_(entropy) {}

@@ -1,4 +1,4 @@
-// The codec of headers in pieces, for those who read and write them without allocating.
+// Reads and writes encoded headers piece by piece, without allocating.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,20 @@
 
 namespace dovetail {
 
-// What every broker can carry: letters, digits, '-', '_' and '.' in the name (1 to 255 of them),
-// and text without control characters other than tabs in the value.
+// What every broker can carry. Name: 1 to 255 letters, digits, '-', '_' and '.'. Value: text
+// without control characters, except tabs.
 bool is_header_name(std::string_view name);
 bool is_header_value(std::string_view value);
 
-// Goes through encoded headers from the first to the last. Not for several threads.
+// Reads encoded headers from the first to the last. For one thread.
 class HeaderScanner {
  public:
   explicit HeaderScanner(std::string_view encoded) : text_(encoded) {}
 
-  // Finds the next header; false behind the last. rejected: these are no encoded headers.
+  // Finds the next header; false after the last. rejected: the text is not encoded headers.
   Result<bool> next();
 
-  // Of the header found, as it stands between its quotes: see unescaped().
+  // Of the current header, as written between its quotes; see unescaped().
   std::string_view name() const { return name_; }
   std::string_view value() const { return value_; }
 
@@ -42,12 +42,12 @@ class HeaderScanner {
   std::string_view value_;
 };
 
-// What a name or value of the scanner means. Without escapes that is the text itself; else it is
-// written to `to`, which has room for `quoted.size()` bytes, or to `arena`.
+// The text that a quoted name or value means. Without escapes it is the input itself; else it is
+// written to `to`, which needs room for `quoted.size()` bytes, or to `arena`.
 std::string_view unescaped(std::string_view quoted, char* to);
 std::string_view unescaped(std::string_view quoted, Arena& arena);
 
-// A text as it stands in encoded headers, with its quotes.
+// The size of a text in encoded headers, with its quotes.
 std::size_t quoted_bytes(std::string_view text);
 char* write_quoted(std::string_view text, char* to);
 

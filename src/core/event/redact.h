@@ -1,4 +1,4 @@
-// Texts of errors that are kept or shown may quote what somebody wrote into a url.
+// Removes passwords from error texts before they are kept or shown.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace dovetail {
 
-// The same text without passwords: "***" stands for what follows the user in
-// "scheme://user:secret@" and for the values of password, passwd, secret and token behind "=" or
-// ":".
+// Replaces passwords by "***": what follows the user in
+// "scheme://user:secret@", and the values of password, passwd, secret and token
+// after "=" or ":".
 std::string without_secrets(std::string_view text);
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for fingerprints: nothing here keeps a secret.
+// SHA-256 (FIPS 180-4), for fingerprints only, not for secrets.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace dovetail {
 
-// One thread at a time; for one digest.
+// Computes one digest, on one thread.
 class Sha256 {
  public:
   Sha256& add(std::string_view bytes);

@@ -9,7 +9,7 @@ __extension__ typedef unsigned __int128 Wide;
 
 inline Wide multiply_wide(std::uint64_t a, std::uint64_t b) { return static_cast<Wide>(a) * b; }
 
-// A number below `bound`, as far along it as `value` is along all 64-bit numbers.
+// Maps `value` from all 64-bit numbers to those below `bound`, in proportion.
 inline std::uint64_t scale_below(std::uint64_t value, std::uint64_t bound) {
   return static_cast<std::uint64_t>(multiply_wide(value, bound) >> 64);
 }

@@ -1,4 +1,4 @@
-// How a sink that is made of other sinks keeps a key's order when one event fails.
+// Keeps the order of a key when one of its events fails in a sink made of other sinks.
 #pragma once
 
 #include <cstdint>
@@ -6,26 +6,26 @@
 
 namespace dovetail {
 
-// Such a sink learns of a failure some time before it hands it out, and the one above it goes on
-// submitting until then. So nothing of the key may be tried in any batch that is submitted before
-// the failure is handed out, wherever in the sink that batch is. Not for several threads.
+// Such a sink knows of a failure before it reports it, and gets more batches until then. So it must
+// not try an event of that key in any batch that was submitted before the failure is reported,
+// wherever in the sink that batch is. For one thread.
 class FailedKeys {
  public:
-  // The number of the batch that is submitted now; they grow, also over clear().
+  // Numbers the batch that is submitted now. Numbers always grow, also after clear().
   std::uint64_t number_batch() { return ++last_submitted_; }
 
-  // An event of this batch, which is not handed out yet, came back without confirmation.
+  // An event of this batch failed; the batch is not reported yet.
   void add(std::uint64_t key_hash, std::uint64_t batch);
   // Whether an event of this key in this batch must come back untried.
   bool block(std::uint64_t key_hash, std::uint64_t batch) const;
-  // Batches are handed out in their order.
+  // The batch was reported. Batches are reported in their order.
   void handed_out(std::uint64_t batch);
   void clear() { keys_.clear(); }
 
  private:
   struct Key {
     std::uint64_t failed_in;  // the last batch in which one of its events failed
-    std::uint64_t through;    // the last batch that must not try it; 0 while that is not known
+    std::uint64_t through;    // the last batch that must not try the key; 0: not known yet
   };
   std::unordered_map<std::uint64_t, Key> keys_;
   std::uint64_t last_submitted_ = 0;

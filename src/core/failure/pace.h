@@ -1,4 +1,4 @@
-// How many events are handed at once to a sink whose work takes time.
+// Chooses the batch size for a slow sink.
 #pragma once
 
 #include <algorithm>
@@ -8,19 +8,19 @@
 
 namespace dovetail {
 
-// Keeps the work of one batch within a part of the lease, so that what a slow handler has done is
-// settled as it goes. Starts small, grows by no more than twice, and falls at once; but not where a
-// batch takes its time whatever it holds, such as that of a distant replica. Not for several
-// threads.
+// Keeps one batch within its part of the lease, so that finished work of a slow handler is
+// settled soon. It starts small, at most doubles, and falls at once. It does not fall when
+// a batch takes the same time whatever its size, as with a distant replica. For one
+// thread.
 class Pace {
  public:
-  // `most`: what a batch may have at any speed. `budget`: the time that one may take.
+  // `most`: the upper limit of a batch. `budget`: the time that one batch may take.
   Pace(std::size_t most, Duration budget)
       : most_(std::max<std::size_t>(most, 1)), budget_(budget), limit_(std::min(most_, kFirst)) {}
 
   std::size_t limit() const { return limit_; }
 
-  // A batch of so many events took so long.
+  // A batch of `events` took `time`.
   void took(std::size_t events, Duration time);
 
  private:
@@ -31,7 +31,7 @@ class Pace {
   std::size_t most_;
   Duration budget_;
   std::size_t limit_;
-  // Of the last batch. Two of different sizes tell whether the time is that of their events.
+  // The last batch. Two sizes tell whether the time depends on the number of events.
   double last_events_ = 0;
   double last_us_ = 0;
   bool is_fixed_ = false;

@@ -1,5 +1,5 @@
-// How an event is held while its effect happens outside the consumer's database: by an HTTP
-// endpoint, a command, or a service with a loop of its own.
+// Holds an event while its effect happens outside the consumer's database: at an HTTP endpoint, in
+// a command, or in a service with its own loop.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace dovetail {
 
-// What is let go of without being completed.
+// Why a claim is released without being completed.
 enum class ReleaseReason : std::uint8_t {
-  untried,  // nothing was tried, or something was away: the attempt does not count
+  untried,  // not tried, or a dependency was unavailable: the attempt does not count
   failed,   // the attempt counts
-  parked,   // an operator will decide: no attempt counts any more, so that a replay starts from 0
+  parked,   // an operator will decide; the count starts again from 0
 };
 
-// The claims of one consumer, in its database. One thread at a time. Each call is a transaction of
-// its own and durable when it returns; in_doubt and unavailable: open() again.
+// The claims of one consumer, in its database. One thread at a time. Each call is its own
+// transaction and durable when it returns. After in_doubt or unavailable, call open() again.
 class ClaimStore {
  public:
   virtual ~ClaimStore() = default;
 
   virtual Status open() = 0;
-  // One for each event, in their order; no event is among them twice. A claim whose lease has ended
-  // is taken again. The lease counts by the database's clock. An attempt counts from here on, so
-  // that it does when the process dies.
+  // One claim per event, in order; no event twice. A claim with an expired lease is taken again.
+  // The database's clock counts the lease. The attempt counts from now on, so it also counts if the
+  // process dies.
   virtual Result<std::vector<Claim>> claim(Events events, Duration lease) = 0;
-  // The effects happened; done[i] is false where the claim was lost to another, who may have done
-  // it too. A claim whose lease has ended and that nobody took is still ours.
+  // The effects happened. done[i] is false if another consumer has taken the claim; it may have
+  // repeated the effect. An expired claim that nobody took is still ours.
   virtual Status complete(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
                           std::span<bool> done) = 0;
-  // Lets go of claims, so that the next need not wait. Those that are not ours any more are left
-  // alone, so a repeat changes nothing.
+  // Releases claims, so that the next consumer does not wait. Claims that are not ours any more do
+  // not change, so a repeated call is harmless.
   virtual Status release(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
                          ReleaseReason how) = 0;
 };

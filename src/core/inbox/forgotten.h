@@ -1,4 +1,4 @@
-// What an inbox does not remember any more, and may therefore have applied before.
+// Decides whether an inbox may have applied an event and forgotten it.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace dovetail {
 
-// The time in an id of version 7; none for any other.
+// The time in an id of version 7; empty for other ids.
 std::optional<WallTime> time_of(const EventId& id);
 
-// An event whose created_at is further behind its id than this went out later than it was made.
-// Also how far the clocks of those who publish and those who apply may be apart.
+// If created_at is more than this after the time in the id, the event was sent later than it was
+// made. It is also the most by which the clocks of publishers and consumers may differ.
 inline constexpr Duration kSkewMax = std::chrono::hours(1);
 
-// When the event could first have been applied: at the time in its id, or at its created_at where
-// the id says no time, or one that is much earlier. None: nobody knows. The same event has the same
-// time whenever it comes.
+// The earliest time at which the event could be applied: the time in its id, or created_at if
+// the id has none or a much earlier one. Empty: unknown. The result is the same at each
+// delivery.
 std::optional<WallTime> available_at(const Event& event);
 
-// Whether the row of this event may have been there and be deleted by now. Ask it of an event that
-// has no row, and after the insert of its row: `forgotten_until` is stored in the transaction that
-// deletes rows, so that whoever waited for that transaction must look again. It is of the consumer,
-// and no row was deleted whose event could first have been applied later.
-// An event whose time nobody knows (another kind of id, and no created_at) counts as remembered.
+// Whether this event's row may have existed and been deleted. Call it for an event without a row,
+// and after the insert of its row: the transaction that deletes rows also stores `forgotten_until`,
+// so a caller that waited for that transaction must read it again. No deleted row of this consumer
+// belongs to an event that could first be applied later than `forgotten_until`. An event of unknown
+// time (another kind of id, and no created_at) counts as remembered.
 bool is_forgotten(const Event& event, WallTime forgotten_until);
 
-// What tells two events with the same id apart, and is the same whatever way an event came: the
-// first 8 bytes of the SHA-256 of its payload.
+// Tells two events with the same id apart, whichever way they came: the first 8 bytes of the
+// payload's SHA-256.
 std::int64_t payload_digest(std::string_view payload);
 
 }  // namespace dovetail

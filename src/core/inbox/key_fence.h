@@ -1,4 +1,4 @@
-// How a sink keeps a key's order when one event fails: nothing of that key is tried in any batch
+// Keeps the order of a key when one of its events fails: nothing of the key is tried in a batch
 // that was submitted before the failure was collected.
 #pragma once
 
@@ -7,12 +7,12 @@
 
 namespace dovetail {
 
-// Batches are numbered by the sink in the order of submission. Not for several threads.
+// The sink numbers batches in the order of submission. For one thread.
 class KeyFence {
  public:
-  // An event of the key failed while batches up to `last_submitted` had been accepted.
+  // An event of the key failed; batches up to `last_submitted` are accepted already.
   void raise(std::uint64_t key_hash, std::uint64_t last_submitted);
-  // Whether an event of this key in batch number `batch` must come back untried.
+  // Whether an event of this key in this batch must come back untried.
   bool blocks(std::uint64_t key_hash, std::uint64_t batch);
   void clear() { fences_.clear(); }
 

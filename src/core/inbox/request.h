@@ -1,4 +1,4 @@
-// HTTP requests that are applied once: what every store decides alike, and the interface of a
+// HTTP requests that run once: the rules that all stores share, and the interface of a
 // store.
 #pragma once
 
@@ -12,41 +12,41 @@
 
 namespace dovetail {
 
-// Whose keys they are: those of one service, and of one client of it. `identity` is what the client
-// is known by, perhaps a secret: only its digest is kept. Empty: clients are not told apart.
+// The scope of keys: one service and one of its clients. `identity` names the client and may be a
+// secret: only its digest is kept. Empty: clients are not told apart.
 std::string request_scope(std::string_view service, std::string_view identity);
 
-// A key as logs may show it: the same for the same key, and no way back to it.
+// A key for logs: the same for the same key, but the key cannot be found from it.
 std::string shown_key(std::string_view key);
 
-// What a store knows of a request that it has a row of.
+// The row of a request in a store.
 struct RequestRow {
   bool is_finished = false;
-  bool is_leased = false;   // its lease has not ended
-  bool is_expired = false;  // it was to be kept until now
+  bool is_leased = false;   // its lease is running
+  bool is_expired = false;  // its time to be kept is over
   bool same_fingerprint = true;
   bool same_token = false;
 };
-// `first`: the caller takes it over, or has it already by its token. A row that is expired, and not
-// running, counts as none at all.
+// `first`: the caller takes the request over, or owns it already by its token. An expired row that
+// is not running counts as missing.
 RequestState decide_request(const RequestRow& row, bool retry_unknown);
 
-// Requests in a database. One thread at a time. Each call is a transaction of its own and durable
-// when it returns; unavailable and in_doubt: open() again, and the same call again is harmless.
+// Requests in a database. One thread at a time. Each call is its own transaction and durable when
+// it returns. After unavailable or in_doubt, open() and repeat the call: that is harmless.
 class RequestStore {
  public:
   virtual ~RequestStore() = default;
 
   virtual Status open() = 0;
-  // `token`: new for each request, the same when the call is repeated after an error.
+  // `token`: new for each request; the same when the call is repeated after an error.
   virtual Result<RequestTicket> begin(const RequestKey& request, const RequestTerms& terms,
                                       const EventId& token) = 0;
-  // False: another has taken the request over, who may have done it too.
+  // False: another process has taken the request over and may have repeated the work.
   virtual Result<bool> finish(const RequestKey& request, const EventId& token,
                               const StoredResponse& response) = 0;
-  // Nothing was done: the next request with this key runs.
+  // No work was done: the next request with this key runs.
   virtual Result<bool> release(const RequestKey& request, const EventId& token) = 0;
-  // Nobody will ever know what was done: ends the lease at once.
+  // The outcome will stay unknown: ends the lease at once.
   virtual Result<bool> abandon(const RequestKey& request, const EventId& token) = 0;
 };
 

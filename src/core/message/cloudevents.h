@@ -1,4 +1,4 @@
-// What the writer and the reader of messages know of CloudEvents together.
+// CloudEvents rules that the writer and the reader of messages share.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace dovetail {
 
-// Attributes that Dovetail writes; any other one is a header to it. The last two are extensions.
+// Attributes that Dovetail writes; all others count as headers. The last two are extensions.
 enum class Attribute : std::uint8_t {
   specversion,
   id,
@@ -31,12 +31,12 @@ inline constexpr std::array<std::string_view, 9> kAttributes = {"specversion",
                                                                 "aggregatetype",
                                                                 "aggregateversion"};
 
-// Both return `value` itself where nothing has to be changed; else the text is in `arena`.
+// Both return `value` itself if nothing changes; else the text is in `arena`.
 std::string_view percent_encoded(std::string_view value, Arena& arena);
-// Takes quotes away as well, as the bindings demand. What is no encoding stays as it is.
+// Also removes quotes, as the bindings require. Invalid encodings stay as they are.
 std::string_view percent_decoded(std::string_view value, Arena& arena);
 
-// Whether two names of headers are the same.
+// Whether two header names are equal.
 bool same_name(std::string_view one, std::string_view other, bool ignore_case);
 
 }  // namespace dovetail

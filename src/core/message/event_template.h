@@ -1,4 +1,4 @@
-// Texts made of an event's fields, such as "{aggregate_type}.events".
+// Texts with fields of an event, such as "{aggregate_type}.events".
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace dovetail {
 class EventTemplate {
  public:
   // Fields: {id} {topic} {aggregate_type} {aggregate_id} {type} {content_type} {aggregate_version}
-  // {created_at} and {header.NAME}, which is empty where the event has no such header. "{{" and
-  // "}}" stand for braces.
+  // {created_at} and {header.NAME}, which is empty if the event has no such header. "{{" and "}}"
+  // are braces.
   static Result<EventTemplate> parse(std::string_view text);
 
-  // The text for `event`, kept in `arena`; without a copy where the template is one field alone.
+  // The text for `event`, in `arena`. No copy if the template is a single field.
   std::string_view fill(const Event& event, Arena& arena) const;
 
-  bool has_topic() const;  // among its fields
+  bool has_topic() const;  // whether {topic} is one of its fields
 
  private:
   enum class Field : std::uint8_t;
   struct Piece {
-    std::string literal;  // before the field
+    std::string literal;  // the text before the field
     Field field;
-    std::string header;  // of a field that is a header
+    std::string header;  // its name, if the field is a header
   };
   static bool find_field(std::string_view name, Piece& piece);
   static std::string_view value_of(const Piece& piece, const Event& event, Arena& arena);

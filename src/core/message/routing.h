@@ -12,11 +12,11 @@ namespace dovetail {
 
 class TopicTemplate {
  public:
-  // Every field of EventTemplate but {topic}.
+  // Accepts every field of EventTemplate except {topic}.
   static Result<TopicTemplate> parse(std::string_view text);
 
-  // The topic of `event`: the publisher's own where it set one, else the template filled in, kept
-  // in `arena`.
+  // The topic of `event`: the publisher's own if it set one, else the template filled in, in
+  // `arena`.
   std::string_view route(const Event& event, Arena& arena) const;
 
  private:

@@ -1,4 +1,4 @@
-// The right to run one lane, held by one relay at a time.
+// The right to run one lane. One relay holds it at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace dovetail {
 
-// One thread at a time. The epoch rises at every acquisition, also by the same owner; every write
-// of an owner carries its epoch and is refused when a later one exists.
+// One thread at a time. Each acquisition raises the epoch, even by the same owner. Every write of
+// an owner carries its epoch; a write with an old epoch is refused.
 class Lease {
  public:
   virtual ~Lease() = default;
 
-  // unavailable: somebody else holds it, and the text says who and until when.
+  // unavailable: another owner holds it; the text says which one and until when.
   virtual Status acquire() = 0;
-  // stopped: it was lost.
+  // stopped: the lease is lost.
   virtual Status renew() = 0;
-  // Lets the next relay start at once. Harmless when the lease was lost already.
+  // Lets the next relay start at once. Harmless if the lease is lost already.
   virtual Status release() = 0;
 
-  // Nothing may be published from here on; counted from before the last renewal was asked for.
+  // Nothing may be published after this time. Counted from before the last renewal was sent.
   virtual TimePoint deadline() const = 0;
   // When to renew: after a third of the term.
   virtual TimePoint renew_at() const = 0;
 };
 
-// For a source that needs no owner: a broker's consumer group decides, or there is only one reader.
+// For a source without an owner: a broker's consumer group, or a single reader.
 class NoLease final : public Lease {
  public:
   Status acquire() override { return {}; }
@@ -39,14 +39,14 @@ class NoLease final : public Lease {
   TimePoint renew_at() const override { return TimePoint::max(); }
 };
 
-// Every write carries the epoch of its writer's lease. They count from 1, so that 0, of one who has
-// not acquired his lease or has released it, is refused as any other that is not current.
+// Every write carries the epoch of its lease. Epochs count from 1. 0 means "no lease now" and is
+// refused like any epoch that is not current.
 inline constexpr std::int64_t kNoLeaseNow = 0;
-// Of one who needs no lease: nothing is fenced.
+// For a writer that needs no lease: its writes are not checked.
 inline constexpr std::int64_t kUnfenced = -1;
 
-// What a lease store keeps for one lane, and the three decisions about it. Shared by every store,
-// so that the rule exists once. `now` and `expires` are of the store's clock.
+// The lease row of one lane, and the three decisions about it, in one place for every store. `now`
+// and `expires` are times of the store's clock.
 struct LeaseRow {
   std::string owner{};
   std::uint64_t epoch = 0;
@@ -54,25 +54,25 @@ struct LeaseRow {
 };
 
 bool lease_is_free(const LeaseRow& row, TimePoint now);
-// Whether a write that carries `epoch` is the current owner's.
+// Whether `epoch` belongs to the current owner.
 bool epoch_is_current(const LeaseRow& row, std::uint64_t epoch);
 
-// Whether the lease of another may be taken, where the store's clock may be set while one waits: an
-// hour back, and its end would be an hour away; an hour ahead, and it would have ended under a
-// living holder. So one who waits counts by his own clock, which never steps, for how long the
-// lease was not renewed. Only who has seen nothing of its holder believes the store's clock. One
+// Decides whether another owner's lease may be taken when the store's clock can be set meanwhile.
+// If that clock goes back an hour, the lease seems to last an hour more. If it goes ahead an hour,
+// the lease of a living owner seems over. So we measure with our own steady clock how long the
+// lease was not renewed. The store's clock counts only if we have not seen the owner yet. For one
 // thread.
 class LeaseWatch {
  public:
-  // `sign` is what the store says now, and another one after every renewal; `has_run_out` is by the
-  // store's clock; `term` is the holder's; `now` is from after the store was asked. The holder
-  // stops sending well before his term is over, counted from before his last renewal.
+  // `sign` changes with every renewal. `has_run_out` is by the store's clock. `term` is the
+  // holder's. `now` was read after the store answered. The holder stops sending well before its
+  // term is over, counted from before its last renewal.
   bool is_free(std::string_view sign, bool has_run_out, Duration term, TimePoint now);
 
  private:
   std::string sign_{};
   TimePoint since_{};
-  bool has_seen_life_ = false;  // the sign changed while we looked
+  bool has_seen_life_ = false;  // the sign changed while we watched
 };
 
 }  // namespace dovetail

@@ -19,35 +19,35 @@
 
 namespace dovetail {
 
-// What a database keeps about a reader of a broker: its lease, its counts and its parked events.
-// One thread at a time.
+// What a database keeps for a reader of a broker: its lease, counts and parked events. One thread
+// at a time.
 class OriginStore {
  public:
   virtual ~OriginStore() = default;
   virtual Lease& lease() = 0;
   virtual Parking& parking() = 0;
-  // Connects, also anew, and makes the reader's row.
+  // Connects or reconnects, and creates the reader's row.
   virtual Status open() = 0;
-  // The greatest position of what is parked and unfinished; 0: nothing is. After open().
+  // The highest position of an unfinished parked event; 0: none. Call it after open().
   virtual Result<std::int64_t> last_parked() = 0;
-  // Counts on; durable with the next write().
+  // Adds to the counts; durable with the next write().
   virtual void add(std::uint64_t settled, std::uint64_t parked) = 0;
-  // stopped: the lane has another owner. After any other error it is counted with the next write.
+  // stopped: the lane has another owner. After another error the next write() includes the counts.
   virtual Status write() = 0;
-  // Keeps what the relay says about itself, for people; does not wait.
+  // Keeps the relay's report, for people; does not wait.
   virtual void say(const RelayState&) {}
 };
 
-// Runs what may take long somewhere else, or at once where there is nowhere else.
+// Runs a slow call on another thread, or here if there is none.
 using RunBeside = std::function<void(std::function<void()>)>;
 
-// The broker's own source is made anew for each session: whoever has lost the lane must not stay in
-// the broker's group with messages that another waits for. It is opened beside the relay's thread,
-// since a broker that does not answer keeps whoever connects waiting. One thread at a time. `home`
-// and `clock` outlive it.
+// Makes the broker's own source anew for each session: a relay that lost the lane must leave the
+// broker's group and not hold messages that another relay waits for. The source opens beside the
+// relay's thread, because connecting to a silent broker blocks. One thread at a time. `home` and
+// `clock` outlive it.
 class OriginSource final : public Source {
  public:
-  // `keeps_topics`: false, where the relay names them anew.
+  // `keeps_topics`: false if the relay renames topics.
   OriginSource(Origin origin, OriginStore& home, Clock& clock, RunBeside run_beside,
                bool keeps_topics = true)
       : origin_(std::move(origin)),
@@ -66,11 +66,11 @@ class OriginSource final : public Source {
   Status flush() override;
   Status keep_alive() override { return source_->keep_alive(); }
 
-  // Since when nothing was brought and nothing settled; none: it is not open. Any thread.
+  // Since when nothing was read or settled; empty: not open. Any thread.
   std::optional<TimePoint> quiet_since() const;
 
  private:
-  // What is being opened. Who opens it owns it too, and ends it when nobody waits for it any more.
+  // A source that is being opened. The opening thread owns it too, and ends it if nobody waits.
   struct Opening {
     std::unique_ptr<Source> source{};
     std::mutex mutex{};
@@ -91,8 +91,8 @@ class OriginSource final : public Source {
   std::atomic<std::int64_t> quiet_since_us_{0};  // 0: not open
 };
 
-// The lease of the home, which lets go of the broker before it asks for the lane, and with it. Both
-// outlive it.
+// The lease in the home store. It leaves the broker before it asks for the lane and when it
+// releases it. Both outlive it.
 class OriginLease final : public Lease {
  public:
   OriginLease(OriginSource& source, Lease& lease) : source_(source), lease_(lease) {}

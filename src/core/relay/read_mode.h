@@ -1,4 +1,4 @@
-// How a relay reads an outbox whose database has a write-ahead log.
+// How a relay reads an outbox if the database has a write-ahead log.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace dovetail {
 
 enum class ReadMode : std::uint8_t {
-  automatic,  // through the log where it can be read and where that is quicker, else the table
-  wal,        // through the log, with a slot that stays when the process ends
+  automatic,  // the WAL if it can be read and is faster, else the table
+  wal,        // the WAL, with a slot that stays when the process ends
   poll,       // the table only
 };
 

@@ -1,11 +1,11 @@
-// The relay: carries events from a source to a sink, in either direction of the product.
+// The relay: carries events from a source to a sink.
 //
-// It reads ahead within a window bounded by count and bytes, keeps several batches in flight, takes
-// confirmations whenever they come, and settles with the source what is confirmed, as a contiguous
-// prefix. Along a key nothing is sent before what precedes it is safe; a key whose event fails
-// waits and is retried with growing pauses, soon out of parking, so that the record of others is
-// not withheld. It needs an operator when it failed often enough while others passed. A sink that
-// fails for everybody is backed off from instead (failure_policy.h).
+// It reads ahead within an in-flight window bounded by count and bytes, keeps several batches in
+// flight, accepts confirmations at any time, and settles confirmed events with the source as a
+// contiguous prefix. An event is sent only when all earlier events of its key are safe. If an event
+// fails, its key waits and is retried with growing pauses, soon from parking, so that the progress
+// of other keys is not held back. If it fails often enough while others pass, it waits for an
+// operator. If the sink fails for all keys, the relay backs off instead (failure_policy.h).
 #pragma once
 
 #include <cstddef>
@@ -38,62 +38,62 @@ namespace dovetail {
 struct RelayOptions {
   // Behaviour
   std::uint32_t attempts_max = 15;  // failures of one event, while others pass, before it is parked
-  Duration busy_for = std::chrono::minutes(15);  // so long a busy receiver is no failure
+  Duration busy_for = std::chrono::minutes(15);  // how long "busy" does not count as a failure
   Duration confirm_timeout =
-      std::chrono::seconds(30);  // no word from the sink for so long: a new connection
-  Duration drain_timeout = std::chrono::seconds(10);  // what is in flight may finish after stop
+      std::chrono::seconds(30);  // silence of the sink that leads to a new connection
+  Duration drain_timeout = std::chrono::seconds(10);  // for events in flight to finish after stop
   Duration replay_poll =
-      std::chrono::milliseconds(250);  // how often parking is asked while a key is blocked
-  // Of one key, after its event failed while others passed.
+      std::chrono::milliseconds(250);  // how often parking is read while a key is blocked
+  // For a key whose event failed while others passed.
   RetryPolicy key_retry = FailurePolicyOptions{}.key_retry;
-  // Of the sink's connection, of a sick sink, and of the whole session. Its cap also holds for a
-  // key that fails while nobody passes.
+  // For the sink's connection, a sick sink and the whole session. Its cap also limits the waits of
+  // a key that fails while no other passes.
   RetryPolicy connect_retry{};
-  Duration aside_after =
-      std::chrono::milliseconds(100);  // then what is to be tried again waits in parking
-  // Kept in memory. When there are more, parking is asked about the keys of each batch.
+  Duration aside_after = std::chrono::milliseconds(
+      100);  // an event that has to wait longer than this waits in parking
+  // In memory. With more, parking is asked about the keys of each batch.
   std::size_t blocked_keys_max = 10'000;
-  // For those who run it as a step of a script: it ends with an error when it is halted, or when
-  // nothing is confirmed over many batches that fail. What is left stays where it is. And a
-  // neighbour that passed once is enough to tell a poison event: there may be none left.
+  // For a run that is a step of a script: it ends with an error if it is halted, or if many batches
+  // fail without a confirmation. Pending events stay. One pass of another key is then enough to
+  // find a poison event, because no other key may be left.
   bool gives_up = false;
-  // Gives order along a key (G3) away for throughput on sinks that do not keep it when something
-  // fails: many events of one key are then in flight, and one that fails is overtaken by those
-  // behind it. A key waits behind a parked event as ever.
+  // Gives up the order of a key (G3) for throughput on sinks that do not keep it after a failure:
+  // many events of one key are in flight, and later ones overtake one that fails. A key still waits
+  // behind a parked event.
   bool order_relaxed = false;
   // Performance
   std::size_t batch_events_max = 1000;
   std::size_t batch_bytes_max = 1 << 20;
   std::size_t batches_in_flight_max = 4;
   std::size_t window_events_max =
-      8000;  // read and not durably settled; also the most duplicates after a crash
+      8000;  // read and not durably settled; the most duplicates after a crash
   std::size_t window_bytes_max = 16 << 20;
-  Duration idle_wait = std::chrono::milliseconds(250);  // one wait for a first event
-  // Progress is made durable so long after the first event that it lacks, or when the window is
-  // full of such events: each write of it leaves a dead row in many databases.
+  Duration idle_wait = std::chrono::milliseconds(250);  // the longest wait for a first event
+  // Progress becomes durable this long after its first event, or when unrecorded events fill the
+  // window. Each write leaves a dead row in many databases.
   Duration progress_interval = std::chrono::milliseconds(200);
-  // What a sink that blocks is handed at once takes about so long at most, and is settled then: a
+  // A sink that blocks gets at a time about as much as takes this long, and it is settled then: a
   // sixth of the lease.
   Duration batch_time_max = std::chrono::milliseconds(1600);
-  std::uint64_t seed = 1;  // of the jitter
+  std::uint64_t seed = 1;  // for jitter
 };
 
-// Something an operator may want to read: one for each change of state, not one for each try.
+// A message for an operator: one per change of state, not one per try.
 struct RelayNotice {
   enum class Kind : std::uint8_t {
-    standby,  // another relay holds the lane
+    standby,  // another relay owns the lane
     started,  // lease held, source open
     sink_lost,
-    sink_sick,  // it fails for everybody; only probes are sent
+    sink_sick,  // it fails for all keys; only probes are sent
     sink_restored,
-    session_lost,  // source, parking or lease failed; starts over
+    session_lost,  // source, parking or lease failed; the session starts over
     parked,
-    key_released,  // everything parked of a key was delivered or discarded
+    key_released,  // all parked events of a key are delivered or discarded
     stalled,
-    source_changed,  // reads the database's log from here on, or no longer
-    halted,          // cannot go on as things are; it is tried again
-    reminder,        // backs off or is halted still, once a minute
-    drained,         // stopped in good order
+    source_changed,  // starts or stops reading the WAL
+    halted,          // cannot continue as configured; it still retries
+    reminder,        // still backing off or halted, once a minute
+    drained,         // stopped cleanly
   };
   Kind kind;
   std::string text;
@@ -101,7 +101,7 @@ struct RelayNotice {
 
 std::string_view to_string(RelayNotice::Kind kind);
 
-// Everything the relay works with. All must outlive it; it uses them from the thread that calls
+// Everything that the relay works with. All must outlive it. It uses them on the thread that calls
 // run().
 struct RelayPorts {
   Source& source;
@@ -111,9 +111,9 @@ struct RelayPorts {
   Clock& clock;
   RelayMetrics& metrics;
   std::function<void(const RelayNotice&)> notify = [](const RelayNotice&) {};
-  const TopicTemplate* topics = nullptr;  // none: topics are left as the source gave them
-  // Called when the state changes, its error, or the time of the next try; not for each try of a
-  // short pause. A call must not take long, and must not throw.
+  const TopicTemplate* topics = nullptr;  // null: topics stay as the source gave them
+  // Called when the state, its error or the time of the next try changes, but not for each try with
+  // a short pause. The call must be short and must not throw.
   std::function<void(const RelayState&)> report = [](const RelayState&) {};
 };
 
@@ -122,18 +122,18 @@ class Relay {
   Relay(RelayPorts ports, RelayOptions options);
   ~Relay();
 
-  // Runs until `stop` is requested and what is in flight has drained; lets go of the lease then. It
-  // survives every error by waiting and starting over, unless it is told to give up. One thread.
+  // Runs until `stop` is requested and the events in flight are settled; then releases the lease.
+  // It survives every error: it waits and starts over, unless gives_up is set. One thread.
   Status run(std::stop_token stop);
 
  private:
   struct Flight;      // one batch read and not settled
   struct Entry;       // one event of it
   struct Line;        // the events of one key that wait for each other
-  struct Submission;  // one batch handed to the sink
+  struct Submission;  // one batch given to the sink
 
   Status run_sessions(const std::stop_token& stop);
-  // One session lasts from taking the lease to losing it, the source or the parking.
+  // One session lasts until the lease, the source or the parking is lost.
   Status session(std::stop_token stop);
   Status wait_for_source(const std::stop_token& stop);
   Status step(std::stop_token stop);
@@ -222,53 +222,53 @@ class Relay {
   std::vector<std::unique_ptr<Flight>> spare_flights_;
   std::vector<std::unique_ptr<Flight>>
       limbo_;                         // of a lost session; the sink may still point at them
-  std::deque<Entry*> ready_;          // to be submitted next
+  std::deque<Entry*> ready_;          // next to be submitted
   std::deque<Submission> submitted_;  // in the sink's order
   std::vector<Submission> spare_submissions_;
   std::unordered_map<std::uint64_t, Line> lines_;
-  Held held_;  // lines that wait to be tried again, by time
-  // Keys with something in parking, and the submission after which nothing of the key is in flight
-  // any more.
+  Held held_;  // lines that wait for their next try, by time
+  // Keys with events in parking, and the submission after which no event of the key is in
+  // flight.
   std::map<OrderKey, std::uint64_t> blocked_;
-  bool is_spilled_ = false;  // more keys are blocked than are kept: of these only the window's are
-  TimePoint recount_at_{};   // when to ask again whether that is so
+  bool is_spilled_ = false;  // more keys are blocked than fit: only those of the window are here
+  TimePoint recount_at_{};   // when to check again whether they fit
   std::vector<ParkRequest> park_requests_;  // decided, not yet durable
-  std::vector<Entry*> park_entries_;        // their entries, one for each
-  std::vector<Entry*> behind_flight_;       // to be parked once what precedes them is not in flight
-  std::vector<Outcome> outcomes_;           // scratch of collect
-  std::vector<Settled> fates_;              // scratch of settle
-  WallTime now_wall_{};                     // when the batch being resolved was collected
+  std::vector<Entry*> park_entries_;        // the entries of park_requests_
+  std::vector<Entry*> behind_flight_;       // parked once no earlier event is in flight
+  std::vector<Outcome> outcomes_;           // reused by collect()
+  std::vector<Settled> fates_;              // reused by settle()
+  WallTime now_wall_{};                     // when the current batch was collected
 
   std::uint64_t next_order_ = 1;  // numbers entries in read order
   std::uint64_t submissions_made_ = 0;
   std::uint64_t submissions_collected_ = 0;
   std::size_t window_events_ = 0;
   std::size_t window_bytes_ = 0;
-  std::size_t unwritten_events_ = 0;  // settled, and not durably so
+  std::size_t unwritten_events_ = 0;  // settled, but not durably
   bool sink_open_ = false;
-  bool sink_opening_ = false;  // asked to open, and not known to be
+  bool sink_opening_ = false;  // open() was called and has not finished
   bool opening_is_long_ = false;
   TimePoint opening_since_{};
   Pace pace_;
   TimePoint collected_at_{};  // the last submission
-  // What took longest since the lease was renewed, for the one who reads why it was lost.
+  // The longest step since the lease was renewed, to explain a lost lease.
   TimePoint timed_at_{};
   Duration longest_{0};
   std::string_view longest_what_ = "nothing";
   bool source_had_more_ = false;
   bool standing_by_ = false;
   std::uint32_t sink_failures_ = 0;
-  bool sink_missed_ = false;  // that it is lost was said, that it works again was not
+  bool sink_missed_ = false;  // "lost" was reported, "works again" was not
   std::uint32_t session_failures_ = 0;
-  bool was_halted_ = false;     // in the last of them
+  bool was_halted_ = false;     // in the last session
   bool has_given_up_ = false;   // on a sink that confirms nothing
   std::string last_failure_{};  // of an event
   TimePoint session_since_{};
   TimePoint sink_retry_at_{};
   TimePoint renew_retry_at_{};
   TimePoint replay_poll_at_{};
-  TimePoint make_room_at_{};       // a sick sink lets one line make room then
-  TimePoint write_progress_at_{};  // when something is unwritten
+  TimePoint make_room_at_{};       // then a sick sink lets one line make room
+  TimePoint write_progress_at_{};  // if something is unwritten
   bool was_reported_ = false;
   RelayState reported_{};
   TimePoint state_since_{};

@@ -1,11 +1,11 @@
-// What a relay keeps in memory about the events on their way. Private to the relay.
+// What a relay keeps in memory about its entries. Private to the relay.
 #pragma once
 
 #include "core/relay/relay.h"
 
 namespace dovetail {
 
-inline constexpr std::uint32_t kFailedInARow = 5;  // batches; then this is not a hiccup
+inline constexpr std::uint32_t kFailedInARow = 5;  // batches; more than a short disturbance
 
 inline OrderKey order_key(const Event& event) {
   return {std::string(event.aggregate_type), std::string(event.aggregate_id)};
@@ -16,17 +16,17 @@ struct Relay::Entry {
   Flight* flight = nullptr;
   Entry* next = nullptr;       // the next of its line
   std::uint64_t order = 0;     // grows in read order
-  std::uint32_t attempts = 0;  // that failed, and count
+  std::uint32_t attempts = 0;  // counted failures
   bool finished = false;
-  bool has_come_back = false;       // from the sink, without being confirmed
-  TimePoint came_back_at{};         // for the first time
-  std::uint64_t confirmations = 0;  // of others, at that time
-  std::string reason{};             // of the last time
+  bool has_come_back = false;       // the sink returned it without confirmation
+  TimePoint came_back_at{};         // the first time
+  std::uint64_t confirmations = 0;  // of other keys, at that time
+  std::string reason{};             // of the last failure
   Settled fate = Settled::delivered;
 
-  // Lines are found by the hash of the key; an event without a key gets a line of its own.
+  // A line is found by the hash of its key; an event without a key has its own line.
   std::uint64_t line_key() const { return event->has_key() ? event->key_hash : ~order; }
-  // Tells keys apart; an event without a key has its own, whenever it comes.
+  // Tells keys apart; an event without a key has its own value, the same at each return.
   std::uint64_t sick_key() const {
     if (event->has_key()) return event->key_hash;
     std::uint64_t key = 14695981039346656037U;
@@ -52,9 +52,9 @@ struct Relay::Flight {
 struct Relay::Line {
   Entry* head = nullptr;  // waiting, in read order
   Entry* tail = nullptr;
-  bool in_flight = false;  // on a sink that takes one of a key at a time
+  bool in_flight = false;  // on a sink that takes one event of a key at a time
   bool held = false;       // waits until `due` and until `after_submission` is collected
-  bool counts = false;     // the failure it waits after counts
+  bool counts = false;     // the failure that it waits for counts
   TimePoint due{};
   std::uint64_t after_submission = 0;
 };

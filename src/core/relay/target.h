@@ -1,4 +1,4 @@
-// A relay is bound to where its events go, or, where it reads a broker, come from.
+// Binds a relay to its target, or to its broker if it reads one.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace dovetail {
 
-// Two processes of one name would share its events between two targets. Says how to change it on
-// purpose.
+// Otherwise two processes of one name would split its events over two targets. The text says how to
+// change the target on purpose.
 Error other_target(std::string_view relay, std::string_view bound, std::string_view wanted);
 
 }  // namespace dovetail

@@ -1,5 +1,5 @@
-// Several sinks one after the other: the inbox of a consumer, then its handlers outside the
-// transaction.
+// Several sinks in a row: the inbox of a consumer, then its external
+// handlers.
 #pragma once
 
 #include <cstddef>
@@ -14,30 +14,30 @@
 
 namespace dovetail {
 
-// An event goes to the next stage when the one before has confirmed it or knew it as a duplicate.
-// Its fate is the first that is neither of these, else that of the last stage that takes it;
-// `confirmed` when none does. Batches pass each stage in the order of submission, several of them
-// at a time, each in a stage of its own. What fails in one stage is not tried in the next, nor is
-// what stands behind it on its key; when it comes again, the stages before it know it as a
-// duplicate, so each stage but the last must know its duplicates.
+// An event moves to the next stage when the stage before has confirmed it or knew it as a
+// duplicate. Its outcome is the first other one, else that of the last stage that takes it;
+// `confirmed` if no stage takes it. Batches pass each stage in the order of submission, several at
+// a time, each in a different stage. After a failure in a stage, the next stages get neither that
+// event nor later ones of its key. When they come again, the earlier stages know them as
+// duplicates; so each stage except the last must recognise duplicates.
 //
-// An error of one stage is one of the whole: nothing would be settled without it anyway.
-// The stages are its own from open() on. One thread at a time.
+// An error of one stage is an error of the whole, because nothing could be settled without it. It
+// owns the stages from open() on. One thread at a time.
 class ChainedSink final : public Sink {
  public:
   struct Stage {
     std::shared_ptr<Sink> sink;
-    // Which events it takes; the others pass it by, in their order. Empty: all.
+    // Which events the stage takes; others pass by in order. Empty: all.
     std::function<bool(const Event&)> takes{};
   };
 
   explicit ChainedSink(std::vector<Stage> stages);
 
-  // Opens the last stage first: while an endpoint is away, the inbox need not connect again and
-  // again.
+  // Opens the last stage first: while an endpoint is unavailable, the inbox need not reconnect
+  // again and again.
   Status open() override;
   Status submit(Events events) override;
-  // Moves each stage on by one batch at most, so that the relay looks at its lease in between.
+  // Moves each stage on by at most one batch, so that the relay can check its lease.
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   Status close() override;
   bool keeps_order_on_failure() const override;
@@ -48,8 +48,8 @@ class ChainedSink final : public Sink {
     std::uint64_t number = 0;
     std::vector<const Event*> events{};
     std::vector<Outcome> outcomes{};
-    std::vector<std::size_t> alive{};  // indexes of those that nothing has gone wrong with
-    std::vector<std::size_t> tried{};  // of those that the stage has where the batch is
+    std::vector<std::size_t> alive{};  // indexes of events without a failure so far
+    std::vector<std::size_t> tried{};  // indexes of those that the current stage got
   };
   using Line = std::deque<std::unique_ptr<Submitted>>;
 
@@ -60,12 +60,12 @@ class ChainedSink final : public Sink {
   bool hand_out(std::span<Outcome> outcomes);
 
   std::vector<Stage> stages_;
-  std::vector<Line> lines_;  // for each stage the batches that it has
-  Line done_;                // past the last one
+  std::vector<Line> lines_;  // per stage, the batches in it
+  Line done_;                // past the last stage
   std::vector<std::unique_ptr<Submitted>> spare_;
   FailedKeys failed_;
-  std::vector<const Event*> entering_;  // scratch of enter()
-  std::vector<Outcome> collected_;      // scratch of advance()
+  std::vector<const Event*> entering_;  // reused by enter()
+  std::vector<Outcome> collected_;      // reused by advance()
 };
 
 }  // namespace dovetail

@@ -1,5 +1,5 @@
-// Runs effects outside the consumer's database, such as requests and programs, under claims: each
-// event is held by one consumer at a time, and known as done when it comes again.
+// Runs external effects, such as requests and programs, under claims: one consumer at a time holds
+// an event, and a repeated event is known as done.
 #pragma once
 
 #include <cstddef>
@@ -18,46 +18,46 @@
 namespace dovetail {
 
 struct ClaimedSinkOptions {
-  // How long a claim holds. Longer than one call of the inner sink may take, its time limit
-  // included.
+  // How long a claim holds. It must be longer than one call of the inner sink, including its
+  // timeout.
   Duration lease = std::chrono::seconds(60);
   std::uint32_t attempts_max = 5;  // an event that ends the process so often is rejected
-  // Calls that the inner sink makes at a time. So many events of different keys are claimed, each
-  // just before its call; while calls take a small part of the lease, more of them ahead.
+  // Calls that the inner sink makes at a time. As many events of different keys are claimed, each
+  // just before its call; more are claimed ahead while calls are short compared with the lease.
   std::size_t calls_max = 16;
   std::size_t ahead_max = 240;
 };
 
-// Claims, then submits to the inner sink, then completes: at least once. The effect happens again
-// when the process dies, or loses its claim, between the effect and its completion; the event's id
-// is what the receiver can know it by. A process that dies leaves its claims behind: those events
-// come back as `again` until the lease has ended, and the attempt counts. One that only loses its
-// database completes what was done when it is back.
+// Claims an event, submits it to the inner sink, then completes the claim: at least once. The
+// effect repeats if the process dies or loses the claim between effect and completion; the receiver
+// can recognise it by the event id. After a crash the claims stay: their events come back as
+// `again` until the lease ends, and the attempt counts. If only the database was away, finished
+// claims are completed when it is back.
 //
-// A relay that starts over, because its lease ran out or a database was away for a moment, opens
-// its sink again. What is on its way then goes on: it is claimed, so nobody else does it, and
-// giving it up would only do it twice. The same event, when it comes again, waits for that to end.
+// A relay that starts over, because its lease ran out or a database was briefly away, opens its
+// sink again. Running calls then continue: their events are claimed, so no other consumer repeats
+// them. If such an event comes again, it waits for its call.
 //
-// A call that outlasts its claim is given up as in_doubt with everything in flight: another
-// consumer may be at it already. So the relay needs no time limit of its own for a batch, and one
-// that is shorter than all calls of a batch take would only repeat them.
+// If a call outlasts its claim, everything in flight is given up as in_doubt: another consumer may
+// have started it. So the relay needs no time limit per batch; a limit shorter than all calls of a
+// batch would only repeat them.
 //
-// Store, inner sink and clock outlive it. One thread at a time. Keeps a key's order on failure
-// whatever the inner sink does: it then has one of a key at a time.
+// Store, inner sink and clock outlive it. One thread at a time. It keeps a key's order after a
+// failure even if the inner sink does not: then only one event of a key is in flight.
 class ClaimedSink final : public Sink {
  public:
   ClaimedSink(ClaimStore& store, Sink& inner, Clock& clock, ClaimedSinkOptions options);
 
-  // Opens the inner sink only where that is of no use any more: then it gives up its calls, and
-  // what was claimed for them is let go of.
+  // Reopens the inner sink only if it is broken. The inner sink then gives up its calls, and their
+  // claims are released.
   Status open() override;
   Status submit(Events events) override;
   // Does its work here, as the inbox does.
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return true; }
 
-  // Gives up what is still on its way and lets go of it, so that the next process need not wait for
-  // the lease to end. Without it nothing is lost either.
+  // Gives up running calls and releases their claims, so that the next process need not wait for
+  // the leases. Nothing is lost without it.
   Status close() override;
 
  private:
@@ -67,7 +67,7 @@ class ClaimedSink final : public Sink {
     Submission* submission = nullptr;
     std::int64_t epoch = 0;
     std::uint32_t attempts = 0;
-    bool is_chosen = false;  // to be claimed, or claimed
+    bool is_chosen = false;  // to be claimed, or claimed already
     Outcome outcome{};
   };
   struct Submission {
@@ -77,22 +77,22 @@ class ClaimedSink final : public Sink {
   };
   // One event in the inner sink.
   struct Call {
-    Item* item = nullptr;  // none: the sink was opened again since
+    Item* item = nullptr;  // null: the sink was opened again since
     EventId id{};
     std::uint64_t key = 0;
     std::int64_t epoch = 0;
     std::uint32_t attempts = 0;
     Outcome outcome{};
   };
-  // Claimed together and handed to the inner sink together, as copies: they outlive what the relay
-  // has submitted.
+  // Events claimed together and given to the inner sink together. They are copies, because they
+  // outlive the relay's batch.
   struct Wave {
     TimePoint claimed_at{};
     std::vector<Call> calls{};
     Batch events{};
     std::vector<Outcome> outcomes{};
   };
-  // Claims of one kind, as the store takes them.
+  // Claims with the same result, as the store takes them.
   struct Claims {
     std::vector<EventId> ids{};
     std::vector<std::int64_t> epochs{};
@@ -129,19 +129,19 @@ class ClaimedSink final : public Sink {
 
   std::deque<std::unique_ptr<Submission>> submitted_;
   std::deque<Item*> waiting_;  // not claimed yet, in the order of submission
-  std::deque<Wave> waves_;     // in the inner sink's order; outlive open() where calls go on
+  std::deque<Wave> waves_;     // in the order of the inner sink; kept over open() while calls run
   bool is_inner_open_ = false;
   std::size_t in_flight_ = 0;
   std::unordered_map<std::uint64_t, std::size_t> keys_in_flight_;
   FailedKeys failed_;
-  std::size_t calls_;      // how many are claimed to be started at once
+  std::size_t calls_;      // how many are claimed to start at once
   std::size_t ahead_ = 0;  // how many may be claimed before their calls can start
 
-  // Outlive open(): what the store still has of us.
+  // Kept over open(): the claims that the store may still have for us.
   std::map<EventId, std::int64_t> held_;      // claimed, and not known to be completed or released
-  std::map<EventId, std::int64_t> finished_;  // of these, whose effects happened
+  std::map<EventId, std::int64_t> finished_;  // of these, the effect happened
 
-  // Scratch.
+  // Reused.
   std::vector<Item*> chosen_;
   std::vector<const Event*> chosen_events_;
   std::vector<Item*> skipped_;

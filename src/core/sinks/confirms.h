@@ -1,5 +1,5 @@
-// Keeps track of which submitted events are confirmed, for sinks whose broker answers event by
-// event, in any order, sometimes twice.
+// Tracks which submitted events are confirmed, for sinks whose broker answers event by event, in
+// any order and sometimes twice.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace dovetail {
 
-// Every submitted event gets a tag, counting from 1. Not for several threads.
+// Every submitted event gets a tag, counted from 1. For one thread.
 class ConfirmTracker {
  public:
   // Starts a batch of `count` events; returns the tag of its first.
   std::uint64_t add_batch(std::size_t count);
 
-  // The fate of one event. The first word counts: a repeat, or a tag that is not known, changes
+  // Sets the outcome of one event. The first outcome counts: a repeat or an unknown tag changes
   // nothing.
   void resolve(std::uint64_t tag, Outcome outcome);
   // The same for every unresolved tag up to and including `tag`.
@@ -29,7 +29,7 @@ class ConfirmTracker {
   void take_oldest(std::span<Outcome> outcomes);
 
   std::size_t unresolved() const { return unresolved_; }
-  void clear();  // forgets everything; tags go on counting
+  void clear();  // forgets all events; tags continue to grow
 
  private:
   struct Pending {

@@ -1,4 +1,4 @@
-// A clock that moves only when told, or when somebody sleeps on it. For tests.
+// A test clock that moves only when it is set or when a thread sleeps on it.
 #pragma once
 
 #include "core/clock.h"

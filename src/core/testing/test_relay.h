@@ -1,4 +1,4 @@
-// A relay over memory for tests.
+// A relay over memory, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace dovetail {
 
 using namespace std::chrono_literals;
 
-// Counts how often progress is written, and finds fault with the events that a test chooses.
+// Counts writes of progress, and marks events that a test chooses as defective.
 class CountingSource final : public Source {
  public:
   explicit CountingSource(Source& inner) : inner_(inner) {}
@@ -137,7 +137,7 @@ class RelayTest : public testing::Test {
     return notices_[kind];
   }
 
-  // Every key's first arrivals are in the order of its versions, without a gap.
+  // The first arrivals of every key are in the order of its versions, without gaps.
   static void expect_ordered(const std::vector<StoredEvent>& received) {
     std::map<std::string, int> last;
     for (const StoredEvent& stored : received) {
@@ -157,7 +157,7 @@ class RelayTest : public testing::Test {
   RelayOptions options_;
   RelayMetrics metrics_;
   std::mutex notices_mutex_;
-  std::map<RelayNotice::Kind, int> notices_;  // while it runs, use notices_of()
+  std::map<RelayNotice::Kind, int> notices_;  // while the relay runs, use notices_of()
   std::vector<RelayState> states_;            // as reported; read it after stop()
   std::map<std::string, int> version_;
   int published_ = 0;

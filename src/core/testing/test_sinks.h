@@ -1,5 +1,5 @@
-// For tests of sinks that are made of other sinks: inner ones that do as they are told, and a relay
-// reduced to what a sink sees of it.
+// For tests of sinks made of other sinks: inner sinks that do what the test says, and a small relay
+// as a sink sees it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,10 +22,10 @@
 
 namespace dovetail {
 
-// A sink that belongs to the test, for those who share in owning theirs.
+// Lets code share a sink that the test owns.
 inline std::shared_ptr<Sink> borrowed(Sink& sink) { return {std::shared_ptr<void>{}, &sink}; }
 
-// Events that live as long as the test. Their ids are their numbers and say no time.
+// Events that live as long as the test. Their ids are numbers and contain no time.
 class NumberedEvents {
  public:
   const Event* make(std::string_view key, std::string_view payload, std::string_view type = "t") {
@@ -42,7 +42,7 @@ class NumberedEvents {
   TestEvents events_;
 };
 
-// A memory sink that hands out as many batches as it may.
+// A memory sink that reports as many batches as the test allows.
 class HeldSink final : public Sink {
  public:
   static constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
@@ -83,7 +83,7 @@ class HeldSink final : public Sink {
   std::size_t submitted = 0;  // batches since open()
   Duration waited{0};
   std::function<void()> after_collect{};
-  TestClock* clock = nullptr;  // moves on while it waits
+  TestClock* clock = nullptr;  // moves while the sink waits
 };
 
 inline bool is_safe(const Outcome& outcome) {
@@ -96,7 +96,7 @@ inline std::vector<Fate> fates_of(const std::vector<Outcome>& outcomes) {
   return fates;
 }
 
-// Collects the oldest batch, which must come.
+// Collects the oldest batch, which must be ready in time.
 inline std::vector<Outcome> collect_from(Sink& sink, std::size_t count,
                                          Duration timeout = Duration{0}) {
   std::vector<Outcome> outcomes(count);
@@ -109,9 +109,9 @@ inline std::vector<Outcome> collect_from(Sink& sink, std::size_t count,
   return outcomes;
 }
 
-// A relay as a sink sees it, that does everything a relay may, at random: many events of a key in
-// flight, batches of any size, late collection. Behind an event that came back it holds the key
-// until everything submitted by then is collected.
+// A random relay, as a sink sees it: many events of a key in flight, batches of any size, late
+// collection. Behind an event that came back, it holds the key until everything submitted so far is
+// collected.
 class RandomRelay {
  public:
   RandomRelay(std::vector<const Event*> events, std::uint64_t seed)
@@ -130,7 +130,7 @@ class RandomRelay {
     if (!in_flight_.empty()) collect(sink);
     return true;
   }
-  // What is in memory is lost, as when the process dies.
+  // Loses everything in memory, like a crash.
   void forget() {
     is_open_ = false;
     in_flight_.clear();
@@ -198,7 +198,7 @@ class RandomRelay {
   Random random_;
   std::vector<Slot> slots_;
   std::deque<std::vector<std::size_t>> in_flight_;
-  std::map<std::uint64_t, std::uint64_t> held_;  // by key: until so many batches are collected
+  std::map<std::uint64_t, std::uint64_t> held_;  // by key: until this many batches are collected
   std::uint64_t submitted_ = 0;
   std::uint64_t collected_ = 0;
   std::size_t settled_ = 0;
@@ -206,7 +206,7 @@ class RandomRelay {
   bool is_open_ = false;
 };
 
-// First arrivals of each key are in the order of their positions, and nothing is missing.
+// First arrivals of each key are in order of position, and none is missing.
 inline void expect_all_in_order(const std::vector<StoredEvent>& received,
                                 const std::vector<const Event*>& events) {
   std::map<EventId, int> times;
