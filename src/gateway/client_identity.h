@@ -1,4 +1,4 @@
-// Who sent a request, as the gateway tells clients apart.
+// How the gateway tells clients apart.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace dovetail::http {
 
-// What the client is known by: its values of these headers. Empty: it sent none of them.
+// The client's values of these headers. Empty: it sent none of them.
 std::string identity_of(const Request& request, const std::vector<std::string>& client_headers);
 
-// What a repeat must have in common with the first request: method, target and body. Where the
-// client is not known by its headers, also its login: another one is told that the key is taken,
-// and sees no answer. A login is no part of whose key it is, because cookies change between two
-// tries, and the second one must not run. With no headers at all clients are not told apart.
+// What a repeated request must share with the first: method, target and body. If the headers do not
+// name the client, also its login: another client then learns that the key is taken and sees no
+// answer. The login is not part of the key's scope, because cookies may change between two tries,
+// and the second try must not run. Without any of these headers, clients are not told apart.
 std::string fingerprint_of(const Request& request, const std::vector<std::string>& client_headers);
 
 }  // namespace dovetail::http

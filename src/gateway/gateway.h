@@ -1,10 +1,10 @@
-// Stands before an HTTP service, so that a request with an idempotency key reaches it once: its
+// A proxy before an HTTP service. A request with an idempotency key reaches the service once: its
 // answer is kept, and repeats get that answer.
 //
-// A request goes from the endpoint's thread to a thread with a connection to the store, which takes
-// its key or answers at once; from there to a thread that waits for the service; and back to the
-// store, which keeps the answer before the client gets it. One more thread answers clients that
-// have waited long enough for a store that is away or hangs; it never waits for the store itself.
+// The endpoint's thread passes a request to a thread with a store connection, which begins the
+// request there or answers at once. A second thread waits for the service. Then the store keeps the
+// answer, and the client gets it. One more thread answers clients that have waited long enough for
+// a store that is unavailable or hangs; it never waits for the store.
 #pragma once
 
 #include <atomic>
@@ -32,21 +32,21 @@ struct GatewayNotice {
   enum class Level : std::uint8_t { debug, info, warn, error };
   Level level;
   std::string text;
-  std::string key{};  // as logs may show it
+  std::string key{};  // in its form for logs
 };
 
 struct GatewayCounts {
-  std::uint64_t executed = 0;    // reached the service under a key and were answered
-  std::uint64_t replayed = 0;    // got an answer that was kept
+  std::uint64_t executed = 0;    // with a key; the service answered
+  std::uint64_t replayed = 0;    // repeats that got the kept answer
   std::uint64_t running = 0;     // 409
-  std::uint64_t unknown = 0;     // 409, nobody knows
+  std::uint64_t unknown = 0;     // 409, outcome unknown
   std::uint64_t mismatched = 0;  // 422
   std::uint64_t lost = 0;        // outcomes that became unknown
   std::uint64_t passed = 0;      // without a key
-  std::uint64_t refused = 0;     // 4xx and 5xx of ours for any other reason
+  std::uint64_t refused = 0;     // other errors of the gateway, 4xx and 5xx
 };
 
-// Threads: start() and stop() by one. `notify` is called by all of its own.
+// One thread calls start() and stop(). `notify` is called on any of its threads.
 class Gateway final : private RequestHandler {
  public:
   using MakeStore = std::function<std::unique_ptr<RequestStore>()>;
@@ -55,14 +55,14 @@ class Gateway final : private RequestHandler {
   Gateway(GatewayOptions options, MakeStore make_store, Clock& clock, Notify notify);
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
-  ~Gateway() override;  // stops at once, unless it was stopped
+  ~Gateway() override;  // stops at once if still running
 
   // rejected: the options are wrong; unavailable: the address is taken.
   Status start();
   std::uint16_t port() const { return endpoint_.port(); }
 
-  // Takes no more requests and waits for those that are there; after `drain` what still runs at the
-  // service is given up, and its outcome is unknown. True: nothing was.
+  // Takes no more requests and waits for running ones. After `drain` it gives up those at the
+  // service; their outcomes are unknown. True: none was given up.
   bool stop(Duration drain);
 
   GatewayCounts counts() const;
@@ -89,7 +89,7 @@ class Gateway final : private RequestHandler {
 
   void run_store();
   JobPointer next_for_store();
-  struct Lane;  // of a thread to the store
+  struct Lane;  // a thread with a store connection
   static Status open(Lane& lane);
   void hand_to_store(Job& job);
   void take_from_store(Job& job);
@@ -120,7 +120,7 @@ class Gateway final : private RequestHandler {
   const Notify notify_;
   Count count_;
   std::atomic<bool> ending_{false};   // takes no more requests
-  std::atomic<bool> aborted_{false};  // gives up what is at the service
+  std::atomic<bool> aborted_{false};  // gives up requests at the service
   std::atomic<bool> store_is_lost_{false};
 
   std::mutex mutex_;
@@ -131,10 +131,10 @@ class Gateway final : private RequestHandler {
   std::deque<JobPointer> beginning_;
   std::deque<JobPointer> settling_;
   std::deque<JobPointer> waiting_;  // for a place at the service
-  std::vector<Job*> at_store_;      // with threads that wait for the store
+  std::vector<Job*> at_store_;      // their threads wait for the store
   bool is_turn_of_new_ = false;     // at the store
   std::size_t jobs_ = 0;
-  bool leaving_ = false;  // threads end
+  bool leaving_ = false;  // the threads end
 
   Endpoint endpoint_;
   std::vector<std::thread> threads_;

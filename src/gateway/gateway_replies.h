@@ -1,4 +1,4 @@
-// What the gateway says by itself, and answers in the forms of the store and of the endpoint.
+// The gateway's own answers, and conversions between answers of store and endpoint.
 #pragma once
 
 #include <string>

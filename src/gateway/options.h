@@ -1,4 +1,4 @@
-// What can be chosen about a gateway.
+// The options of a gateway.
 #pragma once
 
 #include <cstddef>
@@ -14,34 +14,34 @@ namespace dovetail::http {
 
 struct GatewayOptions {
   // Behaviour
-  std::string name = "gateway";  // whose keys they are; several gateways of a service share it
+  std::string name = "gateway";  // the scope of keys; several gateways of a service share it
   EndpointOptions endpoint{.waiting_max = 1024};
   ForwardOptions service{};
-  std::vector<std::string> methods{"POST", "PATCH"};  // that have keys; others only pass through
+  std::vector<std::string> methods{"POST", "PATCH"};  // methods with keys; others pass through
   bool key_required = true;
-  bool quoted_only = false;  // keys as the draft writes them, and no bare ones
-  // What a client is known by: keys of one are not those of another. Where a request has none of
-  // them, another login than that of the first request with the key gets no answer.
+  bool quoted_only = false;  // refuses bare keys, which the draft does not allow
+  // These headers name the client; each client has its own keys. If a request has none of them, a
+  // repeat with another login than the first request gets no answer.
   std::vector<std::string> client_headers{"authorization"};
-  // Addresses and networks of those that speak for others: what they say about their clients is
-  // passed on, and their connections are not counted as one client's.
+  // Addresses and networks of proxies. What they say about their clients is passed on, and they may
+  // open more connections than one client.
   std::vector<std::string> trusted_proxies{};
-  Duration keep = std::chrono::hours(24);  // an answer, from its first request
-  bool retry_unknown = false;              // sends a request whose outcome nobody knows once more
-  // Answers that say that nothing was done: they are passed on, and the next request runs.
+  Duration keep = std::chrono::hours(24);  // of an answer, from its first request on
+  bool retry_unknown = false;              // sends a request with an unknown outcome again
+  // Answers that mean "nothing was done": they are passed on, and the next request runs.
   std::vector<int> released_statuses{401, 407, 408, 421, 425, 429, 503};
-  Duration store_patience = std::chrono::seconds(5);   // before a client is told that it is away
-  Duration place_patience = std::chrono::seconds(10);  // to wait for a place at the service
-  // How long a request belongs to a gateway that has died. Zero: what it can take, and half a
-  // minute.
+  Duration store_patience = std::chrono::seconds(5);   // for clients of an unavailable store
+  Duration place_patience = std::chrono::seconds(10);  // the wait for a place at the service
+  // How long a request belongs to a gateway that has died. Zero: the longest time of a request,
+  // plus half a minute.
   Duration lease{0};
   // Performance
-  std::size_t requests_max = 64;  // at the service at once; each has a thread
+  std::size_t requests_max = 64;  // at the service at a time; each has a thread
   std::size_t connections = 4;    // to the store
 };
-// rejected: the text names the setting.
+// rejected: a setting is wrong; the text names it.
 Status check(const GatewayOptions& options);
-// The longest that a request can take, before and at the service.
+// The longest time of a request, waiting and at the service.
 Duration longest(const GatewayOptions& options);
 
 }  // namespace dovetail::http

@@ -1,4 +1,4 @@
-// What a Kafka cluster says of itself and of its topics.
+// What a Kafka cluster says about itself and its topics.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace dovetail::kafka {
 
 using Settings = std::map<std::string, std::string, std::less<>>;
 
-// The settings that are in force. rejected: there is no such topic or no right to ask; unavailable:
+// The settings in force. rejected: the topic does not exist, or the user may not ask. unavailable:
 // no answer within `timeout`.
 Result<Settings> topic_settings(rd_kafka_s* client, const std::string& topic, Duration timeout);
 Result<Settings> broker_settings(rd_kafka_s* client, std::int32_t broker, Duration timeout);
@@ -22,11 +22,11 @@ Result<Settings> broker_settings(rd_kafka_s* client, std::int32_t broker, Durati
 struct TopicShape {
   std::string name;
   std::size_t partitions = 0;
-  std::size_t replicas_min = 0;  // of the partition that has the fewest
+  std::size_t replicas_min = 0;  // of the partition with the fewest
 };
 struct ClusterShape {
   std::vector<std::int32_t> brokers;
-  std::vector<TopicShape> topics;  // without those that Kafka keeps for itself
+  std::vector<TopicShape> topics;  // without Kafka's internal topics
 };
 Result<ClusterShape> cluster_shape(rd_kafka_s* client, Duration timeout);
 

@@ -1,5 +1,5 @@
-// What the producer, the consumer and the administration of Kafka share: librdkafka's objects,
-// its properties, its errors.
+// What producer, consumer and administration share: librdkafka's objects, its properties and
+// errors.
 #pragma once
 
 #include <memory>
@@ -37,26 +37,26 @@ using Handle = dovetail::Handle<T, static_cast<void (*)(T*)>(destroy)>;
 enum class Role : std::uint8_t { producer, consumer, admin };
 using Properties = std::vector<std::pair<std::string, std::string>>;
 
-// What librdkafka is told. rejected: a property of the options is one that promises rest on; the
-// text says why.
+// The properties for librdkafka. rejected: an option would break dovetail's guarantees; the text
+// says why.
 Result<Properties> properties_of(const Options& options, Role role);
 
-// rejected: librdkafka does not take a property; the text says which and why.
+// rejected: librdkafka refuses a property; the text says which and why.
 Result<Handle<rd_kafka_conf_s>> make_configuration(const Properties& properties);
-// Takes the configuration.
+// Takes ownership of the configuration.
 Result<Handle<rd_kafka_s>> make_client(Role role, Handle<rd_kafka_conf_s> configuration);
 
-// A name that a topic may have. The text says what is wrong with it; empty: nothing.
+// What is wrong with a topic name; empty: nothing.
 std::string_view topic_problem(std::string_view name);
 
-// What is wrong with the connection as a whole, with what to check. One line, no secrets.
+// The error of the whole connection, with what to check. One line, no secrets.
 Error connection_error(const Options& options, int code, std::string_view text);
 
-// The errors that librdkafka tells while it tries to reach a broker.
+// The errors that librdkafka reports while it tries to reach a broker.
 class ConnectErrors {
  public:
   void note(int code, std::string_view text);
-  bool is_final() const;  // a wrong password or certificate: trying on is of no use
+  bool is_final() const;  // wrong password or certificate: retrying is useless
   bool all_down() const { return all_down_; }
   int code() const { return code_; }
   const std::string& text() const { return text_; }
@@ -68,13 +68,13 @@ class ConnectErrors {
   bool all_down_ = false;
 };
 
-// Waits until one broker has answered, `options.connect_timeout` at most. `serve` takes what
-// librdkafka has to tell into `connect_errors`, without waiting.
+// Waits until one broker has answered, at most `options.connect_timeout`. `serve` moves
+// librdkafka's reports into `connect_errors` without waiting.
 template <class Serve>
 Status wait_for_broker(rd_kafka_s* client, const Options& options, ConnectErrors& connect_errors,
                        Serve serve);
 
-// One try of it: whether a broker answered within `timeout_ms`.
+// One try: whether a broker answers within `timeout_ms`.
 bool broker_answers(rd_kafka_s* client, int timeout_ms, ConnectErrors& connect_errors);
 
 int to_milliseconds(Duration duration);  // rounded up
@@ -82,7 +82,7 @@ int to_milliseconds(Duration duration);  // rounded up
 template <class Serve>
 Status wait_for_broker(rd_kafka_s* client, const Options& options, ConnectErrors& connect_errors,
                        Serve serve) {
-  // All addresses of a name are tried in turn, and the first may well be down.
+  // All addresses of a name are tried in turn, and the first may be down.
   constexpr int kTryMs = 250;
   const int tries = 1 + to_milliseconds(options.connect_timeout) / kTryMs;
   for (int i = 0; i < tries; ++i) {

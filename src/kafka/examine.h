@@ -1,5 +1,5 @@
-// What is unsafe about a Kafka cluster and its topics, for those who publish to them and those who
-// read from them.
+// What is unsafe about a Kafka cluster and its topics for publishers and
+// consumers.
 #pragma once
 
 #include <optional>
@@ -14,22 +14,22 @@ namespace dovetail::kafka {
 
 struct Examined {
   Options options;
-  // Names of the topics that are written, without prefix; '*' stands for anything.
+  // Topics that are written, without the prefix; '*' matches anything.
   std::vector<std::string> written{};
-  bool is_read = false;               // `options.topics` are
-  std::size_t payload_bytes_max = 0;  // that may be published; 0: not known
-  // How long consumers remember what they have applied; none: for ever.
+  bool is_read = false;               // `options.topics` are read
+  std::size_t payload_bytes_max = 0;  // the largest that may be published; 0: unknown
+  // How long consumers remember applied events; empty: without limit.
   std::optional<Duration> inbox_retention{};
 };
 
-// Asks and changes nothing. unavailable: no broker answers.
+// Only reads. unavailable: no broker answers.
 Result<std::vector<Finding>> examine(const Examined& what);
 
-// How long each of `options.topics` keeps events; without those that are not there. rejected: this
-// user may not ask.
+// How long each of `options.topics` keeps events; missing topics are left out. rejected: this user
+// may not ask.
 Result<std::vector<Kept>> retention(const Options& options);
 
-// Whether `name` is one that `pattern` stands for.
+// Whether `name` matches `pattern`.
 bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace dovetail::kafka

@@ -1,4 +1,4 @@
-// How a Kafka cluster is reached and used, as a sink and as a source.
+// How to reach and use a Kafka cluster, as a sink and as a source.
 #pragma once
 
 #include <cstddef>
@@ -14,36 +14,36 @@ namespace dovetail::kafka {
 
 struct Options {
   // Behaviour
-  std::string brokers;  // "host:port,host:port": any of the cluster, it tells of the others
-  bool tls = false;     // the broker's certificate and its host name are always checked
-  std::filesystem::path ca_file{};    // PEM; empty: what the system trusts
-  std::filesystem::path cert_file{};  // PEM, of the client; with key_file
+  std::string brokers;  // "host:port,host:port": some brokers of the cluster; they name the others
+  bool tls = false;     // the certificate and the host name of the broker are always checked
+  std::filesystem::path ca_file{};    // PEM; empty: the system's certificate authorities
+  std::filesystem::path cert_file{};  // PEM, the client's certificate; needs key_file
   std::filesystem::path key_file{};
   std::string user{};  // empty: no SASL
   std::string password{};
   std::string sasl_mechanism = "PLAIN";  // or SCRAM-SHA-256, SCRAM-SHA-512
   MessageOptions message{};
   ForeignNames foreign{};
-  std::string topic_prefix{};  // before every topic; events do not show it
+  std::string topic_prefix{};  // stands before every topic; events do not show it
   Duration connect_timeout = std::chrono::seconds(10);
 
   // Of a source.
-  std::vector<std::string> topics{};  // one that begins with '^' is a regular expression
+  std::vector<std::string> topics{};  // a name that begins with '^' is a regular expression
   std::string group{};
-  bool from_end = false;  // where a group has no offset yet: only what comes from now on
-  bool skip_deleted =
-      false;  // go on behind events that the topic deleted unread, instead of halting
+  bool from_end = false;      // if the group has no offset yet: read new messages only
+  bool skip_deleted = false;  // true: if the topic deleted unread events, skip them instead of
+                              // halting
 
-  // Of the doctor.
-  bool single_node = false;  // meant to be without replicas
+  // For doctor.
+  bool single_node = false;  // the cluster has no replicas on purpose
 
   // Performance
-  Duration linger = std::chrono::milliseconds(2);  // how long a batch may wait for more messages
-  // Payload, key and headers together; more is refused before it is sent. A broker takes 1,048,588
-  // bytes with what frames them, unless its topic says otherwise.
+  Duration linger = std::chrono::milliseconds(2);  // how long a batch waits for more messages
+  // Payload, key and headers together; larger messages are refused unsent. By default a broker
+  // accepts 1,048,588 bytes including framing.
   std::size_t message_bytes_max = 1'048'000;
 
-  // Properties of librdkafka, by its names. Those that dovetail's promises rest on are refused.
+  // Properties of librdkafka. rejected if one would break dovetail's guarantees.
   std::map<std::string, std::string, std::less<>> properties{};
 };
 

@@ -1,4 +1,4 @@
-// Publishes events to topics of Kafka.
+// Publishes events to Kafka topics.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@
 
 namespace dovetail::kafka {
 
-// One thread at a time. An idempotent producer with acks=all: confirmed means that all replicas in
-// sync have it. librdkafka sends in threads of its own, until the sink is opened again or
-// destroyed; that waits for these threads, for which it takes some milliseconds. It would therefore
-// read events that are gone with their relay: payloads are copied when they are submitted.
+// One thread at a time. Uses an idempotent producer with acks=all: confirmed means that all in-sync
+// replicas have the event. librdkafka sends on its own threads until the sink is opened again or
+// destroyed; both wait some milliseconds for these threads. Payloads are copied in submit(),
+// because these threads may outlive the relay's events.
 //
-// A broker refuses a whole batch of records for the sake of one. An event is taken to be at fault
-// only when it was alone in its batch; until then it comes back as `again`, and the producer is
-// built anew with smaller batches, for a while.
+// If one record is bad, a broker refuses its whole batch. So the sink blames an event only if it
+// was alone in its batch. Until then the event comes back as `again`, and the sink makes a new
+// producer with smaller batches for a while.
 //
-// librdkafka remembers for minutes that a topic is not there. So the sink asks by itself whether a
-// topic exists, before its first event and, where it did not, before the next ones; such events
-// come back as `busy`.
+// librdkafka remembers for minutes that a topic is missing. So the sink itself asks whether a topic
+// exists, before its first event and, if it is missing, again before later ones. Events for a
+// missing topic come back as `busy`.
 class KafkaSink final : public Sink {
  public:
   KafkaSink(Options options, Clock& clock);
@@ -39,7 +39,7 @@ class KafkaSink final : public Sink {
 
   // Waits until a broker has answered. rejected: the options are wrong.
   Status open() override;
-  // Waits for answers about topics and while librdkafka's queue is full, 2 s at most.
+  // Waits at most 2 s: for answers about topics, and while librdkafka's queue is full.
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return false; }
@@ -47,9 +47,9 @@ class KafkaSink final : public Sink {
  private:
   struct Topic {
     Handle<rd_kafka_topic_s> handle{};
-    bool is_there = false;  // as far as we know
-    TimePoint ask_at{};     // when it is not: not before
-    std::string why{};      // events for it are refused; empty: nobody has said so
+    bool is_there = false;  // as far as known
+    TimePoint ask_at{};     // if it is missing: do not ask earlier
+    std::string why{};      // why its events are refused; empty: they are not
   };
 
   Status open_producer();
@@ -59,7 +59,7 @@ class KafkaSink final : public Sink {
   Result<Topic*> find_topic(std::string_view name);
   void ask_for(Topic& topic);
   void refuse(std::uint64_t tag, Fate fate, std::string reason);
-  // Takes what has come, and waits for the first of it. False: nothing came.
+  // Takes librdkafka's events; waits for the first one only. False: none came.
   bool take_events(int timeout_ms);
   void take_report(const rd_kafka_message_s& report);
   void take_refusal(const rd_kafka_message_s& report, const char* topic);
@@ -77,15 +77,15 @@ class KafkaSink final : public Sink {
   TimePoint patience_until_{};  // of this submit()
   ConfirmTracker tracker_;
   std::size_t uncollected_ = 0;  // batches
-  Arena arena_;                  // of one message
-  Message message_;              // scratch
+  Arena arena_;                  // for one message
+  Message message_;              // reused
   std::string topic_;
   ConnectErrors connect_errors_;
-  std::optional<Error> fault_;          // why this producer is of no use any more
-  TimePoint down_since_{};              // no broker could be reached since; none: one can
+  std::optional<Error> fault_;          // why this producer cannot be used any more
+  TimePoint down_since_{};              // since when no broker can be reached; empty: one can
   std::size_t batch_bytes_ = 0;         // of the next producer
   std::size_t opened_batch_bytes_ = 0;  // of this one
-  TimePoint batch_bytes_until_{};       // of batches that were made smaller
+  TimePoint batch_bytes_until_{};       // until then batches stay smaller
   std::map<std::string, std::size_t> topic_bytes_max_;
 };
 

@@ -1,4 +1,4 @@
-// Reads events from topics of Kafka, as a member of a consumer group.
+// Reads events from Kafka topics, as a member of a consumer group.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@
 
 namespace dovetail::kafka {
 
-// One thread at a time. Offsets are committed in flush(), and when partitions are taken away, never
-// by librdkafka itself. The position of an event is its offset and one: a key stays in its
+// One thread at a time. Offsets are committed in flush() and when partitions are taken away,
+// never by librdkafka itself. An event's position is its offset plus one: a key stays in its
 // partition.
 //
-// A partition that moves to another member of the group is forgotten only as far as it is settled:
-// what was read of it and is still on its way is not read again when it comes back, and what is
-// settled meanwhile is not committed.
+// When a partition moves to another member, its settled events are forgotten. Events still in
+// flight are not read again if the partition comes back, and events settled in between are not
+// committed.
 class KafkaSource final : public Source {
  public:
   KafkaSource(Options options, Clock& clock);
   KafkaSource(const KafkaSource&) = delete;
   KafkaSource& operator=(const KafkaSource&) = delete;
-  // Leaves the group, so that others take over at once.
+  // Leaves the group, so that other members take over at once.
   ~KafkaSource() override;
 
-  // Waits until a broker has answered; joining the group goes on in read(). rejected: the options
+  // Waits until a broker has answered; joining the group continues in read(). rejected: the options
   // are wrong.
   Status open() override;
-  // corrupt: the topic has deleted events that were not read.
+  // corrupt: the topic has deleted unread events.
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   Status flush() override;
@@ -44,15 +44,15 @@ class KafkaSource final : public Source {
     std::string topic;
     std::int32_t number = 0;
     bool assigned = false;
-    // Offsets; -1: not known.
+    // Offsets; -1: unknown.
     std::int64_t next = -1;       // to be read next
-    std::int64_t settled = -1;    // all before it are
+    std::int64_t settled = -1;    // all before it are settled
     std::int64_t committed = -1;  // all before it will not come again
   };
-  // What one read gave out of a partition.
+  // What one read returned of a partition.
   struct Piece {
     Partition* partition;
-    std::int64_t end;  // behind the last of it
+    std::int64_t end;  // after its last message
   };
   struct Reading {
     std::size_t events = 0;
@@ -62,7 +62,7 @@ class KafkaSource final : public Source {
     std::int64_t low = 0;
     std::int64_t high = 0;
   };
-  struct Callbacks;  // that librdkafka calls
+  struct Callbacks;  // called by librdkafka
 
   Status subscribe();
   void close();
@@ -86,15 +86,15 @@ class KafkaSource final : public Source {
   MessageReader reader_;
   Handle<rd_kafka_s> consumer_;
   std::map<std::pair<std::string, std::int32_t>, Partition> partitions_;
-  std::deque<Reading> readings_;        // given out and not settled
-  Handle<rd_kafka_message_s> held_;     // had no room in the last batch
-  std::vector<MessageHeader> headers_;  // scratch
-  std::string place_;                   // scratch
-  std::optional<Error> fault_;          // of a callback
+  std::deque<Reading> readings_;        // read and not settled
+  Handle<rd_kafka_message_s> held_;     // did not fit into the last batch
+  std::vector<MessageHeader> headers_;  // reused
+  std::string place_;                   // reused
+  std::optional<Error> fault_;          // from a callback
   ConnectErrors connect_errors_;
-  TimePoint down_since_{};  // no broker could be reached since; none: one can
+  TimePoint down_since_{};  // since when no broker can be reached; empty: one can
   bool closing_ = false;
-  bool commit_due_ = false;  // it came while the group was being shared out anew
+  bool commit_due_ = false;  // a commit came while the group was rebalancing
 };
 
 }  // namespace dovetail::kafka

@@ -1,5 +1,5 @@
-// The Kafka server of the tests: topics of a test's own on it, and what is in them, read by
-// librdkafka alone.
+// The Kafka server of the tests. Each test has its own topics on it; their content is read by
+// librdkafka directly.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class TestCluster {
   std::string address(const std::string& field = "port") const {
     return "127.0.0.1:" + server_.field(field);
   }
-  // To see this test's own topics only.
+  // Sees this test's own topics only.
   Options options() const {
     Options options;
     options.brokers = address();
@@ -100,7 +100,7 @@ class TestCluster {
     wait_for(full);
   }
 
-  // Returns when the broker no longer tells of it.
+  // Returns when the broker does not list it any more.
   void delete_topic(const std::string& name) {
     const std::string full = prefix_ + name;
     rd_kafka_DeleteTopic_t* topic = rd_kafka_DeleteTopic_new(full.c_str());
@@ -150,7 +150,7 @@ class TestCluster {
     rd_kafka_DeleteRecords_destroy(request);
   }
 
-  // From now on only the user `only` may do anything with the topic.
+  // From now on only user `only` may use the topic.
   void reserve_topic(const std::string& name, const std::string& only) {
     std::array<char, 256> why{};
     rd_kafka_AclBinding_t* binding = rd_kafka_AclBinding_new(
@@ -169,7 +169,7 @@ class TestCluster {
     rd_kafka_AclBinding_destroy(binding);
   }
 
-  // Everything that is in the topic now, partition by partition.
+  // All messages of the topic, partition by partition.
   std::vector<RawMessage> messages(const std::string& name, int partitions = 1) {
     const std::string full = prefix_ + name;
     const auto consumer =
@@ -218,7 +218,7 @@ class TestCluster {
     std::int64_t low = 0;
     std::int64_t high = 0;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    // A partition that is new may not have its leader yet.
+    // A new partition may not have its leader yet.
     rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
     do {
       code =

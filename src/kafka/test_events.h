@@ -1,4 +1,4 @@
-// A small stand-in for the relay that delivers them.
+// A small stand-in for the relay.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace dovetail::kafka {
 
-// The fate of one batch; an error as `again` for all of it, with its text as the reason.
+// The outcomes of one batch; after an error `again` for all, with the error's text.
 inline std::vector<Outcome> deliver_once(Sink& sink, const std::vector<const Event*>& events) {
   std::vector<Outcome> outcomes(events.size());
   const auto lost = [&](const Error& error) {
@@ -33,7 +33,7 @@ inline std::vector<Outcome> deliver_once(Sink& sink, const std::vector<const Eve
   return outcomes;
 }
 
-// As the relay does it: what comes back as `again` is sent again, on a new connection.
+// Like the relay: sends events with `again` once more, on a new connection.
 inline std::vector<Outcome> deliver(Sink& sink, const std::vector<const Event*>& events) {
   std::vector<Outcome> outcomes(events.size());
   std::vector<std::size_t> open(events.size());

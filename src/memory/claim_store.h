@@ -1,4 +1,4 @@
-// Claims of consumers whose state lives in this process.
+// Claims of consumers that keep their state in this process.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace dovetail {
 
-// The claims of any number of consumers, with what they have completed. Any thread.
+// The claims of any number of consumers, and what they have completed. Any thread.
 class MemoryClaimDatabase {
  public:
-  // The clock by which leases end.
+  // `clock` decides when leases end.
   explicit MemoryClaimDatabase(Clock& clock) : clock_(clock) {}
 
   std::uint64_t completed(const std::string& consumer) const;
-  std::size_t held(const std::string& consumer) const;  // whose lease has not ended
+  std::size_t held(const std::string& consumer) const;  // with leases that have not ended
 
  private:
   friend class MemoryClaimStore;

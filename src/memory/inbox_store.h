@@ -1,4 +1,4 @@
-// The inbox of a consumer whose state lives in this process.
+// The inbox of a consumer that keeps its state in this process.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@
 
 namespace dovetail {
 
-// What a handler wants to happen; it happens when, and only when, the transaction commits.
+// The effects of a handler; they happen if and only if the transaction commits.
 class MemoryTransaction {
  public:
   void on_commit(std::function<void()> effect) { effects_.push_back(std::move(effect)); }
@@ -24,8 +24,8 @@ class MemoryTransaction {
   std::vector<std::function<void()>> effects_;
 };
 
-// The inbox rows of any number of consumers. It admits one transaction at a time, as SQLite does.
-// Any thread.
+// The inbox rows of any number of consumers. It allows one transaction at a time, like SQLite. Any
+// thread.
 class MemoryInboxDatabase {
  public:
   std::uint64_t applied(const std::string& consumer) const;
@@ -46,7 +46,7 @@ class MemoryInboxDatabase {
   std::map<std::string, Consumer> consumers_;
 };
 
-// One thread at a time. begin() waits while another store of the same database is in a transaction.
+// One thread at a time. begin() waits while another store of this database has a transaction.
 class MemoryInboxStore final : public InboxStore {
  public:
   using Handler = std::function<Status(const Event&, MemoryTransaction&)>;

@@ -1,5 +1,5 @@
-// An append-only log of events inside the process: the simplest outbox. Used by tests, by examples,
-// and wherever publisher and reader share a process and nothing needs to outlive it.
+// An append-only list of events in the process: the simplest outbox. For tests, examples, and any
+// publisher and reader in one process that keep nothing after it ends.
 #pragma once
 
 #include <condition_variable>
@@ -17,17 +17,17 @@
 
 namespace dovetail {
 
-// Any thread may call it.
+// Any thread.
 class MemoryLog {
  public:
   // Returns the event's position; positions count from 1 without gaps. REQUIRES: event.id is set,
-  // because the log draws no random bytes.
+  // because this class makes no ids.
   Result<std::int64_t> publish(const NewEvent& event, WallTime created_at,
                                const EventLimits& limits = {});
-  // The same for an event that another store checked already. Its position is replaced.
+  // The same for an event from another store. It gets a new position.
   std::int64_t append(const Event& event);
 
-  // Adds the events behind `position` to `out`. Waits for a first one as `limits` says.
+  // Adds the events after `position` to `out`. Waits for the first as `limits` says.
   void read_behind(std::int64_t position, Batch& out, const Limits& limits, std::stop_token stop);
 
   std::int64_t last_position() const;

@@ -1,6 +1,6 @@
-// What one reader of a log leaves behind: how far it came, who owns it, and what it parked. The
-// three live together as they do in a database, so that every write can be checked against the
-// owner's epoch.
+// The state of one reader of a log: its progress, its lease and its parked events. They
+// are together, as in a database, so that every write can be checked against the owner's
+// epoch.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +25,22 @@ struct ParkedEvent {
   std::uint32_t attempts = 0;
   WallTime retry_at{};
   std::string reason{};
-  std::uint32_t replays = 0;  // that an operator asked for
-  bool discarded = false;     // finished by an operator, kept as history
+  std::uint32_t replays = 0;  // requested by an operator
+  bool discarded = false;     // discarded by an operator, kept as history
 };
 
-// The rules of a parking store, over rows in memory. Not for several threads.
+// The rules of a parking store, over rows in memory. For one thread.
 class ParkedRows {
  public:
-  // A request for an event that is there already updates it, with three exceptions. What an
-  // operator discarded stays discarded. What waits for an operator stays so, because a request to
-  // let it wait comes from a reader that read it again. And where the row stands at an earlier
-  // position, the request is about a later copy of the same event, and the earlier one speaks for
-  // both.
+  // A request for an existing event updates it, with three exceptions. A discarded
+  // event stays discarded. An event that waits for an operator keeps waiting, because
+  // a request that would let it retry comes from a second read. If the row has an
+  // earlier position, the request is about a later copy of the same event, and the row
+  // stays.
   void park(std::span<const ParkRequest> requests, WallTime now);
   void blocked_keys(std::vector<OrderKey>& out, std::size_t keys_max) const;
   void blocked_among(std::span<const OrderKey> keys, std::vector<OrderKey>& out) const;
-  // Only of events that are `mine`, where several readers share the rows.
+  // Takes only events for which `mine` is true, if several readers share the rows.
   void take_due(
       Batch& out, std::vector<std::uint32_t>& attempts, const Limits& limits, WallTime now,
       const std::function<bool(const StoredEvent&)>& mine = [](const StoredEvent&) {
@@ -48,7 +48,7 @@ class ParkedRows {
       }) const;
   void delivered(std::span<const EventId> ids);
 
-  // For an operator.
+  // For operators.
   bool replay(const EventId& id, WallTime now);
   bool discard(const EventId& id, std::string reason);
   void hurry(WallTime now);
@@ -60,14 +60,14 @@ class ParkedRows {
   std::map<EventId, ParkedEvent> rows_;
 };
 
-// Shared by the source, the lease and the parking of one reader, and by those who take over from
-// it. Any thread may call it.
+// Shared by the source, the lease and the parking of a reader, and by the next owners. Any
+// thread.
 class MemoryReader {
  public:
-  // `clock` is the store's own: what is due is due by it.
+  // `clock` is the store's clock, which decides what is due.
   explicit MemoryReader(Clock& clock = system_clock()) : clock_(clock) {}
 
-  // Runs `write` when `epoch` is the current owner's, or kUnfenced.
+  // Calls `write` if `epoch` is the current owner's or kUnfenced.
   template <class Write>
   Status fenced(std::int64_t epoch, Write write) {
     std::lock_guard lock(mutex_);
@@ -79,7 +79,7 @@ class MemoryReader {
 
   std::int64_t settled() const;
   std::vector<ParkedEvent> parked() const;
-  // What waits is due now.
+  // Makes waiting events due now.
   void hurry();
   // False: no such event is parked.
   bool replay(const EventId& id, WallTime now);
@@ -108,7 +108,7 @@ class MemoryLease final : public Lease {
   TimePoint deadline() const override { return asked_at_ + term_ - term_ / 8; }
   TimePoint renew_at() const override { return asked_at_ + term_ / 3; }
 
-  // Of the last acquisition; kNoLeaseNow before the first.
+  // Of the last acquisition; kNoLeaseNow before it.
   std::int64_t epoch() const { return epoch_; }
 
  private:
@@ -123,7 +123,7 @@ class MemoryLease final : public Lease {
 // One thread at a time.
 class MemoryParking final : public Parking {
  public:
-  // Without a lease nothing is fenced.
+  // Without a lease, writes are not checked.
   explicit MemoryParking(MemoryReader& reader, const MemoryLease* lease = nullptr)
       : reader_(reader), lease_(lease) {}
 

@@ -1,5 +1,5 @@
-// A sink that keeps what it is given. A test or an example can decide the fate of each event, and
-// take the sink away.
+// A sink that keeps its events. A test or example can decide the outcome of each event and make the
+// sink unavailable.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@
 namespace dovetail {
 
 struct MemorySinkOptions {
-  bool dedup = true;                   // an id that is there already comes back as `duplicate`
-  bool keeps_order_on_failure = true;  // tries nothing of a key behind a failure
+  bool dedup = true;                   // a known id comes back as `duplicate`
+  bool keeps_order_on_failure = true;  // after a failure it tries nothing of that key
 };
 
-// Sink functions: one thread at a time. The others: any thread.
+// The functions of Sink: one thread at a time. The others: any thread.
 class MemorySink final : public Sink {
  public:
-  // The fate of one event; only `confirmed` lets it in. Called under the sink's lock.
+  // The outcome of one event; only `confirmed` stores it. Called under the sink's lock.
   using Decide = std::function<Outcome(const Event&)>;
 
   explicit MemorySink(MemorySinkOptions options = {}) : options_(options) {}
@@ -36,7 +36,7 @@ class MemorySink final : public Sink {
   bool blocks() const override { return false; }
 
   void decide_by(Decide decide);
-  // False: every call fails with Errc::unavailable until it is true again and the sink is opened.
+  // False: every call fails with Errc::unavailable until it is true and the sink is opened again.
   void set_available(bool available);
   std::vector<StoredEvent> received() const;
   std::size_t received_count() const;

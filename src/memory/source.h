@@ -1,5 +1,5 @@
-// A source over a MemoryLog. Progress is kept in the MemoryReader, so a new source over the same
-// two goes on where the last one settled.
+// A source over a MemoryLog. The MemoryReader keeps its progress, so a new source over both
+// continues where the last one settled.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace dovetail {
 
 class MemorySource final : public Source {
  public:
-  // Without a lease nothing is fenced. All must outlive the source.
+  // Without a lease, writes are not checked. All must outlive the source.
   MemorySource(MemoryLog& log, MemoryReader& reader, const MemoryLease* lease = nullptr)
       : log_(log), reader_(reader), lease_(lease) {}
 

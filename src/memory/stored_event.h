@@ -12,7 +12,7 @@ struct StoredEvent {
   StoredEvent() = default;
   explicit StoredEvent(const Event& event);
 
-  // Valid as long as this object is, and stays unmoved.
+  // Valid while this object exists and is not moved.
   Event view() const;
   std::size_t bytes() const;
 

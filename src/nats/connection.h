@@ -16,47 +16,47 @@ namespace dovetail::nats {
 
 struct ServerInfo {
   std::string version{};
-  std::string cluster{};              // empty: it stands alone
-  std::size_t max_payload = 1 << 20;  // headers and payload of one message
+  std::string cluster{};              // empty: a single server
+  std::size_t max_payload = 1 << 20;  // for headers and payload of one message
   bool jetstream = false;
 };
 
-// One thread at a time, except for wake(). Writes are collected and go out together. Every error of
-// a call means that the connection is of no use any more; it is thrown away, never repaired.
-// Errors never show a password or a token.
+// One thread at a time, except wake(). Writes are collected and go out together. After an error the
+// connection cannot be used any more; it is replaced, never repaired. Error texts contain no
+// password or token.
 class Connection {
  public:
-  // Called with each message and each error that leaves the connection alive. What it gets is valid
-  // during the call only.
+  // Gets each message, and each error that does not end the connection. The frame is valid during
+  // the call only.
   using Handler = std::function<void(const Frame&)>;
 
   Connection() = default;
 
-  // Connects, starts TLS where it is wanted, logs in, and subscribes to everything below inbox().
-  // Tries the servers in turn, beginning with number `first` (of any size).
+  // Connects, starts TLS if wanted, logs in and subscribes to everything under inbox(). Tries the
+  // servers in turn, starting with number `first` (any value).
   static Result<Connection> open(const ConnectionOptions& options, std::size_t first = 0);
 
   bool is_open() const { return stream_.is_open(); }
   const ServerInfo& server() const { return server_; }
-  // "_INBOX.<of this connection alone>."; whatever is sent below it comes to us.
+  // "_INBOX.<unique to this connection>."; subjects under it reach us.
   const std::string& inbox() const { return inbox_; }
   std::uint64_t inbox_subscription() const { return 1; }
 
-  // Everything that is to be written, for those who append to it directly.
+  // The bytes to be written; callers may append to them.
   std::string& out() { return out_; }
   std::size_t unwritten() const { return out_.size() - written_; }
   void publish(std::string_view subject, std::string_view reply, std::string_view payload) {
     append_publish(out_, subject, reply, {}, payload);
   }
-  // A second subscription, for messages that keep the subject under which they were published.
+  // A second subscription, for messages that keep their published subject.
   void subscribe(std::string_view subject, std::uint64_t number);
   void ping() { out_ += "PING\r\n"; }
-  std::uint64_t pongs() const { return pongs_; }  // that came so far
+  std::uint64_t pongs() const { return pongs_; }  // received so far
 
   // Writes what the socket takes, without waiting.
   Status write();
-  // Hands over what has come; waits for at most `timeout` when nothing had, until something comes
-  // or wake(). Writes meanwhile.
+  // Passes received frames to the handler. If there are none, waits at most `timeout` for one;
+  // wake() ends the wait. Also writes.
   Status pump(Duration timeout, const Handler& handler);
 
   void wake() { stream_.wake(); }

@@ -1,4 +1,4 @@
-// A durable pull consumer of JetStream: found or made, checked, and asked how it stands.
+// A durable pull consumer of JetStream: finds or creates it, checks it, and reads its state.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,31 @@
 
 namespace dovetail::nats {
 
-// How far a consumer is, in numbers of the stream and in numbers of its own deliveries.
+// How far a consumer is, in stream numbers and in delivery numbers.
 struct ConsumerState {
-  std::int64_t acked_stream = 0;  // everything up to here is acknowledged
+  std::int64_t acked_stream = 0;  // all up to here are acknowledged
   std::int64_t delivered_stream = 0;
   std::int64_t delivered_consumer = 0;
-  std::int64_t ack_pending = 0;  // delivered to anybody and not acknowledged
+  std::int64_t ack_pending = 0;  // delivered and not acknowledged
 };
 
 struct Consumer {
   std::string stream{};
   std::string name{};
-  Duration ack_wait{0};  // its own, which counts
+  Duration ack_wait{0};  // the consumer's own setting
   ConsumerState state{};
 
-  // Where acknowledgements of the message with that number go to, whoever it was delivered to.
+  // The subject that acknowledges a message by its stream number.
   std::string ack_subject(std::int64_t stream_sequence) const;
 };
 
-// Finds the stream and the consumer, and makes what is missing: the stream only where it is to be
-// declared. rejected: the options are wrong, or the consumer is one that would lose messages.
-// unavailable: there is no such stream (yet).
+// Finds the stream and the consumer, or creates them (the stream only with `declare`). rejected:
+// the options are wrong, or the existing consumer would lose messages. unavailable: the stream does
+// not exist (yet).
 Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& options,
                                const ServerInfo& server);
 
-// What else comes meanwhile goes to `others`.
+// Other frames that arrive meanwhile go to `others`.
 Result<ConsumerState> ask_state(JetStream& jetstream, const Consumer& consumer,
                                 const Connection::Handler& others);
 

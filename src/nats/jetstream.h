@@ -1,4 +1,4 @@
-// JetStream's own requests: which streams and consumers there are, and what they are like.
+// The JetStream API: finds streams and consumers, and reads their settings.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,36 @@
 
 namespace dovetail::nats {
 
-// Numbers of errors of JetStream that we do something about.
+// JetStream error numbers that we act on.
 inline constexpr int kStreamNotFound = 10059;
 inline constexpr int kConsumerNotFound = 10014;
 inline constexpr int kNotEnabled = 10076;
 inline constexpr int kNotEnabledForAccount = 10039;
 
-// An answer, which may be an error of JetStream.
+// An answer; it may be an error.
 struct Answer {
   std::string text{};
   Json json() const { return Json::parse(text); }
-  int error_number() const {  // 0: none
+  int error_number() const {  // 0: no error
     return static_cast<int>(json().get("error").get("err_code").number_or(0));
   }
   std::string error_text() const { return json().get("error").get("description").text(); }
 };
 
-// Does not own the connection, which must outlive it. Waits for each answer.
+// Uses a connection that must outlive it. Each request waits for its answer.
 class JetStream {
  public:
   JetStream(Connection& connection, const std::string& domain, Duration timeout);
 
-  // "$JS.API." or that of the domain.
+  // "$JS.API.", or that of the domain.
   const std::string& prefix() const { return prefix_; }
 
-  // `what` follows the prefix. What else comes meanwhile goes to `others`. unavailable: no answer,
-  // or JetStream is not there; errors of JetStream about the request itself are answers.
+  // `what` follows the prefix. Other frames go to `others`. unavailable: no answer, or no
+  // JetStream. An error about the request itself is an answer.
   Result<Answer> ask(
       std::string_view what, std::string_view body = {},
       const Connection::Handler& others = [](const Frame&) {});
-  // The same, and an error that is an answer becomes one of ours.
+  // The same, but an error in the answer becomes an error of the call.
   Result<Answer> require(
       std::string_view what, std::string_view body = {},
       const Connection::Handler& others = [](const Frame&) {});
@@ -57,10 +57,10 @@ class JetStream {
   std::uint64_t asked_ = 0;
 };
 
-// "$JS.API." or that of the domain.
+// "$JS.API.", or that of the domain.
 std::string api_prefix(const std::string& domain);
 
-// Why JetStream cannot be used at all, if that is what the error number says; else null.
+// Why JetStream cannot be used at all, if the error number says so; else null.
 const char* why_no_jetstream(int error_number);
 
 }  // namespace dovetail::nats

@@ -1,4 +1,4 @@
-// Reads the JSON that a NATS server answers with: a view that finds members in the text, without a
+// Reads JSON from a NATS server: a view that finds members in the text without building a
 // tree.
 #pragma once
 
@@ -10,31 +10,31 @@
 
 namespace dovetail::nats {
 
-// A value inside a text that must outlive it. A value that is not there, or is of another kind, is
-// told as absent, so that a chain of get() needs no checks in between.
+// A value inside a text, which must outlive it. A missing value, or one of another kind, is absent;
+// so a chain of get() needs no checks.
 class Json {
  public:
   Json() = default;
-  // Of the whole text; absent when it is no JSON, or nested more than 64 levels deep.
+  // Of the whole text; absent if it is not JSON, or deeper than 64 levels.
   static Json parse(std::string_view text);
 
   bool is_there() const { return !raw_.empty(); }
   bool is_null() const { return raw_ == "null"; }
   std::string_view raw() const { return raw_; }
 
-  Json get(std::string_view name) const;       // of an object; the first of that name
-  std::vector<Json> items() const;             // of an array
-  std::optional<std::int64_t> number() const;  // a whole one
+  Json get(std::string_view name) const;       // a member of an object; the first of that name
+  std::vector<Json> items() const;             // the items of an array
+  std::optional<std::int64_t> number() const;  // an integer
   std::int64_t number_or(std::int64_t other) const { return number().value_or(other); }
   bool is_true() const { return raw_ == "true"; }
-  std::string text() const;  // of a string, decoded; empty when it is none
+  std::string text() const;  // a decoded string; empty if it is not a string
 
  private:
   explicit Json(std::string_view raw) : raw_(raw) {}
   std::string_view raw_;
 };
 
-// A text as JSON, with its quotes. What is no UTF-8 is passed as it is.
+// A text as a JSON string. Invalid UTF-8 passes unchanged.
 std::string quoted(std::string_view text);
 
 }  // namespace dovetail::nats

@@ -1,5 +1,5 @@
-// Publishes events to NATS: to JetStream, which confirms what it has stored, or as core NATS, which
-// is fire-and-forget.
+// Publishes events to NATS: to JetStream, which confirms what it has stored, or to core NATS, which
+// confirms nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace dovetail::nats {
 
-// A batch is one write; submit() waits for nothing, and what the socket does not take at once goes
-// out while the fates are collected. An answer names the event by the number at the end of its
-// subject, which lies below an inbox of this connection alone: answers of an old connection reach
-// nobody. The id of an event is the server's duplicate id, so that what is sent again is stored
-// once; an event that an operator replays gets a new one, or else the server would drop it.
+// A batch is one write. submit() does not wait; bytes that the socket does not take at once go out
+// during collect(). The end of an answer's subject is the number of its event. The subject lies
+// under this connection's own inbox, so answers to old connections are not seen. The event id is
+// the server's duplicate id, so a repeated event is stored once. An event that an operator replays
+// gets a new duplicate id, or the server would drop it.
 class NatsSink final : public Sink {
  public:
   NatsSink(SinkOptions options, Clock& clock);
@@ -38,7 +38,7 @@ class NatsSink final : public Sink {
     std::uint64_t first_tag;
     std::vector<const Event*> events;
     TimePoint submitted_at;
-    std::uint64_t pings;  // sent when the batch was written; core NATS confirms it with that pong
+    std::uint64_t pings;  // sent with the batch; core NATS confirms it with that pong
     bool probed = false;
   };
 
@@ -60,25 +60,25 @@ class NatsSink final : public Sink {
   std::optional<MessageWriter> writer_;
   Connection connection_;
   Connection::Handler handler_;
-  std::size_t opened_ = 0;  // how often; chooses among the servers
+  std::size_t opened_ = 0;  // counts open(); chooses the next server
 
   ConfirmTracker tracker_;
   std::deque<Flight> flights_;
   std::uint64_t pings_ = 0;
 
-  // Subjects about which the server is asked whether any stream takes them.
+  // Subjects for which the server is asked whether any stream takes them.
   struct Probe {
     std::string subject;
-    std::vector<std::uint64_t> tags;         // which nobody took
-    std::vector<std::uint64_t> silent_tags;  // about which nobody said anything
+    std::vector<std::uint64_t> tags;         // no stream took them
+    std::vector<std::uint64_t> silent_tags;  // no answer came about them
   };
   std::map<std::uint64_t, Probe> probes_;  // by number
   std::uint64_t probes_made_ = 0;
-  std::optional<Error> lost_;  // why this connection is of no use
+  std::optional<Error> lost_;  // why this connection cannot be used any more
 
   Arena arena_;
   Message message_;
-  std::string duplicate_id_;  // of message_; behind a colon, how often an operator replayed it
+  std::string duplicate_id_;  // of message_; ':' and the number of replays follow the id
   std::string subject_scratch_;
 };
 

@@ -1,4 +1,4 @@
-// Reads events from a stream of JetStream, by a durable pull consumer.
+// Reads events from a JetStream stream with a durable pull consumer.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@
 
 namespace dovetail::nats {
 
-// Every message is acknowledged by itself, in settle(), and flush() waits for the server's word
-// that it has taken the last of these; the server takes them in order, so that it has all.
+// Every message is acknowledged alone, in settle(). flush() waits for the server's answer to the
+// last one; the server handles them in order, so it then has all.
 //
-// Along the stream, events come in its order, also after a crash. What was delivered to a session
-// that is gone comes again; the server would give out newer messages meanwhile. So whenever
-// something is delivered that did not reach us, which the consumer's count of deliveries shows, the
-// newer is held back until the older is here. It is asked back at once and not awaited until its
-// time is over. This holds for one process that reads with the consumer, not for several at once.
+// Events come in the order of the stream, also after a crash. Messages that went to a dead session
+// come again, but the server would deliver newer ones in between. The consumer's delivery count
+// shows such gaps. Then newer messages are held back until the older ones are here; those are
+// requested at once, without waiting for their time to run out. This works if one process uses the
+// consumer, not several.
 class NatsSource final : public Source {
  public:
   NatsSource(SourceOptions options, Clock& clock);
-  // Gives back what is not settled, so that the next reader need not wait for it.
+  // Returns unsettled messages, so that the next reader need not wait.
   ~NatsSource() override;
   NatsSource(const NatsSource&) = delete;
   NatsSource& operator=(const NatsSource&) = delete;
@@ -39,16 +39,16 @@ class NatsSource final : public Source {
   Status flush() override;
 
  private:
-  struct Held {  // has come, and was not read yet
+  struct Held {  // received, not read yet
     std::string subject;
     std::string reply;
     std::string bytes;  // headers and payload
     std::size_t header_size = 0;
     std::int64_t time_ns = 0;
   };
-  struct Given {  // was read
+  struct Given {  // read
     std::string reply;
-    bool settled = false;  // and its acknowledgement is on its way
+    bool settled = false;  // its acknowledgement is on its way
   };
 
   Status pump(Duration timeout);
@@ -77,22 +77,22 @@ class NatsSource final : public Source {
   Consumer consumer_;
   std::size_t opened_ = 0;
 
-  std::map<std::int64_t, Held> held_;  // by number in the stream
+  std::map<std::int64_t, Held> held_;  // by stream number
   std::size_t held_bytes_ = 0;
   std::unordered_map<std::int64_t, Given> given_;
   std::vector<std::int64_t> settled_;  // since the last flush()
   std::string last_settled_reply_;
   std::uint64_t flushes_ = 0;
-  std::uint64_t answered_ = 0;  // number of the last question of ours that was answered
+  std::uint64_t answered_ = 0;  // the last of our requests that was answered
 
-  std::int64_t asked_ = 0;    // messages that the server may still send without being asked again
-  bool catching_up_ = false;  // a pull that does not wait is under way
-  bool caught_up_ = false;    // and it has ended, or nothing was asked since
-  TimePoint answer_by_{};     // no word by then: the server is not well
-  std::int64_t next_delivery_ = 0;  // the consumer's count
+  std::int64_t asked_ = 0;          // how many messages the server may still send for our requests
+  bool catching_up_ = false;        // a pull without waiting is running
+  bool caught_up_ = false;          // it has ended, or nothing was requested since
+  TimePoint answer_by_{};           // without an answer by then the server is not well
+  std::int64_t next_delivery_ = 0;  // by the consumer's count
   bool holding_ = false;
-  bool is_shared_ = false;  // somebody else reads with this consumer: no order can be kept
-  bool has_news_ = false;   // something came since the consumer was asked how it stands
+  bool is_shared_ = false;  // another reader uses this consumer: the order is lost
+  bool has_news_ = false;   // something came since the consumer's state was read
   TimePoint hold_until_{};
   TimePoint hold_checked_at_{};
   TimePoint asked_back_at_{};

@@ -1,4 +1,4 @@
-// What tests of NATS share: the way to the server, and streams of their own on it.
+// What NATS tests share: the server's address, and their own streams on it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,13 +28,13 @@ inline ConnectionOptions connection_to(const std::string& name = "nats") {
   return connection_to(servers::find(name));
 }
 
-// A name that no other test uses, on a server that all share.
+// A unique name on the shared server.
 inline std::string own_name(const std::string& prefix) {
   static std::atomic<int> made{0};
   return prefix + std::to_string(getpid()) + "_" + std::to_string(++made);
 }
 
-// A second connection, of the test's own, that makes and looks at streams.
+// A second connection of the test, to create and inspect streams.
 class Operator {
  public:
   explicit Operator(const ConnectionOptions& options = connection_to()) { connect(options); }
@@ -43,7 +43,7 @@ class Operator {
     EXPECT_TRUE(opened) << (opened ? "" : opened.error().text);
     if (opened) connection_ = std::move(*opened);
   }
-  // `more` is JSON that follows, such as `,"max_msgs":1`.
+  // `more`: further JSON, such as `,"max_msgs":1`.
   void make_stream(const std::string& name, const std::string& subject,
                    const std::string& more = {}) {
     ask("STREAM.CREATE." + name, "{\"name\":\"" + name + "\",\"subjects\":[\"" + subject +
@@ -65,7 +65,7 @@ class Operator {
     std::string headers{};  // the whole block
     std::string payload{};
   };
-  // All that the stream holds, in its order, read by a consumer that leaves no trace.
+  // All messages of the stream, in order, without leaving a consumer behind.
   std::vector<Stored> stored(const std::string& stream) {
     const Answer made =
         ask("CONSUMER.CREATE." + stream,

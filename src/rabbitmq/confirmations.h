@@ -1,5 +1,5 @@
-// What the server says about published messages: acks and nacks by number, alone or for all up to
-// one, in any order; and returns, which come before the ack of the same message and outweigh it.
+// The server's answers about published messages: acks and nacks by number, for one or for all up to
+// it, in any order; and returns, which come before the ack of the message and override it.
 #pragma once
 
 #include <cstddef>
@@ -14,33 +14,33 @@
 
 namespace dovetail::rabbitmq {
 
-// Of one channel in confirm mode; the server numbers its messages from 1. Not for several threads.
+// For one channel in confirm mode; the server numbers messages from 1. For one thread.
 class Confirmations {
  public:
   explicit Confirmations(ConfirmTracker& tracker) : tracker_(tracker) {}
 
-  // The next message of the channel is the event `tag` of the tracker.
+  // The channel's next message is the tracker's event `tag`.
   void published(std::uint64_t tag, const EventId& id);
 
-  // The server could not deliver the message of that id to any queue.
+  // The server found no queue for the message with that id.
   void returned(std::string_view id, const std::string& why);
 
-  // False: the server talks about a message that was never published.
+  // False: the server named a message that was never published.
   bool acked(std::uint64_t number, bool multiple);
   bool nacked(std::uint64_t number, bool multiple);
 
-  // The channel is gone: what the server said nothing about gets `outcome`. Returns their ids.
+  // The channel is closed: unanswered messages get `outcome`. Returns their ids.
   std::vector<EventId> give_up(const Outcome& outcome);
 
   std::size_t outstanding() const { return outstanding_; }
-  void clear();  // a new channel: numbers begin again
+  void clear();  // for a new channel: numbers start again
 
  private:
   struct Sent {
     std::uint64_t tag = 0;
     EventId id{};
     bool settled = false;
-    std::string why_returned{};  // empty: it was not
+    std::string why_returned{};  // empty: not returned
   };
   bool settle(std::uint64_t number, bool multiple, const Outcome& outcome);
   void settle_one(Sent& sent, const Outcome& outcome);

@@ -1,6 +1,6 @@
-// One connection to RabbitMQ: who we are, heartbeats, frames in and out, and calls that wait for
-// their answer. rabbitmq-c encodes and decodes; reading and writing is done here, because its
-// publish has no deadline and may wait as long as the server throttles.
+// One connection to RabbitMQ: log-in, heartbeats, frames in and out, and calls that wait for an
+// answer. rabbitmq-c encodes and decodes. Reading and writing is done here, because its publish has
+// no deadline and can block as long as the server throttles.
 #pragma once
 
 #include <cstddef>
@@ -26,47 +26,47 @@ struct amqp_frame_t_;
 
 namespace dovetail::rabbitmq {
 
-// What the server said to a call.
+// The server's answer to a call.
 struct Answer {
-  int refused = 0;  // the code with which it closed the channel instead; 0: it did as asked
+  int refused = 0;  // the code with which the server closed the channel; 0: success
   std::string text{};
-  std::uint32_t messages = 0;  // of a queue that was declared
+  std::uint32_t messages = 0;  // of a declared queue
   std::uint32_t consumers = 0;
 };
 
-// One thread at a time; a thread of its own sends heartbeats, also while nobody calls. After an
-// error it is of no use any more. Errors are `unavailable`.
+// One thread at a time. Its own thread sends heartbeats, even while nobody calls. After an error it
+// cannot be used any more. All errors are `unavailable`.
 class Connection {
  public:
-  // Takes every frame of a channel that is no answer to a call. It must not use the connection,
-  // except to send.
+  // Gets every frame of a channel that does not answer a call. It may send on the connection,
+  // nothing else.
   using Handler = std::function<Status(const amqp_frame_t_& frame)>;
 
-  // unavailable: not reached, or refused: the text says what to check.
+  // unavailable: not reached or refused; the text says what to check.
   static Result<std::unique_ptr<Connection>> open(const Options& options, std::string_view role,
                                                   Clock& clock, Handler handler);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
 
-  // Tells the server that we leave, and waits until it has put back what was not acknowledged.
+  // Logs out, and waits until the server has requeued unacknowledged messages.
   void close(Duration timeout);
 
-  // Sends a method and waits until the server answers with `reply`, or closes the channel.
+  // Sends a method and waits for the answer `reply`, or until the channel closes.
   Result<Answer> call(std::uint16_t channel, std::uint32_t method, void* decoded,
                       std::uint32_t reply);
   // Opens a channel. unavailable: the server closed the connection.
   Status open_channel(std::uint16_t channel);
 
   void send(std::uint16_t channel, std::uint32_t method, void* decoded);
-  // Whole frames. `frames` is left empty, with memory for the next ones.
+  // Sends whole frames. Leaves `frames` empty, with its memory.
   void send(std::string& frames);
   std::size_t unsent() const;
-  // Writes what can be written, and reads nothing.
+  // Writes without waiting, and reads nothing.
   Status push();
 
-  // Writes what can be written, and gives every frame that is there to the handler; waits at most
-  // `timeout` for the first of them, less after wake().
+  // Writes without waiting, and passes received frames to the handler. Waits at most `timeout` for
+  // the first frame; wake() ends the wait.
   Status pump(Duration timeout);
   void wake() { stream_.wake(); }  // any thread
 
@@ -76,7 +76,7 @@ class Connection {
   std::size_t frame_bytes_max() const { return frame_bytes_max_; }
 
  private:
-  struct Waiting {  // for the answer to a call
+  struct Waiting {  // waits for the answer to a call
     std::uint16_t channel;
     std::uint32_t reply;
     std::optional<Answer> answer{};
@@ -112,12 +112,12 @@ class Connection {
   std::optional<TimePoint> blocked_since_;
   std::string blocked_reason_;
   bool closing_ = false;
-  std::string mechanisms_;  // of the server's greeting
+  std::string mechanisms_;  // from the server's greeting
   std::uint32_t server_frame_max_ = 0;
   std::uint16_t server_heartbeat_ = 0;
 
-  // Held by whoever works with the connection, for as long as that takes; the thread of the
-  // heartbeats works with it only when nobody else does.
+  // Held during each use of the connection. The heartbeat thread uses the connection only while
+  // nobody else does.
   mutable std::recursive_mutex mutex_;
   std::string output_;
   std::size_t written_ = 0;  // of output_
@@ -125,8 +125,8 @@ class Connection {
   std::jthread heart_;
 };
 
-// Creates a durable queue. A quorum queue gets a single active consumer, since it takes no notice
-// of exclusive ones. Refused with 406: one of another kind is there.
+// Creates a durable queue. A quorum queue gets a single active consumer, because it ignores
+// exclusive consumers. Refused with 406: a queue of another kind exists.
 Result<Answer> declare_queue(Connection& connection, std::uint16_t channel, std::string_view queue,
                              const std::string& queue_type);
 

@@ -1,4 +1,4 @@
-// As much of JSON as it takes to read what the management API says.
+// A small JSON reader for the management API.
 #pragma once
 
 #include <map>
@@ -10,18 +10,18 @@
 
 namespace dovetail::rabbitmq {
 
-// One value. What is not there is a null, so that paths into it need no checks.
+// One value. A missing value is null, so paths into it need no checks.
 class Json {
  public:
   static Result<Json> parse(std::string_view text);
 
-  const Json& operator[](std::string_view name) const;       // of an object
-  const std::vector<Json>& items() const { return items_; }  // of an array
+  const Json& operator[](std::string_view name) const;       // a member of an object
+  const std::vector<Json>& items() const { return items_; }  // the items of an array
   const std::map<std::string, Json, std::less<>>& fields() const { return fields_; }
   bool is_null() const { return kind_ == Kind::null; }
   bool is_object() const { return kind_ == Kind::object; }
   bool is_true() const { return kind_ == Kind::boolean && text_ == "true"; }
-  // Of a text, a number or a boolean; empty for all else.
+  // The text of a string, number or boolean; else empty.
   const std::string& text() const { return text_; }
 
  private:

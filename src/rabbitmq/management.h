@@ -1,4 +1,4 @@
-// The HTTP API of RabbitMQ's management plugin: it tells what AMQP does not, such as policies.
+// The HTTP API of RabbitMQ's management plugin: it shows what AMQP does not, such as policies.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ struct HttpAnswer {
 };
 
 // One request to options.management_url with the user and password of `options`; `path` begins
-// behind "/api/". Waits at most answer_timeout. unavailable: no answer. rejected: the url is wrong.
+// after "/api/". Waits at most answer_timeout. unavailable: no answer. rejected: the url is wrong.
 Result<HttpAnswer> request(const Options& options, std::string_view method, std::string_view path,
                            std::string_view body = {});
 
-// A null when there is no such thing. unavailable: no answer, or the user may not ask.
+// Null if it does not exist. unavailable: no answer, or the user may not ask.
 Result<Json> look_up(const Options& options, std::string_view path);
 
-// `text` as one segment of a path.
+// `text` as one path segment.
 std::string percent_encoded(std::string_view text);
 
 }  // namespace dovetail::rabbitmq

@@ -25,28 +25,28 @@
 
 namespace dovetail::rabbitmq {
 
-// A message that goes alone, and what the server says about it.
+// A message that is sent alone, and the server's answer.
 struct Alone {
   bool done = false;
   std::string why_returned{};
   Outcome outcome{};
 };
 
-// Persistent, mandatory messages on one channel in confirm mode. Nothing waits in submit(), except
-// once for each exchange, which is looked for before the first message goes to it, and for messages
-// that the server may close the channel for: those go alone, on a channel of their own.
+// Persistent, mandatory messages on one channel in confirm mode. submit() waits in two cases only:
+// once per exchange, to check it before its first message; and for messages for which the server
+// may close the channel: those go alone, on their own channel.
 //
-//   acked                                          confirmed
-//   returned (no queue is bound), then acked       busy
-//   nacked (queue full, no leader)                 busy
-//   no such exchange, no right to write to it      busy
-//   larger than allowed, or not to be expressed    rejected
-//   server blocks publishers (memory, disk)        waits; nothing is counted
-//   channel closed                                 again; a new channel on the same connection
-//   connection lost                                in_doubt or unavailable
+//   acked confirmed
+//   returned (no queue is bound), then acked busy
+//   nacked (queue full, no leader) busy
+//   no such exchange, no right to write to it busy
+//   larger than allowed, or AMQP cannot carry it rejected
+//   server blocks publishers (memory, disk) waits; nothing counts
+//   channel closed again; a new channel on the same connection
+//   connection lost in_doubt or unavailable
 //
-// The server closes a channel for the sake of one message and does not say which. So what was in
-// flight then goes alone when it comes again, until the server has spoken about each.
+// The server closes a channel because of one message, but does not say which. So the messages in
+// flight then go alone when they come again, until the server has answered each.
 class RabbitmqSink final : public Sink {
  public:
   // rejected: a template is wrong.
@@ -62,7 +62,7 @@ class RabbitmqSink final : public Sink {
   struct Destination {
     std::string_view exchange;
     std::string_view routing_key;
-    std::string name() const;  // of both
+    std::string name() const;  // exchange and routing key
   };
 
   RabbitmqSink(Options options, Clock& clock, MessageWriter writer,
@@ -76,7 +76,7 @@ class RabbitmqSink final : public Sink {
   Publish message_for(const Event& event, const Destination& to) const;
   std::string why_too_large() const;
 
-  // Why nothing can be published there now; empty: it can.
+  // Why nothing can be published there now; empty: it is possible.
   Result<std::string> why_missing(const Destination& to);
   Result<Answer> look_for(const Destination& to);
   bool is_known(const Destination& to);
@@ -97,7 +97,7 @@ class RabbitmqSink final : public Sink {
   Options options_;
   Clock& clock_;
   MessageWriter writer_;
-  std::optional<EventTemplate> exchange_;  // none: that of the server, without a name
+  std::optional<EventTemplate> exchange_;  // empty: the server's default exchange
   EventTemplate routing_key_;
   std::string key_header_;
 
@@ -109,25 +109,25 @@ class RabbitmqSink final : public Sink {
   Arena arena_;
   Message message_;
 
-  std::string chunk_;               // of whole messages, being filled
-  std::deque<std::string> chunks_;  // full, and not given to the connection
+  std::string chunk_;               // whole messages, being filled
+  std::deque<std::string> chunks_;  // full, not given to the connection yet
   std::vector<std::string> spare_chunks_;
 
-  std::unordered_set<std::string> known_;  // destinations that were found on this connection
+  std::unordered_set<std::string> known_;  // destinations found on this connection
   std::string last_known_;
   bool control_open_ = false;
   bool alone_open_ = false;
   bool publish_open_ = false;
   std::optional<Alone> alone_;
-  std::set<EventId> careful_;  // that go alone: one of them may have closed the channel
-  // Destinations that close a channel: their messages go alone until one of them is taken.
+  std::set<EventId> careful_;  // go alone: one of them may have closed the channel
+  // Destinations that close a channel: their messages go alone until one is accepted.
   std::unordered_set<std::string> suspects_;
   std::unordered_map<std::string, Outcome> refused_now_;  // by destination, within one submit()
   TimePoint careful_until_{};
-  std::size_t server_bytes_max_ = 0;  // as the server said; 0: it has not
+  std::size_t server_bytes_max_ = 0;  // as the server said; 0: unknown
 
-  // After a connection that was blocked, one message goes first: the server tells that it is still
-  // short only to those who publish.
+  // After a blocked connection, one message goes first: the server reports that it is still blocked
+  // to publishers only.
   bool probing_ = false;
   bool probe_fed_ = false;
 };

@@ -1,4 +1,4 @@
-// Takes messages from queues of RabbitMQ, and acknowledges them when they are settled.
+// Takes messages from RabbitMQ queues and acknowledges them when they are settled.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@
 
 namespace dovetail::rabbitmq {
 
-// Manual acknowledgement only, in settle(); flush() waits until the server has it. What was not
-// settled is put back by the server when the connection ends, in its old order; open() waits for
-// that where the old connection still answers. Holds at most `prefetch` messages of each queue in
-// memory, besides those that were read.
+// Acknowledges in settle(); flush() waits until the server has the acknowledgements. When the
+// connection ends, the server requeues unsettled messages in their old order; open() waits for that
+// if the old connection still answers. Holds at most `prefetch` messages of each queue, besides
+// those already read.
 //
-// Positions are the time of open() and a count, and greater than what is parked: see OwnPositions.
-// A message's name for ever is its message-id; one without any id is given with a defect.
+// Positions are the time of open() plus a count, above all parked ones: see OwnPositions. The
+// lasting name of a message is its message-id. A message without any id gets a defect.
 class RabbitmqSource final : public Source, public OwnPositions {
  public:
   RabbitmqSource(Options options, Clock& clock);
@@ -38,7 +38,7 @@ class RabbitmqSource final : public Source, public OwnPositions {
   Status flush() override;
 
  private:
-  // A message as it came; its memory is used again.
+  // A received message; its memory is reused.
   struct Delivery {
     std::uint64_t tag = 0;
     std::string routing_key{};
@@ -46,11 +46,11 @@ class RabbitmqSource final : public Source, public OwnPositions {
     std::string message_id{};
     std::optional<WallTime> time{};
     std::vector<std::pair<std::string, std::string>> headers{};
-    std::size_t header_count = 0;  // of `headers`, which may be longer
+    std::size_t header_count = 0;  // used entries of `headers`
     std::string body{};
     std::uint64_t body_size = 0;
     bool is_cloudevent = false;
-    bool is_unreadable = false;  // its headers, which were left out
+    bool is_unreadable = false;  // its headers were left out
     bool is_whole = false;
 
     std::size_t bytes() const;
@@ -73,12 +73,12 @@ class RabbitmqSource final : public Source, public OwnPositions {
   MessageReader reader_;
   std::string key_header_;
   std::unique_ptr<Connection> connection_;
-  std::deque<Delivery> pending_;  // the last one may still be coming
+  std::deque<Delivery> pending_;  // the last one may be incomplete
   std::vector<Delivery> spare_;
-  std::vector<MessageHeader> headers_;  // scratch
-  std::string text_;                    // scratch
-  std::int64_t base_ = 0;               // the position before the first message of the connection
-  std::uint64_t given_ = 0;             // the last message that read() gave out
+  std::vector<MessageHeader> headers_;  // reused
+  std::string text_;                    // reused
+  std::int64_t base_ = 0;               // the position before the connection's first message
+  std::uint64_t given_ = 0;             // the last message that read() returned
   std::uint64_t acknowledged_ = 0;
   bool is_flushed_ = true;
 };

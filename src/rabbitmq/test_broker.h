@@ -1,5 +1,5 @@
-// What tests need of a RabbitMQ server, all of it through its management API and its own tool, so
-// that nothing here is seen through the adapter's eyes.
+// What tests need of a RabbitMQ server. It uses the management API and rabbitmqctl, so that tests
+// do not look through the adapter.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ inline std::string from_base64(std::string_view text) {
   return bytes;
 }
 
-// A virtual host of the test's own.
+// A virtual host for one test.
 class TestBroker {
  public:
   explicit TestBroker(servers::Server server = servers::find("rabbitmq"))
@@ -91,7 +91,7 @@ class TestBroker {
                 R"({"routing_key":")" + routing_key + R"(","arguments":{}})");
     ASSERT_TRUE(done && done->status < 300);
   }
-  // Publishes as somebody else would; `properties` is a JSON object.
+  // Publishes like another program; `properties` is a JSON object.
   void publish(const std::string& exchange, const std::string& routing_key,
                const std::string& payload_base64, const std::string& properties) const {
     const auto done =
@@ -101,7 +101,7 @@ class TestBroker {
     ASSERT_TRUE(done && done->status == 200) << (done ? done->body : done.error().text);
     ASSERT_NE(done->body.find("true"), std::string::npos) << "no queue took it: " << done->body;
   }
-  // What is in the queue, which stays there, with payloads in base64, or only their beginning.
+  // The messages of the queue, which stay there; payloads in base64, whole or cut.
   std::vector<Json> messages(const std::string& queue, const std::string& truncate = "") const {
     std::string wish = R"({"count":100000,"ackmode":"ack_requeue_true","encoding":"base64")";
     if (!truncate.empty()) wish += R"(,"truncate":)" + truncate;
@@ -117,7 +117,7 @@ class TestBroker {
     return *look_up(options_, "queues/" + host() + "/" + name);
   }
 
-  // The server's own tool. False: it failed.
+  // rabbitmqctl. False: it failed.
   bool ctl(const std::string& arguments) const {
     return std::system((server_.field("home") + "/rabbitmqctl -q " + arguments + " >/dev/null 2>&1")
                            .c_str()) == 0;

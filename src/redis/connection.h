@@ -21,8 +21,8 @@ extern "C" void redisReaderFree(redisReader* reader);
 
 namespace dovetail::redis {
 
-// A part of a reply, valid as long as the reply. What is asked of it and is not there, because a
-// server answers in another shape than expected, is nil, empty or 0.
+// A part of a reply, valid as long as the reply. If the server answered in another form, the
+// missing part is nil, empty or 0.
 class Value {
  public:
   Value() = default;
@@ -33,10 +33,10 @@ class Value {
   bool is_text() const;  // a string or a status
   bool is_array() const;
   std::string_view text() const;  // of a string, a status or an error
-  std::int64_t integer() const;   // also of a string of digits
+  std::int64_t integer() const;   // also from a string of digits
   std::size_t size() const;       // of an array
   Value at(std::size_t index) const;
-  // Of an array of names and values in turn; nil: there is no such name.
+  // A value of an array of names and values; nil: no such name.
   Value named(std::string_view name) const;
 
  private:
@@ -54,8 +54,8 @@ class Reply {
   Handle<redisReply, freeReplyObject> reply_;
 };
 
-// One thread at a time. Nothing but ask() and open() waits for the server. Every error but those
-// that ask() finds in a reply closes the connection for good.
+// One thread at a time. Only open(), wait(), take_within() and ask() wait. Every error closes the
+// connection for good, except an error reply that ask() returns.
 class Connection {
  public:
   Connection();
@@ -63,28 +63,28 @@ class Connection {
   Connection(Connection&& other) noexcept;
   Connection& operator=(Connection&& other) noexcept;
 
-  // Connects, with TLS where it is wanted, says who we are and chooses the database.
+  // Connects, with TLS if wanted, logs in and selects the database.
   static Result<Connection> open(const Options& options, Clock& clock);
 
   bool is_open() const { return stream_.is_open(); }
   void close() { stream_.close(); }
 
-  // Writes a command into the buffer: begin(), then exactly so many arguments.
+  // Starts a command in the buffer; exactly `arguments` arguments must follow.
   void begin(std::size_t arguments);
   void add(std::string_view argument);
   void add_number(std::uint64_t argument);
   void command(std::initializer_list<std::string_view> arguments);
 
-  // Sends of the buffer what can be sent without waiting.
+  // Sends as much of the buffer as possible without waiting.
   Status send();
-  // The next reply that has come; an empty one: none has.
+  // The next received reply; an empty one: none has come.
   Result<Reply> take();
-  // Waits until something can be sent or taken, at most `timeout`.
+  // Waits at most `timeout` until it can send or receive.
   Status wait(Duration timeout);
-  // The next reply, sending what is in the buffer meanwhile. unavailable: it did not come in time.
+  // The next reply; sends the buffer meanwhile. unavailable: it did not come in time.
   Result<Reply> take_within(Duration timeout);
-  // One command and its reply, when no other is under way, within the time for connecting. A reply
-  // that is an error becomes one.
+  // One command and its reply, if no other command is running, within connect_timeout. An error
+  // reply becomes an error.
   Result<Reply> ask(std::initializer_list<std::string_view> arguments);
 
  private:
@@ -95,7 +95,7 @@ class Connection {
   Handle<redisReader, redisReaderFree> reader_;
   Clock* clock_ = nullptr;
   Duration ask_timeout_{};
-  std::string place_;  // of the server, for texts of errors
+  std::string place_;  // the server, for error texts
   std::string out_;
   std::size_t sent_ = 0;  // of out_
   std::vector<char> in_;

@@ -1,4 +1,4 @@
-// The id of an entry of a stream: a time in milliseconds and a number within it.
+// The id of a stream entry: a time in milliseconds and a number within it.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ struct EntryId {
   // Ids that a server makes from its clock, until the year 2109.
   bool is_time() const { return milliseconds < std::uint64_t{1} << 42; }
 
-  // The position of the entry, when the one before it has `last`. For ids that a server makes it is
-  // the same in every session; it grows along the stream for all others, too.
+  // The entry's position, if the entry before has position `last`. For ids made by a server it is
+  // the same in every session; for others it at least grows along the stream.
   std::int64_t position(std::int64_t last) const {
     constexpr std::uint64_t kNumberMax = std::uint64_t{1} << 40;
     constexpr std::uint64_t kForeignMax = std::uint64_t{1} << 62;

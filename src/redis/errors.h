@@ -1,4 +1,4 @@
-// What an error of the server means.
+// What an error of the Redis server means.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace dovetail::redis {
 
 enum class Reach : std::uint8_t {
-  server,   // nobody can write now
+  server,   // no client can write now
   stream,   // this stream refuses; an operator can change that
-  event,    // this event never gets in
-  unknown,  // an error that we do not know
+  event,    // this event is never accepted
+  unknown,  // an unknown error
 };
 
-// Whom an error reply concerns, by its first word.
+// What an error reply is about, by its first word.
 Reach reach_of(std::string_view reply);
 
-// One line: what the server said, without what it may quote of our arguments, and what to check.
+// One line: the server's error without quotes of our arguments, and what to check.
 std::string describe(std::string_view reply);
 
 // The error of a command that is not about one event.

@@ -1,4 +1,4 @@
-// What is unsafe about a Redis server, for those who publish to it and those who read from it.
+// What is unsafe about a Redis server for publishers and consumers.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace dovetail::redis {
 
-// Asks and changes nothing. Looks at groups where `options` names streams and a group, as for a
-// source. unavailable: the server does not answer. How others trim their streams cannot be seen;
-// that they did so before the group has read, can.
-// `payload_bytes_max`: that may be published; 0: not known.
+// Only reads. Checks groups if `options` names streams and a group, as for a source. It cannot see
+// how other programs trim streams, but it can see that they trimmed before the group had read.
+// `payload_bytes_max`: the largest that may be published; 0: unknown. unavailable: the server does
+// not answer.
 Result<std::vector<Finding>> examine(const Options& options, Clock& clock,
                                      std::size_t payload_bytes_max = 0);
 
-// A stream keeps what nobody deletes: unless settled entries are deleted, they come again whenever
-// a group begins anew. Asks nobody.
+// A stream keeps entries until they are deleted. Unless settled entries are deleted, they come
+// again when a group starts anew. Does not connect.
 std::vector<Kept> retention(const Options& options);
 
 }  // namespace dovetail::redis

@@ -1,4 +1,4 @@
-// How a Redis server is reached, and what is wanted of its streams.
+// How to reach a Redis server, and how its streams are used.
 #pragma once
 
 #include <chrono>
@@ -21,40 +21,40 @@ struct Options {
   std::string user{};      // empty: the server's default user
   std::string password{};  // empty: no AUTH
   bool tls = false;
-  std::string ca_file{};      // empty: what the system trusts
-  std::string cert_file{};    // of the client; with key_file
-  std::string key_file{};     // of the client
-  std::string server_name{};  // that the certificate must be for; empty: host
+  std::string ca_file{};      // empty: the system's certificate authorities
+  std::string cert_file{};    // the client's certificate; needs key_file
+  std::string key_file{};     // the client's key
+  std::string server_name{};  // expected in the certificate; empty: host
 
-  // Messages. A topic is the name (key) of a stream; an entry has one field for the payload, one
-  // for the key, and one for each header.
+  // Messages. A topic is the name (key) of a stream. An entry has one field for the payload, one
+  // for the key, and one per header.
   MessageOptions message{};
   ForeignNames foreign{};
   std::string payload_field = "data";
   std::string key_field = "key";
 
   // Behaviour of the sink
-  bool declare = true;  // false: an event for a stream that is not there waits for it
+  bool declare = true;  // false: an event waits until its stream exists
   std::size_t payload_bytes_max = 64 << 20;
   std::uint32_t wait_replicas = 0;  // that must have an event before it is confirmed
 
   // Behaviour of the source
   std::vector<std::string> streams{};
   std::string group{};
-  std::string consumer{};       // must outlive a restart; empty: the host's name
-  bool from_end = false;        // a group that is made now begins behind what the stream holds
-  bool exclusive = true;        // waits for what other consumers of the group hold: keeps order
-  bool delete_settled = false;  // also from the stream: only where no other group reads it
-  // What another consumer has held for so long, unacknowledged, is taken over.
+  std::string consumer{};       // must stay the same after a restart; empty: the host's name
+  bool from_end = false;        // a new group starts with new entries
+  bool exclusive = true;        // waits for entries that other consumers hold; keeps the order
+  bool delete_settled = false;  // also deletes from the stream: only if no other group reads it
+  // Entries that another consumer has held unacknowledged for this long are taken over.
   Duration claim_after = std::chrono::seconds(60);
 
   // Performance
   std::size_t fetch_events_max = 500;                  // of each stream, in one answer
-  Duration connect_timeout = std::chrono::seconds(5);  // also of each reply in open()
-  Duration reply_timeout = std::chrono::seconds(10);   // of those that a source waits for
+  Duration connect_timeout = std::chrono::seconds(5);  // also for each reply in open()
+  Duration reply_timeout = std::chrono::seconds(10);   // for replies that a source waits for
 };
 
-// rejected: names of fields that cannot be told apart, or a template that is wrong.
+// rejected: two field names are equal, or a template is wrong.
 Status check(const Options& options);
 
 }  // namespace dovetail::redis

@@ -1,4 +1,4 @@
-// Publishes to streams of Redis.
+// Publishes events to Redis streams.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@
 
 namespace dovetail::redis {
 
-// A batch is one pipeline of XADD on one connection, and the server answers each, in order. An
-// event is confirmed by the id that its entry was given: then it is as safe as appendfsync makes
-// it, and, where replicas are waited for, in so many of them. Copies payloads once, into the
-// pipeline. Nothing waits in submit(); what the server does not take yet stays in memory.
+// A batch is one pipeline of XADD on one connection; the server answers each in order. An event is
+// confirmed by the id of its entry. Then it is as safe as appendfsync makes it, and stored on as
+// many replicas as the sink waits for. Payloads are copied once, into the pipeline. submit() does
+// not wait; what the server does not take yet stays in memory.
 class RedisSink final : public Sink {
  public:
   RedisSink(Options options, Clock& clock);
 
-  // Also asks whether the server takes writes now. unavailable: it does not, or it cannot be
-  // reached. rejected: a template of the message or a file of TLS is wrong.
+  // Also checks that the server takes writes now. unavailable: it does not, or it cannot be
+  // reached. rejected: a message template or a TLS file is wrong.
   Status open() override;
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
-  // Redis goes on behind an XADD that it refuses.
+  // Redis continues after an XADD that it refuses.
   bool keeps_order_on_failure() const override { return false; }
   bool blocks() const override { return false; }
 
  private:
-  // What a reply is for, in the order of commands.
+  // What each reply answers, in the order of commands.
   struct Expected {
-    std::uint64_t tag = 0;          // of the event; of the last one before it, for WAIT
-    std::size_t largest_field = 0;  // 0: this is a WAIT
+    std::uint64_t tag = 0;          // of the event; for WAIT, of the last event before it
+    std::size_t largest_field = 0;  // 0: a WAIT
     std::string_view topic{};       // of the event, which lives until it is collected
   };
 
@@ -59,8 +59,8 @@ class RedisSink final : public Sink {
   ConfirmTracker tracker_;
   std::size_t batches_ = 0;  // submitted and not collected
   std::deque<Expected> expected_;
-  std::string refusal_;        // the server takes nothing more; empty: it does
-  std::optional<Error> lost_;  // the connection
+  std::string refusal_;        // why the server takes nothing more; empty: it does
+  std::optional<Error> lost_;  // why the connection is lost
   std::size_t field_bytes_max_ = 0;
   Arena arena_;
   Message message_;

@@ -1,4 +1,4 @@
-// What tests on a real Redis share: a database of the server for each, and commands on it.
+// What Redis tests share: a database of the server for each test, and commands on it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,13 +25,13 @@
 
 namespace dovetail::redis {
 
-// Of this process alone, for tests that change it or break it.
+// For this process only, for tests that change or break the server.
 inline servers::Started& own_server() {
   static servers::Started started("redis");
   return started;
 }
 
-// A second one beside it, in a folder that goes with it.
+// A second server in a temporary folder.
 class SecondServer {
  public:
   const servers::Server& server() const { return started_.server(); }
@@ -59,7 +59,7 @@ inline Options options_of(const servers::Server& server) {
   return options;
 }
 
-// Of which each test takes its own, so that one server serves all.
+// One database per test, so that all tests can share a server.
 class TestDatabase {
  public:
   explicit TestDatabase(const servers::Server& server) : options_(options_of(server)) {
@@ -68,16 +68,16 @@ class TestDatabase {
     options_.database = number;
   }
 
-  // The same database, on a connection of its own.
+  // The same database on another connection.
   TestDatabase(const TestDatabase& other) : options_(other.options_) {}
   TestDatabase& operator=(const TestDatabase&) = delete;
 
-  // The next command connects anew, such as after a restart of the server.
+  // The next command reconnects, for example after a restart of the server.
   void disconnect() { connection_.close(); }
 
   const Options& options() const { return options_; }
 
-  // Errors come back as they are; not to be reached at all fails the test.
+  // Returns error replies. If the server cannot be reached, the test fails.
   Reply run(std::initializer_list<std::string_view> arguments) {
     if (!connection_.is_open()) {
       Result<Connection> opened = Connection::open(options_, system_clock());
@@ -96,7 +96,7 @@ class TestDatabase {
   Connection connection_;
 };
 
-// Changes the server until the end of the scope: one setting, or two at once that need each other.
+// Changes a server setting, or two related ones, until the end of the scope.
 class Setting {
  public:
   Setting(TestDatabase& database, const std::string& name, std::string_view value)

@@ -11,17 +11,17 @@ struct sockaddr;
 
 namespace dovetail::http {
 
-// What kind of address it is when it is none of the public internet: "loopback", "private" ...;
-// empty: it is public. IPv4 addresses inside of IPv6 ones are seen through. Any family but these
-// two is not public.
+// The kind of an address that is not on the public internet: "loopback", "private" ... Empty:
+// it is public. An IPv4 address inside IPv6 counts as IPv4. Other address families are not
+// public.
 std::string_view why_not_public(const sockaddr* address);
 
 std::string address_text(const sockaddr* address);
 
-// A network such as "10.0.0.0/8", or one address. IPv4 addresses are those inside of IPv6 ones.
+// A network such as "10.0.0.0/8", or one address. IPv4 addresses also match inside IPv6.
 class AddressRange {
  public:
-  // None: the text is neither.
+  // Empty: the text is neither.
   static std::optional<AddressRange> parse(std::string_view text);
   bool contains(const sockaddr* address) const;
 
@@ -30,7 +30,7 @@ class AddressRange {
   unsigned bits_ = 128;
 };
 
-// Whom connections are counted for: an IPv4 address, or the first 64 bits of an IPv6 one.
+// The client for connection counts: an IPv4 address, or the first 64 bits of an IPv6 address.
 std::string client_of(const sockaddr* address);
 
 }  // namespace dovetail::http

@@ -1,5 +1,5 @@
-// What one client says on one connection, request by request, and what is answered: bytes in, bytes
-// out. No socket and no clock.
+// One client's requests on one connection and their answers: bytes in, bytes out. No socket and no
+// clock.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@
 
 namespace dovetail::http {
 
-// What the conversations of an endpoint have in common.
+// What all conversations of an endpoint share.
 struct Talks {
   const EndpointOptions& options;
   RequestHandler& handler;
   Clock& clock;
-  std::size_t receiving_bytes = 0;  // of bodies that are not whole
-  std::size_t requests = 0;         // begun, and not gone
+  std::size_t receiving_bytes = 0;  // of incomplete bodies
+  std::size_t requests = 0;         // begun and not finished
 };
 
 // One thread at a time.
@@ -28,14 +28,14 @@ class Conversation {
  public:
   enum class Phase : std::uint8_t {
     idle,     // between two requests
-    head,     // a part of it came
-    body,     // likewise
-    waiting,  // for answer(); nothing is taken meanwhile
-    saying,   // the answer goes out; nothing is taken meanwhile
-    over,     // nothing more is taken or said behind out()
+    head,     // part of it has arrived
+    body,     // part of it has arrived
+    waiting,  // waits for answer(); takes no bytes
+    saying,   // sends the answer; takes no bytes
+    over,     // ended; takes nothing and adds nothing to out()
   };
 
-  // `owner`: of the requests, which name it.
+  // `owner`: the connection, which requests name.
   Conversation(Talks& talks, ClientConnection* owner, Peer peer);
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
@@ -43,16 +43,16 @@ class Conversation {
 
   Phase phase() const { return phase_; }
   bool wants_bytes() const { return phase_ < Phase::waiting; }
-  // Over, while the client may still be sending: what it sends is to be read for a moment, or the
-  // answer is lost with it.
+  // Over while the client may still be sending. Read its bytes for a moment, or the answer is
+  // lost.
   bool is_cut_short() const { return is_cut_short_; }
 
   // REQUIRES: wants_bytes().
   void take(std::string_view bytes);
   void answer(const Reply& reply);  // REQUIRES: waiting
-  // Everything of out() is sent: the next request may come, or has come already.
+  // All of out() is sent. The next request may come or have come already.
   void said();
-  // The time for the head or the body is over.
+  // The time for the head or the body has run out.
   void give_up();
 
   std::string& out() { return out_; }

@@ -1,9 +1,9 @@
-// An HTTP/1.1 server with one thread of its own, which never waits for those who answer. A request
-// that has no answer yet costs it a place, and nothing else.
+// An HTTP/1.1 server with one thread of its own, which never waits for request handlers. A request
+// without an answer yet only takes up a place.
 //
-// Every client has a deadline for the head of a request, for its body and for taking the answer.
-// When all places are taken, the client that has the most gives up the oldest that has no whole
-// request.
+// Every client has a deadline for the head of a request, for its body and for reading the answer.
+// When all places are taken, the client with the most connections loses its oldest one without a
+// complete request.
 #pragma once
 
 #include <cstddef>
@@ -31,56 +31,56 @@ struct Reply {
   unsigned status = 202;
   std::string text{};  // for people
   unsigned retry_after_s = 0;
-  std::string_view header{};  // one more, such as Allow
+  std::string_view header{};  // one more header, such as Allow
   std::string_view header_value{};
-  std::vector<Header> headers{};  // more of them, not about the connection or the length
-  std::string body{};             // instead of `text`, as it is
-  std::optional<std::uint64_t> head_bytes{};  // what HEAD says of a body that is not sent
+  std::vector<Header> headers{};  // further headers, except those about connection and length
+  std::string body{};             // raw; used instead of `text`
+  std::optional<std::uint64_t> head_bytes{};  // for HEAD: the length of the body that is not sent
 };
 
 struct EndpointOptions {
   std::string address = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: any that is free
-  // Why others may reach it, or what to set so that they may.
+  std::uint16_t port = 0;  // 0: any free port
+  // Why other machines may connect, or what to set so that they may.
   bool allow_remote = false;
   std::string remote_hint{};
-  std::string cert_file{};  // with key_file: HTTPS
+  std::string cert_file{};  // needs key_file; then it serves HTTPS
   std::string key_file{};
   std::size_t body_bytes_max = 1 << 20;
-  Duration head_timeout = std::chrono::seconds(10);  // for all of it, and for the handshake of TLS
-  // For a body and for taking an answer, with a second more for each `bytes_per_second_min` that
-  // have moved; and for the next request on a connection that is kept.
+  Duration head_timeout = std::chrono::seconds(10);  // for the whole head and the TLS handshake
+  // For a body and for reading an answer, plus one second for each `bytes_per_second_min` moved.
+  // Also for the next request on a kept connection.
   Duration receive_timeout = std::chrono::seconds(30);
   std::size_t bytes_per_second_min = 16 << 10;
-  // Of one address, or of one network of 64 bits in IPv6. 0: three quarters of all.
+  // Per IPv4 address or IPv6 /64 network. 0: three quarters of all.
   std::size_t connections_per_client_max = 0;
-  // Who speaks for others: not bounded by that, and believed in what it says about its clients.
+  // Proxies: without that limit, and trusted in what they say about their clients.
   std::vector<AddressRange> trusted_proxies{};
   std::size_t waiting_max = 500;
-  std::size_t waiting_bytes_max = 64 << 20;  // of bodies that are not whole
+  std::size_t waiting_bytes_max = 64 << 20;  // of incomplete bodies
   std::size_t header_bytes_max = 32 << 10;   // of one request
 };
 
-// Who is at the other side of a connection.
+// The other side of a connection.
 struct Peer {
   std::string text{};  // its address
   bool is_proxy = false;
 };
 
-// One request. The views end with it.
+// One request. The views are valid as long as the request.
 struct Request {
   std::string_view method{};
-  std::string_view target{};   // path as it was sent, without the query
-  std::string uri{};           // with it
-  std::string peer{};          // the address of the other side
-  bool is_from_proxy = false;  // that side is one of trusted_proxies
+  std::string_view target{};   // the path as sent, without the query
+  std::string uri{};           // with the query
+  std::string peer{};          // the address of the peer
+  bool is_from_proxy = false;  // the peer is one of trusted_proxies
   std::vector<MessageHeader> headers{};
   std::string body{};
   bool body_too_large = false;  // the body was not kept
-  bool no_room = false;         // nor here: too many others are being received
+  bool no_room = false;         // the body was not kept: too many others are being received
   TimePoint came_at{};
 
-  std::string_view header(std::string_view lower_name) const;  // the first; empty: none
+  std::string_view header(std::string_view lower_name) const;  // the first one; empty: missing
 
  private:
   friend class Endpoint;
@@ -90,30 +90,30 @@ struct Request {
   bool is_whole_ = false;
 };
 
-// What decides about requests; called by the endpoint's thread.
+// Decides about requests. Called on the endpoint's thread.
 class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
-  // Before the body is read: an answer ends it here.
+  // Called before the body is read. An answer ends the request.
   virtual std::optional<Reply> begin(const Request& request) = 0;
-  // With the whole body. None: Endpoint::answer() comes later.
+  // Called with the whole body. Empty: Endpoint::answer() follows later.
   virtual std::optional<Reply> take(Request& request) = 0;
 };
 
-// Threads: everything but answer() by the one that owns it; answer() by any.
+// Threads: answer() by any; everything else by the thread that owns it.
 class Endpoint {
  public:
   Endpoint(EndpointOptions options, Clock& clock, RequestHandler& handler);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
-  ~Endpoint();  // REQUIRES: what take() left open is answered. Waits 2 s at most for them to go
-                // out.
+  ~Endpoint();  // REQUIRES: every request that take() left open has its answer. Waits at most 2 s
+                // for them to go out.
 
-  // unavailable: the address cannot be listened at. rejected: the options are wrong.
+  // unavailable: cannot listen at the address. rejected: the options are wrong.
   Status listen();
   bool is_listening() const { return loop_ != nullptr; }
   std::uint16_t port() const { return port_; }
-  // Takes no more connections; those that are there go on.
+  // Takes no more connections; existing ones continue.
   void stop_listening();
 
   void answer(Request& request, Reply reply);

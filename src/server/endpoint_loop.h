@@ -1,4 +1,4 @@
-// The thread of an endpoint: its sockets, and who must not wait any longer.
+// The thread of an endpoint: its sockets and their deadlines.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// A client's place at the endpoint; of the thread alone.
+// One client connection. Only the thread uses it.
 struct ClientConnection {
   ClientConnection(Descriptor given, Talks& talks, const TlsIdentity& identity, Peer peer,
                    std::string whose, TimePoint now)
@@ -45,19 +45,19 @@ struct ClientConnection {
         since(now) {}
 
   Descriptor socket;
-  std::string client;  // whom it counts for; empty: nobody
+  std::string client;  // the client that it counts for; empty: none
   Wire wire;
   Conversation talk;
-  std::uint32_t events = 0;   // that are asked for
-  TimePoint since;            // what the phase is measured from
+  std::uint32_t events = 0;   // those that epoll is asked for
+  TimePoint since;            // when the phase began
   std::uint64_t moved = 0;    // bytes since then
-  bool is_new = true;         // nothing was taken yet
-  bool is_lingering = false;  // said everything; only reads away what still comes
+  bool is_new = true;         // nothing was received yet
+  bool is_lingering = false;  // the answer is sent; only reads away what still comes
   bool is_dead = false;
   std::list<ClientConnection>::iterator place{};
 };
 
-// start() and the destructor by one thread; answer() and stop_listening() by any.
+// start() and the destructor: one thread; answer() and stop_listening(): any.
 class Endpoint::Loop {
  public:
   Loop(const EndpointOptions& options, Clock& clock, RequestHandler& handler,
@@ -99,9 +99,9 @@ class Endpoint::Loop {
   std::vector<ClientConnection*> dead_;
   std::unordered_map<std::string, std::size_t> counts_;  // of connections, by client
   TimePoint swept_at_{};
-  bool is_short_ = false;  // of descriptors: nothing is accepted until the next sweep
+  bool is_short_ = false;  // descriptors ran out: nothing is accepted until the next sweep
 
-  std::mutex mutex_;  // of everything below
+  std::mutex mutex_;  // guards everything below
   std::condition_variable all_gone_;
   Descriptor listening_;
   std::vector<std::pair<Request*, Reply>> answers_;

@@ -1,4 +1,4 @@
-// The characters that a header of HTTP may have.
+// The characters that an HTTP header may have.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace dovetail::http {
 bool is_token(std::string_view text);
 // Whether a field may have this value: visible characters, blanks and bytes of other encodings.
 bool is_field_value(std::string_view text);
-// ASCII only, as the names of headers are compared.
+// ASCII only, as header names are compared.
 std::string to_lower(std::string_view text);
 
 }  // namespace dovetail::http

@@ -1,4 +1,4 @@
-// Paths of requests, as a service behind us might understand them.
+// Request paths, as the service behind may understand them.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@
 
 namespace dovetail::http {
 
-// None: a percent sign is not followed by two digits.
+// Empty: a percent sign is not followed by two hex digits.
 std::optional<std::string> percent_decoded(std::string_view text);
 
-// Why a path could lead out of where it seems to lead: it has a segment "." or "..", plain or
-// encoded, once or several times, with slashes of either kind. Empty: it cannot.
+// Why a path could lead outside its prefix: it has a segment "." or "..", plain or encoded once or
+// several times, with either kind of slash. Empty: it is safe.
 std::string_view why_unsafe_path(std::string_view path);
 
 }  // namespace dovetail::http

@@ -9,12 +9,12 @@
 namespace dovetail::http {
 
 struct ReplyForm {
-  bool is_head = false;  // the request was HEAD: the answer has no body
+  bool is_head = false;  // answers HEAD: without a body
   bool closes = false;
   WallTime now{};
 };
 
-// Headers that could not be told from two, and those that say where the answer ends, are left out.
+// Leaves out headers that a reader could split in two, and those that frame the answer.
 std::string reply_bytes(const Reply& reply, const ReplyForm& form);
 
 }  // namespace dovetail::http

@@ -1,4 +1,4 @@
-// The body of an HTTP/1 request, out of pieces of any size.
+// Reads the body of an HTTP/1 request from pieces of any size.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ class BodyReader {
   BodyReader() = default;
   explicit BodyReader(const RequestHead& head);
 
-  // Takes off `bytes` what belongs to the request, and appends what it carries to `out`. A fault
-  // ends the request; nothing behind it can be understood.
+  // Removes the request's bytes from `bytes`, and appends its content to `out`. A fault ends the
+  // request; nothing after it can be understood.
   std::optional<HeadFault> take(std::string_view& bytes, std::string& out);
   bool is_done() const { return step_ == Step::done; }
 
  private:
-  // Of chunked bodies; a body with a length is one chunk with nothing around it.
+  // The steps of a chunked body. A body with a length is one chunk without framing.
   enum class Step : std::uint8_t { size, data, data_end, trailers, done };
 
   std::optional<HeadFault> take_line(std::string_view& bytes, bool& is_whole);
@@ -33,7 +33,7 @@ class BodyReader {
   Step step_ = Step::done;
   bool is_chunked_ = false;
   std::uint64_t left_ = 0;       // of the chunk
-  std::string line_;             // that is not whole
+  std::string line_;             // not complete yet
   std::size_t extra_bytes_ = 0;  // of chunk extensions and trailers
 };
 

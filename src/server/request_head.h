@@ -1,4 +1,4 @@
-// The head of an HTTP/1 request, as RFC 9112 has it and no more: what two readers could understand
+// The head of an HTTP/1 request, strictly as in RFC 9112: input that two readers could understand
 // differently is refused, never repaired.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace dovetail::http {
 
-// Why a request is refused. Its connection is closed behind the answer, because nobody knows where
-// the next request begins.
+// Why a request is refused. The connection closes after the answer, because nobody knows where the
+// next request begins.
 struct HeadFault {
   unsigned status = 400;
   std::string text{};  // for people
@@ -23,29 +23,29 @@ struct HeadFault {
 // Views into the bytes that were parsed.
 struct RequestHead {
   std::string_view method{};
-  std::string_view target{};  // path and query as they came
+  std::string_view target{};  // path and query as received
   std::vector<MessageHeader> headers{};
   bool is_chunked = false;
-  std::uint64_t length = 0;  // of the body, unless it is chunked
-  bool stays_open = true;    // the client may send another request behind this one
+  std::uint64_t length = 0;  // of the body; unused if it is chunked
+  bool stays_open = true;    // the client may send another request
   bool waits_for_continue = false;
 
   bool has_body() const { return is_chunked || length > 0; }
 };
 
-// Looks for the end of the head that begins `bytes`, and for what no head may have: control
-// characters, and CR and LF apart from each other.
+// Finds the end of the head, and what no head may contain: control characters, and CR or LF
+// alone.
 struct HeadEnd {
-  std::size_t bytes = 0;  // of the head, with the empty line behind it; 0: not whole
+  std::size_t bytes = 0;  // of the head with its empty line; 0: incomplete
   std::optional<HeadFault> fault{};
 };
-// `looked_at`: so many bytes were looked at before.
+// `looked_at`: how many bytes were checked before.
 HeadEnd find_head_end(std::string_view bytes, std::size_t looked_at);
 
-// `bytes`: with the empty line. None: it was read into `out`.
+// `bytes` includes the empty line. Empty result: the head is in `out`.
 std::optional<HeadFault> parse_head(std::string_view bytes, RequestHead& out);
 
-// Fields alone, such as the trailers of a chunked body, without the empty line behind them.
+// Fields alone, such as trailers of a chunked body, without the empty line.
 std::optional<HeadFault> parse_fields(std::string_view bytes, std::vector<MessageHeader>& out);
 
 }  // namespace dovetail::http

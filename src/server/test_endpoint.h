@@ -1,4 +1,4 @@
-// What tests see of tests/servers/http_server.py: which requests came.
+// What tests see of tests/servers/http_server.py: the requests that came.
 #pragma once
 
 #include <fstream>
@@ -50,12 +50,12 @@ inline std::string base64_decoded(const std::string& text) {
   return out;
 }
 
-// Requests to paths that begin with `prefix`, in the order in which they came whole.
+// Requests to paths that begin with `prefix`, in the order of completion.
 inline std::vector<Recorded> requests_to(const servers::Server& server, const std::string& prefix) {
   std::vector<Recorded> found;
   std::ifstream file(server.field("home") + "/record");
   for (std::string line; std::getline(file, line);) {
-    if (line.find("\"path\": \"" + prefix) == std::string::npos) continue;  // cheaper than to parse
+    if (line.find("\"path\": \"" + prefix) == std::string::npos) continue;  // cheaper than parsing
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (json.is_discarded()) continue;
     Recorded one;

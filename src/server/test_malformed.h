@@ -1,5 +1,5 @@
-// Requests that RFC 9112 refuses, or that two readers could understand differently. None of them
-// may become a request. They begin with a head; {body} parts stand behind it as they are.
+// Requests that RFC 9112 forbids or that two readers could understand differently. None may pass as
+// a request. Each begins with a head; parts in {} follow as they are.
 #pragma once
 
 #include <string>
@@ -139,7 +139,7 @@ inline std::vector<Malformed> malformed_targets() {
       {"a star", "POST * HTTP/1.1\r\n" + kHost + kKey + "Content-Length: 2\r\n\r\n{}"},
       {"a target without a slash", "POST events HTTP/1.1\r\n" + kHost + kKey + "\r\n"},
       {"a hello of TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"s},
-      // Whom it is for.
+      // The target and the host.
       {"no host", kLine + kKey + "Content-Length: 2\r\n\r\n{}"},
       {"two hosts", kLine + kHost + "Host: y\r\n" + kKey + "Content-Length: 2\r\n\r\n{}"},
       {"the same host twice", kLine + kHost + kHost + kKey + "Content-Length: 2\r\n\r\n{}"},

@@ -1,5 +1,5 @@
-// Bytes as they travel to a server of ours: plain, or with TLS. No sockets: those who have them
-// carry the bytes.
+// The bytes between a client and our server: plain or with TLS. No sockets: the owner of the socket
+// carries the bytes.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ namespace dovetail::http {
 // A certificate and its key. Any thread, after load().
 class TlsIdentity {
  public:
-  TlsIdentity() = default;  // none: plain
-  // rejected: the files cannot be used. TLS 1.2 or newer.
+  TlsIdentity() = default;  // plain, without TLS
+  // Uses TLS 1.2 or newer. rejected: the files cannot be used.
   static Result<TlsIdentity> load(const std::string& cert_file, const std::string& key_file);
   ssl_ctx_st* context() const { return context_.get(); }
 
@@ -32,12 +32,12 @@ class Wire {
  public:
   explicit Wire(const TlsIdentity& identity);
 
-  // Takes what came and appends what it says. False: it is not what TLS allows, or the other side
-  // has ended; nothing more comes.
+  // Takes received bytes and appends their plain text. False: this is not valid TLS, or the other
+  // side has ended. Nothing more comes.
   bool take(std::string_view bytes, std::string& plain);
-  // Appends to out() what carries `plain`.
+  // Appends `plain` to out(), encrypted if TLS is used.
   void say(std::string plain);
-  // The last thing that is said: nothing more comes from us.
+  // Tells the other side that nothing more comes from us.
   void say_goodbye();
 
   std::string& out() { return out_; }  // not sent yet

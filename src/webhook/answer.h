@@ -1,4 +1,4 @@
-// What an endpoint's answer means to the relay.
+// What the answer of an endpoint means for the relay.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@ namespace dovetail::http {
 
 enum class Meaning : std::uint8_t {
   confirmed,
-  failed,    // this event, this time; whether it is to blame, its neighbours show
-  rejected,  // this event, as it is, for ever
-  busy,      // not now: sent again, no attempt is counted
-  shut,      // nothing is accepted from us: the credentials are wrong
+  failed,    // this event failed now; the events around it show the cause
+  rejected,  // this event is never accepted
+  busy,      // not now: send it again; no attempt counts
+  shut,      // nothing of ours is accepted: the credentials are wrong
 };
 
-// `own_path`: the url has fields of the event, so that another event may have other rights.
+// `own_path`: the url has fields of the event, so other events may have other rights.
 Meaning meaning_of(long status, bool own_path);
 
-// What to tell an operator about any status that is not 2xx.
+// The text for an operator about a status other than 2xx.
 std::string reason_of(long status);
 
-// The value of a header Retry-After, seconds or a date. None: it is neither.
+// The value of the header Retry-After: seconds or a date. Empty: neither.
 std::optional<Duration> parse_retry_after(std::string_view value, WallTime now);
 
 }  // namespace dovetail::http

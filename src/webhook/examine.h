@@ -1,4 +1,4 @@
-// What is unsafe about sending to an endpoint, or about being one.
+// What is unsafe about sending to an endpoint, or about serving one.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,12 @@
 
 namespace dovetail::http {
 
-// Asks the endpoint what it can do (OPTIONS), and sends no event. `confirm_timeout`: the relay's,
-// 0 where none is known. unavailable: it does not answer, or TLS fails; the text says why.
+// Asks the endpoint for its abilities (OPTIONS) without sending an event. `confirm_timeout`: the
+// relay's; 0: unknown. unavailable: it does not answer, or TLS fails; the text says why.
 Result<std::vector<Finding>> examine(const SinkOptions& options, Duration confirm_timeout,
                                      Clock& clock);
 
-// Looks at the options alone.
+// Checks the options only.
 Result<std::vector<Finding>> examine(const SourceOptions& options);
 
 }  // namespace dovetail::http

@@ -15,10 +15,10 @@
 
 namespace dovetail::http {
 
-// One request. Its memory is used again for the next.
+// One request. Its memory is reused.
 struct Posting {
-  std::string url{};      // empty: the same for every event
-  std::string headers{};  // lines, each with a zero behind it
+  std::string url{};      // empty: the same url for every event
+  std::string headers{};  // lines, each ended by a zero byte
   std::vector<std::size_t> header_starts{};
   std::string_view body{};  // of the event
 
@@ -49,10 +49,10 @@ class PostingWriter {
   Message message_;
 };
 
-// Whether HTTP gives the value of a header to its receiver as it is. Empty: yes; else why not.
+// Why HTTP does not carry this header value unchanged; empty: it does.
 std::string_view why_no_header_value(std::string_view value);
-// Whether a header of that name, in lower case, means something to HTTP itself or to us, so that no
-// event may bring its own.
+// Whether a header with this lower-case name has a meaning for HTTP or for us; events may then not
+// carry it.
 bool is_reserved_header(std::string_view lower_name);
 
 }  // namespace dovetail::http

@@ -14,20 +14,20 @@ extern "C" void EVP_MAC_CTX_free(evp_mac_ctx_st* context);
 namespace dovetail::http {
 
 std::string to_base64(std::string_view bytes);
-// Equal, in a time that depends on the lengths alone.
+// Compares in a time that depends on the lengths only.
 bool equal_in_constant_time(std::string_view one, std::string_view other);
 
 // One thread at a time.
 class WebhookSecrets {
  public:
-  // "whsec_" and base64 of 24 to 64 bytes, several apart by spaces; none in an empty text.
-  // rejected: one is not of this form; the text does not show it.
+  // "whsec_" and base64 of 24 to 64 bytes, separated by spaces; none if the text is empty.
+  // rejected: one has another form; the error text does not show it.
   static Result<WebhookSecrets> parse(std::string_view text);
 
   bool empty() const { return keys_.empty(); }
-  // The value of the header webhook-signature, one signature for each secret.
+  // The value of the header webhook-signature: one signature per secret.
   std::string sign(std::string_view id, std::string_view timestamp, std::string_view body);
-  // Whether one of `signatures`, the value of that header, is by one of the secrets.
+  // Whether `signatures`, the value of that header, has one made by one of the secrets.
   bool verify(std::string_view signatures, std::string_view id, std::string_view timestamp,
               std::string_view body);
 

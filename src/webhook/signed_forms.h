@@ -1,5 +1,5 @@
-// What came under signatures that are still valid. A signature covers id, time and body of a
-// webhook. Topic, type and key come from the path and from headers, which nobody signs.
+// Events with signatures that are still valid. A signature covers id, time and body. Topic, type
+// and key come from the path and from unsigned headers.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 
 namespace dovetail::http {
 
-// One thread at a time. Forgets the oldest beyond `count_max`, and everything when the process
+// One thread at a time. Forgets the oldest above `count_max`, and all when the process
 // ends.
 class SignedForms {
  public:
   SignedForms(Duration keep, std::size_t count_max) : keep_(keep), count_max_(count_max) {}
 
-  // Whether the event comes for the first time, or with the same unsigned parts as before.
+  // Whether the event is new, or has the same unsigned parts as before.
   bool agrees(const Event& event, TimePoint now);
 
   std::size_t size() const { return forms_.size(); }
@@ -37,7 +37,7 @@ class SignedForms {
   Duration keep_;
   std::size_t count_max_;
   std::unordered_map<EventId, std::string, Hash> forms_;  // digests of the unsigned parts
-  std::deque<Seen> seen_;                                 // the oldest first
+  std::deque<Seen> seen_;                                 // oldest first
 };
 
 }  // namespace dovetail::http

@@ -1,4 +1,4 @@
-// Posts events to an HTTP endpoint, one request for each, many at a time.
+// Posts events to an HTTP endpoint: one request per event, many at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@
 
 namespace dovetail::http {
 
-// rejected: what open() would reject too, without connecting.
+// rejected: for the same reasons as open(), without connecting.
 Status check(const SinkOptions& options);
 
-// Only 2xx confirms. Of each key one event at a time is on its way, and behind one that is not
-// confirmed nothing of its key is sent until that was collected. An endpoint that is down, busy or
-// refuses our credentials is an error of the connection: what is on its way is waited for, what is
-// not comes back as `busy` or `again`, and no attempt is counted. Copies no payload.
+// Only 2xx confirms. One event of a key is in flight at a time. After a failed event, nothing of
+// its key is sent until the failure is collected. If the endpoint is down, busy or refuses our
+// credentials, the connection has failed: running requests finish, other events come back as `busy`
+// or `again`, and no attempt counts. Copies no payload.
 class HttpSink final : public Sink {
  public:
   HttpSink(SinkOptions options, Clock& clock);
 
-  Status open() override;  // connects once to see whether the endpoint is there
+  Status open() override;  // connects once, to see whether the endpoint answers
   Status submit(Events events) override;
   Result<bool> collect(std::span<Outcome> outcomes, Duration timeout) override;
   bool keeps_order_on_failure() const override { return true; }
@@ -41,16 +41,16 @@ class HttpSink final : public Sink {
   struct Item {
     const Event* event = nullptr;
     Submission* submission = nullptr;
-    Item* next = nullptr;  // of its key
+    Item* next = nullptr;  // the next event of its key
     Outcome outcome{};
   };
   struct Submission {
     std::uint64_t number = 0;
     std::vector<Item> items{};
     std::size_t unresolved = 0;
-    std::size_t told = 0;  // outcomes that say more than "not now"
+    std::size_t told = 0;  // outcomes other than "not now"
   };
-  struct Line {  // what waits behind the one of its key that is on its way
+  struct Line {  // the events of a key behind the one in flight
     Item* head = nullptr;
     Item* tail = nullptr;
   };
@@ -74,17 +74,17 @@ class HttpSink final : public Sink {
   std::deque<std::unique_ptr<Submission>> submitted_;
   std::vector<std::unique_ptr<Submission>> spare_;
   std::deque<Item*> ready_;
-  std::unordered_map<std::uint64_t, Line> lines_;  // of every key that has one ready or on its way
-  // Keys with an event that was not confirmed, until that is collected; then the fence knows them.
+  std::unordered_map<std::uint64_t, Line> lines_;  // for each key with an event ready or in flight
+  // Keys with an unconfirmed event that is not collected yet; then the fence has them.
   std::unordered_set<std::uint64_t> failed_keys_;
   KeyFence fence_;
   std::uint64_t last_submitted_ = 0;
 
-  // Answers that say "not now", and requests without one, since the last other answer.
+  // "not now" answers and requests without an answer, since the last other answer.
   std::uint32_t unanswered_ = 0;
-  std::optional<Error> trouble_;  // the connection is given up: nothing more is sent on it
+  std::optional<Error> trouble_;  // nothing more is sent on this connection
   std::string pause_reason_;
-  TimePoint pause_until_{};  // the endpoint's own wish; outlives open()
+  TimePoint pause_until_{};  // as the endpoint asked; kept over open()
 };
 
 }  // namespace dovetail::http

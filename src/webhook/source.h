@@ -1,4 +1,4 @@
-// Takes events at an HTTP endpoint: a request is answered when its event is delivered or parked.
+// Receives events at an HTTP endpoint. It answers a request when its event is delivered or parked.
 #pragma once
 
 #include <condition_variable>
@@ -22,39 +22,39 @@
 
 namespace dovetail::http {
 
-// rejected: what open() would reject too, without listening.
+// rejected: for the same reasons as open(), without listening.
 Status check(const SourceOptions& options);
 
-// The sender is what makes it durable: what is not settled when the process ends gets 503 or a
-// closed connection, and the sender sends it again. The same id twice at once waits for one fate.
-// What was read and not settled is read again after open(), while its sender waits. One thread at a
+// The sender makes events durable: unsettled requests get 503 or a closed connection when the
+// process ends, and the sender repeats them. If one id comes twice at the same time, both wait for
+// one result. After open(), unsettled events whose senders wait are read again. One thread at a
 // time; the endpoint has its own.
 class HttpSource final : public Source, public OwnPositions, private RequestHandler {
  public:
   HttpSource(SourceOptions options, Clock& clock);
-  ~HttpSource() override;  // answers what waits with 503
+  ~HttpSource() override;  // answers waiting requests with 503
 
   void begin_after(std::int64_t position) override;
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
-  Status flush() override { return {}; }  // settle() has told the senders
+  Status flush() override { return {}; }  // settle() has answered the senders
 
-  std::uint16_t port() const { return endpoint_.port(); }  // that it listens at, after open()
-  std::uint64_t taken() const;  // requests that waited or wait for their event's fate; any thread
+  std::uint16_t port() const { return endpoint_.port(); }  // the port it listens at, after open()
+  std::uint64_t taken() const;  // requests that wait or waited for their event; any thread
 
  private:
   struct Waiter;
-  // An event, from its first request to its settling.
+  // An event from its first request until it is settled.
   struct Entry {
     std::string body{};
     Batch batch{};  // the event, with its payload in `body`
     std::size_t bytes = 0;
     std::vector<Waiter*> waiters{};
-    bool given = false;  // out, read, and not settled
+    bool given = false;  // read, and not settled
     Event& event() { return batch.events()[0]; }
   };
-  // A request that waits for an event's fate.
+  // A request that waits for its event.
   struct Waiter {
     Request* request;
     Entry* entry;
@@ -80,20 +80,20 @@ class HttpSource final : public Source, public OwnPositions, private RequestHand
   Clock& clock_;
   std::optional<MessageReader> reader_;
   WebhookSecrets secrets_;    // of the endpoint's thread
-  SignedForms signed_forms_;  // likewise
+  SignedForms signed_forms_;  // of the endpoint's thread, too
 
-  mutable std::mutex mutex_;  // of everything below
+  mutable std::mutex mutex_;  // guards everything below
   std::condition_variable_any came_;
   std::map<EventId, std::unique_ptr<Entry>> entries_;
-  std::deque<Entry*> queue_;   // not read, in the order of arrival
+  std::deque<Entry*> queue_;   // not read yet, in order of arrival
   std::deque<Entry*> given_;   // read and not settled, in read order
-  std::list<Waiter> waiters_;  // the longest waiting first
+  std::list<Waiter> waiters_;  // longest waiting first
   std::size_t bytes_ = 0;
   std::int64_t last_position_ = 0;
   std::uint64_t taken_ = 0;
   bool ending_ = false;
 
-  Endpoint endpoint_;  // goes first
+  Endpoint endpoint_;  // destroyed first
 };
 
 }  // namespace dovetail::http

@@ -1,4 +1,4 @@
-// Requests on their way: libcurl's multi interface, driven by epoll.
+// Running requests: libcurl's multi interface, driven by epoll.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@
 
 namespace dovetail::http {
 
-// What came of a request.
+// The result of a request.
 struct Answer {
-  long status = 0;                 // 0: none came
+  long status = 0;                 // 0: no answer
   std::string_view retry_after{};  // as the endpoint wrote it
-  bool was_sent = true;            // without a status: whether the endpoint may have seen it
-  std::string text{};              // without a status: what happened
+  bool was_sent = true;            // if there is no status: whether the endpoint may have seen it
+  std::string text{};              // if there is no status: what happened
 };
 
-// One thread at a time. Nothing blocks but open(), probe() and run(), each with a limit.
+// One thread at a time. Only open(), probe() and run() block, each with a limit.
 class Transfers {
  public:
   Transfers(const SinkOptions& options, const UrlTemplate& url, Clock& clock);
@@ -34,27 +34,27 @@ class Transfers {
   Transfers& operator=(const Transfers&) = delete;
   ~Transfers();
 
-  // Throws away every connection and every request.
+  // Drops every connection and every request.
   Status open();
-  // Connects, with TLS where it is used, and sends nothing. unavailable: why it cannot be done.
+  // Connects, with TLS if used, and sends nothing. unavailable: the text says why.
   Status probe();
 
-  // Asks what the endpoint can do (OPTIONS), without an event and without credentials.
+  // Asks the endpoint for its abilities (OPTIONS), without an event or credentials.
   struct Greeting {
     long status = 0;
-    std::optional<WallTime> date{};  // by the endpoint's clock
+    std::optional<WallTime> date{};  // by its clock
   };
   Result<Greeting> greet();
 
   bool is_full() const { return idle_.empty(); }
   std::size_t in_flight() const { return transfers_.size() - idle_.size(); }
 
-  // A posting to be filled for the next start(). REQUIRES: not is_full().
+  // Fill it for the next start(). REQUIRES: not is_full().
   Posting& next();
-  // Sends what next() was filled with; its body must live until the answer has come.
+  // Sends what next() got. The body must stay valid until the answer has come.
   void start(void* request);
-  // Goes on with all of them, and calls `done` for each that has its answer. Returns after the
-  // first such round, or when `timeout` has passed.
+  // Continues all requests and calls `done` for each that has its answer. Returns after the first
+  // such round, or after `timeout`.
   void run(Duration timeout, const std::function<void(void* request, const Answer&)>& done);
 
  private:
@@ -74,12 +74,12 @@ class Transfers {
     int fd_ = -1;
   };
 
-  // What curl wants to know of a descriptor, and what epoll was told. Between two requests curl
-  // wants nothing of a connection; epoll is told so only when something comes all the same.
+  // What curl wants of a descriptor, and what epoll was told. Between two requests curl wants
+  // nothing; epoll learns that only when something comes anyway.
   struct Watch {
     std::uint32_t wanted = 0;
     std::uint32_t told = 0;
-    bool is_connection = false;  // else it is closed without a word to us, and may come back as one
+    bool is_connection = false;  // false: it closes untold, and its number may return as one
   };
 
   void set_up(Transfer& transfer);

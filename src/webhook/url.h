@@ -1,4 +1,4 @@
-// Where events are posted to: a url, whose path and query may hold fields of the event.
+// The url to which events are posted; its path and query may have fields of the event.
 #pragma once
 
 #include <string>
@@ -15,21 +15,21 @@ namespace dovetail::http {
 // Any thread; immutable after parse().
 class UrlTemplate {
  public:
-  // rejected: no url of http or https, a user or password in it, or a field where none may be.
+  // rejected: not a url of http or https, with a user or password, or with a misplaced field.
   static Result<UrlTemplate> parse(std::string_view url);
 
-  // Appends the url for `event` to `out`. Fields are percent-encoded, so that none makes a new
-  // segment. rejected: a field of the path is empty, or would lead out of it ("..").
+  // Appends the url for `event` to `out`. Fields are percent-encoded, so they add no path segments.
+  // rejected: a field in the path is empty or leads outside it ("..").
   Status fill(const Event& event, Arena& arena, std::string& out) const;
 
   bool has_fields() const { return !pieces_.empty(); }
   bool is_https() const { return https_; }
-  const std::string& host() const { return host_; }  // an IPv6 address stands in brackets
-  const std::string& base() const { return base_; }  // "https://host:port", all that logs show
+  const std::string& host() const { return host_; }  // an IPv6 address has brackets
+  const std::string& base() const { return base_; }  // "https://host:port"; logs show only this
 
  private:
   struct Piece {
-    std::string literal;  // before the field
+    std::string literal;  // the text before the field
     EventTemplate field;
     std::string name;
     bool in_path;
@@ -38,7 +38,7 @@ class UrlTemplate {
   std::string host_;
   std::string base_;
   std::vector<Piece> pieces_;
-  std::string rest_;  // behind the last field
+  std::string rest_;  // the text after the last field
 };
 
 }  // namespace dovetail::http

@@ -1,5 +1,5 @@
-// Values of AMQP headers as text: RabbitMQ's own headers, and those of other publishers, are
-// numbers, times and tables as well.
+// AMQP header values as text: headers of RabbitMQ and of other publishers can also be numbers,
+// times and tables.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@ struct amqp_field_value_t_;
 
 namespace dovetail::rabbitmq {
 
-// Appends texts and bytes as they are, numbers in decimal, times as "2026-01-31T12:00:00Z", and
-// tables and arrays as JSON.
+// Appends texts and bytes unchanged, numbers in decimal, times as "2026-01-31T12:00:00Z", tables
+// and arrays as JSON.
 void append_text(std::string& out, const amqp_field_value_t_& value);
 
 }  // namespace dovetail::rabbitmq

@@ -1,5 +1,5 @@
-// Stands before rabbitmq-c, which decodes nested tables by calling itself: headers that somebody
-// has nested some thousand times would end the process.
+// Checks frames before rabbitmq-c decodes them. It decodes nested tables recursively: headers
+// nested thousands of levels deep would crash the process.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@
 namespace dovetail::rabbitmq {
 
 inline constexpr std::size_t kNestingMax = 32;
-// Stands in the place of headers that are nested deeper, or are malformed.
+// Replaces headers that are malformed or nested too deep.
 inline constexpr std::string_view kUnreadableHeaders = "dovetail.unreadable-headers";
 
-// The length of the field table that begins at `at`, with the four bytes of its size. 0: it is
-// malformed, or nested deeper than kNestingMax. Calls nothing again and again.
+// The length of the field table at `at`, including the four bytes of its size. 0: malformed, or
+// deeper than kNestingMax. Does not recurse.
 std::size_t shallow_table_bytes(std::string_view bytes, std::size_t at);
 
-// Finds frames in what comes from a server, and lets only those through that are safe to decode.
-// One thread at a time; for one connection.
+// Finds frames in the bytes from a server and passes on those that are safe to decode. One thread
+// at a time; for one connection.
 class FrameGuard {
  public:
-  // Takes bytes off `bytes`, and gives what may be decoded of them and of those before, until the
-  // next call. unavailable: no server of AMQP says this.
+  // Removes bytes from `bytes` and returns what may be decoded, valid until the next call.
+  // unavailable: this is not AMQP.
   Result<std::string_view> next(std::string_view& bytes);
 
  private:
@@ -32,10 +32,10 @@ class FrameGuard {
   Status check_method() const;
   void check_properties();
 
-  std::string frame_;     // held until it is whole
-  std::size_t rest_ = 0;  // of a frame that passes as it comes
+  std::string frame_;     // held until complete
+  std::size_t rest_ = 0;  // of a frame that is passed on unchanged
   bool is_foreign_ = false;
-  bool is_given_ = false;  // frame_ was given, and is to be forgotten
+  bool is_given_ = false;  // frame_ was returned and can be dropped
 };
 
 }  // namespace dovetail::rabbitmq

@@ -1,5 +1,5 @@
-// Frames of AMQP 0-9-1 as bytes. rabbitmq-c knows how methods and properties are encoded; it would
-// also write them to the socket, one by one and without a deadline, so that is done elsewhere.
+// AMQP 0-9-1 frames as bytes. rabbitmq-c encodes methods and properties, but would also write them
+// to the socket, one by one and without a deadline. So the writing is done elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ struct amqp_table_entry_t_;
 namespace dovetail::rabbitmq {
 
 inline constexpr std::size_t kShortStringMax = 255;
-inline constexpr std::size_t kFrameExtra = 8;  // before and behind what a frame carries
+inline constexpr std::size_t kFrameExtra = 8;  // around the content of a frame
 
 amqp_bytes_t_ as_bytes(std::string_view text);
 std::string_view as_view(const amqp_bytes_t_& bytes);
 
-// `decoded` is the struct of rabbitmq-c that belongs to `method`, with strings that fit.
+// `decoded`: rabbitmq-c's struct for `method`, with strings that fit.
 void append_method(std::string& out, std::uint16_t channel, std::uint32_t method, void* decoded);
 void append_heartbeat(std::string& out);
 
@@ -35,7 +35,7 @@ struct Publish {
   bool is_mandatory = true;
 };
 
-// Appends a persistent message. Not for several threads. Uses its memory again.
+// Appends a persistent message. Reuses its memory. For one thread.
 class PublishEncoder {
  public:
   PublishEncoder();
@@ -43,7 +43,7 @@ class PublishEncoder {
   PublishEncoder& operator=(const PublishEncoder&) = delete;
   ~PublishEncoder();
 
-  // Says what does not fit into AMQP; nothing is appended then. Empty: it was appended.
+  // Why the message does not fit into AMQP; then nothing is appended. Empty: appended.
   std::string append(std::string& out, std::uint16_t channel, const Publish& publish,
                      std::size_t frame_bytes_max);
 
