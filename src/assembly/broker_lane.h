@@ -8,9 +8,9 @@
 
 namespace dovetail::assembly {
 
-// The lease, the counts and the parked events live in `home`, under the relay's name. Of several
-// processes one runs and the others stand by, whatever the broker's groups would allow: so every
-// broker's order holds, also behind a parked event. `kind` and `clock` must outlive the lane.
+// `home` keeps the lease, the counts and the parked events under the relay's name. One process runs
+// and the others stand by, even if the broker's groups would allow more: so the order holds for
+// every broker, also behind a parked event. `kind` and `clock` must outlive the lane.
 std::unique_ptr<Lane> make_broker_lane(const BrokerKind& kind, LanePlan plan,
                                        std::unique_ptr<OriginStore> home, Clock& clock);
 

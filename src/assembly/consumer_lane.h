@@ -1,5 +1,5 @@
 // A consumer of the config file: a relay into an inbox, with handlers inside its transaction and
-// outside of it.
+// external ones.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace dovetail::assembly {
 
-// Under which name a handler's inbox rows stand: "stock", or "stock.ledger".
+// The name of a handler's inbox rows: "stock", or "stock.ledger".
 std::string inbox_name(const config::ConsumerConfig& consumer,
                        const config::HandlerConfig& handler);
 
@@ -22,12 +22,12 @@ Result<std::unique_ptr<Lane>> make_consumer_lane(const config::Config& config,
                                                  Clock& clock,
                                                  std::function<void(const RelayNotice&)> notify);
 
-// What can never work, found before the first event comes: a function that is missing, a program
-// that cannot be run, an endpoint that cannot be used. Errors as those of Database::check_handlers.
+// Finds handlers that can never work before the first event: a missing function, a program that
+// cannot run, an unusable endpoint. Errors as from Database::check_handlers.
 Status check_handlers(const config::Config& config, const config::ConsumerConfig& consumer,
                       Clock& clock);
 
-// In one line, for people: where from, where to, and what is done with each event.
+// One line for people: the source, the target, and what happens to each event.
 std::string describe(const config::Config& config, const config::ConsumerConfig& consumer);
 
 }  // namespace dovetail::assembly

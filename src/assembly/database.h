@@ -1,4 +1,4 @@
-// A database, whichever it is: what commands and relays ask of it.
+// A database of any kind, as commands and relays use it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace dovetail::assembly {
 
-// A relay reads a PostgreSQL store in lanes; its own numbers are the sums over them.
+// A PostgreSQL store is read in lanes; the relay's own numbers are their sums.
 struct LaneStatus {
   std::uint32_t lane = 0;
   std::uint64_t pending = 0;
@@ -30,18 +30,18 @@ struct LaneStatus {
   Duration lease_left{0};
   std::optional<SaidState> said{};
 };
-// How a PostgreSQL outbox is read: through the server's log, or as a table.
+// How a PostgreSQL outbox is read: through the WAL, or as a table.
 struct Reading {
   bool streams = false;
   WallTime since{};
   std::string why{};
-  std::string slot{};              // of the log; empty: none
-  std::uint64_t retained_wal = 0;  // bytes that the server keeps for it
+  std::string slot{};              // of the WAL; empty: none
+  std::uint64_t retained_wal = 0;  // bytes of WAL that the server keeps for it
 };
 struct RelayStatus : dovetail::RelayStatus {
-  std::vector<LaneStatus> lanes{};   // empty: it is read as one
-  std::string table{};               // that it serves as it is; empty: it reads the stream
-  std::optional<Reading> reading{};  // where there is a choice
+  std::vector<LaneStatus> lanes{};   // empty: not split into lanes
+  std::string table{};               // the mapped table that it reads; empty: it reads the outbox
+  std::optional<Reading> reading{};  // if there is a choice
 };
 struct StoreStatus {
   std::vector<RelayStatus> relays{};
@@ -57,18 +57,18 @@ struct StoreStatus {
   std::int64_t schema_version = 0;
   std::string server_version{};  // empty: there is no server
   bool standby = false;          // takes no writes, and shows commits in another order
-  std::uint64_t log_end = 0;     // where the server writes its log; 0: it does not
+  std::uint64_t log_end = 0;     // where the server writes its WAL; 0: no WAL
   std::optional<DelayedStatus> delayed{};
 };
 
 struct Retention {
   config::RetentionConfig keep;
-  std::size_t rows_max = 1'000'000;  // in one call
+  std::size_t rows_max = 1'000'000;  // per call
 };
 
-// A store of the config file, as commands and relays use it: one class for each kind of database.
-// Each call opens the database, works and closes it. What a database does not have, it refuses or
-// leaves out, as a broker does with nearly everything. The config must outlive it.
+// A store of the config file; each kind of database has its own class. Each call opens the
+// database, works and closes it. It refuses or leaves out what the database does not have; a broker
+// has almost nothing of this. The config must outlive it.
 class Database {
  public:
   explicit Database(const config::StoreConfig& store) : store_(store) {}
@@ -76,20 +76,20 @@ class Database {
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  // Makes or migrates the tables, and the roles if wanted. True: there were none before.
+  // Creates or migrates the tables, and the roles if wanted. True: there were no tables before.
   virtual Result<bool> create(bool with_roles);
   virtual Result<StoreStatus> status();
-  // `config`: all of it, for what other stores and relays have to do with this one.
+  // `config`: the whole file, for checks that involve other stores and relays.
   virtual Result<std::vector<Finding>> examine(const config::Config& config) = 0;
   virtual Result<PruneReport> prune(const Retention& retention);
 
-  // Events. Publishing has a transaction of its own.
+  // Events. Publishing has its own transaction.
   virtual Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
                                   std::optional<WallTime> deliver_at);
   virtual Result<std::vector<EventRow>> list_events(const EventFilter& filter);
   virtual Result<std::string> payload_of(const EventId& id);
   virtual Status cancel(const EventId& id, const std::string& reason);
-  // What operators did to an event, or to a relay; the newest first.
+  // Actions of operators on an event or relay, newest first.
   virtual Result<std::vector<AuditRow>> list_audit(const std::string& subject);
 
   // Parked events.
@@ -97,88 +97,88 @@ class Database {
   virtual Result<std::uint64_t> replay(const std::string& reader, const EventId& id);
   virtual Status discard(const std::string& reader, const EventId& id, const std::string& reason);
 
-  // Relays. One that reads the outbox, the mailbox, or a table of its own.
+  // Relays. One that reads the outbox, the mailbox or its own table.
   virtual std::unique_ptr<Lane> make_lane(LanePlan&& plan, Clock& clock);
   // One that fills the mailbox.
   virtual std::unique_ptr<Sink> make_mailbox(Clock& clock);
-  // Where a relay that reads a broker keeps what it must remember.
+  // Where a relay that reads a broker keeps its state.
   virtual std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
                                                          const std::string& target, Clock& clock);
-  // Lets a relay go on with another target; returns the one before.
+  // Lets a relay continue with another target; returns the old one.
   virtual Result<std::string> retarget(const std::string& relay, const std::string& target,
                                        const std::string& reason);
-  // The store in words that stay the same as long as the place does, beside the database that a
-  // relay keeps its state in.
+  // A lasting name of the store's place, as another database keeps it with a relay's state in
+  // `home`.
   virtual std::string place(const config::StoreConfig& home) const = 0;
 
-  // Consumers. The handlers inside the transaction as one sink, with a connection of its own: that
-  // of `lane`.
+  // Consumers. The handlers inside the transaction as one sink with its own connection: that of
+  // `lane`.
   virtual Result<std::shared_ptr<Sink>> make_inbox(const config::ConsumerConfig& consumer,
                                                    std::uint32_t lane);
-  // Of one handler outside the transaction, by the name of its inbox rows.
+  // The claims of one external handler, by the name of its inbox rows.
   virtual std::unique_ptr<ClaimStore> make_claims(const std::string& name, Clock& clock);
   // Whether the database has what these handlers need. rejected: the text begins with the place in
   // the config file. unavailable: it does not answer.
   virtual Status check_handlers(const config::ConsumerConfig& consumer);
 
-  // What an operator decides about an inbox. Lets an event be applied whatever its age; how many
-  // handlers had not.
+  // Decisions of operators about an inbox. Lets an event be applied whatever its age; returns how
+  // many handlers had not applied it.
   virtual Result<std::uint64_t> apply_event(const std::string& consumer, const EventId& id,
                                             const std::string& reason);
-  // Repairs an inbox that a wrong clock has made forget too much; returns the time before.
+  // Repairs an inbox that a wrong clock made forget too much; returns the old time.
   virtual Result<WallTime> remember_since(WallTime since, const std::string& reason);
-  // Lets an event be applied once more; how many handlers had applied it.
+  // Lets an event be applied again; returns how many handlers had applied it.
   virtual Result<std::uint64_t> forget_event(const std::string& consumer, const EventId& id,
                                              const std::string& reason);
-  // Has the outbox give an event to a reader again. False: this store cannot.
+  // Makes the outbox give an event to a reader again. False: this store cannot.
   virtual Result<bool> deliver_again(const std::string& reader, const EventId& id,
                                      const std::string& reason);
 
-  // HTTP requests. `limit`: how long a server may take to answer.
+  // HTTP requests. `limit`: the longest wait for the server's answer.
   virtual std::unique_ptr<RequestStore> make_request_store(Duration limit);
   virtual Result<std::vector<RequestInfo>> list_requests(const RequestFilter& filter);
-  // False: there is none, or it runs.
+  // False: it does not exist, or it is running.
   virtual Result<bool> forget_request(const RequestKey& request, std::string_view reason);
-  // Deletes what has expired, the oldest first, and returns how many.
+  // Deletes expired requests, the oldest first; returns how many.
   virtual Result<std::uint64_t> prune_requests(std::size_t rows_max);
 
  protected:
   const config::StoreConfig& store_;
 };
 
-// A kind of store: a new database is a class and one row in databases.cc.
+// A kind of store: a new database is a class and a row in databases.cc.
 struct DatabaseKind {
   config::StoreScheme scheme;
-  // Checks the settings that only this database understands, and reads secrets. rejected: they are
-  // wrong; the text begins with the place in the config file. A secret that is missing makes only
-  // this store unusable (`store.unusable`): commands that do not need it go on.
+  // Checks the settings that only this database understands, and reads secrets. rejected: a setting
+  // is wrong; the text begins with its place in the config file. A missing secret only makes this
+  // store unusable (`store.unusable`): commands that do not need it continue.
   Status (*prepare)(config::StoreConfig& store);
   std::unique_ptr<Database> (*open)(const config::StoreConfig& store);
-  // The migration, for those who apply it by hand. Null: they cannot.
+  // The migration as SQL, to apply by hand. Null: not possible.
   std::string (*migration_sql)(bool with_roles);
 };
 
 extern const DatabaseKind kSqlite;
 extern const DatabaseKind kPostgres;
 
-// What DatabaseKind::prepare does, whatever kind of store it is.
+// Calls DatabaseKind::prepare for a store of any kind.
 Status prepare_store(config::StoreConfig& store);
-// REQUIRES: the store was prepared.
+// REQUIRES: prepare_store() succeeded.
 std::unique_ptr<Database> database_of(const config::StoreConfig& store);
-// A broker, where a store is asked for.
+// The same for a broker.
 Status prepare_broker(config::StoreConfig& store);
 std::unique_ptr<Database> open_broker(const config::StoreConfig& store);
-// Its adapter is not in this binary; the text says how to build it with it.
+// The adapter is not in this binary; the text says how to build with it.
 Error built_without(const config::StoreConfig& store);
 
-// Where the progress and the parked events of a relay are: in the database that it reads, or, when
-// it reads a broker, in that which it fills.
+// Where a relay's progress and parked events are: in the database that it reads, or, if it reads a
+// broker, in the database that it fills.
 const config::StoreConfig& home_of(const config::RelayConfig& relay, const config::Config& config);
 
-// What has no limit is kept for a thousand years.
+// "Without limit" is a thousand years.
 inline constexpr Duration kForever = std::chrono::hours(24 * 365'000);
 
-// Of the database whose owner may want to apply it by hand. rejected: none is in this binary.
+// For databases with migrations by hand. rejected: this binary has no such database.
 Result<std::string> migration_sql(bool with_roles);
 
 }  // namespace dovetail::assembly

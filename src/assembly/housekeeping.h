@@ -1,5 +1,5 @@
-// What a process that runs relays does for its databases beside: deletes what retention lets go of,
-// and keeps partitions ready.
+// Maintenance that a process with relays does for its databases: deletes old rows by [retention],
+// and prepares partitions.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@ namespace dovetail::assembly {
 
 class Housekeeping {
  public:
-  // What became of a store. `again`: that it failed was told before.
+  // The result for one store. `again`: its failure was reported before.
   using Tell = std::function<void(const config::StoreConfig& store,
                                   const Result<PruneReport>& report, bool again)>;
 
-  // The stores and the clock outlive it.
+  // The stores and the clock must outlive it.
   Housekeeping(std::vector<const config::StoreConfig*> stores, config::RetentionConfig retention,
                Clock& clock, Tell tell);
 
-  // Works when it is time, and may take long. One thread.
+  // Works if it is time, which may take long. One thread.
   void work();
 
  private:
@@ -32,7 +32,7 @@ class Housekeeping {
   config::RetentionConfig retention_;
   Clock& clock_;
   Tell tell_;
-  std::set<std::string> failed_;  // stores of which that was told
+  std::set<std::string> failed_;  // stores with a reported failure
   TimePoint due_;
 };
 

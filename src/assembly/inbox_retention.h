@@ -1,4 +1,4 @@
-// Whether inboxes remember for long enough.
+// Whether inboxes remember long enough.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace dovetail::assembly {
 
-// What a broker that consumers read can deliver again after their inboxes have forgotten it.
+// Events that a broker can deliver again after the consumers' inboxes have forgotten them.
 std::vector<Finding> examine_retention(const config::StoreConfig& broker,
                                        const config::Config& config);
 

@@ -1,4 +1,4 @@
-// From the words of the config file to the mapping of a table that exists already.
+// Turns the configuration of a mapped table into a TableMapping.
 #pragma once
 
 #include "config/config.h"
@@ -10,8 +10,8 @@ namespace dovetail::assembly {
 // Errors begin with the place in the config file.
 Result<postgres::TableMapping> mapping_of(const config::TableConfig& table);
 
-// Those of all relays that serve a table of this store. rejected: one of them is wrong, or two
-// would take the same rows.
+// The mappings of all relays that serve a table of this store. rejected: one is wrong, or two would
+// read the same rows.
 Result<postgres::MappedRelays> mapped_relays(const config::StoreConfig& store);
 
 }  // namespace dovetail::assembly

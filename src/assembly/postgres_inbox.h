@@ -10,7 +10,7 @@
 
 namespace dovetail::assembly {
 
-// As Database has them.
+// As in Database.
 Result<std::shared_ptr<Sink>> make_postgres_inbox(const config::StoreConfig& store,
                                                   const config::ConsumerConfig& consumer,
                                                   std::uint32_t lane);

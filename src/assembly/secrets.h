@@ -1,4 +1,4 @@
-// Passwords, which are never in the config file.
+// Reads passwords, which are never in the config file.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace dovetail::assembly {
 
-// Of the variable or the file that the store names; empty when it names none. rejected: it is not
-// there; the text does not begin with the place in the config file.
+// The password from the variable or file that the store names; empty if it names none. rejected:
+// that is missing; the text does not begin with the place in the config file.
 Result<std::string> read_password(const config::StoreConfig& store);
 
 }  // namespace dovetail::assembly

@@ -1,4 +1,4 @@
-// Where the events of a relay go, in words that stay the same as long as the place does.
+// The lasting name of the place where a relay's events go.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace dovetail::assembly {
 
-// The other end than the one that keeps the relay's progress: the store that it fills, or the
-// broker that it reads. Which host, port, database, virtual host, exchange or path; not how it is
-// reached (user, TLS, timeouts) and nothing secret. Stores keep it with the progress and refuse
-// another one, because two processes of one name would share the events between two places.
+// The other end of the relay, seen from the store with its progress: the store that it fills, or
+// the broker that it reads. It has host, port, database, virtual host, exchange or path, but not
+// how to connect (user, TLS, timeouts), and no secret. Stores keep it with the progress and refuse
+// another one, because two processes of one name would split the events over two places.
 std::string target_of(const config::Config& config, const config::RelayConfig& relay);
 
 }  // namespace dovetail::assembly

@@ -1,4 +1,4 @@
-// From the config file to running relays. The scheme of a store's url chooses the adapter.
+// Builds running relays from the config file. The scheme of a store's url chooses the adapter.
 #pragma once
 
 #include <cstdint>
@@ -20,33 +20,33 @@
 
 namespace dovetail::assembly {
 
-// One relay with all that it works on. run() belongs to one thread; metrics may be read by any.
+// One relay with all its parts. One thread calls run(); any thread may read the metrics.
 class Lane {
  public:
   virtual ~Lane() = default;
   virtual Status run(std::stop_token stop) = 0;
   virtual const RelayMetrics& metrics() const = 0;
-  // Of a source that cannot be asked what is pending there: since when it is open and has brought
-  // nothing. None: it is not open, or it can be asked. Any thread.
+  // For a source without a count of pending events: since when it is open and brought nothing.
+  // Empty: not open, or it has a count. Any thread.
   virtual std::optional<TimePoint> quiet_since() const { return std::nullopt; }
-  // Up to this position of its database's log everything is settled; 0: that is not read. Any
+  // Everything up to this WAL position is settled; 0: it does not read the WAL. Any
   // thread.
   virtual std::uint64_t log_settled() const { return 0; }
 };
 
-// Makes the sink of one lane, which keeps its relay's thread free; the lanes of a relay are
-// numbered from 0.
+// Makes the sink of a lane; the sink must not block the relay's thread. Lanes count from
+// 0.
 using MakeSink = std::function<std::unique_ptr<Sink>(std::uint32_t lane)>;
 
-// What a lane is made of. The store and the relay must outlive it.
+// The parts of a lane. The store and the relay must outlive it.
 struct LanePlan {
   const config::StoreConfig& from;
   const config::RelayConfig& relay;
   std::string target;                      // the other end, see target.h
-  SourceKind source = SourceKind::outbox;  // of a SQLite store that is read
-  std::optional<TopicTemplate> topics{};   // none: events keep those that they come with
+  SourceKind source = SourceKind::outbox;  // if a SQLite store is read
+  std::optional<TopicTemplate> topics{};   // empty: events keep their topics
   MakeSink make_sink;
-  std::function<void(const RelayNotice&)> notify;  // on any thread
+  std::function<void(const RelayNotice&)> notify;  // called on any thread
 };
 
 // `config` must outlive the lane. `notify` is called on the thread that runs it.
@@ -54,17 +54,17 @@ Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
                                         const config::RelayConfig& relay, Clock& clock,
                                         std::function<void(const RelayNotice&)> notify);
 
-// The same from its parts. `home` keeps the lease and the parked events where a broker is read.
+// The same from its parts. `home` keeps the lease and the parked events of a broker's reader.
 std::unique_ptr<Lane> make_lane(LanePlan plan, const config::StoreConfig& home, Clock& clock);
 
-// How loud an operator is told.
+// The log level of a notice.
 config::LogLevel level_of(RelayNotice::Kind kind);
 
-// What the config says about a relay, with jitter of its own.
+// The options of a relay from the configuration, with its own jitter.
 RelayOptions options_of(const config::RelayConfig& relay);
-// Into the mailbox of a store, or a broker. One that cannot be made says why when it is opened.
+// A sink for a mailbox or a broker. If it cannot be made, open() returns why.
 std::unique_ptr<Sink> make_sink(const config::StoreConfig& to, Clock& clock);
-// One that could not be made: it says why when it is opened.
+// A sink that could not be made: open() returns why.
 std::unique_ptr<Sink> refused_sink(Error why);
 
 }  // namespace dovetail::assembly

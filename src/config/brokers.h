@@ -1,4 +1,4 @@
-// The part of the configuration file that is about brokers.
+// The broker part of the configuration file.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,21 @@
 
 namespace dovetail::config {
 
-// Why a key that is about TLS does not fit a url.
+// The error of a TLS key in a store whose url has no TLS.
 inline constexpr std::string_view kWithoutTls =
     "the url is without it (with it: kafka+tls://, amqps://, nats+tls://, rediss://, https://)";
 
-// Whether its scheme is that of a broker.
+// Whether the scheme belongs to a broker.
 bool is_broker_url(std::string_view url);
 
-// Reads [store.NAME] of a broker. `file`: the configuration file.
+// Reads [store.NAME] of a broker. `file`: the path of the configuration file.
 void read_broker(Section& section, StoreConfig& store, const std::filesystem::path& file);
 
-// What a relay may do with a broker at either end, and what its settings are where none are
-// written. Before this relay is added to `config`.
+// Checks a relay with a broker at either end and sets its defaults. Call it before the relay is
+// added to `config`.
 void read_broker_relay(Section& section, RelayConfig& relay, Config& config);
 
-// The same for the end that is read, where that is a broker.
+// The same for the source, if it is a broker.
 void read_broker_source(Section& section, RelayConfig& relay, Config& config);
 
 }  // namespace dovetail::config

@@ -1,4 +1,4 @@
-// The configuration file: which stores there are, and which relays run between them.
+// The configuration file: the stores, and the relays between them.
 #pragma once
 
 #include <cstddef>
@@ -21,86 +21,85 @@
 
 namespace dovetail::config {
 
-// A table that exists already and that a relay serves as it is. The words are those of the file;
-// what they mean is for the store's database to say.
+// A mapped table: an application's own table that a relay serves. The texts are those of the file;
+// the store's database interprets them.
 struct TableConfig {
-  std::string where;     // file:line:column and key, for what is found later
+  std::string where;     // file:line:column and key, for later errors
   std::string preset{};  // empty: everything is mapped by hand
-  std::string name{};    // empty: that of the preset
-  // What else was written, by its key: names of columns and what stands in for them, conditions and
-  // assignments, and the columns that become headers of their own, by header.
+  std::string name{};    // empty: the preset's table
+  // All other keys and their texts: column names and constants, conditions and assignments, and the
+  // columns that become headers, by header.
   std::map<std::string, std::string, std::less<>> texts{};
   std::map<std::string, std::vector<std::string>, std::less<>> lists{};
   std::map<std::string, std::string, std::less<>> header_columns{};
   std::optional<bool> delete_when_done{};
-  // By the relay's mode, slot and publication.
+  // From the relay's mode, slot and publication.
   bool from_log = false;
   std::string slot{};
   std::string publication{};
 };
 
-// How a broker is reached, and how messages look there.
+// How to reach a broker, and how its messages look.
 struct BrokerConfig {
   struct Host {
-    std::string name;        // or a number; that of IPv6 without its brackets
-    std::uint16_t port = 0;  // 0: the broker's usual one
+    std::string name;        // or an address; IPv6 without brackets
+    std::uint16_t port = 0;  // 0: the broker's default
   };
-  std::string url{};          // as written: without user and password, which must not stand in it
+  std::string url{};          // as written; it may not contain a user or password
   bool tls = false;           // by the scheme: kafka+tls, amqps, nats+tls, rediss, https
-  std::vector<Host> hosts{};  // of the url; several for Kafka and NATS only
-  std::string path{};         // of the url, behind the host's "/": virtual host, database, path
+  std::vector<Host> hosts{};  // of the url; only Kafka and NATS have several
+  std::string path{};         // of the url, after the host: virtual host, database, path
   std::string user{};
-  std::string password{};  // read from password_env or password_file when it is needed; never shown
-  // Relative to the configuration file.
-  std::filesystem::path ca_file{};    // empty: what the system trusts
-  std::filesystem::path cert_file{};  // of the client; with key_file
+  std::string password{};  // read from password_env or password_file when needed; never shown
+  // Paths are relative to the configuration file.
+  std::filesystem::path ca_file{};    // empty: the system's certificate authorities
+  std::filesystem::path cert_file{};  // the client's certificate; needs key_file
   std::filesystem::path key_file{};
   MessageOptions message{};  // format, source, key, partition, headers
   ForeignNames foreign{};    // id_header, type_header, aggregate_type_header, aggregate_id_header
-  std::vector<std::string> read{};  // topics, queues, subjects or streams, where it is a source
-  std::string group{};  // of consumers, where it is a source; that of its relay, if none is written
-  // [store.NAME.settings]: what only this broker's adapter understands, which declares the keys.
+  std::vector<std::string> read{};  // topics, queues, subjects or streams, if it is a source
+  std::string group{};              // the consumer group of a source; default: the relay's
+  // [store.NAME.settings]: keys of this broker's adapter, which declares them.
   Value settings{Value::Table{}};
-  std::filesystem::path file{};  // the configuration file, for errors and for settings with paths
+  std::filesystem::path file{};  // the configuration file, for errors and for paths in settings
 };
 
 struct StoreConfig {
   std::string name;
   StoreScheme scheme = StoreScheme::sqlite;
-  std::string where{};           // file:line:column and key of the url, for what is found later
+  std::string where{};           // file:line:column and key of the url, for later errors
   std::filesystem::path path{};  // of a "sqlite:" url, relative to the configuration file
-  // Of a "postgres:" url, as libpq takes it. Never shown to anybody: what was written may hold a
-  // secret by mistake, and a password may have been added.
+  // From a "postgres:" url, for libpq. Never shown: the url may contain a secret by mistake, and
+  // the password is added here.
   std::string conninfo{};
-  // Of "replication_url": the same past a pooler, to stream the log; empty: as above.
+  // "replication_url": the same server without a pooler, to read the WAL; empty: conninfo.
   std::string replication_conninfo{};
   std::string replication_where{};        // file:line:column and key
-  std::string password_env{};             // the variable that holds the password
-  std::filesystem::path password_file{};  // or the file, relative to the configuration file
+  std::string password_env{};             // the variable with the password
+  std::filesystem::path password_file{};  // or the file with it, relative to the configuration file
   std::string shown{};                    // the place as people and logs may see it
-  std::string unusable{};  // why it cannot be used now: a secret is missing; empty: it can be used
-  std::size_t payload_bytes_max = EventLimits{}.payload_bytes_max;  // 0, of a broker: its own limit
-  std::vector<std::string> topics;  // that its mailbox accepts; empty: every topic
-  std::map<std::string, TableConfig, std::less<>> tables{};  // by the relay that serves it
-  BrokerConfig broker{};                                     // where it is one
+  std::string unusable{};  // why it cannot be used: a secret is missing; empty: it can be used
+  std::size_t payload_bytes_max = EventLimits{}.payload_bytes_max;  // 0 for a broker: its own limit
+  std::vector<std::string> topics;  // accepted by its mailbox; empty: every topic
+  std::map<std::string, TableConfig, std::less<>> tables{};  // by relay name
+  BrokerConfig broker{};                                     // if it is a broker
 
   const StoreType& type() const { return type_of(scheme); }
   bool is_broker() const { return type().is_broker; }
 };
 
 struct RelayConfig {
-  std::string name;  // also the name of its progress and its lease
-  std::string
-      from;        // a store: its outbox is read, the table that it has for this relay, or a broker
-  std::string to;  // a store: its mailbox is filled, or a broker
-  std::uint32_t lanes = 1;  // of a PostgreSQL store; at the first start, then what was chosen holds
+  std::string name;  // also names its progress and its lease
+  std::string from;  // a store: its outbox, the table that it has for this relay, or else a broker
+  std::string to;    // a store: its mailbox, or a broker
+  std::uint32_t lanes = 1;                        // of a PostgreSQL store; set by the first start
   std::string topic = "{aggregate_type}.events";  // empty: as the source gave it
   Duration lease = std::chrono::seconds(10);
-  // Of a PostgreSQL store: through the server's log where it can and where that is quicker (auto),
-  // through a slot of the log that stays (wal), or by looking at the table (poll).
+  // For PostgreSQL: read the WAL if possible and faster (auto), always through a lasting slot
+  // (wal), or read the table (poll).
   ReadMode mode = ReadMode::automatic;
-  std::size_t retained_wal_max = std::size_t{1} << 30;  // the slot is given up beyond it
-  // Those that another program used for a table of its own; empty: made by dovetail.
+  std::size_t retained_wal_max = std::size_t{1} << 30;  // above it, the slot is given up
+  // Slot and publication of another program for a mapped table; empty: dovetail makes them.
   std::string slot{};
   std::string publication{};
   RelayOptions options;
@@ -109,34 +108,34 @@ struct RelayConfig {
 // What a consumer does with an event.
 struct HandlerConfig {
   enum class Kind : std::uint8_t {
-    sql,      // a function of the consumer's database, inside its transaction
-    queue,    // a row in dovetail.queue, inside its transaction; a service takes it from there
-    http,     // a request to an endpoint, outside the transaction: at least once
-    command,  // a program, likewise
+    sql,      // calls a function of the consumer's database, in its transaction
+    queue,    // writes a row to dovetail.queue, in its transaction; a worker takes it from there
+    http,     // sends a request to an endpoint, outside the transaction: at least once
+    command,  // runs a program, also outside
   };
-  std::string where{};  // file:line:column, for what is found later
-  std::string name{};   // empty: the consumer's only one
+  std::string where{};  // file:line:column, for later errors
+  std::string name{};   // empty: the consumer's only handler
   Kind kind = Kind::sql;
   std::vector<std::string> types{};             // of events: "order.placed", "order.*"; empty: all
-  std::string function{};                       // sql: its name, perhaps with its schema
-  bool batch = false;                           // sql: it takes dovetail.event[]
+  std::string function{};                       // sql: the function, with or without schema
+  bool batch = false;                           // sql: the function takes dovetail.event[]
   std::string store{};                          // http: a store with an http url
   std::vector<std::string> command{};           // the program and its arguments
-  Duration timeout = std::chrono::seconds(30);  // of one run of the command
-  std::vector<std::string> environment{};       // command: variables of ours that it gets
+  Duration timeout = std::chrono::seconds(30);  // for one run of the command
+  std::vector<std::string> environment{};       // command: our variables that it gets
 
   // Its effect is not in the consumer's transaction.
   bool is_external() const { return kind == Kind::http || kind == Kind::command; }
 };
 
 struct ConsumerConfig {
-  // `to` is the database that holds the inbox; `from` the store that is read. `relay.lanes` is how
-  // many connections share the work along keys.
+  // `to`: the database with the inbox. `from`: the store that is read. `relay.lanes`: how many
+  // connections share the keys.
   RelayConfig relay = small_batches();
   SourceKind source = SourceKind::outbox;  // that is read
   std::vector<std::string> topics{};       // only these; empty: all
   bool version_guard = false;
-  Duration claim = std::chrono::seconds(60);  // how long a call outside may take before another may
+  Duration claim = std::chrono::seconds(60);  // then another consumer may repeat an external call
   std::vector<HandlerConfig> handlers{};
 
  private:
@@ -148,17 +147,17 @@ struct ConsumerConfig {
   }
 };
 
-// [gateway]: runs in front of an HTTP service and applies requests with an idempotency key once.
+// [gateway]: a proxy before an HTTP service; each request with an idempotency key runs once.
 struct GatewayConfig {
   http::GatewayOptions options{};
-  std::string store{};  // the database that keeps the answers
+  std::string store{};  // the database with the answers
   Duration drain_timeout = std::chrono::seconds(30);
 };
 
 struct RetentionConfig {
-  std::optional<Duration> sent;   // events in an outbox or a mailbox that every reader has settled
-  std::optional<Duration> inbox;  // what consumers remember to recognise duplicates
-  Duration every = std::chrono::minutes(10);  // how often the daemon prunes
+  std::optional<Duration> sent;   // events in an outbox or mailbox that every reader has settled
+  std::optional<Duration> inbox;  // events that consumers remember, to recognise duplicates
+  Duration every = std::chrono::minutes(10);  // how often the daemon deletes
 
   bool wanted() const { return sent.has_value() || inbox.has_value(); }
 };
@@ -181,22 +180,22 @@ struct Config {
   LogConfig log;
 
   const StoreConfig* find_store(std::string_view name) const;
-  // By its name, or that of one of its handlers: "stock.mail".
+  // By its name, or by one of its handlers: "stock.mail".
   const ConsumerConfig* find_consumer(std::string_view name) const;
-  // All relays, those of consumers too.
+  // All relays, including those of consumers.
   std::vector<const RelayConfig*> readers() const;
 };
 
-// As the file says it: "auto".
+// As in the file: "auto".
 std::string_view to_string(ReadMode mode);
 
-// Every error is one line, "file:line:column: key: what is wrong, and what is allowed".
-// Errc::unavailable when the file cannot be read, Errc::rejected when it is wrong.
+// Each error is one line: "file:line:column: key: what is wrong, and what is allowed". unavailable:
+// the file cannot be read. rejected: it is wrong.
 Result<Config> load_config(const std::filesystem::path& file);
-// The same for text that stands in for the file.
+// The same for a text instead of the file's content.
 Result<Config> parse_config(std::string_view text, const std::filesystem::path& file);
 
-// The name among `known` that is most like `unknown`; empty when none is near.
+// The name in `known` that is most similar to `unknown`; empty if none is similar.
 std::string_view nearest_name(std::string_view unknown, const std::vector<std::string_view>& known);
 
 }  // namespace dovetail::config

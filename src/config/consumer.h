@@ -1,4 +1,4 @@
-// The part of the configuration file that is about consumers and their handlers.
+// The consumer part of the configuration file, with handlers.
 #pragma once
 
 #include "config/config.h"
@@ -6,10 +6,10 @@
 
 namespace dovetail::config {
 
-// Reads every [[consumer]] with its [[consumer.handler]]. After the stores and the relays.
+// Reads every [[consumer]] and its [[consumer.handler]]. Call it after stores and relays.
 void read_consumers(Section& root, Config& config);
 
-// As the file has it: "sql".
+// As in the file: "sql".
 std::string_view to_string(HandlerConfig::Kind kind);
 
 }  // namespace dovetail::config

@@ -1,4 +1,4 @@
-// The part of the configuration file that is about the gateway.
+// The gateway part of the configuration file.
 #pragma once
 
 #include "config/config.h"
@@ -6,7 +6,7 @@
 
 namespace dovetail::config {
 
-// Reads [gateway]. After the stores.
+// Reads [gateway]. Call it after the stores.
 void read_gateway(Section& section, Config& config);
 
 }  // namespace dovetail::config

@@ -1,4 +1,4 @@
-// The reference of the configuration file, out of the declarations of its keys.
+// The reference of the configuration file, from the declarations of its keys.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 namespace dovetail::config {
 
 struct TableReference {
-  std::string name;   // "relay", as `dovetail config relay` takes it
+  std::string name;   // "relay", as in `dovetail config relay`
   std::string title;  // "[[relay]]"
   std::string about;
   std::vector<KeyReference> keys;
 };
 
-// Every table, in the order of docs/CONFIG.md, but for the settings of each broker.
+// All tables in the order of docs/CONFIG.md, without the settings of brokers.
 std::vector<TableReference> table_references();
 
 // docs/CONFIG.md
 std::string to_markdown(const std::vector<TableReference>& tables);
-// One table for the terminal, in lines of at most `width` characters.
+// One table for the terminal, with lines of at most `width` characters.
 std::string to_text(const TableReference& table, std::size_t width);
 
 }  // namespace dovetail::config

@@ -1,5 +1,5 @@
-// The part of the configuration file that is about relays. Consumers are relays too, and share most
-// of it.
+// The relay part of the configuration file. Consumers are relays, too, and share most of
+// it.
 #pragma once
 
 #include <optional>
@@ -12,22 +12,22 @@
 
 namespace dovetail::config {
 
-// Reads every [[relay]]. After the stores.
+// Reads every [[relay]]. Call it after the stores.
 void read_relays(Section& root, Config& config);
 
-// What relays and consumers share: how the outbox of a PostgreSQL store is read ...
+// Keys of relays and consumers: how to read the outbox of a PostgreSQL store ...
 void declare_log_options(RelayConfig& relay, const FindStore& from, Settings& keys);
 // ... and attempts, times, batches and windows.
 void declare_relay_options(RelayConfig& relay, Settings& keys);
-// What is wrong with several of them together.
+// Checks settings that must fit together.
 void check_relay_options(Section& section, const RelayOptions& options);
-// Wrong, where the log cannot be read as it says; `lanes_key` is what the lanes are called here.
+// Error if the WAL cannot be read as configured; `lanes_key`: the name of the lanes key here.
 void check_log_options(Section& section, const RelayConfig& relay, std::string_view lanes_key,
                        const Config& config);
-// Wrong, when a relay or a consumer of that name was read before.
+// Error if a relay or consumer of that name exists already.
 void check_reader_name(Section& section, const std::string& name, const Config& config);
 
-// "table": what is read instead of the outbox.
+// "table": the mapped table.
 std::optional<TableConfig> read_mapped_table(Section& section);
 void add_mapped_table(std::optional<TableConfig> table, const RelayConfig& relay, Config& config);
 

@@ -1,4 +1,4 @@
-// The part of the configuration file that is about stores.
+// The store part of the configuration file.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,18 @@ inline constexpr std::string_view kNameForm = "a name is made of letters, digits
 // Reads every [store.NAME].
 void read_stores(Section& root, Config& config);
 
-// Wrong, unless there is a store of that name.
+// Error if no store has that name.
 void check_store_name(Section& section, std::string_view key, const std::string& name,
                       const Config& config);
-// Why a store cannot do it: "the store "a" is SQLite". Empty: it can, or there is no store.
+// Why a store cannot do it: "the store "a" is SQLite". Empty: it can, or the store is missing.
 std::string why_lacks(const StoreConfig* store, bool StoreType::* ability);
-// A key for stores with this ability only. `store` finds the one that the table names; null: it is
-// not known.
+// A key for stores with this ability only. `store` finds the store that the table names; null:
+// unknown.
 using FindStore = std::function<const StoreConfig*()>;
 void only_for_stores(Setting& setting, bool StoreType::* ability, FindStore store);
-// Wrong, where a password is written in two ways.
+// Error if a password has two sources.
 void check_password(Section& section);
-// Wrong, where a certificate is without its key, or a key without its certificate.
+// Error if a certificate has no key, or a key no certificate.
 void check_pair(Section& section, std::string_view cert, std::string_view key);
 
 }  // namespace dovetail::config

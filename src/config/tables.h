@@ -1,5 +1,5 @@
-// The keys of every table of the configuration file. Each function declares those of one table, to
-// be read into the given variable. Files are relative to `folder`.
+// The keys of every table of the configuration file. Each function declares one table, to be read
+// into the given variable. Files are relative to `folder`.
 #pragma once
 
 #include <filesystem>

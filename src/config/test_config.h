@@ -18,7 +18,7 @@ inline Config parse(const std::string& text) {
   return config ? std::move(*config) : Config{};
 }
 
-// What a wrong file must say.
+// What the error of a wrong file must contain.
 inline void expect_error(const std::string& text, std::initializer_list<std::string_view> parts) {
   const auto config = parse_config(text, "conf/dovetail.toml");
   ASSERT_FALSE(config) << text;

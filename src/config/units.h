@@ -1,4 +1,4 @@
-// Durations and sizes as people write them in a configuration file and read them in a table.
+// Durations and sizes, as the configuration file and tables show them.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace dovetail::config {
 
-// What parse_duration and parse_size accept, for error texts.
+// The accepted forms, for error texts.
 inline constexpr std::string_view kDurationForm =
     "a whole number with us, ms, s, m, h or d, such as \"250ms\" or \"7d\"";
 inline constexpr std::string_view kSizeForm =
@@ -19,7 +19,7 @@ inline constexpr std::string_view kSizeForm =
 std::optional<Duration> parse_duration(std::string_view text);
 std::optional<std::size_t> parse_size(std::string_view text);
 
-// As a file has it, and exactly: "250ms", "1000KiB".
+// Exactly, as in a file: "250ms", "1000KiB".
 std::string write_duration(Duration duration);
 std::string write_size(std::size_t bytes);
 

@@ -1,5 +1,5 @@
-// What relays and commands ask of a broker, whichever it is. Each has a file of its own, which
-// turns what the config says into the adapter's options; settings.h helps it with its own settings.
+// What relays and commands need from any broker. Each broker has its own file, which turns the
+// configuration into options of its adapter; settings.h reads its own settings.
 #pragma once
 
 #include <memory>
@@ -19,25 +19,25 @@ namespace dovetail::assembly {
 struct BrokerKind {
   // The keys of [store.NAME.settings], for the reference.
   std::vector<config::KeyReference> (*settings)();
-  // Checks what only this adapter understands: url, settings, TLS. rejected: it is wrong;
+  // Checks what only this adapter understands: url, settings, TLS. rejected: something is wrong.
   // unavailable: a secret is missing. The text begins with the place in the config file.
   Status (*prepare)(const config::StoreConfig& store);
   Result<std::unique_ptr<Sink>> (*make_sink)(const config::StoreConfig& to, Clock& clock);
-  // `call_max`: no call of it but open() takes longer, beyond what it is told to wait.
+  // `call_max`: the longest call, except open(), beyond the wait that it is asked for.
   Result<std::unique_ptr<Source>> (*make_source)(const config::StoreConfig& from, Duration call_max,
                                                  Clock& clock);
-  // What is unsafe there, with what to change. unavailable: it does not answer.
+  // What is unsafe there, and the remedy. unavailable: it does not answer.
   Result<std::vector<Finding>> (*examine)(const config::StoreConfig& store,
                                           const config::Config& config);
-  // How long it keeps what it is read for.
+  // How long it keeps what consumers read.
   Result<std::vector<Kept>> (*retention)(const config::StoreConfig& store);
-  // What an operator should know before a relay fills it; empty: nothing. Null: always nothing.
+  // A warning for operators before a relay fills it; empty: none. Null: never a warning.
   std::string_view (*caution)(const config::StoreConfig& to) = nullptr;
 };
 
-// REQUIRES: store.is_broker(). Null: this dovetail was built without it.
+// REQUIRES: store.is_broker(). Null: this binary was built without it.
 const BrokerKind* broker_of(const config::StoreConfig& store);
-// The settings of every broker of this build, for the reference.
+// The settings of all brokers in this build, for the reference.
 std::vector<config::TableReference> settings_references();
 // BrokerKind::caution; empty for a database.
 std::string_view caution_of(const config::StoreConfig& to);

@@ -1,4 +1,4 @@
-// What the doctor can say about a broker by the config alone.
+// What doctor can say about a broker from the configuration alone.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace dovetail::assembly {
 
-// The largest payload that the outboxes accept whose relays fill this broker; 0: none does.
+// The largest payload that outboxes accept whose relays fill this broker; 0: no relay does.
 std::size_t payload_bytes_max_for(const config::StoreConfig& broker, const config::Config& config);
 
-// A password that travels readable, and limits that do not fit together. Asks nobody.
+// Passwords sent in plain text, and limits that contradict each other. Does not connect.
 std::vector<Finding> examine_config(const config::StoreConfig& broker,
                                     const config::Config& config);
 

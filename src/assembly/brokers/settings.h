@@ -1,5 +1,5 @@
-// [store.NAME.settings] of the config file: what only one kind of broker understands. Its file
-// declares the keys.
+// [store.NAME.settings] of the config file: keys that only one broker understands. That broker's
+// file declares them.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace dovetail::assembly {
 
-// rejected: a value does not fit, or a key is not declared. The text begins with the place in the
+// rejected: a value is wrong, or a key is not declared. The text begins with the place in the
 // file.
 Status read_settings(const config::StoreConfig& store, const config::Settings& keys);
-// The text of a setting of any broker; empty: it is not there.
+// The text of a setting of any broker; empty if missing.
 std::string text_of(const config::StoreConfig& store, std::string_view key);
-// Where a setting is in the file, as errors say it.
+// The place of a setting in the file, as in error texts.
 std::string place_of(const config::StoreConfig& store, std::string_view key);
 
-// A name in the certificate of the server. `tls`: the url asks for it.
+// The name in the server's certificate. `tls`: whether the url asks for TLS.
 void declare_server_name(std::string& out, const bool& tls, config::Settings& keys);
 
 }  // namespace dovetail::assembly

@@ -1,4 +1,4 @@
-// One table of the configuration file while it is read: every key is declared, every problem names
+// Reads one table of the configuration file. Every key must be declared, and every problem names
 // its place.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace dovetail::config {
 
-// Keeps the first thing that is wrong with the file.
+// Keeps the first problem of the file.
 class Problems {
  public:
   explicit Problems(std::string file) : file_(std::move(file)) {}
@@ -30,33 +30,33 @@ class Problems {
 
 class Section {
  public:
-  // `table` and `problems` must outlive it. `name`: as in "store.orders"; empty: the whole file.
+  // `table` and `problems` must outlive it. `name`: "store.orders"; empty: the whole file.
   Section(const Value& table, std::string name, Problems& problems)
       : table_(table), name_(std::move(name)), problems_(problems) {}
 
-  // Reads every key into its variable, which stays as it is where the key is absent. Reports values
-  // that do not fit, keys that are missing, and keys that are not declared.
+  // Reads every key into its variable, which keeps its value if the key is missing. Reports wrong
+  // values, missing keys and undeclared keys.
   void read(const Settings& settings);
 
   const Value& value() const { return table_; }
   bool has(std::string_view key) const { return table_.find(key) != nullptr; }
-  // The text of a key that decides how the table is read; nothing is reported. Empty: none.
+  // The text of a key that decides how to read the table. Reports nothing. Empty: missing.
   std::string peek(std::string_view key) const;
 
   void wrong(std::string_view key, std::string_view what);
   void wrong_here(std::string_view what);
-  // Where a key is, as errors say it.
+  // The place of a key, as in error texts.
   std::string place(std::string_view key) const;
 
   using Read = std::function<void(Section&)>;
-  // Reads the table of that name, if there is one.
+  // Reads the table of that name, if it exists.
   void table(std::string_view key, const Read& read);
   // Reads every table below [key.NAME].
   using ReadNamed = std::function<void(const std::string& name, Section&)>;
   void named_tables(std::string_view key, const ReadNamed& read);
   // Reads every [[key]].
   void repeated_table(std::string_view key, const Read& read);
-  // Calls `read` with every key of this table, where any name is a key.
+  // Calls `read` for every key of a table that allows any key.
   void each(const std::function<void(const std::string& key, const Value& value)>& read) const;
 
  private:

@@ -1,6 +1,6 @@
-// The keys of a table of the configuration file. Each key is declared once: its type, its range and
-// its help, and the variable that it is read into, which holds the default. The reader, error
-// texts, `dovetail config` and docs/CONFIG.md all follow from the declaration.
+// The keys of one table of the configuration file. Each key is declared once: type, range, help,
+// and the variable with its default. The reader, error texts, `dovetail config` and docs/CONFIG.md
+// all come from the declaration.
 #pragma once
 
 #include <cstddef>
@@ -22,57 +22,57 @@ namespace dovetail::config {
 std::string join(const std::vector<std::string_view>& names);
 std::string in_quotes(std::string_view text);
 
-// What people and editors can know about a key.
+// What the reference says about a key.
 struct KeyReference {
   std::string key;
   std::string type;  // "duration"
   std::string help;
-  std::string allowed{};               // of the values of the type; empty: all
-  std::vector<std::string> choices{};  // these only
+  std::string allowed{};               // of the type's values; empty: all
+  std::vector<std::string> choices{};  // only these values
   std::optional<Value> initial{};      // the default
-  std::string otherwise{};             // what holds without the key, where that is no fixed value
-  std::string only_for{};              // "PostgreSQL"; empty: for all
-  std::string page{};                  // of docs/, with more about it
+  std::string otherwise{};             // what applies without the key, if that is not a fixed value
+  std::string only_for{};              // "PostgreSQL"; empty: all stores
+  std::string page{};                  // the page in docs/ with more about it
   bool is_required = false;
 };
 
-// One key as it is declared. What is said about it here holds for the reader, too.
+// The declaration of one key, for the reader and the reference.
 class Setting {
  public:
   Setting& required();
-  // What holds without the key. The variable holds no default then.
+  // What applies without the key. The variable then has no default.
   Setting& otherwise(std::string text);
   Setting& see(std::string page);
-  // One more sentence of help.
+  // Adds a sentence to the help.
   Setting& also(const std::string& sentence);
-  // `why_not` says why it cannot be used here, or nothing; it is asked when all keys were read.
+  // `why_not` returns why the key cannot be used here, or nothing; called after all keys are read.
   Setting& only_for(std::string whom, std::function<std::string()> why_not);
-  // `wrong` says what is wrong with the variable, or nothing; it is asked when the key was read.
+  // `wrong` returns what is wrong with the variable, or nothing; called after the key is read.
   Setting& check(std::function<std::string()> wrong);
 
  private:
   friend class Settings;
   friend class Section;
-  using Take = std::function<std::string(const Value&)>;  // what is wrong with it
+  using Take = std::function<std::string(const Value&)>;  // returns what is wrong with it
 
   KeyReference reference_;
-  Take take_;  // none: it is a table, which is read by itself
+  Take take_;  // empty: a table, which is read separately
   std::function<std::string()> why_not_;
   std::function<std::string()> wrong_;
 };
 
-// The keys of one table, in the order of the reference. What they are read into must outlive them.
+// The keys of one table, in the order of the reference. Their variables must outlive them.
 class Settings {
  public:
   using Texts = std::vector<std::string>;
-  // As errors and the reference call a choice, and what it means.
+  // The name of a choice, in errors and the reference, and its meaning.
   template <class Meaning>
   using Choices = std::vector<std::pair<std::string_view, Meaning>>;
 
   Setting& text(std::string key, std::string& out, std::string help);
-  // The same, where an empty text means something.
+  // The same, if an empty text has a meaning.
   Setting& text_or_empty(std::string key, std::string& out, std::string help);
-  // A text, a whole number or a flag, as text: for those who judge it later.
+  // A text, an integer or a flag, as text that another function checks later.
   Setting& any_text(std::string key, std::string& out, std::string help);
   Setting& flag(std::string key, bool& out, std::string help);
   Setting& flag(std::string key, std::optional<bool>& out, std::string help);
@@ -80,7 +80,7 @@ class Settings {
   Setting& duration(std::string key, std::optional<Duration>& out, Duration least,
                     std::string help);
   Setting& size(std::string key, std::size_t& out, std::size_t least, std::string help);
-  // A list; what it holds before is the default and is replaced.
+  // A list; its initial value is the default and is replaced.
   Setting& texts(std::string key, Texts& out, std::string help);
   Setting& one_or_more_texts(std::string key, Texts& out, std::string help);
   Setting& numbers(std::string key, std::vector<int>& out, int least, int most, std::string help);
@@ -89,7 +89,7 @@ class Settings {
                 std::string help);
   Setting& file(std::string key, std::filesystem::path& out, const std::filesystem::path& folder,
                 std::string help);
-  // `take` says what is wrong with the text, or takes it.
+  // `take` stores the text, or returns what is wrong with it.
   Setting& parsed(std::string key, std::string form, std::function<std::string(std::string)> take,
                   std::string help);
   // Declared here and read by the caller: [NAME.key], [[NAME.key]].
@@ -117,14 +117,14 @@ class Settings {
                   [&out, choices](std::size_t chosen) { out = choices[chosen].second; });
   }
 
-  // A key that is declared already, to add to it.
+  // Finds a declared key, to add to it.
   Setting& at(std::string_view key);
 
-  // Keys that a file may still have: the error says what to write.
+  // A key of older versions: the error names the new one.
   void renamed(std::string old_key, std::string new_key, std::string note = {});
   void removed(std::string key, std::string what);
 
-  // For the reference. A default that its own range refuses is our bug, and ends the process.
+  // For the reference. Ends the process if a default is outside its own range: that is our bug.
   std::vector<KeyReference> describe() const;
 
  private:
@@ -147,7 +147,7 @@ class Settings {
     std::string key;
     std::string what;
   };
-  std::deque<Setting> all_;  // what add() returns stays where it is
+  std::deque<Setting> all_;  // a deque, because references from add() must stay valid
   std::vector<Gone> gone_;
 };
 

@@ -1,4 +1,4 @@
-// Reads TOML into values. The only file that knows the TOML library is toml.cc.
+// Reads TOML into values. Only toml.cc knows the TOML library.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct TomlError {
   std::string text;
 };
 
-// The whole file as one table. Nothing, and `error`: it is not TOML.
+// The whole file as one table. Empty, with `error` set: it is not TOML.
 std::optional<Value> read_toml(std::string_view text, const std::string& file, TomlError& error);
 
 }  // namespace dovetail::config

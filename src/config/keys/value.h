@@ -1,4 +1,4 @@
-// What a configuration file says: a tree of values, each with its place in the file.
+// The content of a configuration file: a tree of values, each with its place.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Place {
 struct Member;
 
 struct Value {
-  struct Other {};  // a kind of value that no key has: a date, a number with a fraction
+  struct Other {};  // a kind of value that no key has: a date, a fraction
   using List = std::vector<Value>;
   using Table = std::vector<Member>;
 
@@ -29,7 +29,7 @@ struct Value {
   const Kind* as() const {
     return std::get_if<Kind>(&content);
   }
-  // A member of this table; null: there is none, or it is no table.
+  // A member of this table; null if it is missing or this is not a table.
   const Member* find(std::string_view key) const;
 };
 
@@ -39,7 +39,7 @@ struct Member {
   Value value{};
 };
 
-// As TOML writes it. REQUIRES: no table, nothing Other.
+// As TOML text. REQUIRES: neither a table nor Other.
 std::string to_toml(const Value& value);
 
 }  // namespace dovetail::config

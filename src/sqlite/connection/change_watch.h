@@ -1,4 +1,4 @@
-// Tells when a SQLite file may have changed, without asking it over and over.
+// Tells when a SQLite file may have changed, without polling it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace dovetail::sqlite {
 
-// Watches the file, its WAL and its journal through inotify. The bytes of a commit are seen before
-// the commit is visible to readers: after a wake-up ask the file a few times. One thread.
+// Watches the file, its WAL and its journal with inotify. A commit's bytes come before the commit
+// is visible: after a wake-up, check the file a few times. For one thread.
 class ChangeWatch {
  public:
   enum class Wake : std::uint8_t { changed, timeout, stopped };
@@ -22,13 +22,13 @@ class ChangeWatch {
   ChangeWatch(const ChangeWatch&) = delete;
   ChangeWatch& operator=(const ChangeWatch&) = delete;
 
-  // False: the kernel gives no watch (too many, or a file system without them); wait() then only
+  // False: the kernel refuses a watch (too many, or the file system has none). Then wait() only
   // waits.
   bool open(const std::string& file);
 
-  // At most `wait_max`; at once when `stop` is requested.
+  // Waits at most `wait_max`; returns at once when `stop` is requested.
   Wake wait(Duration wait_max, std::stop_token stop);
-  // Pauses without listening to the file, then forgets what it said meanwhile.
+  // Waits without watching, and drops changes of that time.
   Wake pause(Duration duration, std::stop_token stop);
 
  private:

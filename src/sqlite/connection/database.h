@@ -1,5 +1,5 @@
-// The SQLite library, wrapped once: connections, statements, transactions and what its errors mean
-// to us. Nothing here is for several threads.
+// Wraps the SQLite library: connections, statements, transactions and the meaning of its errors.
+// Everything here is for one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace dovetail::sqlite {
 void close_connection(sqlite3* connection);
 void finalize_statement(sqlite3_stmt* statement);
 
-// What a result code of SQLite means to us. `doing` says what was tried: "reading the outbox".
+// The meaning of a SQLite result code. `doing` names the action: "reading the outbox".
 Error error_of(sqlite3* connection, int code, std::string_view doing);
-// The same for COMMIT, where an I/O error leaves open whether it happened.
+// The same for COMMIT: after an I/O error it may have happened.
 Error commit_error_of(sqlite3* connection, int code, std::string_view doing);
 
-// A prepared statement, kept. Bound bytes are not copied: they must live until the statement ran.
-// Parameters and columns count from 1 and 0, as in SQLite.
+// A prepared statement. Bound bytes are not copied: they must stay valid until it has run.
+// Parameters count from 1 and columns from 0, as in SQLite.
 class Statement {
  public:
   Statement() = default;
@@ -38,23 +38,23 @@ class Statement {
 
   // True: there is a row. After false or an error the statement is reset.
   Result<bool> step();
-  // To the end, rows thrown away.
+  // Runs to the end and drops all rows.
   Status run();
-  // What its parameters are called, from 1 on; empty: one without a name.
+  // Parameter names, from index 1; empty: unnamed.
   int parameters() const;
   std::string_view parameter_name(int parameter) const;
   bool writes() const;
-  // How many rows the statement that ran last on this connection inserted, changed or deleted.
+  // The rows that the last statement on this connection inserted, changed or deleted.
   int changes() const;
-  // Ends the reading of rows. A statement that still has rows holds its snapshot of the file.
+  // Stops reading. A statement with unread rows keeps its snapshot of the file.
   void reset();
 
   int columns() const;
   bool is_integer(int column) const;
   std::int64_t integer(int column) const;
   bool is_null(int column) const;
-  std::string_view bytes(int column) const;  // text or blob; valid until the next step
-  EventId id(int column) const;              // all zero when it is not 16 bytes long
+  std::string_view bytes(int column) const;  // text or blob; valid until the next step()
+  EventId id(int column) const;              // all zero if it does not have 16 bytes
 
   explicit operator bool() const { return handle_ != nullptr; }
 
@@ -75,13 +75,13 @@ class Reading {
 };
 
 enum class Durability : std::uint8_t {
-  full,    // a commit has reached the disk when it returns
-  ordered  // after a power cut the last commits may be gone, but never one before another (WAL
-           // only; else full)
+  full,    // a commit is on the disk when it returns
+  ordered  // a power cut may lose the last commits, but never an earlier one only (WAL mode only;
+           // else like full)
 };
 
-// How long our own connections wait for another writer: below a third of the usual lease, since
-// the thread of a relay must come back to renew it.
+// How long our connections wait for another writer. Below a third of the usual lease, because the
+// relay's thread must renew it.
 inline constexpr int kBusyTimeoutMs = 3000;
 
 struct OpenOptions {
@@ -93,7 +93,7 @@ struct OpenOptions {
 class Database {
  public:
   Database() = default;
-  // A path, or a "file:" URI. Never changes the journal mode.
+  // A path or a "file:" URI. Never changes the journal mode.
   static Result<Database> open(const std::string& path, const OpenOptions& options = {});
 
   sqlite3* get() const { return handle_.get(); }
@@ -105,7 +105,7 @@ class Database {
   Status prepare(Statement& into, std::string_view sql) const;
   // The absolute path of the file; empty for a database in memory.
   std::string file() const;
-  // Grows whenever another connection has committed.
+  // Grows with each commit of another connection.
   Result<std::int64_t> data_version();
 
  private:
@@ -113,7 +113,7 @@ class Database {
   Statement data_version_;
 };
 
-// BEGIN IMMEDIATE ... COMMIT; rolls back when it is destroyed uncommitted.
+// BEGIN IMMEDIATE ... COMMIT; the destructor rolls back if not committed.
 class Transaction {
  public:
   static Result<Transaction> begin(sqlite3* connection, std::string_view doing);
@@ -132,29 +132,29 @@ class Transaction {
 
 Status begin_immediate(sqlite3* connection, std::string_view doing);
 Status commit(sqlite3* connection,
-              std::string_view doing);  // leaves no transaction open, whatever happens
+              std::string_view doing);  // afterwards no transaction is open
 void rollback(sqlite3* connection);
 bool in_transaction(sqlite3* connection);
 
-// corrupt: made by a newer dovetail; unavailable: there are no tables of dovetail in the file yet,
-// or those of an older one.
+// corrupt: a newer dovetail made the file. unavailable: the file has no dovetail tables yet, or
+// older ones.
 Status check_schema(sqlite3* connection);
 inline constexpr std::int64_t kSchemaVersion = 8;
 
-// Opens a file that must have dovetail's tables.
+// Opens a file that already has dovetail's tables.
 Result<Database> open_store(const std::string& path, const OpenOptions& options = {});
 
-// For a service's own file: makes it when it is not there, in WAL mode, and creates the tables
-// where they are missing.
+// For a service's own file: creates it in WAL mode if missing, and creates missing
+// tables.
 Status ensure_store(const std::string& path);
 
-// Empties the WAL into the file when it has grown, or when the file has been quiet. Never waits
-// long: when somebody is in the way it is tried again later.
+// Copies the WAL into the file when the WAL has grown or the file was quiet. Never waits long: if
+// another connection is in the way, it tries again later.
 class Checkpointer {
  public:
   // After a commit.
   void after_commit(sqlite3* connection, const std::string& file);
-  // Nothing has happened for a while.
+  // When nothing has happened for a while.
   void when_idle(sqlite3* connection, const std::string& file);
 
  private:
@@ -169,7 +169,7 @@ inline WallTime from_stored(std::int64_t microseconds) {
   return WallTime{std::chrono::microseconds{microseconds}};
 }
 
-// Text that may be stored and shown: valid UTF-8 without NUL, at most 1000 bytes.
+// Text for storing and showing: valid UTF-8 without NUL, at most 1000 bytes.
 std::string stored_reason(std::string_view text);
 
 }  // namespace dovetail::sqlite

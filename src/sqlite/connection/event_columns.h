@@ -1,4 +1,4 @@
-// The columns that an event has in every table, in one order.
+// The event columns that every table has, in one order.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ inline constexpr std::string_view kEventColumns =
     "aggregate_version, created_at";
 inline constexpr int kEventColumnCount = 10;
 
-// Views point into the statement and end with its next step. `first` is the column of the id.
+// Views point into the statement until its next step. `first`: the column of the id.
 Event read_event(const Statement& statement, std::int64_t position, int first);
 
-// Binds from parameter `first` on; the event's bytes must live until the statement ran.
+// Binds from parameter `first` on. The event's bytes must stay valid until the statement has run.
 void bind_event(Statement& statement, const Event& event, int first);
 
 }  // namespace dovetail::sqlite

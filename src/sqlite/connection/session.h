@@ -1,4 +1,4 @@
-// A connection to a SQLite file, as the rules that every database shares use it.
+// A connection to a SQLite file, as the shared rules of src/sql use it.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace dovetail::sqlite {
 
-// Beside their parameters $1, $2, ... statements may name the machine's clocks: `:now` is the wall
-// clock, `:boot_time` the clock that never steps, and `:boot` the run of the machine that it counts
-// in. Statements are prepared once for each connection.
+// Besides $1, $2, ... a statement may use the machine's clocks: `:now` is the wall clock,
+// `:boot_time` the clock that never steps, and `:boot` the boot that it counts from. Statements are
+// prepared once per connection.
 class SqliteSession : public SqlSession {
  public:
-  // Opens the file with connect(). `clock` outlives this.
+  // Opens the file in connect(). `clock` must outlive this.
   SqliteSession(std::string path, Durability durability, Clock& clock, std::string boot);
-  // On a connection of somebody else's, such as the application's own, which outlives this.
+  // Uses a connection of the caller, such as the application's own, which must outlive this.
   SqliteSession(sqlite3* connection, Clock& clock, std::string boot);
 
   Status connect() override;
@@ -34,13 +34,13 @@ class SqliteSession : public SqlSession {
   }
 
  protected:
-  // The file was opened; what its users need is still to be made ready.
+  // Called after the file is opened, to prepare what users need.
   virtual Status opened(Database&) { return {}; }
 
  private:
   struct Prepared {
     Statement statement{};
-    int now = 0;  // which parameter it is; 0: it is not named
+    int now = 0;  // the parameter's index; 0: not used
     int boot_time = 0;
     int boot = 0;
     std::vector<int> numbered{};
@@ -54,7 +54,7 @@ class SqliteSession : public SqlSession {
   Clock& clock_;
   std::string boot_;
   Database database_;
-  sqlite3* connection_ = nullptr;  // ours or somebody else's; null: it is closed
+  sqlite3* connection_ = nullptr;  // ours or the caller's; null: closed
   std::string file_;
   Checkpointer checkpointer_;
   std::map<std::string, Prepared, std::less<>> prepared_;

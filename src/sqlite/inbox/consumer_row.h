@@ -1,4 +1,4 @@
-// What a SQLite file knows of a consumer, for all who put rows into its inbox.
+// The row of a consumer in a SQLite file, for all code that writes to its inbox.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,23 @@ namespace dovetail::sqlite {
 
 struct ConsumerRow {
   std::int64_t id = 0;
-  bool clean = true;  // false: a session runs, or died
+  bool clean = true;  // false: a session is running, or died
 };
 
-// Makes the row when it is not there. Inside the caller's transaction, as the next.
+// Creates the row if missing. Inside the caller's transaction, like the next functions.
 Result<ConsumerRow> find_consumer(sqlite3* transaction, std::string_view name, WallTime now);
 
-// Events of up to this time, without a row, may have been applied: see core/forgotten.h.
+// Events up to this time without a row may have been applied: see core/inbox/forgotten.h.
 Result<WallTime> forgotten_until(sqlite3* transaction, std::int64_t consumer_id);
 
-// Whether the event is known not to have been applied, however old it is.
+// Whether the event is known as not applied, whatever its age.
 Result<bool> is_unapplied(sqlite3* transaction, std::int64_t consumer_id, const EventId& id);
 
-// What an inbox row says of the event beside its id: the digest of its payload, and when it could
-// first have been applied, or null where the id says that.
+// Binds what an inbox row has besides the id: the digest of the payload, and the time when the
+// event could first be applied, or null if the id has it.
 Statement& bind_payload(Statement& statement, int column, const Event& event);
 
-// Whether the row that is there belongs to another payload; one of an unknown payload does not.
+// Whether an existing row has another payload. An unknown payload counts as the same.
 bool is_other_payload(const Statement& row, int column, const Event& event);
 
 }  // namespace dovetail::sqlite

@@ -11,9 +11,9 @@ namespace dovetail::sqlite {
 
 using Handler = std::function<Status(sqlite3* transaction, const Event& event)>;
 
-// The handler runs on the same connection. While it runs, a commit is turned into a rollback and
-// noticed: were it let through, the inbox rows of the events behind it would be committed without
-// their effects.
+// The handler runs on the same connection. A commit by the handler is turned into a rollback
+// and reported: otherwise it would commit the inbox rows of later events without their
+// effects.
 class SqliteInboxStore final : public InboxStore {
  public:
   SqliteInboxStore(std::string path, std::string consumer, Handler handler, Clock& clock);
@@ -43,7 +43,7 @@ class SqliteInboxStore final : public InboxStore {
   Handler handler_;
   Clock& clock_;
   std::int64_t consumer_id_ = 0;
-  bool counts_attempts_ = false;  // some event has attempts: look for them when one is applied
+  bool counts_attempts_ = false;  // some event has attempts: remove them when it is applied
   bool session_open_ = false;
   bool in_handler_ = false;
   bool commit_tried_ = false;    // by the handler

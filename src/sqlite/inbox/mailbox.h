@@ -1,4 +1,4 @@
-// Delivers into the mailbox of another service's SQLite file: a broker that needs no server.
+// Delivers into the mailbox of another service's SQLite file: a broker without a server.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace dovetail::sqlite {
 
 struct MailboxOptions {
   std::string path;                   // must have dovetail's tables
-  std::vector<std::string> topics{};  // any other topic is rejected; empty: all are accepted
+  std::vector<std::string> topics{};  // other topics are rejected; empty: all are accepted
   std::size_t payload_bytes_max = 16 << 20;
 };
 
-// A batch is one transaction, made in collect() and on the disk before it is confirmed. An event
-// whose id is there already is a duplicate. Copies nothing on submit.
+// A batch is one transaction in collect(), on the disk before it is confirmed. A known event id is
+// a duplicate. submit() copies nothing.
 class MailboxSink final : public Sink {
  public:
   MailboxSink(MailboxOptions options, Clock& clock);

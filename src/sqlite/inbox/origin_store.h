@@ -1,4 +1,4 @@
-// What a file keeps about a reader of a broker.
+// What a file keeps for a reader of a broker.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace dovetail::sqlite {
 
-// How far such a reader has come, its broker knows; here are only its totals, beside its lease and
-// its parked events. What a crash loses of them is not counted. One thread at a time.
+// The broker knows the reader's progress; the file only keeps totals, beside the lease and the
+// parked events. A crash may lose some counts. One thread at a time.
 class BrokerProgress {
  public:
   BrokerProgress(Reader& reader, Clock& clock);
 
-  // Connects, also anew; makes the reader's row.
+  // Connects or reconnects; creates the reader's row.
   Status open();
   // After open().
   Result<std::int64_t> last_parked();
   void add(std::uint64_t settled, std::uint64_t parked);
-  // stopped: the lane has another owner. After any other error it is counted with the next write.
+  // stopped: the lane has another owner. After another error the next write includes the counts.
   Status write();
 
  private:
@@ -39,7 +39,7 @@ class BrokerProgress {
   std::int64_t parked_since_ = 0;
 };
 
-// `clock` outlives it.
+// `clock` must outlive it.
 class SqliteOriginStore final : public OriginStore {
  public:
   // `target`: the broker that is read.

@@ -1,4 +1,4 @@
-// The lease of a reader, kept in its row.
+// The lease of a reader, in its row.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace dovetail::sqlite {
 
-// Expiry is counted in boot time beside the boot's id: a step of the wall clock changes nothing,
-// and a lease of an earlier boot is dead. All relays of a file run on one machine, as SQLite asks.
+// The lease ends in boot time, stored with the boot's id: a step of the wall clock changes nothing;
+// a lease of an earlier boot is over. All relays of a file run on one machine: SQLite requires it.
 class SqliteLease final : public SqlLease {
  public:
-  // `label` names the owner to people, such as "host:pid".
+  // `label` names the owner for people, such as "host:pid".
   SqliteLease(Reader& reader, Clock& clock, const std::string& label, std::string boot,
               Duration term = std::chrono::seconds(10));
 
-  // Opens the file anew: it may be another one by now.
+  // Reopens the file: it may be another one by now.
   Status acquire() override;
 };
 

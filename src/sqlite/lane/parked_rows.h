@@ -1,5 +1,5 @@
-// Which unfinished event of a key stands first. The row says so itself (`at_head`), so that looking
-// for due events never walks over the many that wait behind a head.
+// Marks the first unfinished event of a key in its row (`at_head`), so that a search for due events
+// never walks over the events that wait behind a head.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace dovetail::sqlite {
 class ParkedHeads {
  public:
   Status prepare(const Database& database);
-  // Call after rows of the key were added or finished, inside the same transaction.
+  // Call it in the transaction that added or finished rows of the key.
   Status refresh(std::string_view reader, std::string_view aggregate_type,
                  std::string_view aggregate_id);
 

@@ -1,4 +1,4 @@
-// Parked events of one reader, in the file that it reads.
+// Parked events of a reader, in the file that it reads.
 #pragma once
 
 #include "core/relay/parking.h"
@@ -8,9 +8,9 @@
 
 namespace dovetail::sqlite {
 
-// Writes are ordered with the progress of the source in the same file: whatever survives a power
-// cut, an event is never settled without being parked. Where the source is elsewhere (a broker),
-// they are on the disk when they return.
+// Writes keep their order with the source's progress in the same file: after a power cut, no event
+// is settled without being parked. If the source is a broker, each write is on the disk when it
+// returns.
 class SqliteParking final : public Parking {
  public:
   SqliteParking(Reader& reader, Clock& clock);

@@ -1,5 +1,5 @@
-// One reader of a file: who reads which of its streams, how far it has come, and who may write that
-// down.
+// A reader of a file: what it reads, how far it has come, and who may write its
+// progress.
 #pragma once
 
 #include <cstdint>
@@ -15,35 +15,35 @@ namespace dovetail::sqlite {
 
 std::string_view table_of(SourceKind source);  // REQUIRES: outbox or mailbox
 
-// Shared by the source, the lease and the parking of one lane; all of them run on one thread.
+// Shared by source, lease and parking of a lane. All run on one thread.
 struct Reader {
-  // The file that is read, or that is filled from outside; lease and parked events live in it too.
+  // The file that is read, or that a broker's events fill; it also has lease and parked events.
   std::string path;
   std::string name;
   SourceKind source = SourceKind::outbox;
   std::vector<std::string> topics{};  // only these; empty: all
-  // Where its events go, or, where it reads a broker, come from; empty: not said. It is written
-  // down at the first start.
+  // Where its events go, or come from if it reads a broker; empty: unknown. Written at the first
+  // start.
   std::string target{};
-  std::int64_t epoch = kUnfenced;  // of the lease, when there is one. Every write carries it.
+  std::int64_t epoch = kUnfenced;  // of the current lease; every write carries it
 };
 
-// Makes the reader's row when it is not there. rejected: the name is taken by a reader of another
-// stream, or of another target, or empty.
+// Creates the reader's row if missing. rejected: a reader with this name reads something else, has
+// another target, or the name is empty.
 Status ensure_reader(Database& database, const Reader& reader);
 
-// stopped: the row carries another epoch. Ask inside the transaction that writes.
+// stopped: the row has another epoch. Call it in the transaction that writes.
 Status check_epoch(Statement& select_epoch, const Reader& reader);
 extern const std::string_view kSelectEpoch;
 
-// Writes how far the reader has come, counts on, and takes the samples that give the rate.
-// Parameters: name, epoch, number up to which everything is settled (0 where a broker is read), how
-// many events were settled since, how many of them parked, now. Changes no row when the lane has
-// another owner.
+// Writes progress and counts, and takes samples for the rate. Parameters: name,
+// epoch, the number up to which everything is settled (0 for a broker), events
+// settled since, events parked of these, now. Changes no row if the lane has another
+// owner.
 extern const std::string_view kUpdateProgress;
 
-// A list of topics as one text with a line break around each, so that SQL finds a topic in it
-// without parsing.
+// A list of topics as one text with a line break around each, so that SQL can find a topic without
+// parsing.
 std::string stored_topics(const std::vector<std::string>& topics);
 
 }  // namespace dovetail::sqlite

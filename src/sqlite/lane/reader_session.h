@@ -1,4 +1,4 @@
-// A connection for one reader of a file, as the rules that every database shares use it.
+// The connection of a reader of a file, as the shared rules of src/sql use it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace dovetail::sqlite {
 
-// Makes the reader's row when it connects. `reader` outlives this.
+// Creates the reader's row when it connects. `reader` must outlive this.
 class ReaderSession final : public SqliteSession {
  public:
   ReaderSession(const Reader& reader, Durability durability, Clock& clock, std::string boot)

@@ -1,5 +1,5 @@
-// What a relay says about itself, as dovetail_relay_state keeps it. For people: nobody waits for
-// the disk.
+// Writes the reports of a relay to dovetail_relay_state. They are for people and written without
+// fsync.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace dovetail::sqlite {
 
-// Has a file keep it, on connections of its own. `clock` outlives what is returned.
+// Uses its own connections. `clock` must outlive the result.
 StateRecorder::Write state_writer(const Reader& reader, Clock& clock);
 
 }  // namespace dovetail::sqlite

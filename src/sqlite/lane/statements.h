@@ -1,5 +1,5 @@
-// The statements about readers, their leases and what relays say, for the rules that every database
-// shares. A reader of a file has one lane.
+// The statements about readers, their leases and reports, for the shared rules of src/sql. A reader
+// of a file has one lane.
 #pragma once
 
 #include "sql/lane.h"

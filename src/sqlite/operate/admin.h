@@ -1,5 +1,5 @@
-// What an operator asks of a file, and does to it. Each call opens the file, works and closes it;
-// none of them holds up the application for long.
+// What operators can read and do in a file. Each call opens the file, works and closes it; none
+// blocks the application for long.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace dovetail::sqlite {
 
-// Makes the file when needed, switches it to WAL and creates or updates the tables.
+// Creates the file if missing, sets WAL mode, and creates or upgrades the tables.
 Status create_store(const std::string& path);
 
-// False: the file is not there yet, or has no tables of dovetail.
+// False: the file is missing, or has no dovetail tables.
 Result<bool> has_tables(const std::string& path);
 
 struct StoreStatus {
@@ -29,27 +29,27 @@ struct StoreStatus {
 };
 Result<StoreStatus> status(const std::string& path, Clock& clock);
 
-// Of a broker: what was parked, and what became of it.
+// For a broker: parked events and what became of them.
 Result<std::vector<EventRow>> list_events(const std::string& path, const EventFilter& filter);
 
 Result<std::vector<ParkedRow>> list_parked(const std::string& path, const ParkedFilter& filter);
 
-// What operators did, the newest first; with a subject only what was done to it.
+// Actions of operators, newest first; with a subject, only those about it.
 Result<std::vector<AuditRow>> list_audit(const std::string& path, std::size_t limit,
                                          std::string_view subject);
 
-// Lets a relay go on with another target, and returns the one before. rejected: there is no such
-// relay, or it runs. The reason is kept.
+// Lets a relay continue with another target; returns the old one. rejected: no such relay, or it is
+// running. Keeps the reason.
 Result<std::string> retarget(const std::string& path, const std::string& reader,
                              const std::string& target, const std::string& reason, Clock& clock);
 
-// The payload of one event, wherever it still is: outbox, mailbox or parked.
+// The payload of an event from the outbox, the mailbox or parking.
 Result<std::string> payload_of(const std::string& path, const EventId& id);
 
-// Heads go out again at once, with their attempts back at 0; what waits behind them follows by
-// itself. An empty `reader` means every reader. Each returns how many heads were set going; the
-// first two refuse with `rejected` when there is nothing of that name, or when the event stands
-// behind another.
+// Sends heads again at once, with attempts 0; events behind them follow by
+// themselves. An empty `reader` means every reader. Returns the number of heads.
+// rejected (first two functions): nothing has that name, or the event waits behind
+// another one.
 Result<std::uint64_t> replay_event(const std::string& path, std::string_view reader,
                                    const EventId& id, Clock& clock);
 Result<std::uint64_t> replay_key(const std::string& path, std::string_view reader,
@@ -57,40 +57,40 @@ Result<std::uint64_t> replay_key(const std::string& path, std::string_view reade
                                  Clock& clock);
 Result<std::uint64_t> replay_all(const std::string& path, std::string_view reader, Clock& clock);
 
-// Gives one event up, for good, with the reason kept; what waits behind it flows. rejected: the id
-// is not parked, or stands behind another, or several readers have it and none was named.
+// Gives an event up for good and keeps the reason; events behind it can go. rejected: the event is
+// not parked, waits behind another one, or several readers have it and none was named.
 Status discard(const std::string& path, std::string_view reader, const EventId& id,
                std::string_view reason, Clock& clock);
 
-// Who decides about the inbox, and why; both are kept in dovetail_audit.
+// Who decides about the inbox, and why. Kept in dovetail_audit.
 struct Decision {
   std::string who;
   std::string reason{};
 };
 
-// An operator has checked that the consumer, or one of its handlers ("stock.mail"), has not applied
-// the event: it is applied when it comes, whatever its age. Returns for how many handlers; 0: all
-// have applied it. rejected: there is no such consumer, or no reason.
+// For an event that an operator checked: the consumer, or one of its handlers ("stock.mail"), has
+// not applied it. It will be applied whatever its age. Returns for how many handlers; 0: all have
+// applied it. rejected: no such consumer, or no reason.
 Result<std::uint64_t> apply_event(const std::string& path, std::string_view consumer,
                                   const EventId& id, const Decision& decision, Clock& clock);
 
-// After a wrong clock: what could first have been applied after `since` counts as remembered again.
-// Returns until when events were forgotten before. rejected: nothing was forgotten since then, or
+// After a wrong clock: events that could first be applied after `since` count as
+// remembered again. Returns the old limit. rejected: nothing was forgotten since then, or
 // no reason.
 Result<WallTime> remember_since(const std::string& path, WallTime since, const Decision& decision,
                                 Clock& clock);
 
 struct PruneOptions {
   Duration events_older_than =
-      std::chrono::hours(24 * 7);  // outbox and mailbox, once every reader passed them
+      std::chrono::hours(24 * 7);  // of outbox and mailbox, once every reader has settled them
   Duration inbox_older_than =
-      std::chrono::hours(24 * 30);  // must exceed the time in which anything can come again
+      std::chrono::hours(24 * 30);  // must be longer than the time in which an event can come again
   Duration parked_older_than = std::chrono::hours(24 * 90);  // delivered and discarded ones
-  std::size_t batch_max = 1000;                              // rows in one transaction
-  std::size_t rows_max = 1'000'000;                          // in one call
+  std::size_t batch_max = 1000;                              // rows per transaction
+  std::size_t rows_max = 1'000'000;                          // rows per call
 };
 
-// unavailable: the clock was set not long ago, so that nobody knows what is old; nothing was done.
+// unavailable: the clock was set recently, so ages are unknown; nothing was deleted.
 Result<PruneReport> prune(const std::string& path, const PruneOptions& options, Clock& clock);
 
 }  // namespace dovetail::sqlite

@@ -1,4 +1,4 @@
-// What operators did to a file, and why.
+// Actions of operators on a file, with their reasons.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace dovetail::sqlite {
 
-// Inside the transaction of what was done. The user of this process did it; `number`, `at` and
-// `who` are filled in here.
+// Call it in the transaction of the action. It fills in `number`, `at` and `who` (the user of this
+// process).
 Status write_audit(Database& database, const AuditRow& row, Clock& clock);
 
 }  // namespace dovetail::sqlite

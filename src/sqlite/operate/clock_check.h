@@ -1,4 +1,4 @@
-// Whether the clock can be trusted before something is deleted because of its age.
+// Checks that the clock can be trusted before rows are deleted by age.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace dovetail::sqlite {
 
-// unavailable: the clock was set not long ago, so that what is old cannot be told from what is not.
-// Keeps in the file what the next look needs.
+// unavailable: the clock was set recently, so ages are unknown. Keeps in the file what the next
+// check needs.
 Status check_clock(Database& database, const std::string& boot, const ClockMark& now);
 
 }  // namespace dovetail::sqlite

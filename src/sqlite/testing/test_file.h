@@ -1,4 +1,4 @@
-// A SQLite file of its own for each test, and short words for what tests do with it.
+// A SQLite file for each test, and short functions to use it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class Application {
   explicit Application(const std::string& path,
                        int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI) {
     EXPECT_EQ(sqlite3_open_v2(path.c_str(), &connection, flags, nullptr), SQLITE_OK);
-    // Consumers and relays of the test write to the same file.
+    // Consumers and relays of the test also write to the file.
     sqlite3_busy_timeout(connection, 5'000);
   }
   Application(const Application&) = delete;

@@ -9,8 +9,8 @@
 
 namespace dovetail::sqlite {
 
-// Leases count in boot time, which `clock` gives for the boot that `boot` names; a lease of an
-// earlier boot has ended.
+// Leases count in boot time: `clock` gives it, and `boot` names the boot. A lease of an earlier
+// boot is over.
 class SqliteClaimStore final : public ClaimStore {
  public:
   SqliteClaimStore(std::string path, std::string consumer, Clock& clock, std::string boot);

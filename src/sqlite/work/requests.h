@@ -1,4 +1,4 @@
-// HTTP requests that are applied once, in a SQLite file.
+// HTTP requests that run once, in a SQLite file.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace dovetail::sqlite {
 
 class SqliteRequestStore final : public RequestStore {
  public:
-  // `boot`: of the machine's run, since leases count in boot time.
+  // `boot`: the id of this boot, because leases count in boot time.
   SqliteRequestStore(std::string path, Clock& clock, std::string boot);
 
   Status open() override;
@@ -32,13 +32,13 @@ class SqliteRequestStore final : public RequestStore {
   Checkpointer checkpointer_;
 };
 
-// For operators. Each opens the file by itself.
+// For operators. Each call opens the file itself.
 Result<std::vector<RequestInfo>> list_requests(const std::string& path, const RequestFilter& filter,
                                                Clock& clock, const std::string& boot);
-// False: there is none, or it runs.
+// False: it does not exist, or it is running.
 Result<bool> forget_request(const std::string& path, const RequestKey& request, Clock& clock,
                             const std::string& boot);
-// Deletes requests that have expired, the oldest first, and returns how many.
+// Deletes expired requests, the oldest first; returns how many.
 Result<std::uint64_t> prune_requests(const std::string& path, std::size_t rows_max, Clock& clock,
                                      const std::string& boot);
 Result<std::uint64_t> prune_requests(sqlite3* connection, std::size_t rows_max, Clock& clock,
