@@ -201,7 +201,7 @@ TransactionHandler own_round_trips() {
     PGresult* result = PQexecParams(*db, kEffect, 1, nullptr, values, nullptr, nullptr, 0);
     const bool done = PQresultStatus(result) == PGRES_COMMAND_OK;
     PQclear(result);
-    return done ? Status{} : fail(Errc::in_doubt, PQerrorMessage(*db));
+    return done ? Status{} : fail(Errc::failed, PQerrorMessage(*db));
   });
 }
 

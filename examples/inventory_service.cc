@@ -30,9 +30,9 @@ dovetail::Status move_stock(sqlite3* transaction, const dovetail::Event& event) 
   const int code = sqlite3_step(statement);
   sqlite3_finalize(statement);
   if (code != SQLITE_DONE) {
-    // Any code but unavailable counts as a failed attempt; after attempts_max of them the event is
-    // parked.
-    return dovetail::fail(dovetail::Errc::in_doubt, sqlite3_errmsg(transaction));
+    // A failed attempt. When attempts_max of them have failed while other events pass, the event
+    // is parked.
+    return dovetail::fail(dovetail::Errc::failed, sqlite3_errmsg(transaction));
   }
   return {};
 }

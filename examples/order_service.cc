@@ -45,7 +45,7 @@ dovetail::Status place_order(sqlite3* db, const std::string& product, int quanti
 
   if (sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK) {
     sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
-    return dovetail::fail(dovetail::Errc::in_doubt, sqlite3_errmsg(db));
+    return dovetail::fail(dovetail::Errc::failed, sqlite3_errmsg(db));
   }
   std::printf("order %lld: %d x %s, event %s\n", sqlite3_last_insert_rowid(db), quantity,
               product.c_str(), id->to_string().c_str());

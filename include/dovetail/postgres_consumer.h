@@ -60,9 +60,9 @@ class Invocation {
   virtual Result<pg_conn*> connection() = 0;
 };
 
-// Errc::unavailable means "not now" and costs no attempt. Errc::rejected parks the event. Any other
-// error, and any exception, is a failed attempt. After a failure the same event comes again in a
-// new transaction.
+// Errc::failed says that it did not work this time: a failed attempt, as is any exception.
+// Errc::unavailable means "not now" and costs no attempt. Errc::rejected parks the event. After a
+// failure the same event comes again in a new transaction.
 using Handler = std::function<Status(Invocation& invocation, const Event& event)>;
 // The same for many events at once, in order. If it fails, each event comes again alone.
 using BatchHandler =

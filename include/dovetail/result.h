@@ -1,4 +1,4 @@
-// Errors as values. There are five codes, each named after what the relay does about it. The text
+// Errors as values. There are six codes, each named after what the relay does about it. The text
 // says what happened and ends with what to check.
 #pragma once
 
@@ -14,6 +14,7 @@ enum class Errc : std::uint8_t {
   unavailable,  // not now: wait and try again; nothing happened, and no attempt counts
   in_doubt,     // it may have happened or not: do it again, the event id makes that harmless
   rejected,     // it will never succeed as it is: park the event, or tell the caller
+  failed,       // it did not work this time: counts as an attempt; a handler's usual error
   corrupt,      // stored data is damaged or unknown: stop loudly
   stopped,      // asked to stop, or not the owner any more: drop what is in memory and leave
 };

@@ -94,11 +94,11 @@ struct ConsumerCounts {
 // writes and the events it publishes commit in one transaction, which may hold many events.
 //
 // The handler gets that transaction and must not end it: a COMMIT or ROLLBACK undoes the batch and
-// counts as a failure. Errc::unavailable means "not now" and costs no attempt. Errc::rejected parks
-// the event. Any other error, and any exception, is a failed attempt. After a failure the same
-// event comes again in a new transaction. The consumer uses the connection's commit and rollback
-// hooks. After an error it may open another connection, so a handler must keep prepared statements
-// together with their connection.
+// counts as a failure. Errc::failed says that it did not work this time: a failed attempt, as is
+// any exception. Errc::unavailable means "not now" and costs no attempt. Errc::rejected parks the
+// event. After a failure the same event comes again in a new transaction. The consumer uses the
+// connection's commit and rollback hooks. After an error it may open another connection, so a
+// handler must keep prepared statements together with their connection.
 class Consumer {
  public:
   using Handler = std::function<Status(sqlite3* transaction, const Event& event)>;

@@ -10,6 +10,8 @@ std::string_view to_string(Errc code) {
       return "in_doubt";
     case Errc::rejected:
       return "rejected";
+    case Errc::failed:
+      return "failed";
     case Errc::corrupt:
       return "corrupt";
     case Errc::stopped:

@@ -63,10 +63,10 @@ Status MemoryInboxStore::apply(Events events) {
     for (const Event* event : events) DOVETAIL_TRY(handler_(*event, transaction_));
     return {};
   } catch (const std::exception& thrown) {
-    return fail(Errc::in_doubt,
+    return fail(Errc::failed,
                 std::string("the handler threw: ") + thrown.what() + "; check the handler");
   } catch (...) {
-    return fail(Errc::in_doubt,
+    return fail(Errc::failed,
                 "the handler threw an object that is not a std::exception; check the handler");
   }
 }

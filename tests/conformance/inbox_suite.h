@@ -337,7 +337,7 @@ TEST_P(InboxSuite, APoisonEventIsFoundOutAndItsNeighboursAreApplied) {
   const std::vector<const Event*> batch = {event("a"), poison, event("b"), event("bad")};
   auto store = open([&](InboxTransaction& transaction, const Event& one) -> Status {
     DOVETAIL_TRY(transaction.effect(one));
-    if (one.id == poison->id) return fail(Errc::in_doubt, "no such product; check it");
+    if (one.id == poison->id) return fail(Errc::failed, "no such product; check it");
     return {};
   });
   Inbox inbox(*store, InboxOptions{.attempts_max = 3});

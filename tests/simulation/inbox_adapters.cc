@@ -106,7 +106,7 @@ Status SimInboxStore::fate_of_handler(const Event& event) {
   }
   if (world().faults_on() && world().now() < database_.handlers_sick_until) {
     world().sometimes("sick handlers");
-    return fail(Errc::in_doubt, "a table of the handler is missing; check it");
+    return fail(Errc::failed, "a table of the handler is missing; check it");
   }
   if (world().faults_on() && in_share(event.id, options.handler_kills, salt + 3) &&
       world().chance(0.8)) {
@@ -122,7 +122,7 @@ Status SimInboxStore::fate_of_handler(const Event& event) {
   }
   if (in_share(event.id, options.handler_fails, salt + 5) && world().fault(0.6, "handler failed")) {
     database_.at_fault.insert({consumer_, event.id});
-    return fail(Errc::in_doubt, "the handler failed; check the handler");
+    return fail(Errc::failed, "the handler failed; check the handler");
   }
   return {};
 }

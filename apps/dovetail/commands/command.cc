@@ -35,6 +35,7 @@ tl::unexpected<Failure> refuse(const Error& error) {
   switch (error.code) {
     case Errc::unavailable:
     case Errc::in_doubt:
+    case Errc::failed:
     case Errc::stopped:
       return refuse(Exit::unavailable, error.text);
     case Errc::rejected:

@@ -26,7 +26,7 @@ tl::unexpected<Error> sql_error(sqlite3* connection, int code) {
   const int primary = code & 0xFF;
   const bool later = primary == SQLITE_BUSY || primary == SQLITE_LOCKED || primary == SQLITE_FULL ||
                      primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN;
-  return fail(later ? Errc::unavailable : Errc::in_doubt,
+  return fail(later ? Errc::unavailable : Errc::failed,
               std::string("shop: ") + sqlite3_errmsg(connection) + "; check the file");
 }
 

@@ -47,8 +47,8 @@ class InboxStore {
   // Calls the handler inside the transaction for each event, in order; all have arrived first. When
   // it returns, all their statements are finished. An error belongs to one of them, but it is not
   // known which one unless there is only one. unavailable: the database or a dependency of the
-  // handler is away, no attempt counts. rejected: the handler will never accept it. Any other code:
-  // it failed this time.
+  // handler is away, no attempt counts. rejected: the handler will never accept it. failed, and any
+  // other code: it failed this time.
   virtual Status apply(Events events) = 0;
   // Whether a handler wants the event. Without one, its row alone makes it applied.
   virtual bool wants(const Event&) const { return true; }

@@ -100,7 +100,7 @@ TEST_F(InboxTest, AnIdThatIsUsedTwiceIsParkedAndNeverTakenForADuplicate) {
 }
 
 TEST_F(InboxTest, AFailureLeavesNoTraceAndStopsItsKeyOnly) {
-  trouble_["bad"] = Errc::in_doubt;
+  trouble_["bad"] = Errc::failed;
   const auto outcomes = deliver(
       {event(1, "k", "a"), event(2, "k", "bad"), event(3, "k", "c"), event(4, "other", "d")});
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
@@ -112,7 +112,7 @@ TEST_F(InboxTest, AFailureLeavesNoTraceAndStopsItsKeyOnly) {
 }
 
 TEST_F(InboxTest, ALaterBatchAlreadySubmittedDoesNotOvertakeAFailure) {
-  trouble_["bad"] = Errc::in_doubt;
+  trouble_["bad"] = Errc::failed;
   const Event* bad = event(1, "k", "bad");
   const Event* next = event(2, "k", "next");
   const Event* first[] = {bad};
@@ -137,12 +137,19 @@ TEST_F(InboxTest, AnUnavailableHandlerBurnsNoAttempt) {
 
 // As when the handler's table is missing: every event fails, and none is at fault.
 TEST_F(InboxTest, AHandlerThatReturnsIsJudgedByTheRelayHoweverOftenItFails) {
-  trouble_["bad"] = Errc::in_doubt;
+  trouble_["bad"] = Errc::failed;
   const Event* one = event(1, "k", "bad");
   const Event* other = event(2, "l", "bad");
   for (int i = 0; i < 10; ++i) {
     for (const Outcome& outcome : deliver({one, other})) EXPECT_EQ(outcome.fate, Fate::failed);
     EXPECT_EQ(*store_->count_attempt(one->id, 0), 0U) << "only a process that dies counts";
+  }
+}
+
+TEST_F(InboxTest, EveryErrorButNotNowAndNeverIsAFailedAttempt) {
+  for (const Errc code : {Errc::failed, Errc::in_doubt, Errc::corrupt, Errc::stopped}) {
+    trouble_["bad"] = code;
+    EXPECT_EQ(deliver({event(1, "k", "bad")})[0].fate, Fate::failed) << to_string(code);
   }
 }
 
@@ -395,7 +402,7 @@ TEST_F(InboxTest, AfterADeadSessionEventsAreTriedAloneAndCountedFirst) {
 TEST_F(InboxTest, TryingManyAloneLeavesTheRelayTimeForItsLease) {
   std::vector<const Event*> events;
   for (std::uint8_t i = 1; i <= 120; ++i) events.push_back(event(i, "k", i == 7 ? "bad" : "a"));
-  trouble_["bad"] = Errc::in_doubt;
+  trouble_["bad"] = Errc::failed;
   ASSERT_TRUE(inbox_->submit(events).has_value());
   std::vector<Outcome> outcomes(events.size());
   int calls = 1;

@@ -99,7 +99,7 @@ bool Pipeline::take_result() {
     case PGRES_COPY_OUT:
     case PGRES_COPY_BOTH:
       has_failed_ = true;
-      error_ = Error{Errc::in_doubt, "COPY cannot be queued; run it on the connection itself"};
+      error_ = Error{Errc::failed, "COPY cannot be queued; run it on the connection itself"};
       return false;
     default:
       break;
@@ -177,7 +177,7 @@ Status Pipeline::take_back() {
   if (!idle) {
     close();
     return fail(
-        Errc::in_doubt,
+        Errc::failed,
         "the handler left an unfinished statement on the connection; check that it reads all "
         "results and leaves pipeline mode");
   }

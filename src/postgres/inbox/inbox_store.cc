@@ -94,10 +94,10 @@ Status guarded(const Handle& handle) {
   try {
     return handle();
   } catch (const std::exception& thrown) {
-    return fail(Errc::in_doubt,
+    return fail(Errc::failed,
                 std::string("the handler threw: ") + thrown.what() + "; check the handler");
   } catch (...) {
-    return fail(Errc::in_doubt,
+    return fail(Errc::failed,
                 "the handler threw an object that is not a std::exception; check the handler");
   }
 }

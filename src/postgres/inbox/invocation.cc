@@ -86,9 +86,9 @@ bool ends_transaction(std::string_view sql) {
 Errc handler_errc(std::string_view sqlstate, Errc code) {
   if (sqlstate == kReject || sqlstate == kEnded) return Errc::rejected;
   if (sqlstate == kNotNow) return Errc::unavailable;
-  if (sqlstate == kCanceled) return Errc::in_doubt;
+  if (sqlstate == kCanceled) return Errc::failed;
   // Most errors depend on what else is in the tables, so a later attempt may do better.
-  return code == Errc::unavailable ? Errc::unavailable : Errc::in_doubt;
+  return code == Errc::unavailable ? Errc::unavailable : Errc::failed;
 }
 
 // The first failure counts, also when the handler does not look at it.
@@ -131,7 +131,7 @@ Status OpenTransaction::queue(std::string_view sql, std::initializer_list<Param>
 Status OpenTransaction::queue(std::string_view sql, const Params& params) {
   if (ends_transaction(sql)) return remember_end();
   if (without_lead(sql).empty())
-    return remember({Errc::in_doubt, "the handler queued an empty statement; check the handler"});
+    return remember({Errc::failed, "the handler queued an empty statement; check the handler"});
   DOVETAIL_TRY(take_back());
   // Nothing behind a failure is done, so nothing needs to be sent.
   if (error_ || pipeline_.has_failed()) return settle();
@@ -169,7 +169,7 @@ Status OpenTransaction::check_ours(bool may_have_failed) {
   const auto state = raw == nullptr ? PQTRANS_UNKNOWN : PQtransactionStatus(raw);
   if (state == PQTRANS_INERROR && !may_have_failed)
     return remember(
-        {Errc::in_doubt,
+        {Errc::failed,
          "a statement of the handler failed, but the handler returned success; check that it "
          "checks every result"});
   const char* const mark = raw == nullptr ? nullptr : PQparameterStatus(raw, kMark);

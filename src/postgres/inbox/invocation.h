@@ -19,7 +19,7 @@ class BatchInvocation : public Invocation {
 // COMMIT, ROLLBACK, END, ABORT or PREPARE TRANSACTION, whatever spaces and comments stand before.
 bool ends_transaction(std::string_view sql);
 
-// What the server's answer to a handler's statement means for the event: in_doubt when it failed
+// What the server's answer to a handler's statement means for the event: failed when it failed
 // this time, unavailable when it does not count, rejected when it will never work.
 Errc handler_errc(std::string_view sqlstate, Errc code);
 

@@ -26,11 +26,11 @@ TEST_F(PostgresInvocation, ExceptionsOfAHandlerAreFailures) {
   auto store = store_with(
       [](Invocation&, const Event&) -> Status { throw std::runtime_error("no such customer"); });
   const Status applied = apply(*store, {event()});
-  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(failed_with(applied, Errc::failed)) << text_of(applied);
   EXPECT_TRUE(contains(text_of(applied), "no such customer")) << text_of(applied);
   store->rollback();
   auto odd = store_with([](Invocation&, const Event&) -> Status { throw 17; }, true, 1);
-  EXPECT_TRUE(failed_with(apply(*odd, {event()}), Errc::in_doubt));
+  EXPECT_TRUE(failed_with(apply(*odd, {event()}), Errc::failed));
 }
 
 TEST_F(PostgresInvocation, AQueuedStatementThatFailsIsAFailureWhateverTheHandlerSays) {
@@ -40,7 +40,7 @@ TEST_F(PostgresInvocation, AQueuedStatementThatFailsIsAFailureWhateverTheHandler
     return Status{};
   });
   const Status applied = apply(*store, {event(), event()});
-  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(failed_with(applied, Errc::failed)) << text_of(applied);
   EXPECT_TRUE(contains(text_of(applied), "division by zero")) << text_of(applied);
   store->rollback();
   ASSERT_TRUE(store->begin()) << "the store is of use again";
@@ -63,9 +63,9 @@ TEST_F(PostgresInvocation, ErrorsOfStatementsSayWhetherTheyCount) {
   };
   EXPECT_EQ(code_of("DTREJ"), Errc::rejected) << "the function wants it parked";
   EXPECT_EQ(code_of("DTNOW"), Errc::unavailable) << "the function wants to wait";
-  EXPECT_EQ(code_of("P0001"), Errc::in_doubt);
-  EXPECT_EQ(code_of("23505"), Errc::in_doubt);
-  EXPECT_EQ(code_of("XX000"), Errc::in_doubt) << "a broken function must not stop the consumer";
+  EXPECT_EQ(code_of("P0001"), Errc::failed);
+  EXPECT_EQ(code_of("23505"), Errc::failed);
+  EXPECT_EQ(code_of("XX000"), Errc::failed) << "a broken function must not stop the consumer";
   for (const char* passing : {"40001", "40P01", "55P03", "53100", "57P03"})
     EXPECT_EQ(code_of(passing), Errc::unavailable) << passing;
 }
@@ -77,7 +77,7 @@ TEST_F(PostgresInvocation, AStatementThatRunsIntoItsTimeLimitHasFailed) {
   });
   auto store = opened(slow);
   const Status applied = apply(*store, {event()});
-  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(failed_with(applied, Errc::failed)) << text_of(applied);
   store->rollback();
   EXPECT_TRUE(apply(*store, {})) << "the limit ends with the transaction";
 }
@@ -90,7 +90,7 @@ TEST_F(PostgresInvocation, ADeferredConstraintFailsInTheHandlerAndNotAtCommit) {
     return invocation.queue("INSERT INTO line VALUES (17)");
   });
   const Status applied = apply(*store, {event()});
-  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(failed_with(applied, Errc::failed)) << text_of(applied);
   EXPECT_TRUE(contains(text_of(applied), "23503")) << text_of(applied);
 }
 
@@ -142,7 +142,7 @@ TEST_F(PostgresInvocation, AHandlerThatEndsTheTransactionIsRejectedWhateverItSay
         [queues](Invocation& invocation, const Event&) -> Status {
           if (queues) (void)invocation.queue("COMMIT");
           if (!queues) (void)exec(invocation, "COMMIT");
-          return fail(Errc::in_doubt, "the commit did not work");
+          return fail(Errc::failed, "the commit did not work");
         },
         true, lane++);
     const Status applied = apply(*store, {event()});
@@ -209,7 +209,7 @@ TEST_F(PostgresInvocation, AHandlerThatLeavesAStatementUnderWayFailsAndTheStoreG
     return {};
   });
   const Status applied = apply(*store, {event()});
-  EXPECT_TRUE(failed_with(applied, Errc::in_doubt)) << text_of(applied);
+  EXPECT_TRUE(failed_with(applied, Errc::failed)) << text_of(applied);
   EXPECT_TRUE(contains(text_of(applied), "unfinished statement")) << text_of(applied);
   store->rollback();
   EXPECT_EQ(store->count_attempt(event()->id, +1).value(), 1U);
@@ -313,15 +313,15 @@ TEST_F(PostgresInvocation, TheStoreTellsAConnectionThatBrokeFromAHandlerThatFail
   EXPECT_TRUE(broke_with(Errc::unavailable));
   handler = [&](Invocation& invocation) -> Status {
     (void)exec(invocation, std::string(kEndIt).c_str());
-    return fail(Errc::in_doubt, "the handler's own words");
+    return fail(Errc::failed, "the handler's own words");
   };
   EXPECT_TRUE(broke_with(Errc::unavailable)) << "what it says of it does not count";
   handler = [](Invocation&) { return fail(Errc::unavailable, "not now"); };
   EXPECT_FALSE(broke_with(Errc::unavailable));
   handler = [](Invocation& invocation) { return invocation.queue("SELECT 1 / 0"); };
-  EXPECT_FALSE(broke_with(Errc::in_doubt));
+  EXPECT_FALSE(broke_with(Errc::failed));
   handler = [](Invocation& invocation) { return invocation.queue("COPY effect FROM STDIN"); };
-  EXPECT_FALSE(broke_with(Errc::in_doubt)) << "it was closed because of what was sent";
+  EXPECT_FALSE(broke_with(Errc::failed)) << "it was closed because of what was sent";
   handler = [](Invocation& invocation) { return invocation.queue("SELECT 1"); };
   EXPECT_TRUE(apply(*store, {event()}));
 }

@@ -189,7 +189,7 @@ Status SqliteInboxStore::apply_one(const Event& event) {
                 "committed; check the handler for COMMIT, END and ROLLBACK");
   if (applied && is_ended)
     return fail(
-        Errc::in_doubt,
+        Errc::failed,
         "the transaction was rolled back inside the handler; check that the handler checks every "
         "error of SQLite");
   return applied;
@@ -199,10 +199,10 @@ Status SqliteInboxStore::call_handler(const Event& event) {
   try {
     return handler_(database_.get(), event);
   } catch (const std::exception& thrown) {
-    return fail(Errc::in_doubt,
+    return fail(Errc::failed,
                 std::string("the handler threw: ") + thrown.what() + "; check the handler");
   } catch (...) {
-    return fail(Errc::in_doubt,
+    return fail(Errc::failed,
                 "the handler threw an object that is not a std::exception; check the handler");
   }
 }

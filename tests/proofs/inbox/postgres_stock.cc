@@ -53,7 +53,7 @@ Status move_stock(postgres::Invocation& invocation, const Event& event,
       ::signal(SIGSEGV, SIG_DFL);
       ::raise(SIGSEGV);
     }
-    if (!fixed) return fail(Errc::in_doubt, "the quantity is not a number; check the handler");
+    if (!fixed) return fail(Errc::failed, "the quantity is not a number; check the handler");
     quantity = "3";
   }
   const std::string product(event.aggregate_id);
