@@ -1,4 +1,4 @@
-// Numbers and times as the server writes them: the highest byte first.
+// Numbers and times in the server's byte order: highest byte first.
 #pragma once
 
 #include <cstddef>

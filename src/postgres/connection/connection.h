@@ -1,6 +1,6 @@
-// One connection to a PostgreSQL server, its parameters, its results and its errors. Nothing here
-// leaves state behind in the server's session, so everything works behind a pooler that gives each
-// transaction another session.
+// One connection to a PostgreSQL server, with parameters, results and errors. It keeps no state in
+// the server's session, so it works behind a pooler that may use another session for each
+// transaction.
 #pragma once
 
 #include <chrono>
@@ -22,8 +22,8 @@ extern "C" void PQfinish(pg_conn* connection);
 
 namespace dovetail::postgres {
 
-// The parameters $1, $2, ... of one statement, in order, with their types; all but unknown() go in
-// binary. Text and bytes are not copied: they must live until the statement has run.
+// The parameters $1, $2, ... of a statement, in order, with their types. All except unknown() are
+// sent in binary. Text and bytes are not copied: they must stay valid until the statement has run.
 class Params {
  public:
   Params& null();  // of the type that the statement expects
@@ -50,8 +50,8 @@ class Params {
   friend class Statement;
   struct Value {
     std::uint32_t type;
-    std::string_view view;  // of the caller
-    std::string own{};      // of ours, when `is_own`
+    std::string_view view;  // owned by the caller
+    std::string own{};      // a copy, if `is_own`
     bool is_own = false;
     bool is_null = false;
     bool is_text_form = false;
@@ -60,8 +60,8 @@ class Params {
   std::vector<Value> values_;
 };
 
-// What a statement returned, in binary form. A getter must match the type of its column: another
-// width is a bug of ours and ends the process. Views end with the Rows.
+// The result of a statement, in binary form. A getter must match the type of its column: a wrong
+// width is a bug of dovetail and ends the process. Views are valid as long as the Rows.
 class Rows {
  public:
   Rows() = default;
@@ -79,70 +79,70 @@ class Rows {
   std::int64_t int8(std::size_t row, int column) const;
   EventId uuid(std::size_t row, int column) const;
   std::string_view text(std::size_t row, int column) const;   // also json, name, varchar
-  std::string_view bytea(std::size_t row, int column) const;  // also jsonb: a byte 1, then its text
-  // Infinities become the ends of what WallTime can say.
+  std::string_view bytea(std::size_t row, int column) const;  // also jsonb: a byte 1, then the text
+  // Infinity becomes the nearest WallTime.
   WallTime timestamptz(std::size_t row, int column) const;
 
  private:
   Handle<pg_result, PQclear> result_;
 };
 
-// What the relay is to do about an error of the server, by its SQLSTATE. `during_commit`: nobody
-// knows whether the transaction committed.
+// What the relay does about a server error, by SQLSTATE. `during_commit`: the transaction may have
+// committed.
 Errc errc_of(std::string_view sqlstate, bool during_commit = false);
 
-// What the server or libpq said, in one line, and what to check. Only the primary text: the detail
-// may quote what a row holds. `rights_hint`: which rights are needed, when that is what is missing.
+// The error of the server or libpq in one line, and what to check. Only the primary text: the
+// detail may quote data. `rights_hint`: the rights to name if they are missing.
 Error server_error(pg_conn* connection, const pg_result* result, bool during_commit = false,
                    std::string_view rights_hint = {});
 
 // rejected: the server is older than PostgreSQL 13.
 Status check_server_version(pg_conn* connection);
 
-// One statement on a connection of somebody else's, such as the application's own. Waits without
-// limit, as libpq does.
+// Runs a statement on a connection of the caller, such as the application's own. Waits without a
+// limit, like libpq.
 Result<Rows> run(pg_conn* connection, std::string_view sql, const Params& params = {});
 
-// Gives a statement a name in the server's session, with the types of `params`; their values do not
-// matter. The same again is accepted, unless a transaction is open.
+// Prepares a statement under a name in the server's session, with the types of `params`; their
+// values do not matter. Repeating it is harmless if no transaction is open.
 Status prepare(pg_conn* connection, const std::string& name, std::string_view sql,
                const Params& params);
 Result<Rows> run_prepared(pg_conn* connection, const std::string& name, const Params& params);
 
-// The same, then COMMIT, in one round trip. in_doubt: the connection was lost. Otherwise, after a
-// failure, nothing is committed and the transaction is to be rolled back.
+// The same, then COMMIT, in one round trip. in_doubt: the connection was lost. After any other
+// error nothing is committed; roll back.
 Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& params);
 Status run_prepared_and_commit(pg_conn* connection, const std::string& name, const Params& params);
 
-// For those who wait for answers by themselves. False: the connection is lost.
-// The statement without a name, with the types of `params`, and one run of it, whose rows come in
-// binary form or as text.
+// For callers that read answers themselves. False: the connection is lost. send_prepare() sets
+// the unnamed statement with the types of `params`; the others run it, with binary or text
+// rows.
 bool send_prepare(pg_conn* connection, std::string_view sql, const Params& params);
 bool send_prepared(pg_conn* connection, const Params& params, bool binary_rows);
-// Waits until the socket can be read (or written, when bytes are left to send). False: too late.
+// Waits until the socket can be read (or written, if bytes are left to send). False: timeout.
 bool wait_for_socket(pg_conn* connection, bool also_write,
                      std::chrono::steady_clock::time_point end);
 
-// What the server or libpq wrote, in one line.
+// An error text of the server or libpq, in one line.
 std::string one_line(const char* text);
 
 using OwnedConnection = Handle<pg_conn, PQfinish>;
 
 inline constexpr Duration kConnectMax = std::chrono::seconds(10);
 
-// Connects within `limit`, in whole seconds and 2 at least, unless `conninfo` says another; then no
-// call of libpq waits for the server. `replication`: as libpq's setting of that name; null: none.
+// Connects within `limit` (whole seconds, at least 2) unless `conninfo` sets another limit. Then no
+// libpq call waits for the server. `replication`: libpq's setting of that name, or null.
 Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication = nullptr,
                                    Duration limit = kConnectMax);
 
-// One thread at a time. A statement that gets no answer within the time limit
-// costs the connection: it is closed, never repaired.
+// One thread at a time. If a statement gets no answer within the time limit, the connection is
+// closed; it is never repaired.
 class Connection {
  public:
   Connection() = default;
-  // `conninfo`: as libpq takes it, key=value pairs or a postgresql:// URL. Times of dead peers are
-  // set unless it sets them. Errors never show the password. rejected: the server is too old.
-  // `limit`: of connecting.
+  // `conninfo`: key=value pairs or a postgresql:// URL, as for libpq. Sets timeouts for dead peers
+  // unless it has them. Errors never show the password. rejected: the server is too old. `limit`:
+  // for connecting.
   static Result<Connection> open(const std::string& conninfo, Duration limit = kConnectMax);
 
   explicit operator bool() const { return connection_ != nullptr; }
@@ -150,24 +150,24 @@ class Connection {
   pg_conn* get() const { return connection_.get(); }
   void set_timeout(Duration timeout) { timeout_ = timeout; }
 
-  // Of the last statement that the server refused; empty: none yet. It does not depend on the
-  // server's language.
+  // Of the last statement that the server refused; empty: none yet. The same in every language of
+  // the server.
   const std::string& sqlstate() const { return sqlstate_; }
 
-  // One statement with parameters. An error of the connection closes it.
+  // One statement with parameters. A connection error closes the connection.
   Result<Rows> query(std::string_view sql, const Params& params = {});
-  // The same statement once for each of these, in one round trip. Their types are those of the
-  // first.
+  // Runs the statement once for each set of parameters in one round trip. The first set gives the
+  // types.
   Result<std::vector<Rows>> query_each(std::string_view sql, std::span<const Params> each);
-  // Any number of statements without parameters, in one implicit transaction unless they say
-  // otherwise.
+  // Any number of statements without parameters, in one implicit transaction unless they contain
+  // BEGIN.
   Status execute(std::string_view sql);
-  // in_doubt: the connection was lost before the answer came. After any other error nothing is
+  // in_doubt: the connection was lost before the answer. After any other error nothing is
   // committed.
   Status commit();
 
-  // Asks now and takes the answer later, so that the server works meanwhile. One at a time; other
-  // statements may come in between, and wait for it.
+  // Sends a statement now and reads its answer later, so that the server works meanwhile. One at a
+  // time. Other statements may come in between; they wait for it.
   Status ask_ahead(std::string_view sql, const Params& params);
   Result<Rows> take_ahead();
 
@@ -176,14 +176,14 @@ class Connection {
   Status settle_ahead();
 
   OwnedConnection connection_;
-  bool is_asked_ahead_ = false;  // its answer is still to be read
-  Rows ahead_{};                 // its answer, read because something else was in a hurry
+  bool is_asked_ahead_ = false;  // its answer is not read yet
+  Rows ahead_{};                 // its answer, read early because another statement came
   std::string sqlstate_{};
   Duration timeout_ = std::chrono::seconds(30);
 };
 
-// An expression: the transaction that evaluates it waits for the disk even where the server's
-// default is not to. For whatever somebody else is told of after the commit.
+// An SQL expression: its transaction waits for the disk at COMMIT, even if the server's default
+// does not. Use it when someone is told about the result.
 inline const std::string kDurably =
     "set_config('synchronous_commit', CASE current_setting('synchronous_commit') "
     "WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
@@ -198,7 +198,7 @@ class Transaction {
   Transaction& operator=(Transaction&&) = delete;
   ~Transaction();
 
-  // in_doubt: the connection was lost before the answer came. rejected, unavailable: rolled back.
+  // in_doubt: the connection was lost before the answer. rejected, unavailable: rolled back.
   Status commit();
 
  private:
@@ -206,9 +206,9 @@ class Transaction {
   Connection* connection_;
 };
 
-// A name inside double quotes, safe in any statement. rejected: empty, too long, or with a NUL.
+// A name in double quotes, safe in any statement. rejected: empty, too long, or with a NUL.
 Result<std::string> quoted_name(std::string_view name);
-// A text inside single quotes, safe in any statement.
+// A text in single quotes, safe in any statement.
 std::string quoted_text(std::string_view text);
 
 }  // namespace dovetail::postgres

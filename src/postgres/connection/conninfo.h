@@ -1,5 +1,5 @@
-// Connection settings as an operator writes them: checked, shown without secrets, and joined with a
-// password that came from elsewhere.
+// Connection settings from an operator: checks them, shows them without secrets, and adds a
+// password.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 namespace dovetail::postgres {
 
 struct Conninfo {
-  std::string keywords;  // for libpq, as key='value' pairs
-  std::string shown;     // for people: host, port, database and user, and nothing else
+  std::string keywords;  // key='value' pairs for libpq
+  std::string shown;     // for people: only host, port, database and user
 };
 
 // `text`: key=value pairs or a postgresql:// URL. rejected: libpq does not understand it, or it
-// holds a secret, which belongs elsewhere. No error quotes the text.
+// contains a secret. No error quotes the text.
 Result<Conninfo> parse_conninfo(const std::string& text);
 
 // The same settings with a password.

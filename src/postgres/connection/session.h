@@ -1,4 +1,4 @@
-// A connection to PostgreSQL, as the rules that every database shares use it.
+// A PostgreSQL connection, as the shared rules of src/sql use it.
 #pragma once
 
 #include "postgres/connection/connection.h"
@@ -6,8 +6,8 @@
 
 namespace dovetail::postgres {
 
-// Over a connection that somebody else opens and owns. Statements are sent as they are; the
-// server's clock is the database's.
+// Uses a connection that the caller opens and owns. Sends statements unchanged. The database's
+// clock is the server's.
 class PostgresSession : public SqlSession {
  public:
   explicit PostgresSession(Connection& connection) : connection_(connection) {}

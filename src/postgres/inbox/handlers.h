@@ -1,4 +1,4 @@
-// Functions of the consumer's database as handlers inside its transaction.
+// SQL functions of the consumer's database as handlers inside its transaction.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace dovetail::postgres {
 
-// `function` is its name as the catalog has it, perhaps with its schema and a dot before it; it
-// takes one dovetail.event, or with `batch` a dovetail.event[] in order. What it returns is
-// dropped. All events of a batch go in one statement. An exception is a failed attempt, unless its
-// SQLSTATE is DTREJ (never: park the event) or DTNOW (not now: costs no attempt).
-// rejected: such a name cannot be.
+// `function` is its name in the catalogue's spelling, with or without schema. It takes one
+// dovetail.event, or with `batch` a dovetail.event[] in order. Its result is ignored. All events
+// of a batch go in one statement. An exception is a failed attempt, except for SQLSTATE DTREJ
+// (never: park the event) and DTNOW (not now: costs no attempt). rejected: this cannot be a
+// name.
 Result<TransactionHandler> sql_function(std::string name, std::vector<std::string> types,
                                         std::string_view function, bool batch);
 

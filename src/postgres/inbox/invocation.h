@@ -1,4 +1,4 @@
-// The open transaction of a batch, as handlers get it and as the inbox ends it.
+// The open transaction of a batch, as handlers use it and as the inbox ends it.
 #pragma once
 
 #include <optional>
@@ -9,25 +9,25 @@
 
 namespace dovetail::postgres {
 
-// For handlers of our own: parameters of any type.
+// For dovetail's own handlers: parameters of any type.
 class BatchInvocation : public Invocation {
  public:
   using Invocation::queue;
   virtual Status queue(std::string_view sql, const Params& params) = 0;
 };
 
-// COMMIT, ROLLBACK, END, ABORT or PREPARE TRANSACTION, whatever spaces and comments stand before.
+// COMMIT, ROLLBACK, END, ABORT or PREPARE TRANSACTION, also after spaces and comments.
 bool ends_transaction(std::string_view sql);
 
 // What the server's answer to a handler's statement means for the event: failed when it failed
 // this time, unavailable when it does not count, rejected when it will never work.
 Errc handler_errc(std::string_view sqlstate, Errc code);
 
-// What is queued cannot end the transaction, because it is looked at before. What runs on the
-// connection itself is not seen, so the server is asked to refuse COMMIT while it is lent, by a row
-// in dovetail.commit_guard, which a deferred trigger does not let through and which must still be
-// there in the end. Once a handler has ended the transaction all the same, no other statement is
-// taken.
+// Queued statements cannot end the transaction, because they are checked first. Statements on
+// the connection itself are not seen. So while it is lent, the server refuses COMMIT: a
+// deferred trigger stops it because of a row in dovetail.commit_guard, and that row must still
+// exist at the end. If a handler has ended the transaction anyway, no further statement is
+// accepted.
 class OpenTransaction final : public BatchInvocation {
  public:
   explicit OpenTransaction(Pipeline& pipeline) : pipeline_(pipeline) {}
@@ -38,10 +38,10 @@ class OpenTransaction final : public BatchInvocation {
   Result<pg_conn*> connection() override;
 
   // After a handler has returned `handled`: takes the connection back. A handler that has ended the
-  // transaction is rejected, whatever it says itself.
+  // transaction is rejected, whatever it returned.
   Status judge(const Status& handled);
-  // After the last handler: everything queued is done, deferred constraints hold, and the
-  // transaction is the one that it was.
+  // After the last handler: all queued statements are done, deferred constraints hold, and it is
+  // still the same transaction.
   Status finish();
 
  private:

@@ -1,4 +1,4 @@
-// What a database keeps about a reader of a broker.
+// What a database keeps for a reader of a broker.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace dovetail::postgres {
 
-// The reader of a broker whose lease, counts and parked events are in this database. It has one
-// lane, since the broker's order holds only while one process reads it.
+// The reader of a broker that has its lease, counts and parked events in this database. It has one
+// lane, because a broker's order holds only with one reader.
 Reader broker_reader(std::string conninfo, std::string name, std::string target = {});
 
-// How far such a reader has come, its broker knows; here are only its totals, beside its lease and
-// its parked events. What a crash loses of them is not counted. One thread at a time.
+// The broker knows the reader's progress; the database only keeps totals, beside the lease and the
+// parked events. A crash may lose some counts. One thread at a time.
 class BrokerProgress {
  public:
   explicit BrokerProgress(Reader& reader) : reader_(reader) {}
 
-  // Connects unless the lane is connected; makes its row.
+  // Connects if needed; creates the lane's row.
   Status open();
   void add(std::uint64_t settled, std::uint64_t parked);
-  // stopped: the lane has another owner. After any other error it is counted with the next write.
+  // stopped: the lane has another owner. After another error the next write includes the counts.
   Status write();
 
  private:
@@ -34,7 +34,7 @@ class BrokerProgress {
   std::int64_t parked_since_ = 0;
 };
 
-// `clock` outlives it.
+// `clock` must outlive it.
 class PostgresOriginStore final : public OriginStore {
  public:
   // `target`: the broker that is read, see bind_target().
@@ -54,7 +54,7 @@ class PostgresOriginStore final : public OriginStore {
   BrokerProgress progress_;
   PostgresParking parking_;
   PostgresLease lease_;
-  StateRecorder recorder_;  // with connections of its own
+  StateRecorder recorder_;  // uses its own connections
 };
 
 }  // namespace dovetail::postgres

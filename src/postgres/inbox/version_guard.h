@@ -1,4 +1,4 @@
-// Which version of each aggregate a consumer has applied, so that what comes late is left alone.
+// The applied version of each aggregate, so that a consumer skips late events.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace dovetail::postgres {
 
-// For one transaction: add() what came, lock(), then ask supersedes() in the order of the events,
-// then store(). Rows are locked in the order of their keys, so that two consumers never wait for
-// each other in a circle. Events without a key or a version are not guarded.
+// For one transaction: add() the events, lock(), call supersedes() in the order of the events, then
+// store(). Rows are locked in the order of their keys, so that two consumers cannot wait for each
+// other in a circle. Events without a key or a version are not guarded.
 class VersionGuard {
  public:
   void clear() { versions_.clear(); }
   void add(std::int32_t handler, const Event& event);
   bool empty() const { return versions_.empty(); }
 
-  // Sends what locks the rows; one answer is kept, for read().
+  // Sends the statement that locks the rows; it keeps one answer, for read().
   Status lock(Pipeline& pipeline) const;
   void read(const Rows& rows);
-  // True: a version as late as this one, or later, is applied. False: it counts as applied now.
+  // True: this version or a later one is applied. False: this version now counts as applied.
   bool supersedes(std::int32_t handler, const Event& event);
-  // The same without counting it.
+  // The same, without counting it as applied.
   bool knows_as_late(std::int32_t handler, const Event& event) const;
-  // Sends what was counted.
+  // Sends the new versions.
   Status store(Pipeline& pipeline) const;
 
  private:

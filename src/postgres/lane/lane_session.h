@@ -1,4 +1,4 @@
-// The connection of a lane, as the rules that every database shares use it.
+// The connection of a lane, as the shared rules of src/sql use it.
 #pragma once
 
 #include "postgres/connection/session.h"
@@ -7,7 +7,7 @@
 
 namespace dovetail::postgres {
 
-// Lease, source and parking of a lane share its connection: whoever comes first opens it.
+// Lease, source and parking of a lane share it; the first user opens it.
 class LaneSession : public PostgresSession {
  public:
   explicit LaneSession(Reader& reader) : PostgresSession(reader.connection), reader_(reader) {}

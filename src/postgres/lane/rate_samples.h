@@ -1,12 +1,12 @@
-// What gives the rate of a reader, for those who ask for the status.
+// Samples from which `status` computes the rate of a reader.
 #pragma once
 
 #include <string>
 
 namespace dovetail::postgres {
 
-// Assignments of an update of dovetail.relay_lane that counts what was settled: when, and the
-// samples that give the rate.
+// SET assignments for an update of dovetail.relay_lane that counts settled events: the time, and
+// the samples.
 inline const std::string kSampled =
     "updated_at = pg_catalog.clock_timestamp(), "
     "previous_at = CASE WHEN pg_catalog.statement_timestamp() - interval '5 s' >= sample_at "

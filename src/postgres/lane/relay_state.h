@@ -1,5 +1,5 @@
-// What relays say about themselves, as dovetail.relay_state and dovetail.mapped_backlog keep it.
-// For people: nobody waits for the disk, and nothing is lost with it.
+// Writes the reports of relays to dovetail.relay_state and dovetail.mapped_backlog. They are for
+// people and written without fsync.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct LaneName {
 Status write_state(Connection& connection, const LaneName& lane, const std::string& owner,
                    const SpokenState& spoken, TimePoint now);
 
-// Counts what is pending of a table of its own, and writes it down.
+// Counts the pending rows of a mapped table and writes the count.
 Status write_backlog(Connection& connection, const LaneName& lane, const TableMapping& mapping);
 
 }  // namespace dovetail::postgres

@@ -1,5 +1,5 @@
-// The statements about lanes, their leases and what relays say, for the rules that every database
-// shares.
+// The statements about lanes, their leases and reports, for the shared rules of
+// src/sql.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace dovetail::postgres {
 
-// Columns of dovetail.relay_lane: those of LeaseHolder.
+// Columns of dovetail.relay_lane, as LeaseHolder needs them.
 extern const std::string kHolderColumns;
 
 const LaneStatements& lane_statements();

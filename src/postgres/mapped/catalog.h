@@ -1,4 +1,4 @@
-// What the catalogue says about a mapped table, and the statements that follow from it.
+// What the catalogue says about a mapped table, and the statements for it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace dovetail::postgres {
 struct CatalogColumn {
   std::string name;  // as the catalogue has it
   std::string type;  // as SQL writes it
-  std::string base;  // its short name, of the type below a domain: "int8", "text", "jsonb"
+  std::string base;  // short name of the type below a domain: "int8", "text", "jsonb"
   bool not_null = false;
   bool is_enum = false;
 };
@@ -27,9 +27,9 @@ struct CatalogTable {
   std::string schema;
   std::string name;
   std::string quoted;                                         // schema and name, for statements
-  std::map<std::string, CatalogColumn, std::less<>> columns;  // by the name in the mapping
-  // The columns of a unique index with the id, named as in the catalogue; the id alone where it is
-  // unique. Empty: no index makes the id unique.
+  std::map<std::string, CatalogColumn, std::less<>> columns;  // by name in the mapping
+  // The columns of a unique index with the id, as the catalogue names them; only the id if it is
+  // unique alone. Empty: no index makes the id unique.
   std::vector<std::string> key{};
   bool may_select = false;
   bool may_update = false;
@@ -41,8 +41,8 @@ struct CatalogTable {
 
 enum class Access : std::uint8_t { read, mark };
 
-// Looks the table and every column of the mapping up, and checks their types, the index of the id
-// and the rights of the role. rejected: the text says what is missing and what there is.
+// Finds the table and all columns of the mapping, and checks types, the index of the id and the
+// role's rights. rejected: the text says what is missing and what exists.
 Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping,
                              Access access = Access::mark);
 
@@ -50,39 +50,39 @@ enum class IdKind : std::uint8_t { uuid, text, integer };
 enum class OrderKind : std::uint8_t { integer, time, other };
 
 IdKind id_kind(const CatalogTable& table, const TableMapping& mapping);
-// Whether the event id tells a row from all others: it is a uuid, and unique.
+// Whether the event id identifies a row: it is a uuid and unique.
 bool is_known_by_event(const CatalogTable& table, const TableMapping& mapping);
-// The column that decides the order: order_by, else created_at, else the id.
+// The column that gives the order: order_by, else created_at, else the id.
 const std::string& order_column(const TableMapping& mapping);
 OrderKind order_kind(const CatalogTable& table, const TableMapping& mapping);
 
-// What stands in for a content type or an aggregate type that a row does not have.
+// The content type or aggregate type of rows without one.
 std::string default_content_type(const CatalogTable& table, const TableMapping& mapping);
 std::string default_aggregate_type(const CatalogTable& table, const TableMapping& mapping);
 
-// SQL over the table as `t`.
+// SQL about the table as `t`.
 std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
                         std::string_view qualifier = "t.");
-// The event id of a row. A uuid is the id itself, also when it is stored as text. Any other id
-// becomes a UUID of version 8 from the first 16 bytes of SHA-256 over
-// "dovetail:<schema>.<table>:<id>": the same row has the same event id for ever, and rows of
-// different tables have different ones.
+// The event id of a row. A uuid is the id itself, even if stored as text. Any other id
+// gives a UUID version 8 from the first 16 bytes of SHA-256 over
+// "dovetail:<schema>.<table>:<id>": a row always has the same event id, and rows of
+// different tables have different ids.
 std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping);
 
-// Rows are named by event ids where is_known_by_event(), else by row keys, the first column of
+// Rows are named by event ids if is_known_by_event(), else by row keys, the first column of
 // `read`.
 struct MappedStatements {
   // $1 rows in flight, $2 relay, $3 rows at most, $4 bytes at most. Columns: row key, event id,
   // topic, aggregate type, aggregate id, version, type, payload, headers, created_at, order,
-  // content type and one for each header column.
+  // content type, then one per header column.
   std::string read;
-  // $1 relay, $2 lane, $3 epoch, $4 and $5 how many were sent and parked, $6 rows sent, $7 rows
-  // parked. Returns whether the epoch is current; if not, nothing was written.
+  // $1 relay, $2 lane, $3 epoch, $4 and $5 number of sent and parked rows, $6 sent rows, $7 parked
+  // rows. Returns whether the epoch is current; if not, it has written nothing.
   std::string settle;
-  // $1 relay, $2 lane, $3 epoch, $4 event ids of dovetail.parked: marks their rows as they are
-  // there, and writes that down. Returns as `settle` does.
+  // $1 relay, $2 lane, $3 epoch, $4 event ids in dovetail.parked: marks their rows by their state
+  // there, and records that. Returns the same as `settle`.
   std::string mark;
-  // $1 relay. Prepares events that an earlier version parked, which may have to walk over the
+  // $1 relay. Prepares events that an earlier version parked; may have to read the whole
   // table.
   std::string adopt;
 };
@@ -90,7 +90,7 @@ struct MappedStatements {
 struct LaneShare {
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
-  std::string run{};  // of the server: without it nothing is written
+  std::string run{};  // of the server; without it nothing is written
 };
 
 MappedStatements mapped_statements(const CatalogTable& table, const TableMapping& mapping,
@@ -99,24 +99,24 @@ MappedStatements mapped_statements(const CatalogTable& table, const TableMapping
 std::string mapped_read_sql(const CatalogTable& table, const TableMapping& mapping,
                             const LaneShare& share);
 
-// Which rows were written by transactions from a number on, and where they stand: $1 all of them,
-// $2 the lower half of that number, $3 how many numbers count. Columns: place, partition, bytes. In
-// the order of the mapping's column, if it names one; else of the transactions.
+// The rows written by transactions from a number on: $1 all rows, $2 the lower half of that number,
+// $3 how many numbers count. Columns: place, partition, bytes. In the order of the mapping's column
+// if it has one, else by transaction.
 std::string gap_keys_sql(const CatalogTable& table, const TableMapping& mapping);
-// The events of these rows, in this order: $1 places, $2 partitions. Columns as of
+// The events of these rows, in this order: $1 places, $2 partitions. The columns are those of
 // MappedStatements::read.
 std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping);
 
-// $1 relay. Returns how many rows are pending, counted up to `exact_max` and one more, the age of
-// the oldest in microseconds, or -1 where it is not known, whether it is known, and since when; and
-// whether the rows were counted at all: a table that is read out of the log may be too large.
+// $1 relay. Returns the pending rows, counted up to `exact_max` + 1; the age of the oldest in
+// microseconds, or -1 if unknown; whether it is known; since when; and whether rows were counted at
+// all: a table that is read through the WAL may be too large.
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
                                const LaneShare& share, std::int64_t exact_max);
 
-// What became of each row, for people. $1 relay, $2 rows to pass over, $3 rows at most, $4 state,
-// $5 type, $6 aggregate id, $7 topic, each empty for all; $8 the event id, if `of_one`. Columns:
-// number in the list, event id, state, topic, aggregate type, aggregate id, type, content type,
-// bytes of the payload, version, created_at, headers.
+// The state of each row, for people. $1 relay, $2 rows to skip, $3 rows at most, $4 state, $5 type,
+// $6 aggregate id, $7 topic (each empty for all), $8 the event id, if `of_one`. Columns: number in
+// the list, event id, state, topic, aggregate type, aggregate id, type, content type, bytes of the
+// payload, version, created_at, headers.
 std::string mapped_events_sql(const CatalogTable& table, const TableMapping& mapping, bool of_one);
 // $1 event id. Returns the payload as bytes.
 std::string mapped_payload_sql(const CatalogTable& table, const TableMapping& mapping);

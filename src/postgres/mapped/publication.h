@@ -1,4 +1,4 @@
-// The publication through which the inserts of a mapped table are streamed.
+// The publication that streams the inserts of a mapped table.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace dovetail::postgres {
 
-// That of the mapping, or "dovetail_NAME_1a2b3c4d", the same for a relay at every start.
+// The mapping's, or "dovetail_NAME_1a2b3c4d", which is the same at every start of a relay.
 std::string publication_of(std::string_view relay, const TableMapping& mapping);
 
-// Makes the publication of the relay unless it is there; one that the mapping names must be there.
-// Then checks that it has every insert into the table. rejected: this role may not make it, or it
-// leaves something out; the text has the statement that the owner of the table is to run.
+// Creates the relay's publication if it is missing; one that the mapping names must exist. Then
+// checks that it includes every insert into the table. rejected: this role may not create it, or it
+// leaves something out; the text has the statement for the owner of the table.
 Status ensure_publication(Connection& connection, std::string_view relay, const CatalogTable& table,
                           const TableMapping& mapping);
-// Without making it.
+// The check alone.
 Status check_publication(Connection& connection, std::string_view relay, const CatalogTable& table,
                          const TableMapping& mapping);
 

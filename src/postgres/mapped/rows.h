@@ -1,5 +1,5 @@
-// Makes events of the inserts of a mapped table that a stream of the log brings: the same events
-// that reading the table itself would make.
+// Makes events from inserts of a mapped table in the WAL stream: the same events that reading the
+// table would make.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace dovetail::postgres {
 
-// Rows of other tables, which a foreign publication may have, are left alone; so are messages.
-// Events are numbered on from `last_position`, which must outlive it: numbers grow in the order of
-// reading, from session to session.
+// Ignores messages, and rows of other tables, which a publication of another program may have.
+// Events are numbered from `last_position` on, which must outlive it: numbers grow in reading order
+// over all sessions.
 std::unique_ptr<WalRows> mapped_rows(const CatalogTable& table, const TableMapping& mapping,
                                      std::int64_t& last_position);
 
-// Whether the rows of this mapping can be read in binary form. Of most types only the server knows
-// the text that a header or a key is made of, and must send that.
+// Whether the mapping's rows can be read in binary form. For most types only the server knows the
+// text for a header or key, and must send text.
 bool can_be_binary(const CatalogTable& table, const TableMapping& mapping);
 
 }  // namespace dovetail::postgres

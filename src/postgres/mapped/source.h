@@ -1,5 +1,5 @@
-// Serves an outbox table that already exists, as it is: reads the rows that are still to be sent
-// and marks what became of them.
+// Serves an application's own outbox table: reads the pending rows and marks them when they are
+// settled.
 #pragma once
 
 #include <cstdint>
@@ -16,42 +16,42 @@
 
 namespace dovetail::postgres {
 
-// What is left to do is what the table calls pending: there is no cursor, so a row that commits
-// late is not skipped. Rows of a key are read in the order of the mapping's column; that is the
-// order of commits only where the writer takes the value while it holds a lock on the aggregate,
-// and a sequence without cache gives it. `doctor` says where that cannot be. Without a column for
-// the aggregate id, rows have no order.
+// The table itself says which rows are pending. There is no cursor, so a row that commits late is
+// not skipped. Rows of a key are read in the order of the mapping's column. That is the commit
+// order only if the writer takes the value while it holds a lock on the aggregate, from a sequence
+// without cache. `doctor` reports cases where that is impossible. Without a column for the
+// aggregate id, rows have no order.
 //
-// Several relays share a table by lanes; lease, parking and totals are in the schema dovetail.
+// Several relays can share a table by lanes; lease, parking and totals are in the schema dovetail.
 class MappedSource final : public Source {
  public:
-  // `reader` is shared with the lease and the parking of the same lane, and outlives them. Make the
-  // source first: it says that the lane serves a table of its own.
+  // The lane's lease and parking share `reader`, which must outlive them. Make the source first: it
+  // sets the lane to serve a mapped table.
   MappedSource(Reader& reader, TableMapping mapping, Clock& clock);
 
   // rejected: the mapping does not fit the table; the text says what to change. unavailable: the
-  // schema dovetail is not there, or the server is a standby.
+  // schema dovetail is missing, or the server is a standby.
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
-  // One statement, durable when it returns. stopped: another relay has taken the lane over.
+  // One statement, durable when it returns. stopped: another relay has taken the lane.
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   Status flush() override { return {}; }
 
-  // Marks rows whose event an operator replayed or discarded, now and then.
+  // Sometimes marks rows whose events an operator has replayed or discarded.
   Status keep_alive() override;
 
-  // Marks the rows of these events as dovetail.parked has them. Of those that were parked now, and
-  // have come from here, it first writes down which row each is: `events` are as long as `ids`, and
-  // null for one that was not.
+  // Marks the rows of these events by their state in dovetail.parked. For events that are parked
+  // now and came from here, it first records their rows: `events` is as long as `ids`, with null
+  // for other events.
   Status mark(std::span<const EventId> ids, std::span<const Event* const> events);
 
  private:
   struct Row {
     EventId event;
-    std::string key{};  // empty: it is known by the event
+    std::string key{};  // empty: the event id identifies it
   };
-  // Positions tell rows apart that are one event by their id: a UUID has two spellings, and the
-  // index of the id may have another column beside it.
+  // By position, because two rows can have the same event id: a UUID has two spellings, and the
+  // index of the id may have another column.
   using InFlight = std::map<std::int64_t, Row>;
 
   Status read_page(Batch& out, const Limits& limits);
@@ -67,18 +67,18 @@ class MappedSource final : public Source {
   TableMapping mapping_;
   Clock& clock_;
   MappedStatements statements_;
-  std::string run_{};     // of the server, in which ids of rows are known
-  bool by_event_ = true;  // rows are known by their event ids
+  std::string run_{};     // of the server, in which row keys are valid
+  bool by_event_ = true;  // event ids identify rows
   InFlight in_flight_;    // read and not settled
   std::int64_t last_position_ = 0;
-  TimePoint look_at_{};    // when to look for what operators decided again
-  TimePoint ask_at_{};     // when to ask for rows again, if there is time to wait
-  TimePoint active_at_{};  // of the last row
+  TimePoint look_at_{};    // when to look again for decisions of operators
+  TimePoint ask_at_{};     // when to read rows again, if the caller can wait
+  TimePoint active_at_{};  // when the last row came
   bool backlog_ = false;   // the last page was large
 };
 
-// Keeps the marks of the rows true: in the transaction that parks or finishes an event, its row is
-// marked.
+// Keeps the marks of rows correct: the transaction that parks or finishes an event also marks its
+// row.
 class MappedParking final : public PostgresParking {
  public:
   MappedParking(Reader& reader, MappedSource& source) : PostgresParking(reader), source_(source) {}

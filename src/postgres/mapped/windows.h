@@ -1,5 +1,5 @@
-// Closes gaps in the log of a mapped table: reads the rows of the table itself that the log does
-// not have any more, or never had.
+// Closes gaps in the WAL stream of a mapped table: reads rows from the table that the WAL does not
+// have any more, or never had.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,32 @@
 
 namespace dovetail::postgres {
 
-// Rows of a mapped table do not say of which transaction they are, but the server does: a row that
-// the progress of the lane does not show was written by a transaction that began later, or was open
-// then and has ended, or by a part of such a transaction, whose number is higher still. All rows
-// from the lowest of these numbers on are read: those that were sent already come twice, and none
-// is left out. A row that was deleted meanwhile is gone.
+// Rows of a mapped table do not name their transaction, but the server knows it. A row that the
+// lane's progress does not cover comes from a transaction that began later, or was open then and
+// has ended, or from a part of such a transaction, with a higher number. All rows from the lowest
+// of these numbers on are read: rows already sent come twice, and none is left out. A row that was
+// deleted meanwhile is lost.
 //
-// Rows are read in the snapshot in which the stream begins, held open on a connection of its own.
-// As long as no such end is set, in one of now, and then in the next: each of them looks through
-// the whole table, so there are pauses between them. One thread at a time.
+// Rows are read in the snapshot at which the stream begins; its own connection keeps it open. If no
+// such end is set, it reads in a current snapshot and then in the next one. Each reads the whole
+// table, so there are pauses between. One thread at a time.
 class MappedWindows final : public Windows {
  public:
-  // `reader` is shared with the lease and the parking of the lane, and outlives this. Make it
-  // first: it says that the lane serves a table of its own.
+  // The lane's lease and parking share `reader`, which must outlive this. Make this first: it sets
+  // the lane to serve a mapped table.
   MappedWindows(Reader& reader, TableMapping mapping, Clock& clock);
 
-  // Makes the publication of the relay, unless it is there. rejected: the mapping does not fit the
-  // table, or there is no such publication and this role may not make it; the text says what to do.
+  // Creates the relay's publication if missing. rejected: the mapping does not fit the table, or
+  // the publication is missing and this role may not create it; the text has the remedy.
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
-  // stopped: another relay has taken the lane over.
+  // stopped: another relay has taken the lane.
   Status flush() override;
 
   Progress& progress() override { return progress_; }
   bool is_between_windows() const override { return !gap_; }
-  // Reads in a snapshot of now: what is newer than `snapshot` comes again out of the log.
+  // Reads in a current snapshot: what is newer than `snapshot` comes again from the WAL.
   Status end_at(const std::string& snapshot) override;
   Status end_at_exported(const std::string& name, const std::string& snapshot) override;
   bool has_ended() const override { return ended_; }
@@ -50,9 +50,9 @@ class MappedWindows final : public Windows {
   std::int64_t table_oid() const override { return table_.oid; }
   Status do_chores() override;
 
-  // Known after open().
+  // Valid after open().
   const CatalogTable& table() const { return table_; }
-  // Numbers the events of this lane, here and in the log.
+  // The last event number of the lane, for this and the WAL stream.
   std::int64_t& last_position() { return last_position_; }
 
  private:
@@ -61,17 +61,17 @@ class MappedWindows final : public Windows {
     std::int64_t part;
     std::size_t bytes;
   };
-  // The rows that are being read.
+  // The rows being read.
   struct Gap {
     Connection connection{};
-    std::string end{};    // what was handed out when all of them were
-    bool is_last = true;  // then the end has come that was set
+    std::string end{};    // what is covered once all of them are returned
+    bool is_last = true;  // then the end that was set is reached
     std::deque<Key> keys{};
     bool is_asked = false;
     bool has_all_keys = false;
   };
 
-  // An empty snapshot: one of now, which is no end.
+  // An empty snapshot: a current one, which is not an end.
   Status begin(const std::string& import, std::string snapshot);
   const std::string& handed_out() const { return progress_.read_to().prev; }
   Status look_for(Gap& gap) const;
@@ -86,7 +86,7 @@ class MappedWindows final : public Windows {
   Progress progress_{false};
   std::optional<Gap> gap_{};
   TimePoint gap_began_{};
-  TimePoint begin_at_{};  // the next gap that is no end
+  TimePoint begin_at_{};  // when the next such gap begins
   bool ended_ = false;
   bool has_opened_ = false;
   std::int64_t last_position_ = 0;

@@ -1,4 +1,4 @@
-// Pieces of statements over a mapped table, which is `t` in them.
+// Builds pieces of SQL about a mapped table, which they call `t`.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace dovetail::postgres {
 
 inline std::string mapped_name(std::string_view name) {
   const Result<std::string> quoted = quoted_name(name);
-  DOVETAIL_CHECK(quoted);  // It comes out of the catalogue.
+  DOVETAIL_CHECK(quoted);  // the name comes from the catalogue
   return *quoted;
 }
 
-// Builds the pieces that depend on the types of the columns.
+// Builds the pieces that depend on column types.
 class MappedWriter {
  public:
   MappedWriter(const CatalogTable& table, const TableMapping& mapping)
@@ -35,7 +35,7 @@ class MappedWriter {
   std::string text_or_nothing(const std::string& name) const {
     return name.empty() ? "''::pg_catalog.text" : "coalesce(" + text(name) + ", '')";
   }
-  // Flat objects of jsonb become objects of texts, as headers are; what is no object stays.
+  // Flat jsonb objects become objects of texts, as in headers; other values stay as they are.
   std::string headers() const {
     if (mapping_.headers.empty() || table_.column(mapping_.headers).base != "jsonb")
       return text_or_nothing(mapping_.headers);
@@ -54,7 +54,7 @@ class MappedWriter {
     if (table_.column(mapping_.payload).base == "bytea") return column(mapping_.payload);
     return text(mapping_.payload);
   }
-  // A time without a zone is taken as UTC.
+  // A time without zone counts as UTC.
   std::string time(const std::string& name) const {
     if (table_.column(name).base == "timestamptz") return column(name);
     return "(" + column(name) + " AT TIME ZONE 'UTC')";
@@ -68,7 +68,7 @@ class MappedWriter {
       case OrderKind::integer:
         return column(order_column(mapping_)) + "::pg_catalog.int8";
       case OrderKind::time:
-        // Infinite and absurd times must not overflow what a position can be.
+        // Infinite or absurd times must not overflow a position.
         return "CASE WHEN " + column(order_column(mapping_)) +
                " BETWEEN '1970-01-01' AND '2200-01-01' THEN (EXTRACT(epoch FROM " +
                time(order_column(mapping_)) + ") * 1000000)::pg_catalog.int8 END";
@@ -83,9 +83,9 @@ class MappedWriter {
     return order == id ? id : order + ", " + id;
   }
 
-  // What tells the row from all others, as a text: its id where that is unique. Else the columns
-  // that are unique together, in their binary form, which no setting of a session changes, and the
-  // id behind a space.
+  // Text that identifies a row: its id if that is unique. Else the columns of the
+  // unique index in binary form, which no session setting changes, then a space and the
+  // id.
   std::string row_key() const {
     if (table_.key.size() <= 1) return text(mapping_.id);
     std::string columns;
@@ -94,8 +94,8 @@ class MappedWriter {
     return "pg_catalog.encode(pg_catalog.record_send(ROW(" + columns + ")), 'hex') || ' ' || " +
            text(mapping_.id);
   }
-  // Whether it is one of these rows: an array parameter of event ids, where a row is known by that,
-  // else of row keys.
+  // Whether it is one of the rows in an array parameter: event ids if those identify rows, else row
+  // keys.
   std::string is_one_of(int parameter) const {
     const std::string given = "$" + std::to_string(parameter);
     const std::string id = column(mapping_.id);
@@ -129,7 +129,7 @@ class MappedWriter {
     return result;
   }
 
-  // Whether the row has been marked so, as far as that can be told later.
+  // Whether the row has these marks already, as far as that can be seen later.
   std::string carries(const std::vector<Assignment>& marks) const {
     std::string result = "true";
     for (const Assignment& each : marks) {
@@ -141,7 +141,7 @@ class MappedWriter {
     }
     return result;
   }
-  // Whether marking the row so would change it.
+  // Whether these marks would change the row.
   std::string differs(const std::vector<Assignment>& marks) const {
     std::string result = "false";
     for (const Assignment& each : marks) {
@@ -159,7 +159,7 @@ class MappedWriter {
     return "pg_catalog.substr(" + key + ", pg_catalog.strpos(" + key +
            ", ' ') + 1)::" + table_.column(mapping_.id).type;
   }
-  // As text, because not every type can be compared.
+  // As text, because not every type has an equality operator.
   std::string text_value(const Assignment& assignment) const {
     return "(" + value(assignment, table_.column(assignment.column)) + ")::pg_catalog.text";
   }

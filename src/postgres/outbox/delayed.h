@@ -1,4 +1,4 @@
-// Events that wait for their time, from the side of operators.
+// Delayed events, for operators.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace dovetail::postgres {
 
-// nullopt: there are none.
+// nullopt: none.
 Result<std::optional<DelayedStatus>> delayed_status(Connection& connection);
 
-// In the order in which they are due.
+// In the order of their delivery times.
 Result<std::vector<EventRow>> list_delayed(Connection& connection, const EventFilter& filter);
 
-// Takes it away before its time, and writes that down. rejected: there is none of this id that
-// waits, or this role may not.
+// Removes a delayed event and records that. rejected: no delayed event has this id, or this role
+// may not remove it.
 Status cancel_delayed(const std::string& url, const EventId& id, const std::string& reason);
 
 }  // namespace dovetail::postgres

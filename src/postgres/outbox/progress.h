@@ -1,5 +1,5 @@
-// How far a lane is: what was read, what of that is settled, what of that is durable, and what the
-// server may be told. Windows and the stream count here, and ask here.
+// The progress of a lane: what is read, what of it is settled, what of that is durable, and what
+// the server may be told. Windows and the WAL stream both count here.
 #pragma once
 
 #include <algorithm>
@@ -16,30 +16,30 @@
 
 namespace dovetail::postgres {
 
-// How far a reader of the table is: everything visible in `prev`, and, when `now` is set,
+// The position of a reader of the table: everything visible in `prev`, and, if `now` is set,
 // everything visible in `now` up to `seq`.
 struct TablePosition {
   std::string prev = "1:1:";  // nothing is visible in it
   std::string now{};          // empty: no window is open
   std::int64_t seq = 0;
-  std::int64_t passed = 0;  // about which number of the sequence this is
+  std::int64_t passed = 0;  // the approximate number of the sequence here
 
   friend bool operator==(const TablePosition&, const TablePosition&) = default;
 };
 
-// Positions that are settled when so many events are.
+// Positions that are settled once a number of events is.
 template <class Position>
 class Marks {
  public:
-  // Everything up to `position` is among the first `events`, which never become fewer.
+  // Everything up to `position` is among the first `events`. That number never falls.
   void set(std::uint64_t events, Position position) {
     if (!marks_.empty() && marks_.back().events == events) {
-      marks_.back().position = std::move(position);  // nothing lies between
+      marks_.back().position = std::move(position);  // no event is between them
     } else {
       marks_.push_back({events, std::move(position)});
     }
   }
-  // Moves the last position that is settled to `settled`; false: there is no other than before.
+  // Moves the last settled position to `settled`; false: it is still the same.
   bool take(std::uint64_t events_settled, Position& settled) {
     bool has_moved = false;
     for (; !marks_.empty() && marks_.front().events <= events_settled; marks_.pop_front()) {
@@ -58,61 +58,61 @@ class Marks {
   std::deque<Mark> marks_{};
 };
 
-// Events are settled in the order in which they were read, so counting them is enough. One thread.
+// Events are settled in the order of reading, so counting them is enough. One thread.
 class Progress {
  public:
-  // `has_transactions`: a row says of which transaction it is, so a restart can leave out what was
-  // streamed since the last safe point.
+  // `has_transactions`: rows name their transactions, so a restart can skip what was streamed since
+  // the last safe point.
   explicit Progress(bool has_transactions) : has_transactions_(has_transactions) {}
 
-  // A new session, in which nothing was read yet and the database has `from`.
+  // Begins a session: nothing is read yet, and the database has `from`.
   void begin(TablePosition from);
 
-  // So many events were read; `xid`: out of the WAL, and that is their transaction.
+  // This many events were read. `xid`: they come from the WAL, and this is their transaction.
   void add(std::uint64_t events, std::uint32_t xid = 0) {
     read_count_ += events;
     if (xid == 0) return;
     is_inside_ = true;
     if (has_transactions_) streamed_.add(xid, read_count_);
   }
-  // Everything up to there is among the events that were read up to now.
+  // Everything up to `position` is among the events read so far.
   void reach(TablePosition position);
-  // The same for everything that this snapshot shows: a safe point. `passed`: about which number
-  // of the sequence that is.
+  // The same for everything that this snapshot shows: a safe point. `passed`: the approximate
+  // number of the sequence there.
   void cover(std::string snapshot, std::int64_t passed);
-  // The same for the WAL, outside of a transaction. Never goes back.
+  // The same for the WAL, between transactions. Never goes back.
   void reach(WalPosition position);
-  // About which number of the sequence was read last.
+  // The approximate number of the sequence that was read last.
   void pass(std::int64_t seq);
 
-  // A stream begins, and `from` is reached by what was read before it. `recorded`: how far the
-  // database says that the server was told; nullopt: that need not be recorded, because the slot
-  // does not outlive its stream.
+  // A stream begins; everything before `from` was read before it. `recorded`: the position that the
+  // database has as reported to the server; nullopt: not needed, because the slot ends with its
+  // stream.
   void begin_stream(WalPosition from, std::optional<WalPosition> recorded);
   void record(WalPosition position) { recorded_ = position; }
-  // What was covered last, and everything that was streamed since: windows can go on behind it.
-  // Call it between two transactions.
+  // What was covered last, plus everything streamed since: windows can continue after it. Call it
+  // between two transactions.
   Result<Snapshot> streamed_to() const;
 
   void settle(std::span<const Settled> fates);
-  // Has settled_to() also count what was streamed and settled since the last safe point, so that a
-  // session that ends in good order repeats nothing.
+  // Makes settled_to() include what was streamed and settled since the last safe point, so that a
+  // session that ends cleanly repeats nothing.
   Status count_streamed();
 
   const TablePosition& read_to() const { return read_; }
   std::int64_t passed() const { return passed_; }
-  // A restart continues behind it.
+  // A restart continues after it.
   const TablePosition& settled_to() const { return settled_; }
   WalPosition wal_settled_to() const { return wal_settled_; }
   WalPosition recorded_to() const { return recorded_.value_or(WalPosition{}); }
-  // What the server need not keep any longer.
+  // The server need not keep anything before it.
   WalPosition reportable() const {
     return recorded_ ? std::min(*recorded_, wal_settled_) : wal_settled_;
   }
-  // Everything that was read is settled.
+  // Everything read is settled.
   bool is_level() const { return settled_count_ == read_count_; }
 
-  // Events settled since the database was told, parked ones among them.
+  // Events settled since the last write to the database, including parked ones.
   std::int64_t events() const { return events_; }
   std::int64_t parked() const { return parked_; }
   bool has_moved() const { return settled_ != written_; }
@@ -141,9 +141,9 @@ class Progress {
   Marks<WalPosition> wal_marks_{};
 
   StreamedTransactions streamed_{};
-  bool is_inside_ = false;      // of the last of them more may come
-  Snapshot base_{};             // of the last mark that is settled
-  bool is_base_known_ = false;  // it is parsed only when it is needed
+  bool is_inside_ = false;      // the last transaction may have more events
+  Snapshot base_{};             // of the last settled mark
+  bool is_base_known_ = false;  // parsed only when needed
 };
 
 }  // namespace dovetail::postgres

@@ -1,4 +1,4 @@
-// Publishing on a connection whose answers are waited for later.
+// Publishes on a connection whose answers are read later.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace dovetail::postgres {
 
 using Send = std::function<Status(std::string_view sql, const Params& params)>;
 
-// Checks the event, chooses its id, and gives the statement that adds it to the open transaction to
-// `send`, which sends it before it returns.
+// Checks the event, sets its id, and passes the statement that publishes it to `send`, which must
+// send it before it returns.
 Result<EventId> send_publish(const NewEvent& event, const EventLimits& limits, const Send& send);
 
 }  // namespace dovetail::postgres

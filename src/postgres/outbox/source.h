@@ -14,18 +14,18 @@
 namespace dovetail::postgres {
 
 struct SourceOptions {
-  // Something that an operator must read, such as a restore into another cluster.
+  // For operators, such as a restore into another cluster.
   std::function<void(std::string_view)> log = [](std::string_view) {};
-  // Performance: how long to wait before looking again, while events flow and at most.
+  // Performance: the wait before the next look while events come, and the longest wait.
   Duration poll_min = std::chrono::milliseconds(1);
   Duration poll_max = std::chrono::milliseconds(25);
 };
 
-// A window is what is visible now and was not visible in the snapshot before. A small window comes
-// whole, in one statement; a large one is paged by seq between the same two snapshots. So a late
-// commit is never skipped, and a long transaction holds nobody up. Nothing is written to the
-// outbox; progress is one small row, written without waiting for the disk: a crash of the server
-// repeats events, and loses none.
+// A window is what is visible now and was not visible in the previous snapshot. A small window
+// comes in one statement; a large one comes in pages by seq between the same two snapshots. So a
+// late commit is never skipped, and a long transaction delays nobody. The outbox is not written.
+// Progress is one small row, written without fsync: a crash of the server repeats events and loses
+// none.
 class PostgresSource final : public Windows {
  public:
   PostgresSource(Reader& reader, Clock& clock, SourceOptions options = {});
@@ -33,7 +33,7 @@ class PostgresSource final : public Windows {
   Status open() override;
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
-  // stopped: another relay has taken the lane over.
+  // stopped: another relay has taken the lane.
   Status flush() override;
 
   Progress& progress() override { return progress_; }
@@ -41,7 +41,7 @@ class PostgresSource final : public Windows {
   Status end_at(const std::string& snapshot) override;
   bool has_ended() const override { return ends_ && is_between_windows(); }
   void go_on() override { ends_ = false; }
-  // Lets go delayed events that are due.
+  // Releases delayed events that are due.
   Status do_chores() override;
 
  private:
@@ -63,14 +63,14 @@ class PostgresSource final : public Windows {
   ProgressRow row_;
   Progress progress_{true};
   std::int64_t window_end_ = 0;  // the last seq of the open window
-  std::string exhausted_{};      // the snapshot in which nothing was left to read
+  std::string exhausted_{};      // the snapshot in which everything was read
   bool delayed_are_due_ = false;
-  bool ends_ = false;  // with the window that is open, or was last
+  bool ends_ = false;  // the current or last window is the end
   Duration pause_{0};
   TimePoint look_again_at_{};
   TimePoint look_for_delayed_at_{};
-  // The page that the server was asked for: behind where, how many events and bytes at most, and up
-  // to which number.
+  // The page asked of the server: after which number, up to which number, and how many events and
+  // bytes.
   struct Asked {
     TablePosition from{};
     std::int64_t events = 0;
@@ -78,8 +78,8 @@ class PostgresSource final : public Windows {
     std::int64_t upto = 0;
   };
   std::optional<Asked> asked_{};
-  // Of a page: how many events are likely to fit, and how many numbers they are likely to lie
-  // among.
+  // Estimates for a page: how many events fit, and how many sequence numbers they
+  // cover.
   std::size_t page_events_ = std::numeric_limits<std::size_t>::max();
   std::int64_t span_ = 0;
 };

@@ -1,4 +1,4 @@
-// Which transactions a stream of the WAL has handed out and a snapshot does not show yet.
+// Transactions that the WAL stream has returned and a snapshot does not show yet.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace dovetail::postgres {
 
-// The WAL tells of a commit before others see it, and a stream is never cut exactly where a
-// snapshot is. To go on from the snapshot, one must know what came beyond it. One thread.
+// The WAL has a commit before others can see it, and a stream never ends exactly at a snapshot. To
+// continue from the snapshot, we must know what came after it. One thread.
 class StreamedTransactions {
  public:
-  // More would make a snapshot too large to be read by, and take memory while a large backlog is
-  // read: those beyond are forgotten, and come twice if reading goes on from the snapshot.
+  // With more, the snapshot would be too large, and memory would grow during a large backlog. They
+  // are forgotten, and come twice if reading continues from the snapshot.
   static constexpr std::size_t kMost = 100'000;
 
-  // Of a transaction that stands behind all that were added before: the events up to `upto`, of all
-  // that were read, are part of it or stand before it.
+  // Adds a transaction after all earlier ones: of all events read, those up to `upto` are in it or
+  // before it.
   void add(std::uint32_t xid, std::uint64_t upto) {
     if (streamed_.empty() || streamed_.back().xid != xid) {
       if (streamed_.size() >= tidy_at_) tidy();
@@ -27,10 +27,10 @@ class StreamedTransactions {
     }
     streamed_.back().upto = upto;
   }
-  // Snapshots only ever show more: what this one shows will not be asked for again.
+  // Snapshots only grow: what this one shows is not needed any more.
   void forget(Snapshot shown);
-  // `shown`, and those of which everything is among the first `events`. `is_open`: the last one has
-  // more to come.
+  // `shown` plus the transactions with all events among the first `events`. `is_open`: the last one
+  // is not complete.
   Snapshot united_with(const Snapshot& shown, std::uint64_t events, bool is_open) const;
   std::size_t size() const { return streamed_.size(); }
 

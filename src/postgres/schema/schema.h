@@ -1,4 +1,4 @@
-// The tables of dovetail, from the side of those who work on them.
+// Creates, upgrades and checks dovetail's tables.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace dovetail::postgres {
 
 constexpr std::int64_t kSchemaVersion = 10;
 
-// Brings the schema from the version before it to its own, and says so in dovetail.schema_version.
-// One that only adds leaves `compatible_from` as it is, so that older programs go on beside it. One
-// that takes something away raises it, and comes a version after the one that stopped needing it.
+// Upgrades the schema to its version and records that in dovetail.schema_version. If it only adds,
+// `compatible_from` stays, and older programs still work. If it removes something, it raises
+// `compatible_from`, and comes a version after the last user of that.
 struct Migration {
   std::int64_t to_version;
   std::string_view sql;
@@ -22,15 +22,15 @@ struct Migration {
 std::span<const Migration> migrations();
 
 Status create_schema(Connection& connection);
-// The same with other migrations, the last of which makes what this program was made for.
+// The same with other migrations; the last one makes the version of this program.
 Status create_schema(pg_conn* connection, std::span<const Migration> migrations);
 Status create_roles(Connection& connection);
 
-// Whether there are tables of dovetail at all, of whatever version.
+// Whether any version of dovetail's tables exists.
 Result<bool> has_tables(Connection& connection);
 
-// rejected: there is no schema, or it is older than this program needs. corrupt: it is newer, and
-// no longer for programs of `known` version. Returns the version that is there.
+// Returns the version in the database. rejected: there is no schema, or it is too old. corrupt: it
+// is too new for programs of `known` version.
 Result<std::int64_t> check_schema(Connection& connection, std::int64_t known = kSchemaVersion);
 
 }  // namespace dovetail::postgres

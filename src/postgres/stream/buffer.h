@@ -1,4 +1,4 @@
-// Messages on their way from the thread that receives them to the one that reads them.
+// Messages on their way from the receiving thread to the reading thread.
 #pragma once
 
 #include <chrono>
@@ -16,40 +16,40 @@
 
 namespace dovetail::postgres {
 
-// Two threads, each with its own half of the calls. Small messages lie together in chunks that are
-// used again, and the lock is taken once for many of them.
+// For two threads, each with its half of the calls. Small messages share reused chunks, and one
+// lock moves many of them.
 class WalBuffer {
  public:
   explicit WalBuffer(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
   // The receiver's half.
 
-  // False: so much waits that no more is to be received, until a call of pop() says that there is
-  // room again.
+  // False: the buffer is full; receive nothing until a call of pop() says that there is
+  // room.
   bool has_room();
-  // Seen by the reader after hand_over().
+  // The reader sees it after hand_over().
   void put(CopyBytes message);
-  // `urgent`: wakes a reader that waits; else it finds the messages when it looks next.
+  // `urgent`: wakes a waiting reader; else the reader finds the messages when it looks next.
   void hand_over(bool urgent);
-  // Behind everything that was handed over.
+  // Comes after everything handed over before.
   void end(Error why);
 
   // The reader's half.
 
   // The next message, valid until pop(); nullopt: none is here.
   std::optional<std::string_view> front();
-  // True: the receiver waits for room, and there is some now.
+  // True: the receiver waits for room, and now there is some.
   [[nodiscard]] bool pop();
-  // Waits for a message or the end. False: neither came until `until`, or before `stop`.
+  // Waits for a message or the end. False: neither came before `until` or `stop`.
   bool wait(std::chrono::steady_clock::time_point until, const std::stop_token& stop);
-  // Why no more will come; what was handed over before may still be here.
+  // Why no more will come; messages handed over before may still be here.
   std::optional<Error> ended() const;
 
  private:
   struct Chunk {
     std::vector<char> bytes{};
     std::vector<std::uint32_t> ends{};
-    CopyBytes large{};  // instead, when a message is large
+    CopyBytes large{};  // a large message instead
     std::size_t memory() const { return bytes.capacity() + large.size; }
     std::size_t messages() const { return large.bytes ? 1 : ends.size(); }
   };
@@ -57,10 +57,10 @@ class WalBuffer {
   bool release();
 
   const std::size_t bytes_max_;
-  Chunk filling_;              // of the receiver
-  Chunk current_;              // of the reader
-  std::size_t read_ = 0;       // messages of current_
-  std::deque<Chunk> taken_{};  // of the reader
+  Chunk filling_;              // used by the receiver
+  Chunk current_;              // used by the reader
+  std::size_t read_ = 0;       // how many messages of current_ are read
+  std::deque<Chunk> taken_{};  // used by the reader
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;

@@ -1,5 +1,5 @@
-// The messages of logical replication, protocol version 1 of pgoutput, as pure functions over
-// bytes: nothing is copied, nothing outside of the bytes is read, and what is no message is
+// Messages of logical replication (pgoutput, protocol version 1): pure functions on bytes.
+// They copy nothing and read only the given bytes; anything that is not a message is
 // corrupt.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace dovetail::postgres {
 
-// What the server sends inside COPY: a part of the log, or a sign of life.
+// What the server sends inside COPY: WAL data, or a keepalive.
 struct WalData {
   WalPosition start;
   WalPosition server_end;
@@ -23,33 +23,33 @@ struct WalData {
   std::string_view body;  // one message of pgoutput
 };
 struct Keepalive {
-  WalPosition server_end;  // everything up to here was looked through, and sent if it was to be
+  WalPosition server_end;  // the server has examined the WAL up to here, and sent what was needed
   bool wants_reply = false;
 };
 Result<std::variant<WalData, Keepalive>> parse_copy_data(std::string_view bytes);
 
-// What we answer: received up to `written`, and never needed again up to `flushed`. `wants_reply`:
-// the server is to answer with a sign of life.
+// Our answer: received up to `written`; nothing before `flushed` is needed again. `wants_reply`:
+// asks the server for a keepalive.
 std::string status_update(WalPosition written, WalPosition flushed, WallTime now,
                           bool wants_reply = false);
 
 namespace pgoutput {
 
 struct Begin {
-  WalPosition commit;  // where the commit of this transaction stands
+  WalPosition commit;  // the WAL position of the transaction's commit
   WallTime committed_at{};
   std::uint32_t xid = 0;
 };
 struct Commit {
   WalPosition commit;
-  WalPosition end;  // behind the commit: what is flushed up to here is not sent again
+  WalPosition end;  // after the commit; if flushed up to here, it is not sent again
   WallTime committed_at{};
 };
 struct Column {
   std::string_view name;
   std::uint32_t type = 0;
 };
-// How the rows of a table look from here on.
+// The form of a table's rows from now on.
 struct Relation {
   std::uint32_t id = 0;
   std::string_view schema;
@@ -64,21 +64,21 @@ struct Value {
 struct Insert {
   std::uint32_t relation = 0;
 };
-// Of pg_logical_emit_message().
+// From pg_logical_emit_message().
 struct Message {
   bool transactional = false;
   WalPosition position;
   std::string_view prefix;
   std::string_view content;
 };
-// Origins, types, truncates, updates, deletes: of no interest here.
+// Origins, types, truncates, updates, deletes: ignored.
 struct Other {
   char kind = 0;
 };
 
 using Decoded = std::variant<Begin, Commit, Relation, Insert, Message, Other>;
 
-// Views point into `bytes`. The columns of an insert are put into `values`, which it clears first.
+// Views point into `bytes`. Clears `values` and puts the columns of an insert there.
 Result<Decoded> decode(std::string_view bytes, std::vector<Value>& values);
 
 }  // namespace pgoutput

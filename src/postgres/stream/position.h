@@ -1,4 +1,4 @@
-// A place in the server's log.
+// A position in the server's WAL.
 #pragma once
 
 #include <compare>
@@ -16,7 +16,7 @@ struct WalPosition {
   friend auto operator<=>(const WalPosition&, const WalPosition&) = default;
 };
 
-// As the server writes it, "16/B374D848".
+// In the server's form, "16/B374D848".
 std::string to_string(WalPosition position);
 Result<WalPosition> parse_wal_position(std::string_view text);
 

@@ -1,4 +1,4 @@
-// The thread that receives a stream of the log and answers the server, whatever else stands still.
+// The thread that receives a WAL stream and answers the server, even if the sink blocks.
 #pragma once
 
 #include <atomic>
@@ -13,33 +13,33 @@
 
 namespace dovetail::postgres {
 
-// The letter of pgoutput for a message of the stream; 'k': a sign of life.
+// The pgoutput letter of a stream message; 'k': a keepalive.
 char kind_of(std::string_view message);
 
-// Whether a transaction was sent long after its commit, as when the server has much to catch up
-// with. Both times are of the server's clock. One that was sent before its commit shows that this
-// clock was set back meanwhile, and then nobody knows: it counts as old.
+// Whether a transaction was sent long after its commit, for example while the server catches up.
+// Both times are from the server's clock. If it seems sent before its commit, that clock was set
+// back; the age is unknown, and it counts as old.
 bool is_old(WallTime committed_at, WallTime sent_at);
 
-// Its calls are for one thread, that of the reader. Ends with its stream, and then ends the buffer.
+// Called by one thread, the reader's. Ends with its stream, and then ends the buffer.
 class WalReceiver {
  public:
-  // `replication` was started; `conninfo`: to ask whether the server is about to stop.
+  // `replication` is started. `conninfo`: for asking whether the server is stopping.
   WalReceiver(Replication replication, Clock& clock, WalBuffer& buffer, std::string conninfo,
               Duration status_every, Duration silence_max);
   WalReceiver(const WalReceiver&) = delete;
   WalReceiver& operator=(const WalReceiver&) = delete;
-  // Tells the server what was reported last, and leaves. Waits 2 s at most.
+  // Sends the last report to the server and leaves. Waits at most 2 s.
   ~WalReceiver();
 
   // The buffer has room again.
   void go_on() const { ring(); }
-  // Told to the server at once.
+  // Sent to the server at once.
   void report(WalPosition flushed);
-  // Has the server answer with how far it is.
+  // Asks the server how far it is.
   void ask_for_sign();
   WalPosition reported() const { return {flushed_.load()}; }
-  // How far the server's log was when it last spoke.
+  // The end of the server's WAL at its last message.
   WalPosition server_end() const { return {server_end_.load()}; }
 
  private:
@@ -66,19 +66,19 @@ class WalReceiver {
   const Duration silence_max_;
   const int bell_;  // rung by the reader
 
-  // Of the receiver alone.
+  // Used by the receiver only.
   bool is_full_ = false;
   bool is_reply_wanted_ = false;
   bool is_waited_for_ = false;  // the server asks, and we have not confirmed everything
-  bool is_behind_ = false;      // what is received now is old
-  bool has_data_come_ = false;  // since the server was last asked
+  bool is_behind_ = false;      // received data is old now
+  bool has_data_come_ = false;  // since the last request to the server
   WalPosition sent_flush_{};
   bool is_rest_unsent_ = false;
   Instant status_at_{};
   Instant sent_at_{};
   Instant ask_at_{};
   Instant woke_at_{};           // when the reader was last woken
-  Instant wakes_paid_until_{};  // later than now: it was woken often
+  Instant wakes_paid_until_{};  // in the future if the reader was woken often
   Instant heard_at_ = std::chrono::steady_clock::now();
 
   std::atomic<bool> is_sign_wanted_{false};

@@ -1,4 +1,4 @@
-// A connection that speaks the protocol of replication.
+// A connection that speaks the replication protocol.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ void PQfreemem(void* bytes);
 namespace dovetail::postgres {
 
 struct CreatedSlot {
-  WalPosition start;              // everything that commits behind it is streamed
-  std::string exported_snapshot;  // by name: everything before it is visible there, while this
-                                  // connection does nothing else
+  WalPosition start;              // commits after it are streamed
+  std::string exported_snapshot;  // a snapshot name: it shows everything before `start`, while this
+                                  // connection is idle
 };
 
 struct StreamRequest {
   std::string slot;
   std::string publication;
-  bool messages = false;  // those of pg_logical_emit_message(), too: our probe is one
-  bool binary = true;     // values in binary form, where the server can (14)
-  WalPosition from{};     // what committed before is not sent; 0: from where the slot stands
+  bool messages = false;  // also those of pg_logical_emit_message(), which our probe uses
+  bool binary = true;     // values in binary form if the server can (14)
+  WalPosition from{};     // commits before it are not sent; 0: from the slot's position
 };
 
-// A message as libpq hands it over.
+// A message in libpq's memory.
 struct CopyBytes {
   Handle<char, PQfreemem> bytes{};
   std::size_t size = 0;
@@ -44,27 +44,27 @@ struct CopyBytes {
 class Replication {
  public:
   Replication() = default;
-  // rejected: the role has no right to replicate, or something between us and the server does not
-  // know how (a pooler). unavailable: the server is not there, or has no sender left.
+  // rejected: the role may not replicate, or a pooler is in between. unavailable: the server is
+  // unreachable, or all its WAL senders are in use.
   static Result<Replication> open(const std::string& conninfo);
 
   explicit operator bool() const { return connection_ != nullptr; }
-  // A slot that was asked for and not made yet is given up.
+  // Gives up a slot that was asked for and not made yet.
   void close();
-  int server_version() const;        // 150004
-  std::int32_t backend_pid() const;  // of the process that serves us
-  // Asks the very server that we reached, through a connection of its own and for 2 s at most,
-  // whether it turns clients away because it stops.
+  int server_version() const;        // such as 150004
+  std::int32_t backend_pid() const;  // of the server process for this connection
+  // Asks the same server on another connection, for at most 2 s, whether it refuses clients because
+  // it is stopping.
   bool is_server_stopping(const std::string& conninfo) const;
 
-  // Asks for a slot, which the server makes when the transactions of now have ended. A temporary
-  // one ends with this connection. `failover`: standbys keep it, too, where the server can (17).
+  // Asks for a slot; the server makes it when all current transactions have ended. A temporary slot
+  // ends with this connection. `failover`: standbys keep it, too, if the server can (17).
   Status ask_for_slot(const std::string& name, bool temporary, bool failover);
-  // nullopt: not yet. rejected: the server cannot, and its text says why (wal_level, no slot free).
+  // nullopt: not yet. rejected: the server cannot; its text says why (wal_level, no free slot).
   Result<std::optional<CreatedSlot>> slot_made();
 
-  // From where the slot stands, or a later position. unavailable: somebody else uses the slot, or
-  // it is lost or gone. rejected: this role may not.
+  // From the slot's position, or a later one. unavailable: the slot is in use, lost or gone.
+  // rejected: this role may not use it.
   Status start(const StreamRequest& request);
   // The next message; empty: none has arrived. unavailable: the server has ended the stream, or the
   // slot is lost.
@@ -72,7 +72,7 @@ class Replication {
   Status send_status(WalPosition written, WalPosition flushed, WallTime now,
                      bool wants_reply = false);
   int socket() const;
-  // Bytes that wait for the socket to take them. False: some are left.
+  // Sends waiting bytes as far as the socket takes them. False: some are left.
   Result<bool> send_rest();
 
  private:

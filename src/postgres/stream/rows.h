@@ -1,4 +1,4 @@
-// Makes events of what a stream of the log brings.
+// Makes events from a WAL stream.
 #pragma once
 
 #include <memory>
@@ -12,24 +12,24 @@
 
 namespace dovetail::postgres {
 
-// One thread at a time. Of one table, or of several that are meant alike.
+// One thread at a time. For one table, or several with the same meaning.
 class WalRows {
  public:
   virtual ~WalRows() = default;
 
-  // How rows of a table look from here on; columns are found by their names. rejected: something
-  // that an event needs is not among them.
+  // The form of a table's rows from now on; columns are found by name. rejected: a column that
+  // events need is missing.
   virtual Status describe(const pgoutput::Relation& relation) = 0;
-  // Appends the event of a row, or none when it is no event. Bytes are copied once, into the arena.
-  // What cannot be understood becomes an event with a defect, so that it is parked and not lost.
+  // Appends the event of a row, if it is one. Bytes are copied once, into the arena. A row that
+  // cannot be understood becomes an event with a defect, so it is parked, not lost.
   virtual Status append(std::uint32_t relation, std::span<const pgoutput::Value> values,
                         const pgoutput::Begin& transaction, Batch& out) = 0;
 };
 
-// Of dovetail.outbox.
+// For dovetail.outbox.
 std::unique_ptr<WalRows> outbox_rows();
 
-// The prefix of messages that prove the log.
+// The prefix of probe messages, which show that the stream works.
 inline constexpr std::string_view kProbePrefix = "dovetail.probe";
 
 }  // namespace dovetail::postgres

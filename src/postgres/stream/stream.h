@@ -1,5 +1,5 @@
-// A running stream of the log: a thread receives and answers the server, whatever the sink does,
-// and the relay's thread makes events of what has arrived.
+// A running WAL stream: one thread receives and answers the server, whatever the sink does; the
+// relay's thread makes events of what has arrived.
 #pragma once
 
 #include <cstdint>
@@ -17,53 +17,53 @@
 namespace dovetail::postgres {
 
 struct WalStreamOptions {
-  std::string conninfo;  // to ask whether the server is about to stop
-  // A server that says nothing for so long, although it is asked to, is taken for lost.
+  std::string conninfo;  // for asking whether the server is stopping
+  // If the server is silent for this long although it is asked, it counts as lost.
   Duration silence_max = std::chrono::seconds(60);
   // Performance
-  std::size_t buffer_bytes_max = 8 << 20;  // received and not yet made events of
+  std::size_t buffer_bytes_max = 8 << 20;  // received, and not made into events yet
   Duration status_every = std::chrono::seconds(1);
 };
 
-// All but the receiver runs in one thread, that of the relay.
+// The relay's thread calls all of this; only the receiver has its own thread.
 class WalStream {
  public:
-  // `replication` was started. What is read is counted in `progress`, which outlives this.
+  // `replication` is started. Events are counted in `progress`, which must outlive this.
   WalStream(Replication replication, std::unique_ptr<WalRows> rows, Progress& progress,
             Clock& clock, WalStreamOptions options);
   ~WalStream();
 
-  // As Source::read(). unavailable: the stream has ended, and the text says why: the server stops,
-  // the slot is lost, the connection broke. corrupt: what came is no such stream.
+  // Like Source::read(). unavailable: the stream has ended; the text says why: the server is
+  // stopping, the slot is lost, the connection broke. corrupt: this is not such a stream.
   Status read(Batch& out, const Limits& limits, std::stop_token stop);
-  // Takes the end of a transaction all of whose events were handed out, for which it waits a
-  // moment: only then do they count. An error is told by read().
+  // Waits a moment for the end of a transaction whose events were all returned: only then do they
+  // count. read() returns any error.
   void take_end();
-  // Whether the receiver still runs; the error is that of read().
+  // Whether the receiver still runs; read() returns the same error.
   Status check() const;
 
-  // Rows of transactions that this snapshot shows were handed out by other means, and are left out.
-  // Nothing is compared with a position: several rows share one.
+  // Skips rows of transactions that this snapshot shows: they were read in another way. Positions
+  // are not compared, because several rows can have the same.
   void leave_out(std::optional<Snapshot> shown);
 
-  // Everything that committed up to here was handed out. Moves with the server's signs of life,
+  // Everything committed up to here was returned. Keepalives of the server move it,
   // too.
   WalPosition position() const;
   bool is_inside_transaction() const;
-  // How far the server's log was when it last spoke.
+  // The end of the server's WAL at its last message.
   WalPosition server_end() const;
-  // Whether read() has come to the end of what had arrived since this was last asked: then the
-  // stream is not held up by the sink.
+  // Whether read() has returned everything that had arrived since the last call: then the sink does
+  // not hold the stream up.
   bool was_drained();
 
-  // Lets the server forget what is before it; what is settled, at most. Sent by the receiver at
+  // Lets the server forget everything before it; at most what is settled. The receiver sends it at
   // once.
   void report(WalPosition flushed);
   WalPosition reported() const;
-  // Has the server say how far it is, which it does not while it looks through what others write.
+  // Asks the server how far it is: it says nothing while it examines the WAL of others.
   void ask_for_sign();
 
-  // The content of the last message that had kProbePrefix; empty: none came yet.
+  // The content of the last message with kProbePrefix; empty: none yet.
   const std::string& last_probe() const;
 
  private:

@@ -1,5 +1,5 @@
-// Values of rows as the log brings them: in the server's binary form, or as text, as servers before
-// 14 do. nullopt: null, or not of such a type.
+// Column values from the WAL: in binary form, or as text from servers before 14. nullopt: null, or
+// another type.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace dovetail::postgres {
 // Of smallint, integer and bigint.
 std::optional<std::int64_t> integer_of(const pgoutput::Value& value);
 std::optional<EventId> uuid_of(const pgoutput::Value& value);
-// Of a timestamptz; its text in the style ISO, years 0 to 9999.
+// Of a timestamptz; as text in ISO style, years 0 to 9999.
 std::optional<WallTime> time_of(const pgoutput::Value& value);
-// Views of the value itself: of text, varchar, json and what else looks alike in both forms.
+// A view of the value: text, varchar, json and other types with the same bytes in both forms.
 std::optional<std::string_view> text_of(const pgoutput::Value& value);
-// A view of the value itself when it is binary; else it is decoded into the arena.
+// A view of a binary value; text is decoded into the arena.
 std::optional<std::string_view> bytea_of(const pgoutput::Value& value, Arena& arena);
 
 }  // namespace dovetail::postgres

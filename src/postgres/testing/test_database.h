@@ -1,4 +1,4 @@
-// A database of its own for each test on the real server, and short words for what tests do with
+// A database per test on the real server, and short functions to use
 // it.
 #pragma once
 
@@ -23,8 +23,8 @@ namespace dovetail::postgres {
 
 enum class Tables { none, made };
 
-// Has the tables of dovetail, for which create_schema() then finds nothing to do: it is the copy of
-// a database that was made once for each server, which takes a fourth of the time.
+// It has dovetail's tables, so create_schema() finds nothing to do: it is a copy of a database made
+// once per server, which takes a quarter of the time.
 class TestDatabase {
  public:
   explicit TestDatabase(const std::string& server = "postgres", Tables tables = Tables::made) {
@@ -65,8 +65,8 @@ class TestDatabase {
     const Status done = connection->execute(sql);
     EXPECT_TRUE(done) << done.error().text;
   }
-  // The database to copy, of this version of the tables. Whoever comes first makes it, under
-  // another name until it is whole.
+  // The database to copy, for this version of the tables. The first user makes it, under another
+  // name until it is complete.
   std::string original() const {
     static std::mutex mutex;
     static std::set<std::string> known;
@@ -90,8 +90,8 @@ class TestDatabase {
     on_server("ALTER DATABASE " + made + "_unfinished RENAME TO " + made);
     return made;
   }
-  // A slot holds its database, and a temporary one is there until its process has noticed that
-  // nobody listens any more. One that was asked for just before may still come.
+  // A slot blocks the drop of its database. A temporary slot exists until its process notices that
+  // its client is gone, and one just asked for may still appear.
   Status drop(Connection& admin) const {
     const std::string ours = " FROM pg_replication_slots WHERE database = '" + name + "'";
     (void)admin.query("SELECT pg_terminate_backend(active_pid)" + ours + " AND active");
@@ -114,7 +114,7 @@ inline void must(Connection& connection, const std::string& sql) {
   const Status done = connection.execute(sql);
   ASSERT_TRUE(done) << sql << ": " << done.error().text;
 }
-// The first column of the first row, which the statement casts to text.
+// The first column of the first row; the statement must cast it to text.
 inline std::string text(Connection& connection, const std::string& sql) {
   const Result<Rows> rows = connection.query(sql);
   EXPECT_TRUE(rows) << sql << ": " << text_of(rows);

@@ -21,7 +21,7 @@ inline Status count_one(Invocation& invocation, const Event& event) {
 
 class InboxTest : public testing::Test {
  protected:
-  // One database for all, emptied for each: making one takes most of a second.
+  // One database for all tests, emptied for each: making one takes most of a second.
   static void SetUpTestSuite() {
     shared() = std::make_unique<TestDatabase>();
     Connection maker = shared()->connect();
@@ -82,7 +82,7 @@ class InboxTest : public testing::Test {
     EXPECT_TRUE(inserted) << text_of(inserted);
     return arrivals;
   }
-  // Begins, inserts, applies what is first.
+  // Begins, inserts, and applies events that are first.
   static Status apply(InboxStore& store, const std::vector<const Event*>& batch) {
     const std::vector<Arrival> arrivals = insert(store, batch);
     std::vector<const Event*> firsts;

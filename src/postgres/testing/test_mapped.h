@@ -14,7 +14,7 @@
 
 namespace dovetail::postgres {
 
-// The four layouts and Debezium's, as people have them.
+// The four layouts and Debezium's, as they are used.
 inline constexpr std::string_view kStatusTable =
     "CREATE TABLE outbox_events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_id uuid "
     "NOT NULL, aggregate_type varchar(255) NOT NULL, event_type varchar(255) NOT NULL, payload "
@@ -41,7 +41,7 @@ inline constexpr std::string_view kDebeziumTable =
     "CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype "
     "varchar(255) "
     "NOT NULL, aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, payload jsonb)";
-// By hand: a number as id, bytes as payload.
+// A table for a mapping by hand: a number as id, bytes as payload.
 inline constexpr std::string_view kNumberTable =
     "CREATE SCHEMA shop; CREATE TYPE shop.progress AS ENUM ('new', 'again', 'done', 'bad'); CREATE "
     "TABLE shop.events (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, who text, what text, "
@@ -125,7 +125,7 @@ class MappedTest : public ::testing::Test {
     const Status done = lane.parking.park({&request, 1});
     ASSERT_TRUE(done) << text_of(done);
   }
-  // A lane over the table, open.
+  // An open lane over the table.
   MappedLane& serve(const TableMapping& mapping, std::uint32_t lane = 0, std::uint32_t lanes = 1) {
     MappedLane& made =
         *lanes_.emplace_back(std::make_unique<MappedLane>(database.conninfo, mapping, lane, lanes));
@@ -133,7 +133,7 @@ class MappedTest : public ::testing::Test {
     EXPECT_TRUE(opened) << text_of(opened);
     return made;
   }
-  // It is not served, and the error says this.
+  // Opening fails with this text.
   void refused(const TableMapping& mapping, std::string_view says) {
     const Status opened = MappedLane(database.conninfo, mapping).open();
     EXPECT_TRUE(failed_with(opened, Errc::rejected)) << text_of(opened);

@@ -1,4 +1,4 @@
-// Messages of logical replication as a server writes them, for tests.
+// Messages of logical replication in the server's form, for tests.
 #pragma once
 
 #include <initializer_list>
@@ -12,7 +12,7 @@
 
 namespace dovetail::postgres {
 
-// Appends what it is given; texts get their NUL.
+// Appends values; texts get their NUL.
 class MessageBytes {
  public:
   explicit MessageBytes(char kind) : bytes_(1, kind) {}

@@ -1,4 +1,4 @@
-// Short words for tests of the queue: who fills it, and who works on it.
+// Short functions to fill a queue and work on it, for tests.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace dovetail::postgres {
 
-// Making a database takes longer than such a test: the tests of a suite share one, and find it
+// Making a database takes longer than such a test, so the tests of a suite share one and find it
 // empty.
 class QueueTest : public testing::Test {
  protected:
@@ -39,12 +39,12 @@ class QueueTest : public testing::Test {
 };
 
 struct Line {
-  std::string key{};  // of type "order"; empty: none
+  std::string key{};  // its type is "order"; empty: no key
   std::string type{};
   EventId id = new_event_id();
 };
 
-// All of them in one transaction, in this order.
+// Fills the queue in one transaction, in this order.
 inline void fill(Connection& connection, const std::string& consumer, std::vector<Line> lines) {
   std::deque<Event> events;
   std::vector<const Event*> pointers;
@@ -86,7 +86,7 @@ inline Result<std::vector<Received>> receive(Connection& connection, const std::
   return received;
 }
 
-// The types of what is received, "a b c".
+// The types of the received events: "a b c".
 inline std::string types(const Result<std::vector<Received>>& received) {
   if (!received) return received.error().text;
   std::string text;
@@ -94,7 +94,7 @@ inline std::string types(const Result<std::vector<Received>>& received) {
   return text;
 }
 
-// complete, release, or fail without further arguments.
+// Calls complete, release or fail, without further arguments.
 inline Status settle(Connection& connection, const std::string& function,
                      const std::string& consumer, const Received& one) {
   const Result<Rows> done = connection.query("SELECT dovetail." + function + "($1, $2, $3)",

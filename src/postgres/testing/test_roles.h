@@ -1,4 +1,4 @@
-// Logins of each role of dovetail on the real server, and things that they might want to touch.
+// A login for each role of dovetail on the real server, and objects that they may try to use.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@ namespace dovetail::postgres {
 constexpr const char* kQueued = "01890000-0000-7000-8000-000000000001";  // for stock and for mail
 constexpr const char* kParked = "01890000-0000-7000-8000-000000000002";  // of the relay "orders"
 
-// Roles belong to the cluster, so logins are named after the database. "worker" was granted the
-// consumer stock, and not mail; "nobody" has no role.
+// Roles belong to the cluster, so logins have the database's name in theirs. "worker" may use the
+// consumer stock, not mail; "nobody" has no role.
 class PostgresRoles : public testing::Test {
  protected:
   static constexpr const char* kLogins[] = {"app", "worker", "relay", "operator", "nobody"};
@@ -62,7 +62,7 @@ class PostgresRoles : public testing::Test {
              "5, 'refused', now())");
   }
 
-  // The SQLSTATE of what the statement fails with, or "ok". Leaves no trace.
+  // The SQLSTATE of the statement's error, or "ok". Changes nothing.
   static std::string sqlstate(Connection& connection, const std::string& sql) {
     must(connection, "BEGIN");
     const Status done = connection.execute(sql);

@@ -1,4 +1,4 @@
-// Which version of PostgreSQL a test runs on, for what the older ones cannot do.
+// The PostgreSQL version of a test, to skip what older ones cannot do.
 #pragma once
 
 #include "postgres/testing/test_database.h"

@@ -1,4 +1,4 @@
-// A database with the outbox, and a stream of its log, for tests.
+// A database with the outbox and a WAL stream, for tests.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ inline void publish_many(Connection& connection, int count, int bytes) {
   EXPECT_TRUE(done) << text_of(done);
 }
 
-// A stream of the outbox through a slot of its own, and what was read from it.
+// A stream of the outbox through its own slot, and what was read from it.
 class TestStream {
  public:
   explicit TestStream(const std::string& conninfo, WalStreamOptions options = {},
@@ -66,7 +66,7 @@ class TestStream {
     created = make_slot(replication, slot, temporary);
     start(std::move(replication), std::move(options), std::move(request));
   }
-  // Goes on with a slot that is there.
+  // Continues with an existing slot.
   TestStream(const std::string& conninfo, const std::string& existing,
              Clock& clock = system_clock())
       : clock_(clock), conninfo_(conninfo) {
@@ -110,7 +110,7 @@ class TestStream {
     return done ? Error{Errc::stopped, "did not end"} : done.error();
   }
 
-  Progress progress{true};  // before the stream, which counts in it
+  Progress progress{true};  // declared before the stream, which counts in it
   std::unique_ptr<WalStream> stream{};
   CreatedSlot created{};
   std::string slot{};
@@ -141,7 +141,7 @@ class OutboxDatabase : public TestDatabase {
   }
 };
 
-// One for all tests of a suite, and a name for the slot of each.
+// One database for all tests of a suite, and a slot name for each test.
 class OnOutbox : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { shared_ = std::make_unique<OutboxDatabase>(); }

@@ -1,4 +1,4 @@
-// A source over the WAL and the table, as tests drive it, and what it has read.
+// A source over the WAL and the table, driven by tests, and what it has read.
 #pragma once
 
 #include <map>
@@ -40,7 +40,7 @@ class WalReading {
     opened = source->open();
   }
 
-  // One read; what it brought is settled at once, unless `settles` is off.
+  // One read; its events are settled at once unless `settles` is off.
   Status step(std::size_t events_max = 1000) {
     DOVETAIL_TRY(source->keep_alive());
     auto batch = std::make_unique<Batch>();
@@ -84,7 +84,7 @@ class WalReading {
   bool until_streaming() {
     return until([&] { return streams(); });
   }
-  // Until an error comes, which it returns.
+  // Steps until an error comes, and returns it.
   Status until_lost() {
     Status last;
     EXPECT_TRUE(eventually([&] { return !(last = step()); })) << told();

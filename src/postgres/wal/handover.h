@@ -16,23 +16,23 @@
 
 namespace dovetail::postgres {
 
-// A stream that the server has begun to send.
+// A stream that the server has started.
 struct StartedStream {
   Replication replication{};
-  bool resumes = false;                // the slot was there before
-  bool has_messages = false;           // it brings what was written by pg_logical_emit_message()
-  WalPosition begins_at{};             // of a new slot: everything before was read by windows
+  bool resumes = false;                // the slot existed before
+  bool has_messages = false;           // it includes messages of pg_logical_emit_message()
+  WalPosition begins_at{};             // of a new slot: windows read everything before it
   std::string publication{};           // its mark
-  std::optional<Snapshot> left_out{};  // what windows read of the stream
+  std::optional<Snapshot> left_out{};  // the part of the stream that windows have read
 };
 
-// To the WAL: a new slot is made, which shows a snapshot of its start. Windows are read up to that
-// snapshot, and then the stream begins: nothing is left out, and nothing comes twice. To the table,
-// to catch up: windows begin behind what was covered last and the transactions that were streamed
-// since. Why that is exact: docs/decisions/0013-the-log-is-an-accelerator.md. One thread.
+// To the WAL: a new slot shows a snapshot of its start. Windows read up to that snapshot, and then
+// the stream begins: nothing is left out, and nothing comes twice. Back to the table: windows begin
+// after the last covered snapshot plus the transactions streamed since.
+// docs/decisions/0013-the-log-is-an-accelerator.md says why that is exact. One thread.
 class Handover {
  public:
-  // All outlive this.
+  // All must outlive this.
   Handover(Reader& reader, Windows& windows, Clock& clock, SlotKeeper& slot, ReadStatus& status,
            const WalSourceOptions& options)
       : reader_(reader),
@@ -43,46 +43,46 @@ class Handover {
         status_(status),
         options_(options) {}
 
-  // The session is over: what is under way is left.
+  // The session is over: drops what is under way.
   void close();
-  // A session begins, in this run of the server. `slot` was opened before.
+  // A session begins in this run of the server. `slot` is open already.
   void open(std::string run);
 
-  // Does what can be done now. A stream: it is to be read from here on, and windows have read
-  // everything that is not in it. An error ends the session; what is only not possible now is tried
-  // again later.
+  // Does what is possible now. Returns a stream when it is the next to read: windows have read
+  // everything that it does not have. An error ends the session; what is impossible only for now is
+  // retried later.
   Result<std::optional<StartedStream>> advance();
-  // The stream has ended. `has_lasted`: its start was no failure.
+  // The stream has ended. `has_lasted`: its start was not a failure.
   void stream_ended(bool has_lasted);
-  // What has failed does not change soon.
+  // Waits longer: this failure will not pass soon.
   void rest() { try_at_ = clock_.now() + options_.retry_every; }
-  // Leaves the slot, if there is one on the way, and reads windows until it is tried again.
+  // Gives up the slot that is being made, and reads windows until the next try.
   void give_up(const Error& why);
 
-  // A slot is looked for or made. Windows are read meanwhile, but for short waits.
+  // A slot is being found or made. Windows are read meanwhile, with short waits.
   bool is_under_way() const { return step_ != Step::none; }
   // The server keeps WAL for it already.
   bool has_slot() const { return step_ > Step::connecting; }
-  // Windows are not to be read now: the slot has what they would repeat, or more.
+  // Windows must wait: the slot has what they would repeat, or more.
   bool holds_windows() const;
   void windows_were_read() { has_looked_ = true; }
   void events_were_settled() { settled_at_ = clock_.now(); }
 
-  // Windows go on behind everything that was streamed. False: that would be too much to say; the
+  // Makes windows continue after everything streamed. False: that is too much for a snapshot; the
   // next safe point leaves less.
   Result<bool> leave_stream();
 
   Published published() const { return {options_.publication, windows_.table_oid()}; }
 
  private:
-  // Windows are read at each of these steps.
+  // In each of these steps, windows are read.
   enum class Step : std::uint8_t {
     none,
-    connecting,  // beside this thread
-    making,      // the server was asked for a slot
-    meeting,     // until what the slot's snapshot shows is visible, and no window is open
-    closing,     // windows are read up to that snapshot
-    resuming,    // the slot is there; until no window is open
+    connecting,  // on another thread
+    making,      // asked the server for a slot
+    meeting,     // until the slot's snapshot is visible and no window is open
+    closing,     // windows read up to that snapshot
+    resuming,    // the slot is ready; waits until no window is open
   };
   using Started = Result<std::optional<StartedStream>>;
 
@@ -106,22 +106,22 @@ class Handover {
   ReadStatus& status_;
   const WalSourceOptions& options_;
 
-  // Over all sessions.
+  // For all sessions.
   SlotSearch search_{};
   bool has_streamed_ = false;
   int failures_ = 0;
   TimePoint try_at_{};
 
-  // Of a session.
+  // For one session.
   Step step_ = Step::none;
-  std::string run_{};           // in which its snapshots mean something
-  bool has_looked_ = false;     // into the table
-  TimePoint settled_at_{};      // last
-  bool is_slot_known_ = false;  // whether the slot that stays can be resumed
-  bool may_resume_ = false;     // unless it is known that it cannot
-  TimePoint slot_wanted_at_{};  // a new one
+  std::string run_{};           // in which its snapshots are valid
+  bool has_looked_ = false;     // in the table
+  TimePoint settled_at_{};      // the last time
+  bool is_slot_known_ = false;  // whether the lasting slot can be resumed
+  bool may_resume_ = false;     // false: it is known that it cannot
+  TimePoint slot_wanted_at_{};  // a new slot
 
-  // Of an attempt.
+  // For one attempt.
   SlotAccess access_{};
   CreatedSlot made_{};
   std::string end_{};     // the snapshot of the slot's start

@@ -1,4 +1,4 @@
-// Tells people, and the database, how a lane reads: out of the WAL or from the table, and why.
+// Tells people and the database how a lane reads, from the WAL or the table, and why.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace dovetail::postgres {
 
-// One thread. Says a thing once, also over several sessions.
+// One thread. Reports each change once, also over several sessions.
 class ReadStatus {
  public:
-  // All outlive this.
+  // All must outlive this.
   ReadStatus(Reader& reader, RelayMetrics& metrics, const WalSourceOptions& options);
   ~ReadStatus();
   ReadStatus(const ReadStatus&) = delete;
   ReadStatus& operator=(const ReadStatus&) = delete;
 
-  // A session begins, with the table.
+  // A session begins; it reads the table.
   Status open();
   void reads_wal(std::string_view why) { say(true, why); }
   void reads_table(std::string_view why) { say(false, why); }
@@ -33,7 +33,7 @@ class ReadStatus {
   Reader& reader_;
   RelayMetrics& metrics_;
   const WalSourceOptions& options_;
-  bool streams_ = false;  // last said, with why
+  bool streams_ = false;  // the last report, with its reason
   std::string why_{};
 };
 

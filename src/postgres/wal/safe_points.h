@@ -1,4 +1,4 @@
-// Safe points: which snapshot of the table covers which position of the WAL.
+// Safe points: a snapshot of the table and the WAL position that covers it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace dovetail::postgres {
 
-// What must stay as it is while a stream is trusted.
+// What must not change while a stream is trusted.
 struct Proof {
   std::string timeline{};
   std::string run{};          // of the server
@@ -22,7 +22,7 @@ struct Proof {
   friend bool operator==(const Proof&, const Proof&) = default;
 };
 
-// A snapshot, and a position of the WAL before which everything that it shows has committed.
+// A snapshot and a WAL position; everything that the snapshot shows committed before the position.
 struct SafePoint {
   std::string snapshot{};
   WalPosition position{};
@@ -31,31 +31,31 @@ struct SafePoint {
 };
 Result<SafePoint> take_safe_point(Connection& connection, const Published& what);
 
-// While the WAL is read, now and then a snapshot is taken and then a position of the WAL. Once the
-// stream has brought everything up to the position, it has brought everything in the snapshot: the
-// progress covers it, and a restart can begin there. One thread.
+// While the WAL is read, a snapshot and then a WAL position are taken from time to time. When the
+// stream has passed the position, it has returned everything in the snapshot: the progress covers
+// it, and a restart can begin there. One thread.
 class SafePoints {
  public:
-  // All outlive this.
+  // All must outlive this.
   SafePoints(Reader& reader, Progress& progress, Clock& clock, const WalSourceOptions& options)
       : reader_(reader), progress_(progress), clock_(clock), options_(options) {}
 
-  // A stream of `what` begins, under this proof.
+  // A stream of `what` begins, with this proof.
   void begin(Published what, Proof proof);
   void end() { pending_.reset(); }
 
-  // Takes one, if it is time. Returns why the stream cannot be trusted any more; empty: it can.
+  // Takes one if it is time. Returns why the stream cannot be trusted any more; empty: it can.
   Result<std::string> take_if_due();
-  // The stream has brought events. The next safe point is due soon, and not only in a while.
+  // The stream has returned events, so the next safe point is due soon.
   void has_read() { has_read_ = true; }
-  // The stream is at `position`. True: the first safe point of the stream is passed, which shows
-  // everything that windows read before it.
+  // The stream is at `position`. True: it has passed its first safe point, which covers everything
+  // that windows read before.
   bool pass(WalPosition position);
-  // The stream has been behind a safe point for long: it does not keep up.
+  // The stream has been behind a safe point for long: it cannot keep up.
   bool is_overdue() const;
 
-  // While nothing flows nobody else writes what was covered last. So does the owner, when it is
-  // due, and says so.
+  // If no events come, nobody writes the covered position. True: the owner should write it
+  // now.
   bool is_write_due() const;
   void written() { write_at_.reset(); }
 
@@ -71,7 +71,7 @@ class SafePoints {
   TimePoint pending_since_{};
   TimePoint due_at_{};
   TimePoint due_when_idle_at_{};
-  bool has_read_ = true;  // something since the last one was taken
+  bool has_read_ = true;  // there was something since the last one
   bool is_first_ = true;
   std::optional<TimePoint> write_at_{};
 };

@@ -1,5 +1,5 @@
-// Access to the server's log: a connection for replication, and a slot that can be resumed or
-// must be created.
+// Access to the server's WAL: a replication connection, and a slot to resume or
+// create.
 #pragma once
 
 #include <future>
@@ -13,52 +13,52 @@
 namespace dovetail::postgres {
 
 struct SlotAccessOptions {
-  std::string conninfo{};   // of the server itself
-  ServerIdentity server{};  // that the table is read from
-  Published published{};    // what is to be streamed
+  std::string conninfo{};   // of the server itself, without a pooler
+  ServerIdentity server{};  // the server from which the table is read
+  Published published{};    // what will be streamed
   bool checks_publication = true;
   std::string slot{};
   bool temporary = true;
-  // Of a slot that stays.
+  // For a lasting slot.
   SlotRecord record{};
   LaneHeld held{};          // when the record was read
-  bool takes_over = false;  // it belongs to another relay: resumed where it is
-  // Why it must not be resumed, whatever it looks like; empty: it may be.
+  bool takes_over = false;  // it belongs to another relay: resume it at its position
+  // Why it must not be resumed, whatever its state; empty: it may be.
   std::string distrusted{};
-  bool drops_only = false;  // what is distrusted is dropped, and nothing is made in its place
+  bool drops_only = false;  // drops a distrusted slot and makes no new one
 };
 
 struct SlotAccess {
-  Replication replication{};  // none, where a slot was only to be dropped
-  bool resumes = false;       // the slot stands where we left it
-  WalPosition confirmed{};    // what the server has of us, when it resumes
+  Replication replication{};  // closed, if a slot was only dropped
+  bool resumes = false;       // the slot is as we left it
+  WalPosition confirmed{};    // what the server has from us, if it resumes
   std::string publication{};  // its mark
-  std::string lost{};         // why a slot that we had cannot be resumed; empty: we had none
+  std::string lost{};         // why our slot cannot be resumed; empty: there was none
 };
 
-// Connects, checks, and drops a slot that does not hold what we miss. May take 20 s, so it runs
-// beside the relay's thread; shares nothing with it, and may come back when another relay has taken
-// the lane over: it does not drop the slot of that one. rejected: this server, this role or this
-// publication cannot. unavailable: not now. stopped: nobody wants it any more, and it has changed
-// nothing since; a connection that is being made is waited for nevertheless.
+// Connects, checks, and drops a slot that does not have what we need. May take 20 s, so it runs on
+// another thread and shares nothing with the relay's. It may finish after another relay has taken
+// the lane, and does not drop that relay's slot. rejected: this server, role or publication cannot
+// stream. unavailable: not now. stopped: the result is not wanted any more; nothing was changed
+// after that, but it waits for a connect that is under way.
 Result<SlotAccess> find_slot_access(const SlotAccessOptions& asked, const std::stop_token& stop);
 
-// find_slot_access() in a thread of its own, one at a time. One thread calls.
+// Runs find_slot_access() on its own thread, one at a time. One thread calls.
 class SlotSearch {
  public:
   SlotSearch() = default;
-  // Returns within a second: a hanging connect cannot be interrupted, so its thread is left to
-  // itself, and ends within 20 s.
+  // Returns within a second: a hanging connect cannot be interrupted, so its thread is left behind
+  // and ends within 20 s.
   ~SlotSearch();
   SlotSearch(const SlotSearch&) = delete;
   SlotSearch& operator=(const SlotSearch&) = delete;
 
-  // False: one that was abandoned has not ended yet.
+  // False: an abandoned search has not ended yet.
   bool is_free() const { return !found_.valid() || has_ended(); }
   void begin(SlotAccessOptions asked);
   bool has_ended() const;
   Result<SlotAccess> result() { return found_.get(); }
-  // Nobody wants the result any more.
+  // The result is not wanted any more.
   void abandon();
 
  private:

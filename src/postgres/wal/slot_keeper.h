@@ -1,5 +1,5 @@
-// Keeps the slot of a lane: which one it is, whether it can be trusted, how much of the WAL the
-// server may keep for it, and what the server is told.
+// Manages the slot of a lane: its name, whether it can be trusted, how much WAL the server may keep
+// for it, and what is reported to the server.
 #pragma once
 
 #include <cstdint>
@@ -17,66 +17,66 @@
 
 namespace dovetail::postgres {
 
-// Mode wal has a slot that stays between streams: it is resumed only from a position that the
-// database knows to be reported. Mode auto has a temporary one, which ends with its stream. One
+// In mode wal the slot stays between streams. It is resumed only from a position that the database
+// has recorded as reported. In mode auto the slot is temporary and ends with its stream. One
 // thread.
 class SlotKeeper {
  public:
-  // All outlive this.
+  // All must outlive this.
   SlotKeeper(Reader& reader, Progress& progress, Clock& clock, RelayMetrics& metrics,
              const WalSourceOptions& options)
       : reader_(reader), progress_(progress), clock_(clock), metrics_(metrics), options_(options) {}
 
-  // A session begins on `server`. A record of another cluster is forgotten.
+  // A session begins on `server`. Forgets a record of another cluster.
   Status open(ServerIdentity server);
 
   bool stays() const { return options_.mode == ReadMode::wal; }
-  // The slot belongs to another relay, and is resumed at its position.
+  // The slot belongs to another relay and is resumed at its position.
   bool takes_over() const { return !options_.slot.empty() && record_.slot != options_.slot; }
-  // This lane has streamed through a slot before; with is_same: through the very one of now.
+  // This lane has streamed through a slot before; with is_same: through the current one.
   bool is_recorded() const { return !record_.slot.empty(); }
   bool is_same_as_recorded() const { return record_.slot == name_; }
   const std::string& name() const { return name_; }
   const ServerIdentity& server() const { return server_; }
 
-  // What to look for. Gives the slot its name.
+  // What to look for. Names the slot.
   SlotAccessOptions wanted(const Published& published);
-  // It was found, or can be made. Returns why the one that we had is lost, unless people know.
+  // It was found or can be made. Returns why the old one is lost, unless that was reported.
   std::string found(const SlotAccess& access);
-  // The slot is dropped at the next attempt, whatever it looks like.
+  // Drops the slot at the next attempt, whatever its state.
   void distrust(std::string why) { distrusted_ = std::move(why); }
   bool is_distrusted() const { return stays() && !distrusted_.empty(); }
-  // Too much was kept: there is no new slot before the sink takes events again.
+  // Too much was kept: no new slot until the sink takes events again.
   bool waits_for_sink() const { return !stays() || was_too_much_; }
 
-  // Records that the lane streams through the slot, before the stream begins: until what was read
-  // before it is settled, nothing that the server has of it may be resumed. Returns from where to
-  // stream; 0: from where the slot is.
+  // Records, before the stream begins, that the lane uses the slot: until everything read before is
+  // settled, the server's position may not be resumed. Returns where to start streaming; 0: at the
+  // slot's position.
   Result<WalPosition> record(const SlotAccess& access);
-  // The position that is recorded as reported; nullopt: there is no need to record it.
+  // The position recorded as reported; nullopt: no record is needed.
   std::optional<WalPosition> recorded() const {
     return stays() ? std::optional(record_.reported) : std::nullopt;
   }
 
   struct Look {
     std::optional<Error> too_much{};  // the slot is given up
-    // The server has noted which transactions run, and could let go of some WAL: ask it how far it
+    // The server has logged its running transactions and could release some WAL: ask it how far it
     // is.
     bool has_noted = false;
   };
-  // Looks how much the server keeps, if it is time. `is_level`: nothing of ours is under way.
+  // Checks how much the server keeps, if it is time. `is_level`: everything read is settled.
   Result<Look> look_if_due(bool is_level);
 
-  // A stream begins: it reports at once what it can.
+  // A stream begins: it reports at once.
   void stream_begins() { report_at_ = {}; }
   bool is_report_due();
-  // The first report of a slot that stays.
+  // The first report of a lasting slot.
   bool is_first_report() const {
     return stays() && progress_.recorded_to() == WalPosition{} &&
            progress_.wal_settled_to() > WalPosition{};
   }
-  // Writes down what may be reported, where that is needed and worth it. `has_settled`: more was
-  // settled, and a report is not only for what others have written. nullopt: not now.
+  // Records what may be reported, if that is needed and worth it. `has_settled`: more events are
+  // settled; else the report only covers the WAL of others. nullopt: not now.
   Result<std::optional<WalPosition>> report(bool has_settled);
 
  private:
@@ -88,12 +88,12 @@ class SlotKeeper {
   RelayMetrics& metrics_;
   const WalSourceOptions& options_;
 
-  // Over all sessions.
+  // For all sessions.
   std::string distrusted_{};   // why
-  bool was_too_much_ = false;  // more of the WAL was kept for us than may be
-  bool is_given_up_ = false;   // the slot was dropped for that, and people know
+  bool was_too_much_ = false;  // the server kept more WAL for us than allowed
+  bool is_given_up_ = false;   // the slot was dropped for that, and that was reported
 
-  // Of a session.
+  // For one session.
   ServerIdentity server_{};
   SlotRecord record_{};
   std::string name_{};

@@ -1,4 +1,4 @@
-// What dovetail.relay_lane says of how a lane reads the log.
+// What dovetail.relay_lane records about a lane that reads the WAL.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dovetail::postgres {
 
-// A database as it is told from others, and from itself after a standby has taken over.
+// Tells databases apart, and a database from itself after a promotion.
 struct ServerIdentity {
   std::int64_t system_identifier = 0;
   std::string timeline{};
@@ -23,29 +23,29 @@ Result<ServerIdentity> identify(Connection& connection);
 // What is streamed.
 struct Published {
   std::string publication{};
-  std::int64_t table = 0;  // its oid; 0: it is in the publication by its own name, as ours is
+  std::int64_t table = 0;  // its oid; 0: it is published under its own name, like ours
 };
 
-// Another text after anything about the publication was changed, or the table has changed its
-// schema where schemas are in it: what is streamed through it may be something else then. Empty:
-// there is none.
+// A text that changes when the publication changes, or when the table's schema changes and the
+// publication has schemas in it: the stream may then be different. Empty: there is no
+// publication.
 Result<std::string> publication_mark(Connection& connection, const Published& what);
-// The same as an expression, and the first parameters of its statement.
+// The same as SQL, and the first parameters of its statement.
 std::string publication_mark_sql(const Connection& connection);
 Params publication_params(const Connection& connection, const Published& what);
 
-// The slot of a lane that stays between its starts. The server was never told to forget anything
-// behind `reported`.
+// The lasting slot of a lane. The server was never told to forget anything after
+// `reported`.
 struct SlotRecord {
   std::string slot{};         // empty: none
-  std::string timeline{};     // on which it was used
-  std::string publication{};  // its mark then
+  std::string timeline{};     // where it was used
+  std::string publication{};  // its mark at that time
   WalPosition reported{};
-  std::int64_t system_identifier = 0;  // of the server that the progress belongs to
+  std::int64_t system_identifier = 0;  // of the server of the progress
 };
 Result<SlotRecord> load_slot_record(Reader& reader);
 
-// Durable when it returns. stopped: another relay has taken the lane over.
+// Durable when it returns. stopped: another relay has taken the lane.
 Status write_slot(Reader& reader, const SlotRecord& record);
 Status write_reported(Reader& reader, WalPosition reported);
 

@@ -1,5 +1,5 @@
-// Reads a table out of the server's WAL where it can, and by windows over the table where it cannot
-// or where that is quicker.
+// Reads a table from the WAL if possible, and by windows over the table if not, or if that is
+// faster.
 #pragma once
 
 #include <string_view>
@@ -16,16 +16,16 @@
 
 namespace dovetail::postgres {
 
-// The table stays the truth. The progress of the lane is that of its windows: whatever happens to
-// the slot, reading continues from there. After a failure the session starts over from the last
+// The table remains the truth. The lane's progress is that of its windows: whatever happens to the
+// slot, reading continues from there. After a failure the session starts over from the last
 // progress.
 //
-// Each part has its own task: `handover` brings windows and stream together, `stream` reads,
-// `safe_points` say what of the table the stream has covered, `slot` keeps what the server holds
-// for us within its bounds. This joins them.
+// Each part has its own task: `handover` joins windows and stream, `stream` reads, `safe_points`
+// tell which part of the table the stream has covered, `slot` limits what the server keeps for us.
+// This class connects them.
 class WalSource final : public Source {
  public:
-  // `windows` reads the same table, through the same reader.
+  // `windows` reads the same table with the same reader.
   WalSource(Reader& reader, Windows& windows, Clock& clock, RelayMetrics& metrics,
             WalSourceOptions options);
 
@@ -33,7 +33,7 @@ class WalSource final : public Source {
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   Status flush() override;
-  // unavailable: more WAL is kept for us than may be, or the stream has ended.
+  // unavailable: the server keeps too much WAL for us, or the stream has ended.
   Status keep_alive() override;
 
  private:

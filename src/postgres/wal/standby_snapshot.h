@@ -1,4 +1,4 @@
-// Has the server note down in its log which transactions run.
+// Makes the server log which transactions are running.
 #pragma once
 
 #include "core/clock.h"
@@ -7,16 +7,16 @@
 
 namespace dovetail::postgres {
 
-// Whatever is reported, the server lets go of its log only up to where it last noted that down. It
-// does so every 15 s, in which others may write very much; and whenever it is asked to, or somebody
-// begins to make a slot.
+// Whatever we report, the server releases WAL only up to its last record of running
+// transactions. It writes one every 15 s, which can be much WAL, and when asked, or when a slot
+// is being made.
 class StandbySnapshot {
  public:
-  // Not more often than it helps: while a transaction stays open the log is kept from
-  // `kept_from` on, however often it is noted that it runs.
+  // No more often than useful: while a transaction stays open, WAL is kept from `kept_from` on,
+  // whatever is logged.
   bool is_due(TimePoint now, WalPosition kept_from);
-  // Where the server can be asked. Waits for nobody. Fails when the connection is lost, and only
-  // then.
+  // Asks the server if it supports that. Does not wait. Fails only if the connection is
+  // lost.
   Status make(Connection& connection);
 
  private:

@@ -1,5 +1,5 @@
-// Reads the WAL into batches: the running stream, whether what is written into the WAL comes out of
-// it, and whether it falls so far behind that windows are quicker.
+// Reads the WAL into batches: the running stream, the probe that shows that it works, and the
+// decision that windows are faster because it is far behind.
 #pragma once
 
 #include <memory>
@@ -14,35 +14,35 @@
 
 namespace dovetail::postgres {
 
-// One thread. Without a stream only begin() and end() may be called.
+// One thread. Without a stream, call only begin() and end().
 class StreamReader {
  public:
-  // All outlive this. `counts_numbers`: positions of events are numbers of the outbox's sequence.
+  // All must outlive this. `counts_numbers`: event positions are numbers of the outbox's sequence.
   StreamReader(Progress& progress, Clock& clock, const WalSourceOptions& options,
                bool counts_numbers)
       : progress_(progress), clock_(clock), options_(options), counts_numbers_(counts_numbers) {}
 
-  // `replication` was started. Transactions that `left_out` shows were read by windows.
+  // `replication` is started. Windows have read the transactions that `left_out` shows.
   void begin(Replication replication, std::optional<Snapshot> left_out);
-  // Closes the stream. True: it had lasted, so that its end is no failure of the way to it.
+  // Closes the stream. True: it had lasted, so its end is not a failure to start.
   bool end();
   explicit operator bool() const { return stream_ != nullptr; }
 
-  // Writes something into the WAL, which the stream must bring.
+  // Writes a probe into the WAL, which the stream must return.
   Status send_probe(Connection& connection);
-  // Whether what was written came out in time. corrupt: it did not.
+  // Whether the probe came out in time. corrupt: it did not.
   Status check_probe();
-  // Whether the stream still runs. What came before its end can be read nevertheless.
+  // Whether the stream still runs. What arrived before its end can still be read.
   Status check() const { return stream_->check(); }
 
-  // As Source::read(), for at most `wait_max`.
+  // Like Source::read(), for at most `wait_max`.
   Status read(Batch& out, Limits limits, Duration wait_max, std::stop_token stop);
-  // Takes the end of a transaction of which everything was read, see WalStream.
+  // Takes the end of a transaction that is fully read, see WalStream.
   void take_end() { stream_->take_end(); }
-  // Nothing is left out any more.
+  // Skips nothing any more.
   void leave_nothing_out() { stream_->leave_out(std::nullopt); }
 
-  // Decides, when asked now and then, whether it is so far behind that the table is quicker.
+  // Call it regularly: decides whether the stream is so far behind that the table is faster.
   Status consider_leaving(Connection& connection);
   // It is, and a transaction has just ended.
   bool can_leave() const { return is_leaving_ && !stream_->is_inside_transaction(); }
@@ -62,8 +62,8 @@ class StreamReader {
 
   std::unique_ptr<WalStream> stream_{};
   TimePoint began_at_{};
-  std::string probe_{};  // empty: seen, or not sent
-  Duration awaited_{};   // by reads that brought nothing, since the stream last moved
+  std::string probe_{};  // empty: it came out, or none was sent
+  Duration awaited_{};   // waits of reads without events since the stream last moved
   WalPosition moved_to_{};
   TimePoint consider_at_{};
   bool is_leaving_ = false;
