@@ -1,4 +1,4 @@
-// What every store of claims must do. An adapter gives a ClaimsUnderTest and instantiates the
+// What every claim store must do. An adapter implements ClaimsUnderTest and instantiates the
 // suite.
 #pragma once
 
@@ -19,15 +19,15 @@
 
 namespace dovetail::conformance {
 
-// One database that claims are kept in.
+// One database with claims.
 class ClaimsUnderTest {
  public:
   virtual ~ClaimsUnderTest() = default;
-  // A new store over the same database, as of another process. Not opened.
+  // A new store over the same database, like another process. Not opened.
   virtual std::unique_ptr<ClaimStore> make(const std::string& consumer) = 0;
-  // Lets this time pass by the database's clock.
+  // Lets this time pass on the database's clock.
   virtual void pass(Duration duration) { std::this_thread::sleep_for(duration); }
-  // The longest lease whose end a test waits for.
+  // The longest lease that a test waits for.
   virtual Duration short_lease() const { return std::chrono::milliseconds(300); }
 };
 
@@ -241,7 +241,7 @@ TEST_P(ClaimSuite, OfManyWhoClaimAtOnceOneHasIt) {
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       const auto store = open("mail");
-      // Each in an order of its own, so that they meet.
+      // Each in a different order, so that they meet.
       for (std::size_t i = 0; i < kEvents; i += 10) {
         const std::size_t from = t % 2 == 0 ? i : kEvents - 10 - i;
         std::vector<const Event*> some(events.begin() + static_cast<std::ptrdiff_t>(from),

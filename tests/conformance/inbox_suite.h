@@ -1,5 +1,5 @@
-// What every store of an inbox must do, by itself and under the inbox of the core. An adapter gives
-// an InboxUnderTest and instantiates the suite.
+// What every inbox store must do, alone and under the core's inbox. An adapter implements
+// InboxUnderTest and instantiates the suite.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,10 +22,10 @@
 
 namespace dovetail::conformance {
 
-// The open transaction, as a handler of a test gets it.
+// The open transaction, as a test's handler gets it.
 struct InboxTransaction {
   std::function<Status(const Event&)> effect{};  // one that commits with the transaction
-  std::function<void()> commit{};                // tries to end it; empty: cannot be tried
+  std::function<void()> commit{};                // tries to end it; empty: not possible
   std::function<void()> roll_back{};
 };
 using InboxHandler = std::function<Status(InboxTransaction&, const Event&)>;
@@ -34,14 +34,14 @@ using InboxHandler = std::function<Status(InboxTransaction&, const Event&)>;
 class InboxUnderTest {
  public:
   virtual ~InboxUnderTest() = default;
-  // A new store over the same database, as of another process. Not opened. Destroying it is the
+  // A new store over the same database, like another process. Not opened. Destroying it is the
   // death of that process.
   virtual std::unique_ptr<InboxStore> make(const std::string& consumer, std::uint32_t lane,
                                            InboxHandler handler) = 0;
-  // Of all that have committed, in order.
+  // All committed effects, in order.
   virtual std::vector<EventId> effects() = 0;
-  // Of every consumer, what could be applied up to then may be forgotten. False: this database
-  // remembers everything.
+  // For every consumer, events that could be applied before then may be forgotten. False: this
+  // database remembers everything.
   virtual bool forget_before(WallTime) { return false; }
 };
 
@@ -102,7 +102,7 @@ class InboxSuite : public testing::TestWithParam<InboxCase> {
       if (arrivals[i] == Arrival::first) firsts.push_back(of[i]);
     return firsts;
   }
-  // The whole way. False: it failed, and was rolled back.
+  // The whole procedure. False: it failed and was rolled back.
   static bool consume(InboxStore& store, const std::vector<const Event*>& of) {
     const std::vector<const Event*> firsts = firsts_of(of, insert(store, of));
     const bool applied = (firsts.empty() || store.apply(firsts)) &&
@@ -184,7 +184,7 @@ TEST_P(InboxSuite, TheSameIdWithAnotherPayloadIsNeverTakenForADuplicate) {
   EXPECT_EQ(database_->effects().size(), 2U);
 }
 
-// It failed and was parked, for longer than ids are remembered.
+// It failed and was parked for longer than ids are remembered.
 TEST_P(InboxSuite, WhatWasTriedAndNotAppliedIsAppliedAtAnyAge) {
   bool is_broken = true;
   auto store = open([&](InboxTransaction& transaction, const Event& one) -> Status {
@@ -303,8 +303,8 @@ TEST_P(InboxSuite, AnExceptionOfTheHandlerIsAFailedAttempt) {
   EXPECT_TRUE(store->begin()) << "the store is of use again";
 }
 
-// Were the commit let through, the rows of the events behind would stand there without their
-// effects: lost events.
+// If the commit succeeded, later events would have inbox rows without effects: lost
+// events.
 TEST_P(InboxSuite, AHandlerThatEndsTheTransactionIsRejectedAndCommitsNothing) {
   for (const bool commits : {true, false}) {
     bool can_be_tried = true;
@@ -371,10 +371,10 @@ TEST_P(InboxSuite, AHandlerThatEndsTheProcessIsFoundOut) {
   const Event* const deadly = event("bad");
   const std::vector<const Event*> batch = {event("a"), deadly, event("b")};
   const auto dies = [&](InboxTransaction& transaction, const Event& one) -> Status {
-    if (one.id == deadly->id) throw 17;  // as far as the inbox knows, it never comes back
+    if (one.id == deadly->id) throw 17;  // for the inbox, it never returns
     return transaction.effect(one);
   };
-  // A process that dies in the handler: its attempt was counted, and nothing else happened.
+  // The process dies in the handler: its attempt counts, nothing else happened.
   for (int death = 0; death < 2; ++death) {
     auto store = open(dies, "stock", death == 0);
     ASSERT_TRUE(store->count_attempt(deadly->id, +1));

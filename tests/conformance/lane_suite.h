@@ -1,6 +1,6 @@
-// What every lease and every parking store must do. Both belong to a lane, whose writes carry the
-// owner's epoch, so they are tested together. An adapter gives a LaneUnderTest and instantiates the
-// two suites, as with sources.
+// What every lease and every parking store must do. Both belong to a lane, and their writes carry
+// the owner's epoch, so they are tested together. An adapter implements LaneUnderTest and
+// instantiates the two suites.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@
 
 namespace dovetail::conformance {
 
-// One relay's view of a lane. Destroying it is the end of its process.
+// One relay's view of a lane. Destroying it ends that process.
 struct LaneOwner {
-  std::shared_ptr<void> state{};  // whatever the ports share
+  std::shared_ptr<void> state{};  // what the ports share
   std::unique_ptr<Lease> lease{};
   std::unique_ptr<Source> source{};
   std::unique_ptr<Parking> parking{};
@@ -80,7 +80,7 @@ class LaneFixture : public testing::TestWithParam<LaneCase> {
 
 class LeaseSuite : public LaneFixture {
  protected:
-  // Lets the lease of `stale` run out and gives the lane to another.
+  // Lets the lease of `stale` run out and gives the lane to another owner.
   LaneOwner take_over() {
     lane_->clock.advance(LaneUnderTest::kTerm + std::chrono::seconds(1));
     return owner("next");
@@ -275,7 +275,7 @@ TEST_P(ParkingSuite, AWaitingEventIsDueAtItsTime) {
   EXPECT_EQ(taken_->events()[0].key_hash, one->key_hash);
 }
 
-// A pause of seconds, and the clock is set by an hour or by two days.
+// A pause of seconds; the clock is set by an hour or by two days.
 TEST_P(ParkingSuite, AStepOfTheStoresClockDoesNotProlongAPause) {
   for (const int hours : {-48, -1, 1, 48}) {
     const auto first = static_cast<std::int64_t>(10 * made_);

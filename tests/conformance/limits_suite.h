@@ -1,8 +1,8 @@
-// What every sink must do with events that are hard to carry: everything arrives byte for byte, or
-// is refused with a reason that says why, and never changed in silence. Instantiated with the cases
-// of the suite of sinks:
+// What every sink must do with difficult events: each arrives byte for byte, or is rejected
+// with the reason; none is changed silently. Instantiated with the cases of the sink suite:
 //
-//   INSTANTIATE_TEST_SUITE_P(Redis, LimitsSuite, testing::Values(SinkCase{"streams", make_it}),
+//   INSTANTIATE_TEST_SUITE_P(Redis, LimitsSuite, testing::Values(SinkCase{"streams",
+//   make_it}),
 //   case_name<SinkCase>);
 #pragma once
 
@@ -28,13 +28,13 @@ namespace dovetail::conformance {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A text, and how a failure calls it.
+// A text, and its name in failures.
 struct Awkward {
   std::string name;
   std::string text;
 };
 
-// What a publisher may put into a key, a type, or the value of a header.
+// Allowed in a key, a type, or a header value.
 inline std::vector<Awkward> awkward_texts() {
   return {
       {"quotes", R"(say "yes" and 'no')"},
@@ -64,7 +64,7 @@ inline std::vector<Awkward> awkward_texts() {
   };
 }
 
-// What no header may have, but a key may.
+// Allowed in a key, but not in a header.
 inline std::vector<Awkward> awkward_controls() {
   return {
       {"a line break", "a\nb"},
@@ -107,7 +107,7 @@ class LimitsSuite : public testing::TestWithParam<SinkCase> {
     return keep(*encoded);
   }
 
-  // Sends what was added, in one batch between two events that nobody could refuse.
+  // Sends the added events in one batch, between two harmless ones.
   void send() {
     sent_.insert(sent_.begin(), &batches_.emplace_back().append(plain("before", "1")));
     names_.insert(names_.begin(), "the one before");
@@ -128,7 +128,7 @@ class LimitsSuite : public testing::TestWithParam<SinkCase> {
     for (StoredEvent& event : store_->stored()) stored_.insert_or_assign(event.id, event);
   }
 
-  // Each has arrived as it was, or was rejected and has not arrived.
+  // Each has arrived unchanged, or was rejected and has not arrived.
   void check_all() {
     for (std::size_t i = 0; i < sent_.size(); ++i) {
       SCOPED_TRACE(names_[i]);
@@ -157,7 +157,7 @@ class LimitsSuite : public testing::TestWithParam<SinkCase> {
     ASSERT_TRUE(came && went);
     EXPECT_EQ(by_name(*came), by_name(*went));
   }
-  // Some brokers keep no order of headers.
+  // Some brokers do not keep the order of headers.
   static std::map<std::string, std::string> by_name(const std::vector<Header>& headers) {
     std::map<std::string, std::string> sorted;
     for (const Header& header : headers) sorted[header.name] = header.value;
@@ -191,8 +191,8 @@ TEST_P(LimitsSuite, ThePayloadMayBeAsLargeAsTheLimitAndNotLarger) {
   check_all();
 }
 
-// As large as all of EventLimits allow at once, with everything that a broker may write longer than
-// it is.
+// The largest size that EventLimits allow, with all the text that a broker may encode in a longer
+// form.
 TEST_P(LimitsSuite, TheLargestEventThatMayBePublishedArrives) {
   const EventLimits limits;
   const std::size_t own_limit = store_->payload_bytes_max(plain("size", "x"));
@@ -278,8 +278,8 @@ TEST_P(LimitsSuite, AwkwardHeadersArriveOrAreRefused) {
   if (!HasFatalFailure()) check_all();
 }
 
-// These names mean something in one binding or another. Whoever sends them must not be able to pass
-// for somebody else.
+// These names have a meaning in some binding. A sender must not be able to pass for another
+// one.
 TEST_P(LimitsSuite, HeadersWithNamesOfTheFormatArriveOrAreRefused) {
   for (const char* name :
        {"id", "ce_id", "ce-id", "ce_type", "content-type", "Content-Type", "content-length", "Host",

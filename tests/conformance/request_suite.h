@@ -1,5 +1,5 @@
-// What every store of HTTP requests must do. A database gives a RequestsUnderTest and instantiates
-// the suite.
+// What every store of HTTP requests must do. A database implements RequestsUnderTest and
+// instantiates the suite.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace dovetail::conformance {
 
-// A service's own connection with its own transactions.
+// A service's own connection and transactions.
 class OwnTransaction {
  public:
   virtual ~OwnTransaction() = default;

@@ -1,4 +1,5 @@
-// What every SqlSession must do. A database gives a SessionsUnderTest and instantiates the suite.
+// What every SqlSession must do. A database implements SessionsUnderTest and instantiates the
+// suite.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,9 +21,9 @@ namespace dovetail::conformance {
 class SessionsUnderTest {
  public:
   virtual ~SessionsUnderTest() = default;
-  // A connection of its own. Not connected.
+  // Its own connection. Not connected.
   virtual std::unique_ptr<SqlSession> make() = 0;
-  // Now by the database's clock, in its own SQL.
+  // The current time of the database's clock, in its own SQL.
   virtual std::string now() const = 0;
 };
 

@@ -1,5 +1,5 @@
-// What every sink must do. An adapter gives a SinkUnderTest and instantiates the suite, as with
-// sources.
+// What every sink must do. An adapter implements SinkUnderTest and instantiates the
+// suite.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 namespace dovetail::conformance {
 
 struct SinkAbilities {
-  bool persistent = true;   // what was confirmed is there after make()
-  bool dedup = false;       // an id that is there already comes back as `duplicate`
+  bool persistent = true;   // confirmed events are there after make()
+  bool dedup = false;       // a known id comes back as `duplicate`
   bool can_refuse = false;  // make_poison() does something
   bool can_restart = false;
 };
@@ -31,12 +31,12 @@ class SinkUnderTest {
   virtual SinkAbilities abilities() const = 0;
   // A new sink over the same store, as after a restart of the process.
   virtual std::unique_ptr<Sink> make() = 0;
-  // What is there, read from outside, in the order in which it came.
+  // The stored events, read without the sink, in order of arrival.
   virtual std::vector<StoredEvent> stored() = 0;
   // Changes the event so that the sink refuses it.
   virtual void make_poison(Event&) {}
   virtual void restart_server() {}
-  // The most bytes that the payload of an event like this may have. 0: more than a test can send.
+  // The largest payload of an event like this. 0: more than a test can send.
   virtual std::size_t payload_bytes_max(const Event&) { return 0; }
 };
 
@@ -51,7 +51,7 @@ class SinkSuite : public testing::TestWithParam<SinkCase> {
     store_ = GetParam().make();
     reopen();
   }
-  // As a relay does it.
+  // Like a relay.
   Status open() {
     DOVETAIL_TRY(sink_->open());
     for (;;) {
@@ -230,7 +230,7 @@ TEST_P(SinkSuite, OrderIsKeptBehindAFailureWhereTheSinkSaysSo) {
   EXPECT_EQ(first[1].fate, Fate::again);
   EXPECT_EQ(second[0].fate, Fate::again) << "it was submitted before the failure was known";
   EXPECT_EQ(stored_payloads(), (Payloads{"3", "5"}));
-  // What is submitted after the failure was collected is tried again.
+  // Events submitted after the failure was collected are tried again.
   submit({event("k", "6")});
   EXPECT_EQ(collect(1)[0].fate, Fate::confirmed);
 }

@@ -27,15 +27,15 @@ using std::chrono::seconds;
 
 struct SourceAbilities {
   bool ordered = true;           // along a key
-  bool persistent = true;        // what was published is there after make()
+  bool persistent = true;        // published events are there after make()
   bool can_restart = false;      // restart_server() does something
   bool keeps_empty_keys = true;  // accepts events without a key
-  // How long a read may have to wait for what is there already: a client that fetches in the
-  // background has nothing at hand when it was just opened.
+  // How long a read may wait for existing events: a client that fetches in the background has none
+  // right after open().
   Duration arrival_max{0};
 };
 
-// One store with one reader of it.
+// One store with one reader.
 class SourceUnderTest {
  public:
   virtual ~SourceUnderTest() = default;
@@ -80,16 +80,16 @@ class SourceSuite : public testing::TestWithParam<SourceCase> {
       publish("k" + std::to_string(i % 3), std::to_string(published_ + 1));
   }
 
-  // One read of what is there.
+  // One read of the available events.
   std::unique_ptr<Batch> read(std::size_t events_max = 1000, std::size_t bytes_max = 4 << 20) {
     return read_within(store_->abilities().arrival_max, events_max, bytes_max);
   }
-  // One read where there is something, which may take its time.
+  // One read that waits for events.
   std::unique_ptr<Batch> read_some(std::size_t events_max = 1000, std::size_t bytes_max = 4 << 20) {
     const bool at_once = store_->abilities().arrival_max == Duration{0};
     return read_within(at_once ? Duration{0} : seconds(90), events_max, bytes_max);
   }
-  // One read that may wait so long for a first event.
+  // One read that waits up to `wait_max` for a first event.
   std::unique_ptr<Batch> read_within(Duration wait_max, std::size_t events_max = 1000,
                                      std::size_t bytes_max = 4 << 20) {
     auto batch = std::make_unique<Batch>();
@@ -98,7 +98,7 @@ class SourceSuite : public testing::TestWithParam<SourceCase> {
     EXPECT_TRUE(status) << (status ? "" : status.error().text);
     return batch;
   }
-  // Reads until `count` events came, however the source cuts its batches.
+  // Reads until `count` events came, in batches of any size.
   std::vector<StoredEvent> read_all(std::size_t count, std::size_t events_max = 1000) {
     std::vector<StoredEvent> events;
     const auto end = std::chrono::steady_clock::now() + seconds(90);

@@ -1,5 +1,5 @@
-// What the tests on real servers share: a short and a long form, claims with their figures, and how
-// much memory that takes.
+// Claims with figures for tests on real servers, in a short and a long form, and the memory that a
+// process uses.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@
 
 namespace dovetail::live {
 
-// The short form runs with every test, the long one by ./dev chaos.
+// The short form runs in every test run, the long form in ./dev chaos.
 inline bool is_long() {
   const char* given = std::getenv("DOVETAIL_CHAOS");
   return given != nullptr && *given != '\0';
 }
 
-// One readable line with the figures, which ./dev chaos shows; and a test that fails unless it
-// holds.
+// Prints one line with the figures, which ./dev chaos shows. The test fails if it does not
+// hold.
 [[gnu::format(printf, 2, 3)]] inline void claim(bool holds, const char* format, ...) {
   std::va_list values;
   va_start(values, format);
@@ -36,7 +36,7 @@ inline bool is_long() {
   std::fflush(stdout);
 }
 
-// VmRSS (now) or VmHWM (the most there ever was) of a process, in KiB; -1: it is gone.
+// VmRSS (now) or VmHWM (the maximum) of a process, in KiB; -1: it is gone.
 inline std::int64_t memory_kib(const std::string& what, const std::string& process = "self") {
   std::ifstream status("/proc/" + process + "/status");
   for (std::string line; std::getline(status, line);)
@@ -44,7 +44,7 @@ inline std::int64_t memory_kib(const std::string& what, const std::string& proce
   return -1;
 }
 
-// A sanitizer keeps what was freed, so that memory says nothing there.
+// A sanitizer keeps freed memory, so memory figures mean nothing there.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kMemoryIsOurs = false;
 #else
@@ -57,7 +57,7 @@ inline double milliseconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
-// The value below which the part `q` of them lies.
+// The value below which a share `q` of the values lies.
 inline double quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
   const auto place = static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));

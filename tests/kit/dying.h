@@ -35,12 +35,12 @@
 
 namespace dovetail::shop {
 
-// What is to happen, and when. One thread, the relay's.
+// What happens, and when. One thread, the relay's.
 class Doom {
  public:
   static constexpr int kExitCode = 137;
 
-  // At the `times`-th time that `point` is reached. `stops`: with SIGSTOP, and only once.
+  // When `point` is reached for the `times`-th time. `stops`: by SIGSTOP, once.
   Doom(std::string point, std::int64_t times, bool stops)
       : point_(std::move(point)), every_(times), left_(times), stops_(stops) {}
 
@@ -53,7 +53,7 @@ class Doom {
     tell("went on from", here);
   }
 
-  // The same for points that are inside a call. True: it is the time.
+  // The same for points inside a call. True: it is time.
   bool is_due(std::string_view here) {
     if (here != point_ || --left_ > 0) return false;
     left_ = every_;
@@ -79,7 +79,7 @@ class Doom {
 
 class DyingStore final : public InboxStore {
  public:
-  // `link`: before the server, for what happens to COMMIT.
+  // `link`: the proxy before the server, for points about COMMIT.
   DyingStore(Doom& doom, InboxStore& store, servers::TcpProxy& link)
       : doom_(doom), store_(store), link_(link) {}
 
@@ -87,7 +87,7 @@ class DyingStore final : public InboxStore {
   Status begin() override { return store_.begin(); }
   Status insert(Events events, std::span<Arrival> arrivals) override {
     Status done = store_.insert(events, arrivals);
-    // Nothing but events that were applied before: then there is nothing to lose.
+    // Only events that were applied before: nothing can be lost.
     if (std::find(arrivals.begin(), arrivals.end(), Arrival::first) != arrivals.end())
       doom_.reach("inserted");
     return done;
@@ -138,8 +138,8 @@ class DyingStore final : public InboxStore {
 
 class DyingSource final : public Source {
  public:
-  // `settles_first`: what auto-commit does; the source is told before anything has happened.
-  // `is_watched`: whether one may die now.
+  // `settles_first`: like auto-commit, it tells the source before anything has happened.
+  // `is_watched`: whether the process may die now.
   DyingSource(
       Doom& doom, Source& source, bool settles_first,
       std::function<bool()> is_watched = [] { return true; })

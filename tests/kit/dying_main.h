@@ -1,4 +1,4 @@
-// What the programs that are made to die have in common: their words, and how they are told to end.
+// What programs that die in tests share: their arguments, and their way to end.
 #pragma once
 
 #include <signal.h>
@@ -21,7 +21,7 @@ inline std::string word(const Words& words, const std::string& name, const std::
   return found == words.end() ? otherwise : found->second;
 }
 
-// The pairs behind the first two arguments.
+// The pairs after the first two arguments.
 inline Words words_of(int argc, char** argv) {
   Words words;
   for (int i = 3; i + 1 < argc; i += 2) words[argv[i]] = argv[i + 1];
@@ -44,13 +44,13 @@ inline sigset_t sigterm() {
   return signals;
 }
 
-// Before the first thread is started, so that all of them do it.
+// Call it before the first thread starts, so that all threads inherit it.
 inline void hold_sigterm() {
   const sigset_t signals = sigterm();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-// Until SIGTERM. The exit code.
+// Runs until SIGTERM. Returns the exit code.
 inline int run_until_told(const std::function<Status(std::stop_token)>& run) {
   const sigset_t signals = sigterm();
   Status ended;

@@ -10,7 +10,7 @@
 
 namespace dovetail {
 
-// Its texts are the caller's.
+// The texts belong to the caller.
 inline Event event_with(std::string_view topic, std::string_view key, std::string_view payload,
                         std::string_view headers = "") {
   Event event;
@@ -26,7 +26,7 @@ inline Event event_with(std::string_view topic, std::string_view key, std::strin
   return event;
 }
 
-// Events with their texts, which are valid as long as this object.
+// Events with their texts, valid as long as this object.
 class TestEvents {
  public:
   Event& add(const Event& event) { return batches_.emplace_back().append(event); }

@@ -1,4 +1,4 @@
-// How a test waits for what another thread or process does.
+// Waits for what another thread or process does.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace dovetail {
 
-// Asks until it holds. The limit is for broken code, not for slow machines.
+// Asks until the condition holds. The limit is for broken code, not for slow machines.
 template <class Condition>
 bool eventually(Condition holds, std::chrono::milliseconds limit = std::chrono::seconds(90)) {
   const auto end = std::chrono::steady_clock::now() + limit;

@@ -1,4 +1,4 @@
-// Event ids that a test can tell from each other, and those of other times than now.
+// Event ids that a test can tell apart, also with other times than now.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace dovetail {
 
-// Of version 7, and of this time; or of another version, which says no time. The last eight bytes
-// tell `number`.
+// An id of version 7 with this time, or of another version, which has no time. The last eight bytes
+// are `number`.
 inline EventId id_of(std::uint64_t number, WallTime time, int version = 7) {
   EventId id;
   for (std::size_t i = 0; i < 8; ++i)
@@ -25,7 +25,7 @@ inline EventId id_of(std::uint64_t number, WallTime time, int version = 7) {
 
 inline EventId numbered_id(std::uint64_t number) { return id_of(number, WallTime()); }
 
-// Another one in every call.
+// Returns another id at each call.
 inline EventId id_at(WallTime time, int version = 7) {
   static std::uint8_t count = 0;
   return id_of(++count, time, version);

@@ -1,4 +1,4 @@
-// Results in a claim of one line: EXPECT_TRUE(failed_with(x, Errc::rejected)) << text_of(x);
+// Results in one-line claims: EXPECT_TRUE(failed_with(x, Errc::rejected)) << text_of(x);
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// How long the machine stood still: threads that wanted to run did not. What must happen within a
-// time is judged only when it did not stand still for about that time.
+// Measures how long the machine stood still: threads that were ready did not run. A time limit is
+// judged only if the machine did not stand still for about that long.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace dovetail::servers {
 class Standstill {
  public:
   std::chrono::milliseconds longest() const { return std::chrono::milliseconds(longest_); }
-  // Says aloud when not.
+  // Prints a line if not.
   bool is_below(std::chrono::nanoseconds limit) const {
     if (longest() < limit) return true;
     std::printf("NOTE: the machine stood still for %ld ms; times are not judged\n",

@@ -1,11 +1,11 @@
-// Judges the history of one simulation. The ground truth is the business table.
+// Judges the history of one simulation against the truth, the business table.
 #pragma once
 
 #include "simulation/simulation.h"
 
 namespace dovetail::sim {
 
-// Adds what it finds to the world's violations.
+// Adds violations to the world.
 void check(Simulation& simulation);
 
 }  // namespace dovetail::sim

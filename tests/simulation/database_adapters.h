@@ -1,6 +1,6 @@
 // The relay's ports over the model of the producer's database: source by snapshot windows, lease,
-// parking. They are written as the real adapters are: state in the database, every write with its
-// epoch, nothing in destructors.
+// parking. Built like the real adapters: state in the database, every write with its epoch, nothing
+// in destructors.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@
 
 namespace dovetail::sim {
 
-// The producer's database as a server, with what the checker wants to know about it.
+// The producer's database as a server, and what the checker wants to know about it.
 struct DatabaseServer {
   DatabaseServer(World& world, std::uint32_t lanes) : server(world, "database"), tables(lanes) {}
 
-  // Notes that a write with this epoch was accepted, and judges it by a rule of its own.
+  // Records that a write with this epoch was accepted, and judges it by its own rule.
   void accepted(const char* write, std::uint32_t lane, std::uint64_t epoch);
   void note_parked(std::span<const ParkRequest> requests);
 
   Server server;
   ModelDatabase tables;
-  WaitQueue changed;                     // something committed or rolled back
-  std::set<EventId> parked;              // ever, until an operator comes
-  std::set<EventId> parked_without_key;  // ever, whatever for
-  std::set<EventId> waiting;             // ever
-  std::set<EventId> put_aside;           // ever, when a relay stopped
+  WaitQueue changed;                     // a transaction committed or rolled back
+  std::set<EventId> parked;              // at any time, until an operator comes
+  std::set<EventId> parked_without_key;  // at any time, for any reason
+  std::set<EventId> waiting;             // at any time
+  std::set<EventId> put_aside;           // at any time, when a relay stopped
 };
 
 class SimLease final : public Lease {
@@ -88,9 +88,9 @@ class OutboxSource final : public Source {
   const SimLease& lease_;
   const std::function<void(const EventId&)> on_read_;
   Connection connection_;
-  std::string run_{};  // of the server, in which the rest was read
-  Progress next_;      // where the next read begins
-  Progress settled_;   // what the next flush stores
+  std::string run_{};  // the server's run, in which the rest was read
+  Progress next_;      // where the next read starts
+  Progress settled_;   // what the next flush writes
   std::deque<Read> unsettled_;
   std::size_t unsettled_events_ = 0;
   std::size_t unwritten_events_ = 0;  // settled since the last flush

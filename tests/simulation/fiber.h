@@ -1,6 +1,6 @@
-// A function with a stack of its own, which can stop in the middle and go on later. The simulator
-// runs the relay, which is written as a plain blocking loop, as one of these, so that one thread
-// can interleave many of them in an order that a seed decides.
+// A function with its own stack that can stop in the middle and continue later. The simulator runs
+// the relay, a plain blocking loop, in a fiber, so that one thread can interleave many relays in an
+// order that a seed decides.
 #pragma once
 
 #include <ucontext.h>
@@ -10,7 +10,7 @@
 
 namespace dovetail::sim {
 
-// A fiber stays on the thread that first resumed it. No exception may leave its body.
+// A fiber stays on the thread that first resumed it. Its body must not throw.
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body);
@@ -20,7 +20,7 @@ class Fiber {
 
   // Runs it until it suspends or finishes.
   void resume();
-  // Called inside a fiber: back to whoever resumed it.
+  // Inside a fiber: returns to the caller of resume().
   static void suspend();
   bool finished() const { return finished_; }
 
@@ -34,7 +34,7 @@ class Fiber {
   char* stack_ = nullptr;
   ucontext_t own_{};
   ucontext_t resumer_{};
-  // What the sanitizers want to know about a change of stacks.
+  // What sanitizers need at a change of stacks.
   [[maybe_unused]] void* fake_stack_ = nullptr;
   [[maybe_unused]] const void* resumer_stack_ = nullptr;
   [[maybe_unused]] std::size_t resumer_stack_size_ = 0;

@@ -1,4 +1,4 @@
-// The inbox's and the consumer's ports over the model of a consumer's database.
+// The ports of inbox and consumer over the model of a consumer's database.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace dovetail::sim {
 
-// The consumers' database as a server, with what the checker wants to know about it.
+// The consumers' database as a server, and what the checker wants to know about it.
 struct InboxServer {
   explicit InboxServer(World& world) : server(world, "inbox database") {}
 
-  // The server notices after a while that a client is gone, and only then gives its locks up.
+  // The server notices after a while that a client is gone, and only then releases its locks.
   void rollback_later(ModelInbox::Transaction tx);
   void client_died(const Actor& client);
   bool service_is_up() { return service_down_until <= server.world().now(); }
@@ -27,15 +27,15 @@ struct InboxServer {
   Server server;
   ModelInbox tables;
   WaitQueue changed;
-  TimePoint service_down_until{};   // of something else that the handlers need
-  TimePoint handlers_sick_until{};  // as when a table of theirs is missing
+  TimePoint service_down_until{};   // a dependency of the handlers is down
+  TimePoint handlers_sick_until{};  // for example a missing table
   std::map<std::string, ModelInbox::Transaction> transactions;  // by client
   using ConsumerEvent = std::pair<std::string, EventId>;
   std::set<ConsumerEvent> at_fault;  // its handler failed, or the process died in a counted try
-  std::set<ConsumerEvent> untried;   // the database or something its handler needs was away
+  std::set<ConsumerEvent> untried;   // the database or a dependency of its handler was down
   std::map<std::string, ConsumerEvent> tries;  // by client: the counted try that has not ended
-  std::set<ConsumerEvent> parked;              // ever, until an operator comes
-  std::set<ConsumerEvent> waiting;             // ever
+  std::set<ConsumerEvent> parked;              // at any time, until an operator comes
+  std::set<ConsumerEvent> waiting;             // at any time
 };
 
 class SimInboxStore final : public InboxStore {
@@ -65,7 +65,7 @@ class SimInboxStore final : public InboxStore {
   ModelInbox::Transaction tx_ = 0;
 };
 
-// Members of a group share the rows; each replays what belongs to its own partitions.
+// Members of a group share the rows; each replays the events of its own partitions.
 class ConsumerParking final : public Parking {
  public:
   ConsumerParking(InboxServer& database, std::string consumer, ModelBroker& broker,

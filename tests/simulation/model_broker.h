@@ -1,5 +1,5 @@
-// A model of a broker: partitioned logs that producers append to over connections that lose, delay,
-// repeat and refuse, and that groups of consumers read with offsets.
+// A model of a broker: partitioned logs. Producers append over connections that lose, delay, repeat
+// and refuse; groups of consumers read with offsets.
 #pragma once
 
 #include <cstdint>
@@ -28,31 +28,30 @@ struct Message {
   StoredEvent event;
 };
 
-// One producer's connection, as both ends see it. It outlives either end's interest in it.
+// One producer's connection, as both ends see it. It lives until both have dropped it.
 struct Channel {
   bool open = true;
-  TimePoint last_arrival{};              // on a channel that keeps order, nothing arrives before it
-  std::uint64_t lost_from = UINT64_MAX;  // messages from this number on never arrive
+  TimePoint last_arrival{};              // on a channel that keeps order, nothing arrives earlier
+  std::uint64_t lost_from = UINT64_MAX;  // messages from this number on get lost
   std::uint64_t sent = 0;
   std::uint64_t arrived = 0;
-  // How often an event of a key failed on this channel. A message that was sent before its sender
-  // had heard of the last failure is refused untried: so a channel keeps the order of a key when
-  // one of its events fails.
+  // How often an event of a key failed on this channel. A message sent before its sender knew of
+  // the last failure is refused untried: so a channel keeps a key's order when one of its events
+  // fails.
   std::map<std::uint64_t, std::uint64_t> failures;
-  // Events of the sick key: how often one failed again after others had been accepted meanwhile.
+  // Events of the sick key: how often one failed again after others were accepted.
   struct Tries {
-    std::uint64_t accepted = 0;  // of others, when it failed last
+    std::uint64_t accepted = 0;  // of other keys, at the last failure
     std::uint64_t proofs = 0;
     bool has_failed = false;
   };
   std::map<EventId, Tries> tries;
   std::uint64_t accepted = 0;
-  std::uint64_t confirmed_through = 0;  // every tag up to this one is confirmed
+  std::uint64_t confirmed_through = 0;  // all tags up to this one are confirmed
   std::set<std::uint64_t> confirmed;
   ConfirmTracker tracker;
-  std::map<std::uint64_t, std::uint64_t>
-      failed_tags;                // tag -> key, of failures that the sender has not collected
-  std::deque<Message> under_way;  // on a channel that keeps order
+  std::map<std::uint64_t, std::uint64_t> failed_tags;  // tag -> key, of failures not collected yet
+  std::deque<Message> under_way;                       // on a channel that keeps order
   WaitQueue replied;
 };
 
@@ -66,7 +65,7 @@ class ModelBroker {
     std::uint64_t generation = 1;
     std::map<std::string, Actor*> members;
     std::map<std::size_t, std::string> owner;  // partition -> member
-    std::vector<std::size_t> committed;        // next offset, for each partition
+    std::vector<std::size_t> committed;        // next offset, per partition
   };
 
   ModelBroker(World& world, std::size_t partitions);
@@ -80,11 +79,11 @@ class ModelBroker {
   void close(Channel& channel);
   void client_died(const Actor& client);
   void block_for(Duration duration) { blocked_until_ = world().now() + duration; }
-  // Fails for everybody, or takes nothing from anybody. Well for some time in between.
+  // Fails or refuses for all keys, with healthy times in between.
   void fall_sick(Duration duration, Fate fate);
-  // A relay that stopped in good order has recorded it as delivered.
+  // A relay that stopped cleanly has recorded it as delivered.
   void recorded(const EventId& id) { recorded_.insert(id); }
-  // The database has crashed, and the record was not on disk.
+  // The database crashed before the record was on disk.
   void forget_recorded() { recorded_.clear(); }
 
   // Consumers
@@ -97,9 +96,9 @@ class ModelBroker {
   WaitQueue& appended() { return appended_; }
   std::map<std::string, Group>& groups() { return groups_; }
 
-  // Whether consumers cannot make sense of this event as it comes from the broker.
+  // Whether consumers cannot read this event as the broker sends it.
   bool is_unreadable(const EventId& id);
-  // An operator has seen to it that the broker takes this event from now on.
+  // From now on the broker accepts this event, thanks to an operator.
   void mend(const EventId& id) { mended_.insert(id); }
 
   // For the checker
@@ -142,15 +141,15 @@ class ModelBroker {
   WaitQueue appended_;
 };
 
-// A share of all events, chosen by id so that every process agrees on it.
+// A share of all events, chosen by id, so that all processes agree.
 bool in_share(const EventId& id, double share, std::uint64_t salt);
 
 class BrokerSink final : public Sink {
  public:
-  // `lease` and `clock` are the relay's, to judge whether it still had the right to send.
+  // `lease` and `clock` are the relay's, to check whether it still may send.
   BrokerSink(ModelBroker& broker, const SimLease& lease, Clock& clock);
 
-  // Connects in the background, as the sinks do that have a thread for it.
+  // Connects in the background, like sinks with their own thread.
   Status open() override;
   Result<bool> opened(Duration timeout) override;
   Status submit(Events events) override;
@@ -158,7 +157,7 @@ class BrokerSink final : public Sink {
   bool keeps_order_on_failure() const override;
   bool blocks() const override;
 
-  // Confirmed, and told to the relay, since its session began.
+  // Confirmed to the relay since its session began.
   void begin_session() { confirmed_.clear(); }
   const std::set<EventId>& confirmed() const { return confirmed_; }
 

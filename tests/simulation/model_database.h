@@ -1,9 +1,9 @@
-// A model of the producer's database, with exactly those properties of PostgreSQL on which an
-// outbox stands or falls: transaction ids and sequence numbers that are independent of each other,
-// snapshots, row locks, commits in any order.
+// A model of the producer's database with the properties of PostgreSQL that matter for an outbox:
+// transaction ids and sequence numbers that are independent, snapshots, row locks, commits in any
+// order.
 //
-// It knows nothing of time, networks or faults. A call that would have to wait says so, and the
-// caller tries again.
+// It has no time, network or faults. A call that would have to wait says so, and the caller tries
+// again.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ namespace dovetail::sim {
 using Xid = std::uint64_t;
 using TxId = std::uint64_t;
 
-// Which transactions had ended when it was taken.
+// Which transactions had ended when the snapshot was taken.
 struct Snapshot {
-  Xid xmax = 1;           // the first transaction id that was not yet given out
+  Xid xmax = 1;           // the first transaction id not given yet
   std::set<Xid> running;  // ids below xmax that had not ended
 
   Xid xmin() const { return running.empty() ? xmax : *running.begin(); }
@@ -38,11 +38,11 @@ struct OutboxRow {
   std::int64_t seq;
   Xid xid;
   StoredEvent event;
-  bool undone = false;  // by a rollback to a savepoint
+  bool undone = false;  // rolled back to a savepoint
 };
 
-// How far a reader of one lane came: everything that `done` shows, and of what `now` shows besides
-// that, everything up to `seq`.
+// The progress of a reader of one lane: everything that `done` shows, and of the rest that `now`
+// shows, everything up to `seq`.
 struct Progress {
   Snapshot done;
   std::optional<Snapshot> now;
@@ -56,7 +56,7 @@ struct Progress {
 // One lane's row: progress, lease and parking, as in the real stores.
 struct LaneRow {
   Progress progress;
-  Progress progress_on_disk{};  // it is written without waiting for the disk
+  Progress progress_on_disk{};  // it is written without fsync
   LeaseRow lease;
   ParkedRows parked;
 };
@@ -70,26 +70,26 @@ class ModelDatabase {
   Xid xid_of(TxId tx);  // gives the transaction an id if it has none
   bool has_xid(TxId tx) const { return transactions_.at(tx).xid.has_value(); }
   std::int64_t next_seq() { return ++last_seq_; }
-  // False: another transaction holds the row; try again when something ended.
+  // False: another transaction has the row; try again when one has ended.
   bool try_lock(TxId tx, const std::string& aggregate);
-  // The version as this transaction sees it. REQUIRES: locked.
+  // The version that this transaction sees. REQUIRES: locked.
   std::int64_t version(TxId tx, const std::string& aggregate) const;
-  // Writes the business row and its event. The event's aggregate_version is the row's new version.
+  // Writes the business row and its event, which has the row's new version.
   void write(TxId tx, const std::string& aggregate, const StoredEvent& event);
-  // Writes an event only, for scripts about visibility.
+  // Writes only an event, for scripts about visibility.
   std::int64_t insert(TxId tx, const StoredEvent& event) { return insert(tx, event, next_seq()); }
-  // The same with a number that was drawn before.
+  // The same with a number drawn before.
   std::int64_t insert(TxId tx, const StoredEvent& event, std::int64_t seq);
   void savepoint(TxId tx);
   void rollback_to_savepoint(TxId tx);
   void commit(TxId tx);
   void rollback(TxId tx);
-  void rollback_all();  // as a restart does
-  // What nobody has put on disk is gone: transactions that had not committed, progress that was
-  // written since the last commit, and the numbers that were given out since then, which come
-  // again. Returns how many events the progress of the lanes had passed and has not any more.
+  void rollback_all();  // like a restart
+  // Loses everything not on disk: open transactions, progress written since the last commit, and
+  // numbers given since then, which come again. Returns how many events the lanes' progress had
+  // passed and has lost.
   std::uint64_t crash();
-  // Another text after each crash.
+  // Changes at each crash.
   std::string run() const { return std::to_string(run_); }
   bool is_open(TxId tx) const { return transactions_.contains(tx); }
 
@@ -99,14 +99,14 @@ class ModelDatabase {
   // Whether a statement under `snapshot` sees the row.
   bool visible(const OutboxRow& row, const Snapshot& snapshot) const;
   const std::vector<OutboxRow>& outbox() const { return outbox_; }
-  // The rows that `now` shows and `done` does not, behind `seq`, in the order of seq.
+  // Rows that `now` shows and `done` does not, after `seq`, in order of seq.
   std::vector<const OutboxRow*> window(const Progress& progress, const Snapshot& now) const;
 
   std::uint32_t lanes() const { return static_cast<std::uint32_t>(lanes_.size()); }
   LaneRow& lane(std::uint32_t number) { return lanes_.at(number); }
   const LaneRow& lane(std::uint32_t number) const { return lanes_.at(number); }
 
-  // The ground truth: every committed change of the business table, in the order of commits.
+  // The truth: every committed change of the business table, in commit order.
   const std::vector<StoredEvent>& business_changes() const { return business_changes_; }
 
  private:

@@ -1,6 +1,6 @@
-// A model of a consumer's database: inbox rows under a unique index, the effects of handlers, and
-// what the handlers publish in turn, all of them visible only after a commit. As the producer's
-// model, it knows nothing of time.
+// A model of a consumer's database: inbox rows with a unique index, effects of handlers, and events
+// that handlers publish, all visible only after a commit. It has no time, like the producer's
+// model.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class ModelInbox {
   enum class Inserted : std::uint8_t { first, duplicate, conflict, must_wait };
 
   Transaction begin();
-  // must_wait: another open transaction inserted the same row. conflict: it is there with another
+  // must_wait: another open transaction has inserted the same row. conflict: the row has another
   // payload.
   Inserted insert(Transaction tx, const std::string& consumer, const EventId& id,
                   std::int64_t digest);
@@ -39,7 +39,7 @@ class ModelInbox {
 
   std::uint32_t change_attempts(const std::string& consumer, const EventId& id,
                                 std::int64_t change);
-  // Whether the member's last session was closed; marks the new one as open.
+  // Whether the member's last session was closed. Marks the new session as open.
   bool open_session(const std::string& member);
   void close_session(const std::string& member) { open_sessions_.erase(member); }
 
@@ -58,7 +58,7 @@ class ModelInbox {
   std::map<Transaction, Staged> open_;
   std::map<Row, std::int64_t> rows_;
   std::map<Row, Transaction> inserting_;
-  std::vector<Effect> effects_;  // in the order of commits
+  std::vector<Effect> effects_;  // in commit order
   std::vector<EventId> follow_ups_;
   std::map<Row, std::uint32_t> attempts_;
   std::set<std::string> open_sessions_;

@@ -1,5 +1,5 @@
-// What one seed simulates: sizes, and which faults are on. Every seed draws its own mix, because
-// faults that are all on at once hide each other.
+// What one seed simulates: sizes and faults. Every seed draws its own mix, because faults that are
+// all on hide each other.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace dovetail::sim {
 struct Options {
   explicit Options(std::uint64_t seed);
   std::string text() const;
-  // Whether anything can keep a relay from renewing its lease, but for the sink.
+  // Whether anything except the sink can keep a relay from renewing its lease.
   bool may_lose_lease() const {
     return pauses || database_restarts || database_crashes || connection_loss > 0 ||
            reply_loss > 0 || lease_term < 40 * latency_max;
@@ -25,9 +25,9 @@ struct Options {
   std::uint64_t writers = 1;
   std::uint64_t transactions_per_writer = 1;
   std::uint32_t lanes = 1;
-  std::uint64_t relays = 1;     // at least one for each lane
+  std::uint64_t relays = 1;     // at least one per lane
   std::uint64_t consumers = 1;  // groups, each with its own inbox
-  std::uint64_t members = 1;    // processes of each group
+  std::uint64_t members = 1;    // processes per group
   std::uint64_t partitions = 1;
   std::uint64_t batch_events_max = 1;
   std::uint64_t batch_bytes_max = 1;
@@ -39,18 +39,18 @@ struct Options {
   Duration think_time{};  // of a writer, inside and between transactions
   Duration latency_max{};
   Duration faults_for{};
-  std::uint64_t hot_keys = 1;     // of them, which half of the changes are made to
-  Duration relays_start_after{};  // then they find a backlog, with many events of a key
+  std::uint64_t hot_keys = 1;     // how many keys get half of the changes
+  Duration relays_start_after{};  // then they find a backlog with many events of a key
   Duration aside_after{};
   std::uint64_t blocked_keys_max = 1;
-  std::uint64_t sick_key = 0;     // fails at the broker until healed; 0: none
-  bool sick_key_is_full = false;  // its receiver is full, so it is not at fault
+  std::uint64_t sick_key = 0;     // the broker refuses it until healed; 0: none
+  bool sick_key_is_full = false;  // its receiver is full, so the key is not at fault
 
   // Behaviour of the broker as a sink
   bool sink_keeps_order = false;
   bool sink_dedups = false;
 
-  // Faults by chance, each 0 when off
+  // Random faults; 0: off
   double rollback = 0;
   double savepoint = 0;
   double unknown_commit = 0;
@@ -63,12 +63,12 @@ struct Options {
   double nack = 0;
   double nack_after_effect = 0;
   double repeated_confirm = 0;
-  double refuse_transient = 0;  // share of events that a broker refuses now and then
+  double refuse_transient = 0;  // share of events that a broker refuses sometimes
   double refuse_forever = 0;    // share of events that a broker refuses until healed
   double unreadable = 0;        // share of events that consumers cannot read until healed
   double handler_fails = 0;     // the same three for the handlers of consumers
   double handler_rejects = 0;
-  double handler_kills = 0;  // share of events whose handler ends the process until healed
+  double handler_kills = 0;  // share of events whose handler kills the process until healed
 
   double slow_open = 0;     // opening the broker's connection takes up to three leases
   double slow_confirm = 0;  // a confirmation takes up to two leases
@@ -78,13 +78,13 @@ struct Options {
   bool pauses = false;
   bool rolling_restarts = false;
   bool database_restarts = false;
-  bool database_crashes = false;  // behind a pooler, which keeps its clients
+  bool database_crashes = false;  // behind a pooler, whose clients stay connected
   bool broker_outages = false;
   bool broker_blocks = false;
   bool rebalances = false;
-  bool service_outages = false;  // something that handlers need is away
-  bool sick_sinks = false;       // the broker fails for everybody for a while
-  bool full_sinks = false;       // the broker takes nothing for a while
+  bool service_outages = false;  // a dependency of handlers is down
+  bool sick_sinks = false;       // the broker fails for all keys for a while
+  bool full_sinks = false;       // the broker accepts nothing for a while
   bool sick_handlers = false;    // every handler fails for a while
   bool wall_steps = false;       // of the machines of relays and consumers
   bool database_steps = false;   // of the clocks of the two databases

@@ -1,4 +1,4 @@
-// A server and the connections to it: what can go wrong between a request and its reply.
+// A server and its connections: everything that can fail between request and reply.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace dovetail::sim {
 
-// Up or down; a restart breaks every connection. After a crash behind a pooler the connections
-// through it live on, and wait until the pooler has found the server again.
+// Up or down; a restart breaks every connection. After a crash, connections through a pooler
+// survive and wait until the pooler reaches the server again.
 class Server {
  public:
   Server(World& world, std::string name) : world_(world), name_(std::move(name)) {}
@@ -24,7 +24,7 @@ class Server {
   std::uint64_t generation() const { return generation_; }
   std::uint64_t pooled_generation() const { return pooled_generation_; }
   TimePoint held_until() const { return held_until_; }
-  // By its own clock, which may be set while it runs.
+  // The server's clock, which may be set while it runs.
   TimePoint clock() const { return world_.now() + clock_step_; }
   WallTime wall() const { return VirtualClock::wall_of(clock()); }
   void step_clock(Duration step) { clock_step_ += step; }
@@ -50,7 +50,7 @@ class Server {
 
 enum class Route : std::uint8_t { direct, pooled };
 
-// One client's connection. A broken one stays broken until it is opened again.
+// One client's connection. A broken one stays broken until opened again.
 class Connection {
  public:
   explicit Connection(Server& server, Route route = Route::direct)
@@ -72,8 +72,8 @@ class Connection {
     return {};
   }
 
-  // Carries a request to the server, lets `effect` happen there at one instant, and carries the
-  // reply back. The process may die on either side of the instant, and so may the connection.
+  // Carries a request to the server, where `effect` happens at one instant, and carries the reply
+  // back. The process and the connection may die before or after that instant.
   template <class Effect>
   auto call(std::string_view name, Effect effect) -> std::invoke_result_t<Effect> {
     World& world = server_.world();

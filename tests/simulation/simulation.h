@@ -1,5 +1,5 @@
-// One run: the servers, the processes around them, the faults, and the phases. First everything
-// goes wrong, then it heals, then everything must arrive.
+// One run: servers, processes, faults, and phases. First everything fails, then it heals, then
+// everything must arrive.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace dovetail::sim {
 class Simulation {
  public:
   Simulation(const Options& options, bool tracing);
-  ~Simulation() { world_.end(); }  // while everything that its actors use is still there
+  ~Simulation() { world_.end(); }  // while everything that its actors use still exists
 
-  // Runs all phases; the violations are in world().
+  // Runs all phases; world() has the violations.
   void run();
 
   World& world() { return world_; }
@@ -35,17 +35,17 @@ class Simulation {
   const std::set<std::pair<std::string, EventId>>& discarded_by_consumer() const {
     return discarded_by_consumer_;
   }
-  // How often something happened after which what was in flight may be sent again.
+  // How often something happened that allows events in flight to be sent again.
   std::uint64_t disturbances() const { return crashes_ + broker_.connects(); }
-  // Events that were settled, and were not on disk as settled when the database crashed.
+  // Settled events whose progress was not on disk when the database crashed.
   std::uint64_t progress_lost() const { return progress_lost_; }
 
-  // Why the run is not yet at rest; empty when everything has arrived.
+  // Why the run is not at rest yet; empty: everything has arrived.
   std::string unfinished();
 
  private:
-  // What the sessions of a lane have read since one ended without recording how far it was. A crash
-  // takes the source back, and what it then gives again may have been delivered out of parking.
+  // What the sessions of a lane have read since one ended without recording its progress. A crash
+  // moves the source back, and events that it returns again may have been delivered from parking.
   struct LaneMemory {
     bool ended_in_order = false;
     std::set<EventId> read{};
@@ -95,7 +95,7 @@ class Simulation {
   bool stopping_ = false;
   std::set<EventId> discarded_;
   std::set<std::pair<std::string, EventId>> discarded_by_consumer_;
-  std::map<std::string, TimePoint> absent_since_;  // members that the broker does not hear of
+  std::map<std::string, TimePoint> absent_since_;  // members that the broker does not hear
 };
 
 }  // namespace dovetail::sim

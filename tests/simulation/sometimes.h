@@ -1,4 +1,4 @@
-// The rare branches that a run of many seeds must have taken, or it has proved less than it says.
+// Rare branches that a run of many seeds must take; otherwise it proves less than it claims.
 #pragma once
 
 namespace dovetail::sim {

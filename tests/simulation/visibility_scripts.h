@@ -1,6 +1,6 @@
-// Five short histories of transactions that break the popular ways to read an outbox, as data, so
-// that a model and a real server can be asked the same questions. Each is a list of steps by named
-// sessions, and what every way of reading must give at the end.
+// Five short histories of transactions that break popular ways to read an outbox. They are data, so
+// a model and a real server can be tested with the same steps by named sessions, and with the
+// expected result of each way of reading.
 #pragma once
 
 #include <string_view>
@@ -10,14 +10,14 @@ namespace dovetail::sim {
 
 enum class Action : unsigned char {
   begin,
-  begin_read_only,          // a transaction that only reads, at REPEATABLE READ
+  begin_read_only,          // a transaction that only reads, REPEATABLE READ
   take_xid,                 // SELECT pg_current_xact_id()
-  begin_in_other_database,  // and write there
-  next_seq,                 // SELECT nextval(): takes a number, no transaction id
-  insert,                   // an event named `event`, its number drawn now
+  begin_in_other_database,  // and writes there
+  next_seq,                 // SELECT nextval(): takes a number but no transaction id
+  insert,                   // an event named `event`; its number is drawn now
   insert_with_taken_seq,    // the same with the number from next_seq
   commit,
-  poll,  // every way of reading reads once, and remembers how far it came
+  poll,  // every way of reading reads once and remembers its position
 };
 
 struct Step {
@@ -29,7 +29,7 @@ struct Step {
 struct VisibilityScript {
   std::string_view name;
   std::vector<Step> steps;
-  // The names of the events in the order in which each way has read them, over all polls.
+  // The names of the events, in the order in which each way has read them.
   std::string_view
       by_windows;  // visible now and not before, ordered by number: must always be right
   std::string_view by_xmin_gate;  // below the oldest running transaction, cursor by number

@@ -1,5 +1,5 @@
-// The simulated world: virtual time, actors that run one at a time, and every decision drawn from
-// one seed.
+// The simulated world: virtual time, actors that run one at a time, and a seed that makes every
+// decision.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@
 namespace dovetail::sim {
 
 // Thrown out of an adapter call when its process dies there. Not derived from std::exception, so
-// that nothing catches it by accident.
+// that no handler catches it by accident.
 struct Crashed {};
 // Thrown into every actor when the simulation is over.
 struct Ended {};
 
 class World;
 
-// One process, or one thread of it that matters.
+// One process, or one relevant thread of it.
 class Actor {
  public:
   const std::string& name() const { return name_; }
   bool is_down() const { return down_; }
   bool is_paused(TimePoint now) const { return paused_until_ > now; }
   void set_down(bool down) { down_ = down; }
-  // How far the wall clock of its machine is off.
+  // How far its machine's wall clock is off.
   Duration wall_step() const { return wall_step_; }
   void step_wall(Duration step) { wall_step_ = step; }
   std::stop_source& stop() { return stop_; }
@@ -43,7 +43,7 @@ class Actor {
   friend class World;
   std::string name_;
   std::unique_ptr<Fiber> fiber_;
-  std::uint64_t ticket_ = 0;  // numbers its waits, so that an old wake-up does not end a new wait
+  std::uint64_t ticket_ = 0;  // numbers its waits, so that an old wake-up cannot end a new wait
   bool waiting_ = false;
   bool killed_ = false;
   bool mortal_ = false;  // whether crash points apply to it
@@ -53,7 +53,7 @@ class Actor {
   std::stop_source stop_;
 };
 
-// Actors that wait for the same thing.
+// Actors that wait for the same event.
 class WaitQueue {
  private:
   friend class World;
@@ -69,14 +69,14 @@ class World {
   TimePoint now() const { return now_; }
   Random& random() { return random_; }
   bool chance(double probability) { return probability > 0 && random_.chance(probability); }
-  // The same, but only while faults are allowed; counted under `name`.
+  // The same, only while faults are allowed; counted under `name`.
   bool fault(double probability, std::string_view name);
   bool faults_on() const { return faults_on_; }
   void heal() { faults_on_ = false; }
 
   Actor& spawn(std::string name, bool mortal, std::function<void(Actor&)> body);
   void at(Duration delay, std::function<void()> call);
-  // Runs until `done` or until nothing is left to do or time is up.
+  // Runs until `done`, until nothing is left to do, or until `until`.
   void run(TimePoint until, const std::function<bool()>& done);
   // Ends every actor.
   void end();
@@ -85,7 +85,7 @@ class World {
   Actor& current();
   void sleep(Duration duration) { wait_until(now_ + duration); }
   void wait(WaitQueue& queue, TimePoint until);
-  // A place where the running process may die.
+  // A point where the running process may die.
   void crash_point(std::string_view call, std::string_view when);
   [[noreturn]] void crash_now();
 
@@ -94,20 +94,20 @@ class World {
   void pause(Actor& actor, Duration duration);
   void request_stop(Actor& actor);
 
-  // One line of the trace. The hash covers all lines, printed or not.
+  // Adds a line to the trace. The hash covers all lines, printed or not.
   void note(std::string_view what, std::string_view detail = {}, std::int64_t a = 0,
             std::int64_t b = 0);
   std::uint64_t trace_hash() const { return hash_; }
   std::uint64_t steps() const { return steps_; }
 
-  // Rare branches: a run of many seeds fails when one of them was never taken.
+  // A rare branch: a run of many seeds fails if it was never taken.
   void sometimes(std::string_view name);
   const std::map<std::string, std::uint64_t, std::less<>>& counters() const { return counters_; }
 
   void violation(std::string_view rule, std::string text);
   const std::vector<std::pair<std::string, std::string>>& violations() const { return violations_; }
 
-  // Called by the clock: a loop that asks for the time for ever without doing anything else is a
+  // Called by the clock: a loop that asks for the time forever and does nothing else is a
   // livelock.
   void count_clock_read();
 
@@ -144,8 +144,8 @@ class World {
   std::vector<std::pair<std::string, std::string>> violations_;
 };
 
-// A process's view of virtual time. Its zero differs from the server's, so that nobody can mix the
-// two up.
+// A process's view of virtual time. Its zero differs from the server's, so that mixing the two is
+// noticed.
 class VirtualClock final : public Clock {
  public:
   VirtualClock(World& world, Duration offset) : world_(world), offset_(offset) {}

@@ -1,4 +1,4 @@
-// What was posted to the test server, as events.
+// Requests to the test server, as events.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace dovetail::conformance {
 
-// What curl and our sink send by themselves.
+// Headers that curl and our sink add themselves.
 inline bool is_about_http(const std::string& name) {
   for (const char* one :
        {"Host", "User-Agent", "Accept", "Content-Length", "content-type", "idempotency-key"})
@@ -21,7 +21,7 @@ inline bool is_about_http(const std::string& name) {
   return false;
 }
 
-// What was answered 2xx at PATH/TOPIC, in the order in which it came.
+// Requests to PATH/TOPIC with a 2xx answer, in the order of arrival.
 inline std::vector<StoredEvent> stored_at(const servers::Server& server, const std::string& path) {
   std::vector<StoredEvent> stored;
   for (const http::Recorded& one : http::requests_to(server, path + "/")) {

@@ -1,4 +1,4 @@
-// What is in a topic, as events, for the suites on Kafka.
+// The content of a Kafka topic as events.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What a stream of NATS holds, as events.
+// The content of a NATS stream as events.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What is in a queue of RabbitMQ, as its management API shows it.
+// The content of a RabbitMQ queue, by its management API.
 #pragma once
 
 #include <amqp.h>
@@ -13,7 +13,7 @@
 
 namespace dovetail::conformance {
 
-// As somebody who knows the CloudEvents binding and the management API, and nothing of ours.
+// Read by the CloudEvents binding and the management API only, without our code.
 inline StoredEvent as_event(const rabbitmq::Json& message) {
   const rabbitmq::Json& properties = message["properties"];
   const rabbitmq::Json& headers = properties["headers"];
@@ -48,8 +48,8 @@ inline std::vector<StoredEvent> stored_in(const rabbitmq::TestBroker& broker,
   return events;
 }
 
-// The same by rabbitmq-c's own calls, which nothing of ours makes: for many messages, because the
-// management API takes its time. Leaves them there.
+// The same by rabbitmq-c's own calls, without our code: for many messages, because the management
+// API is slow. Leaves them in the queue.
 class PlainReader {
  public:
   explicit PlainReader(const rabbitmq::Options& options) : state_(amqp_new_connection()) {

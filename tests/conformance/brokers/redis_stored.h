@@ -1,4 +1,4 @@
-// What is in a stream of Redis, read by commands of the test's own.
+// The content of a Redis stream, by the test's own commands.
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ inline void read_entry(const MessageReader& reader, redis::Value fields, Batch& 
   reader.read(message, EventId{}, batch);
 }
 
-// Of the stream "orders", in the order of its entries.
+// The entries of the stream "orders", in order.
 inline std::vector<StoredEvent> stored_in(redis::TestDatabase& database) {
   const redis::Reply reply = database.run({"XRANGE", "orders", "-", "+"});
   const MessageReader reader({}, kRedisDialect);

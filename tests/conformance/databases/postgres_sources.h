@@ -1,4 +1,4 @@
-// Sources over PostgreSQL with all that they stand on, as the suites want them.
+// Sources over PostgreSQL with all that they need, for the suites.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace dovetail::conformance {
 
-// Each session has a connection of its own. `Inner` is made of a reader and of what is given.
+// Each session has its own connection. `Inner` is built from a reader and the given arguments.
 template <class Inner>
 class OwningSource final : public Source {
  public:
@@ -39,7 +39,7 @@ class OwningSource final : public Source {
   Inner source_;
 };
 
-// Out of the log: what the windows give before that is kept for the reads.
+// From the WAL: what the windows return before is kept for later reads.
 template <class Windows>
 class OwningLogSource final : public Source {
  public:
@@ -62,7 +62,7 @@ class OwningLogSource final : public Source {
       DOVETAIL_TRY(source_.read(batch, Limits{1, 1, milliseconds(5)}, {}));
       const bool is_all = batch.empty();
       if (!is_all) early_.push_back(std::move(batch));
-      // No slot is made for a sink that takes nothing.
+      // No slot is made for a sink that accepts nothing.
       if (is_all && options_.mode == postgres::ReadMode::automatic && !early_.empty()) return {};
     }
     EXPECT_EQ(metrics_.streams, 1U);

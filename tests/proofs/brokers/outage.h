@@ -1,5 +1,5 @@
-// What tests share that let events flow while a broker misbehaves: a flow of events whose order is
-// known, a relay that runs beside the test, and the judge of what has arrived.
+// For tests with a misbehaving broker: a flow of events with a known order, a relay that runs
+// beside the test, and a judge of what has arrived.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,23 +30,23 @@ namespace dovetail::conformance {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// How what arrived differs from what was published.
+// How the arrived events differ from the published ones.
 struct Verdict {
   std::uint64_t published = 0;
   std::uint64_t lost = 0;        // never arrived
-  std::uint64_t inverted = 0;    // arrived for the first time behind a later one of their key
+  std::uint64_t inverted = 0;    // arrived for the first time after a later one of their key
   std::uint64_t changed = 0;     // arrived with other bytes
-  std::uint64_t unknown = 0;     // arrived and was never published
+  std::uint64_t unknown = 0;     // arrived but was never published
   std::uint64_t duplicates = 0;  // arrived again
 };
 
-// The events of a test: which there are, and which come before which. Any thread.
+// The events of a test and their order. Any thread.
 class Ledger {
  public:
   static constexpr std::uint64_t kKeys = 50;
-  static constexpr std::uint64_t kRun = 5;  // events of one key that come one behind the other
+  static constexpr std::uint64_t kRun = 5;  // consecutive events of one key
 
-  // The next one: its id and its payload, which names key and version.
+  // The next event: its id and its payload, which names key and version.
   struct Entry {
     EventId id;
     std::string key;
@@ -107,8 +107,8 @@ class Ledger {
   std::uint64_t count_ = 0;
 };
 
-// A relay in a thread of its own until stop() or the end of the scope. Everything that the ports
-// name must outlive it.
+// A relay on its own thread until stop() or the end of the scope. Everything in the ports must
+// outlive it.
 class BesideTest {
  public:
   BesideTest(Source& source, Sink& sink, MemoryReader& reader, RelayOptions options)
@@ -121,19 +121,19 @@ class BesideTest {
           EXPECT_TRUE(ended) << (ended ? "" : ended.error().text) << "\n" << log();
         }) {}
 
-  // What is in flight drains first.
+  // Events in flight drain first.
   void stop() {
     thread_.request_stop();
     if (thread_.joinable()) thread_.join();
   }
-  // What an operator would have read so far.
+  // What an operator would have read.
   std::string log() const {
     const std::lock_guard lock(mutex_);
     return log_;
   }
 
-  // Events that were left to an operator. What the relay only puts aside for a while, because it
-  // needs the room, is none.
+  // Events left to an operator. Events that the relay only puts aside to make room do not
+  // count.
   std::uint64_t given_up() const {
     const std::lock_guard lock(mutex_);
     return given_up_;
@@ -154,10 +154,10 @@ class BesideTest {
   NoLease lease_;
   MemoryParking parking_;
   Relay relay_;
-  std::jthread thread_;  // last: it ends before the rest is gone
+  std::jthread thread_;  // last: it ends before the other members
 };
 
-// Fast to come back, so that a test sees many outages; and impatient, where it says so.
+// Comes back fast, so that a test sees many outages; impatient if it says so.
 inline RelayOptions outage_options(Duration confirm_timeout = seconds(30)) {
   RelayOptions options;
   options.confirm_timeout = confirm_timeout;
@@ -170,9 +170,9 @@ inline RelayOptions outage_options(Duration confirm_timeout = seconds(30)) {
   return options;
 }
 
-// Events that are published at a steady pace, in threads of its own, and the relay that carries
-// them into a sink. The pace is so slow that no sink ever catches up with a fault, and a backlog
-// that grows too long makes it pause.
+// Publishes events at a steady pace on its own threads, with a relay that carries them into a
+// sink. The pace is slow, so no sink catches up with a fault; it pauses when the backlog is too
+// long.
 class Flow {
  public:
   Flow(std::unique_ptr<Sink> sink, RelayOptions options)
@@ -180,12 +180,12 @@ class Flow {
         relay_(std::make_unique<BesideTest>(source_, *sink_, reader_, options)),
         publisher_([this](std::stop_token stop) { publish(stop); }) {}
 
-  // Waits until so many more are delivered: the relay has come back.
+  // Waits until that many more are delivered: the relay has recovered.
   bool goes_on(std::int64_t events = 100) {
     const std::int64_t from = reader_.settled();
     return eventually([&] { return reader_.settled() >= from + events; });
   }
-  // Publishes no more, and waits until everything is settled. False: it never was.
+  // Stops publishing and waits until everything is settled. False: that never happened.
   bool finish() {
     publisher_.request_stop();
     publisher_.join();
@@ -197,13 +197,13 @@ class Flow {
 
   Ledger ledger;
   const BesideTest& relay() const { return *relay_; }
-  // In the end, or in between.
+  // At the end, or in between.
   std::uint64_t parked() const { return reader_.parked().size() + relay_->given_up(); }
 
  private:
   static constexpr std::int64_t kBacklogMax = 3000;
 
-  // What waits behind an event that was given up waits for ever.
+  // Events behind a given-up event wait forever.
   std::int64_t waiting_in_parking() const {
     if (relay_->given_up() > 0) return 0;
     const std::vector<ParkedEvent> parked = reader_.parked();

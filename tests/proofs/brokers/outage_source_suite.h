@@ -1,7 +1,7 @@
-// The same for sources: a flow of events goes through the broker into an inbox, while the way from
-// the broker to the inbox is cut, the broker is killed or frozen, and consumers take over from each
-// other. At the end every event was applied once, and in order along each key where the adapter
-// says that it keeps it.
+// The same for sources: a flow of events goes through the broker into an inbox. Meanwhile the
+// connection is cut, the broker is killed or frozen, and consumers replace each other. At the
+// end every event is applied once, and in order along each key if the adapter keeps the
+// order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace dovetail::conformance {
 
-// What the handlers of all consumers did, in the order of their commits. Any thread.
+// What the handlers of all consumers did, in commit order. Any thread.
 class Effects {
  public:
   void add(StoredEvent event) {
@@ -62,7 +62,7 @@ class Consumer {
 
  private:
   std::unique_ptr<Source> source_;
-  MemoryReader reader_;  // for what is parked
+  MemoryReader reader_;  // for parked events
   MemoryInboxStore store_;
   Inbox inbox_{store_, {}};
   BesideTest relay_;
@@ -83,7 +83,7 @@ class SourceOutageSuite : public OutageFixture {
                                                     effects_, outage_options()));
     return *consumers_.back();
   }
-  // Waits until so many more are applied: a consumer has come back.
+  // Waits until that many more are applied: a consumer has recovered.
   bool goes_on(std::size_t events = 100) {
     const std::size_t from = effects_.count();
     return eventually([&] { return effects_.count() >= from + events; });
@@ -93,7 +93,7 @@ class SourceOutageSuite : public OutageFixture {
     for (const auto& consumer : consumers_) all += "consumer:\n" + consumer->relay().log();
     return all;
   }
-  // Events that a consumer finds although everything is applied and settled.
+  // Events that a consumer still gets although everything is applied and settled.
   std::uint64_t left_over(const std::string& name) {
     const auto source = broker_->make_source(broker_->port(), name);
     EXPECT_TRUE(source->open());

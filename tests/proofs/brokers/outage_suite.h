@@ -1,14 +1,14 @@
 // What every sink of a broker must survive: a relay carries a flow of events into it while the
-// broker is killed, frozen, cut off, slow or full. Soon after the last fault events get through
-// again; at the end nothing is lost, along each key nothing has arrived for the first time behind a
-// later one, and nothing was parked.
+// broker is killed, frozen, cut off, slow or full. Soon after the last fault events pass again. At
+// the end nothing is lost, no event of a key has arrived for the first time after a later one, and
+// nothing is parked.
 //
-// An adapter gives an OutageUnderTest and instantiates the suite:
+// An adapter implements OutageUnderTest and instantiates the suite:
 //
 //   INSTANTIATE_TEST_SUITE_P(Redis, OutageSuite, testing::Values(OutageCase{"redis", make_it}),
 //   case_name<OutageCase>);
 //
-// With DOVETAIL_CHAOS in the environment each outage takes place more often and for longer.
+// With DOVETAIL_CHAOS in the environment, each outage happens more often and lasts longer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,43 +35,43 @@
 namespace dovetail::conformance {
 
 struct OutageAbilities {
-  bool durable = true;                // what is confirmed outlives a SIGKILL of the server
-  bool can_kill = true;               // server() can be killed, started again, and frozen
+  bool durable = true;                // confirmed events survive a SIGKILL of the server
+  bool can_kill = true;               // server() can be killed, restarted and frozen
   bool can_block = false;             // block() does something
   bool can_block_for_moments = true;  // and takes effect at once
-  // Of the source: whether an event is applied behind those that precede it on its key, also after
-  // a cut; and when another consumer has taken over.
+  // For the source: whether events of a key are applied in order, also after a cut, and after
+  // another consumer has taken over.
   bool source_keeps_order = true;
   bool takeover_keeps_order = false;
 };
 
-// A broker of its own, which the suite may break. One for all tests of a case: each calls begin().
+// A broker that the suite may break. One for all tests of a case; each calls begin().
 class OutageUnderTest {
  public:
   virtual ~OutageUnderTest() = default;
   virtual OutageAbilities abilities() const { return {}; }
-  // Asked for only when can_kill.
+  // Called only if can_kill.
   virtual servers::Started& server() = 0;
   virtual int port() { return server().server().port(); }
-  // A proxy before the server. A broker that tells its clients where to connect needs a port of its
-  // choice here.
+  // A proxy before the server. A broker that tells clients where to connect needs a fixed
+  // port.
   virtual std::unique_ptr<servers::TcpProxy> make_proxy() {
     return std::make_unique<servers::TcpProxy>(port());
   }
 
-  // From here on events of the topic "orders" go to a new and empty place (topic, queue, stream) of
-  // that name, which is there when it returns.
+  // From now on events of the topic "orders" go to a new and empty topic, queue or stream of that
+  // name, which exists when this returns.
   virtual void begin(const std::string& name) = 0;
-  // `port` is port(), or that of a proxy made by make_proxy().
+  // `port`: port(), or that of a proxy from make_proxy().
   virtual std::unique_ptr<Sink> make_sink(int port) = 0;
-  // What is there, read from outside, not through the proxy; in order along each key.
+  // The stored events, read without the proxy, in order along each key.
   virtual std::vector<StoredEvent> stored() = 0;
-  // Makes the broker refuse to take more for now, as when its disk or memory is full.
+  // Makes the broker refuse events for now, as with a full disk or memory.
   virtual void block() {}
   virtual void unblock() {}
 
-  // A consumer of the same place, by that name, of one and the same group. What a consumer that is
-  // gone has left pending must come to another within a few seconds. Null: there is no source.
+  // A consumer of the same place with that name; all are in one group. Pending events of a dead
+  // consumer must reach another one within a few seconds. Null: there is no source.
   virtual std::unique_ptr<Source> make_source(int, const std::string&) { return nullptr; }
 };
 
@@ -80,7 +80,7 @@ struct OutageCase {
   std::unique_ptr<OutageUnderTest> (*make)();
 };
 
-// A process and all that it has started.
+// A process and all its descendants.
 inline std::vector<int> processes_of(int first) {
   std::vector<int> found{first};
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -94,7 +94,7 @@ inline std::vector<int> processes_of(int first) {
   return found;
 }
 
-// The broker of a case lives until the process ends: to start one may take long.
+// The broker of a case lives until the process ends, because starting one may take long.
 class OutageFixture : public testing::TestWithParam<OutageCase> {
  protected:
   void SetUp() override {
@@ -109,7 +109,7 @@ class OutageFixture : public testing::TestWithParam<OutageCase> {
   static std::uint64_t times(std::uint64_t short_form, std::uint64_t long_form) {
     return live::is_long() ? long_form : short_form;
   }
-  // Stops the whole server for a while, as a machine that stalls does.
+  // Stops the whole server for a while, like a machine that stalls.
   void freeze(milliseconds time) {
     const std::vector<int> processes = processes_of(broker_->server().pid());
     ASSERT_NE(processes.front(), 0);
@@ -122,7 +122,7 @@ class OutageFixture : public testing::TestWithParam<OutageCase> {
     std::this_thread::sleep_for(milliseconds(100));
     ASSERT_TRUE(broker_->server().again());
   }
-  // One of the ways in which a connection ends without a word, each in turn.
+  // The ways in which a connection ends without notice, one after the other.
   void disturb(servers::TcpProxy& proxy, std::uint64_t turn) {
     const std::uint64_t losses = proxy.counters().losses;
     switch (turn % 4) {
@@ -154,8 +154,8 @@ class OutageFixture : public testing::TestWithParam<OutageCase> {
 
 class OutageSuite : public OutageFixture {
  protected:
-  // After the last fault: what is published now gets through. Then it ends the flow, and judges
-  // what is there.
+  // After the last fault, new events must pass. Ends the flow and judges the
+  // result.
   void finish(Flow& flow, const std::string& what) {
     const bool resumed = flow.goes_on();
     const bool settled = flow.finish() && resumed;
@@ -177,7 +177,7 @@ TEST_P(OutageSuite, AServerKilledAndStartedAgainUnderLoad) {
   if (!broker_->abilities().can_kill || !broker_->abilities().durable)
     GTEST_SKIP() << "nothing outlives this server";
   Flow flow(broker_->make_sink(broker_->port()), outage_options(seconds(10)));
-  // A server that takes long to start is killed once in the short form.
+  // The short form kills a server that starts slowly only once.
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t kills = 0;
   while (kills < times(2, 10)) {
@@ -191,7 +191,7 @@ TEST_P(OutageSuite, AServerKilledAndStartedAgainUnderLoad) {
 
 TEST_P(OutageSuite, AServerFrozenUnderLoad) {
   if (!broker_->abilities().can_kill) GTEST_SKIP() << "this server cannot be frozen";
-  // The relay gives the connection up long before the server wakes and finds what was sent on it.
+  // The relay drops the connection long before the server wakes and reads what was sent on it.
   Flow flow(broker_->make_sink(broker_->port()), outage_options(seconds(live::is_long() ? 5 : 1)));
   for (std::uint64_t i = 0; i < times(1, 3); ++i) {
     ASSERT_TRUE(flow.goes_on()) << flow.relay().log();
@@ -253,7 +253,7 @@ TEST_P(OutageSuite, ABrokerThatIsFull) {
     std::this_thread::sleep_for(seconds(times(2, 20)));
     broker_->unblock();
   }
-  // Now and then a single event is refused, and the next one is not.
+  // Sometimes a single event is refused, and the next one is not.
   const bool flickers = broker_->abilities().can_block_for_moments;
   const auto end = std::chrono::steady_clock::now() + seconds(flickers ? times(1, 10) : 0);
   while (std::chrono::steady_clock::now() < end) {

@@ -1,4 +1,4 @@
-// The brokers of the whole road, each with its server of the tests and its stores in the config.
+// The brokers of the whole path, each with its test server and its stores in the config.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace dovetail::live {
 
-// What stands below [store.bus-out] and [store.bus-in]. `topic` is filled by the one and read by
-// the other, and is there already where the broker makes none by itself.
+// The content of [store.bus-out] and [store.bus-in]. One fills `topic`, the other reads it; the
+// topic exists if the broker does not create it by itself.
 struct RoadStores {
   std::string out;
   std::string in;
@@ -18,11 +18,11 @@ struct RoadStores {
 
 struct RoadBroker {
   const char* name;
-  const char* server;  // of servers.py; empty: needs none
+  const char* server;  // for servers.py; empty: none needed
   RoadStores (*stores)(const servers::Server& server);
 };
 
-// Those that were built.
+// Those in this build.
 std::vector<RoadBroker> road_brokers();
 
 RoadStores kafka_stores(const servers::Server& server);

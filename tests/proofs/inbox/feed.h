@@ -1,4 +1,4 @@
-// Where a consumer of the proofs reads from, when that is a broker.
+// The broker that a consumer of the proofs reads.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace dovetail::shop {
 
-// "kafka:PORT:TOPIC:GROUP" or "rabbitmq:PORT:QUEUE", on loopback. None: `from` is no broker, or one
-// that was not built. Kafka's tells `doom` when partitions are taken away.
+// "kafka:PORT:TOPIC:GROUP" or "rabbitmq:PORT:QUEUE", on loopback. Null: `from` is no broker, or not
+// in this build. Kafka's tells `doom` when partitions are taken away.
 std::unique_ptr<Source> broker_source(const std::string& from, Doom& doom);
 
 #ifdef DOVETAIL_HAS_KAFKA

@@ -1,5 +1,5 @@
-// What proofs about the inbox share: an order service and an inventory service on PostgreSQL, the
-// one really placing orders, the other a process that may die, and the books of both.
+// For proofs about the inbox: an order service and an inventory service on PostgreSQL, and their
+// books. Orders are placed for real; the inventory service is a process that may die.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,46 +17,46 @@
 
 namespace dovetail::shop {
 
-// What is left in the end.
+// The state at the end.
 struct Outcome {
   Verdict verdict;
   std::vector<Entry> orders{};
   std::vector<Entry> movements{};
-  std::int64_t told = 0;    // events that tell of a movement
+  std::int64_t told = 0;    // events about a movement
   std::int64_t known = 0;   // rows of the inbox
-  bool sums_agree = false;  // pieces ordered and taken
+  bool sums_agree = false;  // ordered and taken pieces match
   std::size_t parked = 0;
 
-  // Every order has moved the stock once, in order, was told of once and is remembered once.
+  // Every order has moved the stock once, in order, with one event and one inbox row.
   bool is_once() const;
 };
 
-// A claim with these figures; `what` begins it.
+// A claim with these figures; it begins with `what`.
 void claim_once(const Outcome& outcome, const std::string& what);
 
-// One thread, besides that of the orders.
+// One thread, besides the orders' thread.
 class InboxStage {
  public:
-  // Two empty databases. Consumers reach them by what `seen_as` makes of their connection strings.
+  // Two empty databases. `seen_as` turns their connection strings into those of consumers.
   InboxStage(std::string orders, std::string stock);
   InboxStage(const InboxStage&) = delete;
   InboxStage& operator=(const InboxStage&) = delete;
   ~InboxStage();
 
-  // Until its end, or it is asked to stop.
+  // Until it ends or is asked to stop.
   std::jthread place_orders(OrderServiceOptions options) const;
-  // A consumer with these words on its command line, which reads the orders' outbox, or a broker.
+  // A consumer with these arguments, which reads the orders' outbox or a broker.
   Process start(std::vector<std::string> words, const std::string& log = "consumer.log") const;
   Process start_from(const std::string& from, std::vector<std::string> words,
                      const std::string& log) const;
 
-  // Fails the test when that takes longer than any machine should need.
+  // Fails the test if it takes longer than any machine should need.
   bool wait_until(const std::string& what, const std::function<bool()>& condition) const;
-  // Nothing is left to be read, and, if so wanted, nothing parked.
+  // Nothing is left to read, and, if `with_parked`, nothing is parked.
   bool drained(bool with_parked = true) const;
-  // The lease of a consumer that is dead ends now: nobody has to wait for it.
+  // Ends the lease of a dead consumer, so that no one waits for it.
   void end_lease() const;
-  // The handler reads what puzzled it, and what is parked is tried again.
+  // From now on the handler understands all orders; parked ones are replayed.
   void mend_the_handler() const;
   Outcome judge() const;
 
@@ -65,7 +65,7 @@ class InboxStage {
 
   const std::string orders;  // connection strings
   const std::string stock;
-  // How consumers reach them, where that is another way.
+  // The connection strings that consumers use, if they differ.
   std::function<std::string(const std::string&)> seen_as = [](const std::string& same) {
     return same;
   };

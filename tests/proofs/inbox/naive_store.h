@@ -1,5 +1,5 @@
-// What is often written instead of an inbox. Each of these loses or doubles effects, and the proofs
-// must show it.
+// Common schemes instead of an inbox. Each of them loses or doubles effects, and the proofs must
+// show it.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@
 namespace dovetail::shop {
 
 enum class Scheme : std::uint8_t {
-  row_first,      // the row commits before the work: a crash in between leaves a ghost
-  effect_first,   // the work commits before the row: a crash in between doubles it
-  look_then_act,  // looks for the row, works, and adds the row: two at once both work
+  row_first,      // commits the row before the work: a crash in between loses the effect
+  effect_first,   // commits the work before the row: a crash in between doubles it
+  look_then_act,  // checks for the row, works, adds the row: two at once both work
 };
 
-// Its table, which is not dovetail's.
+// Its own table, not dovetail's.
 Status create_naive_table(const std::string& conninfo);
 
 // One thread at a time.
@@ -27,7 +27,7 @@ class NaiveStore final : public InboxStore {
     std::string conninfo;
     Scheme scheme = Scheme::row_first;
     postgres::Handler handler;
-    // Where the row is committed and the effect is not, or the other way round.
+    // Called between the two commits.
     std::function<void()> between = [] {};
   };
   explicit NaiveStore(Options options) : options_(std::move(options)) {}

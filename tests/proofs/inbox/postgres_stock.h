@@ -8,20 +8,20 @@
 
 namespace dovetail::shop {
 
-// `conninfo` as libpq takes it, of a database that is empty.
+// `conninfo`: libpq's connection string of an empty database.
 Status open_postgres_stock_books(const std::string& conninfo);
 
-// Moves the stock, and publishes that it did. An order that puzzles the handler is refused, one
-// that is deadly ends the process by a segmentation fault, as long as `fix_file` does not exist.
+// Moves the stock and publishes that. A puzzling order is rejected, and a deadly one ends the
+// process by a segmentation fault, until `fix_file` exists.
 Status move_stock(postgres::Invocation& invocation, const Event& event,
                   const std::string& fix_file);
 
-// What the stock is, and how many events tell of a movement.
+// The stock, and the number of events about movements.
 Status read_postgres_stock_books(const std::string& conninfo, Books& books, std::int64_t& told);
 
 // 0: they cannot be read now.
 std::int64_t count_postgres_orders(const std::string& conninfo);
 std::int64_t count_postgres_movements(const std::string& conninfo);
-std::int64_t count_postgres_inbox(const std::string& conninfo);  // what it remembers
+std::int64_t count_postgres_inbox(const std::string& conninfo);  // rows of its inbox
 
 }  // namespace dovetail::shop

@@ -1,5 +1,5 @@
-// The order service of the shop with its books in PostgreSQL. It survives the loss of its
-// connection and of the server: an order whose fate is unknown is placed again, with the same event
+// The shop's order service with its books in PostgreSQL. It survives a lost connection
+// and a lost server: it repeats an order with an unknown outcome, with the same event
 // id.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace dovetail::shop {
 
-// Makes its tables, and dovetail's schema.
+// Creates its tables and dovetail's schema.
 Status open_postgres_order_books(const std::string& conninfo);
 
 // `options.database` is the conninfo.

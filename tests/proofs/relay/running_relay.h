@@ -1,4 +1,4 @@
-// A relay that runs beside the test, and tells it what was sent.
+// A relay that runs beside the test and reports what it sends.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace dovetail::live {
 
-// Confirms everything, and tells of it first.
+// Confirms everything, after it has reported it.
 class TellingSink final : public Sink {
  public:
   using Tell = std::function<void(Events)>;
@@ -42,8 +42,8 @@ class TellingSink final : public Sink {
   std::uint64_t submitted_ = 0;
 };
 
-// A relay in threads of its own until the end of the scope. `tell` is called from any of them, with
-// each batch that is sent.
+// A relay on its own threads until the end of the scope. Any of them calls `tell` with each sent
+// batch.
 class RunningRelay {
  public:
   RunningRelay(postgres::LanesOptions options, TellingSink::Tell tell)
@@ -56,7 +56,7 @@ class RunningRelay {
           EXPECT_TRUE(ended) << (ended ? "" : ended.error().text);
         }) {}
 
-  // What an operator would have read so far.
+  // What an operator would have read.
   std::string log() const {
     const std::lock_guard lock(mutex_);
     return log_;
@@ -75,7 +75,7 @@ class RunningRelay {
   mutable std::mutex mutex_;
   std::string log_;
   postgres::Lanes lanes_;
-  std::jthread thread_;  // last: it ends before the rest is gone
+  std::jthread thread_;  // last: it ends before the other members
 };
 
 }  // namespace dovetail::live

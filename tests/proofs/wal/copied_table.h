@@ -1,5 +1,5 @@
-// A table of the application's own beside the outbox: a trigger copies every event into it, in the
-// same transaction, so that whatever form writers have, the copies have it too.
+// An application's own table beside the outbox: a trigger copies every event into it in the same
+// transaction, so the copies come in all forms that the writers use.
 #pragma once
 
 #include "postgres/mapped/table.h"
@@ -15,7 +15,7 @@ inline constexpr const char* kMakeCopiedTable =
     "IF TG_ARGV[0] = 'deleted' THEN DELETE FROM public.copied WHERE id = NEW.id; END IF; "
     "RETURN NULL; END $$; ";
 
-// How a relay reads it out of the log.
+// The mapping that reads it from the WAL.
 inline postgres::TableMapping copied_mapping() {
   postgres::TableMapping mapping;
   mapping.table = "public.copied";

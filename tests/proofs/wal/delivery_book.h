@@ -1,5 +1,5 @@
-// A file that tells what a relay has delivered, in order, and that outlives every process that
-// writes into it.
+// A file with everything that a relay has delivered, in order. It outlives every process that
+// writes it.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,8 @@
 
 namespace dovetail::shop {
 
-// What writers put into an event of this key and version, so that each can be checked by itself.
+// The payload that writers give to an event of this key and version, so that each can be checked
+// alone.
 std::string payload_of(std::string_view key, std::int64_t version);
 
 // A broker that takes some time: an event is in the file so long after it was submitted, and is
@@ -31,7 +32,7 @@ class BookSink final : public Sink {
  public:
   static constexpr std::chrono::milliseconds kLatency{10};
 
-  // `is_watched`: whether one may die now.
+  // `is_watched`: whether the process may die now.
   BookSink(std::string path, Doom& doom, std::function<bool()> is_watched)
       : path_(std::move(path)), doom_(doom), is_watched_(std::move(is_watched)) {}
   ~BookSink() override;
@@ -59,8 +60,8 @@ struct Delivery {
   EventId id;
   std::string key{};
   std::int64_t version = 0;
-  bool intact = false;  // the payload is what was published
-  int by = 0;           // the process
+  bool intact = false;  // its payload is the published one
+  int by = 0;           // the process id
 
   friend bool operator==(const Delivery&, const Delivery&) = default;
 };
@@ -74,7 +75,7 @@ class DeliveryBook {
   // The first delivery of each event, in order.
   const std::vector<Delivery>& first() const { return first_; }
   std::uint64_t repeated() const { return repeated_; }
-  // How much this process has delivered, repeated or not.
+  // How much this process has delivered, including repeats.
   std::uint64_t count_of(int process) const;
 
  private:

@@ -1,5 +1,5 @@
-// What proofs about relays that die share: a server of their own, writers of every form, a relay
-// that is a process and may die, and the comparison of what was committed with what was delivered.
+// For proofs about dying relays: their own server, writers of every form, a relay process that may
+// die, and the comparison of committed and delivered events.
 #pragma once
 
 #include <chrono>
@@ -16,23 +16,23 @@
 
 namespace dovetail::shop {
 
-// What is left in the end.
+// The state at the end.
 struct WalOutcome {
   std::size_t committed = 0;
   std::size_t lost = 0;
-  std::size_t phantom = 0;   // delivered, and never committed
+  std::size_t phantom = 0;   // delivered but never committed
   std::size_t inverted = 0;  // first deliveries that are not the next of their key
-  std::size_t damaged = 0;   // with another content than was published
+  std::size_t damaged = 0;   // with another content than published
   std::uint64_t repeated = 0;
 
   bool ok() const { return lost + phantom + inverted + damaged == 0; }
 };
 
-// A claim with these figures; `what` begins it.
+// A claim with these figures; it begins with `what`.
 void claim_whole(const WalOutcome& outcome, const std::string& what);
 
-// On a server that is started for this program alone: slots wait for every transaction of a server.
-// One thread, besides those of the writers.
+// Starts a server for this program alone, because slots wait for every transaction of a server. One
+// thread, besides the writers' threads.
 class WalStage {
  public:
   WalStage();
@@ -40,30 +40,30 @@ class WalStage {
   WalStage& operator=(const WalStage&) = delete;
   ~WalStage();
 
-  // From here on a table has copies of all events. `deleted`: only for a moment, so that the log
-  // alone has them.
+  // From now on a table has copies of all events. `deleted`: only for a moment, so that only the
+  // WAL has them.
   void copy_into_table(bool deleted);
-  // A relay with these words on its command line.
+  // A relay with these arguments.
   Process start(std::vector<std::string> words, const std::string& log = "relay.log") const;
   WalWritersOptions writers(std::uint64_t seed = 1) const;
 
-  // Fails the test when that takes longer than any machine should need.
+  // Fails the test if it takes longer than any machine should need.
   bool wait_until(const std::string& what, const std::function<bool()>& condition) const;
-  // The lease of a relay that is dead ends now: nobody has to wait for it.
+  // Ends the lease of a dead relay, so that no one waits for it.
   void end_lease();
-  // Slots of this database, as soon as the server has noticed that nobody uses them.
+  // Drops the slots of this database once the server has noticed that they are unused.
   void drop_slots();
-  // Everything that is committed now is in the book.
+  // Everything committed so far is in the book.
   bool is_delivered();
-  // More than so many are not in the book. May be asked by one other thread, with a connection of
-  // its own, as long as nobody else looks into the book.
+  // More than `events` are not in the book. One other thread may call it, with its own connection,
+  // if nobody else reads the book meanwhile.
   bool is_behind(postgres::Connection& connection, std::int64_t events);
   bool is_streaming();
-  // By the relay's own account nothing is left to be read.
+  // The relay itself says that nothing is left to read.
   bool is_drained() const;
-  // Lets a relay deliver the rest, and stops it.
+  // Lets a relay deliver the rest, then stops it.
   void finish(const std::vector<std::string>& words);
-  // Everything that was committed is in the book, or will never be.
+  // Everything committed is in the book, or never will be.
   WalOutcome judge();
 
   std::string file(const std::string& name) const { return (folder_ / name).string(); }

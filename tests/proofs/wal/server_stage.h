@@ -1,6 +1,6 @@
-// The stage of the tests about servers that are broken under a relay which reads their log: a
-// server of the test's own, writers, a broker that can be stuck or away, and the books in which it
-// is checked that nothing was lost.
+// For tests that break a server under a relay that reads its WAL: a server of the test,
+// writers, a broker that can hang or be unreachable, and books that show that nothing was
+// lost.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 
 namespace dovetail::live {
 
-// A server that a test may break, with its standby when it wants one.
+// A server that a test may break, with a standby if wanted.
 class OwnServer {
  public:
   explicit OwnServer(const std::string& name);
@@ -40,18 +40,18 @@ class OwnServer {
   void set(const std::string& setting, const std::string& value) const;
   void reset(const std::string& setting) const;
 
-  // As a loss of power would, and starts again.
+  // Like a power cut; then it starts again.
   bool crash() { return primary_->crash(); }
-  // As `pg_ctl stop -m fast` does. Returns the seconds that it took; more than `wait_max`: it still
-  // runs then.
+  // Like `pg_ctl stop -m fast`. Returns the seconds it took; more than `wait_max`: it still
+  // runs.
   double stop_fast(double wait_max_s);
   bool start_again() { return primary_->again(); }
 
-  // Has the standby, which knows nothing of slots, take over from a primary that dies at once.
+  // The primary dies, and the standby, which has no slots, takes over.
   void start_standby();
   postgres::Connection connect_to_standby() const;
   void promote();
-  // Whichever of the two takes writes.
+  // The one that takes writes.
   std::string either(const std::string& database) const;
 
  private:
@@ -76,7 +76,7 @@ class Setting {
   std::string name_;
 };
 
-// What arrived at the broker. Any thread.
+// What has arrived at the broker. Any thread.
 class Books {
  public:
   void add(const Event& event);
@@ -84,14 +84,14 @@ class Books {
   std::uint64_t repeated() const;
 
   struct Balance {
-    std::uint64_t committed = 0;  // that the table has
+    std::uint64_t committed = 0;  // in the table
     std::uint64_t lost = 0;
-    std::uint64_t phantom = 0;   // that the table does not have
-    std::uint64_t inverted = 0;  // along a key, of first deliveries
+    std::uint64_t phantom = 0;   // not in the table
+    std::uint64_t inverted = 0;  // along a key, among first deliveries
     std::uint64_t repeated = 0;
     bool is_even() const { return committed > 0 && lost == 0 && phantom == 0 && inverted == 0; }
   };
-  // Compares them with the outbox, when everything was delivered.
+  // Compares them with the outbox, once everything is delivered.
   Balance compare(postgres::Connection& database) const;
 
  private:
@@ -106,15 +106,15 @@ class Books {
   std::uint64_t repeated_ = 0;
 };
 
-// up: confirms everything. stuck: takes everything and says nothing. away: refuses connections.
+// up: confirms everything. stuck: accepts everything and never answers. away: refuses connections.
 enum class Broker : std::uint8_t { up, stuck, away };
 
-// Both of those that read the log, or, in the short form, the one that says more.
+// Both modes that read the WAL, or in the short form the more telling one.
 std::vector<postgres::ReadMode> modes(postgres::ReadMode in_short);
 postgres::LanesOptions how(postgres::ReadMode mode);
 std::string said(const std::string& what, postgres::ReadMode mode);
 
-// A database with an outbox, those who write to it, and a relay that reads it.
+// A database with an outbox, its writers, and a relay that reads it.
 class WalStage {
  public:
   static constexpr int kWriters = 3;
@@ -124,32 +124,32 @@ class WalStage {
   ~WalStage();
 
   // Change accounts and publish their versions, in transactions of 1 to `rows_max` events, until
-  // stop_writers(). They go on when the server comes back.
+  // stop_writers(). They continue when the server is back.
   void start_writers(std::int64_t rows_max, std::chrono::milliseconds pause);
   void stop_writers() { writers_.clear(); }
   std::uint64_t committed() const { return committed_; }
-  // Waits until so many transactions more were committed.
+  // Waits until that many more transactions are committed.
   void let_write(std::uint64_t transactions);
 
-  // `options` as far as they say how the log is read; the rest is the stage's.
+  // Uses the `options` about reading the WAL; the stage sets the rest.
   void start_relay(postgres::LanesOptions options);
   void stop_relay();
   const RelayMetrics& metrics() const { return lanes_->metrics(); }
   bool streams() const { return metrics().streams == 1; }
-  // What an operator would have read so far.
+  // What an operator would have read.
   std::string log() const;
   bool log_has(const std::string& text) const { return contains(log(), text); }
-  // Lines that tell how it reads from there on.
+  // The number of reports about how it reads.
   std::uint64_t changes() const;
   bool wait_for_stream(std::uint64_t starts_before = 0) const;
-  // The slot that the relay has now; empty: none.
+  // The relay's current slot; empty: none.
   std::string slot();
-  // Kept by the server for any slot of the cluster.
+  // WAL that the server keeps for all slots of the cluster.
   std::int64_t retained_bytes();
 
-  // Waits until everything that is in the table was delivered, and compares. Prints one claim.
+  // Waits until everything in the table is delivered, and compares. Prints one claim.
   void check(const char* what);
-  // `at`: another server, which may not have got all that the first one sent.
+  // `at`: another server, which may lack some of the first one's data.
   void check(const char* what, postgres::Connection& at);
 
   Books books;
@@ -157,7 +157,7 @@ class WalStage {
   OwnServer& server;
   std::string database;
   std::string conninfo;      // of the database
-  postgres::Connection sql;  // to it; the test's own
+  postgres::Connection sql;  // the test's own connection to it
 
  private:
   void leave();
