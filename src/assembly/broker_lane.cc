@@ -48,7 +48,7 @@ class BrokerLane final : public Lane {
 std::unique_ptr<Lane> make_broker_lane(const BrokerKind& kind, LanePlan plan,
                                        std::unique_ptr<OriginStore> home, Clock& clock) {
   Origin origin;
-  // The relay's thread must come back to renew the lease, and a busy broker may take a while.
+  // The relay's thread must renew the lease in time, and a busy broker may be slow.
   const Duration call_max = std::max<Duration>(plan.relay.lease / 3, std::chrono::seconds(3));
   origin.make = [&kind, &from = plan.from, call_max](Clock& its) {
     return kind.make_source(from, call_max, its);

@@ -28,7 +28,7 @@ bool wants_topic(const config::ConsumerConfig& consumer, const Event& event) {
   return topics.empty() || std::find(topics.begin(), topics.end(), event.topic) != topics.end();
 }
 
-constexpr std::size_t kProcesses = 4;  // of one handler at a time, in each lane
+constexpr std::size_t kProcesses = 4;  // of one handler at a time, per lane
 
 std::unique_ptr<Sink> make_calls(const config::Config& config, const config::HandlerConfig& handler,
                                  Clock& clock) {
@@ -50,7 +50,7 @@ ClaimedSinkOptions claim_options(const config::ConsumerConfig& consumer,
   return options;
 }
 
-// A handler outside the transaction, with what it stands on.
+// An external handler and the parts that it needs.
 struct ExternalHandler {
   ExternalHandler(const config::Config& config, const config::ConsumerConfig& consumer,
                   const config::HandlerConfig& handler, Database& database, Clock& clock)
@@ -96,8 +96,8 @@ std::shared_ptr<Sink> make_stages(const config::Config& config,
   return std::make_shared<ChainedSink>(std::move(stages));
 }
 
-// Handlers take their time, so each lane has a thread for them. The lanes of a PostgreSQL store
-// share its keys. What is read as one is spread over threads behind the relay instead.
+// Handlers may be slow, so each lane has a thread for them. Lanes of a PostgreSQL store share its
+// keys. Other sources have one lane, and threads behind the relay share the keys instead.
 MakeSink make_sinks(const config::Config& config, const config::ConsumerConfig& consumer,
                     Clock& clock) {
   const config::StoreConfig& from = *config.find_store(consumer.relay.from);
@@ -171,7 +171,7 @@ Status check_handlers(const config::Config& config, const config::ConsumerConfig
                       Clock& clock) {
   for (const config::HandlerConfig& handler : consumer.handlers) {
     Status usable;
-    // A program that is missing now may be put there later, but whoever starts us wants to know.
+    // A missing program may be installed later, but check_handlers() should report it now.
     if (handler.kind == Kind::command) usable = command::check(handler.command);
     if (!usable) usable = fail(Errc::rejected, usable.error().text);
     if (handler.kind == Kind::http)

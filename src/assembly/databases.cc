@@ -61,7 +61,7 @@ const config::StoreConfig& home_of(const config::RelayConfig& relay, const confi
   return from.is_broker() ? *config.find_store(relay.to) : from;
 }
 
-// What a store without events answers.
+// The answers of a store without events.
 Result<bool> Database::create(bool) { return false; }
 Result<StoreStatus> Database::status() { return StoreStatus{}; }
 Result<PruneReport> Database::prune(const Retention&) { return PruneReport{}; }
@@ -106,7 +106,7 @@ Result<std::vector<RequestInfo>> Database::list_requests(const RequestFilter&) {
 Result<bool> Database::forget_request(const RequestKey&, std::string_view) { return no_database(); }
 Result<std::uint64_t> Database::prune_requests(std::size_t) { return no_database(); }
 
-// The config file lets no broker be asked for these.
+// The config file never leads to these calls for a broker.
 std::unique_ptr<Lane> Database::make_lane(LanePlan&&, Clock&) {
   DOVETAIL_CHECK(false);
   return nullptr;

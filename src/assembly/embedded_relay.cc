@@ -1,4 +1,4 @@
-// The application's side of a relay: the daemon's configuration, run in the caller's process.
+// The application's API of a relay: the daemon's configuration, run in the caller's process.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr auto kChoresEvery = std::chrono::milliseconds(500);
 
-// A relay of the configuration, or a consumer, which is one too.
+// A relay of the configuration, or a consumer, which is a relay, too.
 struct Chosen {
   const config::RelayConfig* relay = nullptr;
   const config::ConsumerConfig* consumer = nullptr;
@@ -54,7 +54,7 @@ Result<Chosen> choose(const config::Config& config, const std::string& name) {
   return fail(Errc::rejected, std::move(text));
 }
 
-// All stores that it works with.
+// All stores that it uses.
 std::vector<StoreConfig*> stores_of(config::Config& config, const Chosen& chosen) {
   std::vector<std::string> names{chosen.relay->from, chosen.relay->to};
   if (chosen.consumer != nullptr)
@@ -81,7 +81,7 @@ LogLevel public_level(config::LogLevel level) {
 
 RelayCounts counts_in(const RelayMetrics& metrics) {
   RelayCounts counts;
-  // Each duplicate counts as confirmed, too, and before.
+  // Each duplicate also counts as confirmed, and that count comes first.
   counts.duplicates = metrics.duplicates.load();
   counts.delivered = metrics.confirmed.load();
   counts.failed = metrics.failed.load() + metrics.rejected.load();
@@ -96,7 +96,7 @@ RelayCounts counts_in(const RelayMetrics& metrics) {
 
 }  // namespace
 
-// Shared with the thread that does chores: nobody waits for it when it is time to leave.
+// Shared with the housekeeping thread, so that run() need not wait for it at the end.
 struct EmbeddedRelay::State : std::enable_shared_from_this<State> {
   State(EmbeddedRelayOptions given, config::Config loaded)
       : options(std::move(given)), config(std::move(loaded)) {}
@@ -117,8 +117,8 @@ struct EmbeddedRelay::State : std::enable_shared_from_this<State> {
   std::vector<const StoreConfig*> databases{};
   std::unique_ptr<assembly::Lane> lane{};
   std::atomic<bool> has_run{false};
-  std::mutex mutex{};       // of the hooks, and of what follows
-  bool is_running = false;  // else nobody is told anything
+  std::mutex mutex{};       // guards the hooks and the members below
+  bool is_running = false;  // false: no hook is called
   std::condition_variable ended{};
   std::jthread measuring{};
 };
@@ -152,7 +152,7 @@ void EmbeddedRelay::State::tell(LogLevel level, std::string_view subject, std::s
   if (is_running) options.log({level, subject, event, text});
 }
 
-// Rights that are missing are told once.
+// Missing rights are reported once.
 void EmbeddedRelay::State::tell_pruned(const StoreConfig& store, const Result<PruneReport>& report,
                                        bool again) {
   if (report && report->rows() != 0)
@@ -197,7 +197,7 @@ Status EmbeddedRelay::State::start_threads() {
   return {};
 }
 
-// Nobody is told anything after it.
+// No hook is called after it.
 void EmbeddedRelay::State::end() {
   const std::lock_guard lock(mutex);
   is_running = false;
@@ -214,7 +214,7 @@ Status EmbeddedRelay::State::run(std::stop_token stop) {
   if (const std::string_view caution = assembly::caution_of(to); !caution.empty())
     tell(LogLevel::warn, to.name, "caution", caution);
   Status result = lane->run(std::move(stop));
-  if (measuring.joinable()) {  // it tells the last counts before it ends
+  if (measuring.joinable()) {  // it reports the last counts before it ends
     measuring.request_stop();
     measuring.join();
   }

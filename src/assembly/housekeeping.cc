@@ -10,7 +10,7 @@ namespace dovetail::assembly {
 namespace {
 
 constexpr Duration kFirst = std::chrono::minutes(1);
-constexpr Duration kAgain = std::chrono::seconds(5);  // when more was old than is deleted at once
+constexpr Duration kAgain = std::chrono::seconds(5);  // if one round could not delete everything
 constexpr std::size_t kRowsAtOnce = 20'000;
 
 }  // namespace

@@ -24,7 +24,7 @@ constexpr std::pair<std::string_view, std::string TableMapping::*> kTexts[] = {
     {"default_type", &TableMapping::default_type},
     {"default_content_type", &TableMapping::default_content_type}};
 
-// Replaces `out` by what the file says under that key, if it says anything.
+// Replaces `out` by the value of the key, if the file has it.
 template <class Item, class Parse>
 Status read_list(const config::TableConfig& table, std::string_view key, std::vector<Item>& out,
                  Parse parse) {
@@ -59,8 +59,8 @@ Result<TableMapping> read_mapping(const config::TableConfig& table) {
   if (!table.header_columns.empty()) mapping.header_columns.clear();
   for (const auto& [header, column] : table.header_columns)
     mapping.header_columns.push_back({column, header});
-  // A preset's own way of marking is of no use to what is read out of the log; what is written in
-  // the file and cannot be is refused.
+  // For a table read from the WAL, the preset's marks are dropped; marks written in the file are
+  // refused.
   if (table.from_log) mapping.delete_when_done = false;
   if (table.delete_when_done) mapping.delete_when_done = *table.delete_when_done;
   mapping.from_log = table.from_log;
@@ -71,7 +71,9 @@ Result<TableMapping> read_mapping(const config::TableConfig& table) {
 }
 
 bool take_the_same_rows(const TableMapping& one, const TableMapping& other) {
-  if (one.from_log || other.from_log) return false;  // what is not marked can be read by many
+  if (one.from_log || other.from_log)
+    return false;  // a table without marks can have several
+                   // readers
   return one.table == other.table &&
          std::equal(one.pending.begin(), one.pending.end(), other.pending.begin(),
                     other.pending.end(), [](const auto& a, const auto& b) {

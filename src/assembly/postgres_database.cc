@@ -92,7 +92,7 @@ class PostgresDatabase final : public Database {
 Status prepare(StoreConfig& store) {
   const auto conninfo = postgres::parse_conninfo(store.conninfo);
   if (!conninfo) return fail(conninfo.error().code, store.where + ": " + conninfo.error().text);
-  auto password = read_password(store);  // of none, libpq looks in its own places
+  auto password = read_password(store);  // without one, libpq uses its own sources
   if (!password) {
     store.unusable = store.where + ": " + password.error().text;
     password = std::string();
@@ -127,13 +127,13 @@ Result<bool> PostgresDatabase::create(bool with_roles) {
   DOVETAIL_TRY(postgres::create_schema(*connection));
   if (with_roles) DOVETAIL_TRY(postgres::create_roles(*connection));
   if (existed) return false;
-  // The first partitions, so that no event needs the default one.
+  // Creates the first partitions, so that no event needs the default one.
   const auto maintained = postgres::maintain(store_.conninfo, maintenance_options({}));
   if (!maintained) return fail(maintained.error());
   return true;
 }
 
-// Of two lanes, what an operator should hear first.
+// Of two lanes' states, the one that matters more to an operator.
 const std::optional<SaidState>& worse(const std::optional<SaidState>& one,
                                       const std::optional<SaidState>& other) {
   const auto rank = [](const std::optional<SaidState>& said) {
@@ -150,7 +150,7 @@ void add_lane(std::vector<RelayStatus>& readers, const postgres::LaneStatus& lan
     readers.emplace_back();
     readers.back().name = lane.relay;
     readers.back().source = lane.source;
-    // Only one lane alone can read the log, so the first speaks for all.
+    // Only a relay with one lane can read the WAL, so the first lane is enough.
     if (lane.source != SourceKind::broker && !lane.owner.empty())
       readers.back().reading = Reading{lane.reads_wal, lane.reads_since, lane.reads_why, lane.slot,
                                        static_cast<std::uint64_t>(lane.retained_wal)};
@@ -205,8 +205,8 @@ Result<StoreStatus> PostgresDatabase::status() {
   const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(), [](const auto& lane) {
     return lane.source == SourceKind::outbox;
   });
-  // The estimate knows nothing of a table that was never analysed; what nobody reads yet must be
-  // seen all the same.
+  // The estimate is 0 for a table that was never analysed; a pending event must still be
+  // shown.
   if (!is_read && result.outbox_rows == 0) {
     const auto first = postgres::list_events(store_.conninfo, {.limit = 1000});
     if (!first) return fail(first.error());
@@ -215,8 +215,8 @@ Result<StoreStatus> PostgresDatabase::status() {
   return result;
 }
 
-// The outbox, then the tables that relays serve as they are. Positions mean something in one of
-// them only.
+// The outbox, then the mapped tables. A position means something within one of them
+// only.
 Result<std::vector<EventRow>> PostgresDatabase::list_events(const EventFilter& filter) {
   if (filter.after != 0 && filter.relay.empty() && !store_.tables.empty()) {
     return fail(Errc::rejected,
@@ -287,7 +287,7 @@ Result<PruneReport> PostgresDatabase::prune(const Retention& retention) {
   return report;
 }
 
-// Looks at nothing first: a role that may only publish may not read the version of the schema.
+// No checks first: a role that may only publish may not read the schema's version.
 Result<EventId> PostgresDatabase::publish(const NewEvent& event, const EventLimits& limits,
                                           std::optional<WallTime> deliver_at) {
   auto connection = postgres::Connection::open(store_.conninfo);
@@ -313,7 +313,7 @@ Result<std::vector<Finding>> PostgresDatabase::examine(const config::Config& con
     const bool is_wal = relay->mode == ReadMode::wal;
     const bool is_own_table = store_.tables.contains(relay->name);
     if (relay->from != store_.name || relay->mode == ReadMode::poll) continue;
-    // Several lanes, and tables that are marked, are read as tables.
+    // With several lanes, or marks, the table itself is read.
     if (!is_wal && (relay->lanes > 1 || is_own_table)) continue;
     options.log_readers.push_back(
         {relay->name, is_wal, static_cast<std::int64_t>(relay->retained_wal_max)});
@@ -324,8 +324,8 @@ Result<std::vector<Finding>> PostgresDatabase::examine(const config::Config& con
   return postgres::examine(store_.conninfo, options, system_clock());
 }
 
-// Of the table that the relay serves; none: it reads the outbox. What is wrong was refused by
-// prepare().
+// The mapping of the table that the relay serves; empty: it reads the outbox. prepare() has refused
+// errors.
 std::optional<postgres::TableMapping> mapping_for(const StoreConfig& from,
                                                   const std::string& relay) {
   const auto table = from.tables.find(relay);
@@ -378,7 +378,7 @@ Result<std::string> PostgresDatabase::retarget(const std::string& relay, const s
   return postgres::retarget(store_.conninfo, relay, target, reason);
 }
 
-// What people are shown of it, without the user.
+// The url as people see it, without the user.
 std::string PostgresDatabase::place(const StoreConfig&) const {
   std::string text = "postgres";
   std::string_view rest = store_.shown;

@@ -52,7 +52,7 @@ class SqliteDatabase final : public Database {
   Result<std::string> retarget(const std::string& relay, const std::string& target,
                                const std::string& reason) override;
   std::string place(const StoreConfig& home) const override;
-  // Handlers inside the transaction are functions of a service.
+  // Only a service can run handlers inside the transaction of its SQLite file.
   Result<std::shared_ptr<Sink>> make_inbox(const config::ConsumerConfig& consumer,
                                            std::uint32_t) override {
     return fail(Errc::rejected, "the consumer " + consumer.relay.name +
@@ -89,7 +89,7 @@ class SqliteDatabase final : public Database {
   }
 
  private:
-  // A server knows its user by itself.
+  // A file knows no database users, so the audit names the user of the process.
   static sqlite::Decision decision(const std::string& reason) {
     return {"user " + std::to_string(::getuid()), reason};
   }
@@ -170,7 +170,7 @@ Result<EventId> SqliteDatabase::publish(const NewEvent& event, const EventLimits
   return id;
 }
 
-// The file, its log and its index hold payloads.
+// The file, its WAL and its index contain payloads.
 void examine_mode(const StoreConfig& store, std::vector<Finding>& findings) {
   using std::filesystem::perms;
   std::string open_files;
@@ -187,7 +187,7 @@ void examine_mode(const StoreConfig& store, std::vector<Finding>& findings) {
                       "run 'chmod 600' on it, unless a service of another user shares the file"});
 }
 
-// A clock was wrong when rows were deleted.
+// A wrong clock when rows were deleted.
 Status examine_line(sqlite::Database& database, std::vector<Finding>& findings) {
   auto ahead = database.prepare(
       "SELECT name, forgotten_until FROM dovetail_consumer WHERE forgotten_until > ?1 ORDER BY "
@@ -317,7 +317,7 @@ Result<std::string> SqliteDatabase::retarget(const std::string& relay, const std
   return sqlite::retarget(store_.path.string(), relay, target, reason, system_clock());
 }
 
-// Two files that move together stay the same to each other.
+// A relative path: two files that move together keep the same name for each other.
 std::string SqliteDatabase::place(const StoreConfig& home) const {
   namespace fs = std::filesystem;
   std::error_code failed;

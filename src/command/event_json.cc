@@ -60,7 +60,7 @@ std::string event_json(const Event& event) {
   add_text(json, "created_at", {time, sizeof time});
   json += ",\"aggregate_version\":" + std::to_string(event.aggregate_version);
   json += ",\"headers\":";
-  // JSON strings contain no raw line breaks, and between values they mean nothing.
+  // JSON strings contain no raw line breaks; between values they have no meaning.
   for (const char c : event.headers.empty() ? std::string_view("{}") : event.headers)
     json += c == '\n' || c == '\r' ? ' ' : c;
   if (is_valid_utf8(event.payload)) {

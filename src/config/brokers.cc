@@ -43,7 +43,7 @@ std::optional<BrokerConfig::Host> host_of(std::string_view text) {
   return host;
 }
 
-// What is wrong with the url. Never repeats any of it: a secret may stand in it by mistake.
+// What is wrong with the url. Does not quote it: it may contain a secret by mistake.
 std::optional<std::string> read_url(std::string_view url, const UrlScheme& scheme,
                                     StoreConfig& store) {
   BrokerConfig& broker = store.broker;
@@ -76,7 +76,7 @@ std::optional<std::string> read_url(std::string_view url, const UrlScheme& schem
   broker.tls = scheme.tls;
   store.scheme = scheme.scheme;
   store.shown = url;
-  // The path and the query of an endpoint may be all that keeps strangers from it.
+  // Only their path and query may protect an endpoint.
   if (is_web && rest.size() > 1) {
     store.shown = url.substr(0, url.size() - rest.size());
     store.shown += "/...";

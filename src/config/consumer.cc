@@ -19,7 +19,7 @@ constexpr std::string_view kPartForm = "a name is made of letters, digits, '-' a
 constexpr std::pair<std::string_view, Kind> kKinds[] = {
     {"sql", Kind::sql}, {"queue", Kind::queue}, {"http", Kind::http}, {"command", Kind::command}};
 
-// Of a consumer and of a handler: a dot stands between the two.
+// For consumers and handlers: a dot joins the two names.
 std::string check_name_part(std::string_view name) {
   const bool fits = is_plain_name(name) && name.find('.') == std::string_view::npos;
   return fits ? "" : std::string(kPartForm);
@@ -78,8 +78,8 @@ void check_http_store(Section& section, const HandlerConfig& handler,
   }
 }
 
-// What has a slash names a file, like every path relative to the configuration file; what has none
-// is looked for along the PATH.
+// A name with a slash is a file, relative to the configuration file; a name without one is searched
+// in PATH.
 void find_program(HandlerConfig& handler, const std::filesystem::path& folder) {
   if (handler.command.empty()) return;
   std::string& program = handler.command.front();
@@ -141,7 +141,7 @@ void read_handlers(Section& section, ConsumerConfig& consumer, const Config& con
   }
 }
 
-// What is read, where the file does not say it.
+// The default for what is read.
 void choose_source(Section& section, ConsumerConfig& consumer, const Config& config) {
   const StoreConfig* from = config.find_store(consumer.relay.from);
   if (from == nullptr || section.has("box")) return;
@@ -164,15 +164,15 @@ void check_consumer(Section& section, const RelayConfig& relay, const Config& co
   }
 }
 
-// What depends on all handlers.
+// Settings that depend on all handlers.
 void read_outside(Section& section, ConsumerConfig& consumer) {
   if (std::none_of(consumer.handlers.begin(), consumer.handlers.end(),
                    [](const auto& one) { return one.is_external(); })) {
     return;
   }
   RelayOptions& options = consumer.relay.options;
-  // Calls are made one by one and each has its own time limit, so that of a batch would only repeat
-  // them; and what was handed over must be through soon after SIGTERM.
+  // Each call has its own time limit, so one for the whole batch would only repeat calls. And calls
+  // must finish soon after SIGTERM.
   if (!section.has("confirm_timeout")) options.confirm_timeout = std::chrono::hours(24);
   if (!section.has("batch_events")) options.batch_events_max = 64;
   if (!consumer.version_guard) return;

@@ -27,7 +27,7 @@ std::string type_of(const KeyReference& key, std::string_view quote) {
   return key.allowed.empty() ? text : text + ", " + key.allowed;
 }
 
-// As people write it: a text without its quotes.
+// As text for people, without quotes.
 std::string default_of(const KeyReference& key) {
   if (!key.initial) return {};
   const auto* text = key.initial->as<std::string>();
@@ -61,7 +61,7 @@ std::string markdown_row(const KeyReference& key) {
          cell(meaning) + " |\n";
 }
 
-// Adds the text in lines that begin with `indent`.
+// Adds the text in lines with the prefix `indent`.
 void add_wrapped(std::string& out, const std::string& text, const std::string& indent,
                  std::size_t width) {
   std::string line;

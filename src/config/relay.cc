@@ -13,7 +13,7 @@ namespace {
 constexpr std::pair<std::string_view, ReadMode> kModes[] = {
     {"auto", ReadMode::automatic}, {"wal", ReadMode::wal}, {"poll", ReadMode::poll}};
 
-// As the server allows it.
+// The server's rule.
 bool is_slot_name(std::string_view name) {
   return !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
@@ -182,8 +182,8 @@ void check_relay_options(Section& section, const RelayOptions& options) {
 
 namespace {
 
-// The slot of another program is read through the publication that it used: one that is made now
-// is not there yet in the part of the log that the slot holds.
+// The slot of another program needs the publication that it used: a new publication does not exist
+// yet in the part of the WAL that the slot holds.
 void check_foreign_slot(Section& section, const RelayConfig& relay, const Config& config) {
   if (relay.mode != ReadMode::wal || !section.has("table")) {
     for (const std::string_view key : {"slot", "publication"}) {

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSqlite = "sqlite:";
 
-// What libpq takes, out of "postgres:KEY=VALUE ..." or "postgres://..." or "postgresql://...".
+// The libpq part of "postgres:KEY=VALUE ...", "postgres://..." or "postgresql://...".
 std::optional<std::string> conninfo_of(const std::string& url) {
   if (url.starts_with("postgres://") || url.starts_with("postgresql://")) return url;
   for (const std::string_view scheme : {"postgres:", "postgresql:"}) {
@@ -39,7 +39,7 @@ void read_store(Section& section, StoreConfig& store, const fs::path& file) {
   Settings keys;
   const bool is_postgres = conninfo_of(url).has_value();
   if (!is_postgres && !url.empty() && (!url.starts_with(kSqlite) || url.size() == kSqlite.size())) {
-    // Which keys may stand here is not known, so nothing is said about them.
+    // It is unknown which keys are allowed here, so they are not checked.
     return section.wrong("url",
                          "must be \"sqlite:PATH\", \"postgres:KEY=VALUE ...\" or "
                          "\"postgres://...\", or that of a broker: " +
@@ -97,7 +97,7 @@ void declare_postgres(StoreConfig& store, const fs::path& folder, Settings& keys
           [&store](const std::string& url) -> std::string {
             const auto conninfo = conninfo_of(url);
             store.replication_conninfo = conninfo.value_or("");
-            // What was written may hold a secret by mistake, and is not repeated.
+            // The text may contain a secret by mistake, so it is not quoted.
             if (conninfo) return {};
             return "must be \"postgres:KEY=VALUE ...\" or \"postgres://...\", and lead to the same "
                    "database as url, past any pooler";

@@ -18,7 +18,7 @@ struct Unit {
   std::uint64_t factor;
 };
 
-// The longest suffix that matches is the unit; what stands before it must be digits alone.
+// The longest matching suffix is the unit; only digits may stand before it.
 std::optional<std::uint64_t> parse_with_unit(std::string_view text, std::span<const Unit> units,
                                              std::uint64_t result_max) {
   std::size_t digits = 0;
@@ -38,7 +38,7 @@ std::optional<std::uint64_t> parse_with_unit(std::string_view text, std::span<co
   return std::nullopt;
 }
 
-// The largest unit that leaves nothing over.
+// The largest unit without a remainder.
 std::string write_with_unit(std::uint64_t number, std::span<const Unit> units) {
   const Unit* best = &units.front();
   for (const Unit& unit : units)
@@ -64,7 +64,7 @@ std::string decimal(double value, const char* unit) {
 }  // namespace
 
 std::optional<Duration> parse_duration(std::string_view text) {
-  // A thousand years bounds every sum that is made with a duration.
+  // The limit of a thousand years keeps every sum of durations in range.
   const auto us = parse_with_unit(text, kDurationUnits, 365'000 * kDay);
   if (!us) return std::nullopt;
   return Duration(static_cast<std::int64_t>(*us));

@@ -171,7 +171,7 @@ Reply Gateway::refuse(const Problem& problem) {
   return reply_of(problem);
 }
 
-// --- In the endpoint's thread.
+// --- On the endpoint's thread.
 
 bool Gateway::has_key(const Request& request) const {
   if (std::find(options_.methods.begin(), options_.methods.end(), request.method) ==
@@ -324,7 +324,7 @@ void Gateway::run_store() {
   }
 }
 
-// Finished and new requests take turns, so neither waits for ever.
+// Finished and new requests take turns, so neither waits forever.
 Gateway::JobPointer Gateway::next_for_store() {
   std::unique_lock lock(mutex_);
   for_store_.wait(lock, [this] { return leaving_ || !beginning_.empty() || !settling_.empty(); });

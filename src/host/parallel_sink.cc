@@ -118,7 +118,7 @@ ParallelSink::~ParallelSink() { (void)state_->end(false); }
 
 Status ParallelSink::close() { return state_->end(true); }
 
-// Harmless when it has ended.
+// Harmless if it has ended already.
 Status ParallelSink::State::end(bool closes) {
   const auto all_quiet = [&] {
     return std::none_of(workers.begin(), workers.end(),

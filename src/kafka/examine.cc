@@ -45,7 +45,7 @@ Result<Handle<rd_kafka_s>> connect(const Options& options) {
   return client;
 }
 
-// None: for ever. A compacted topic keeps the last event of each key.
+// Empty: without limit. A compacted topic keeps the last event of each key.
 std::optional<Duration> kept_for(const Settings& settings) {
   const auto policy = settings.find("cleanup.policy");
   if (policy != settings.end() && policy->second.find("delete") == std::string::npos)
@@ -103,7 +103,7 @@ class Examination {
     findings_.push_back({severity, std::move(code), std::move(text), std::move(what_to_do)});
   }
 
-  // Size of the largest event of the outboxes as a message; 0: not known.
+  // The size of the outboxes' largest event as a message; 0: unknown.
   std::size_t message_bytes() const {
     return what_.payload_bytes_max == 0 ? 0 : what_.payload_bytes_max + kMessageOverheadMax;
   }

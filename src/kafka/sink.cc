@@ -350,7 +350,7 @@ void KafkaSink::take_refusal(const rd_kafka_message_s& report, const char* topic
                               "; the relay sends them again in smaller batches");
 }
 
-// max.message.bytes of the topic; 0: not known.
+// max.message.bytes of the topic; 0: unknown.
 std::size_t KafkaSink::topic_bytes_max(const std::string& topic) {
   const auto [known, is_new] = topic_bytes_max_.try_emplace(topic, 0);
   if (!is_new) return known->second;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kBacklog = 511;
 
-// None: errno says why.
+// Empty: errno has the reason.
 Descriptor listening_socket(const addrinfo& address) {
   Descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int one = 1;

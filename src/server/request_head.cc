@@ -70,7 +70,7 @@ bool is_host(std::string_view value) {
   });
 }
 
-// Headers that decide the length or the host must occur only once.
+// Headers that set the length or the host must occur only once.
 struct Framing {
   const MessageHeader* length = nullptr;
   const MessageHeader* encoding = nullptr;

@@ -34,7 +34,7 @@ Result<LeaseHolder> SqlLease::look() {
   const Result<std::optional<LeaseHolder>> holder = read_holder(*session_, sql_, lane_);
   if (!holder) return fail(holder.error());
   if (!*holder) {
-    session_->close();  // the next try makes the row again
+    session_->close();  // the next try creates the row again
     return fail(Errc::unavailable,
                 "the row of " + shown_lane(lane_) + " is gone; check who deletes such rows");
   }
@@ -66,7 +66,7 @@ Error SqlLease::held_by(const LeaseHolder& holder) const {
                                       " s unless renewed; check whether that relay runs"};
 }
 
-// False: the row is not as it was seen.
+// False: the row has changed since it was seen.
 Result<bool> SqlLease::take(const LeaseHolder& holder) {
   const TimePoint asked_at = clock_.now();
   const Result<SqlRows> taken = session_->run(
@@ -74,7 +74,7 @@ Result<bool> SqlLease::take(const LeaseHolder& holder) {
       lane_.params().text(owner_).microseconds(term_).text(holder.sign).text(lane_.target));
   if (!taken) return fail(taken.error());
   if (taken->affected() != 1) return false;
-  watch_ = {};  // what it sees from here on are our own renewals
+  watch_ = {};  // from now on it would see our own renewals
   lane_.epoch = holder.epoch + 1;
   hold_from(asked_at);
   return true;
@@ -89,7 +89,7 @@ Status SqlLease::acquire() {
   const Result<bool> taken = take(*holder);
   if (!taken) return fail(taken.error());
   if (*taken) return {};
-  // Somebody was faster, or the relay has got another target meanwhile.
+  // Another relay was faster, or the relay's target has changed meanwhile.
   const Result<LeaseHolder> meanwhile = look();
   return fail(meanwhile ? held_by(*meanwhile) : meanwhile.error());
 }

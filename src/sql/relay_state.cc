@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kErrorBytesMax = 2000;
 
-// The relay that holds the lane speaks for it.
+// The owner of the lane reports for the relay.
 bool is_of_another(const LeaseHolder& holder, const SpokenState& spoken, std::string_view owner) {
   return !holder.owner.empty() && !holder.has_run_out && holder.epoch != spoken.epoch &&
          process_of(holder.owner) != process_of(owner);
@@ -25,7 +25,7 @@ Status write_relay_state(SqlSession& session, const LaneStatements& lanes,
   const Result<std::optional<LeaseHolder>> holder = read_holder(session, lanes, lane);
   if (!holder) return fail(holder.error());
   if (*holder && is_of_another(**holder, spoken, owner)) return {};
-  // The times are relative to when it was said.
+  // The times are relative to the report.
   const Duration ago = now - spoken.said_at;
   const Duration until_try = std::max(spoken.state.next_try - ago, Duration{1});
   const bool tries = spoken.state.next_try > Duration::zero();

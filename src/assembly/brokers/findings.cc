@@ -13,7 +13,7 @@ namespace {
 using config::StoreConfig;
 using config::StoreScheme;
 
-// A url as far as its host.
+// `url`: up to the end of its host.
 bool is_plain_and_far(std::string_view url) {
   constexpr std::string_view kPlain = "http://";
   if (!url.starts_with(kPlain)) return false;
@@ -24,7 +24,7 @@ bool is_plain_and_far(std::string_view url) {
 
 void look_at_password(const StoreConfig& store, std::vector<Finding>& findings) {
   const config::BrokerConfig& broker = store.broker;
-  // Endpoints of HTTP have secrets of several kinds and look at them by themselves.
+  // HTTP endpoints have several kinds of secrets and check them themselves.
   if (broker.password.empty() || store.scheme == StoreScheme::http) return;
   const auto add = [&](const std::string& where, const std::string& what_to_do) {
     findings.push_back({Severity::warning, "password-in-clear",
@@ -59,7 +59,7 @@ std::size_t payload_bytes_max_for(const StoreConfig& broker, const config::Confi
   std::size_t largest = 0;
   for (const config::RelayConfig* const relay : config.readers()) {
     const StoreConfig* const from = config.find_store(relay->from);
-    // A table that exists already has limits of its own, which nobody knows.
+    // A mapped table has its own limits, which are unknown.
     if (relay->to != broker.name || from == nullptr || from->tables.contains(relay->name)) continue;
     largest = std::max(largest, from->payload_bytes_max);
   }

@@ -1,4 +1,4 @@
-// What the config says of an HTTP endpoint: where events are posted to, or taken at.
+// Turns the configuration of an HTTP endpoint, as target or source, into the adapter's options.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -20,13 +20,13 @@ using config::Settings;
 using config::StoreConfig;
 using std::chrono::milliseconds;
 
-// A store may be both ends of relays: the settings of either are known to both.
+// A store may be target and source of relays, so it accepts the settings of both.
 struct Both {
   http::SinkOptions sink;
   http::SourceOptions source;
 };
 
-// Where the secrets of signatures are, which are never in the config file.
+// Where signature secrets are; they are never in the config file.
 struct SecretPlace {
   std::string variable;
   std::string file;
@@ -208,7 +208,7 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Con
   return findings;
 }
 
-// An endpoint keeps nothing: what it is not given again is gone.
+// An endpoint keeps nothing: only its senders repeat events.
 Result<std::vector<Kept>> retention(const StoreConfig&) { return std::vector<Kept>{}; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the config says of a Kafka cluster, as its adapter takes it.
+// Turns the configuration of a Kafka cluster into the adapter's options.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -54,7 +54,7 @@ void declare(kafka::Options& options, Settings& keys) {
             "Tells `dovetail doctor` that the cluster is meant to have no replicas.");
 }
 
-// Properties of librdkafka have a dot in their names, and no key of ours has.
+// Properties of librdkafka have a dot in their names; our keys have none.
 void declare_properties(const StoreConfig& store, kafka::Options& options, Settings& keys) {
   for (const config::Member& one : *store.broker.settings.as<config::Value::Table>()) {
     if (one.key.find('.') == std::string::npos) continue;
@@ -94,7 +94,7 @@ Result<kafka::Options> options_of(const StoreConfig& store) {
                                     ": nothing may follow the hosts, as in "
                                     "kafka://one:9092,two:9092");
   DOVETAIL_TRY(read_settings_of(store, options));
-  // Names and values that only librdkafka can judge.
+  // Only librdkafka can check these names and values.
   const auto properties = kafka::properties_of(options, kafka::Role::consumer);
   if (!properties) return fail(Errc::rejected, store.where + ": " + properties.error().text);
   if (const auto made = kafka::make_configuration(*properties); !made)
@@ -127,7 +127,7 @@ Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration, C
   return std::make_unique<kafka::KafkaSource>(std::move(*options), clock);
 }
 
-// A template of topics as a pattern of names: "{aggregate_type}.events" is "*.events".
+// A topic template as a name pattern: "{aggregate_type}.events" becomes "*.events".
 std::string pattern_of(std::string_view topic) {
   std::string pattern;
   bool inside = false;

@@ -1,4 +1,4 @@
-// What the config says of NATS servers, as their adapter takes it.
+// Turns the configuration of NATS servers into the adapter's options.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -143,7 +143,7 @@ Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration ca
   return std::make_unique<nats::NatsSource>(std::move(options->source), clock);
 }
 
-// A template of topics as a subject with wildcards: "{aggregate_type}.events" is "*.events".
+// A topic template as a subject with wildcards: "{aggregate_type}.events" becomes "*.events".
 std::string pattern_of(std::string_view topic) {
   std::string pattern;
   std::string token;

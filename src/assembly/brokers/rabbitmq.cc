@@ -1,4 +1,4 @@
-// What the config says of a RabbitMQ server, as its adapter takes it.
+// Turns the configuration of a RabbitMQ server into the adapter's options.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -70,7 +70,7 @@ Status read_settings_of(const StoreConfig& store, rabbitmq::Options& options) {
   return read_settings(store, keys);
 }
 
-// The virtual host is one segment of the url: a slash in its name is written as %2f.
+// The virtual host is one segment of the url; %2f stands for a slash in its name.
 bool decode_host(std::string_view path, std::string& out) {
   out.clear();
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -99,7 +99,7 @@ Result<rabbitmq::Options> options_of(const StoreConfig& store) {
     return fail(Errc::rejected, store.where +
                                     ": what follows the host must be the name of a virtual host, "
                                     "with %2f for each slash in it");
-  // Without a user the server's own default is meant, unless a certificate says who we are.
+  // Without a user, the server's default applies, unless a certificate is the log-in.
   if (!broker.user.empty() || !broker.cert_file.empty()) {
     options.user = broker.user;
     options.password = broker.password;

@@ -1,4 +1,4 @@
-// What the config says of a Redis server, as its adapter takes it.
+// Turns the configuration of a Redis server into the adapter's options.
 #include <algorithm>
 #include <charconv>
 #include <chrono>

@@ -1,4 +1,4 @@
-// What the subcommands get when they ask a broker for what only a database has.
+// The answers of a broker to subcommands that need a database.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -25,7 +25,7 @@ class BrokerStore final : public Database {
   std::string place(const StoreConfig& home) const override;
 };
 
-// In one order, because the order says nothing about the cluster.
+// Sorted, because the order in the url does not matter.
 std::string hosts_of(const StoreConfig& store) {
   const std::uint16_t usual_port = url_scheme_of(store.scheme, store.broker.tls).port;
   std::vector<std::string> hosts;
@@ -39,7 +39,7 @@ std::string hosts_of(const StoreConfig& store) {
   return text;
 }
 
-// The path of an endpoint may be its secret, so only its digest is kept.
+// An endpoint's path may be its secret, so only its digest is kept.
 std::string digest_of(const std::string& path) {
   return path.empty() ? "" : " path " + to_hex(Sha256().add(path).finish()).substr(0, 12);
 }

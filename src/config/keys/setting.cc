@@ -19,7 +19,7 @@ Value value_of(const std::vector<std::string>& texts) {
 
 std::string must_be(std::string_view form) { return "must be " + std::string(form); }
 
-// A text that is not empty.
+// A non-empty text.
 std::string take_text(const Value& value, std::string& out) {
   const auto* text = value.as<std::string>();
   if (text == nullptr) return must_be("a string");

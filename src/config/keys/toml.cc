@@ -7,7 +7,7 @@ namespace {
 
 Place place_in(const toml::source_region& where) { return {where.begin.line, where.begin.column}; }
 
-// The library bounds how deep a file may nest.
+// The library limits how deep a file may nest.
 Value value_of(const toml::node& node) {
   Value value;
   value.place = place_in(node.source());

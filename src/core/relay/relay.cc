@@ -119,7 +119,7 @@ Status Relay::run(std::stop_token stop) {
   // A session that ended with an error may still hold the lease. Release it, so that the next relay
   // need not wait until it expires.
   if (ports_.clock.now() < ports_.lease.deadline()) (void)ports_.lease.release();
-  // Not being able to say goodbye costs the next session some care, nothing else.
+  // If that fails, the next session is more careful; nothing else is lost.
   (void)ports_.sink.close();
   return ended;
 }
@@ -133,7 +133,7 @@ Status Relay::run_sessions(const std::stop_token& stop) {
   return {};
 }
 
-// Waits after an error. Whether to start over.
+// Waits after an error. True: start over.
 bool Relay::survive(const Error& error, std::stop_token stop) {
   const bool halts = error.code == Errc::corrupt || error.code == Errc::rejected;
   if ((halts && options_.gives_up) || has_given_up_) {
@@ -197,7 +197,7 @@ void Relay::recover_session() {
   if (sink_failures_ == 0 && policy_.failed_in_a_row() < kFailedInARow) report_delivery();
 }
 
-// Until this session gets further than the failed one, it delivers nothing lasting.
+// Until this session gets further than the failed one, its deliveries do not last.
 void Relay::report_delivery() {
   if (session_failures_ == 0 && !policy_.is_sick()) report(RelayState::Kind::delivering, {}, {});
 }

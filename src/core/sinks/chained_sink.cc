@@ -17,7 +17,7 @@ bool ChainedSink::keeps_order_on_failure() const {
                      [](const Stage& stage) { return stage.sink->keeps_order_on_failure(); });
 }
 
-// Each of them, whatever another says.
+// Closes each stage, even if another one fails.
 Status ChainedSink::close() {
   Status result;
   for (const Stage& stage : stages_)

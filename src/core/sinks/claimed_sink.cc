@@ -134,7 +134,7 @@ Result<bool> ClaimedSink::collect(std::span<Outcome> outcomes, Duration timeout)
 
 tl::unexpected<Error> ClaimedSink::ran_out() {
   // From now on one call at a time, until more are known to end in time. Otherwise calls that slow
-  // each other down would be given up and repeated for ever.
+  // each other down would be given up and repeated forever.
   ahead_ = 0;
   calls_ = 1;
   is_inner_open_ = false;

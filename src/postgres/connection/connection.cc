@@ -16,7 +16,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-// Object ids of the types, the same in every server.
+// Object ids of types; the same in every server.
 enum Type : std::uint32_t {
   kUnknown = 0,
   kBool = 16,
@@ -69,7 +69,7 @@ constexpr std::string_view kRolesHint =
     "dovetail_relay to run relays, or dovetail_operator to inspect, replay and discard; init and "
     "prune need the owner of the schema";
 
-// What to check, where the server's own words do not say.
+// What to check, if the server's text does not say it.
 std::string_view hint_of(std::string_view sqlstate) {
   if (starts_with_any(sqlstate, {"42P01", "3F000", "42883", "42703"}))
     return "; run `dovetail init` of this version in this database";
@@ -116,7 +116,7 @@ Error server_error(pg_conn* connection, const pg_result* result, bool during_com
   const char* given = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
   std::string hint(hint_of(sqlstate));
   if (given != nullptr && sqlstate != "42883") hint = "; " + one_line(given);
-  // Of the server's own words about rights none has a hint; those of our functions have.
+  // The server's own errors about rights have no hint; those of our functions do.
   if (sqlstate == "42501" && given == nullptr)
     hint = rights_hint.empty() ? kRolesHint : rights_hint;
   return Error{errc_of(sqlstate, during_commit), primary + " (" + sqlstate + ")" + hint};
@@ -197,12 +197,12 @@ std::size_t Params::bytes() const {
   return bytes;
 }
 
-// The parameters as libpq wants them.
+// The parameters in libpq's form.
 class Statement {
  public:
   Statement(std::string_view sql, const Params& params) : sql_(sql) {
     for (const Params::Value& value : params.values_) {
-      // An empty text is not null: libpq takes a null pointer for null.
+      // An empty text is not null, but libpq takes a null pointer for null.
       const std::string_view bytes = value.is_own ? std::string_view(value.own) : value.view;
       types_.push_back(value.type);
       values_.push_back(value.is_null ? nullptr : bytes.data() == nullptr ? "" : bytes.data());
@@ -301,7 +301,7 @@ WallTime Rows::timestamptz(std::size_t row, int column) const {
 
 Errc errc_of(std::string_view sqlstate, bool during_commit) {
   if (starts_with_any(sqlstate, {"XX"})) return Errc::corrupt;
-  // The server was told to end the session, or the pooler lost it.
+  // The server ended the session, or the pooler lost it.
   if (starts_with_any(sqlstate, {"08", "57P0"}))
     return during_commit ? Errc::in_doubt : Errc::unavailable;
   if (sqlstate == "40003") return Errc::in_doubt;
@@ -331,7 +331,7 @@ Status prepare(pg_conn* connection, const std::string& name, std::string_view sq
   const Rows owner(Statement(sql, params).prepare(connection, name));
   if (succeeded(owner.get())) return {};
   const char* state = PQresultErrorField(owner.get(), PG_DIAG_SQLSTATE);
-  if (state != nullptr && std::string_view(state) == "42P05") return {};  // it was prepared before
+  if (state != nullptr && std::string_view(state) == "42P05") return {};  // already prepared
   return fail(server_error(connection, owner.get(), false));
 }
 
@@ -360,7 +360,7 @@ Status send_and_commit(pg_conn* connection, const Send& send) {
                 "another statement on this connection is not finished; read its results first");
   const bool sent =
       send() && Statement("COMMIT", {}).send(connection) && PQpipelineSync(connection) == 1;
-  // A null result ends each statement, the sync's result ends them all.
+  // A null result ends each statement; the sync's result ends all of them.
   Status outcome = fail(Errc::in_doubt, "the connection was lost during COMMIT; do it again");
   std::size_t statements_done = 0;
   bool is_synced = false;
@@ -372,7 +372,7 @@ Status send_and_commit(pg_conn* connection, const Send& send) {
     if (status == PGRES_PIPELINE_SYNC) {
       is_synced = true;
     } else if (status == PGRES_PIPELINE_ABORTED) {
-      continue;  // COMMIT after a failure: the first error is the one to tell
+      continue;  // COMMIT after a failure: the first error is reported
     } else if (!succeeded(result)) {
       outcome = fail(server_error(connection, result, true));
     } else if (++statements_done == 2) {
@@ -403,10 +403,10 @@ constexpr std::string_view kTlsHint =
 
 Result<OwnedConnection> connect_to(const std::string& conninfo, const char* replication,
                                    Duration limit) {
-  // No time at all would mean no limit.
+  // Zero would mean no limit.
   const std::string limit_s = std::to_string(
       std::max<std::int64_t>(2, std::chrono::ceil<std::chrono::seconds>(limit).count()));
-  // A later keyword replaces an earlier one, so the caller's word comes last.
+  // A later keyword replaces an earlier one, so the caller's settings come last.
   const std::array<const char*, 10> keywords = {"connect_timeout",     "keepalives_idle",
                                                 "keepalives_interval", "keepalives_count",
                                                 "tcp_user_timeout",    "fallback_application_name",
@@ -461,7 +461,7 @@ bool wait_for_socket(pg_conn* connection, bool also_write,
 
 namespace {
 
-// The answers of all statements sent; the first error, else the last result. Null: no answer.
+// Reads the answers of all statements: the first error, else the last result. Null: no answer.
 pg_result* take_results(pg_conn* connection, std::chrono::steady_clock::time_point end) {
   pg_result* kept = nullptr;
   while (true) {
@@ -542,7 +542,7 @@ Status Connection::execute(std::string_view sql) {
 
 Status Connection::commit() {
   if (!connection_) return fail(Errc::unavailable, "the connection was lost; do it again");
-  // After a failed statement COMMIT answers with the tag ROLLBACK and no error.
+  // After a failed statement, COMMIT answers ROLLBACK without an error.
   const bool failed_before = PQtransactionStatus(get()) == PQTRANS_INERROR;
   const Result<Rows> rows = finish(PQsendQuery(get(), "COMMIT") == 1, true);
   if (!rows) return fail(rows.error());
@@ -571,7 +571,7 @@ Status Transaction::commit() {
 }
 
 Result<std::string> quoted_name(std::string_view name) {
-  // The server cuts longer names off, and two names would become one.
+  // The server cuts longer names, so two names could become one.
   if (name.empty() || name.size() > 63 || name.find('\0') != std::string_view::npos)
     return fail(Errc::rejected,
                 "\"" + std::string(name.substr(0, 70)) +
@@ -582,7 +582,7 @@ Result<std::string> quoted_name(std::string_view name) {
 }
 
 std::string quoted_text(std::string_view text) {
-  // The E form means the same whatever standard_conforming_strings says.
+  // The E form does not depend on standard_conforming_strings.
   std::string out = "E'";
   for (const char c : text) {
     if (c == '\'' || c == '\\') out += c;

@@ -35,15 +35,15 @@ Status refuse_secrets(std::string_view keyword, std::string_view value) {
     return fail(Errc::rejected,
                 "the url must not contain sslpassword; put it into the file that PGSERVICEFILE "
                 "names, and the service's name into the url");
-  // libpq would take such a name for connection settings of their own.
+  // libpq would read such a name as connection settings.
   if (keyword == "dbname" && value.find_first_of("=:") != std::string_view::npos)
     return fail(Errc::rejected,
                 "dbname must be the plain name of a database, without '=' and ':'; check it");
   return {};
 }
 
-// libpq looks at these only when it connects, and a relay would wait for a server that can never be
-// reached.
+// libpq checks these only when it connects. Without a check here, a relay would wait for a server
+// that it can never reach.
 struct Choice {
   std::string_view keyword;
   std::string_view allowed;
@@ -84,7 +84,7 @@ Status check_value(std::string_view keyword, std::string_view value) {
 Result<Conninfo> parse_conninfo(const std::string& text) {
   char* reason = nullptr;
   const Handle<PQconninfoOption, PQconninfoFree> options(PQconninfoParse(text.c_str(), &reason));
-  // The reason may quote a part of a password that was not quoted well.
+  // The error may quote a part of a badly quoted password.
   PQfreemem(reason);
   if (options == nullptr)
     return fail(Errc::rejected,

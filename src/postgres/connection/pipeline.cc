@@ -27,7 +27,7 @@ void Pipeline::close() {
   is_lent_ = false;
 }
 
-// Behind an error of a statement only libpq knows whether the connection went with it.
+// After an error of a statement, only libpq knows whether the connection is lost, too.
 void Pipeline::note_loss() {
   is_lost_ = !has_failed_ || (connection_ && PQstatus(raw()) != CONNECTION_OK);
 }
@@ -59,7 +59,7 @@ Status Pipeline::send(std::string_view sql, const Params& params, Answer answer)
   return unsent_bytes_ < kFlushBytes ? Status{} : flush_some();
 }
 
-// Waits for the socket only until it takes what we have.
+// Waits for the socket only until it takes our bytes.
 Status Pipeline::flush_some() {
   unsent_bytes_ = 0;
   const auto end = std::chrono::steady_clock::now() + timeout_;
@@ -75,12 +75,12 @@ Status Pipeline::flush_some() {
   }
 }
 
-// The next answer, which has arrived. False: the connection is of no use any more.
+// Takes the next result, which has arrived. False: the connection cannot be used any more.
 bool Pipeline::take_result() {
   Rows rows(PQgetResult(raw()));
   const pg_result* const result = rows.get();
   if (result == nullptr) {
-    // It ends the answers of one statement; that of a sync comes without it.
+    // It ends the results of one statement; a sync has no such end.
     if (expected_.front() != Expected::sync) expected_.pop_front();
     return PQstatus(raw()) == CONNECTION_OK;
   }
@@ -136,8 +136,8 @@ Status Pipeline::finish(bool during_commit) {
   if (lost != nullptr) note_loss();
   const bool failed = std::exchange(has_failed_, false);
   if (lost != nullptr) close();
-  // Behind a failure nobody knows what was parsed, and a pooler may give the next transaction a
-  // session in which the statement without a name is somebody else's.
+  // After a failure it is unknown what was parsed; and a pooler may give the next transaction a
+  // session with someone else's unnamed statement.
   if (failed || !in_transaction()) parsed_.clear();
   if (failed) {
     Error error = std::move(error_);
@@ -161,7 +161,7 @@ Result<pg_conn*> Pipeline::lend() {
   if (!connection_) return fail(Errc::unavailable, "the connection is lost; open it again");
   if (PQexitPipelineMode(raw()) != 1)
     return fail(lose("the connection cannot leave pipeline mode; check the server").error());
-  parsed_.clear();  // the borrower may use the statement without a name
+  parsed_.clear();  // the borrower may use the unnamed statement
   is_lent_ = true;
   return raw();
 }

@@ -20,7 +20,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-// As the relays of the outbox call it, so that an event has the same topic with a broker between.
+// The same as in relays of the outbox, so a broker in between does not change an event's topic.
 constexpr std::string_view kTopics = "{aggregate_type}.events";
 
 std::function<bool(const Event&)> takes(const std::vector<std::string>& topics) {
@@ -116,9 +116,9 @@ struct Consumer::State {
   std::vector<TransactionHandler> handlers;
   SystemClock& clock = system_clock();
   TopicTemplate topics = TopicTemplate::parse(kTopics).value();
-  std::mutex telling{};  // lanes have threads of their own
+  std::mutex telling{};  // lanes have their own threads
   RelayMetrics own_metrics{};
-  std::unique_ptr<Lanes> lanes{};  // null: an origin is read
+  std::unique_ptr<Lanes> lanes{};  // null: the consumer reads a broker
 };
 
 void Consumer::State::tell(const RelayNotice& notice) {
@@ -154,7 +154,7 @@ LanesOptions Consumer::State::lanes_options() {
   return lane;
 }
 
-// One process reads the broker, and others stand by, so that the broker's order holds.
+// One process reads the broker and others stand by, so that its order holds.
 Status Consumer::State::run_origin(std::stop_token stop) {
   PostgresOriginStore home(options.database, options.name, {}, options.lease_term, clock);
   OriginSource source(options.origin, home, clock, run_errand);

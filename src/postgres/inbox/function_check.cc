@@ -6,7 +6,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-// One row for each function of that name that the name finds; those that fit come first.
+// One row per function that the name finds; fitting ones come first.
 constexpr std::string_view kFunctions =
     "SELECT coalesce(p.pronargs >= 1 AND p.pronargs - p.pronargdefaults <= 1 AND p.proargtypes[0] "
     "= pg_catalog.to_regtype($3), false) AS fits, p.prokind = 'f', "

@@ -8,7 +8,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-// Rows of unnest() come in their order; an aggregate has to be told to keep it.
+// unnest() returns rows in order, but an aggregate must be told to keep it.
 constexpr std::string_view kEvent =
     "ROW(e.id, e.topic, e.aggregate_type, e.aggregate_id, e.type, e.content_type, "
     "(CASE WHEN e.headers = '' THEN '{}' ELSE e.headers END)::jsonb, e.payload, "
@@ -41,7 +41,7 @@ Params columns_of(Events events) {
       params.bytea_array(column(&Event::payload)).int8_array(versions).timestamptz_array(times));
 }
 
-// Its parts in double quotes.
+// Each part in double quotes.
 Result<std::string> quoted_function(std::string_view function) {
   const std::size_t dot = function.find('.');
   if (dot == std::string_view::npos) return quoted_name(function);

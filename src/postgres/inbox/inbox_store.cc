@@ -20,19 +20,19 @@ namespace {
 
 using Answer = Pipeline::Answer;
 
-// READ COMMITTED, because what the janitor says about forgotten events must be read after waiting
-// for its locks.
+// READ COMMITTED, because the time of forgetting must be read after waiting for the transaction
+// that deletes rows.
 constexpr std::string_view kBegin = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
-// A consumer that stands still, or whose machine is gone without a word, would keep the rows that
-// it has inserted from others until the server finds out, which takes hours by default. Whoever has
-// set a limit of their own keeps it. And the source is told after the commit, so a crash of the
-// server must not lose that, whatever the server's default is.
+// A consumer that stalls, or whose machine disappears, would block others on its inserted rows
+// until the server notices, which takes hours by default. If the operator has set a limit, it
+// stays. The source is told after the commit, so a crash of the server must not lose the commit,
+// whatever the server's default is.
 constexpr std::string_view kSettings =
     "SELECT CASE WHEN current_setting('idle_in_transaction_session_timeout') = '0' THEN "
     "set_config('idle_in_transaction_session_timeout', $1, true) END, "
     "CASE WHEN current_setting('synchronous_commit') = 'off' THEN "
     "set_config('synchronous_commit', 'on', true) END";
-// The time of the epoch stands for "as its id says".
+// The epoch (1970) means "the time in the id".
 constexpr std::string_view kInsert =
     "INSERT INTO dovetail.inbox (event_id, consumer_id, digest, available_at) SELECT arrived.id, "
     "arrived.consumer, arrived.digest, nullif(arrived.available_at, 'epoch') FROM "
@@ -43,7 +43,7 @@ constexpr std::string_view kForgotten =
     "SELECT consumer_id, until FROM dovetail.forgetting WHERE consumer_id = ANY ($1)";
 constexpr std::string_view kKnown =
     "SELECT event_id, consumer_id, digest FROM dovetail.inbox WHERE event_id = ANY ($1::uuid[])";
-// Which of these are known not to have been applied. They are not needed any more when they are.
+// Takes the events out that are known as not applied, and returns them.
 constexpr std::string_view kTakeUnapplied =
     "DELETE FROM dovetail.unapplied AS u USING dovetail.forgetting AS f WHERE u.event_id = ANY "
     "($1::uuid[]) AND u.consumer_id = ANY ($2) AND f.consumer_id = u.consumer_id AND "
@@ -72,7 +72,7 @@ constexpr std::string_view kIds =
     "SELECT name, id FROM dovetail.consumer WHERE name = ANY ($1::text[])";
 constexpr std::string_view kMakeIds =
     "INSERT INTO dovetail.consumer (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING";
-// The outer query does not see what the insert has changed.
+// The outer query does not see the changes of the insert.
 constexpr std::string_view kStartSession =
     "WITH started AS (INSERT INTO dovetail.consumer_session (consumer_id, session, clean) "
     "VALUES ($1, $2, false) ON CONFLICT (consumer_id, session) DO UPDATE SET clean = false, "
@@ -88,7 +88,7 @@ std::vector<InboxKey> keys_of(const Rows& rows) {
   return keys;
 }
 
-// Runs `handle`, whose exceptions are failures.
+// Calls `handle`; an exception becomes a failure.
 template <class Handle>
 Status guarded(const Handle& handle) {
   try {
@@ -133,7 +133,7 @@ TransactionHandler cpp_batch_handler(std::string name, std::vector<std::string> 
 }
 
 struct PostgresInboxStore::State {
-  // As the database knows a handler.
+  // A handler as the database knows it.
   struct Known {
     std::int32_t id = 0;
     WallTime forgotten_until = WallTime::min();
@@ -164,21 +164,21 @@ struct PostgresInboxStore::State {
   InboxStoreOptions options;
   Pipeline pipeline{};
   std::int32_t consumer_id = 0;
-  std::vector<Known> handlers{};  // one for each of the options
-  bool counts_attempts = false;   // some event has attempts: forget them when it is applied
+  std::vector<Known> handlers{};  // one for each handler of the options
+  bool counts_attempts = false;   // some event has attempts: remove them when it is applied
   bool session_open = false;
   bool is_begun = false;  // on the server
-  bool broke = false;     // the connection, in the last apply()
+  bool broke = false;     // the connection broke in the last apply()
 
-  // Of the open transaction.
+  // For the open transaction.
   std::vector<const Event*> events{};
-  std::vector<InboxRow> rows{};  // in the order in which they are inserted
-  bool is_line_moved = false;    // since the rows were listed
+  std::vector<InboxRow> rows{};  // in the order of insertion
+  bool is_line_moved = false;    // since the rows were built
   VersionGuard guard{};
   std::uint64_t superseded = 0;
-  std::uint64_t unwanted = 0;  // that no handler wants: seen, and not applied
+  std::uint64_t unwanted = 0;  // wanted by no handler: seen, but not applied
 
-  // Of the last event that was inserted alone: the handlers that had not applied it.
+  // The last event inserted alone, and the handlers that had not applied it.
   EventId alone{};
   std::vector<std::int32_t> not_applied_by{};
 };
@@ -237,11 +237,11 @@ Result<bool> PostgresInboxStore::open() {
   DOVETAIL_TRY(state.pipeline.send(kStartSession, state.lane_params(), Answer::kept));
   DOVETAIL_TRY(state.pipeline.finish());
   const bool clean = state.pipeline.take_rows().at(0).boolean(0, 0);
-  // A reconnect of a living session says nothing about a death.
+  // A reconnect of a living session does not show a death.
   return std::exchange(state.session_open, true) || clean;
 }
 
-// The server learns of it together with the first statement.
+// The server learns of it with the first statement.
 Status PostgresInboxStore::begin() {
   State& state = *state_;
   if (!state.session_open) return fail(Errc::unavailable, "the inbox is closed; call open() first");
@@ -311,7 +311,7 @@ Status PostgresInboxStore::State::insert_rows() {
   const std::vector<std::int32_t> of_handlers = handler_ids();
   DOVETAIL_TRY(begin_if_needed());
   DOVETAIL_TRY(send_insert(chosen));
-  // Whoever drops rows says so in the same transaction, so this is read behind the insert.
+  // A transaction that deletes rows moves the line, too, so this is read after the insert.
   DOVETAIL_TRY(pipeline.send(kForgotten, Params().int4_array(of_handlers), Answer::kept));
   if (counts_attempts)
     DOVETAIL_TRY(pipeline.send(kForgetAttempts,
@@ -325,8 +325,8 @@ Status PostgresInboxStore::State::insert_rows() {
   return {};
 }
 
-// True: what was listed as forgotten, or as not forgotten, is not so. The line moves ahead when
-// rows are deleted, and back when an operator repairs it.
+// True: a row listed as forgotten, or as not forgotten, is wrong. The line moves ahead when rows
+// are deleted, and back when an operator repairs it.
 bool PostgresInboxStore::State::moved_line(const Rows& lines) {
   for (std::size_t i = 0; i < lines.size(); ++i)
     for (Known& handler : handlers)
@@ -336,8 +336,8 @@ bool PostgresInboxStore::State::moved_line(const Rows& lines) {
   });
 }
 
-// What was not inserted was there before, perhaps of another event with the same id. And what is
-// older than what is remembered for sure may still be remembered, or known not to be applied.
+// Rows not inserted existed before, perhaps for another event with that id. Events before the line
+// may still be remembered, or known as not applied.
 Status PostgresInboxStore::State::look_for_known() {
   if (!needs_comparing(rows)) return {};
   std::vector<EventId> ids;
@@ -379,7 +379,7 @@ Status PostgresInboxStore::State::insert_unapplied() {
   return {};
 }
 
-// What is late for its aggregate keeps its row, so that it is a duplicate from then on.
+// An event that is late for its aggregate keeps its row, so it is a duplicate from now on.
 Status PostgresInboxStore::State::leave_late_ones() {
   if (guard.empty()) return {};
   std::vector<InboxRow*> in_order;
@@ -419,7 +419,7 @@ Status PostgresInboxStore::insert(Events events, std::span<Arrival> arrivals) {
       state.list_rows(events);
       DOVETAIL_TRY(state.insert_rows());
       if (!state.is_line_moved) break;
-      // Rows that should not have been inserted are taken back.
+      // Takes back rows that should not have been inserted.
       state.rollback();
       if (!state.pipeline) return fail(Errc::unavailable, "the connection is lost; open it again");
     }
@@ -438,7 +438,7 @@ Status PostgresInboxStore::apply(Events events) {
   State& state = *state_;
   state.broke = false;
   DOVETAIL_TRY(state.begin_if_needed());
-  // Those that are to be applied are among those that were inserted, in the same order.
+  // Events to apply are among the inserted ones, in the same order.
   std::vector<bool> is_applied(state.events.size(), false);
   std::size_t at = 0;
   for (const Event* event : events) {
@@ -465,7 +465,7 @@ Status PostgresInboxStore::apply(Events events) {
   if (applied) applied = transaction.finish();
   state.pipeline.set_timeout(std::chrono::seconds(30));
   state.broke = !applied && state.pipeline.is_lost();
-  // Whatever the handler makes of a connection that is gone, it says nothing about the event.
+  // Whatever the handler returns after a lost connection, it says nothing about the event.
   if (state.broke) applied.error().code = Errc::unavailable;
   return applied;
 }
@@ -486,7 +486,7 @@ Status PostgresInboxStore::commit(std::uint64_t applied, std::uint64_t duplicate
   applied -= std::min(state.unwanted, applied);
   const auto send = [&]() -> Status {
     DOVETAIL_TRY(state.begin_if_needed());
-    // Without an effect there is nothing that a crash of the server could lose.
+    // Without an effect, a crash of the server can lose nothing.
     if (applied == 0) DOVETAIL_TRY(state.pipeline.send("SET LOCAL synchronous_commit = off"));
     Params totals = state.lane_params();
     totals.int8(number(applied)).int8(number(duplicates - superseded)).int8(number(superseded));
@@ -515,7 +515,7 @@ void PostgresInboxStore::State::rollback() {
   const bool was_begun = std::exchange(is_begun, false);
   if (!pipeline || (pipeline.is_lent() && !pipeline.take_back())) return;
   if (!was_begun) return;
-  // What failed before is known to the caller; it must be read before anything else is done.
+  // The caller knows the failure; its answers must be read before the next statement.
   (void)pipeline.finish();
   (void)pipeline.take_rows();
   const bool rolled_back = pipeline && pipeline.send("ROLLBACK") && pipeline.finish();
@@ -532,7 +532,7 @@ Result<std::uint32_t> PostgresInboxStore::count_attempt(const EventId& id, std::
   const auto count = static_cast<std::int32_t>(std::clamp<std::int64_t>(change, -1'000'000, 1000));
   const Params row = Params().uuid(id).int4(state.consumer_id);
   DOVETAIL_TRY(state.pipeline.send(kCountAttempt, Params(row).int4(count), Answer::kept));
-  // Only what is not applied is tried, and a parked event may be replayed at any age.
+  // Only unapplied events are tried, and a parked event may be replayed at any age.
   if (count > 0 && state.alone == id && !state.not_applied_by.empty())
     DOVETAIL_TRY(
         state.pipeline.send(kNoteUnapplied, Params().uuid(id).int4_array(state.not_applied_by)));

@@ -14,20 +14,20 @@ namespace dovetail::postgres {
 namespace {
 
 constexpr std::string_view kArm = "INSERT INTO dovetail.commit_guard DEFAULT VALUES";
-// The server tells whenever it changes, so its end with the transaction is seen without asking.
+// The server reports its changes, so a rollback of this setting shows the end of the transaction.
 constexpr const char* kMark = "application_name";
 constexpr std::string_view kMarked = "dovetail handler";
 constexpr std::string_view kSetMark = "SELECT set_config('application_name', $1, true)";
 constexpr std::string_view kDisarm =
     "DELETE FROM dovetail.commit_guard WHERE transaction = pg_current_xact_id_if_assigned()";
-// What would fail at COMMIT fails here, where it still belongs to the handlers.
+// Constraints that would fail at COMMIT fail here, where the handlers are still responsible.
 constexpr std::string_view kCheckConstraints = "SET CONSTRAINTS ALL IMMEDIATE";
 
 // SQLSTATEs for functions that handle events: RAISE EXCEPTION ... USING ERRCODE = 'DTREJ'.
 constexpr std::string_view kReject = "DTREJ";    // never: park the event
 constexpr std::string_view kNotNow = "DTNOW";    // later: costs no attempt
-constexpr std::string_view kCanceled = "57014";  // statement_timeout, or somebody's word
-constexpr std::string_view kEnded = "2D000";     // COMMIT where there must be none
+constexpr std::string_view kCanceled = "57014";  // statement_timeout, or a cancel request
+constexpr std::string_view kEnded = "2D000";     // COMMIT where it is not allowed
 
 Error ended_by_handler() {
   return Error{Errc::rejected,
@@ -35,7 +35,7 @@ Error ended_by_handler() {
                "check the handler for COMMIT and ROLLBACK"};
 }
 
-// Without spaces and comments at its beginning, and without ";".
+// Without leading spaces and comments, and without ";".
 std::string_view without_lead(std::string_view sql) {
   while (!sql.empty()) {
     if (std::isspace(static_cast<unsigned char>(sql[0])) != 0 || sql[0] == ';') {
@@ -78,7 +78,7 @@ bool ends_transaction(std::string_view sql) {
   if (first != "rollback" && first != "prepare") return false;
   std::string second = next_word(sql);
   if (first == "prepare") return second == "transaction";
-  // ROLLBACK [WORK | TRANSACTION] TO a savepoint ends nothing.
+  // ROLLBACK [WORK | TRANSACTION] TO a savepoint does not end the transaction.
   if (second == "work" || second == "transaction") second = next_word(sql);
   return second != "to";
 }
@@ -87,24 +87,24 @@ Errc handler_errc(std::string_view sqlstate, Errc code) {
   if (sqlstate == kReject || sqlstate == kEnded) return Errc::rejected;
   if (sqlstate == kNotNow) return Errc::unavailable;
   if (sqlstate == kCanceled) return Errc::failed;
-  // Most errors depend on what else is in the tables, so a later attempt may do better.
+  // Most errors depend on other data, so a later attempt may succeed.
   return code == Errc::unavailable ? Errc::unavailable : Errc::failed;
 }
 
-// The first failure counts, also when the handler does not look at it.
+// The first failure counts, even if the handler ignores it.
 Status OpenTransaction::remember(Error error) {
   if (!error_) error_ = std::move(error);
   return fail(*error_);
 }
 
-// Whatever else went wrong: it is the handler's doing, and it will do it again.
+// The handler ended the transaction and will do so again, whatever else went wrong.
 Status OpenTransaction::remember_end() {
   is_ended_ = true;
   error_ = ended_by_handler();
   return fail(*error_);
 }
 
-// Waits for what was queued.
+// Waits for queued statements.
 Status OpenTransaction::settle() {
   if (error_) return fail(*error_);
   Status done = pipeline_.finish();
@@ -133,13 +133,13 @@ Status OpenTransaction::queue(std::string_view sql, const Params& params) {
   if (without_lead(sql).empty())
     return remember({Errc::failed, "the handler queued an empty statement; check the handler"});
   DOVETAIL_TRY(take_back());
-  // Nothing behind a failure is done, so nothing needs to be sent.
+  // The server skips statements after a failure, so they need not be sent.
   if (error_ || pipeline_.has_failed()) return settle();
   return pipeline_.send(sql, params);
 }
 
 Result<EventId> OpenTransaction::publish(const NewEvent& event) {
-  // How large a payload may be, is set in the database, which looks at it.
+  // The database sets and checks the largest payload.
   EventLimits limits;
   limits.payload_bytes_max = std::numeric_limits<std::size_t>::max();
   return send_publish(event, limits, [this](std::string_view sql, const Params& params) {
@@ -150,7 +150,7 @@ Result<EventId> OpenTransaction::publish(const NewEvent& event) {
 Result<pg_conn*> OpenTransaction::connection() {
   if (error_) return fail(*error_);
   if (pipeline_.is_lent()) {
-    // A failed statement may be undone by going back to a savepoint.
+    // A rollback to a savepoint may undo a failed statement.
     DOVETAIL_TRY(check_ours(/*may_have_failed=*/true));
     return pipeline_.lend();
   }
@@ -163,7 +163,7 @@ Result<pg_conn*> OpenTransaction::connection() {
   return pipeline_.lend();
 }
 
-// Whether the transaction is open, and still the one that it was. Asks nobody.
+// Whether the transaction is open and still the same. Does not ask the server.
 Status OpenTransaction::check_ours(bool may_have_failed) {
   pg_conn* const raw = pipeline_.lend().value_or(nullptr);
   const auto state = raw == nullptr ? PQTRANS_UNKNOWN : PQtransactionStatus(raw);
@@ -174,7 +174,7 @@ Status OpenTransaction::check_ours(bool may_have_failed) {
          "checks every result"});
   const char* const mark = raw == nullptr ? nullptr : PQparameterStatus(raw, kMark);
   const bool is_marked = mark != nullptr && mark == kMarked;
-  // One that is lost or busy is found out by whoever uses it next.
+  // The next user of a lost or busy connection notices that.
   const bool is_ended = state == PQTRANS_IDLE ||
                         ((state == PQTRANS_INTRANS || state == PQTRANS_INERROR) && !is_marked);
   return is_ended ? remember_end() : Status{};

@@ -16,7 +16,7 @@ const std::string kCount =
     "parked_total = parked_total + $5, " +
     kSampled +
     "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) "
-    // Not worth a wait for the disk; the setting ends with this transaction.
+    // Not worth an fsync; the setting ends with this transaction.
     "RETURNING set_config('synchronous_commit', 'off', true)";
 
 }  // namespace

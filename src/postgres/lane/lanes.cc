@@ -32,8 +32,8 @@ constexpr std::string_view kOthers =
     "SELECT owner, encode(timestamptz_send(expires), 'hex') FROM dovetail.relay_process "
     "WHERE relay = $1 AND owner <> $2 AND expires >= clock_timestamp()";
 
-// Says that this process lives, forgets those that do not, and tells our place among the rest.
-// $4: those that are gone.
+// Reports that this process lives, removes dead processes, and returns our place among the rest.
+// $4: the dead ones.
 constexpr std::string_view kHeartbeat =
     "WITH beat AS (INSERT INTO dovetail.relay_process (relay, owner, expires) "
     "VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond') "
@@ -43,8 +43,8 @@ constexpr std::string_view kHeartbeat =
     "SELECT count(*) FILTER (WHERE owner < $2), count(*) FROM dovetail.relay_process "
     "WHERE relay = $1 AND owner <> $2 AND expires >= clock_timestamp() AND owner <> ALL ($4)";
 
-// How often what is pending of a mapped table is counted, at most; and for how many times as long
-// as that took it is not counted again.
+// How often pending rows of a mapped table are counted at most, and the pause after a count as a
+// multiple of its duration.
 constexpr Duration kCountEvery = std::chrono::seconds(5);
 constexpr int kCountPauses = 20;
 
@@ -57,20 +57,20 @@ std::uint32_t fair_share(std::uint32_t lanes, std::uint32_t place, std::uint32_t
   return lanes / processes + (place < lanes % processes ? 1 : 0);
 }
 
-// One lane that this process runs.
+// A lane that this process runs.
 struct Runner {
   Reader reader;
-  LeaseWatch watch{};  // what was seen of who held it before
+  LeaseWatch watch{};  // what was seen of the holder before
   std::unique_ptr<Sink> sink;
   std::atomic<bool> ended{false};
-  std::atomic<bool> standing_by{false};  // somebody else was faster
+  std::atomic<bool> standing_by{false};  // another process was faster
   Status result{};                       // when it has ended
   bool is_leaving = false;
   std::mutex mutex{};                   // of the next three
-  std::optional<SpokenState> spoken{};  // what its relay said last
+  std::optional<SpokenState> spoken{};  // the last report of its relay
   bool is_written = true;
   TimePoint written_at{};
-  std::jthread thread{};  // last: it must end before the rest is gone
+  std::jthread thread{};  // last: it must end before the other members are destroyed
 };
 
 struct Lanes::State {
@@ -81,16 +81,16 @@ struct Lanes::State {
   RelayMetrics metrics{};
   std::atomic<std::uint64_t> log_settled{0};
   Connection connection{};
-  std::string history{};  // of the server that it led to last
+  std::string history{};  // the server's timeline, as last seen
   std::uint32_t lanes = 0;
-  std::string awaited{};  // who holds what we could run, when that was said last
-  bool binary = true;     // whether the mapped table can be read so
-  std::map<std::string, LeaseWatch> others_seen{};  // what is seen of the others
-  std::map<std::uint32_t, LeaseWatch> holders{};    // and of those who hold the lanes
-  TimePoint count_at{};        // when what is pending of a mapped table is counted next
-  TimePoint failing_since{};   // of beat()
-  TimePoint own_state_at{};    // when why beat() fails was written down
-  mutable std::mutex mutex{};  // of `runners`
+  std::string awaited{};  // the last text about who holds lanes that we could run
+  bool binary = true;     // whether the mapped table can be read in binary form
+  std::map<std::string, LeaseWatch> others_seen{};  // what we have seen of the other processes
+  std::map<std::uint32_t, LeaseWatch> holders{};    // and of the holders of lanes
+  TimePoint count_at{};                             // when pending rows are counted next
+  TimePoint failing_since{};                        // since when beat() fails
+  TimePoint own_state_at{};                         // when the reason was last written
+  mutable std::mutex mutex{};                       // guards `runners`
   std::map<std::uint32_t, std::unique_ptr<Runner>> runners{};
 
   State(LanesOptions given, Clock& given_clock, MakeSink given_make_sink)
@@ -107,9 +107,9 @@ struct Lanes::State {
   Status check_history(Connection& opened);
   Status check_mode(std::uint32_t stored);
   void start(std::uint32_t lane);
-  // One stream cannot be shared by lanes.
+  // Lanes cannot share one stream.
   bool reads_log() const { return lanes == 1; }
-  // Of a table that has no marks of its own.
+  // A mapped table without marks.
   bool is_mapped_log() const { return options.mapping && options.mapping->from_log; }
   WalSourceOptions wal_options(Runner& runner);
   Status run_mapped_log(Runner& runner, Parking& parking, std::stop_token stop);
@@ -166,7 +166,7 @@ Status Lanes::State::check_mode(std::uint32_t stored) {
   return {};
 }
 
-// Keeps our part of the lanes: no more, and no fewer when there are any to have.
+// Keeps our share of the lanes, as far as lanes are available.
 Status Lanes::State::beat() {
   if (!connection) DOVETAIL_TRY(connect());
   const Result<std::uint32_t> share = find_share();
@@ -177,7 +177,7 @@ Status Lanes::State::beat() {
   return {};
 }
 
-// Of all lanes, how many are for us.
+// How many of all lanes are our share.
 Result<std::uint32_t> Lanes::State::find_share() {
   const Result<Rows> known = connection.query(kOthers, Params().text(options.relay).text(owner));
   if (!known) return fail(known.error());
@@ -200,8 +200,8 @@ Result<std::uint32_t> Lanes::State::find_share() {
   return fair_share(lanes, place, processes);
 }
 
-// Those that nobody holds, or somebody who is provably gone or renews nothing. A process that has
-// none and finds none says whom it waits for.
+// Lanes that nobody holds, or whose holder is provably gone or renews nothing. A process without
+// lanes that finds none reports whom it waits for.
 Result<std::vector<std::uint32_t>> Lanes::State::find_free_lanes() {
   static const std::string select =
       "SELECT " + kHolderColumns + ", lane FROM dovetail.relay_lane WHERE relay = $1 ORDER BY lane";
@@ -228,7 +228,7 @@ Result<std::vector<std::uint32_t>> Lanes::State::find_free_lanes() {
   return free;
 }
 
-// Lanes start over by themselves; people want to know why.
+// Lanes start over by themselves; this is for people.
 Status Lanes::State::check_history(Connection& opened) {
   const Result<Rows> rows = opened.query("SELECT " + kHistory);
   if (!rows) return fail(rows.error());
@@ -351,7 +351,7 @@ Status Lanes::State::run(Runner& runner, Source& source, Parking& parking, std::
   return relay.run(stop);
 }
 
-// Best effort, on the connection of the heartbeat: lanes are never held up by it.
+// Uses the heartbeat's connection, so that it never delays a lane. Errors are ignored.
 void Lanes::State::keep_states() {
   if (!connection) return;
   const std::lock_guard lock(mutex);
@@ -374,8 +374,8 @@ void Lanes::State::keep_states() {
   }
 }
 
-// Of a table of its own only the relay can count what is pending, for dovetail.lag. A count that
-// takes long is made seldom.
+// Only the relay can count the pending rows of a mapped table, for dovetail.lag. A slow count is
+// made rarely.
 void Lanes::State::keep_backlog() {
   if (!options.mapping || !connection || clock.now() < count_at) return;
   const TimePoint begun = clock.now();
@@ -384,7 +384,7 @@ void Lanes::State::keep_backlog() {
   count_at = clock.now() + std::max<Duration>(kCountEvery, kCountPauses * (clock.now() - begun));
 }
 
-// A process that cannot even take part holds no lane, and says so for the first one.
+// A process that cannot take part has no lane; it reports for the first one.
 void Lanes::State::keep_own_state(const Error& error) {
   const TimePoint now = clock.now();
   if (failing_since == TimePoint{}) failing_since = now;
@@ -397,8 +397,8 @@ void Lanes::State::keep_own_state(const Error& error) {
   own_state_at = now;
 }
 
-// Lets go of lanes that others were faster to take, and of those that have ended. Returns why one
-// must not go on.
+// Drops lanes that others took first and lanes that have ended. Returns why one must not
+// continue.
 std::optional<Error> Lanes::State::sweep() {
   const std::lock_guard lock(mutex);
   std::optional<Error> halted;
@@ -419,7 +419,7 @@ std::optional<Error> Lanes::State::sweep() {
   return halted;
 }
 
-// Drains every lane, at the same time, and says goodbye, so that others need not wait.
+// Drains all lanes at the same time and removes this process, so that others need not wait.
 void Lanes::State::leave() {
   std::map<std::uint32_t, std::unique_ptr<Runner>> leaving;
   {
@@ -460,7 +460,7 @@ Status Lanes::run(std::stop_token stop) {
       halted = beaten.error();
       break;
     }
-    // Lanes that run hold leases of their own, and go on.
+    // Running lanes have their own leases and continue.
     if (!beaten && !was_lost)
       state.note(halts ? Kind::halted : Kind::session_lost, beaten.error().text);
     was_lost = !beaten;

@@ -15,7 +15,7 @@ std::string_view shown(SourceKind source) {
   return source == SourceKind::mapped ? "a mapped table" : "dovetail.outbox";
 }
 
-// 0: it was never started. rejected: under this name something else is read.
+// 0: never started. rejected: a relay of this name reads something else.
 Result<std::uint32_t> stored_lanes(Connection& connection, const std::string& relay,
                                    SourceKind source) {
   const Result<Rows> rows =
@@ -75,7 +75,7 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
   if (!there || *there != 0) return there;
   Result<Transaction> transaction = Transaction::begin(connection);
   if (!transaction) return fail(transaction.error());
-  // Two first starts with different numbers of lanes: the second finds the rows of the first.
+  // With two first starts and different numbers of lanes, the second finds the rows of the first.
   const Result<Rows> lock =
       connection.query("SELECT pg_advisory_xact_lock(hashtextextended('dovetail.relay_lane', 0))");
   if (!lock) return fail(lock.error());
@@ -101,7 +101,7 @@ Status bind_target(Connection& connection, const std::string& relay, const std::
   Result<Rows> bound = connection.query(kBound, Params().text(relay));
   if (!bound) return fail(bound.error());
   if (!bound->empty() && bound->text(0, 0).empty()) {
-    // Of two first starts with different targets, one writes.
+    // With two first starts and different targets, only one is written.
     const Result<Rows> written = connection.query(
         "UPDATE dovetail.relay_lane SET target = $2 WHERE relay = $1 AND target = ''",
         Params().text(relay).text(target));

@@ -4,7 +4,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-// In a form that no setting of the session changes: behind a pooler each look may be another's.
+// Independent of session settings: behind a pooler each read may be in another session.
 const std::string kSign = "epoch || ' ' || encode(timestamptz_send(expires), 'hex')";
 const std::string kOfLane = " WHERE relay = $1 AND lane = $2";
 
@@ -45,7 +45,7 @@ const RelayStateStatements& relay_state_statements() {
           "excluded.owner, state = excluded.state, since = excluded.since, last_error = "
           "excluded.last_error, next_try = excluded.next_try, updated_at = excluded.updated_at, "
           "expires = excluded.expires "
-          // Not worth a wait for the disk; the setting ends with this transaction.
+          // Not worth an fsync; the setting ends with this transaction.
           "RETURNING set_config('synchronous_commit', 'off', true)"};
   return statements;
 }

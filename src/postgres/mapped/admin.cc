@@ -1,4 +1,4 @@
-// What an operator sees of a table that a relay serves as it is.
+// What operators see of a mapped table.
 #include "postgres/operate/admin.h"
 
 #include "postgres/connection/connection.h"

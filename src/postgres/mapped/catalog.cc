@@ -19,8 +19,8 @@ constexpr std::string_view kFindTable =
     "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.oid = pg_catalog.to_regclass($1)";
 
-// A domain is followed down to the type it is made of. "character" without a length is one of 1: it
-// has another name for any.
+// Follows a domain down to its base type. In SQL, "character" means a length of 1; the type of any
+// length is called bpchar.
 constexpr std::string_view kColumns =
     "WITH RECURSIVE base(attnum, typid) AS ("
     "SELECT a.attnum, a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = $1::int8::oid "
@@ -34,8 +34,8 @@ constexpr std::string_view kColumns =
     "JOIN pg_catalog.pg_type y ON y.oid = b.typid AND y.typtype <> 'd' "
     "WHERE a.attrelid = $1::int8::oid ORDER BY a.attnum";
 
-// The unique index with the fewest columns, one of them the id. One without nulls is preferred:
-// many rows may have null.
+// The unique index with the fewest columns that contains the id. One without nullable columns is
+// preferred, because many rows may have null.
 constexpr std::string_view kUniqueIndex =
     "SELECT n.name FROM (SELECT k.names FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL (SELECT "
     "pg_catalog.array_agg(a.attname::text ORDER BY u.place) AS names, "
@@ -55,7 +55,7 @@ constexpr std::string_view kPartitions =
 
 std::string name_sql(std::string_view name) {
   const Result<std::string> quoted = quoted_name(name);
-  DOVETAIL_CHECK(quoted);  // It was checked, or comes out of the catalogue.
+  DOVETAIL_CHECK(quoted);  // checked, or from the catalogue
   return *quoted;
 }
 
@@ -66,7 +66,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// The name for to_regclass, which parses quotes.
+// The name for to_regclass(), which parses quotes.
 std::string regclass_text(const std::string& table) {
   const std::size_t dot = table.find('.');
   if (dot == std::string::npos) return name_sql(table);
@@ -101,7 +101,7 @@ Result<CatalogTable> find_table(Connection& connection, const std::string& table
                   "that schema and has it in its search_path (or write schema.table)");
 }
 
-// Every column that the mapping names, once.
+// All columns that the mapping names, once each.
 std::set<std::string, std::less<>> mapped_names(const TableMapping& mapping) {
   std::set<std::string, std::less<>> names;
   for (const std::string* name :

@@ -11,8 +11,8 @@ namespace dovetail::postgres {
 
 namespace {
 
-// Goes through the text of a jsonb object, which the server has checked and writes in one way only.
-// Not for several threads.
+// Walks over the text of a jsonb object, which the server has checked and writes in a fixed format.
+// For one thread.
 class ObjectScanner {
  public:
   explicit ObjectScanner(std::string_view text) : rest_(text) {}
@@ -27,12 +27,12 @@ class ObjectScanner {
     skip_space();
     return rest_.empty();
   }
-  // With its quotes; empty: here is no text.
+  // With its quotes; empty: no text here.
   std::string_view text() {
     skip_space();
     return take_first(text_size(rest_));
   }
-  // Of any kind, as it is written.
+  // Any value, as written.
   std::string_view value() {
     skip_space();
     std::size_t depth = 0;
@@ -81,7 +81,7 @@ std::string quoted(std::string_view text) {
   return result;
 }
 
-// nullopt: it is no object.
+// nullopt: not an object.
 std::optional<std::string> flattened(std::string_view json) {
   ObjectScanner scanner(json);
   if (!scanner.take('{')) return std::nullopt;

@@ -1,8 +1,8 @@
 // The statements that mark rows of a mapped table.
 //
-// A row carries the state of its event. What was never parked is pending or sent. Of a parked event
-// dovetail.parked has the state, and in `row_state` the state that its row carries: where the two
-// differ, the row is still to be marked. Both are written in one transaction.
+// A row carries the state of its event. A row that was never parked is pending or sent. For a
+// parked event, dovetail.parked has the state, and `row_state` has the state that its row carries:
+// if the two differ, the row must be marked. One transaction writes both.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -18,15 +18,15 @@ namespace {
 constexpr std::string_view kAnswer = " SELECT EXISTS (SELECT 1 FROM fence)";
 constexpr std::string_view kFenceHeld = " AND EXISTS (SELECT 1 FROM fence)";
 
-// Every write begins with a fence: it finds no row when the lane has another owner, and then
-// nothing else is written either. Rows are known by ids that a server may give twice around a
-// crash, as it does numbers of transactions.
+// Every write begins with a fence: it finds no row if the lane has another owner, and then nothing
+// is written. Rows are identified by ids that the server may give again after a crash, like
+// transaction numbers.
 std::string fenced(const LaneShare& share) {
   return "relay = $1 AND lane = $2 AND ($3 = -1 OR epoch = $3) AND " + kServerRun + " = " +
          quoted_text(share.run);
 }
 
-// How a row becomes pending again: where parking has changed a column of the condition, that gets
+// How a row becomes pending again: if parking changed a column of the condition, that column gets
 // the first value that counts as pending.
 std::vector<Assignment> pending_again(const TableMapping& mapping) {
   std::vector<Assignment> result;
@@ -42,7 +42,7 @@ std::vector<Assignment> pending_again(const TableMapping& mapping) {
   return result;
 }
 
-// Marks the rows of the parked events `p` that are in this state.
+// Marks the rows of parked events `p` with this state.
 class Marks {
  public:
   Marks(const CatalogTable& table, const TableMapping& mapping)
@@ -78,7 +78,7 @@ class Marks {
     return ", mark_done AS (DELETE FROM " + table_.quoted + " AS t USING p WHERE " + which +
            " AND " + writer_.is_row_of_parked() + ")";
   }
-  // What only parking has set is taken back.
+  // Takes back columns that only parking sets.
   std::string sent(const std::string& parked) const {
     std::string result = writer_.assignments(mapping_.when_sent);
     for (const Assignment& each : pending_again(mapping_)) {
@@ -110,7 +110,7 @@ std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
       "parked_total = parked_total + $5, " +
       kSampled + "WHERE " + fenced(share) + " RETURNING 1), sent AS (" +
       changed(mapping.when_sent) + " WHERE " + writer.is_one_of(6) + std::string(kFenceHeld) + ")";
-  // What is in dovetail.parked is marked already.
+  // Rows of events in dovetail.parked are marked already.
   if (mapping.delete_when_done || !mapping.when_parked.empty())
     result += ", parked AS (" + changed(mapping.when_parked) +
               (mapping.delete_when_done ? " USING" : " FROM") +
@@ -122,7 +122,7 @@ std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
 
 std::string mark_sql(const CatalogTable& table, const TableMapping& mapping,
                      const LaneShare& share) {
-  // Nothing is counted here, so the lane's row is locked and not written.
+  // Nothing is counted here, so the lane's row is locked but not written.
   return "WITH fence AS (SELECT 1 FROM dovetail.relay_lane WHERE " + fenced(share) +
          " FOR NO KEY UPDATE), p AS (SELECT p.id, p.row_id, p.state, p.reason, p.attempts FROM "
          "dovetail.parked AS p WHERE p.relay = $1 AND p.id = ANY ($4::pg_catalog.uuid[])" +
@@ -133,7 +133,7 @@ std::string mark_sql(const CatalogTable& table, const TableMapping& mapping,
          std::string(kAnswer);
 }
 
-// Of programs that did not keep `marked`, and where it is needed not `row_id` either.
+// For programs that did not keep `marked` or, where needed, `row_id`.
 std::string adopt_sql(const CatalogTable& table, const TableMapping& mapping) {
   const std::string which =
       "q.relay = $1 AND q.row_state IS NULL AND q.state IN ('parked', 'waiting', 'discarded')";

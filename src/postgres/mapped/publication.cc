@@ -7,9 +7,9 @@ namespace dovetail::postgres {
 
 namespace {
 
-// Of the table itself, and of its partitions where these are published under their own names. A
-// filter for rows and a list of columns exist since 15; columns that are generated are not in the
-// log.
+// For the table itself, and for its partitions if they are published under their own
+// names. Row filters and column lists exist since 15; generated columns are not in the
+// WAL.
 constexpr std::string_view kPublished =
     "SELECT p.pubinsert, count(c.oid) > 0, "
     "coalesce(bool_or(to_jsonb(t) ->> 'rowfilter' IS NOT NULL), false), "
@@ -26,7 +26,7 @@ constexpr std::string_view kPublished =
 
 std::string quoted(std::string_view name) {
   const Result<std::string> done = quoted_name(name);
-  DOVETAIL_CHECK(done);  // It was checked, or is made of letters and digits.
+  DOVETAIL_CHECK(done);  // checked, or made of letters and digits
   return *done;
 }
 
@@ -94,7 +94,7 @@ Status ensure_publication(Connection& connection, std::string_view relay, const 
   if (there->empty() && mapping.publication.empty()) {
     const Status made = connection.execute(create_sql(name, table));
     if (!made && !connection) return made;
-    // Somebody may have been quicker; else the check says what to do, and this why it was not done.
+    // Another process may have been faster; else the check gives the remedy, and this the reason.
     if (!made) {
       const Status checked = check_publication(connection, relay, table, mapping);
       if (checked || checked.error().code != Errc::rejected) return checked;

@@ -19,21 +19,21 @@ namespace {
 using pgoutput::Begin;
 using pgoutput::Value;
 
-// How the text of a value is made of its bytes.
+// How to get the text of a value from its bytes.
 enum class Kind : std::uint8_t {
-  text,       // they are the text, in both forms
-  padded,     // the same, with spaces behind that do not count
+  text,       // the bytes are the text, in both forms
+  padded,     // the same, but trailing spaces do not count
   boolean,    //
   integer,    //
   uuid,       //
-  jsonb,      // binary: behind a byte that says which version it is
+  jsonb,      // binary: after a version byte
   bytea,      //
-  timestamp,  // without a zone, taken as UTC; only as a time
+  timestamp,  // without zone, read as UTC; only as a time
   timestamptz,
-  other,  // only its text form is known
+  other,  // only the text form is known
 };
 
-// By the short name of the type below a domain.
+// By the short name of the base type.
 Kind kind_of(const CatalogColumn& column) {
   static const std::map<std::string_view, Kind> kinds = {
       {"text", Kind::text},           {"varchar", Kind::text},
@@ -48,14 +48,14 @@ Kind kind_of(const CatalogColumn& column) {
   return found == kinds.end() ? Kind::other : found->second;
 }
 
-// Whether the text of such a value can be told from its binary form.
+// Whether the text can be derived from the binary form.
 bool has_known_text(Kind kind) {
   return kind != Kind::other && kind != Kind::timestamp && kind != Kind::timestamptz;
 }
 
 std::string_view into(Arena& arena, std::string_view text) { return arena.copy(text); }
 
-// The text that the server's cast would give, in the arena; nullopt: it cannot be understood.
+// The text of the server's cast, in the arena; nullopt: the value cannot be read.
 std::optional<std::string_view> cast_to_text(Kind kind, const Value& value, Arena& arena) {
   std::string_view bytes = value.bytes;
   const bool is_binary = value.form == Value::Form::binary;
@@ -102,11 +102,11 @@ std::optional<WallTime> cast_to_time(Kind kind, const Value& value) {
   return time_of(Value{Value::Form::text, with_zone});
 }
 
-// Where a column of the mapping stands in the rows of one relation.
+// The index of a mapped column in the rows of one relation.
 struct Place {
   std::size_t at = 0;
   Kind kind = Kind::text;
-  bool exists = false;  // else the mapping has no such column
+  bool exists = false;  // false: the mapping has no such column
 };
 
 struct Layout {
@@ -165,8 +165,8 @@ class MappedRows final : public WalRows {
   }
 
  private:
-  // By its number, so that a table that was renamed is still the same; and by its name, so that one
-  // that was made anew is, too.
+  // By oid, so a renamed table is still the same; and by name, so a table that was created again
+  // is, too.
   bool is_ours(const pgoutput::Relation& relation) const {
     return table_.oid == relation.id || table_.partitions.contains(relation.id) ||
            (table_.schema == relation.schema && table_.name == relation.name);
@@ -186,11 +186,11 @@ class MappedRows final : public WalRows {
     return {};
   }
 
-  // One row, while it is made an event of.
+  // One row on its way to an event.
   struct Reading {
     std::span<const Value> values;
     Arena& arena;
-    std::string unreadable{};  // the setting of the first column that could not be understood
+    std::string unreadable{};  // the setting of the first unreadable column
 
     const Value* value(const Place& place) const {
       if (!place.exists || values[place.at].form == Value::Form::null) return nullptr;
@@ -228,7 +228,7 @@ class MappedRows final : public WalRows {
       if (!number) row.note("aggregate_version");
       event.aggregate_version = number.value_or(0);
     }
-    // A time is for people and for ages: another style of dates is no reason to park.
+    // A time is for people and for ages: another date style is no reason to park.
     event.created_at = transaction.committed_at;
     if (const Value* const time = row.value(layout.created_at))
       event.created_at =
@@ -249,7 +249,7 @@ class MappedRows final : public WalRows {
                                                      : std::nullopt;
     if (!text) {
       row.note("id");
-      // The same each time that this part of the log is read.
+      // The same at each read of this part of the WAL.
       return name_id(kMessageNames, "postgres/mapped/" + to_string(transaction.commit) + '/' +
                                         std::to_string(rows_in_transaction_));
     }

@@ -50,12 +50,12 @@ Status MappedSource::open() {
   run_ = std::move(*run);
   statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes, run_});
   by_event_ = is_known_by_event(*table, mapping_);
-  // What is read from here on stands behind what is parked already.
+  // New positions come after those of parked events.
   const Result<std::int64_t> parked = last_parked_position(reader_);
   if (!parked) return fail(parked.error());
   last_position_ = *parked;
   DOVETAIL_TRY(adopt_parked());
-  DOVETAIL_TRY(mark_rows({}));  // A mapping that does not fit is found now, not at the first mark.
+  DOVETAIL_TRY(mark_rows({}));  // a mapping that does not fit fails now, not at the first mark
   return mark_changed();
 }
 
@@ -74,8 +74,8 @@ Status MappedSource::read(Batch& out, const Limits& limits, std::stop_token stop
       active_at_ = now;
       return {};
     }
-    // While rows flow the table is asked often; the longer nothing comes, the less. Rows that wait
-    // in parking are passed over in each look: when these are many, it rests longer than it looks.
+    // While rows come, the table is asked often; the longer none come, the less. Each look skips
+    // rows that wait in parking: with many of them, the pause is longer than the look.
     ask_at_ = now + std::max(std::clamp((now - active_at_) / 8, kPollMin, kPollMax),
                              kRestToLook * (now - began));
     if (now >= end || stop.stop_requested()) return {};
@@ -102,10 +102,10 @@ Status MappedSource::read_page(Batch& out, const Limits& limits) {
   return {};
 }
 
-// The planner knows how many rows are pending only after the next ANALYZE; until then it takes a
-// backlog for a few rows and sorts all of them for each page. While pages are large it is kept from
-// that, and goes along the index. The price that it then puts on a sort would make it compile the
-// statement, hence jit.
+// The planner knows the number of pending rows only after the next ANALYZE. Until then it takes a
+// backlog for a few rows and sorts all of them for each page. While pages are large, sorting is
+// disabled, so it uses the index. The high cost that it then assumes would trigger JIT compilation;
+// hence jit is off, too.
 Result<Rows> MappedSource::query_page(const Params& params) {
   if (!backlog_) return reader_.connection.query(statements_.read, params);
   Result<Transaction> transaction = Transaction::begin(
@@ -117,8 +117,8 @@ Result<Rows> MappedSource::query_page(const Params& params) {
 }
 
 void MappedSource::append(Batch& out, const Rows& rows, std::size_t row) {
-  // Positions grow in the order of reading, whatever the column says: a row that committed late
-  // stands behind those of its key that were read before it.
+  // Positions grow in reading order, whatever the column says: a row that committed late comes
+  // after rows of its key that were read before.
   ++last_position_;
   if (!rows.is_null(row, kMappedOrder))
     last_position_ = std::max(last_position_, rows.int8(row, kMappedOrder));

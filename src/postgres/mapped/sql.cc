@@ -1,4 +1,4 @@
-// The statements over a mapped table.
+// The statements about a mapped table.
 #include <string>
 #include <vector>
 
@@ -19,7 +19,7 @@ std::string pending_sql(const CatalogTable& table, const TableMapping& mapping,
       result += " IS NULL";
       continue;
     }
-    // Constants of the column's own type, so that the planner recognises a partial index.
+    // Constants of the column's own type, so that the planner can use a partial index.
     std::string values;
     for (const std::string& value : condition.values)
       values += (values.empty() ? "" : ", ") + quoted_text(value) + "::" + column.type;
@@ -50,9 +50,9 @@ std::string event_id_sql(const CatalogTable& table, const TableMapping& mapping)
 
 namespace {
 
-// Whether a row is still to be sent. One that is read out of the log is, while the progress of the
-// relay ($1) does not show its transaction; the number of that is a short one, made whole by that
-// of now. Parts of transactions have numbers of their own, so this is for people.
+// Whether a row is pending. If the table is read from the WAL, it is pending while the relay's
+// progress ($1) does not show its transaction; the row has a short number, completed with the
+// current one. Subtransactions have their own numbers, so this is for people only.
 std::string is_pending_sql(const CatalogTable& table, const TableMapping& mapping) {
   if (!mapping.from_log) return pending_sql(table, mapping);
   const std::string now =
@@ -65,7 +65,7 @@ std::string is_pending_sql(const CatalogTable& table, const TableMapping& mappin
          "LIMIT 1), '1:1:'))";
 }
 
-// Nothing helps to find the rows that the log has not brought yet: a large table is left alone.
+// No index helps to find rows that the WAL has not brought yet, so a large table is not counted.
 std::string is_counted_sql(const CatalogTable& table, const TableMapping& mapping) {
   if (!mapping.from_log) return "true";
   const std::string oid = std::to_string(table.oid) + "::pg_catalog.oid";
@@ -79,16 +79,16 @@ std::string aggregate_type_sql(const CatalogTable& table, const TableMapping& ma
       .text_or(mapping.aggregate_type, default_aggregate_type(table, mapping));
 }
 
-// Which rows are this lane's to send: pending, and not parked by this relay ($`relay`). NOT IN is
-// looked up in a hash, however wrong the planner's idea of the number of rows is. A discarded one
-// is pending until its row is marked.
+// The rows of this lane to send: pending, and not parked by this relay ($`relay`). NOT IN uses a
+// hash, however wrong the planner's estimate is. A discarded row stays pending until it is
+// marked.
 std::string which_sql(const CatalogTable& table, const TableMapping& mapping,
                       const LaneShare& share, int relay) {
   const MappedWriter writer(table, mapping);
   const std::string aggregate_id = writer.text_or_nothing(mapping.aggregate_id);
   const std::string event_id = event_id_sql(table, mapping);
   std::string result = pending_sql(table, mapping);
-  // As dovetail.parked has it, so that a key is parked in the lane that serves it.
+  // The same key as in dovetail.parked, so that a key is parked in the lane that serves it.
   if (share.lanes > 1)
     result += " AND (CASE WHEN " + aggregate_id +
               " = '' THEN pg_catalog.get_byte(pg_catalog.uuid_send(" + event_id +
@@ -103,13 +103,13 @@ std::string which_sql(const CatalogTable& table, const TableMapping& mapping,
             "p.relay = " +
             own + " AND p.row_state <> p.state)";
   if (is_known_by_event(table, mapping)) return result;
-  // Rows that are one event by their id are parked each for itself.
+  // Rows with the same event id are parked one by one.
   return result + " AND " + writer.row_key() +
          " NOT IN (SELECT p.row_id FROM dovetail.parked AS p WHERE p.relay = " + own +
          " AND p.finished_at IS NULL AND p.row_id IS NOT NULL)";
 }
 
-// What an event is made of, in the order of MappedColumn, each as "c0", "c1" and so on.
+// The fields of an event in the order of MappedColumn, named "c0", "c1" and so on.
 std::vector<std::string> event_columns(const CatalogTable& table, const TableMapping& mapping) {
   const MappedWriter writer(table, mapping);
   std::vector<std::string> columns = {
@@ -147,9 +147,9 @@ std::string mapped_read_sql(const CatalogTable& table, const TableMapping& mappi
     outer.push_back("c" + std::to_string(i));
     columns[i] += " AS " + outer[i];
   }
-  // The rows are chosen before anything is computed from them, so that sorting a large backlog,
-  // where the planner wants to, needs to keep no more than a page. The size is that of the stored
-  // row, which is cheap to ask for; the exact limit is kept by the reader. The first row always
+  // Rows are chosen before anything is computed from them, so a sort of a large
+  // backlog keeps at most a page. The size is that of the stored row, which is
+  // cheap to read; the reader applies the exact limit. The first row always
   // comes.
   const std::string size = "pg_catalog.pg_column_size(" + writer.column(mapping.payload) + ")";
   return "SELECT " + joined(outer) + " FROM (SELECT " + joined(columns) + ", pg_catalog.sum(" +
@@ -165,9 +165,9 @@ std::string gap_keys_sql(const CatalogTable& table, const TableMapping& mapping)
   const MappedWriter writer(table, mapping);
   const bool has_order = !mapping.order_by.empty() || !mapping.created_at.empty() ||
                          order_kind(table, mapping) != OrderKind::other;
-  // Numbers of transactions are short ones, which start over: what counts is how far each is behind
-  // the first that is looked for.
-  // Of texts and bytes the server knows the size without reading them.
+  // Transaction numbers in rows are short and wrap around: what counts is the distance from
+  // the first wanted one. For text and bytea the server knows the size without reading the
+  // value.
   const std::string size = table.column(mapping.payload).base == "jsonb"
                                ? "pg_catalog.pg_column_size(" + writer.column(mapping.payload) + ")"
                                : "pg_catalog.octet_length(" + writer.payload() + ")";
@@ -189,7 +189,7 @@ std::string gap_page_sql(const CatalogTable& table, const TableMapping& mapping)
 std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& mapping,
                                const LaneShare& share, std::int64_t exact_max) {
   const MappedWriter writer(table, mapping);
-  // Without a column for it, created_at() is the time of the look.
+  // Without a column for it, created_at is the time of reading.
   const std::string at =
       mapping.created_at.empty() ? "NULL::pg_catalog.timestamptz" : writer.created_at();
   return "SELECT count(*), CASE WHEN min(page.at) IS NULL THEN -1 ELSE greatest(0, EXTRACT(epoch "
@@ -206,8 +206,8 @@ std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& ma
 
 namespace {
 
-// A row that is not pending was sent, unless the column of the condition says something else than
-// when_sent does.
+// A row that is not pending was sent, unless the column of the condition differs from
+// when_sent.
 std::string state_sql(const CatalogTable& table, const TableMapping& mapping) {
   const MappedWriter writer(table, mapping);
   std::string sent = "p.state IS DISTINCT FROM 'discarded'";
@@ -241,7 +241,7 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
       writer.created_at() + " AS created_at, " + writer.headers() + " AS headers FROM " +
       table.quoted + " AS t LEFT JOIN dovetail.parked AS p ON p.relay = $1 AND p.id = " + event_id;
   if (of_one) all += " WHERE " + event_id + " = $8";
-  // Of a deleted row there is what was parked.
+  // For a deleted row, dovetail.parked has the event if it was parked.
   if (mapping.delete_when_done || mapping.from_log)
     all += " UNION ALL SELECT 0, p.position, NULL::pg_catalog." +
            table.column(order_column(mapping)).base + ", NULL::pg_catalog." +

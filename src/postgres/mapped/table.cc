@@ -10,7 +10,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::size_t kNameBytesMax = 63;  // what PostgreSQL keeps of a name
+constexpr std::size_t kNameBytesMax = 63;  // PostgreSQL's limit for a name
 constexpr std::size_t kTextBytesMax = 255;
 
 using Value = Assignment::Value;
@@ -35,7 +35,7 @@ TableMapping sent_at_layout() {
   mapping.type = "event_type";
   mapping.pending = {{"sent_at", {}}};
   mapping.when_sent = {{"sent_at", Value::now}};
-  // The table has no other word for "will not be sent any more".
+  // The table has no other mark for "never send this".
   mapping.when_discarded = mapping.when_sent;
   return mapping;
 }
@@ -145,7 +145,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// A text that stands in single quotes, without them; a quote inside is doubled.
+// Removes single quotes around a text; a quote inside is doubled.
 bool unquote(std::string_view text, std::string& out) {
   if (text.size() < 2 || text.front() != '\'' || text.back() != '\'') return false;
   text = text.substr(1, text.size() - 2);
@@ -160,8 +160,8 @@ bool unquote(std::string_view text, std::string& out) {
   return true;
 }
 
-// What a value may consist of without quotes: enough for words, numbers and times, and nothing that
-// an expression of SQL needs.
+// Characters allowed in a value without quotes: enough for words, numbers and times, but not for an
+// SQL expression.
 bool is_plain_value(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return is_letter(c) || is_digit(c) || static_cast<unsigned char>(c) >= 0x80 ||
@@ -177,7 +177,7 @@ Error not_a_value(std::string_view value, std::string_view text) {
           "signs in single quotes, and each condition as its own item"};
 }
 
-// Where the first value ends: at a bar outside of quotes, or at the end.
+// The end of the first value: at a bar outside quotes, or at the end of the text.
 std::size_t end_of_value(std::string_view list) {
   bool is_quoted = false;
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -192,7 +192,7 @@ Error not_understood(std::string_view what, std::string_view text, std::string_v
                                    "\" is malformed; write it as " + std::string(forms)};
 }
 
-// Whether these assignments make the row fail a condition of "still to be sent".
+// Whether these assignments make the row fail a condition of "pending".
 bool ends_pending(const TableMapping& mapping, const std::vector<Assignment>& assignments) {
   for (const PendingCondition& condition : mapping.pending) {
     for (const Assignment& each : assignments) {
@@ -233,7 +233,7 @@ Status check_progress(const TableMapping& mapping) {
   return {};
 }
 
-// The columns of the event itself.
+// Checks the columns of the event itself.
 Status check_columns(const TableMapping& mapping) {
   DOVETAIL_TRY(check_name("id", mapping.id));
   DOVETAIL_TRY(check_name("payload", mapping.payload));

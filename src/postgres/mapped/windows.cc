@@ -37,7 +37,7 @@ Status MappedWindows::open() {
   Result<CatalogTable> table = look_up(reader_.connection, mapping_);
   if (!table) return fail(table.error());
   table_ = std::move(*table);
-  // What was right once may be put right again; only at the first start somebody waits for a word.
+  // At the first start an error goes to the operator; later the problem may still be fixed.
   const Status published = ensure_publication(reader_.connection, reader_.relay, table_, mapping_);
   if (!published)
     return fail(has_opened_ ? Errc::unavailable : published.error().code, published.error().text);
@@ -45,7 +45,7 @@ Status MappedWindows::open() {
   Result<ProgressRow::Loaded> loaded = row_.load();
   if (!loaded) return fail(loaded.error());
   progress_.begin(std::move(loaded->position));
-  // What is read from here on stands behind what is parked already.
+  // New positions come after those of parked events.
   const Result<std::int64_t> parked = last_parked_position(reader_);
   if (!parked) return fail(parked.error());
   last_position_ = std::max(last_position_, *parked);
@@ -71,9 +71,9 @@ Status MappedWindows::begin(const std::string& import, std::string snapshot) {
   if (!opened) return fail(opened.error());
   Gap gap;
   gap.connection = std::move(*opened);
-  gap.connection.set_timeout(reader_.call_max);  // but for the search, which is waited for in steps
-  // A sink that stands still makes it wait, which is no reason to end it. Rows that row level
-  // security hides are an error: the log would have had them.
+  gap.connection.set_timeout(reader_.call_max);  // except the search, for which it waits in steps
+  // A blocked sink makes it wait, which is no reason to end it. Rows hidden by row level security
+  // are an error: the WAL would have them.
   DOVETAIL_TRY(gap.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + import +
                                       "; SET LOCAL idle_in_transaction_session_timeout = 0; SET "
                                       "LOCAL statement_timeout = 0; SET LOCAL row_security = off"));
@@ -95,8 +95,8 @@ Status MappedWindows::begin(const std::string& import, std::string snapshot) {
   return {};
 }
 
-// The rows are looked for when the first of them are asked for, which may take long: here the
-// server only makes its plan.
+// The server searches when the first rows are fetched, which may take long; here it only
+// plans.
 Status MappedWindows::look_for(Gap& gap) const {
   const Result<Snapshot> from = Snapshot::parse(handed_out());
   if (!from) return fail(from.error());
@@ -134,7 +134,7 @@ Status MappedWindows::read(Batch& out, const Limits& limits, std::stop_token sto
   return {};
 }
 
-// False: the server still looks for them. The lease must be kept meanwhile.
+// False: the server is still searching. The lease must be renewed meanwhile.
 Result<bool> MappedWindows::fetch_keys(Duration wait_max) {
   static const std::string fetch = "FETCH " + std::to_string(kKeysAtOnce) + " FROM dovetail_gap";
   if (!std::exchange(gap_->is_asked, true))
@@ -152,8 +152,8 @@ Result<bool> MappedWindows::fetch_keys(Duration wait_max) {
   return true;
 }
 
-// The size that is known beforehand may be that of the stored row; what then is too much is read
-// again. The first row always comes.
+// The known size may be that of the stored row; rows above the limit are read again. The first row
+// always comes.
 Status MappedWindows::read_page(Batch& out, const Limits& limits) {
   std::deque<Key>& keys = gap_->keys;
   std::vector<std::string_view> places;

@@ -9,8 +9,8 @@ namespace {
 constexpr std::string_view kStatus =
     "SELECT count(*), count(*) FILTER (WHERE failures > 0), min(deliver_at) FROM dovetail.delayed";
 
-// $1 id or null, $2 type, $3 key, $4 topic, $5 behind which number, $6 how many. In the order of
-// the numbers, by which pages follow each other: when an event is due may change in between.
+// $1 id or null, $2 type, $3 key, $4 topic, $5 after which number, $6 how many. Ordered by number,
+// because delivery times may change between two pages.
 constexpr std::string_view kList =
     "SELECT d.number, d.id, d.topic, d.aggregate_type, d.aggregate_id, d.type, d.content_type, "
     "pg_catalog.octet_length(d.payload), d.aggregate_version, d.created_at, d.headers, "

@@ -6,8 +6,8 @@ namespace dovetail::postgres {
 
 namespace {
 
-// Transactions between those that were streamed which a position may have to name. More would be
-// too much to write.
+// How many unstreamed transactions between streamed ones a position may name. More would be too
+// much to write.
 constexpr std::size_t kGapsWritten = 2'000;
 
 }  // namespace

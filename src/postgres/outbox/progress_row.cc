@@ -24,14 +24,14 @@ const std::string kAdoptCluster =
     "AND system_identifier <> $3 AND (epoch = $7 OR $7 = -1) AND " +
     kServerRun + " = $8";
 
-// The last condition: the snapshots still belong to this run of the server.
+// The last condition: the snapshots belong to the current run of the server.
 const std::string kWrite =
     "UPDATE dovetail.relay_lane SET window_start = $4::text::pg_snapshot, "
     "window_end = nullif($5, '')::pg_snapshot, window_seq = $6, passed_seq = greatest(passed_seq, "
     "$7), "
     "delivered_total = delivered_total + $8 - $9, parked_total = parked_total + $9, " +
     kSampled + "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) AND " + kServerRun +
-    // Not worth a wait for the disk; the setting ends with this transaction.
+    // Not worth an fsync; the setting ends with this transaction.
     " = $10 RETURNING set_config('synchronous_commit', 'off', true)";
 
 }  // namespace

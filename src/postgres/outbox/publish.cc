@@ -1,4 +1,4 @@
-// The application's side: publish, inside its own transaction.
+// The application's API: publish, inside its own transaction.
 #include "postgres/outbox/publish.h"
 
 #include <libpq-fe.h>
@@ -12,19 +12,19 @@ namespace dovetail::postgres {
 
 namespace {
 
-// An id of our own making cannot be there already.
+// An id that we made cannot exist yet.
 constexpr std::string_view kInsert =
     "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
     "headers, payload, aggregate_version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
-// One that the caller chose may be there, and its content is compared then.
+// An id from the caller may exist; then the content is compared.
 constexpr std::string_view kAdd =
     "SELECT dovetail.add_event($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 const std::string kInsertName = "dovetail_insert_1";
 const std::string kAddName = "dovetail_add_1";
 
-// No conflict target and nothing returned, so that a role which may only insert can run it.
+// No conflict target and no RETURNING, so that a role that may only insert can run it.
 constexpr std::string_view kInsertMany =
     "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
     "headers, payload, aggregate_version) "
@@ -37,7 +37,7 @@ constexpr std::string_view kInsertMany =
 constexpr std::string_view kCheck =
     "SELECT dovetail.check_published($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
-// A NewEvent with its id chosen and its headers encoded.
+// A NewEvent with its id and its encoded headers.
 struct Prepared {
   EventId id;
   std::string headers;
@@ -84,7 +84,7 @@ Params columns(const NewEvent& event, const Prepared& prepared) {
   return params;
 }
 
-// The insert left it out: it is there already, with this content or with another.
+// The insert skipped it: the id exists, with the same content or another.
 Status check_published(pg_conn* connection, const NewEvent& event, const Prepared& prepared) {
   const Result<Rows> same = run(connection, kCheck, columns(event, prepared));
   if (!same) return fail(same.error());
@@ -93,7 +93,7 @@ Status check_published(pg_conn* connection, const NewEvent& event, const Prepare
 
 struct Request {
   std::string_view sql;
-  const std::string& name;  // when it was prepared
+  const std::string& name;  // if it was prepared
   Params params;
 };
 Request request(const NewEvent& event, const Prepared& prepared,

@@ -8,7 +8,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-// Takes a number from the front, as the server writes it: digits alone.
+// Removes a number in the server's format (digits only) from the front.
 bool take_number(std::string_view& text, std::uint64_t& value) {
   const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{}) return false;
@@ -69,7 +69,7 @@ std::uint64_t Snapshot::first_shown_by(const Snapshot& later) const {
 Snapshot Snapshot::with(std::span<const std::uint64_t> xids) const {
   Snapshot out = *this;
   for (const std::uint64_t xid : xids) {
-    // What lies between has a number, and is not shown.
+    // Transactions in between have numbers and are not shown.
     for (; out.xmax_ <= xid; ++out.xmax_) out.in_progress_.push_back(out.xmax_);
   }
   std::vector<std::uint64_t> shown(xids.begin(), xids.end());

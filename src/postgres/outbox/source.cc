@@ -15,9 +15,9 @@ using namespace std::chrono_literals;
 
 constexpr std::int32_t kAdoptedAtOnce = 10'000;
 constexpr std::int32_t kReleasedAtOnce = 1000;
-// Of delayed events, where nothing else is asked of the server.
+// For delayed events, if the server is not asked anything else.
 constexpr Duration kLookForDelayed = 250ms;
-// Where a window has nothing for this lane, ever more numbers are looked through at once.
+// If a window has nothing for this lane, the range of numbers per page grows up to this.
 constexpr std::int64_t kSpanMax = 1'000'000;
 
 constexpr std::string_view kWindow =
@@ -26,11 +26,11 @@ constexpr std::string_view kWindow =
 constexpr std::string_view kBounds =
     "SELECT first, last FROM dovetail.window_bounds($1::xid8, $2::xid8[], $3::xid8)";
 
-// The next events of a window that is too large to come whole: those of the lane between two
-// numbers, in order. All of them, at most $8, when they have at most $9 bytes, else the first
-// alone; the last columns say how many bytes they have, and in which run of the server they were
-// read. The bounds keep it quick whatever the
-// planner knows of the table, and no function stands between, which would copy every row.
+// The next events of a window that is read in pages: the lane's events between two numbers,
+// in order. All of them (at most $8) if they have at most $9 bytes, else only the first.
+// The last columns are the number of bytes, and the run of the server. The bounds keep it
+// fast whatever the planner estimates, and no function is in between, which would copy
+// every row.
 const std::string kPageRows =
     "FROM dovetail.outbox AS o WHERE o.seq > $3 AND o.seq <= $4 AND ($5 OR "
     "dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) BETWEEN $6 AND $7) "
@@ -46,14 +46,14 @@ const std::string kPage =
     (", " + kServerRun) + " " + kPageRows +
     "CASE WHEN (SELECT bytes FROM page) <= $9 THEN $8 ELSE 1 END";
 
-// Then: whether delayed events are due, and the run of the server, in which alone two snapshots can
-// be compared.
+// Then: whether delayed events are due, and the run of the server. Two snapshots can be compared
+// within one run only.
 const std::string kProbe =
     "SELECT pg_current_snapshot()::text, $1 AND coalesce((SELECT deliver_at <= clock_timestamp() "
     "FROM dovetail.delayed ORDER BY deliver_at, number LIMIT 1), false), " +
     kServerRun;
 
-// In how many microseconds the first delayed event is due.
+// Microseconds until the first delayed event is due.
 constexpr std::string_view kFirstDelayed =
     "SELECT (extract(epoch FROM least(deliver_at - clock_timestamp(), interval '1 s')) * "
     "1000000)::bigint FROM dovetail.delayed ORDER BY deliver_at, number LIMIT 1";
@@ -73,7 +73,7 @@ SnapshotParts parts_of(const std::string& snapshot) {
   return {snapshot.substr(first + 1, second - first - 1), "{" + snapshot.substr(second + 1) + "}"};
 }
 
-// How many events to ask for next when `events` of them had so many bytes, with some room to spare.
+// How many events to ask for if `events` of them had `bytes`, with some reserve.
 std::size_t events_that_fit(std::int64_t events, std::int64_t bytes, std::int64_t bytes_max) {
   const double each = static_cast<double>(bytes) / static_cast<double>(events) + 1;
   return static_cast<std::size_t>(0.9 * static_cast<double>(bytes_max) / each) + 1;
@@ -163,15 +163,15 @@ Status PostgresSource::read_now(Batch& out, const Limits& limits) {
     } else {
       DOVETAIL_TRY(read_page(out, limits));
     }
-    // A page may hold nothing of this lane; more is there all the same.
+    // A page may have nothing for this lane although more follow.
     if (out.size() > before || at().prev == exhausted_) return {};
   }
   return {};
 }
 
-// While the snapshot stays the same, no transaction that writes has begun or ended, so there is
-// nothing new to see. This is what an idle relay asks, over and over; while events flow, the full
-// look is the shorter way, with a look at delayed events now and then.
+// While the snapshot stays the same, no writing transaction has begun or ended, so there is nothing
+// new. An idle relay asks this over and over. While events come, the full look is shorter, with a
+// look at delayed events from time to time.
 Result<bool> PostgresSource::something_ended() {
   const bool is_flowing = pause_ <= options_.poll_min;
   if (is_flowing && (reader_.lane != 0 || clock_.now() < look_for_delayed_at_)) return true;
@@ -210,7 +210,7 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
   const std::string now(rows->text(head, 12));
   if (static_cast<std::size_t>(rows->int8(head, 11)) != order.size()) return open_window(now);
 
-  // All of it is here. The order of rows that a statement returns is nobody's promise.
+  // The window is complete. The order of a statement's rows is not guaranteed.
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return rows->int8(a, 0) < rows->int8(b, 0); });
   for (const std::size_t row : order) out.append(read_event(*rows, row));
@@ -219,7 +219,7 @@ Status PostgresSource::read_window(Batch& out, const Limits& limits) {
   return {};
 }
 
-// Too large to come whole: it is read page by page, from where we are in it.
+// The window is too large for one statement: read it page by page, from the current position.
 Status PostgresSource::open_window(const std::string& now) {
   const SnapshotParts from = parts_of(at().prev);
   const Result<Rows> rows = reader_.connection.query(
@@ -231,7 +231,7 @@ Status PostgresSource::open_window(const std::string& now) {
   return {};
 }
 
-// An end is a window like any other, whose upper snapshot somebody else has taken.
+// An end is a window whose upper snapshot was taken elsewhere.
 Status PostgresSource::end_at(const std::string& snapshot) {
   DOVETAIL_CHECK(is_between_windows());
   DOVETAIL_TRY(row_.check());
@@ -240,8 +240,8 @@ Status PostgresSource::end_at(const std::string& snapshot) {
   return open_window(snapshot);
 }
 
-// What was handed out when the open window is read. An upper snapshot that somebody else has taken
-// may lack what ours showed before.
+// The position after the open window is read. An upper snapshot from elsewhere may lack what ours
+// showed before.
 Result<TablePosition> PostgresSource::behind_window(std::int64_t passed) const {
   const Result<Snapshot> before = Snapshot::parse(at().prev);
   if (!before) return fail(before.error());
@@ -268,7 +268,7 @@ Status PostgresSource::ask_for_page(const Limits& limits) {
                                                  .int8(asked_->bytes_max));
 }
 
-// The next page is asked for while this one is worked on.
+// Asks for the next page while this one is processed.
 Status PostgresSource::read_page(Batch& out, const Limits& limits) {
   const bool is_asked = asked_ && asked_->from == at() &&
                         asked_->events <= static_cast<std::int64_t>(limits.events_max) &&
@@ -305,7 +305,7 @@ void PostgresSource::move_to(TablePosition to, std::size_t events) {
   progress_.reach(std::move(to));
 }
 
-// New ones may be due at any time, but the first of those that are there is never late.
+// New ones may become due at any time; the first known one is never late.
 Status PostgresSource::do_chores() {
   DOVETAIL_TRY(row_.check());
   if (reader_.lane != 0 || clock_.now() < look_for_delayed_at_) return {};

@@ -1,4 +1,4 @@
-// Makes, checks and updates the tables.
+// Creates, checks and upgrades the tables.
 #include "postgres/schema/schema.h"
 
 #include <libpq-fe.h>
@@ -35,13 +35,13 @@ constexpr std::array<Migration, 10> kMigrations = {{{1, kPostgresSchemaV1},
                                                     {10, kPostgresSchemaV10}}};
 
 struct Stored {
-  std::int64_t version = 0;  // 0: there are no tables of dovetail
+  std::int64_t version = 0;  // 0: there are no dovetail tables
   std::int64_t compatible_from = 0;
 };
 
 Result<Stored> stored_version(pg_conn* connection) {
-  // A look at the catalog itself: name lookups may remember that there was nothing, also while we
-  // waited for somebody who was making it.
+  // Reads the catalogue directly: a name lookup may remember that the table was missing, even if it
+  // was created while we waited.
   const Result<Rows> exists =
       run(connection,
           "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n "
@@ -58,7 +58,7 @@ Result<Stored> stored_version(pg_conn* connection) {
   return Stored{row->int4(0, 0), row->int4(0, 1)};
 }
 
-// A newer schema is as good as long as it says so.
+// A newer schema is fine if it says that it is compatible.
 Status check_not_too_new(const Stored& stored, std::int64_t known) {
   if (stored.version <= known || stored.compatible_from <= known) return {};
   return fail(Errc::corrupt, "the database has version " + std::to_string(stored.version) +
@@ -80,7 +80,7 @@ Status execute(pg_conn* connection, std::string_view sql, std::string_view what)
   return fail(error.code, std::string(what) + ": " + error.text);
 }
 
-// Runs `work` in the open transaction, or in one of its own.
+// Calls `work` in the open transaction, or in its own.
 template <class Work>
 Status in_transaction(pg_conn* connection, std::string_view what, Work work) {
   if (PQtransactionStatus(connection) == PQTRANS_INTRANS) return work();
@@ -93,7 +93,7 @@ Status in_transaction(pg_conn* connection, std::string_view what, Work work) {
   return execute(connection, "COMMIT", what);
 }
 
-// Roles that were made for this database get the rights on what is new.
+// Gives this database's roles their rights on new objects.
 Status refresh_roles(pg_conn* connection) {
   const Result<Rows> used =
       run(connection, "SELECT EXISTS (SELECT FROM dovetail.schema_made WHERE kind = 'right')");
@@ -104,13 +104,13 @@ Status refresh_roles(pg_conn* connection) {
 
 Status migrate(pg_conn* connection, std::span<const Migration> migrations) {
   constexpr std::string_view kWhat = "creating dovetail's tables";
-  // Whoever comes second waits here, and then finds the work done.
+  // A second process waits here and then finds the work done.
   DOVETAIL_TRY(execute(
       connection, "SELECT pg_advisory_xact_lock(hashtextextended('dovetail.schema', 0))", kWhat));
   const Result<Stored> stored = stored_version(connection);
   if (!stored) return fail(stored.error());
   if (stored->version >= migrations.back().to_version) return {};
-  // Publishers queue behind a lock that is waited for, so the wait is short.
+  // Publishers queue behind a waiting lock, so the wait is short.
   if (stored->version > 0)
     DOVETAIL_TRY(execute(connection, "SET LOCAL lock_timeout = '2s'", kWhat));
   for (const Migration& migration : migrations)

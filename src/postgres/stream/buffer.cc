@@ -38,12 +38,12 @@ void WalBuffer::hand_over(bool urgent) {
     enqueue();
     is_awaited = is_awaited_;
   }
-  // Not under the lock, which the reader would run into.
+  // Outside the lock, or the reader would block on it.
   if (is_awaited && urgent) arrived_.notify_one();
 }
 
 void WalBuffer::enqueue() {
-  // A trickle must not fill the queue with chunks that are nearly empty.
+  // Single messages must not fill the queue with almost empty chunks.
   Chunk* const last = queue_.empty() ? nullptr : &queue_.back();
   if (last != nullptr && !last->large.bytes && !filling_.large.bytes &&
       last->bytes.size() + filling_.bytes.size() <= kChunkBytes) {
@@ -97,7 +97,7 @@ bool WalBuffer::release() {
   held_ -= memory;
   if (chunk.bytes.capacity() > 0 && spare_.size() < kSpareChunks)
     spare_.push_back(std::move(chunk));
-  // Not at the first byte: the server then sends much at once.
+  // Not at the first free byte, so that the server then sends much at once.
   return held_ <= bytes_max_ / 2 && std::exchange(wants_room_, false);
 }
 

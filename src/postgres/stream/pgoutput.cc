@@ -6,7 +6,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-// Takes a message apart from its front; any misfit makes it useless for good.
+// Reads a message from its front. After a mismatch it stays failed.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : rest_(bytes) {}
@@ -20,7 +20,7 @@ class Cursor {
   WallTime time() { return wall_time_of(number<std::int64_t>()); }
   char letter() { return static_cast<char>(number<std::uint8_t>()); }
 
-  // Ends with a NUL, which is not part of it.
+  // Ends with a NUL, which is not part of the text.
   std::string_view text() {
     const std::size_t size = rest_.find('\0');
     if (size == std::string_view::npos) return misfit();
@@ -102,7 +102,7 @@ std::string status_update(WalPosition written, WalPosition flushed, WallTime now
   out += 'r';
   append_big_endian(out, written.value);
   append_big_endian(out, flushed.value);
-  append_big_endian(out, flushed.value);  // applied
+  append_big_endian(out, flushed.value);  // the applied position
   append_big_endian(out, std::int64_t{now.time_since_epoch().count() - kEpochOffset});
   out += wants_reply ? '\1' : '\0';
   return out;
@@ -121,7 +121,7 @@ Begin read_begin(Cursor& cursor) {
 }
 
 Commit read_commit(Cursor& cursor) {
-  cursor.letter();  // flags, of which there are none
+  cursor.letter();  // flags; there are none
   Commit commit;
   commit.commit = cursor.position();
   commit.end = cursor.position();

@@ -19,19 +19,19 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// How often the server is asked whether it stops, while it may be waiting for us.
+// How often to ask whether the server is stopping, while it may be waiting for us.
 constexpr std::chrono::seconds kAskEvery{2};
-// A server that stops asks again as soon as it has an answer.
+// A stopping server asks again as soon as it has an answer.
 constexpr std::chrono::milliseconds kRepliesApart{100};
-// The server sends every message on its own: to wake up for each of them would cost more than to
-// read it. While wakes come more often than so, in the long run, what follows one is gathered; as
-// many as fit into a burst are as quick as they can be.
+// The server sends every message alone; to wake the reader for each would cost more than the
+// reading. If wakes come more often than this on average, later messages are gathered. A short
+// burst is not delayed.
 constexpr std::chrono::microseconds kWakesApart{250};
 constexpr std::chrono::microseconds kBurst{2000};
 constexpr std::chrono::microseconds kGatherFor{100};
-// 'w', two positions and a time stand before the message itself.
+// 'w', two positions and a time precede the message itself.
 constexpr std::size_t kHeadBytes = 25;
-// Between two looks at the clock.
+// Messages between two looks at the clock.
 constexpr int kMessagesAtOnce = 4096;
 
 bool has_hung_up(int socket) {
@@ -104,7 +104,7 @@ Status WalReceiver::round() {
 
 Status WalReceiver::receive_all() {
   is_full_ = !buffer_.has_room();
-  // What we do not read says nothing about the server.
+  // If we do not read, silence says nothing about the server.
   bool has_heard = is_full_;
   bool is_urgent = false;
   for (int i = 0; i < kMessagesAtOnce && !is_full_; ++i) {
@@ -113,7 +113,7 @@ Status WalReceiver::receive_all() {
     if (message->size == 0) break;
     has_heard = true;
     look_at(message->view());
-    // Ends of transactions wait until the reader comes back for more.
+    // Ends of transactions wait until the reader asks for more.
     const char kind = kind_of(message->view());
     is_urgent |= kind == 'I' || kind == 'M' || kind == 'k';
     buffer_.put(std::move(*message));
@@ -127,7 +127,7 @@ Status WalReceiver::receive_all() {
 
 void WalReceiver::look_at(std::string_view message) {
   const auto parsed = parse_copy_data(message);
-  if (!parsed) return;  // the reader will say so
+  if (!parsed) return;  // the reader reports that
   WalPosition end;
   if (const auto* keepalive = std::get_if<Keepalive>(&*parsed)) {
     end = keepalive->server_end;
@@ -148,15 +148,15 @@ void WalReceiver::look_at(std::string_view message) {
 
 Status WalReceiver::send_status() {
   const WalPosition flushed = reported();
-  // A server that looks through what others write says nothing of its own accord until it has come
-  // to the end of it, and keeps all of that for us.
+  // While the server examines WAL of others, it says nothing until the end, and keeps all of it for
+  // us.
   const bool is_silent =
       is_sign_wanted_.exchange(false) || steady_clock::now() >= heard_at_ + status_every_;
   DOVETAIL_TRY(replication_.send_status(server_end(), flushed, clock_.wall(), is_silent));
   sent_flush_ = flushed;
   is_reply_wanted_ = false;
   sent_at_ = steady_clock::now();
-  // While nothing is read, the server's own questions are not seen.
+  // While we do not read, we do not see the server's requests either.
   status_at_ = sent_at_ + (is_full_ ? status_every_ / 4 : status_every_);
   return {};
 }
@@ -165,7 +165,7 @@ Status WalReceiver::answer() {
   const Instant now = steady_clock::now();
   const bool is_wanted = is_reply_wanted_ && now >= sent_at_ + kRepliesApart;
   if (is_wanted || is_sign_wanted_ || sent_flush_ < reported() || now >= status_at_) {
-    // libpq keeps a failure to send to itself until it reads, and a full buffer reads nothing.
+    // libpq reports a failed send only when it reads, and a full buffer stops reading.
     if (is_full_ && has_hung_up(replication_.socket()))
       return fail(Errc::unavailable,
                   "the WAL stream is lost: the server closed the connection; check that it "
@@ -178,8 +178,8 @@ Status WalReceiver::answer() {
   return {};
 }
 
-// A server that stops waits until we have confirmed all that it sent, and it sends all that it has.
-// What the sink cannot take, or not soon, must not hold it up: it has no other way to tell us.
+// A stopping server sends everything and waits until we have confirmed it. What the sink cannot
+// take soon must not delay it; the server cannot tell us that it is stopping.
 Status WalReceiver::look_for_end() {
   const Instant now = steady_clock::now();
   if (now < ask_at_) return {};
@@ -192,8 +192,8 @@ Status WalReceiver::look_for_end() {
   return fail(Errc::unavailable, "the server is shutting down; check that it starts again");
 }
 
-// A server that hangs, or a network that swallows everything, ends no connection. Events would wait
-// for ever, although the table could be read.
+// A hanging server or a dead network does not end the connection. Events would wait forever
+// although the table can be read.
 Status WalReceiver::look_for_silence() {
   if (steady_clock::now() < heard_at_ + silence_max_) return {};
   return fail(Errc::unavailable,
@@ -220,7 +220,7 @@ void WalReceiver::wait() {
   if (left.count() <= 0) return;
   std::array<pollfd, 2> waited{};
   waited[0] = {bell_, POLLIN, 0};
-  // When there is no room, what lies in the socket must not wake us.
+  // If there is no room, bytes in the socket must not wake us.
   const int events = (is_full_ ? 0 : POLLIN) | (is_rest_unsent_ ? POLLOUT : 0);
   waited[1] = {events == 0 ? -1 : replication_.socket(), static_cast<short>(events), 0};
   (void)::poll(waited.data(), waited.size(), static_cast<int>(left.count()));

@@ -29,15 +29,15 @@ constexpr std::string_view kPoolerText =
     "a pooler or proxy before the server does not support replication; set "
     "replication_url to the server itself";
 
-// The form of values as text must not depend on what the role or the database has set, and neither
-// must the life of this session.
+// The text form of values, and the timeouts of this session, must not depend on settings of the
+// role or the database.
 constexpr std::string_view kSettings =
     "SET datestyle = 'ISO'; SET intervalstyle = 'postgres'; SET timezone = 'UTC'; "
     "SET extra_float_digits = 3; SET bytea_output = 'hex'; SET statement_timeout = 0; "
     "SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0";
 constexpr std::string_view kSettings14 = "; SET idle_session_timeout = 0";
 
-// Waits for one result; null: none came in time, or the connection is lost.
+// Waits for one result; null: timeout, or the connection is lost.
 Rows next_result(pg_conn* connection, std::chrono::steady_clock::time_point end) {
   while (true) {
     const int unsent = PQflush(connection);
@@ -54,7 +54,7 @@ Rows ask(pg_conn* connection, const std::string& command) {
   Rows first = next_result(connection, end);
   const ExecStatusType status = PQresultStatus(first.get());
   if (first.get() == nullptr || status == PGRES_COPY_BOTH) return first;
-  // The first error is the one to tell; else the last result.
+  // Reports the first error; else the last result.
   for (Rows next = next_result(connection, end); next.get() != nullptr;
        next = next_result(connection, end))
     if (PQresultStatus(first.get()) != PGRES_FATAL_ERROR) first = std::move(next);
@@ -67,7 +67,7 @@ std::string sqlstate_of(const Rows& rows) {
   return field == nullptr ? "" : field;
 }
 
-// A text in the grammar of replication commands, which knows no escapes but the doubled quote.
+// A text for replication commands, whose only escape is a doubled quote.
 std::string literal(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -77,8 +77,8 @@ std::string literal(std::string_view text) {
   return out + '\'';
 }
 
-// Why the server takes connections of this role, but not for replication. libpq does not tell the
-// code of such a failure, and its text is in the server's language: so the catalogue is asked.
+// Why the server accepts this role but not its replication. libpq does not give the code of that
+// error, and its text is in the server's language. So the catalogue is asked.
 Error why_refused(const std::string& conninfo, Error refused) {
   if (refused.text.find("startup parameter") != std::string::npos)
     return Error{Errc::rejected, std::string(kPoolerText)};
@@ -98,7 +98,7 @@ Error why_refused(const std::string& conninfo, Error refused) {
   return refused;
 }
 
-// The request takes a connection of its own, and libpq waits for its end without limit.
+// The request uses its own connection, and libpq waits for its end without a limit.
 void cancel_within(pg_conn* connection, std::chrono::milliseconds wait_max) {
   PGcancel* const cancel = PQgetCancel(connection);
   if (cancel == nullptr) return;
@@ -120,8 +120,8 @@ WalPosition position_of(const pg_result* result, int column) {
 }  // namespace
 
 void Replication::Close::operator()(pg_conn* connection) const {
-  // A server that waits for other transactions does not notice that we leave, and would keep the
-  // slot until they end.
+  // While the server waits for other transactions, it does not notice that we leave, and would keep
+  // the slot until they end.
   if (PQstatus(connection) == CONNECTION_OK && PQtransactionStatus(connection) == PQTRANS_ACTIVE &&
       PQisBusy(connection) == 1)
     cancel_within(connection, kCancelWithin);
@@ -141,7 +141,7 @@ Result<Replication> Replication::open(const std::string& conninfo) {
 }
 
 Status Replication::set_up() {
-  // A pooler may have dropped the wish for replication, and then SQL is all that is understood.
+  // A pooler may have dropped the replication setting; then only SQL is understood.
   const Rows identity = ask(connection_.get(), "IDENTIFY_SYSTEM");
   if (sqlstate_of(identity) == "42601") return fail(Errc::rejected, std::string(kPoolerText));
   if (PQresultStatus(identity.get()) != PGRES_TUPLES_OK)
@@ -204,7 +204,7 @@ Result<std::optional<CreatedSlot>> Replication::slot_made() {
   if (PQresultStatus(made.get()) != PGRES_TUPLES_OK || PQntuples(made.get()) != 1 ||
       PQnfields(made.get()) < 3) {
     Error error = server_error(connection_.get(), made.get(), false, kRightsHint);
-    // All slots in use: that does not pass by itself.
+    // All slots are in use, which does not pass by itself.
     if (sqlstate_of(made) == "53400") error.code = Errc::rejected;
     close();
     return fail(std::move(error));
@@ -229,7 +229,7 @@ Status Replication::start(const StreamRequest& request) {
   const Rows started = ask(connection_.get(), command + ")");
   if (PQresultStatus(started.get()) == PGRES_COPY_BOTH) return {};
   Error error = server_error(connection_.get(), started.get(), false, kRightsHint);
-  // Whatever is the matter with the slot, another one can be made.
+  // Whatever is wrong with the slot, a new one can be made.
   const std::string sqlstate = sqlstate_of(started);
   if (sqlstate.starts_with("55") || sqlstate == "42704") error.code = Errc::unavailable;
   close();
@@ -266,7 +266,7 @@ Result<CopyBytes> Replication::receive() {
 Status Replication::send_status(WalPosition written, WalPosition flushed, WallTime now,
                                 bool wants_reply) {
   const std::string update = status_update(written, flushed, now, wants_reply);
-  // 0: there is no room for it now. The next one says the same and more.
+  // 0: no room now. The next update includes this one.
   if (PQputCopyData(connection_.get(), update.data(), static_cast<int>(update.size())) < 0)
     return fail(lost("the WAL stream is lost: "));
   if (const Result<bool> sent = send_rest(); !sent) return fail(sent.error());

@@ -34,14 +34,14 @@ constexpr std::array<std::string_view, kFields> kNames = {
     "id",           "seq",     "topic",   "aggregate_type",    "aggregate_id", "type",
     "content_type", "headers", "payload", "aggregate_version", "created_at"};
 
-// Where the fields of an event stand in the rows of a table.
+// The indexes of event fields in a table's rows.
 struct Table {
   std::uint32_t relation = 0;
   std::size_t columns = 0;
   std::array<std::size_t, kFields> at{};
 };
 
-// A name that the parking can keep, for what has none that can be read.
+// A name that parking accepts, for an event without a readable one.
 constexpr std::string_view kUnreadable = "unreadable";
 
 class OutboxRows final : public WalRows {
@@ -82,7 +82,7 @@ class OutboxRows final : public WalRows {
   }
 
  private:
-  // The same each time that this part of the log is read.
+  // The same at each read of this part of the WAL.
   static EventId place_id(WalPosition position, std::uint64_t number) {
     return name_id(kMessageNames,
                    "postgres/row/" + to_string(position) + '/' + std::to_string(number));
@@ -118,7 +118,7 @@ class OutboxRows final : public WalRows {
     event.headers = text(kHeaders, "");
     event.aggregate_version =
         or_else(kAggregateVersion, integer_of(value(kAggregateVersion)), std::int64_t{0});
-    // A time is for people and for ages: another style of dates is no reason to park.
+    // A time is for people and for ages: another date style is no reason to park.
     event.created_at = time_of(value(kCreatedAt)).value_or(transaction.committed_at);
     const bool is_binary = value(kPayload).form == Value::Form::binary;
     event.payload = or_else(kPayload, bytea_of(value(kPayload), out.arena()), std::string_view());

@@ -16,17 +16,17 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// What is left out makes no events, and read() must return nevertheless.
+// Skipped rows make no events, and read() must still return.
 constexpr int kMessagesPerLook = 1024;
 constexpr std::chrono::milliseconds kLeaveOutFor{100};
-// The server sends the end of a transaction right behind its last row, unless it must wait for a
-// processor. What has ended need not be read again. Looks are counted and not time, so that a
-// machine that stands still uses none of them up.
+// The server sends the end of a transaction right after its last row, unless it waits for a
+// processor. A complete transaction need not be read again. Counts looks instead of time, so that a
+// machine that stands still uses up none.
 constexpr int kLooksForEnd = 10'000;
 constexpr std::chrono::microseconds kLookForEndEvery{200};
 
-// Whether it may become an event, or begins the transaction of some: whoever has enough stands
-// between two transactions where that is possible.
+// Whether the message may give an event, or begins a transaction with some. After enough events,
+// read() prefers to stop between two transactions.
 bool leads_to_event(std::string_view message) {
   const char kind = kind_of(message);
   return kind == 'B' || kind == 'I';
@@ -44,7 +44,7 @@ struct WalStream::State {
         receiver(std::move(replication), time, buffer, std::move(options.conninfo),
                  options.status_every, options.silence_max) {}
 
-  // Makes events of what has arrived, as far as it fits.
+  // Makes events from what has arrived, as far as they fit.
   Status take_arrived(Batch& out, const Limits& limits, const std::stop_token& stop);
   Status take(std::string_view message, Batch& out);
   Status take_row(const pgoutput::Insert& insert, Batch& out);
@@ -58,7 +58,7 @@ struct WalStream::State {
 
   pgoutput::Begin transaction{};
   bool is_inside = false;
-  bool is_left_out = false;  // the transaction that we are inside of
+  bool is_left_out = false;  // the current transaction is skipped
   WalPosition position{};
   bool was_drained = false;
   std::string last_probe{};
@@ -118,7 +118,7 @@ Status WalStream::State::take_arrived(Batch& out, const Limits& limits,
       was_drained = true;
       return {};
     }
-    // The end of a transaction is taken with its last event: only then can that be reported.
+    // Takes the end of a transaction with its last event: only then can it be reported.
     const std::size_t events = out.size() - before;
     if (events > 0 && leads_to_event(*message) &&
         (events >= events_max || out.bytes() + message->size() > limits.bytes_max))
@@ -143,11 +143,11 @@ Status WalStream::read(Batch& out, const Limits& limits, std::stop_token stop) {
   const auto end = steady_clock::now() + limits.wait_max;
   while (true) {
     if (state.failed) return fail(*state.failed);
-    // Asked first: what was handed over before the end is still read.
+    // Checked first: messages handed over before the end are still read.
     std::optional<Error> ended = state.buffer.ended();
     Status taken = state.take_arrived(out, limits, stop);
     if (!taken) state.failed = std::move(taken.error());
-    if (out.size() > before) return {};  // an error comes with the next call
+    if (out.size() > before) return {};  // the next call returns the error
     if (taken && ended && !state.buffer.front()) state.failed = std::move(ended);
     if (state.failed) continue;
     if (stop.stop_requested() || steady_clock::now() >= end) return {};

@@ -29,7 +29,7 @@ constexpr std::array<std::uint8_t, 256> kHexDigits = [] {
 
 std::uint8_t hex_digit(char c) { return kHexDigits[static_cast<unsigned char>(c)]; }
 
-// Behind "\x".
+// After "\x".
 std::optional<std::string_view> from_hex(std::string_view text, Arena& arena) {
   if (text.size() % 2 != 0) return std::nullopt;
   const std::size_t size = text.size() / 2;
@@ -105,7 +105,7 @@ std::optional<WallTime> time_of(const pgoutput::Value& value) {
   if (value.bytes == "infinity") return WallTime::max();
   if (value.bytes == "-infinity") return WallTime::min();
   std::string text(value.bytes);
-  // Minutes of the offset are left out where there are none.
+  // Zero minutes of the offset are left out.
   if (text.size() > 3 && (text[text.size() - 3] == '+' || text[text.size() - 3] == '-'))
     text += ":00";
   return parse_time(text);

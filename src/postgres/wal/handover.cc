@@ -16,11 +16,11 @@ constexpr Duration kReadTableAfter = 1s;
 constexpr Duration kSayWhoHoldsUpAfter = 2s;
 constexpr Duration kRetryMin = 100ms;
 constexpr Duration kRetryMax = 5s;
-// Transactions between those that were streamed, that windows can have to name.
+// How many unstreamed transactions between streamed ones windows can name.
 constexpr std::size_t kGapsMax = 20'000;
 
-// Rows that carry the number of a transaction that is still to come, from another cluster: windows
-// wait for a new number of theirs, and a stream knows nothing of that.
+// Rows with a transaction number from the future, from another cluster: windows wait until their
+// own numbers reach it, and a stream does not know that.
 const std::string kHasForeignRows =
     "SELECT EXISTS (SELECT FROM dovetail.outbox WHERE xid >= "
     "pg_snapshot_xmax(pg_current_snapshot())), " +
@@ -65,8 +65,8 @@ Handover::Started Handover::advance() {
   return not_yet();
 }
 
-// A slot that stays is made at once. Otherwise windows come first until they are level, and a sink
-// that takes nothing is no reason to let the server keep its WAL.
+// A lasting slot is made at once. Otherwise windows first read until they are level; and while the
+// sink accepts nothing, the server should not keep WAL.
 bool Handover::is_time_to_begin() const {
   if (clock_.now() < try_at_) return false;
   if (!slot_.waits_for_sink() || slot_.is_distrusted()) return true;
@@ -129,7 +129,7 @@ Handover::Started Handover::take_slot() {
   return advance();
 }
 
-// The server makes a slot when every transaction that is open has ended.
+// The server makes a slot when all open transactions have ended.
 Status Handover::say_who_holds_up() {
   if (clock_.now() < say_who_at_) return {};
   say_who_at_ = clock_.now() + options_.retry_every;
@@ -139,7 +139,7 @@ Status Handover::say_who_holds_up() {
   return {};
 }
 
-// Windows may have gone past the end meanwhile; what they had read before is left out of the
+// Windows may have passed the end meanwhile; what they had read before is skipped in the
 // stream.
 Handover::Started Handover::end_windows() {
   if (!windows_.is_between_windows()) return not_yet();
@@ -153,8 +153,8 @@ Handover::Started Handover::end_windows() {
   return not_yet();
 }
 
-// What windows have read is left out of the stream, which is connected already and would not
-// outlive a crash.
+// The stream skips what windows have read. It is connected already and would not survive a
+// crash.
 Status Handover::check_table() {
   const Result<Rows> foreign = reader_.connection.query(kHasForeignRows);
   if (!foreign) return fail(foreign.error());
@@ -187,7 +187,7 @@ Handover::Started Handover::start() {
   stream.has_messages = has_messages;
   if (!stream.resumes) stream.begins_at = made_.start;
   stream.publication = access_.publication;
-  // Of a mapped table windows may have passed the start of a new slot, but not have seen a row that
+  // For a mapped table, windows may have passed the start of a new slot without seeing a row that
   // was deleted by then.
   if (reader_.source == SourceKind::outbox || stream.resumes) stream.left_out = std::move(*shown);
   return std::optional(std::move(stream));
@@ -218,16 +218,16 @@ Duration Handover::retry_delay() const {
   return std::min(longest, kRetryMin * (1 << std::clamp(failures_ - 1, 0, 10)));
 }
 
-// A slot that stays is resumed if that can be: until it is known, windows would only repeat what it
-// holds. One that is taken over stands for what the table holds.
+// A lasting slot is resumed if possible: until that is known, windows would only repeat what it
+// holds. A slot that is taken over covers what the table holds.
 bool Handover::holds_windows() const {
   if (!slot_.stays()) return false;
   if (slot_.takes_over() || (!is_slot_known_ && slot_.is_same_as_recorded())) return true;
   return reader_.source == SourceKind::mapped && holds_mapped_windows();
 }
 
-// The WAL has rows, too, that are deleted when somebody looks for them in the table: that is read
-// when there is no slot to resume, and a new one is long in coming.
+// The WAL also has rows that are deleted before a look at the table. The table is read if no slot
+// can be resumed, and a new one takes long.
 bool Handover::holds_mapped_windows() const {
   if (!windows_.is_between_windows() || step_ == Step::closing) return false;
   if (step_ == Step::meeting || step_ == Step::resuming) return true;

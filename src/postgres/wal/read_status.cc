@@ -35,7 +35,7 @@ void ReadStatus::say(bool streams, std::string_view why) {
   streams_ = streams;
   why_ = why;
   options_.changed(streams, why);
-  // If the lane is not ours any more, the next write of progress says so.
+  // If the lane is not ours any more, the next write of progress reports that.
   (void)write(streams, why);
 }
 

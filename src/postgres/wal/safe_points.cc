@@ -12,10 +12,10 @@ using namespace std::chrono_literals;
 
 constexpr Duration kIdleEvery = 5s;
 constexpr Duration kWriteAfter = 200ms;
-// A safe point that the stream has not reached while so many could have been taken.
+// The stream is too slow if it has not reached a safe point in this many intervals.
 constexpr int kOverdueAfter = 4;
 
-// The snapshot comes first: it is taken before anything of the statement runs.
+// The snapshot comes first: it is taken before the statement runs.
 std::string take_sql(const Connection& connection) {
   return "SELECT shown::text, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, last_value, " +
          kHistory + ", " + kServerRun + ", " + publication_mark_sql(connection) +

@@ -11,9 +11,9 @@ namespace dovetail::postgres {
 namespace {
 
 constexpr std::string_view kSlotPrefix = "dovetail_";
-constexpr std::size_t kNameBytesMax = 32;  // of 63, beside the prefix and two numbers
+constexpr std::size_t kNameBytesMax = 32;  // of 63, besides the prefix and two numbers
 
-// Columns that an older server does not have are taken out of the row's JSON form.
+// Reads columns from the row's JSON form, because older servers lack some of them.
 constexpr std::string_view kFind =
     "SELECT s.slot_name::text, coalesce(s.database::text, ''), coalesce(s.plugin::text, ''), "
     "s.active, coalesce(s.active_pid, 0), s.temporary, "
@@ -31,14 +31,14 @@ constexpr std::string_view kDrop =
     "SELECT pg_catalog.pg_drop_replication_slot(slot_name) "
     "FROM pg_catalog.pg_replication_slots WHERE slot_name = $1 AND NOT active";
 
-// Whoever takes the lane waits until the slot is dropped, and its own is never met here.
+// A new owner of the lane waits until the slot is dropped; its own slot is never dropped here.
 constexpr std::string_view kDropIfHeld =
     "WITH held AS MATERIALIZED (SELECT lane FROM dovetail.relay_lane WHERE relay = $2 AND lane = "
     "$3 "
     "AND epoch = $4 FOR SHARE) SELECT pg_catalog.pg_drop_replication_slot(slot_name) "
     "FROM held, pg_catalog.pg_replication_slots WHERE slot_name = $1 AND NOT active";
 
-// Locks of a transaction that is prepared belong to no process, and show as 0.
+// Locks of a prepared transaction belong to no process and show as 0.
 constexpr std::string_view kHoldsUp =
     "SELECT holder, coalesce(a.application_name, ''), coalesce(a.state, ''), "
     "coalesce(extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, -1) "
@@ -51,10 +51,10 @@ constexpr std::string_view kServer =
     "h WHERE h.rolname = 'rds_replication' AND pg_catalog.pg_has_role(h.oid, 'MEMBER')) "
     "FROM pg_catalog.pg_roles r WHERE r.rolname = session_user";
 
-// A list of columns and a filter for rows exist since 15. Without a list nothing is left out, even
-// where the columns of the publication, which newer servers tell as they are now, are not those
-// that this statement's snapshot shows. A partition that is published under its
-// own name would not be recognised.
+// Column lists and row filters exist since 15. Without a list nothing is left out; newer
+// servers return the current columns of the publication, which may differ from this
+// statement's snapshot. A partition published under its own name would not be
+// recognised.
 constexpr std::string_view kPublication =
     "SELECT p.pubinsert, count(t.tablename) > 0, "
     "coalesce(bool_or(to_jsonb(t) ->> 'rowfilter' IS NOT NULL), false), "
@@ -70,8 +70,8 @@ constexpr std::string_view kPublication =
     "LEFT JOIN pg_catalog.pg_class c ON c.relname = t.tablename AND c.relnamespace = n.oid "
     "WHERE p.pubname = $1 GROUP BY p.oid, p.pubinsert";
 
-// A snapshot that was made from the WAL ends behind the last commit, and begins further on when all
-// that came later have ended without one. The server reads no such text back.
+// A snapshot made from the WAL ends at the last commit, but may begin later if all later
+// transactions have ended without one. The server does not accept such a text.
 constexpr std::string_view kImported =
     "SELECT CASE WHEN pg_snapshot_xmin(s) > pg_snapshot_xmax(s) "
     "THEN pg_snapshot_xmin(s)::text || ':' || pg_snapshot_xmin(s)::text || ':' ELSE s::text END "
@@ -95,7 +95,7 @@ SlotState read_slot(const Rows& rows, std::size_t row) {
   return slot;
 }
 
-// What a slot's name may hold.
+// Only the characters that a slot name may have.
 std::string plain(std::string_view name) {
   std::string out(name.substr(0, kNameBytesMax));
   for (char& c : out) {
@@ -158,7 +158,7 @@ Status drop_slot(Connection& connection, std::string_view name, const LaneHeld& 
       connection.query(held.epoch != kUnfenced ? kDropIfHeld : kDrop, params);
   if (dropped && dropped->size() == 1) return {};
   if (!connection) return fail(dropped.error());
-  // Somebody may have been quicker, with dropping it or with using it.
+  // Another process may have dropped it, or may use it now.
   const Result<std::optional<SlotState>> slot = find_slot(connection, name);
   if (!slot) return fail(slot.error());
   if (!*slot) return {};

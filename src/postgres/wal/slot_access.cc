@@ -14,8 +14,8 @@ using namespace std::chrono_literals;
 
 constexpr Duration kEndsWithin = 500ms;
 
-// A slot holds everything that we miss only if we are the last who moved it: it must stand where we
-// left it, in the history of this very server, and have streamed the same all the time.
+// A slot has everything that we miss only if we moved it last: it must be where we left it, in this
+// server's own history, and have had the same publication all the time.
 std::string why_not_resumed(const SlotState& slot, const SlotAccessOptions& asked,
                             const std::string& mark) {
   const SlotRecord& record = asked.record;
@@ -55,7 +55,7 @@ Status check_foreign(const std::optional<SlotState>& slot, const SlotAccessOptio
   return {};
 }
 
-// Decides what becomes of a slot that stays.
+// Decides what happens to a lasting slot.
 Status look_at_slot(Connection& sql, const SlotAccessOptions& asked, SlotAccess& access) {
   const Result<std::optional<SlotState>> found = find_slot(sql, asked.slot);
   if (!found) return fail(found.error());
@@ -95,7 +95,7 @@ Result<SlotAccess> find_slot_access(const SlotAccessOptions& asked, const std::s
                 "the connection for replication leads to another server than that of the table; "
                 "check replication_url");
   SlotAccess access;
-  // Before it is looked at: a change in between is seen later.
+  // Read before the slot is checked: a change in between is seen later.
   Result<std::string> mark = publication_mark(*sql, asked.published);
   if (!mark) return fail(mark.error());
   access.publication = std::move(*mark);

@@ -10,10 +10,10 @@ using namespace std::chrono_literals;
 
 constexpr Duration kLookEvery = 100ms;
 constexpr Duration kReportEvery = 1s;
-// So much of the WAL may stay unreported for the sake of a write less.
+// This much WAL may stay unreported to save a write.
 constexpr std::uint64_t kReportBytes = 1 << 20;
-// Unless the server keeps so much, of what others have written: then it is reported often, and the
-// server is made to take notice.
+// If the server keeps this much WAL of others, reports are frequent, and the server is made to
+// process them.
 constexpr std::uint64_t kMuchKept = 4 << 20;
 constexpr Duration kLookAtMuchKeptEvery = 50ms;
 constexpr Duration kReportMuchKeptEvery = 5s;
@@ -25,7 +25,7 @@ Status SlotKeeper::open(ServerIdentity server) {
   Result<SlotRecord> record = load_slot_record(reader_);
   if (!record) return fail(record.error());
   record_ = std::move(*record);
-  // In another cluster a slot of the same name is another one; the windows will forget the rest.
+  // In another cluster this name is another slot; the windows forget the rest.
   const bool is_ours = record_.system_identifier == server_.system_identifier;
   if (record_.slot.empty() || is_ours) return {};
   record_ = SlotRecord{};
@@ -64,8 +64,8 @@ std::string SlotKeeper::found(const SlotAccess& access) {
 
 Result<WalPosition> SlotKeeper::record(const SlotAccess& access) {
   if (!stays()) return WalPosition{};
-  // The server may not have heard our last report. On another timeline positions mean something
-  // else.
+  // The server may have missed our last report. On another timeline positions have another
+  // meaning.
   const bool is_ours = access.resumes && !takes_over() && record_.timeline == server_.timeline;
   const WalPosition from = is_ours ? record_.reported : WalPosition{};
   SlotRecord now{name_, server_.timeline, access.publication, {}, server_.system_identifier};
@@ -95,7 +95,7 @@ Result<SlotKeeper::Look> SlotKeeper::look_if_due(bool is_level) {
                   "check whether the sink is slow, or a transaction open for long"};
     return look;
   }
-  // So that it keeps little of what others write while nothing of ours is under way.
+  // So that it keeps little WAL of others while we have nothing in flight.
   if (!*found || !is_level || !is_much_kept() ||
       !standby_snapshot_.is_due(clock_.now(), (*found)->kept_from))
     return look;

@@ -6,16 +6,16 @@ namespace dovetail::postgres {
 
 namespace {
 
-// A change leaves a new version of a row behind, under the number of its transaction.
+// A change writes a new version of a row, with the number of its transaction.
 const std::string kMark =
     "(SELECT coalesce(string_agg(p.oid || '.' || p.xmin || coalesce('.' || r.oid || '.' || r.xmin, "
     "''), ',' ORDER BY r.oid), '') FROM pg_catalog.pg_publication p "
     "LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = $1)";
 
-// Of all tables in a schema there are publications since 15: then it also matters in which schema
-// the table stands, or stood meanwhile. Its row type moves with it, and is left alone by all that
-// happens to the table every day. For other publications the text stays what it is without, as
-// readers have it written down.
+// Since 15 a publication can contain all tables of a schema. Then the table's schema matters,
+// now and in between. The table's row type moves with it, and everyday changes of the table do
+// not touch that. For other publications the text is unchanged, because readers have recorded
+// it.
 constexpr int kHasSchemas = 150000;
 const std::string kMarkWithSchemas =
     "(" + kMark +
@@ -33,7 +33,7 @@ constexpr std::string_view kLoad =
     "(slot_reported - '0/0'::pg_lsn)::bigint, system_identifier "
     "FROM dovetail.relay_lane WHERE relay = $1 AND lane = $2";
 
-// An UPDATE of the lane's row, if it is still ours.
+// An UPDATE of the lane's row, if the lane is still ours.
 std::string update(std::string_view set, std::string_view returning) {
   return "UPDATE dovetail.relay_lane SET " + std::string(set) +
          " WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) RETURNING " +

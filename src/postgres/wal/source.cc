@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// While something else is to be looked after, one wait of a reader is no longer than this.
+// The longest wait of a read while other work is pending.
 constexpr Duration kLookEvery = 20ms;
 
 WalSourceOptions complete(WalSourceOptions options, const Reader& reader) {
@@ -77,7 +77,7 @@ Status WalSource::flush() {
 Status WalSource::keep_alive() {
   if (stream_) {
     if (const Status runs = stream_.check(); !runs) return fail_stream(runs.error());
-    // Also while the sink stands still, so that one is near when it goes on.
+    // Also while the sink blocks, so that a safe point is near when it continues.
     DOVETAIL_TRY(take_safe_point());
   }
   return look_at_slot();
@@ -148,7 +148,7 @@ Status WalSource::take_safe_point() {
   return {};
 }
 
-// What windows read before the stream has committed before its first safe point, too.
+// What windows read before the stream also committed before its first safe point.
 void WalSource::pass_safe_point() {
   if (safe_points_.pass(stream_.position())) stream_.leave_nothing_out();
 }
@@ -181,7 +181,7 @@ Status WalSource::look_at_slot() {
 }
 
 Status WalSource::report(bool has_settled) {
-  // A progress beyond the start of the slot would have its stream leave out what it alone has.
+  // Progress beyond the slot's start would make its stream skip what only the stream has.
   if (slot_.is_first_report()) DOVETAIL_TRY(windows_.flush());
   const Result<std::optional<WalPosition>> position = slot_.report(has_settled);
   if (!position) return fail(position.error());
@@ -198,7 +198,7 @@ void WalSource::end_stream(std::string_view why) {
   status_.reads_table(why);
 }
 
-// The table has everything that the stream had: the next session begins with it.
+// The table has everything that the stream had: the next session begins with the table.
 Status WalSource::fail_stream(const Error& why) {
   const bool is_lasting = why.code != Errc::unavailable;
   if (is_lasting && slot_.stays()) slot_.distrust(why.text);

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 constexpr Duration kDelayMin = 50ms;
 constexpr Duration kDelayMax = 15s;
 
-// Since 16, for those to whom it was granted.
+// Since 16, for roles with this right.
 constexpr std::string_view kMayAsk =
     "SELECT coalesce(has_function_privilege(to_regprocedure('pg_catalog.pg_log_standby_snapshot()')"
     ", 'EXECUTE'), false)";
@@ -29,8 +29,8 @@ bool StandbySnapshot::is_due(TimePoint now, WalPosition kept_from) {
 Status StandbySnapshot::make(Connection& connection) {
   const Result<Rows> may_ask = connection.query(kMayAsk);
   if (!may_ask) return fail(may_ask.error());
-  // Elsewhere the server does it by itself every 15 s. Every other way to have it done waits for
-  // transactions of others, and to give up a wait is an ERROR in the server's log.
+  // Otherwise the server does it every 15 s. All other ways wait for transactions of others, and an
+  // abandoned wait is an ERROR in the server's log.
   if (may_ask->boolean(0, 0)) (void)connection.query("SELECT pg_catalog.pg_log_standby_snapshot()");
   if (connection) return {};
   return fail(Errc::unavailable, "the connection was lost; check that the server runs");

@@ -49,11 +49,11 @@ Status StreamReader::send_probe(Connection& connection) {
                                                 Params().text(kProbePrefix).text(probe_));
   if (written) return {};
   if (!connection) return fail(written.error());
-  probe_.clear();  // the right was taken from PUBLIC: the WAL is read all the same
+  probe_.clear();  // PUBLIC has no right to it any more: the WAL is read anyway
   return {};
 }
 
-// Time in which nobody reads does not count: a sink may take nothing, or the process be paused.
+// Only time in reads counts: the sink may block, or the process may be paused.
 Status StreamReader::check_probe() {
   if (probe_.empty()) return {};
   if (stream_->last_probe() == probe_) {
@@ -70,7 +70,7 @@ Status StreamReader::check_probe() {
 Status StreamReader::read(Batch& out, Limits limits, Duration wait_max, std::stop_token stop) {
   const std::size_t before = out.size();
   limits.wait_max = std::max(std::min(limits.wait_max, wait_max), Duration{0});
-  // The end of a transaction is looked for.
+  // We look for the end of a transaction.
   if (is_leaving_) limits.events_max = 1;
   const TimePoint began = clock_.now();
   const Status done = stream_->read(out, limits, std::move(stop));
@@ -86,8 +86,8 @@ Status StreamReader::read(Batch& out, Limits limits, Duration wait_max, std::sto
   return done;
 }
 
-// Far behind, windows over the table are quicker than the server's decoding; unless it is the sink
-// that holds things up, or a transaction that has many numbers and has not committed.
+// Far behind, windows over the table are faster than the server's decoding, unless the sink is
+// slow, or a transaction with many numbers has not committed.
 Status StreamReader::consider_leaving(Connection& connection) {
   if (is_leaving_ || clock_.now() < consider_at_) return {};
   consider_at_ = clock_.now() + options_.safe_point_every;

@@ -26,7 +26,7 @@ void put32(std::string& out, std::size_t at, std::uint32_t value) {
   for (std::size_t i = 0; i < 4; ++i) out[at + i] = static_cast<char>(value >> (24 - 8 * i));
 }
 
-// Of a value that holds no other. None: there is no such kind.
+// The size of a value without nested values. Empty: unknown kind.
 std::optional<std::size_t> flat_bytes(char kind) {
   switch (kind) {
     case 'V':
@@ -54,7 +54,7 @@ std::optional<std::size_t> flat_bytes(char kind) {
   }
 }
 
-// Goes through a table from value to value, and remembers only where those end that it is in.
+// Walks over a table value by value, and remembers only the ends of the enclosing tables.
 class TableWalk {
  public:
   TableWalk(std::string_view bytes, std::size_t at) : bytes_(bytes), at_(at) {}
@@ -144,7 +144,7 @@ Result<std::string_view> FrameGuard::next(std::string_view& bytes) {
     return passed;
   }
   if (frame_.size() < kHeaderBytes) frame_.append(pass(kHeaderBytes - frame_.size()));
-  // The greeting of a server that speaks another version is no frame.
+  // The greeting of a server with another version is not a frame.
   is_foreign_ = frame_.starts_with('A');
   if (!is_foreign_ && frame_.size() < kHeaderBytes) return std::string_view();
   if (!is_foreign_) {
@@ -168,7 +168,7 @@ Status FrameGuard::check() {
   return {};
 }
 
-// Only one method of those that a server sends has a table.
+// Only one method that servers send has a table.
 Status FrameGuard::check_method() const {
   if (frame_.size() < kHeaderBytes + 4 + 1) return not_amqp("a method without a number");
   const std::uint32_t method = number_at(frame_, kHeaderBytes, 4);
@@ -192,11 +192,11 @@ Status FrameGuard::check_method() const {
   }
 }
 
-// A message whose headers cannot be read goes on without them: its queue must not stand still.
+// A message with unreadable headers passes without them, so that its queue does not stop.
 void FrameGuard::check_properties() {
   const std::string_view inside = std::string_view(frame_).substr(0, frame_.size() - 1);
   std::size_t at = kHeaderBytes + kPropertiesBefore;
-  if (at + 2 > inside.size()) return;  // for rabbitmq-c to refuse
+  if (at + 2 > inside.size()) return;  // rabbitmq-c will refuse it
   const std::uint32_t flags = number_at(inside, at, 2);
   bool more = true;
   while (more) {

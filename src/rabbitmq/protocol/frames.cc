@@ -9,7 +9,7 @@ namespace dovetail::rabbitmq {
 
 namespace {
 
-constexpr std::size_t kMethodBytesMax = 16 << 10;  // of those that we send
+constexpr std::size_t kMethodBytesMax = 16 << 10;  // for methods that we send
 
 void put8(std::string& out, std::uint8_t value) { out += static_cast<char>(value); }
 

@@ -42,7 +42,7 @@ struct ChangeWatch::State {
     return rest.empty() || rest == "-wal" || rest == "-journal";
   }
 
-  // Reads what the kernel has queued; true when something of it is about our file.
+  // Reads what the kernel has queued; true if our file is among it.
   bool drain() {
     bool changed = false;
     alignas(inotify_event) std::array<char, 4096> buffer;
@@ -51,7 +51,7 @@ struct ChangeWatch::State {
       if (got <= 0) break;
       for (ssize_t at = 0; at < got;) {
         const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
-        // An overflow may have swallowed ours.
+        // After an overflow our event may be lost.
         changed |= (event->mask & IN_Q_OVERFLOW) != 0 || (event->len > 0 && is_ours(event->name));
         at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
       }
@@ -62,7 +62,7 @@ struct ChangeWatch::State {
   Wake poll_for(Duration wait_max, const std::stop_token& stop, bool listen) {
     const std::stop_callback ring(stop, [this] {
       const std::uint64_t one = 1;
-      // A full counter rings as well.
+      // A full counter also rings.
       (void)!::write(stop_bell.get(), &one, sizeof one);
     });
     std::array<pollfd, 2> waits{{{stop_bell.get(), POLLIN, 0}, {watch.get(), POLLIN, 0}}};
@@ -90,7 +90,7 @@ bool ChangeWatch::open(const std::string& file) {
   state_->name = slash == std::string::npos ? file : file.substr(slash + 1);
   state_->watch.reset(file.empty() ? -1 : inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (!state_->watch.valid()) return false;
-  // The directory, because the WAL and the journal come and go.
+  // Watches the directory, because the WAL and the journal come and go.
   if (inotify_add_watch(state_->watch.get(), directory.c_str(),
                         IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE) < 0) {
     state_->watch.reset(-1);
@@ -108,7 +108,7 @@ ChangeWatch::Wake ChangeWatch::wait(Duration wait_max, std::stop_token stop) {
     if (left <= Duration::zero()) return stop.stop_requested() ? Wake::stopped : Wake::timeout;
     const Wake wake = state_->poll_for(left, stop, true);
     if (wake == Wake::stopped) return wake;
-    // Other files of the directory change too.
+    // Other files of the directory change, too.
     if (wake == Wake::changed && state_->drain()) return wake;
   }
 }

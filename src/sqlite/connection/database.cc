@@ -74,7 +74,7 @@ Meaning meaning_of(int code) {
 Error error_of(sqlite3* connection, int code, std::string_view doing) {
   const Meaning meaning = meaning_of(code);
   std::string text = where(connection) + ": " + std::string(doing) + ": ";
-  // SQLite's own words name the table, column or rule; they never contain bound values.
+  // SQLite's error text names tables, columns or rules, never bound values.
   const bool has_words =
       connection != nullptr && (sqlite3_errcode(connection) & 0xff) == (code & 0xff);
   text += has_words ? sqlite3_errmsg(connection) : sqlite3_errstr(code);
@@ -114,7 +114,7 @@ Statement& Statement::bind_null(int parameter) {
 Statement& Statement::bind_text(int parameter, std::string_view text) {
   // A null pointer would bind NULL.
   const char* data = text.data() == nullptr ? "" : text.data();
-  // Text beyond SQLite's limit is left unbound; the table's NOT NULL rule then refuses the row.
+  // A text beyond SQLite's limit stays unbound, and the table's NOT NULL rule refuses the row.
   sqlite3_bind_text64(handle_.get(), parameter, data, text.size(), SQLITE_STATIC, SQLITE_UTF8);
   return *this;
 }
@@ -179,7 +179,7 @@ bool Statement::is_null(int column) const {
 
 std::string_view Statement::bytes(int column) const {
   sqlite3_stmt* statement = handle_.get();
-  // The pointer is asked for first: it may convert the value, which changes its length.
+  // Get the pointer first: that may convert the value, which changes its length.
   const void* data = sqlite3_column_type(statement, column) == SQLITE_BLOB
                          ? sqlite3_column_blob(statement, column)
                          : static_cast<const void*>(sqlite3_column_text(statement, column));
@@ -199,12 +199,12 @@ EventId Statement::id(int column) const {
 
 namespace {
 
-// Payloads are for nobody but the owner, unless the owner says otherwise: SQLite would make the
-// file readable for all, and gives its log the mode of the file. One that is there keeps its mode.
+// Only the owner may read payloads, unless they decide otherwise. SQLite would make the file
+// readable for all; its WAL gets the file's mode. An existing file keeps its mode.
 void create_for_owner(const std::string& path) {
   if (path.empty() || path == ":memory:" || path.starts_with("file:")) return;
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file >= 0) ::close(file);  // what failed, SQLite tells
+  if (file >= 0) ::close(file);  // SQLite reports the failure
 }
 
 }  // namespace
@@ -223,7 +223,7 @@ Result<Database> Database::open(const std::string& path, const OpenOptions& opti
   }
   sqlite3_extended_result_codes(raw, 1);
   sqlite3_busy_timeout(raw, options.busy_timeout_ms);
-  // The first statement is what reads the file: here it shows whether this is a database at all.
+  // The first statement reads the file: now it shows whether it is a database.
   Result<Statement> mode = database.prepare("PRAGMA journal_mode");
   if (!mode) return fail(mode.error());
   const Result<bool> row = mode->step();
@@ -284,7 +284,7 @@ Status commit(sqlite3* connection, std::string_view doing) {
 }
 
 void rollback(sqlite3* connection) {
-  // It fails only when SQLite has rolled back by itself.
+  // It fails only if SQLite has rolled back itself.
   if (connection != nullptr && in_transaction(connection))
     sqlite3_exec(connection, "ROLLBACK", nullptr, nullptr, nullptr);
 }
@@ -305,7 +305,7 @@ Status Transaction::commit(std::string_view doing) {
 namespace {
 
 constexpr std::int64_t kWalBytesMax = 8 << 20;
-// Renewals of a lease alone should not make a checkpoint every few seconds.
+// Renewals of a lease alone should not cause a checkpoint every few seconds.
 constexpr std::int64_t kIdleWalBytesMax = 64 << 10;
 constexpr std::int64_t kRetryAfterUs = 500'000;
 constexpr int kCheckpointWaitMs = 50;
@@ -324,7 +324,7 @@ std::int64_t steady_us() {
 }  // namespace
 
 void Checkpointer::after_commit(sqlite3* connection, const std::string& file) {
-  // Asking for the size costs a system call; a few commits more or less do not matter.
+  // The size costs a system call; a few commits more or less do not matter.
   if (++commits_ % 8 != 0 || steady_us() < not_before_us_) return;
   if (wal_bytes(file) > kWalBytesMax) try_checkpoint(connection);
 }
@@ -339,7 +339,7 @@ void Checkpointer::try_checkpoint(sqlite3* connection) {
   const int code =
       sqlite3_wal_checkpoint_v2(connection, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
   sqlite3_busy_timeout(connection, kBusyTimeoutMs);
-  // Busy, or any other failure, costs nothing but a longer WAL until the next try.
+  // If it fails, for example because the file is busy, the WAL is longer until the next try.
   if (code != SQLITE_OK) not_before_us_ = steady_us() + kRetryAfterUs;
 }
 

@@ -51,7 +51,7 @@ struct Consumer::State {
         source(reader, system_clock()),
         parking(reader, system_clock()),
         lease(reader, system_clock(), process_label(), boot_id(), options.lease_term),
-        // A handler may take longer than the lease, so it gets a thread.
+        // A handler may take longer than the lease, so it gets its own thread.
         sink(in_background(
             inbox_on(std::make_unique<SqliteInboxStore>(options.database, options.name,
                                                         std::move(handler), system_clock()),

@@ -47,7 +47,7 @@ SqliteInboxStore::SqliteInboxStore(std::string path, std::string consumer, Handl
 SqliteInboxStore::~SqliteInboxStore() = default;
 
 Result<bool> SqliteInboxStore::open() {
-  // Statements that the handler keeps would hold the old connection, and its transaction, open.
+  // Statements of the handler would keep the old connection and its transaction open.
   rollback();
   Result<Database> database = open_store(path_);
   if (!database) return fail(database.error());
@@ -68,8 +68,8 @@ Result<bool> SqliteInboxStore::open() {
         store->rolled_back_ |= store->in_handler_;
       },
       this);
-  // A rollback that SQLite made itself says nothing about the handler; one that the handler asks
-  // for does.
+  // A rollback by SQLite itself says nothing about the handler; a rollback by the handler
+  // does.
   sqlite3_set_authorizer(
       database_.get(),
       [](void* self, int action, const char* what, const char*, const char*, const char*) {
@@ -82,7 +82,7 @@ Result<bool> SqliteInboxStore::open() {
   DOVETAIL_TRY(prepare());
   Result<bool> clean = start_session();
   if (!clean) return clean;
-  // A reconnect of a living session says nothing about a death.
+  // A reconnect of a living session does not show a death.
   return std::exchange(session_open_, true) || *clean;
 }
 
@@ -150,7 +150,7 @@ Status SqliteInboxStore::insert_all(Events events, std::span<Arrival> arrivals) 
   return {};
 }
 
-// Its row was inserted just now, and is taken back where it may have been there before.
+// Its row was just inserted; it is removed again if the event may have been applied before.
 Result<Arrival> SqliteInboxStore::check_first(const Event& event, WallTime forgotten) {
   if (is_forgotten(event, forgotten)) {
     const Result<bool> known = is_unapplied(database_.get(), consumer_id_, event.id);
@@ -239,7 +239,7 @@ Result<std::uint32_t> SqliteInboxStore::count_attempt(const EventId& id, std::in
     DOVETAIL_TRY(forget_attempt_.bind(1, consumer_id_).bind_id(2, id).run());
   else
     counts_attempts_ = true;
-  // Only what is not applied is tried, and a parked event may be replayed at any age.
+  // Only unapplied events are tried, and a parked event may be replayed at any age.
   if (change > 0)
     DOVETAIL_TRY(note_unapplied_.bind(1, consumer_id_)
                      .bind_id(2, id)

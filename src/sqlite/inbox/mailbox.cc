@@ -8,7 +8,7 @@ namespace dovetail::sqlite {
 
 namespace {
 
-// Only a repeated id is left alone: OR IGNORE would also swallow what the table's rules refuse.
+// Skips a repeated id only: OR IGNORE would also hide what the table's rules refuse.
 constexpr std::string_view kInsert =
     "INSERT INTO dovetail_mailbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
     "headers, payload, aggregate_version, created_at, received_at) "
@@ -109,14 +109,14 @@ Status MailboxSink::insert_one(const Event& event, Outcome& outcome, std::int64_
     outcome = Outcome{Fate::confirmed};
     return {};
   }
-  // What the table refuses, it refuses alone: the transaction goes on.
+  // The table refuses this event only: the transaction continues.
   if (inserted.error().code != Errc::rejected || !in_transaction(database_.get()))
     return fail(inserted.error());
   outcome = Outcome{Fate::rejected, 0, inserted.error().text};
   return {};
 }
 
-// Its id is there already.
+// Its id exists already.
 Status MailboxSink::compare(const Event& event, Outcome& outcome) {
   const Reading reading(same_);
   const Result<bool> row = same_.bind_id(1, event.id).bind_blob(2, event.payload).step();

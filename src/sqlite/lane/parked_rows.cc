@@ -2,7 +2,7 @@
 
 namespace dovetail::sqlite {
 
-// The indexes are named, because without statistics the planner may choose one that walks over the
+// Names the indexes, because without statistics the planner may choose one that walks over the
 // whole key.
 Status ParkedHeads::prepare(const Database& database) {
   DOVETAIL_TRY(database.prepare(
@@ -19,7 +19,7 @@ Status ParkedHeads::prepare(const Database& database) {
 
 Status ParkedHeads::refresh(std::string_view reader, std::string_view aggregate_type,
                             std::string_view aggregate_id) {
-  // Events without a key stand behind nobody.
+  // Events without a key wait for no other event.
   if (aggregate_id.empty()) return {};
   for (Statement* statement : {&clear_, &set_}) {
     statement->bind_text(1, reader).bind_text(2, aggregate_type).bind_text(3, aggregate_id);

@@ -24,7 +24,7 @@ constexpr std::string_view kUpsert =
     "at_head = CASE WHEN excluded.aggregate_id = '' THEN 1 ELSE at_head END "
     "WHERE state <> 'discarded' AND NOT (state = 'parked' AND excluded.state = 'waiting')";
 
-// Whether the event that is here under this id is another one.
+// Whether the stored event with this id is a different one.
 constexpr std::string_view kSelectOther =
     "SELECT 1 FROM dovetail_parked WHERE relay = ?1 AND id = ?2 AND state <> 'delivered' AND "
     "(payload <> ?3 OR type <> ?4 OR aggregate_type <> ?5 OR aggregate_id <> ?6)";
@@ -37,7 +37,7 @@ constexpr std::string_view kSelectIsBlocked =
     "SELECT 1 FROM dovetail_parked INDEXED BY dovetail_parked_head "
     "WHERE relay = ?1 AND aggregate_type = ?2 AND aggregate_id = ?3 AND at_head = 1";
 
-// ?2: now; ?3: what is due later than this has a time that cannot be right, see is_due().
+// ?2: now. ?3: a later due time cannot be right, see is_due().
 constexpr std::string_view kSelectDueHeads =
     "SELECT * FROM (SELECT number, aggregate_type, aggregate_id FROM dovetail_parked "
     "INDEXED BY dovetail_parked_due WHERE relay = ?1 AND at_head = 1 AND state = 'waiting' "
@@ -66,8 +66,8 @@ constexpr std::string_view kCountReplayed =
     "UPDATE dovetail_relay SET replayed_total = replayed_total + ?2, delivered_total = "
     "delivered_total + ?2 WHERE relay = ?1";
 
-// Adds the due events that the statement yields, up to the first that is not due. False: the limits
-// are reached.
+// Adds due events of the statement until the first one that is not due. False: the limits are
+// reached.
 Result<bool> take_rows(Statement& select, Batch& out, std::vector<std::uint32_t>& attempts,
                        const Limits& limits) {
   const Reading reading(select);
@@ -90,7 +90,7 @@ SqliteParking::SqliteParking(Reader& reader, Clock& clock) : reader_(reader), cl
 
 Status SqliteParking::open() {
   OpenOptions options;
-  // Where events come from outside, what is parked is acknowledged there, and never comes again.
+  // If events come from a broker, parked ones are acknowledged there and never come again.
   options.durability =
       reader_.source == SourceKind::broker ? Durability::full : Durability::ordered;
   Result<Database> database = open_store(reader_.path, options);

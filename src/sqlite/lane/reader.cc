@@ -49,7 +49,7 @@ Status ensure_reader(Database& database, const Reader& reader) {
       *row && select->bytes(1) == topics && (reader.target.empty() || bound == reader.target);
   select->reset();
   if (up_to_date) return {};
-  // Of two first starts with different targets, one writes; the other finds out when it takes the
+  // With two first starts and different targets, one is written; the other fails when it takes the
   // lease.
   Result<Statement> upsert = database.prepare(
       "INSERT INTO dovetail_relay (relay, source, topics, target) VALUES (?1, ?2, ?3, ?4) "

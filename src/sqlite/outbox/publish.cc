@@ -1,4 +1,4 @@
-// The application's side: publish and claim, inside its own transaction.
+// The application's API: publish and claim, inside its own transaction.
 #include <sqlite3.h>
 
 #include <array>
@@ -19,7 +19,7 @@ constexpr std::string_view kInsert =
     "headers, payload, aggregate_version, created_at) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) "
     "ON CONFLICT (id) DO NOTHING";
 
-// Whether the row of this id holds the same event. The time of publishing may differ.
+// Whether the row with this id has the same event. The time of publishing may differ.
 constexpr std::string_view kSame =
     "SELECT topic = ?2 AND aggregate_type = ?3 AND aggregate_id = ?4 AND type = ?5 AND "
     "content_type = ?6 AND headers = ?7 AND CAST(payload AS BLOB) = ?8 AND aggregate_version = ?9 "
@@ -33,7 +33,7 @@ Status require_transaction(sqlite3* connection, const char* what) {
                   "BEGIN first, COMMIT afterwards");
 }
 
-// Of an event whose row was inserted just now. The row is taken back, whatever the caller does.
+// For an event whose row was just inserted. Removes the row, whatever the caller does next.
 Status check_remembered(sqlite3* transaction, const ConsumerRow& consumer, const EventId& id) {
   const Result<WallTime> forgotten = forgotten_until(transaction, consumer.id);
   if (!forgotten) return fail(forgotten.error());

@@ -13,15 +13,15 @@ namespace {
 using Steady = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// The bytes of a commit wake us before it is visible, by as long as the disk takes to sync them.
+// A commit's bytes wake us before it is visible; the disk's sync lies in between.
 constexpr Duration kHotProbe = 1ms;
 constexpr Duration kHotFor = 20ms;
 constexpr Duration kWarmProbe = 5ms;
 constexpr Duration kWarmFor = 250ms;
-// Where the kernel gives no word, or it got lost.
+// If the kernel sends no notice, or a notice is lost.
 constexpr Duration kSlowProbe = 100ms;
 constexpr auto kIdleBeforeCheckpoint = 1s;
-// Progress over events of other topics loses nothing in a crash, so it is written seldom.
+// A crash loses nothing of progress over other topics, so it is written rarely.
 constexpr std::int64_t kSkippedBeforeWrite = 1000;
 
 std::size_t bytes_of(const Event& event) {
@@ -83,8 +83,8 @@ Status SqliteSource::read(Batch& out, const Limits& limits, std::stop_token stop
   DOVETAIL_TRY(read_now(out, limits));
   if (out.size() > before || limits.wait_max <= Duration::zero()) return {};
 
-  // The version is asked for before the table is looked at once more: a commit in between is not
-  // missed.
+  // Reads the version before it looks at the table again, so that it does not miss a commit in
+  // between.
   const Result<std::int64_t> version = database_.data_version();
   if (!version) return fail(version.error());
   data_version_ = *version;
@@ -150,7 +150,7 @@ Result<bool> SqliteSource::wait_for_commit(Duration wait_max, std::stop_token st
     if (now - active_at_ > kIdleBeforeCheckpoint) checkpointer_.when_idle(database_.get(), file_);
 
     if (woken_at != Steady::time_point::min() && now - woken_at < kWarmFor) {
-      // Something was written and is not visible yet; every further write would only tell the same.
+      // A write was noticed and is not visible yet; further notices add nothing.
       const Duration pause = now - woken_at < kHotFor ? kHotProbe : kWarmProbe;
       watch_.pause(std::min(pause, left), stop);
       continue;

@@ -1,4 +1,4 @@
-// Makes, checks and updates the tables, and sets up connections.
+// Creates, checks and upgrades the tables, and sets up connections.
 #include <sqlite3.h>
 
 #include <iterator>
@@ -19,7 +19,7 @@ namespace dovetail::sqlite {
 
 namespace {
 
-// 0: there are no tables of dovetail.
+// 0: there are no dovetail tables.
 Result<std::int64_t> schema_version(sqlite3* connection) {
   Result<Statement> exists = Statement::prepare(
       connection,
@@ -62,7 +62,7 @@ Status create_tables(sqlite3* connection) {
   return {};
 }
 
-// Returns the mode that the file is in afterwards.
+// Returns the file's mode afterwards.
 Result<std::string> switch_to_wal(sqlite3* connection) {
   Result<Statement> mode = Statement::prepare(connection, "PRAGMA journal_mode=WAL");
   if (!mode) return fail(mode.error());
@@ -76,13 +76,13 @@ Result<std::string> switch_to_wal(sqlite3* connection) {
 Status prepare_connection(sqlite3* connection) {
   sqlite3_busy_timeout(connection, 5000);
   Result<std::string> mode = switch_to_wal(connection);
-  // While several processes switch a new file at once, SQLite says "busy" without waiting.
+  // While several processes switch a new file at once, SQLite returns "busy" without waiting.
   for (int tries = 0; !mode && mode.error().code == Errc::unavailable && tries < 100; ++tries) {
     sqlite3_sleep(10);
     mode = switch_to_wal(connection);
   }
   if (!mode) return fail(mode.error());
-  // A database in memory has no journal file at all, and needs none.
+  // A database in memory has no journal file and needs none.
   if (*mode != "wal" && *mode != "memory")
     return fail(Errc::rejected, "the journal mode stays \"" + *mode +
                                     "\" instead of WAL; check that no transaction is open and that "
@@ -95,7 +95,7 @@ Status prepare_connection(sqlite3* connection) {
 }
 
 Status create_schema(sqlite3* connection) {
-  // What is up to date needs no write lock, so that every start of a service may ask.
+  // An up-to-date file needs no write lock, so every start of a service may call this.
   const Result<std::int64_t> version = schema_version(connection);
   if (!version) return fail(version.error());
   if (*version > kSchemaVersion) return fail(newer(*version));
@@ -125,7 +125,7 @@ Status ensure_store(const std::string& path) {
   if (!row) return fail(row.error());
   const bool is_new = pages->integer(0) == 0;
   pages->reset();
-  // The mode of a file that was there before is its owner's choice.
+  // The owner chose the mode of an existing file.
   if (is_new) DOVETAIL_TRY(prepare_connection(database->get()));
   return create_schema(database->get());
 }
