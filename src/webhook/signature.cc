@@ -1,7 +1,6 @@
 #include "webhook/signature.h"
 
 #include <openssl/core_names.h>
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 
@@ -9,6 +8,7 @@
 #include <optional>
 
 #include "core/check.h"
+#include "server/secret.h"
 
 namespace dovetail::http {
 
@@ -65,10 +65,6 @@ std::string to_base64(std::string_view bytes) {
                                      static_cast<int>(bytes.size()));
   text.resize(static_cast<std::size_t>(length));
   return text;
-}
-
-bool equal_in_constant_time(std::string_view one, std::string_view other) {
-  return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
 Result<WebhookSecrets> WebhookSecrets::parse(std::string_view text) {

@@ -14,8 +14,6 @@ extern "C" void EVP_MAC_CTX_free(evp_mac_ctx_st* context);
 namespace dovetail::http {
 
 std::string to_base64(std::string_view bytes);
-// Compares in a time that depends on the lengths only.
-bool equal_in_constant_time(std::string_view one, std::string_view other);
 
 // One thread at a time.
 class WebhookSecrets {

@@ -9,6 +9,7 @@
 #include "core/event/name_id.h"
 #include "server/header_field.h"
 #include "server/path.h"
+#include "server/secret.h"
 #include "webhook/posting.h"
 
 namespace dovetail::http {
