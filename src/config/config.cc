@@ -11,6 +11,7 @@
 
 #include "config/consumer.h"
 #include "config/gateway.h"
+#include "config/http.h"
 #include "config/keys/section.h"
 #include "config/keys/toml.h"
 #include "config/relay.h"
@@ -27,6 +28,7 @@ void declare_file(Settings& keys) {
   keys.tables("relay", "Relays.");
   keys.tables("consumer", "Consumers.");
   keys.table("gateway", "The gateway.");
+  keys.table("http", "The HTTP listener of the daemon.");
   keys.table("retention", "What is deleted, and when.");
   keys.table("log", "The log.");
 }
@@ -36,6 +38,7 @@ void read_file(Section& root, Config& config) {
   read_relays(root, config);
   read_consumers(root, config);
   root.table("gateway", [&config](Section& section) { read_gateway(section, config); });
+  root.table("http", [&config](Section& section) { read_http(section, config); });
   Settings retention;
   declare_retention(config.retention, retention);
   root.table("retention", [&](Section& section) { section.read(retention); });

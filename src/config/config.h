@@ -18,6 +18,7 @@
 #include "core/relay/relay.h"
 #include "dovetail/result.h"
 #include "gateway/options.h"
+#include "server/endpoint.h"
 
 namespace dovetail::config {
 
@@ -154,6 +155,22 @@ struct GatewayConfig {
   Duration drain_timeout = std::chrono::seconds(30);
 };
 
+// What somebody may do through [http]. Each role may do what those before it may.
+enum class Role : std::uint8_t { nobody, viewer, operator_, admin };
+std::string_view to_string(Role role);
+
+// [http]: where the daemon answers operators and monitoring.
+struct HttpConfig {
+  http::EndpointOptions endpoint{};
+  std::filesystem::path tokens_file{};  // empty: there are no tokens
+  std::optional<Role> without_token{};
+  std::vector<std::string> hosts{};  // names of the listener, besides its address
+
+  Role role_without_token() const {
+    return without_token.value_or(tokens_file.empty() ? Role::viewer : Role::nobody);
+  }
+};
+
 struct RetentionConfig {
   std::optional<Duration> sent;   // events in an outbox or mailbox that every reader has settled
   std::optional<Duration> inbox;  // events that consumers remember, to recognise duplicates
@@ -176,6 +193,7 @@ struct Config {
   std::vector<RelayConfig> relays;
   std::vector<ConsumerConfig> consumers;
   std::optional<GatewayConfig> gateway;
+  std::optional<HttpConfig> http;
   RetentionConfig retention;
   LogConfig log;
 

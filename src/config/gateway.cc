@@ -1,8 +1,8 @@
 #include "config/gateway.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "config/http.h"
 #include "config/stores.h"
 #include "config/tables.h"
 
@@ -20,22 +20,6 @@ bool is_token(std::string_view text) {
 
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-
-std::string take_listen(const std::string& listen, http::EndpointOptions& endpoint) {
-  const std::size_t colon = listen.rfind(':');
-  std::string address = listen.substr(0, colon);
-  const bool in_brackets = address.starts_with('[') && address.ends_with(']');
-  if (in_brackets) address = address.substr(1, address.size() - 2);
-  const char* const end = listen.data() + listen.size();
-  const auto [read, code] = colon == std::string::npos
-                                ? std::from_chars_result{end, std::errc::invalid_argument}
-                                : std::from_chars(listen.data() + colon + 1, end, endpoint.port);
-  if (code != std::errc{} || read != end || address.empty() ||
-      (!in_brackets && address.find(':') != std::string::npos))
-    return "must be ADDRESS:PORT, such as \"127.0.0.1:8080\" or \"[::1]:8080\"";
-  endpoint.address = std::move(address);
-  return {};
-}
 
 std::string check_methods(const std::vector<std::string>& methods) {
   for (const std::string& method : methods) {

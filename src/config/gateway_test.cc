@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 
@@ -89,6 +90,47 @@ TEST(GatewayConfig, WhatIsWrongIsToldWithItsPlace) {
   std::string text = kLeast;
   text.replace(text.find("store = \"orders\""), 16, "store = \"order\"");
   EXPECT_TRUE(contains(wrong(text), "no store is called \"order\"")) << wrong(text);
+}
+
+TEST(HttpConfig, NeedsAnAddressOnly) {
+  EXPECT_FALSE(parse_config(kStore, "x.toml")->http);
+  const auto config = parse_config(kStore + "[http]\nlisten = \"127.0.0.1:7070\"\n", "x.toml");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->http->endpoint.port, 7070);
+  EXPECT_EQ(config->http->role_without_token(), Role::viewer);
+  EXPECT_FALSE(config->http->endpoint.allow_remote);
+  EXPECT_TRUE(contains(wrong(kStore + "[http]\n"), "listen"));
+}
+
+TEST(HttpConfig, OtherMachinesNeedTlsAndTokens) {
+  const auto read = [](const std::string& more) {
+    return parse_config(kStore + "[http]\nlisten = \"0.0.0.0:7070\"\n" + more, "etc/x.toml");
+  };
+  const std::string tls = "cert_file = \"c.pem\"\nkey_file = \"k.pem\"\n";
+  const std::string tokens = "tokens_file = \"tokens\"\n";
+  const auto hint = [&](const std::string& more) { return read(more)->http->endpoint.remote_hint; };
+  EXPECT_TRUE(contains(hint(""), "set cert_file, key_file, tokens_file, or listen at 127.0.0.1"));
+  EXPECT_TRUE(contains(hint(tls), "set tokens_file, or"));
+  EXPECT_TRUE(contains(hint(tokens), "set cert_file, key_file, or"));
+  EXPECT_FALSE(read(tls)->http->endpoint.allow_remote);
+  EXPECT_FALSE(read(tokens)->http->endpoint.allow_remote);
+  const auto whole = read(tls + tokens);
+  EXPECT_TRUE(whole->http->endpoint.allow_remote);
+  EXPECT_EQ(whole->http->role_without_token(), Role::nobody);
+  EXPECT_EQ(whole->http->tokens_file, "etc/tokens");
+  const std::string open = tls + tokens + "without_token = \"viewer\"\n";
+  EXPECT_FALSE(read(open)->http->endpoint.allow_remote);
+  EXPECT_TRUE(contains(hint(open), "remove without_token"));
+}
+
+TEST(HttpConfig, HostsAreNamesWithoutPorts) {
+  const std::string http = kStore + "[http]\nlisten = \"127.0.0.1:0\"\n";
+  const auto config = parse_config(http + "hosts = [\"Dash.Example\", \"::1\"]\n", "x.toml");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->http->hosts, (std::vector<std::string>{"dash.example", "::1"}));
+  EXPECT_TRUE(contains(wrong(http + "hosts = [\"http://x\"]\n"), "without a port"));
+  EXPECT_TRUE(contains(wrong(http + "cert_file = \"c\"\n"), "come together"));
+  EXPECT_TRUE(contains(wrong(http + "without_token = \"root\"\n"), "operator"));
 }
 
 }  // namespace

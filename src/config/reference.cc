@@ -89,6 +89,7 @@ std::vector<TableReference> table_references() {
   ConsumerConfig consumer;
   HandlerConfig handler;
   GatewayConfig gateway;
+  HttpConfig http;
   RetentionConfig retention;
   LogConfig log;
   return {
@@ -130,6 +131,10 @@ std::vector<TableReference> table_references() {
                    "For `dovetail prune` and for the daemon, which prunes by itself. Without it "
                    "everything is kept.",
                    [&](Settings& keys) { declare_retention(retention, keys); }),
+      reference_of("http", "[http]",
+                   "`dovetail run` answers here: health, metrics and the dashboard. Without this "
+                   "table it listens nowhere. [OPERATE.md](OPERATE.md) says what is there.",
+                   [&](Settings& keys) { declare_http(http, "", keys); }),
       reference_of("log", "[log]", "For `dovetail run` and `dovetail gateway`.",
                    [&](Settings& keys) { declare_log(log, keys); })};
 }

@@ -24,6 +24,7 @@ void declare_consumer(ConsumerConfig& consumer, const FindStore& from, Settings&
 void declare_handler(HandlerConfig& handler, Settings& keys);
 
 void declare_gateway(GatewayConfig& gateway, const std::filesystem::path& folder, Settings& keys);
+void declare_http(HttpConfig& http, const std::filesystem::path& folder, Settings& keys);
 void declare_retention(RetentionConfig& retention, Settings& keys);
 void declare_log(LogConfig& log, Settings& keys);
 

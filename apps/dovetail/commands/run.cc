@@ -22,6 +22,7 @@
 #include "commands/output.h"
 #include "commands/run_checks.h"
 #include "config/units.h"
+#include "console/console.h"
 #include "host/errand.h"
 #include "host/host.h"
 #include "process/log.h"
@@ -88,6 +89,7 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   template <class Work>
   std::optional<std::invoke_result_t<Work>> beside(Work work);
   Expected<bool> start();
+  Expected<bool> start_relays();
   void log_cautions() const;
   void main_loop();
   void do_chores();
@@ -107,6 +109,8 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   const RunOptions options_;
   const Duration idle_after_;
   std::vector<std::unique_ptr<Running>> relays_;
+  console::Roster roster_;
+  console::Console console_{config_, roster_};
   std::atomic<bool> is_stopping_{false};
   std::atomic<bool> is_idle_{false};
   StartChecks checks_{config_, options_.until_idle};
@@ -182,7 +186,14 @@ std::optional<std::invoke_result_t<Work>> Daemon::beside(Work work) {
   return done.get();
 }
 
+// The console comes first: it answers while a store that is away holds up the relays. A script
+// that delivers and ends has none.
 Expected<bool> Daemon::start() {
+  if (!options_.until_idle) DOVETAIL_OR_REFUSE(console_.start(shared_from_this()));
+  return start_relays();
+}
+
+Expected<bool> Daemon::start_relays() {
   auto jobs = chosen();
   if (!jobs) return tl::unexpected(jobs.error());
   if (const auto checked = checks_.check_stores(*jobs); !checked) return checked;
@@ -194,6 +205,10 @@ Expected<bool> Daemon::start() {
     if (!running) return tl::unexpected(running.error());
     relays_.push_back(std::move(*running));
   }
+  std::vector<console::Member> members;
+  for (const auto& relay : relays_)
+    members.push_back({relay->config, relay->job.consumer, relay->lane.get()});
+  roster_.set(std::move(members));
   log_cautions();
   for (const auto& relay : relays_) {
     if (is_stopping_) break;
@@ -365,6 +380,7 @@ void Daemon::main_loop() {
   is_stopping_ = true;
   for (const auto& relay : relays_) relay->thread.join();
   log_duplicates();
+  console_.stop();
 }
 
 Json Daemon::report(bool of_consumers) const {
@@ -419,9 +435,13 @@ Answer Daemon::run(bool json) {
   const auto started = beside([this] { return start(); });
   if (!started) {  // stopped before anything started
     is_stopping_ = true;
+    console_.stop();
     return Exit::ok;
   }
-  if (!*started) return tl::unexpected(started->error());
+  if (!*started) {
+    console_.stop();
+    return tl::unexpected(started->error());
+  }
   main_loop();
   for (const auto& relay : relays_) {
     if (!relay->result) {

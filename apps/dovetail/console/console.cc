@@ -1,0 +1,130 @@
+#include "console/console.h"
+
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#ifdef DOVETAIL_HAS_HTTP
+#include "console/health.h"
+#include "console/listener.h"
+#include "host/host.h"
+#include "process/log.h"
+#endif
+
+namespace dovetail::console {
+
+#ifdef DOVETAIL_HAS_HTTP
+
+namespace {
+
+using app::log_line;
+using config::LogLevel;
+
+constexpr std::string_view kSubject = "http";
+constexpr Duration kTryAgain = std::chrono::seconds(5);
+constexpr int kRefusedAtOnce = 20;  // lines, then one for each second
+
+// A client that is refused again and again does not fill the log.
+class RefusalLog {
+ public:
+  void add(const Refused& refused) {
+    const TimePoint now = system_clock().now();
+    if (now - since_ > std::chrono::seconds(1)) {
+      left_ = std::min(left_ + static_cast<int>((now - since_) / std::chrono::seconds(1)),
+                       kRefusedAtOnce);
+      since_ = now;
+    }
+    if (left_ == 0) return;
+    --left_;
+    log_line(LogLevel::warn, kSubject, "refused",
+             {{"why", refused.code},
+              {"who", refused.who},
+              {"method", refused.method},
+              {"path", refused.path},
+              {"peer", refused.peer}});
+  }
+
+ private:
+  TimePoint since_{};
+  int left_ = kRefusedAtOnce;
+};
+
+ListenerOptions listener_options(const config::HttpConfig& http) {
+  ListenerOptions options;
+  options.http = http;
+  options.warn = [](const std::string& text) { log_line(LogLevel::warn, kSubject, text); };
+  options.refused = [log = std::make_shared<RefusalLog>()](const Refused& refused) {
+    log->add(refused);
+  };
+  return options;
+}
+
+Status listen(Listener& listener, const config::HttpConfig& http) {
+  DOVETAIL_TRY(listener.start());
+  log_line(LogLevel::info, kSubject, "listening",
+           {{"address", http.endpoint.address}, {"port", std::to_string(listener.port())}});
+  return {};
+}
+
+// Everything that the console answers. A handler that uses the daemon keeps `keeper`.
+std::vector<Route> routes_of(const std::shared_ptr<const void>&) { return health_routes(); }
+
+}  // namespace
+
+struct Console::Parts {
+  std::mutex mutex{};
+  bool is_stopped = false;
+  std::unique_ptr<Listener> listener{};
+  std::jthread trying{};  // to listen, while another process has the port
+};
+
+Console::Console(const config::Config& config, const Roster& roster)
+    : config_(config), roster_(roster), parts_(std::make_unique<Parts>()) {}
+
+Status Console::start(const std::shared_ptr<const void>& keeper) {
+  const std::lock_guard lock(parts_->mutex);
+  if (!config_.http || parts_->is_stopped) return {};
+  parts_->listener = std::make_unique<Listener>(listener_options(*config_.http), routes_of(keeper),
+                                                system_clock());
+  const Status listening = listen(*parts_->listener, *config_.http);
+  if (listening || listening.error().code == Errc::rejected) return listening;
+  log_line(LogLevel::warn, kSubject, listening.error().text + "; trying again");
+  parts_->trying = std::jthread([this](const std::stop_token& stop) {
+    Status tried = fail(Errc::unavailable, "");
+    while (!tried && !stop.stop_requested()) {
+      system_clock().sleep(kTryAgain, stop);
+      tried = listen(*parts_->listener, *config_.http);
+    }
+  });
+  return {};
+}
+
+void Console::stop() {
+  const std::lock_guard lock(parts_->mutex);
+  parts_->is_stopped = true;
+  parts_->trying = {};  // asks it to stop, and joins
+  parts_->listener.reset();
+}
+
+#else
+
+struct Console::Parts {};
+
+Console::Console(const config::Config& config, const Roster& roster)
+    : config_(config), roster_(roster) {}
+
+Status Console::start(const std::shared_ptr<const void>&) {
+  if (!config_.http) return {};
+  return fail(Errc::rejected,
+              "this dovetail was built without HTTP; remove [http] from the config file, or build "
+              "it with DOVETAIL_HTTP=ON");
+}
+
+void Console::stop() {}
+
+#endif
+
+Console::~Console() { stop(); }
+
+}  // namespace dovetail::console

@@ -1,0 +1,36 @@
+// The console of a daemon: its listener, with everything that it answers.
+#pragma once
+
+#include <memory>
+
+#include "config/config.h"
+#include "console/roster.h"
+#include "core/clock.h"
+#include "dovetail/result.h"
+
+namespace dovetail::console {
+
+// Where the config file has [http]. Any thread.
+class Console {
+ public:
+  Console(const config::Config& config, const Roster& roster);
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+  ~Console();
+
+  // `keeper` holds what handlers use, and the config and the roster, until the last one has ended.
+  // rejected: [http] is wrong, or this binary has no HTTP. That the port is taken is no error: it
+  // is tried again and again, and relays run meanwhile. Nothing happens after stop().
+  Status start(const std::shared_ptr<const void>& keeper);
+  // From here on nobody is answered.
+  void stop();
+
+ private:
+  struct Parts;
+
+  const config::Config& config_;
+  const Roster& roster_;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace dovetail::console
