@@ -147,7 +147,7 @@ exec sleep 1000)");
 }
 
 TEST_F(CommandSinkTest, SeveralRunAtATimeAndOneOfAKey) {
-  // Each waits until as many run as may.
+  // Each program waits until as many run as may.
   make(R"sh(mkdir -p "$TEST_FOLDER/running"; mkdir "$TEST_FOLDER/key-$DOVETAIL_EVENT_KEY" || exit 1
 touch "$TEST_FOLDER/running/$DOVETAIL_EVENT_ID"
 i=0; while [ "$(ls "$TEST_FOLDER/running" | wc -l)" -lt 3 ] && [ $i -lt 3000 ]; do

@@ -7,7 +7,7 @@ std::string store_of(const std::string& url, const std::string& more = "") {
   return "[store.bus]\nurl = \"" + url + "\"\n" + more;
 }
 
-// With a database beside it, and what a relay says.
+// With a database beside it, and the given keys of a relay.
 std::string relay_of(const std::string& bus, const std::string& relay) {
   return bus + "[store.db]\nurl = \"sqlite:db.db\"\n[[relay]]\nname = \"r\"\n" + relay;
 }

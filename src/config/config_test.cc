@@ -45,7 +45,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What each broken file must say. The line numbers count from the first line of the text.
+// The error of a broken file. Line numbers count from the first line of the text.
 void expect_error(std::string_view text, std::string_view place,
                   std::initializer_list<std::string_view> parts) {
   const std::string error = error_of(text);

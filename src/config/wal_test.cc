@@ -1,10 +1,10 @@
-// How the outbox of a PostgreSQL store is read: through its log, or as a table.
+// How the outbox of a PostgreSQL store is read: through the WAL, or as a table.
 #include "config/test_config.h"
 
 namespace dovetail::config {
 namespace {
 
-// Lines 1 to 7; what a test writes begins in line 12.
+// Lines 1 to 7; the test's own text begins in line 12.
 constexpr const char* kStores =
     "[store.shop]\nurl = \"postgres:dbname=shop\"\n"
     "[store.file]\nurl = \"sqlite:file.db\"\n"

@@ -8,7 +8,7 @@
 namespace dovetail::http {
 namespace {
 
-// Every byte that may stand in a field: all but NUL and the ends of lines.
+// Every byte that a field may contain: all but NUL and line ends.
 std::string every_byte() {
   std::string bytes;
   for (int byte = 1; byte < 256; ++byte)

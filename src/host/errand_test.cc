@@ -29,7 +29,7 @@ TEST(ErrandDeathTest, TheExitOfTheProcessWaitsForIt) {
   const auto end_the_process = [] {
     run_errand([] {
       std::this_thread::sleep_for(50ms);
-      ::_exit(7);  // what nobody sees who does not wait
+      ::_exit(7);  // seen only if the exit does not wait
     });
     std::exit(0);
   };

@@ -40,7 +40,7 @@ TEST(EventIds, AreUniqueOverThreads) {
 // The random half alone must differ: children forked in the same millisecond share their time.
 TEST(EventIds, AChildOfForkNeverRepeatsItsParent) {
   constexpr int kChildren = 50, kEach = 8;
-  (void)new_event_id();  // the parent's buffers are warm, as they would be in a service
+  (void)new_event_id();  // the parent's buffers are filled, as in a service
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
   std::vector<pid_t> children;

@@ -72,7 +72,7 @@ TEST(Owner, ATextOfAnEarlierVersionProvesNothing) {
   EXPECT_EQ(shown_owner("host:1#1a2b3c"), "host:1#1a2b3c");
 }
 
-// A real process: it runs, it is dead but not noticed, it is gone.
+// A real process: it runs, it is dead but not collected, it is gone.
 TEST(Owner, AChildIsSeenInEachOfItsStates) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -100,7 +100,7 @@ TEST(Owner, AProcessWhoseOtherThreadsRunIsNotGone) {
     std::thread([] {
       for (;;) ::pause();
     }).detach();
-    ::syscall(SYS_exit, 0);  // of this thread alone
+    ::syscall(SYS_exit, 0);  // ends this thread only
   }
   const auto first_thread_ended = [&] {
     std::ifstream file("/proc/" + std::to_string(child) + "/stat");

@@ -18,7 +18,7 @@ namespace {
 
 using Fates = std::vector<Fate>;
 
-// A sink that does all its work in collect(), as an inbox does, and stays there while it is shut.
+// A sink that works in collect(), like an inbox, and stays there while its door is shut.
 class DoorSink final : public Sink {
  public:
   explicit DoorSink(MemorySinkOptions options = {}) : memory(options) {}
@@ -73,14 +73,14 @@ class ParallelSinkTest : public testing::Test {
     const Status opened = open(*sink_);
     ASSERT_TRUE(opened) << opened.error().text;
   }
-  // As a relay does it.
+  // Like a relay.
   static Status open(Sink& sink) {
     DOVETAIL_TRY(sink.open());
     Result<bool> opened = false;
     EXPECT_TRUE(eventually([&] { return !(opened = sink.opened(1ms)) || *opened; }));
     return opened ? Status{} : fail(opened.error());
   }
-  // One event of its own key for each of many keys, so that every sink gets some.
+  // One event for each of many keys, so that every sink gets some.
   std::vector<const Event*> of_many_keys(int count, const std::string& payload) {
     std::vector<const Event*> events;
     for (int i = 0; i < count; ++i)
@@ -93,7 +93,7 @@ class ParallelSinkTest : public testing::Test {
     for (const DoorSink& door : doors_) sum += door.memory.received_count();
     return sum;
   }
-  // The one that an event of this key goes to.
+  // The sink that gets this key's events.
   DoorSink& door_of(const std::string& payload) {
     for (DoorSink& door : doors_)
       for (const StoredEvent& one : door.memory.received())
@@ -185,7 +185,7 @@ TEST_F(ParallelSinkTest, AFailureHoldsBackItsKeyAndNoOther) {
       return Outcome{event.payload == "bad" ? Fate::failed : Fate::confirmed, 0, "refused"};
     });
   ASSERT_TRUE(sink_->submit(std::vector{events_.make("a", "bad"), events_.make("b", "1")}));
-  // Other batches are submitted before the failure is collected, and after it is known inside.
+  // More batches are submitted before the failure is collected but after it is known inside.
   ASSERT_TRUE(eventually([&] { return received() == 1; }));
   ASSERT_TRUE(sink_->submit(std::vector{events_.make("a", "2"), events_.make("b", "3")}));
   EXPECT_EQ(fates_of(collect(2)), (Fates{Fate::failed, Fate::confirmed}));
@@ -259,7 +259,7 @@ TEST_F(ParallelSinkTest, NoCallBeginsAfterTheLeaseHasRunOut) {
                        [](auto& door) { return door.is_inside.load(); });
   }));
   sink_->permit(system_clock().now());
-  // Each ends its call, and starts none.
+  // Each finishes its call and starts none.
   for (DoorSink& door : doors_) door.let_go();
   ASSERT_TRUE(eventually([&] { return received() >= 50; }));
   std::vector<Outcome> outcomes(50);
@@ -289,7 +289,7 @@ TEST_F(ParallelSinkTest, TheEndWaitsForTheCallThatRunsAndStartsNoOther) {
   EXPECT_TRUE(ended);
 }
 
-// A relay above, refusals and outages below.
+// With a relay above, and refusals and outages below.
 class ParallelRelayTest : public RelayTest {
  protected:
   std::vector<StoredEvent> received() const {
@@ -399,7 +399,7 @@ TEST_F(ParallelSinkTest, WhenTheRelayEndsEachSinkIsClosedInItsThread) {
   }
 }
 
-// Hangs while it is opened, as one whose server does not answer. Does not block otherwise.
+// Hangs in open(), like a sink whose server does not answer. Otherwise it does not block.
 class HangingSink final : public Sink {
  public:
   explicit HangingSink(std::shared_ptr<std::atomic<bool>> hangs, std::atomic<int>* ended = nullptr,
@@ -470,7 +470,7 @@ TEST_F(ParallelSinkTest, TheEndDoesNotWaitForASinkThatHangsWhileItIsOpened) {
   EXPECT_EQ(ended, 1) << "and it goes when it can";
 }
 
-// A relay above: a lease of 300 ms, and a sink that takes longer for everything.
+// With a relay above: a lease of 300 ms, and a sink that is slower in everything.
 TEST_F(RelayTest, NeitherASlowOpenNorASlowBatchCostsTheLease) {
   class SlowSink final : public Sink {
    public:

@@ -86,7 +86,7 @@ class Server {
     EXPECT_EQ(getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
     port_ = ntohs(address.sin_port);
     thread_ = std::jthread([this, serve = std::move(serve)] {
-      // Only here: that the stream raises none is part of what is tested.
+      // Blocked only here: the test checks that the stream raises none.
       sigset_t pipe;
       sigemptyset(&pipe);
       sigaddset(&pipe, SIGPIPE);
@@ -246,7 +246,7 @@ class StreamTls : public testing::Test {
     SSL_free(session);
     SSL_CTX_free(context);
   }
-  // What start_tls says to a server that is `identity`.
+  // The result of start_tls with a server that is `identity`.
   Status start(const Identity& identity, const TlsOptions& options,
                const std::string& host = "127.0.0.1") {
     const Server server([&identity](int peer) { serve(peer, identity); });

@@ -141,7 +141,7 @@ TEST_F(KafkaExamineTest, WhatThisUserMayNotSeeIsSaid) {
   EXPECT_EQ(codes(what), Codes{"topic-missing"});
 }
 
-// A server of its own, with settings of brokers that are unsafe.
+// The test's own server, with unsafe broker settings.
 const servers::Started& unsafe_server() {
   static const servers::Started started("kafka_unsafe");
   return started;

@@ -1,5 +1,5 @@
-// Against the mock cluster of librdkafka, not a real server: errors that one real broker cannot be
-// made to give.
+// Against librdkafka's mock cluster instead of a real server: errors that a single real broker
+// cannot produce.
 #include <gtest/gtest.h>
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
@@ -48,9 +48,9 @@ class KafkaMockClusterTest : public testing::Test {
   std::unique_ptr<KafkaSink> sink_;
 };
 
-// Of two batches on their way the first is refused for the moment, and the second is taken:
-// librdkafka takes both for stored. A real broker that knows nothing of the producer yet does the
-// same while the partitions of a new topic get their leaders.
+// Of two batches in flight, the broker refuses the first for a moment and accepts the second:
+// librdkafka takes both for stored. A real broker that does not know the producer yet does the same
+// while the partitions of a new topic get their leaders.
 TEST_F(KafkaMockClusterTest, WhatTheBrokerHasNotSaidToBeStoredIsNotConfirmed) {
   KafkaSink& sink = open();
   ASSERT_EQ(deliver_once(sink, {&events_.make("orders", "a", "0")})[0].fate, Fate::confirmed);
@@ -75,7 +75,7 @@ TEST_F(KafkaMockClusterTest, AChangeOfTheLeaderIsNoFailure) {
   }
 }
 
-// One real broker counts itself as replicas enough, whatever min.insync.replicas says.
+// A single real broker counts itself as enough replicas, whatever min.insync.replicas says.
 TEST_F(KafkaMockClusterTest, TooFewReplicasAreWaitedForWithoutAnAttempt) {
   KafkaSink& sink = open();
   rd_kafka_mock_push_request_errors(cluster_, kProduce, 3, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,

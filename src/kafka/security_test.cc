@@ -1,5 +1,5 @@
-// TLS and SASL against a server with certificates of a throw-away authority. What is not as it
-// should be fails closed: nothing is sent.
+// TLS and SASL against a server with certificates of a throw-away authority. If anything is wrong,
+// the connection fails and nothing is sent.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -40,7 +40,7 @@ class KafkaSecurityTest : public testing::Test {
     EXPECT_EQ(outcomes[0].fate, Fate::confirmed) << outcomes[0].reason;
     EXPECT_EQ(cluster_.messages("orders").size(), 1U);
   }
-  // Neither as a sink nor as a source, with a text that says what to check.
+  // It works neither as a sink nor as a source, and the text says what to check.
   static void expect_unavailable(Options options, const std::string& check) {
     options.topics = {"orders"};
     KafkaSink sink(options, system_clock());

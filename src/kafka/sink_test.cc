@@ -22,7 +22,7 @@ class KafkaSinkTest : public testing::Test {
     EXPECT_TRUE(opened) << opened.error().text;
     return *sink_;
   }
-  // As the relay does with an event that is not taken now.
+  // Like the relay with a busy receiver.
   static Outcome until_confirmed(KafkaSink& sink, const Event* event) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
     Outcome last;
@@ -180,7 +180,7 @@ TEST_F(KafkaSinkTest, ANameThatNoTopicCanHaveIsRejected) {
   }
 }
 
-// The hashes are those that Kafka's own Java client is tested with.
+// The hashes are from the tests of Kafka's own Java client.
 TEST_F(KafkaSinkTest, AKeyGoesToThePartitionThatOtherClientsChoose) {
   constexpr int kPartitions = 7;
   cluster_.create_topic("spread", kPartitions);

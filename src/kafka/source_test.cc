@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A source with what it gave out and what was not settled yet.
+// A source, with the batches that are read and not settled.
 class Reader {
  public:
   explicit Reader(const Options& options) : source_(options, system_clock()) {
@@ -61,7 +61,7 @@ class Reader {
     batches_.clear();
   }
   Status flush() { return source_.flush(); }
-  // As the relay does after an error: until it has come.
+  // Like the relay after an error: repeats until the events have come.
   bool open_and_read(std::size_t count) {
     const auto end = std::chrono::steady_clock::now() + seconds(90);
     while (events.size() < count && std::chrono::steady_clock::now() < end) {
@@ -160,7 +160,7 @@ class KafkaRebalanceTest : public KafkaSourceTest, public testing::WithParamInte
     options.properties["partition.assignment.strategy"] = GetParam();
     return options;
   }
-  // Polls both until the second has read so much.
+  // Polls both until the second has read that many.
   void share(Reader& first, Reader& second, std::size_t count) {
     const auto end = std::chrono::steady_clock::now() + seconds(60);
     while (second.events.size() < count && std::chrono::steady_clock::now() < end) {
@@ -178,7 +178,7 @@ TEST_P(KafkaRebalanceTest, WhatIsSettledOfALostPartitionIsNotCommitted) {
   ASSERT_TRUE(first.read_until(20));
   Reader second(options());
   share(first, second, 10);
-  // On a slow machine the first has not heard yet that it keeps a partition, and reads that again.
+  // On a slow machine the first does not know yet that it keeps a partition, and reads that again.
   std::vector<std::int64_t> found{-1, -1};
   const auto end = std::chrono::steady_clock::now() + seconds(60);
   while (found[1] != 10 && std::chrono::steady_clock::now() < end) {
@@ -209,7 +209,7 @@ TEST_P(KafkaRebalanceTest, WhatIsSettledIsCommittedWhenItsPartitionGoes) {
     found = committed(2);
   }
   EXPECT_GT(std::count(found.begin(), found.end(), 10), 0);
-  // What could not be committed while the group was shared out anew is committed behind that.
+  // Offsets that could not be committed during the rebalance are committed after it.
   ASSERT_TRUE(first.flush());
   while (found != std::vector<std::int64_t>{10, 10} && std::chrono::steady_clock::now() < end) {
     ASSERT_TRUE(first.read_once());

@@ -1,5 +1,5 @@
-// What others see of us and we of others: kcat, which knows nothing of dovetail, reads what the
-// sink publishes and publishes what the source takes.
+// Interoperability with kcat, which knows nothing of dovetail: it reads what the sink publishes,
+// and publishes what the source reads.
 #include <gtest/gtest.h>
 
 #include <array>

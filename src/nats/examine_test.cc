@@ -15,7 +15,7 @@ class NatsExamine : public testing::Test {
  protected:
   void TearDown() override { admin_.drop_stream(name_); }
 
-  // Codes of what is found, those of the server itself left out.
+  // Codes of the findings, except those about the server itself.
   std::set<std::string> codes(const Examined& what) {
     const Result<std::vector<Finding>> findings = examine(what);
     EXPECT_TRUE(findings) << (findings ? "" : findings.error().text);
@@ -77,7 +77,7 @@ TEST_F(NatsExamine, ACarefulStreamHasNothingButItsOneCopy) {
   Examined what = stream();
   what.inbox_retention = hours(1);
   what.payload_bytes_max = 1000;
-  // The age is told as a note: unread messages end with it.
+  // The age is reported as a note: unread messages are lost with it.
   EXPECT_EQ(codes(what), (std::set<std::string>{"nats-max-age", "nats-replicas"}));
 }
 

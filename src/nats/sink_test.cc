@@ -45,7 +45,7 @@ class NatsSinkTest : public testing::Test {
                      std::string_view key = "k", std::string_view headers = {}) {
     return &events_.make(topic, key, payload, headers);
   }
-  // Until all are known; the error, if there is one, ends it.
+  // Until all outcomes are known, or an error comes.
   std::vector<Outcome> send(const std::vector<const Event*>& events) {
     const Status submitted = sink_->submit(events);
     EXPECT_TRUE(submitted) << (submitted ? "" : submitted.error().text);
@@ -212,7 +212,7 @@ TEST_F(NatsSinkTest, AMessageTooLargeForTheServerIsRejectedBeforeItIsSent) {
       static_cast<std::size_t>(std::stoul(servers::find("nats").field("max_payload")));
   const Outcome large = send_one(event(name_ + ".a", std::string(limit, 'x')));
   ASSERT_EQ(large.fate, Fate::rejected);
-  // "the message has N bytes": how much of it is not payload is known from there.
+  // "the message has N bytes": shows how many of them are not payload.
   const std::size_t whole = std::stoul(large.reason.substr(std::string("the message has ").size()));
   const std::size_t headers = whole - limit;
   EXPECT_EQ(send_one(event(name_ + ".a", std::string(limit - headers - 1, 'x'))).fate,
@@ -338,7 +338,7 @@ TEST_F(NatsSinkTest, AConnectionThatEndedWhileNothingWasInFlightIsReplacedInSile
   EXPECT_EQ(send_one(event(name_ + ".a")).fate, Fate::confirmed);
 }
 
-// Says what no real server can be made to say: answers every publish with `answer`.
+// Says what no real server can be made to say: the same `answer` to every publish.
 class FakeServer {
  public:
   explicit FakeServer(std::string answer, std::string greeting = kGreeting)

@@ -111,7 +111,7 @@ TEST_F(NatsSourceTest, WhatADeadReaderHadComesFirstAndInOrderToTheNext) {
     const auto first = opened(options_by(proxy));
     settle(*first, *read(*first, 3));
     EXPECT_EQ(payloads(*read(*first, 7)), numbers(4, 10));
-    proxy.cut();  // gone without a word
+    proxy.cut();  // closed without notice
   }
   publish_many(11, 15);
   const TimePoint start = system_clock().now();
@@ -128,7 +128,7 @@ TEST_F(NatsSourceTest, WhatWentToAConnectionThatIsNotKnownToBeDeadComesInOrder) 
   Batch none;
   ASSERT_TRUE(first->read(none, Limits{}, {}));  // leaves a request at the server
   proxy.stall();
-  publish_many(4, 6);  // which takes these
+  publish_many(4, 6);  // these answer that request
   const auto second = opened(options());
   publish_many(7, 9);
   EXPECT_EQ(payloads(*read(*second, 9)), numbers(1, 9));
@@ -147,7 +147,7 @@ TEST_F(NatsSourceTest, WhatGoesAstrayAfterOpeningHoldsTheNewerBack) {
     std::this_thread::sleep_for(milliseconds(1));
   proxy.stall();
   const auto second = opened(options());  // there is nothing to ask back
-  publish_many(1, 6);                     // of which the first reader's request takes three
+  publish_many(1, 6);                     // three of them answer the first reader's request
   EXPECT_EQ(payloads(*read(*second, 6)), numbers(1, 6));
 }
 
@@ -185,7 +185,7 @@ TEST_F(NatsSourceTest, ASecondCopyOfWhatIsStillAtWorkIsNotGivenOut) {
   short_wait.ack_wait = milliseconds(500);
   const auto source = opened(short_wait);
   const auto batch = read(*source, 5);
-  std::this_thread::sleep_for(milliseconds(1200));  // nobody asks for patience
+  std::this_thread::sleep_for(milliseconds(1200));  // nobody extends their time
   publish_many(6, 6);
   EXPECT_EQ(payloads(*read(*source, 1)), numbers(6, 6));
   settle(*source, *batch);

@@ -1,5 +1,5 @@
-// What we publish as another client sees it, and what another client publishes as we see it. The
-// client is the C client of NATS, which shares nothing with ours.
+// Interoperability with the C client of NATS, which shares no code with ours: it reads what we
+// publish, and we read what it publishes.
 #include <gtest/gtest.h>
 #include <nats/nats.h>
 

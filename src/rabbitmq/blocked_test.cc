@@ -1,4 +1,4 @@
-// A server that lacks memory stops taking messages. This one is the test's own.
+// A server short of memory stops accepting messages. This server belongs to the test.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -44,7 +44,7 @@ class RabbitmqBlockedTest : public testing::Test {
     }
     return made;
   }
-  // Collects one batch, or says which error came instead.
+  // Collects one batch, or returns the error.
   Result<std::vector<Outcome>> collect(std::size_t count) {
     std::vector<Outcome> outcomes(count);
     const auto end = std::chrono::steady_clock::now() + seconds(30);
@@ -75,7 +75,7 @@ TEST_F(RabbitmqBlockedTest, AServerWithoutMemoryIsNamedCountsNothingAndIsGoneOnW
   EXPECT_EQ(blocked.error().code, Errc::unavailable) << "no attempt is counted";
   EXPECT_NE(blocked.error().text.find("memory"), std::string::npos) << blocked.error().text;
 
-  // As the relay does: again and again, as long as it lasts.
+  // Like the relay: repeats as long as it lasts.
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(sink_->open());
     ASSERT_TRUE(sink_->submit(first));
@@ -90,8 +90,8 @@ TEST_F(RabbitmqBlockedTest, AServerWithoutMemoryIsNamedCountsNothingAndIsGoneOnW
   ASSERT_TRUE(done) << done.error().text;
   for (const Outcome& outcome : *done) EXPECT_EQ(outcome.fate, Fate::confirmed) << outcome.reason;
 
-  // Of the first try the server may have got everything before it could say a word. Each of the
-  // others has cost one message, not one more copy of all.
+  // The server may have received the whole first try before it could answer. Each later try has
+  // cost one message, not another copy of all.
   std::multiset<std::string> ids;
   for (const Json& message : broker_->messages("orders", "10"))
     ids.insert(message["properties"]["message_id"].text());

@@ -87,7 +87,7 @@ TEST_F(ConfirmationsTest, WhatIsNotYetDecidedStaysSoAfterAReturn) {
   EXPECT_FALSE(tracker_.oldest_is_complete());
 }
 
-// What the protocol says, written down without any cleverness.
+// The protocol's rules, written as simply as possible.
 class Model {
  public:
   void publish(std::uint64_t number) { fates_[number] = Fate::again; }

@@ -1,4 +1,4 @@
-// Who gets in, and who does not.
+// Log-ins that succeed and that fail.
 #include "rabbitmq/connection.h"
 
 #include <gtest/gtest.h>

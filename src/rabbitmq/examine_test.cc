@@ -14,7 +14,7 @@ using Codes = std::set<std::string>;
 
 class RabbitmqExamineTest : public testing::Test {
  protected:
-  // The codes of what is found, without what is only good to know.
+  // The codes of the findings, without notes.
   Codes found(const Options& options) {
     const auto findings = examine(options, system_clock());
     EXPECT_TRUE(findings) << (findings ? "" : findings.error().text);
@@ -72,7 +72,7 @@ TEST_F(RabbitmqExamineTest, WhatAPolicySaysCountsToo) {
   broker_.make_queue("orders");
   Options options = broker_.options();
   options.queues = {"orders"};
-  // The management API tells of it a few seconds after the queue was made.
+  // The management API shows it a few seconds after the queue was made.
   EXPECT_TRUE(eventually(
       [&] { return found(options) == Codes{"rabbitmq-drop-head", "rabbitmq-message-ttl"}; }));
 }

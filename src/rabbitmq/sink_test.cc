@@ -1,4 +1,4 @@
-// What the real server refuses, and what becomes of the events then.
+// What the real server refuses, and what then happens to the events.
 #include "rabbitmq/sink.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class RabbitmqSinkTest : public testing::Test {
     EXPECT_TRUE(outcomes) << (outcomes ? "" : outcomes.error().text);
     return outcomes ? std::move(*outcomes) : std::vector<Outcome>(events.size());
   }
-  // The server closed the channel: nothing failed, and all of it is sent again.
+  // The server closed the channel: nothing failed, and all events are sent again.
   static void expect_doubt(const std::vector<Outcome>& outcomes) {
     for (const Outcome& one : outcomes)
       EXPECT_TRUE(one.fate == Fate::confirmed || one.fate == Fate::again) << one.reason;
@@ -148,7 +148,7 @@ TEST_F(RabbitmqSinkTest, AnExchangeThatMustNotBeWrittenToIsBusyForItsOwnEventsUn
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
   expect_reason(outcomes[1], Fate::busy, "permissions");
   EXPECT_EQ(outcomes[2].fate, Fate::confirmed);
-  // It is known by now: no neighbour is in doubt any more.
+  // It is known now, so no neighbour is in doubt any more.
   outcomes = send({events[0], events[1], events[1], events[2]});
   EXPECT_EQ(outcomes[0].fate, Fate::confirmed);
   expect_reason(outcomes[1], Fate::busy, "permissions");
@@ -296,7 +296,7 @@ TEST_F(RabbitmqSinkTest, AConnectionThatIsIdleForLongIsStillGood) {
   Options options = broker_.options();
   options.heartbeat = seconds(1);
   open(options);
-  // Nobody calls the sink for more than the two heartbeats after which the server would give up.
+  // Nobody calls the sink for longer than two heartbeats, after which the server would give up.
   std::this_thread::sleep_for(seconds(4));
   EXPECT_EQ(send({event("orders")})[0].fate, Fate::confirmed);
 }

@@ -1,4 +1,4 @@
-// What only queues do: other publishers, takeovers, cancellations.
+// What only queues can do: other publishers, take-overs, cancellations.
 #include "rabbitmq/source.h"
 
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ TEST_F(RabbitmqSourceTest, AForeignMessageIsTakenByItsMessageId) {
   EXPECT_EQ(events[0].aggregate_id, "17");
   EXPECT_EQ(events[0].type, "placed");
   EXPECT_EQ(events[0].created_at, WallTime(seconds(1'700'000'000)));
-  // The same name gives the same id, at every reading.
+  // The same name gives the same id, each time it is read.
   ASSERT_TRUE(source->open());
   EXPECT_EQ(read(*source, 1)[0].id, events[0].id);
 }

@@ -1,4 +1,4 @@
-// What no real server can be made to say, said by a fake one.
+// A fake server, for answers that no real server can be made to give.
 #include "redis/connection.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 namespace dovetail::redis {
 namespace {
 
-// Takes one connection, and answers each word that it waits for with the given bytes.
+// Takes one connection; waits for each given word and answers it with the given bytes.
 class FakeServer {
  public:
   using Script = std::vector<std::pair<std::string, std::string>>;
@@ -66,7 +66,7 @@ class FakeServer {
   std::jthread thread_;
 };
 
-// What RedisSink asks when it opens.
+// What RedisSink asks in open().
 const FakeServer::Script kOpening = {{"dovetail:probe", "-ERR The ID must be greater\r\n"},
                                      {"proto-max-bulk-len", "-ERR no\r\n"}};
 

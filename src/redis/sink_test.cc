@@ -22,15 +22,15 @@ class RedisSinkTest : public testing::Test {
     EXPECT_TRUE(done) << (done ? "" : done.error().text);
     return sink;
   }
-  // The error that open() meets now.
+  // The error of open() now.
   Error refused(const Options& options) {
     RedisSink sink(options, system_clock());
     const Status done = sink.open();
     EXPECT_FALSE(done) << "it opened";
     return done ? Error{Errc::corrupt, ""} : done.error();
   }
-  // A connection that is good stops being so while nothing is in flight, and is good again after
-  // that: no event may be failed or rejected for it.
+  // A good connection fails while nothing is in flight, and later works again: no event may be
+  // failed or rejected for that.
   void expect_outage(const std::string& word, const std::function<void()>& begin,
                      const std::function<void()>& end) {
     const auto sink = opened(options());
@@ -76,7 +76,7 @@ TEST_F(RedisSinkTest, WhatWasConfirmedBeforeMemoryRanShortIsToldBeforeTheOutageI
 }
 
 TEST_F(RedisSinkTest, AServerThatCannotPersistIsAnOutage) {
-  // Snapshots fail because their folder cannot be written to.
+  // Snapshots fail because their folder is not writable.
   const std::filesystem::path folder(database_.run({"CONFIG", "GET", "dir"}).value().at(1).text());
   const auto rights = std::filesystem::status(folder).permissions();
   const Setting save(database_, "save", "3600 1");
@@ -294,7 +294,7 @@ TEST_F(RedisSinkTest, TheServersOwnLimitIsRespected) {
   EXPECT_EQ(send(*sink, {&replayed})[0].fate, Fate::confirmed) << "a replay asks afresh";
 }
 
-// The user may not ask for the limit, so it shows only when the server hangs up.
+// The user may not read the limit, so it shows only when the server hangs up.
 TEST_F(RedisSinkTest, WhatTheServerHangsUpOnIsRejectedTheNextTime) {
   const Setting setting(database_, "proto-max-bulk-len", "1mb");
   Options narrow = options();

@@ -27,7 +27,7 @@ class RedisSourceTest : public testing::Test {
     options.consumer = std::move(consumer);
     return options;
   }
-  // One that shares the group, and takes over soon.
+  // A consumer that shares the group and takes over soon.
   Options sharing(std::string consumer) const {
     Options options = named(std::move(consumer));
     options.exclusive = false;
@@ -51,7 +51,7 @@ class RedisSourceTest : public testing::Test {
     for (const Event& event : batch.events()) payloads.emplace_back(event.payload);
     return payloads;
   }
-  // Until so many came, or the limit.
+  // Until that many came, or until the time limit.
   std::vector<std::string> read_until(RedisSource& source, std::size_t count) {
     std::vector<std::string> all;
     const auto end = std::chrono::steady_clock::now() + seconds(30);
@@ -144,7 +144,7 @@ TEST_F(RedisSourceTest, AnExclusiveConsumerReadsNothingNewBesideOneThatHoldsSome
   ASSERT_EQ(read(*other).size(), 3U);
   const Batch& held = batches_.back();
   add("4");
-  const auto source = opened(named("a"));  // which would take over after a minute
+  const auto source = opened(named("a"));  // it would take over after a minute
   EXPECT_EQ(read(*source, 1000, milliseconds(300)), Texts{});
   ASSERT_TRUE(other->settle(held, std::vector<Settled>(3, Settled::delivered)));
   ASSERT_TRUE(other->flush());
@@ -202,7 +202,7 @@ TEST_F(RedisSourceTest, WhatAConsumerHoldsLongItDoesNotTakeOverFromItself) {
   add_many(1, 3);
   const auto source = opened(sharing("alive"));
   ASSERT_EQ(read(*source).size(), 3U);
-  // Something that another one holds makes the source look for what to take over.
+  // An entry that another consumer holds makes the source look for entries to take over.
   add("4");
   ASSERT_EQ(read(*opened(sharing("dead"))), (Texts{"4"}));
   EXPECT_EQ(read_until(*source, 1), (Texts{"4"}));
@@ -216,7 +216,7 @@ TEST_F(RedisSourceTest, TwoConsumersShareAStreamAndNothingIsLostWhenOneDies) {
     for (std::size_t i = 1; i <= kEvents; ++i)
       database.run({"XADD", "orders", "*", "data", std::to_string(i)});
   });
-  // Applied once by each id, as an inbox does.
+  // Applies each id once, like an inbox.
   std::map<EventId, std::string> applied;
   const auto living = opened(sharing("living"));
   auto dying = opened(sharing("dying"));
@@ -227,7 +227,7 @@ TEST_F(RedisSourceTest, TwoConsumersShareAStreamAndNothingIsLostWhenOneDies) {
   };
   for (int i = 0; i < 6; ++i) {
     turn(*living, true);
-    turn(*dying, i < 3);  // it dies with what it has applied and not acknowledged
+    turn(*dying, i < 3);  // it dies with entries applied and not acknowledged
   }
   dying.reset();
   EXPECT_GT(pending(), 0);
@@ -365,7 +365,7 @@ TEST_F(RedisSourceTest, LargeEntriesAreFetchedFewAtATime) {
     ASSERT_GT(count, 0U);
     given += count;
     batches_.clear();
-    // What is pending and was not given out is in our memory.
+    // Pending entries that were not read are in our memory.
     if (given > 64) {
       EXPECT_LE(static_cast<std::size_t>(pending()), given + 64);
     }

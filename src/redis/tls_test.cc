@@ -45,7 +45,7 @@ class RedisTlsTest : public testing::Test {
     EXPECT_EQ(opened.error().code, Errc::unavailable) << opened.error().text;
     EXPECT_EQ(commands(), before) << "something was sent";
   }
-  // How often somebody gave a password.
+  // How often a client sent a password.
   static std::string commands() {
     const Reply reply = database_->run({"INFO", "commandstats"});
     const std::string_view text = reply.value().text();

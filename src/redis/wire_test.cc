@@ -1,4 +1,4 @@
-// The view from outside: redis-cli reads what we publish and writes what we read.
+// Interoperability: redis-cli reads what we publish and writes what we read.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace {
 
 class RedisOutsideTest : public testing::Test {
  protected:
-  // What redis-cli answers to one command, with bytes that are no text in the form \xff.
+  // The answer of redis-cli to one command; bytes that are not text have the form \xff.
   std::string cli(const std::string& command) {
     const std::string call =
         "redis-cli --no-raw -h " + options().host + " -p " + std::to_string(options().port) +
@@ -28,7 +28,7 @@ class RedisOutsideTest : public testing::Test {
     EXPECT_EQ(pclose(pipe), 0) << output;
     return output;
   }
-  // The values of the only entry of a stream, one in a line, without the numbers before them.
+  // The values of a stream's only entry, one per line, without the numbers before them.
   std::string fields(const std::string& stream) {
     const std::string answer = cli("XRANGE " + stream + " - +");
     std::string values;
@@ -143,7 +143,7 @@ TEST_F(RedisOutsideTest, AForeignEntryWithAnIdInAConfiguredFieldIsTaken) {
   EXPECT_EQ(event.topic, "orders");
   EXPECT_EQ(event.aggregate_id, "");
   EXPECT_EQ(event.headers, R"({"shop":"eu"})");
-  // The same name somewhere else is the same event.
+  // The same name elsewhere is the same event.
   cli(R"(DEL orders)");
   cli(R"(XADD orders * message_id "order 5, third change" data "x")");
   EXPECT_EQ(read_one(foreign).id, first);

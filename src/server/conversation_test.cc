@@ -1,4 +1,4 @@
-// What a client says and what it hears, without a socket.
+// What a client sends and receives, without a socket.
 #include "server/conversation.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace dovetail::http {
 namespace {
 
-// Takes every request and answers with what it got.
+// Accepts every request and answers with its content.
 class Taking final : public RequestHandler {
  public:
   std::optional<Reply> begin(const Request& request) override {
@@ -30,7 +30,7 @@ class Taking final : public RequestHandler {
 
 class ConversationTest : public testing::Test {
  protected:
-  // Says `bytes` in pieces, and hears until nothing more is said.
+  // Sends `bytes` in pieces, and reads until nothing more comes.
   std::string hear(std::string_view bytes, std::size_t piece = 1 << 20) {
     std::string heard;
     while (!bytes.empty() && talk_.wants_bytes()) {

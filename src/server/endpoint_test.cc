@@ -1,4 +1,4 @@
-// The endpoint as hostile and slow clients see it, over real sockets.
+// The endpoint with hostile and slow clients, over real sockets.
 #include "server/endpoint.h"
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kPatience = seconds(60);
 
-// A client that says exactly what it is told to.
+// A client that sends exactly the given bytes.
 class Client {
  public:
   explicit Client(std::uint16_t port, const char* from = "127.0.0.1", int receive_bytes = 0)
@@ -90,7 +90,7 @@ class Client {
 
 constexpr std::string_view kGood = "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n";
 
-// "/quick" is answered at once, "/large" with a lot, "/held" when let go.
+// "/quick" is answered at once, "/large" with much text, "/held" when released.
 class EndpointTest : public testing::Test, public RequestHandler {
  protected:
   void listen(EndpointOptions options) {
@@ -135,7 +135,7 @@ TEST_F(EndpointTest, MalformedAndAmbiguousRequestsAreRefusedAndTheirConnectionsC
   for (const Malformed& one : malformed_requests()) {
     SCOPED_TRACE(one.name);
     const Client client(endpoint_->port());
-    // What could be taken for another request follows it.
+    // It is followed by what could pass for another request.
     client.say(one.bytes + std::string(kGood));
     const std::string heard = client.hear_all();
     EXPECT_TRUE(heard.starts_with("HTTP/1.1 " + std::to_string(one.status) + " ")) << heard;
@@ -154,7 +154,7 @@ TEST_F(EndpointTest, AHeadThatDripsIsGivenUpAfterItsTime) {
   const Client client(endpoint_->port());
   client.say("GET / HTTP/1.1\r\nHost: x\r\n");
   std::atomic<bool> done{false};
-  // Never silent for as long as any limit.
+  // Never silent for as long as any time limit.
   std::thread dripping([&] {
     while (!done && client.say("X-A: b\r\n")) std::this_thread::sleep_for(milliseconds(20));
   });
@@ -179,7 +179,7 @@ TEST_F(EndpointTest, ABodyThatDripsIsGivenUpAndAFastOneIsNot) {
   EXPECT_TRUE(slow.hear_all().starts_with("HTTP/1.1 408"));
   done = true;
   dripping.join();
-  // Longer than the limit alone, and not too slow for what it has sent.
+  // Longer than the limit alone, but not too slow for what it has sent.
   const Client steady(endpoint_->port());
   steady.say("POST /steady HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
   for (int i = 0; i < 10; ++i) {
@@ -192,12 +192,12 @@ TEST_F(EndpointTest, ABodyThatDripsIsGivenUpAndAFastOneIsNot) {
 TEST_F(EndpointTest, WhoDoesNotTakeItsAnswerLosesIt) {
   EndpointOptions options;
   options.receive_timeout = milliseconds(300);
-  options.bytes_per_second_min = 64 << 20;  // what lies in buffers of the system counts as taken
+  options.bytes_per_second_min = 64 << 20;  // bytes in the system's buffers count as read
   listen(options);
   const Client reader(endpoint_->port(), "127.0.0.1", 4096);
   reader.say("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
   ASSERT_TRUE(eventually([&] { return taken_ == 1; }));
-  // Reads nothing until the endpoint has given up; then it finds the rest missing.
+  // Reads nothing until the endpoint has given up; then the rest is missing.
   std::this_thread::sleep_for(seconds(1));
   EXPECT_LT(reader.hear_all().size(), std::size_t{32} << 20);
   EXPECT_TRUE(is_served());
@@ -219,7 +219,7 @@ TEST_F(EndpointTest, ManySlowClientsDoNotShutOthersOut) {
   EndpointOptions options;
   options.waiting_max = 50;
   listen(options);
-  // More than there are places, of one client and then of many, with half a head each.
+  // More half heads than places, from one client and then from many.
   std::list<Client> slow;
   for (int i = 0; i < 200; ++i) slow.emplace_back(endpoint_->port()).say("GET / HTTP/1.1\r\n");
   EXPECT_TRUE(is_served("127.0.0.2")) << "another client";

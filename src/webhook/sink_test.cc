@@ -1,4 +1,4 @@
-// The sink against a real HTTP server, which answers as the url's query asks it to.
+// The sink against a real HTTP server, whose answers follow the url's query.
 #include "webhook/sink.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class HttpSinkTest : public testing::Test {
                      std::string_view headers = "") {
     return &events_.make("orders", key, payload, headers);
   }
-  // What became of the oldest batch, or the error.
+  // The outcomes of the oldest batch, or the error.
   Result<std::vector<Outcome>> collect(std::size_t count) {
     std::vector<Outcome> outcomes(count);
     const auto end = std::chrono::steady_clock::now() + seconds(30);
@@ -250,7 +250,7 @@ TEST_F(HttpSinkTest, NobodyAtThePortIsUnavailableAtOpen) {
 
 TEST_F(HttpSinkTest, AddressesThatAreNotPublicAreNotConnectedTo) {
   const std::string port = server_.field("port");
-  // Other ranges are for the function that decides, in address_test.cc: nothing goes out from here.
+  // address_test.cc tests other ranges: nothing leaves the machine here.
   for (const char* host : {"127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001",
                            "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"}) {
     SCOPED_TRACE(host);

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 struct Response {
-  long status = 0;  // 0: none came
+  long status = 0;  // 0: no answer
   std::string headers{};
   std::string body{};
 
@@ -131,7 +131,7 @@ class HttpSourceTest : public testing::Test {
     ASSERT_TRUE(source_->settle(batch, std::vector<Settled>(batch.size(), fate)));
     ASSERT_TRUE(source_->flush());
   }
-  // Takes what comes until the answer is there.
+  // Reads events until the answer is there.
   Response through(const Shipment& one) {
     auto response = ship_later(one);
     settle(*read(1));
@@ -446,7 +446,7 @@ TEST_F(HttpSourceTest, NobodyWaitsForEver) {
   open(options);
   auto response = ship_later(with_id("1"));
   const auto batch = read(1);
-  // Whoever reads next looks after those who wait.
+  // The next reader removes those that wait too long.
   const auto end = std::chrono::steady_clock::now() + seconds(30);
   while (response.wait_for(milliseconds(10)) != std::future_status::ready &&
          std::chrono::steady_clock::now() < end) {

@@ -1,4 +1,4 @@
-// TLS of the sink, against certificates that are right and wrong; and what the doctor finds.
+// TLS of the sink, with right and wrong certificates; and what doctor finds.
 #include <gtest/gtest.h>
 
 #include "host/host.h"
@@ -19,7 +19,7 @@ class HttpTlsTest : public testing::Test {
     return options;
   }
   std::string file(const std::string& name) const { return server_.field("certs") + "/" + name; }
-  // Sends one event; the error, where there is one.
+  // Sends one event; returns the error, if any.
   static std::string error_of(const SinkOptions& options) {
     HttpSink sink(options, system_clock());
     if (const Status opened = sink.open(); !opened) {

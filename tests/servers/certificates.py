@@ -72,7 +72,7 @@ def fill(folder):
     sign(folder, "server", "localhost", for_servers + SERVER_NAMES)
     sign(folder, "stranger", "stranger.example", for_servers + "subjectAltName=DNS:stranger.example")
     sign(folder, "client", "client", "extendedKeyUsage=clientAuth")
-    # A negative number of days is over before it begins.
+    # With a negative number of days it has expired before it begins.
     sign(folder, "expired", "localhost", for_servers + SERVER_NAMES, "-days", "-1")
     for name in ("server", "stranger", "client"):
         pack(folder, name)
@@ -92,7 +92,7 @@ def make(folder):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "password").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            # Whole or not at all.
+            # All files or none.
             made = pathlib.Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
             fill(made)
             made.chmod(0o755)

@@ -20,22 +20,22 @@ LAZY = "libeatmydata.so"
 
 @dataclasses.dataclass
 class Server:
-    """How one kind of server is run. `home` is a folder of its own, which holds all that it writes."""
+    """How to run one kind of server. `home` is its own folder, with all files that it writes."""
 
     package: str  # of Debian, that brings `programs`
     programs: tuple
     start: typing.Callable  # (state, name) -> (home, process, conninfo)
     ready: typing.Callable  # (conninfo) -> whether it answers
-    again: typing.Callable = None  # (home) -> process; as it was, after it ended
-    before: typing.Callable = None  # () -> None, or why it cannot be started; may fetch what it needs
+    again: typing.Callable = None  # (home) -> process; starts it again after it ended
+    before: typing.Callable = None  # () -> None, or why it cannot be started; may fetch files
     after: typing.Callable = None  # (home): ends what the server has left running
-    before_crash: typing.Callable = None  # (home): what makes it one that the server promises to get over
+    before_crash: typing.Callable = None  # (home): prepares a crash that the server promises to survive
     stop_signals: tuple = (signal.SIGTERM, signal.SIGKILL)  # each is given half of WAIT_MAX_S
     crash_signal: int = signal.SIGKILL
 
 
 def unprivileged():
-    """Arguments for subprocess that give up root."""
+    """Arguments for subprocess that drop root."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):

@@ -36,7 +36,7 @@ REASONS = {200: "OK", 503: "Service Unavailable"}
 
 
 class Connection(asyncio.Protocol):
-    """Takes one request after the other. Strict: what is no request closes the connection."""
+    """Takes one request after another. Strict: anything else closes the connection."""
 
     def __init__(self, server):
         self.server = server
@@ -164,7 +164,7 @@ async def serve(home, *ports):
 
 
 def answers(conninfo):
-    # Not by a connection: a process that was killed may still accept one while it goes.
+    # Not by a connection: a killed process may still accept one while it ends.
     return (pathlib.Path(common.fields_of(conninfo)["home"]) / "ready").exists()
 
 

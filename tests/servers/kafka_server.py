@@ -12,7 +12,7 @@ import maven
 from common import Server, call, fields_of, give_away, make_home, program, spawn
 
 POM = pathlib.Path(__file__).with_name("kafka") / "pom.xml"
-# A small heap and only the quick compiler: the server serves few and small messages, and has to be there soon.
+# A small heap and only the fast compiler: the server has few and small messages, and must start soon.
 JAVA = ("-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 PASSWORDS = {"admin": "admin-secret", "limited": "limited-secret"}
@@ -26,7 +26,7 @@ SETTINGS = {
                                       "TLS:SSL,STRANGER:SSL,MUTUAL:SSL,SASL_TLS:SASL_SSL",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "listener.name.mutual.ssl.client.auth": "required",
-    # Whoever does not say who he is may do everything, and the others what nobody has an ACL for.
+    # Anonymous users may do everything, other users everything without an ACL.
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin",
     "allow.everyone.if.no.acl.found": "true",
@@ -41,13 +41,13 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    # A topic is deleted, and its segments are rolled, in a test's time.
+    # Short enough for a test: deletion of topics, rolling of segments.
     "log.retention.check.interval.ms": "500",
     "log.initial.task.delay.ms": "500",
     "file.delete.delay.ms": "1000",
     "log.segment.bytes": "67108864",
     "log.index.size.max.bytes": "1048576",
-    # Whoever was killed is let in again when its time is over.
+    # A killed broker may join again when its session has timed out.
     "broker.session.timeout.ms": "2500",
     "broker.heartbeat.interval.ms": "500",
     "controller.quorum.election.timeout.ms": "500",
@@ -64,7 +64,7 @@ def jars_folder():
 
 
 def fetch():
-    """None when the jars are there, or why not."""
+    """None if the jars are there, or why not."""
     return maven.fetch(POM, "kafka_jars")
 
 
@@ -114,7 +114,7 @@ def listeners():
 
 
 def distinct_ports(count):
-    """Below those that the system gives to outgoing connections: one of them stays unused for long."""
+    """Below the range of outgoing connections, so that the port stays unused for long."""
     ports = set()
     while len(ports) < count:
         port = random.randrange(15000, 32000)

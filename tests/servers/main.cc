@@ -1,5 +1,5 @@
-// The main function of tests that need real servers: without one of them they say so aloud and
-// count as skipped, never as passed.
+// The main function of tests with real servers: if a server is missing, they print that and count
+// as skipped, never as passed.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "servers/servers.h"
 
 namespace dovetail::servers {
-extern const char* const needed;  // of this test; see servers.cmake
+extern const char* const needed;  // by this test; see servers.cmake
 }
 
 int main(int argc, char** argv) {

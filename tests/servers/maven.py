@@ -1,4 +1,4 @@
-"""Servers that are no package of Debian's: Maven fetches them once, into a folder of the user's."""
+"""Servers without a Debian package: Maven fetches them once, into a folder of the user."""
 
 import fcntl
 import hashlib
@@ -38,7 +38,7 @@ def fetch(pom, what, unpack=None, properties=()):
 
 
 def fetch_into(partial, folder, pom, what, unpack, properties):
-    # Maven writes beside its pom, which may lie where nobody may write.
+    # Maven writes beside its pom, whose folder may be read-only.
     shutil.copy(pom, partial / "pom.xml")
     try:
         done = subprocess.run(

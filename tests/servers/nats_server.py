@@ -88,7 +88,7 @@ def greets(conninfo):
 
 
 def start_token(state, name):
-    """Without users: whoever knows the token may do all."""
+    """Without users: everyone with the token may do everything."""
     del state
     home, port = make_home(name), free_port()
     (home / "nats.conf").write_text(f'listen: "127.0.0.1:{port}"\nauthorization {{ token: "the-token", timeout: 60 }}\n', encoding="utf-8")
@@ -101,7 +101,7 @@ def one_of_cluster(home, number):
 
 
 def start_cluster(state, name):
-    """Three servers, of which the first is the one that can be killed and started again."""
+    """Three servers; the first can be killed and started again."""
     del state
     home = make_home(name)
     ports, routes = [free_port() for _ in range(3)], [free_port() for _ in range(3)]

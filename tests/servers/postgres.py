@@ -1,4 +1,4 @@
-"""PostgreSQL, and what stands before it."""
+"""PostgreSQL, and the poolers and proxies before it."""
 
 import dataclasses
 import os
@@ -26,7 +26,7 @@ SETTINGS = {
     "log_min_messages": "warning",
 }
 PACKAGES = "postgresql-15"
-# SIGINT ends sessions at once, SIGQUIT does not even write a checkpoint.
+# SIGINT ends sessions at once; SIGQUIT also skips the checkpoint.
 STOP = (signal.SIGINT, signal.SIGQUIT)
 
 
@@ -48,7 +48,7 @@ def write_settings(home, port, more=None):
 
 
 def copy(state, primary, home):
-    """As pg_basebackup does, which refuses a server that is newer than itself."""
+    """Like pg_basebackup, which refuses a server newer than itself."""
     conninfo = conninfo_of(state, primary)
     data = psql(conninfo, "-c", "SHOW data_directory").strip()
     label = psql(conninfo, "-c", "SELECT pg_backup_start('standby', true)", "-c", rf"\! cp -a '{data}' '{home}'", "-c",
@@ -93,7 +93,7 @@ def standby(version, primary):
 
 
 def tls(version):
-    """A server that takes no connection without TLS, except by its socket."""
+    """A server that requires TLS, except on its Unix socket."""
     of_its_kind = cluster(version)
 
     def start(state, name):
@@ -102,7 +102,7 @@ def tls(version):
         call([program_of(version, "initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8",
               "--locale=C.UTF-8", "--no-sync"])
         certs = certificates.make(home / "certs")
-        (certs / "server.key").chmod(0o600)  # the server refuses one that its group may read
+        (certs / "server.key").chmod(0o600)  # the server refuses a key that its group may read
         write_settings(home, port, {"ssl": "on", "ssl_cert_file": str(certs / "server.pem"),
                                     "ssl_key_file": str(certs / "server.key")})
         call(["tee", str(home / "data" / "pg_hba.conf")],
@@ -127,7 +127,7 @@ def full_disk(version):
     def start(state, name):
         del state
         home = make_home(name)
-        # Small files of the log, of which none is kept ready: the log needs room soon.
+        # Small WAL files, with none kept in reserve: the WAL soon needs space.
         call([program_of(version, "initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8",
               "--locale=C.UTF-8", "--no-sync", "--wal-segsize=1"])
         conninfo = write_settings(home, free_port(), {"wal_recycle": "off", "min_wal_size": "2MB", "fsync": "off"})

@@ -17,7 +17,7 @@ DEBIAN = "15"
 
 
 def chosen():
-    """What all servers are that the tests do not want of another version on purpose."""
+    """The default version of servers in tests."""
     version = os.environ.get("DOVETAIL_SERVERS_POSTGRES") or DEBIAN
     if version != DEBIAN and version not in FETCHED:
         raise SystemExit(f"servers.py: DOVETAIL_SERVERS_POSTGRES is {version}; "
@@ -37,7 +37,7 @@ def what(version):
 
 
 def fetch(version):
-    """None when the server is there, or why not."""
+    """None if the server is there, or why not."""
     if version == DEBIAN:
         return None
     return maven.fetch(POM, what(version), unpack, [f"postgres.version={FETCHED[version]}"])

@@ -119,7 +119,7 @@ def again(home):
 
 
 def ask(conninfo, path, method="GET", body=None):
-    """The management API's answer; None: it does not answer, or not so."""
+    """The management API's answer; None: no answer, or an error."""
     fields = fields_of(conninfo)
     request = urllib.request.Request(f"http://127.0.0.1:{fields['management_port']}/api/{path}", method=method, data=body)
     request.add_header("Authorization", "Basic " + base64.b64encode(b"guest:guest").decode())
@@ -172,7 +172,7 @@ def why_not():
     return None if pathlib.Path(SCRIPTS, "rabbitmq-server").exists() else f"{SCRIPTS} not found; install rabbitmq-server"
 
 
-# An orderly end takes seconds, and nobody will read what it would have saved.
+# A clean stop takes seconds, and nobody reads what it would save.
 RABBITMQ = Server("rabbitmq-server", ("rabbitmqctl", "epmd", "erl", "openssl"), start_rabbitmq, answers, again, why_not,
                   after, before_crash=write_down_queues, stop_signals=(signal.SIGKILL,))
 SERVERS = {"rabbitmq": RABBITMQ}

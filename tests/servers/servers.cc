@@ -16,7 +16,7 @@ std::string state_folder() {
   return other != nullptr ? other : DOVETAIL_SERVERS;
 }
 
-// Of the version that DOVETAIL_POSTGRES in the environment asks for: "new".
+// For the version that DOVETAIL_POSTGRES in the environment asks for: "new".
 std::string of_version(const std::string& name) {
   const char* version = std::getenv("DOVETAIL_POSTGRES");
   const bool has_versions = name == "postgres" || name == "standby";
@@ -62,7 +62,7 @@ Server find(const std::string& name) { return find_in(state_folder(), of_version
 
 namespace {
 
-// Beside the servers that all share: tests of other processes may start one of the same name.
+// Separate from the shared servers: other test processes may start one with the same name.
 std::string own_folder() {
   const std::string folder = state_folder() + "/of_" + std::to_string(getpid());
   std::filesystem::create_directories(folder);

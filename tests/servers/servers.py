@@ -34,10 +34,10 @@ import time
 
 from common import WAIT_MAX_S, conninfo_of, program, wait_until_ready
 
-# Each has SERVERS, a table of names. One that stands before another comes after it there.
+# Each has SERVERS, a table of names. A proxy comes after its server there.
 MODULES = ("postgres", "kafka_server", "rabbitmq_server", "nats_server", "redis_server", "http_server")
 
-# Of the fields of /proc/PID/stat behind the name: when the process was born.
+# The index of the start time among the fields of /proc/PID/stat after the name.
 BIRTH = 19
 
 
@@ -84,7 +84,7 @@ def start(state, name):
 
 
 def is_ours(pid, home):
-    """Whether the process still is the server that was started in that folder: numbers of processes come back."""
+    """Whether the process is still the server that was started in that folder: process ids are reused."""
     try:
         return str(home).encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

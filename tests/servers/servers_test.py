@@ -1,4 +1,4 @@
-"""A server that is killed has let go of its port before it is started again."""
+"""A killed server has released its port before it is started again."""
 
 import pathlib
 import signal
@@ -10,7 +10,7 @@ import unittest
 import common
 import servers
 
-# Many threads end one after the other, and the last of them closes the port.
+# Many threads end one after another, and the last one closes the port.
 LISTENER = """
 import socket, sys, threading, time
 with socket.create_server(("127.0.0.1", int(sys.argv[1]))):

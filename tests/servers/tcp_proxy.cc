@@ -25,9 +25,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kChunk = 64 << 10;
-constexpr int kTickMs = 10;  // of a slow line
+constexpr int kTickMs = 10;  // for a slow line
 
-// A proxy that does not work makes every test on it worthless.
+// A broken proxy would make every test on it worthless.
 void require(bool holds, const char* what) {
   if (holds) return;
   std::perror(what);
@@ -77,8 +77,8 @@ struct TcpProxy::Stream {
   int to = -1;
   bool is_answer = false;
   std::string pending{};
-  bool ended = false;   // `from` has said all
-  bool passed = false;  // and `to` knows it
+  bool ended = false;   // `from` has sent everything
+  bool passed = false;  // and `to` has been told
 
   bool wants_read(std::uint64_t budget) const { return !ended && pending.empty() && budget > 0; }
 };
@@ -89,7 +89,7 @@ struct TcpProxy::Link {
   bool connected = false;
   Stream up{};
   Stream down{};
-  std::optional<std::uint64_t> answers_left{};  // before they get lost
+  std::optional<std::uint64_t> answers_left{};  // until they get lost
   bool lost = false;
   Clock::time_point cut_at = Clock::time_point::max();
 
@@ -163,7 +163,7 @@ TcpProxy::Counters TcpProxy::counters() {
 }
 
 void TcpProxy::on_loop(std::function<void()> work) {
-  // Shared, because the loop may still be busy with it when we wake up.
+  // Shared, because the loop may still use it when we wake up.
   const auto done = std::make_shared<std::promise<void>>();
   {
     const std::lock_guard lock(mutex_);
@@ -204,7 +204,7 @@ void TcpProxy::run() {
       serve(link, client.revents, server.revents);
     }
     sweep();
-    take_work();  // after the rest: it may end what was just polled for
+    take_work();  // last, because it may end what was just polled for
   }
 }
 
@@ -217,7 +217,7 @@ int TcpProxy::wait_ms() const {
   return static_cast<int>(std::max<std::int64_t>(left.count() + 1, 0));
 }
 
-// A slow line takes what it may take in a tick at once.
+// A slow line gets the bytes of a tick at once.
 void TcpProxy::refill() {
   if (rate_ == 0) {
     request_budget_ = answer_budget_ = kChunk;
@@ -270,7 +270,7 @@ void TcpProxy::want(std::vector<pollfd>& wanted, Link& link) const {
     if (link.down.wants_read(answer_budget_)) server.events |= POLLIN;
     if (!link.up.pending.empty()) server.events |= POLLOUT;
   }
-  // One that is asked for nothing is left out: its end would be told over and over.
+  // A descriptor that waits for nothing is left out, or poll() would report its end over and over.
   if (client.events != 0) client.fd = link.client;
   if (server.events != 0) server.fd = link.server;
   wanted.push_back(client);
@@ -313,7 +313,7 @@ void TcpProxy::read_some(Link& link, Stream& stream) {
   if (stream.is_answer) lose(link);
 }
 
-// Takes away from the answers what must not arrive.
+// Drops the answers that must not arrive.
 void TcpProxy::lose(Link& link) {
   std::string& answers = link.down.pending;
   if (!link.lost) {
@@ -343,13 +343,13 @@ void TcpProxy::write_some(Link& link, Stream& stream) {
   stream.pending.erase(0, static_cast<std::size_t>(sent));
 }
 
-// Ends the connections whose time has come, and forgets those that ended.
+// Ends connections whose time has come, and removes ended ones.
 void TcpProxy::sweep() {
   const Clock::time_point now = Clock::now();
   for (Link& link : links_) {
     const bool over = link.up.passed && link.down.passed;
     if (link.closed() || (!over && link.cut_at > now)) continue;
-    // Without a reset, what has arrived is still read to the end.
+    // Without a reset, received bytes are still read to the end.
     close(std::exchange(link.server, -1));
     if (!over) {
       reset(link);

@@ -53,7 +53,7 @@ class Socket {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
-  // `count` bytes, or fewer and how it ended: "|" by an end, "!" by a reset, "?" not at all.
+  // `count` bytes, or fewer plus how it ended: "|" closed, "!" reset, "?" not at all.
   std::string hear(std::size_t count, std::chrono::milliseconds limit = 30s) {
     std::string heard;
     while (heard.size() < count) {

@@ -37,7 +37,7 @@ class Checker {
   }
   static Key key(const StoredEvent& event) { return {event.aggregate_type, event.aggregate_id}; }
 
-  // Committed changes and visible outbox rows stand one to one.
+  // Committed changes and visible outbox rows match one to one.
   void check_atomicity() {
     const ModelDatabase& tables = simulation_.database().tables;
     std::set<EventId> published;
@@ -70,7 +70,7 @@ class Checker {
       }
       check_integrity(event, change->second);
       if (!seen.insert(event.id).second || event.key_hash == 0) continue;
-      // A copy that was under way when the operator discarded the event may come at any time.
+      // A copy that was in flight when the operator discarded the event may arrive at any time.
       if (simulation_.discarded().contains(event.id)) continue;
       std::int64_t& version = versions[key(event)];
       if (event.aggregate_version <= version)
@@ -118,16 +118,16 @@ class Checker {
     if (!(expected == event)) violation("integrity", "changed on the way: " + name(event));
   }
 
-  // Only what was refused itself may need an operator, and only what stands behind it may wait with
-  // it.
+  // Only an event that was refused itself may need an operator, and only events behind it may wait
+  // with it.
   void check_isolation() {
     for (const EventId& id : simulation_.broker().events_refused()) at_fault_.insert({"", id});
     InboxServer& inbox = simulation_.inbox();
     at_fault_.insert(inbox.at_fault.begin(), inbox.at_fault.end());
     for (const EventId& id : simulation_.broker().events_unreadable())
       for (const std::string& consumer : simulation_.consumers()) at_fault_.insert({consumer, id});
-    // Where it helps other keys, what came back untried may wait in parking too, but never for an
-    // operator.
+    // If it helps other keys, events that came back untried may wait in parking, too, but never for
+    // an operator.
     came_back_ = at_fault_;
     for (const EventId& id : simulation_.broker().events_nacked()) came_back_.insert({"", id});
     for (const EventId& id : simulation_.database().put_aside) came_back_.insert({"", id});

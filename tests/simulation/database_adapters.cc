@@ -23,7 +23,8 @@ void DatabaseServer::accepted(const char* write, std::uint32_t lane, std::uint64
 }
 
 void DatabaseServer::note_parked(std::span<const ParkRequest> requests) {
-  // What stands before confirmed events makes way for their record when the relay stops.
+  // When the relay stops, events before confirmed ones move to parking, so that progress can be
+  // recorded.
   const bool stops = server.world().current().stop().stop_requested();
   for (const ParkRequest& request : requests) {
     const bool makes_way = stops && request.state == ParkState::waiting;
@@ -75,7 +76,7 @@ Status SimLease::acquire() {
   if (!status) return status;
   epoch_ = epoch;
   asked_at_ = asked_at;
-  watch_ = {};  // what it sees from here on are our own renewals
+  watch_ = {};  // from now on it would see our own renewals
   return {};
 }
 

@@ -1,5 +1,5 @@
-// The writers and the nemesis of a simulation: where changes come from, and what happens to
-// everybody.
+// The writers and the nemesis of a simulation: where changes come from, and what happens to the
+// processes.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -67,8 +67,8 @@ void Simulation::write_transaction(Actor&, Connection& connection) {
       simulation.world_.at(simulation.random_time(milliseconds(300)), end);
     }
   } abandoned{*this, tx};
-  // An id that is taken long before the first change makes the order of ids and the order of
-  // changes differ.
+  // An id taken long before the first change makes the order of ids differ from the order of
+  // changes.
   if (world_.chance(0.3)) tables.xid_of(tx);
   if (!write_rows(tx, connection)) return;
   world_.sleep(random_time(world_.options().think_time));
@@ -150,8 +150,8 @@ void Simulation::nemesis(Actor&) {
   }
 }
 
-// Relays see numbers that nobody puts on disk, then the server crashes, and through the pooler they
-// see it again only after some of these were given to others.
+// Relays see numbers that are not on disk, then the server crashes, and through the pooler they see
+// it again only after it gave some of these numbers to others.
 void Simulation::crash_database() {
   ModelDatabase& tables = database_.tables;
   for (std::uint64_t i = 0; i <= world_.random().below(6); ++i) {

@@ -22,8 +22,8 @@ namespace {
 constexpr std::size_t kStackBytes = 512 << 10;
 constexpr std::size_t kGuardBytes = 4096;
 
-// Stacks are used again by later fibers of the same thread: a simulation makes a dozen, and there
-// are thousands.
+// Later fibers of the thread reuse stacks: a simulation needs a dozen, and there are thousands of
+// simulations.
 class StackPool {
  public:
   ~StackPool() {

@@ -154,7 +154,7 @@ Status SimInboxStore::apply_one(const Event& event) {
 Status SimInboxStore::commit(std::uint64_t, std::uint64_t) {
   const ModelInbox::Transaction tx = std::exchange(tx_, 0);
   database_.transactions.erase(actor_.name());
-  // What happens later happens at the server, whether this store is still there or not.
+  // Later effects happen at the server, whether this store still exists or not.
   InboxServer& database = database_;
   const auto commit_now = [&database, tx] {
     if (!database.tables.is_open(tx)) return false;
@@ -164,7 +164,7 @@ Status SimInboxStore::commit(std::uint64_t, std::uint64_t) {
     return true;
   };
   if (world().fault(world().options().unknown_commit / 4, "inbox commit unknown")) {
-    // The request is under way when the connection breaks: it may still take effect, and late.
+    // The request is in flight when the connection breaks: it may still take effect, late.
     connection_.drop();
     if (world().chance(0.5)) {
       world().at(milliseconds(world().random().below(500)), [commit_now] { commit_now(); });
@@ -255,7 +255,8 @@ Status ConsumerParking::park(std::span<const ParkRequest> requests) {
                  request.state == ParkState::parked ? 1 : 0);
       world.sometimes("parked by a consumer");
       if (request.reason.empty()) world.violation("reason", "a consumer parked without a reason");
-      // What stands before confirmed events makes way for their record when the relay stops.
+      // When the relay stops, events before confirmed ones move to parking, so that progress can be
+      // recorded.
       const bool makes_way =
           world.current().stop().stop_requested() && request.state == ParkState::waiting;
       (makes_way                            ? database_.untried

@@ -139,7 +139,7 @@ class Totals {
 };
 
 constexpr std::uint64_t kEveryCounterFrom =
-    1000;  // with fewer seeds some branches may stay untaken
+    1000;  // with fewer seeds, some branches may not be taken
 
 int run_many(std::uint64_t first, std::uint64_t seeds, unsigned jobs, bool verbose) {
   Totals totals;
@@ -148,7 +148,7 @@ int run_many(std::uint64_t first, std::uint64_t seeds, unsigned jobs, bool verbo
     take_mutant();
     for (std::uint64_t seed = next++; seed < first + seeds; seed = next++) {
       Report report = simulate(seed, false);
-      // The guard of determinism: the same seed must give the same history.
+      // Checks determinism: the same seed must give the same history.
       if (seed % 50 == 0 && simulate(seed, false).trace_hash != report.trace_hash)
         report.violations.emplace_back("determinism", "two runs of the seed differ");
       totals.add(seed, report);
@@ -174,7 +174,7 @@ int run_one(std::uint64_t seed) {
 }
 
 #ifdef DOVETAIL_MUTANTS
-// Exit code of the child that hunts one mutant: 0 caught.
+// Exit code of the child that hunts one mutant. 0: caught.
 int hunt(const NamedMutant& mutant, std::uint64_t seeds) {
   active_mutant = mutant.mutant;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -192,7 +192,7 @@ int hunt(const NamedMutant& mutant, std::uint64_t seeds) {
   return 1;
 }
 
-// Each in a process of its own, because a mutant may also trip an assertion; that counts as caught.
+// Each in its own process, because a mutant may also trip an assertion, which counts as caught.
 int hunt_all(std::uint64_t seeds) {
   int escaped = 0;
   for (const NamedMutant& mutant : kMutants) {

@@ -51,8 +51,8 @@ void ModelBroker::send(const std::shared_ptr<Channel>& channel, Message message)
              [this, channel, message = std::move(message)] { arrive(channel, message); });
 }
 
-// The sender gave the connection up. Of what is still under way, some arrives all the same, but
-// nothing behind what was lost before.
+// The sender has closed the connection. Some messages in flight still arrive, but none after a
+// message that was lost.
 void ModelBroker::close(Channel& channel) {
   if (!channel.open) return;
   channel.open = false;
@@ -73,7 +73,7 @@ void ModelBroker::arrive(const std::shared_ptr<Channel>& channel, Message messag
   if (in_order) channel->under_way.pop_front();
   ++channel->arrived;
   if (!server_.is_up() || message.number >= channel->lost_from) {
-    // On a channel that keeps order, what follows a lost message is lost too.
+    // On a channel that keeps order, messages after a lost one are lost, too.
     channel->lost_from = std::min(channel->lost_from, message.number);
     world().sometimes("message lost");
     return;
@@ -106,7 +106,7 @@ Outcome ModelBroker::refuse(Channel& channel, const Message& message, Fate fate,
   return {fate, 0, reason};
 }
 
-// Not the event's fault: it may wait, and is never parked.
+// Not the event's fault: it may wait, but is never parked.
 Outcome ModelBroker::refuse_blamelessly(Channel& channel, const Message& message, Fate fate,
                                         const char* reason) {
   ++channel.failures[message.event.key_hash];
@@ -128,7 +128,7 @@ bool ModelBroker::is_of_sick_key(const StoredEvent& event) {
          !mended_.contains(event.id);
 }
 
-// A relay that is told of every failure, and of every confirmation between them, parks it in time.
+// A relay that knows every failure, and every confirmation in between, parks it in time.
 Outcome ModelBroker::refuse_sick_key(Channel& channel, const Message& message) {
   const Options& options = world().options();
   world().sometimes(options.sick_key_is_full ? "full key" : "sick key");
@@ -196,7 +196,7 @@ void ModelBroker::append(const StoredEvent& event) {
 
 void ModelBroker::reply(const std::shared_ptr<Channel>& channel, std::uint64_t tag,
                         const Outcome& outcome) {
-  // A confirmation may stand for all before it, where all before it are confirmed too.
+  // A confirmation may include all earlier ones, if these are confirmed, too.
   const bool through = channel->confirmed_through >= tag && world().chance(0.3);
   Duration takes = delay();
   if (world().fault(world().options().slow_confirm, "slow confirmation"))
@@ -274,14 +274,14 @@ Result<bool> BrokerSink::opened(Duration timeout) {
   return true;
 }
 
-// A relay that waits for longer may come back too late to renew its lease.
+// A relay that waits longer may be too late to renew its lease.
 void BrokerSink::check_wait(Duration timeout) {
   World& world = broker_.world();
   if (timeout > world.options().lease_term / 3)
     world.violation("lease", "the relay waits for its sink for more than a third of its lease");
 }
 
-// Every other seed has its batches cut by the time that they take.
+// Every other seed cuts batches by the time that they take.
 bool BrokerSink::blocks() const { return broker_.world().options().seed % 2 == 0; }
 
 Status BrokerSink::submit(Events events) {

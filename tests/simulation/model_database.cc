@@ -87,7 +87,7 @@ std::uint64_t ModelDatabase::crash() {
   return unpassed;
 }
 
-// A commit waits for the log up to its own record, and with that for everything before it.
+// A commit waits for the WAL up to its own record, and so for everything before it.
 void ModelDatabase::put_on_disk() {
   next_xid_on_disk_ = next_xid_;
   last_seq_on_disk_ = last_seq_;

@@ -1,5 +1,5 @@
-// The model of a database is only worth something if it behaves as the real one. These are the
-// histories on which PostgreSQL was observed; the same scripts can be played against a server.
+// A model of a database is useful only if it behaves like the real one. PostgreSQL was observed
+// with these histories; a server can run the same scripts.
 #include "simulation/model_database.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ StoredEvent event_named(std::string_view name) {
   return event;
 }
 
-// Plays a script and reads in four ways, each with its own memory of how far it came.
+// Runs a script and reads in four ways, each with its own position.
 class Player {
  public:
   void play(const VisibilityScript& script) {

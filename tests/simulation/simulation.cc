@@ -73,7 +73,7 @@ void Simulation::run() {
     world_.violation("liveness", "a relay does not stop when it is asked to");
 }
 
-// Lives of one process: it crashes, and starts again.
+// The lives of one process: it crashes and starts again.
 template <class Life>
 void Simulation::live(Actor& actor, Life life) {
   while (!stopping_) {
@@ -164,8 +164,8 @@ void Simulation::run_relay(Actor& actor, std::uint32_t lane, Duration clock_offs
                       }
                       if (kind != RelayNotice::Kind::drained) return;
                       memory.ended_in_order = true;
-                      // A session that was lost may have left an event in parking that the source
-                      // gives again. Without a key neither waits for the other.
+                      // A lost session may have left an event in parking that the source returns
+                      // again. Without a key neither waits for the other.
                       for (const EventId& id : sink.confirmed())
                         if (memory.read.contains(id) && !database_.parked_without_key.contains(id))
                           broker_.recorded(id);
@@ -188,12 +188,12 @@ void Simulation::run_consumer(Actor& actor, const std::string& consumer, Duratio
   run_until_stopped({source, inbox, parking, lease, clock, metrics, {}, nullptr}, actor,
                     [](RelayNotice::Kind) {});
   broker_.leave(broker_.group(consumer), actor.name());
-  // Not being able to say goodbye costs the next session some care, nothing else. To the database
-  // this process died, perhaps inside a try that counts.
+  // If close() fails, the next session is only more careful. For the database this process died,
+  // perhaps inside a counted try.
   if (!inbox.close()) inbox_.client_died(actor);
 }
 
-// The broker drops members that it has not heard of for a while, because their process is down or
+// The broker drops members that it has not heard from for a while, because their process is down or
 // stopped.
 void Simulation::watch_groups() {
   for (Actor* process : processes_) {
@@ -212,7 +212,7 @@ void Simulation::watch_groups() {
 void Simulation::operator_desk(Actor&) {
   for (;;) {
     world_.sleep(milliseconds(100));
-    // A crash brings the operator, who replays all there is, often before the process is back.
+    // A crash alarms the operator, who replays everything, often before the process is back.
     const bool alarmed = std::exchange(alarm_, false);
     const bool at_end = !world_.faults_on();
     if (!at_end && !world_.options().operator_replays) continue;

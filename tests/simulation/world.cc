@@ -87,7 +87,7 @@ void World::end() {
   for (auto& actor : actors_) {
     if (actor->fiber_->finished()) continue;
     running_ = actor.get();
-    // An actor whose destructors wait once more is resumed once more.
+    // An actor whose destructors wait again is resumed again.
     while (!actor->fiber_->finished()) actor->fiber_->resume();
     running_ = nullptr;
   }
@@ -134,8 +134,8 @@ void World::wake_all(WaitQueue& queue) {
 
 void World::crash_point(std::string_view call, std::string_view when) {
   Actor& self = current();
-  // Calls that are made seldom would hardly ever be hit. What is parked while earlier events of its
-  // key are on their way shows only when the process dies just then.
+  // Rare calls would almost never be hit. Events parked while earlier ones of their key are in
+  // flight only cause harm if the process dies just then.
   const bool seldom = call.ends_with(".delivered") || call.ends_with(".release") ||
                       call.ends_with(".close") || call.ends_with(".rollback");
   const double factor = call.ends_with(".park") ? 25 : seldom ? 8 : 1;

@@ -1,4 +1,4 @@
-// Every key of the file is declared well: the declarations are the reference.
+// Checks the declaration of every key; the declarations are the reference.
 #include "config/keys/setting.h"
 
 #include <set>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What is wrong with `text` as a table of these keys; empty: nothing.
+// What is wrong with `text` as a table with these keys; empty: nothing.
 std::string problem_of(const Settings& keys, const std::string& text) {
   TomlError error;
   const auto table = read_toml(text, "f", error);

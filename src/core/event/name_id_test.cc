@@ -16,7 +16,7 @@ std::string hex(const std::array<std::uint8_t, 20>& bytes) {
   return text;
 }
 
-// Of FIPS 180, and where the padding goes from one block to two.
+// From FIPS 180, plus sizes around the padding's block limit.
 TEST(Sha1, GivesTheKnownDigests) {
   EXPECT_EQ(hex(sha1("", "")), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
   EXPECT_EQ(hex(sha1("a", "bc")), "a9993e364706816aba3e25717850c26c9cd0d89d");
@@ -28,7 +28,7 @@ TEST(Sha1, GivesTheKnownDigests) {
   EXPECT_EQ(hex(sha1(std::string(999, 'x'), "x")), "c3efa690fa3fdd2e2526853eed670538ea127638");
 }
 
-// What uuid.uuid5() of Python gives.
+// As Python's uuid.uuid5() gives it.
 TEST(NameId, IsAUuidOfVersion5) {
   const EventId dns = *EventId::parse("6ba7b810-9dad-11d1-80b4-00c04fd430c8");
   EXPECT_EQ(name_id(dns, "python.org").to_string(), "886313e1-3b8a-5372-9b90-0c9aee199e5d");

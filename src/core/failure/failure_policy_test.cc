@@ -21,7 +21,7 @@ EventId id_of(std::uint64_t number) {
   return id;
 }
 
-// One event of each key, which is called as its key.
+// One event per key, named like its key.
 class FailurePolicyTest : public testing::Test {
  protected:
   Judgement fail(std::uint64_t key, Fate fate = Fate::failed) {
@@ -258,15 +258,15 @@ TEST_F(FailurePolicyTest, WhatIsRememberedIsBoundedAndTheRestWaits) {
   std::uint32_t counted = 0;
   for (std::uint64_t key = 1; key <= 100; ++key) counted += fail(key).attempts;
   EXPECT_EQ(counted, 10U);
-  // Those come to an end, and then there is room.
+  // When those end, there is room.
   for (std::uint64_t key = 1; key <= 10; ++key) pass(key);
   fail(50);
   pass(1001);
   EXPECT_EQ(fail(50).attempts, 1U);
 }
 
-// Whatever happens: nothing is parked that did not fail attempts_max + 1 times with another key
-// confirmed after each but the last, and no wait that counts nothing is longer than 15 seconds.
+// In any history: an event is parked only after attempts_max + 1 failures with another key
+// confirmed after each but the last, and a wait that counts nothing is at most 15 seconds.
 RC_GTEST_PROP(FailurePolicyProperties, OnlyWhatFailsWhileOthersPassIsEverParked,
               (std::uint64_t seed)) {
   Random random(seed);

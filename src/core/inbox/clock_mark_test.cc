@@ -73,8 +73,8 @@ TEST_F(ClockMarkTest, AnHourIsNoStep) {
 
 class ClockAfterStartTest : public ClockMarkTest {
  protected:
-  // The machine is off for so long by the right time, and comes back with a clock that is wrong by
-  // so much.
+  // The machine is off for `off` of real time, and comes back with a clock that is wrong by
+  // `wrong_by`.
   void restart(Duration off, Duration wrong_by) {
     if (marks_.trusted) marks_.trusted_before = marks_.trusted->wall;
     if (marks_.doubted) marks_.doubted_before = marks_.doubted->wall;
@@ -119,7 +119,7 @@ TEST_F(ClockAfterStartTest, ThatIsSetRightMeanwhileIsTrustedAtOnce) {
   EXPECT_TRUE(look_again());
 }
 
-// As when each prune runs on a new machine, once a week.
+// Like weekly prunes, each on a new machine.
 TEST_F(ClockAfterStartTest, IsTrustedWhenTheNextMachineFindsItToo) {
   EXPECT_TRUE(look());
   restart(24h * 7, Duration{0});

@@ -15,7 +15,7 @@ Event event_of(std::string_view id, WallTime created_at = {}) {
   event.created_at = created_at;
   return event;
 }
-// Of 3 October 2024.
+// With the time 3 October 2024.
 const Event kOctober = event_of("019253c8-b000-7000-8000-000000000001");
 
 TEST(Forgotten, AnIdOfVersion7TellsItsTimeAndNoOtherDoes) {

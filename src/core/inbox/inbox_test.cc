@@ -16,7 +16,7 @@ class InboxTest : public testing::Test {
  protected:
   void SetUp() override { reopen(); }
 
-  // As after a restart of the process: only what was committed is left.
+  // Like a restart of the process: only committed data is left.
   void reopen() {
     store_ = std::make_unique<MemoryInboxStore>(
         database_, "stock", [this](const Event& event, MemoryTransaction& transaction) -> Status {
@@ -60,7 +60,7 @@ class InboxTest : public testing::Test {
   std::map<std::string, Errc> trouble_;
   std::vector<std::string> effects_;
   int handler_runs_ = 0;
-  std::vector<std::uint32_t> attempts_;  // as the handler found them, run by run
+  std::vector<std::uint32_t> attempts_;  // as the handler found them in each run
   std::unique_ptr<MemoryInboxStore> store_;
   std::unique_ptr<Inbox> inbox_;
   std::deque<Batch> batches_;
@@ -135,7 +135,7 @@ TEST_F(InboxTest, AnUnavailableHandlerBurnsNoAttempt) {
   EXPECT_EQ(*store_->count_attempt(away->id, 0), 0U);
 }
 
-// As when the handler's table is missing: every event fails, and none is at fault.
+// For example when the handler's table is missing: every event fails, and none is at fault.
 TEST_F(InboxTest, AHandlerThatReturnsIsJudgedByTheRelayHoweverOftenItFails) {
   trouble_["bad"] = Errc::failed;
   const Event* one = event(1, "k", "bad");
@@ -159,7 +159,7 @@ TEST_F(InboxTest, AHandlerCanRejectForGood) {
 }
 
 TEST_F(InboxTest, AnEventThatKillsTheProcessIsRejectedAndReplayable) {
-  // The process dies inside the handler: the attempt was counted, nothing else is left.
+  // The process dies inside the handler: the attempt is counted, nothing else is left.
   const Event* killer = event(1, "k", "killer");
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(store_->count_attempt(killer->id, +1).has_value());
@@ -186,7 +186,7 @@ TEST_F(InboxTest, AttemptsOfMembersThatLiveDoNotCountAgainstAnEvent) {
   EXPECT_EQ(deliver({fine})[0].fate, Fate::confirmed);
 }
 
-// A connection that breaks at a commit, and is of no use until it is opened again.
+// A connection that breaks at a commit, and is useless until it is opened again.
 class BreakingStore final : public InboxStore {
  public:
   explicit BreakingStore(InboxStore& inner) : inner_(inner) {}
@@ -233,7 +233,7 @@ TEST_F(InboxTest, AProcessThatStopsTakesBackTheAttemptThatAnOutageCutShort) {
   EXPECT_EQ(*store_->count_attempt(one->id, 0), 0U);
 }
 
-// The janitor comes between the two looks at an event that is tried alone.
+// The pruner runs between the two checks of an event that is tried alone.
 class ForgettingStore final : public InboxStore {
  public:
   explicit ForgettingStore(InboxStore& inner) : inner_(inner) {}
@@ -275,8 +275,8 @@ TEST_F(InboxTest, WhatIsForgottenWhileItIsTriedIsNotTakenForApplied) {
   EXPECT_EQ(database_.applied("stock") + database_.duplicates("stock"), 0U);
 }
 
-// A connection that breaks in the handlers of some events. The next one works at once, or, where
-// the whole server goes down with it, only after open().
+// A connection that breaks in the handlers of some events. The next one works at once or, if the
+// whole server goes down, only after open().
 class FragileStore final : public InboxStore {
  public:
   explicit FragileStore(InboxStore& inner) : inner_(inner) {}
@@ -327,7 +327,7 @@ class FragileInboxTest : public InboxTest {
     inbox_ = std::make_unique<Inbox>(*fragile_, InboxOptions{.attempts_max = 3});
     ASSERT_TRUE(inbox_->open().has_value());
   }
-  // As the relay does: what was not collected is submitted again after the sink was opened.
+  // Like the relay: submits uncollected events again after it has opened the sink.
   std::vector<Outcome> insist(const std::vector<const Event*>& events) {
     std::vector<Outcome> outcomes(events.size());
     EXPECT_TRUE(inbox_->submit(events).has_value());

@@ -17,7 +17,7 @@ namespace {
 thread_local std::size_t allocations = 0;
 }  // namespace
 
-// Not inlined: a sanitizer's build sees new and free() side by side, and takes them for a mismatch.
+// Not inlined: a sanitizer build would see new and free() side by side and report a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
@@ -60,7 +60,7 @@ MessageOptions options_of(MessageFormat format) {
   return options;
 }
 
-// A message and the memory that it points into.
+// A message and the memory that it points to.
 struct Written {
   Arena arena;
   Message message;
@@ -276,7 +276,7 @@ TEST(MessageWriter, DoesNotAllocateForAnEventOnceItIsWarm) {
 
 using Headers = std::vector<MessageHeader>;
 
-// An event and the batch that keeps it.
+// An event and its batch.
 struct Read {
   Batch batch;
   EventId spare = *EventId::parse("00000000-0000-7000-8000-000000000001");
@@ -376,7 +376,7 @@ TEST(MessageReader, TakesTheIdFromTheFirstPlaceThatHasOne) {
   EXPECT_EQ(id_now(), place_id);
 }
 
-// The ids are those of uuid.uuid5() of Python.
+// The ids are those of Python's uuid.uuid5().
 TEST(MessageReader, MakesTheSameIdOfTheSameNameEveryTime) {
   const MessageReader reader({}, kKafkaDialect);
   const Headers of_source = {{"ce_id", "order-17"}, {"ce_source", "/shop"}};
@@ -512,7 +512,7 @@ rc::Gen<std::string> text_without_controls() {
                       });
 }
 
-// What one of our sinks writes, one of our sources reads, whatever the broker's dialect.
+// Our sources read what our sinks write, in every broker's dialect.
 RC_GTEST_PROP(Messages, SurviveTheRoundTripInEveryDialect, ()) {
   const MessageDialect dialect = *rc::gen::elementOf(kDialects);
   const MessageFormat format = *rc::gen::elementOf(kFormats);
@@ -526,7 +526,7 @@ RC_GTEST_PROP(Messages, SurviveTheRoundTripInEveryDialect, ()) {
     own.push_back({*rc::gen::element<std::string>("traceparent", "Id", "ce", "ce_x", "ce-x", "X.y",
                                                   "cloudEvents_x", "eventType", "ids"),
                    value});
-    // These are names of the other formats, and their readers take them for what they mean there.
+    // These names belong to other formats, and their readers interpret them so.
     const bool is_type = own.back().name == "eventType" && value.size() > 255;
     if ((own.back().name == "Id" || is_type) && format != MessageFormat::cloudevents)
       own.pop_back();

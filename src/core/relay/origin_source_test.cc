@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A broker's source that notes down who is there.
+// A broker's source that records its users.
 class TestSource final : public Source, public OwnPositions {
  public:
   TestSource(std::vector<std::string>& seen, NumberedEvents& events)
@@ -189,7 +189,7 @@ TEST_F(OriginSourceTest, ABrokerThatDoesNotAnswerKeepsNobodyWaiting) {
   later();
   EXPECT_TRUE(source.opened(1ms).value());
   EXPECT_EQ(read(source).size(), 1U);
-  // One that is dropped meanwhile ends with whoever opens it.
+  // If it is dropped meanwhile, it ends with the thread that opens it.
   ASSERT_TRUE(source.open());
   seen_.clear();
   source.drop();

@@ -1,4 +1,4 @@
-// What the source could not make sense of.
+// Events that the source cannot read.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -60,7 +60,7 @@ TEST_F(RelayTest, ADefectWithoutAKeyHoldsUpNothing) {
   EXPECT_EQ(reader_.parked().size(), 1U);
 }
 
-// Confirms nothing before it is told to.
+// Confirms nothing until it is told to.
 class PatientSink final : public Sink {
  public:
   Status open() override { return inner_.open(); }
@@ -82,7 +82,7 @@ class PatientSink final : public Sink {
   MemorySink inner_;
 };
 
-// Else a crash would leave a parked event that can be replayed before what precedes it is read
+// Otherwise a crash would leave a parked event that can be replayed before earlier ones are read
 // again.
 TEST_F(RelayTest, ADefectIsNotParkedWhileWhatPrecedesItIsInFlight) {
   PatientSink sink;

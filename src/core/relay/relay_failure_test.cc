@@ -13,7 +13,7 @@
 namespace dovetail {
 namespace {
 
-// Fails as it is told, by key.
+// Fails by key, as the test says.
 class MoodySink final : public Sink {
  public:
   explicit MoodySink(bool keeps_order = true)
@@ -325,7 +325,7 @@ TEST_F(RelayFailureTest, MoreParkedKeysThanAreKeptInMemoryHoldUpNoOther) {
   expect_ordered(sink.received());
 }
 
-// A store that cannot be understood for a while, as when somebody renames a column.
+// A store in an unexpected state for a while, for example after a column was renamed.
 class RenamedSource final : public Source {
  public:
   explicit RenamedSource(Source& inner) : inner_(inner) {}
@@ -345,7 +345,7 @@ class RenamedSource final : public Source {
   }
 
   bool in_flush_ = false;
-  std::atomic<Errc> code_ = Errc::unavailable;  // unavailable: it works
+  std::atomic<Errc> code_ = Errc::unavailable;  // unavailable means: it works
   std::atomic<int> refused_ = 0;
 
  private:
@@ -451,7 +451,7 @@ TEST_F(RelayFailureTest, ADelayIsOfTheStoresClockHoweverWrongTheRelaysIs) {
   }
 }
 
-// Has several batches in flight, and is told for each key how often it still fails.
+// Keeps several batches in flight; the test says for each key how often it fails.
 class LateSink final : public Sink {
  public:
   explicit LateSink(std::function<bool(const Event&)> fails)
@@ -483,7 +483,7 @@ class LateSink final : public Sink {
   int idle_ = 0;
 };
 
-// After a crash, what is parked goes out before what the source gives again.
+// After a crash, parked events go out before the source returns the others again.
 TEST_F(RelayFailureTest, WhatStandsInParkingHasNoGapBeforeItOnItsKey) {
   constexpr int kKeys = 6;
   constexpr int kEach = 1000;

@@ -1,4 +1,4 @@
-// What a relay does with its lease when a session fails, and what it says when it loses it.
+// What a relay does with its lease when a session fails, and what it reports when it loses it.
 #include <mutex>
 
 #include "core/testing/test_relay.h"
@@ -65,7 +65,7 @@ TEST_F(RelayLeaseTest, WhoHasReleasedHisLeaseWritesNothingMore) {
   EXPECT_FALSE(lease_at_.renew());
 }
 
-// A sink that is not given a thread of its own, and takes longer than the lease for its first
+// A sink without its own thread that takes longer than the lease for its first
 // batch.
 class SlowOnceSink final : public Sink {
  public:

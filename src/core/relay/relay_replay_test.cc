@@ -1,4 +1,4 @@
-// What the sink is told about an event that an operator had delivered once more.
+// What the sink is told about an event that an operator replayed.
 #include <gtest/gtest.h>
 
 #include <mutex>

@@ -107,7 +107,7 @@ TEST_F(RelayTest, AnOutageParksNothingAndCountsNoAttempt) {
   EXPECT_EQ(notices_[RelayNotice::Kind::sink_restored], 1);
 }
 
-// A sink that takes connections and nothing else, such as a database whose disk is full.
+// A sink that only accepts connections, like a database with a full disk.
 class OpensAtLeast final : public Sink {
  public:
   Status open() override { return behind.open(); }
@@ -157,7 +157,7 @@ TEST_F(RelayTest, TheStateIsReportedWhenItChanges) {
 }
 
 TEST_F(RelayTest, ARelayThatWaitsSaysSoOnceAMinute) {
-  // Its hours pass while it sleeps.
+  // The hours pass while it sleeps.
   TestClock clock;
   MemoryReader reader(clock);
   MemoryLease lease(reader, "relay", lease_term_, clock);
@@ -221,7 +221,7 @@ TEST_F(RelayTest, ANackForEverDoesNotHoldUpOtherKeys) {
   expect_ordered(sink.received());
 }
 
-// A sink that shows how many events of a key it was given at once, and confirms them one collect
+// A sink that shows how many events of a key it got at a time, and confirms them one collect
 // later.
 class CountingSink final : public Sink {
  public:
@@ -279,7 +279,7 @@ TEST_F(RelayTest, OrderGivenAwayByNameLetsManyOfAKeyBeInFlight) {
   EXPECT_GE(sink.most_, 20);
 }
 
-// Those behind an event that fails overtake it, and none is lost.
+// Later events overtake one that fails, and none is lost.
 TEST_F(RelayTest, OrderGivenAwayLosesNothingWhenEventsFail) {
   MemorySink sink({.dedup = true, .keeps_order_on_failure = false});
   std::map<std::string, int> tries;
@@ -435,7 +435,7 @@ TEST_F(RelayTest, ASecondRelayStandsByAndTakesOver) {
   expect_ordered(sink.received());
 }
 
-// Ends when it is told to; the next acquisition has no end.
+// Ends when the test says so; the next acquisition does not end.
 class EndingLease final : public Lease {
  public:
   Status acquire() override {
@@ -454,7 +454,7 @@ class EndingLease final : public Lease {
   TimePoint deadline_ = TimePoint::min();
 };
 
-// Does its work in collect(), as a mailbox and an inbox do; the lease ends after the first
+// Does its work in collect(), like a mailbox or an inbox; the lease ends after the first
 // submit().
 class InterruptedSink final : public Sink {
  public:

@@ -22,7 +22,7 @@ class ChainedSinkTest : public testing::Test {
     EXPECT_TRUE(known);
     return known && *known;
   }
-  // The stage has no success with events of this payload.
+  // The stage fails for events with this payload.
   static void refuse(HeldSink& stage, std::string payload, Fate fate = Fate::failed) {
     stage.memory.decide_by([payload, fate](const Event& event) {
       if (event.payload == payload) return Outcome{fate, 3, "refused by the test"};

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using Payloads = std::vector<std::string>;
 using Fates = std::vector<Fate>;
 
-// A store whose calls can be made to fail: before anything happened, or after it.
+// A store whose calls can fail: before their effect, or after it.
 class FaultyStore final : public ClaimStore {
  public:
   explicit FaultyStore(ClaimStore& store) : store_(store) {}
@@ -44,7 +44,7 @@ class FaultyStore final : public ClaimStore {
   }
 
   int calls = 0;
-  int fails_at = 0;  // the call with this number; 0: none
+  int fails_at = 0;  // the number of the failing call; 0: none
   bool fails_after = false;
   bool is_away = false;
   std::function<void()> after_claim{};
@@ -74,7 +74,7 @@ class ClaimedSinkTest : public testing::Test {
     options_.ahead_max = 16;
     restart();
   }
-  // Another process, or the same one started again: only what is in the database is left.
+  // Another process, or the same one restarted: only the database is left.
   void restart() {
     sink_ = std::make_unique<ClaimedSink>(faulty_, inner_, clock_, options_);
     ASSERT_TRUE(sink_->open());
@@ -95,7 +95,7 @@ class ClaimedSinkTest : public testing::Test {
       return Outcome{Fate::confirmed, 0, {}};
     });
   }
-  // That count when it is claimed next, that claim included.
+  // The attempts at its next claim, including that one.
   std::uint32_t attempts_of(const Event* event) {
     const Event* const events[] = {event};
     const auto claims = MemoryClaimStore(database_, "mail").claim(events, 1s);
@@ -108,7 +108,7 @@ class ClaimedSinkTest : public testing::Test {
   MemoryClaimDatabase database_{clock_};
   MemoryClaimStore store_{database_, "mail"};
   FaultyStore faulty_{store_};
-  // As an endpoint outside is: it takes everything as often as it comes.
+  // Like an external endpoint: it accepts an event each time it comes.
   HeldSink inner_{{.dedup = false, .keeps_order_on_failure = true}};
   ClaimedSinkOptions options_;
   std::unique_ptr<ClaimedSink> sink_;
@@ -217,7 +217,7 @@ TEST_F(ClaimedSinkTest, AnEventThatEndsTheProcessIsRejectedInTheEndWithoutBeingT
 TEST_F(ClaimedSinkTest, ARelayThatStartsOverGoesOnWithWhatIsOnItsWay) {
   inner_.may_collect = 0;
   for (int i = 0; i < 10; ++i) {
-    // The relay's memory of it is gone each time; the event is the same.
+    // The relay's memory of the event is gone each time; the event is the same.
     NumberedEvents session;
     Event copy = *session.make("a", "1");
     copy.id.bytes.fill(7);
@@ -305,7 +305,7 @@ TEST_F(ClaimedSinkTest, ACompletionAfterTheClaimWasLostIsFenced) {
   submit({one});
   EXPECT_TRUE(poll(1));
   clock_.advance(options_.lease - 1s);
-  // By the database's clock, which is ahead, the lease has ended: another takes the event.
+  // By the database's clock, which is ahead, the lease has ended: another consumer takes the event.
   clock_.advance(2s);
   MemoryClaimStore other(database_, "mail");
   const Event* const events[] = {one};
@@ -450,8 +450,8 @@ TEST_F(ClaimedSinkTest, WavesThatEndTogetherAreCompletedTogether) {
   EXPECT_EQ(faulty_.completions, 1);
 }
 
-// Every call of the store fails once, before or after it took effect, and the relay starts over; or
-// the process dies there, and another comes. Nothing is lost, and an effect repeats only where the
+// Every call of the store fails once, before or after its effect, and the relay starts over; or the
+// process dies there and another takes over. Nothing is lost, and an effect repeats only if the
 // process died.
 class EveryVerb : public testing::TestWithParam<std::tuple<bool, bool>> {};
 

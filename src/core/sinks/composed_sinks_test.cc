@@ -1,4 +1,4 @@
-// Sinks that are made of sinks, under everything at random that may happen to them.
+// Sinks made of sinks, under random faults.
 #include <gtest/gtest.h>
 
 #include "core/sinks/chained_sink.h"
@@ -26,7 +26,7 @@ std::vector<const Event*> some_events(NumberedEvents& made, std::uint64_t seed) 
   return events;
 }
 
-// Sometimes fails, sometimes wants to be asked again, sometimes takes its time.
+// Sometimes fails, sometimes asks to be tried again, sometimes is slow.
 void be_moody(HeldSink& sink, Random& random) {
   sink.memory.decide_by([&random](const Event&) {
     if (random.chance(0.05)) return Outcome{Fate::failed, 0, "refused by the test"};
@@ -67,7 +67,7 @@ TEST(ChainedSinkAtRandom, EveryStageGetsEveryEventOnceAndInOrder) {
   }
 }
 
-// Fails now and then, before or after it has done what it was asked for.
+// Sometimes fails, before or after its effect.
 class MoodyStore final : public ClaimStore {
  public:
   MoodyStore(ClaimStore& store, Random& random) : store_(store), random_(random) {}
@@ -106,7 +106,7 @@ struct ClaimedRun {
   std::uint64_t deaths = 0;
 };
 
-// The process dies now and then with whatever it has claimed, when `death` is above 0.
+// With `death` above 0, the process sometimes dies with everything it has claimed.
 ClaimedRun run_claimed(std::uint64_t seed, double death, bool inner_keeps_order) {
   TestClock clock;
   NumberedEvents made;
@@ -119,7 +119,7 @@ ClaimedRun run_claimed(std::uint64_t seed, double death, bool inner_keeps_order)
   HeldSink inner{{.dedup = false, .keeps_order_on_failure = inner_keeps_order}};
   inner.clock = &clock;
   be_moody(inner, moods);
-  // Failures are repeated at will here; only deaths may reject.
+  // Failures repeat without limit here; only deaths may lead to a rejection.
   const ClaimedSinkOptions options{
       .lease = 60s, .attempts_max = 1'000'000, .calls_max = 4, .ahead_max = 16};
   auto sink = std::make_unique<ClaimedSink>(store, inner, clock, options);

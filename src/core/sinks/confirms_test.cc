@@ -58,7 +58,7 @@ TEST(ConfirmTracker, AfterClearOldTagsMeanNothing) {
   EXPECT_TRUE(tracker.oldest_is_complete());
 }
 
-// Whatever the broker says in whatever order, each event keeps the first word said about it.
+// Whatever the broker says in whatever order, the first outcome of each event counts.
 RC_GTEST_PROP(ConfirmTracker, FirstWordCounts, ()) {
   ConfirmTracker tracker;
   std::map<std::uint64_t, Fate> model;

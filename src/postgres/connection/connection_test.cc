@@ -154,7 +154,7 @@ TEST(PostgresConnection, ACommitAfterAFailedStatementIsNotTakenForOne) {
 TEST(PostgresConnection, AConnectionLostDuringCommitIsInDoubt) {
   TestDatabase database;
   Connection connection = database.connect();
-  // A deferred check that does not end keeps COMMIT busy beyond the limit.
+  // A deferred check that does not end keeps COMMIT busy beyond the time limit.
   must(connection,
        "CREATE TABLE t (x int);"
        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS "

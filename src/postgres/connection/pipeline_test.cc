@@ -43,7 +43,8 @@ TEST(PostgresPipeline, TheFirstErrorIsToldAndNothingBehindItIsDone) {
   EXPECT_EQ(number(other, "SELECT sum(n) FROM t"), 3);
 }
 
-// A pooler may give the next transaction another session, or this one to somebody else in between.
+// A pooler may give the next transaction another session, or use this one for another client in
+// between.
 TEST(PostgresPipeline, NoStatementIsTakenForParsedInTheNextTransaction) {
   TestDatabase database;
   const std::string pooled =
@@ -97,7 +98,7 @@ TEST(PostgresPipeline, NoNameIsLeftBehindInTheSession) {
   EXPECT_EQ(pipeline.take_rows().at(2).int8(0, 0), 0);
 }
 
-// The server decides about the types of parameters when it parses, and here never again.
+// The server chooses parameter types when it parses, which does not happen again here.
 TEST(PostgresPipeline, WhatIsTheSameAsBeforeIsParsedOnce) {
   TestDatabase database;
   Pipeline pipeline(database.connect());

@@ -1,5 +1,5 @@
-// A real server that takes no connection without TLS: what does not prove to be that server is not
-// talked to, by plain connections and by those that replicate.
+// A real server that requires TLS: neither plain nor replication connections talk to a server that
+// does not prove its identity.
 #include "postgres/doctor/checks.h"
 #include "postgres/stream/replication.h"
 #include "postgres/testing/test_database.h"
@@ -9,13 +9,13 @@ namespace {
 
 class PostgresTls : public testing::Test {
  protected:
-  // As the server's settings are, with these added: a later one counts.
+  // The server's settings plus these; a later one counts.
   std::string with(const std::string& more) const { return server_.conninfo + " " + more; }
   std::string authority(const std::string& name) const {
     const std::string own = server_.field("sslrootcert");
     return "sslrootcert=" + own.substr(0, own.rfind('/')) + "/" + name;
   }
-  // Neither kind of connection comes about, and both say why and what to check.
+  // Both kinds of connection fail, and both errors say why and what to check.
   static void fails_closed(const std::string& conninfo, std::string_view why) {
     const Result<Connection> plain = Connection::open(conninfo);
     EXPECT_TRUE(failed_with(plain, Errc::unavailable)) << text_of(plain);

@@ -44,7 +44,7 @@ class PostgresConsumer : public testing::Test {
     EXPECT_TRUE(consumer) << text_of(consumer);
     return consumer ? std::move(*consumer) : nullptr;
   }
-  // Runs the consumer until the condition holds, then stops it in good order.
+  // Runs the consumer until the condition holds, then stops it cleanly.
   static void run_until(Consumer& consumer, const std::function<bool()>& holds) {
     std::jthread thread([&](std::stop_token stop) {
       const Status ended = consumer.run(stop);
@@ -128,7 +128,7 @@ TEST_F(PostgresConsumer, ReadsTheOutboxOfAnotherDatabaseAndKnowsWhatComesAgain) 
   options.from = shop.conninfo;
   for (int i = 0; i < 5; ++i) publish(orders, "k", "x");
   run_until(*open(only(record)), [&] { return effects() == 5; });
-  must(orders, "DELETE FROM dovetail.relay_lane");  // as if all its progress had been lost
+  must(orders, "DELETE FROM dovetail.relay_lane");  // as if all its progress were lost
   publish(orders, "k", "y");
   auto again = open(only(record));
   run_until(*again, [&] { return effects() == 6; });
@@ -147,7 +147,7 @@ TEST_F(PostgresConsumer, AFailingEventIsParkedWithItsReasonAndOtherKeysFlow) {
     return record(invocation, event);
   }));
   run_until(*consumer, [&] {
-    publish("good", "fine");  // only who fails while others pass is parked
+    publish("good", "fine");  // parked only if it fails while others pass
     return number(connection,
                   "SELECT count(*) FROM dovetail.parked WHERE state = 'parked' AND reason LIKE "
                   "'%no such product%'") == 1;
@@ -253,8 +253,8 @@ TEST_F(PostgresConsumer, ASecondOneOfTheSameNameTakesOver) {
   EXPECT_TRUE(eventually([&] { return effects() == 2; }));
 }
 
-// What a broker would give: the events of a list, and again from the last settled one when it is
-// opened anew.
+// Like a broker: returns the events of a list, and after open() those after the last settled one
+// again.
 class ListSource final : public Source {
  public:
   struct List {

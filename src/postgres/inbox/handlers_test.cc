@@ -108,7 +108,7 @@ TEST_F(SqlFunctions, AnExceptionOfOneFailsTheBatchAndSaysWhatItMeans) {
   EXPECT_EQ(seen(), "null");
 }
 
-// Otherwise every event would be tried in vain, and parked.
+// Otherwise every event would fail and be parked.
 TEST_F(SqlFunctions, OneThatIsNotThereOrNotAllowedIsToldBeforeAnyEventIsTried) {
   const Result<bool> missing = store_with("take", false)->open();
   EXPECT_TRUE(failed_with(missing, Errc::rejected)) << text_of(missing);

@@ -80,7 +80,7 @@ TEST_F(PostgresInbox, EachHandlerAppliesWhatItWantsInItsOrderAndOnce) {
   EXPECT_EQ(seen, (std::vector<std::string>{"all:3", "all:2", "all:1", "placed:3", "placed:1"}));
   EXPECT_EQ(inbox(), 5);
 
-  // One that is added later gets what comes again, and the others do not.
+  // A handler that is added later gets repeated events; the others do not.
   seen.clear();
   ASSERT_TRUE(store->close());
   two.handlers.push_back(cpp_handler("stock.late", {"paid"}, note("late")));
@@ -131,7 +131,7 @@ TEST_F(PostgresInbox, ManyStoresThatInsertTheSameAtOnceApplyItOnce) {
         PostgresInboxStore store(options(count_one, i));
         ASSERT_TRUE(store.open());
         for (auto batch : rounds) {
-          // In any order: rows are inserted in one, so that nobody waits in a circle.
+          // In any order: rows are inserted in a fixed order, so that nobody waits in a circle.
           if (i % 2 == 1) std::reverse(batch.begin(), batch.end());
           const std::vector<Arrival> arrivals = insert(store, batch);
           std::vector<const Event*> firsts;
@@ -195,9 +195,9 @@ TEST_F(PostgresInbox, WhatIsTooOldToBeRememberedIsForgottenUnlessItIsRemembered)
   ASSERT_TRUE(apply(*store, {known}));
   ASSERT_TRUE(store->commit(1, 0));
   Event* const old = &events.emplace_back(*event());
-  old->id.bytes[0] = 1;  // a year long ago, as its id says
+  old->id.bytes[0] = 1;  // years ago, as its id says
   Event* const foreign = &events.emplace_back(*event());
-  foreign->id.bytes[6] = 0x4f;  // no UUIDv7: its own time counts
+  foreign->id.bytes[6] = 0x4f;  // not a UUIDv7: its own time counts
   const std::vector<const Event*> batch = {known, old, foreign};
   EXPECT_EQ(insert(*store, batch),
             (std::vector<Arrival>{Arrival::duplicate, Arrival::first, Arrival::first}));
@@ -242,7 +242,7 @@ TEST_F(PostgresInbox, AVersionGuardLeavesWhatIsLateAlone) {
   };
   constexpr Arrival kFirst = Arrival::first;
   constexpr Arrival kLate = Arrival::superseded;
-  // Within a batch, in its order, which is not that of the ids.
+  // Within a batch its own order counts, not the order of ids.
   const Event* const third = version(3);
   both({version(2), third, version(1), version(1, "18"), version(0)},
        {kFirst, kFirst, kLate, kFirst, kFirst});
@@ -262,7 +262,7 @@ TEST_F(PostgresInbox, AVersionGuardLeavesWhatIsLateAlone) {
   store->rollback();
   both({version(5)}, {kFirst});
 
-  // What the inbox has forgotten, the guard remembers.
+  // The guard remembers what the inbox has forgotten.
   must(connection, "UPDATE dovetail.inbox_state SET forgotten_before = now() + interval '1 day'");
   EXPECT_EQ(insert(*store, std::vector<const Event*>{version(5), version(6)}),
             (std::vector<Arrival>{kLate, Arrival::forgotten}));

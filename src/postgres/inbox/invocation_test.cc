@@ -1,4 +1,4 @@
-// What handlers are promised of the transaction that they get.
+// What handlers may rely on in their transaction.
 #include "postgres/inbox/invocation.h"
 
 #include <libpq-fe.h>
@@ -10,7 +10,7 @@
 namespace dovetail::postgres {
 namespace {
 
-// What libpq says to a statement on the connection itself.
+// libpq's result of a statement on the connection itself.
 ExecStatusType exec(Invocation& invocation, const char* sql) {
   const Result<pg_conn*> connection = invocation.connection();
   if (!connection) return PGRES_FATAL_ERROR;
@@ -94,8 +94,8 @@ TEST_F(PostgresInvocation, ADeferredConstraintFailsInTheHandlerAndNotAtCommit) {
   EXPECT_TRUE(contains(text_of(applied), "23503")) << text_of(applied);
 }
 
-// Were the commit let through, the rows of the events behind would stand there without their
-// effects: lost events.
+// If the commit succeeded, later events would have inbox rows without effects: lost
+// events.
 TEST_F(PostgresInvocation, AHandlerCannotEndTheTransaction) {
   const auto queued = [](std::string sql) {
     return [sql](Invocation& invocation, const Event& one) {
@@ -123,7 +123,7 @@ TEST_F(PostgresInvocation, AHandlerCannotEndTheTransaction) {
     handlers.emplace_back(std::string("queued: ") + sql, queued(sql));
   std::uint32_t lane = 0;
   for (const auto& [what, handler] : handlers) {
-    if (contains(what, "commit_guard")) continue;  // on purpose: nothing can be done about it
+    if (contains(what, "commit_guard")) continue;  // on purpose: this cannot be prevented
     auto store = store_with(handler, true, lane++);
     const Status applied = apply(*store, {event(), event()});
     EXPECT_TRUE(failed_with(applied, Errc::rejected)) << what << ": " << text_of(applied);
@@ -266,7 +266,7 @@ TEST_F(PostgresInvocation, ParametersArriveAsTheyAre) {
             "äöü'; --|610062ff|1099511627776|" + one->id.to_string() + "|t");
 }
 
-// More than every buffer on the way holds, in both directions.
+// More than all buffers on the way hold, in both directions.
 TEST_F(PostgresInvocation, LargeBatchesNeitherBlockNorLoseAnything) {
   const std::string large(200'000, 'x');
   auto store = store_with([&](Invocation& invocation, const Event& one) -> Status {

@@ -58,7 +58,7 @@ class Process {
     options.mapping = std::move(mapping);
     options.lease_term = 2s;
     options.heartbeat = 20ms;
-    options.relay_options.gives_up = true;  // where a daemon would wait until it is mended
+    options.relay_options.gives_up = true;  // a daemon would wait for a fix instead
     return options;
   }
   std::size_t held() const { return lanes_.held().size(); }
@@ -115,7 +115,7 @@ TEST_F(PostgresLanes, OneProcessTakesAllAndLetsGoOfAllWhenItStops) {
   EXPECT_EQ(number(connection_, "SELECT count(*) FROM dovetail.relay_process"), 0);
 }
 
-// As a process leaves them that was killed a moment ago.
+// Like a process that was killed a moment ago.
 TEST_F(PostgresLanes, TheLanesOfAProcessThatIsProvablyGoneAreTakenAtOnce) {
   ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::outbox));
   const auto held_by = [&](const std::string& owner) {
@@ -183,7 +183,7 @@ TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
     ASSERT_TRUE(connection);
     ASSERT_TRUE(ensure_relay(*connection, "test", 4, SourceKind::outbox));
   }
-  // As a process leaves it that was killed a moment ago.
+  // Like a process that was killed a moment ago.
   must(connection_,
        "UPDATE dovetail.relay_lane SET owner = 'dead', epoch = 7, "
        "expires = clock_timestamp() + interval '1 s';"
@@ -198,7 +198,7 @@ TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
   EXPECT_TRUE(process.stop());
 }
 
-// The clock of the database was set back by two days since it died.
+// The database's clock was set back by two days since the process died.
 TEST_F(PostgresLanes, TheLanesOfASilentProcessAreTakenOverThoughTheClockWasSetBack) {
   ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::outbox));
   must(connection_,
@@ -304,8 +304,8 @@ TEST_F(PostgresLanes, TheRolesOfRelayAndApplicationAreEnough) {
   must(connection_, "DROP ROLE " + app + ", " + relay);
 }
 
-// First the schema is extended, then relays are replaced one by one, and only a later version takes
-// away what the older ones needed.
+// First the schema is extended, then relays are replaced one by one, and only a later version
+// removes what older relays needed.
 TEST_F(PostgresLanes, AnOlderRelayGoesOnBesideANewerSchemaUntilThatLeavesItBehind) {
   std::vector<Migration> steps(migrations().begin(), migrations().end());
   const std::int64_t next = kSchemaVersion + 1;

@@ -44,8 +44,8 @@ TEST_F(PostgresLeaseTest, ItEndsForUsBeforeItEndsForANewcomerByTheDatabasesClock
   EXPECT_TRUE(failed_with(ours.renew(), Errc::stopped));
 }
 
-// As if the clock of the database had been set by so much: its own cannot be moved, what it
-// compares with can.
+// As if the database's clock were set by so much: the clock itself cannot be moved, but the times
+// that it is compared with can.
 void step(Connection& connection, std::chrono::hours by) {
   must(connection, "UPDATE dovetail.relay_lane SET expires = expires - interval '" +
                        std::to_string(by.count()) + " hours'");

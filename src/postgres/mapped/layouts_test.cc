@@ -1,4 +1,4 @@
-// The layouts that people have, and what a mapping of their own may be.
+// Common layouts of tables, and what a custom mapping may contain.
 #include <algorithm>
 
 #include "postgres/testing/test_mapped.h"
@@ -179,7 +179,7 @@ TEST_F(MappedLayouts, RowsWithoutAUuidAlwaysHaveTheSameEventId) {
     ASSERT_TRUE(lane.lease.release());
   }
   EXPECT_EQ(first.events()[0].id, second.events()[0].id);
-  // Version 8, and for ever this: the first 16 bytes of SHA-256 over "dovetail:shop.events:1".
+  // Version 8, and always this: the first 16 bytes of SHA-256 over "dovetail:shop.events:1".
   EXPECT_EQ(first.events()[0].id.bytes[6] >> 4, 8);
   EXPECT_EQ(first.events()[0].id.bytes[8] >> 6, 2);
   EXPECT_EQ(first.events()[0].id.to_string().substr(0, 13),

@@ -1,4 +1,4 @@
-// The whole road over a mapped table that is read out of the log: slots, gaps and take-over.
+// The whole path of a mapped table that is read from the WAL: slots, gaps and take-over.
 #include <signal.h>
 
 #include <map>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A sink that many lanes use one after the other.
+// A sink that many lanes use, one after another.
 class SharedSink final : public Sink {
  public:
   explicit SharedSink(MemorySink& sink) : sink_(sink) {}
@@ -53,11 +53,11 @@ class Process {
     options.lanes = 1;
     options.mapping = mapping;
     options.mode = ReadMode::wal;
-    // One that runs out on a busy machine makes the relay start over, and events come twice.
+    // If it runs out on a busy machine, the relay starts over, and events come twice.
     options.lease_term = 30s;
     options.heartbeat = 20ms;
     options.relay_options.idle_wait = 20ms;
-    options.relay_options.gives_up = true;  // where a daemon would wait until it is mended
+    options.relay_options.gives_up = true;  // a daemon would wait for a fix instead
     options.relay_options.connect_retry = {Duration(1ms), Duration(100ms)};
     options.notify = [this](std::int32_t, const RelayNotice& notice) {
       const std::lock_guard lock(mutex_);
@@ -74,7 +74,7 @@ class Process {
     thread_.request_stop();
     return wait();
   }
-  // For one that ends by itself.
+  // For a process that ends by itself.
   Status wait() {
     thread_.join();
     return ended_;
@@ -117,7 +117,7 @@ class MappedLog : public ::testing::Test {
     for (const StoredEvent& event : sink.received()) all.emplace_back(event.payload);
     return all;
   }
-  // So many different ones; some may have come twice.
+  // That many different ones; some may have come twice.
   bool all_came(std::size_t count) {
     return eventually([&] {
       const std::vector<std::string> all = payloads();
@@ -131,17 +131,17 @@ class MappedLog : public ::testing::Test {
   TestDatabase database;
   Connection application = database.connect();
   TableMapping mapping;
-  // Counts what comes twice as often as it comes.
+  // Counts repeats, too.
   MemorySink sink{MemorySinkOptions{.dedup = false}};
 };
 
-// Stops the process of the server that sends the log to the slot.
+// Stops the server process that sends WAL to the slot.
 class FrozenSender {
  public:
   explicit FrozenSender(std::int64_t pid) : pid_(static_cast<int>(pid)) { ::kill(pid_, SIGSTOP); }
   FrozenSender(const FrozenSender&) = delete;
   FrozenSender& operator=(const FrozenSender&) = delete;
-  // It ends before it hears what it was told meanwhile.
+  // The process ends before it hears what it was told meanwhile.
   ~FrozenSender() {
     ::kill(pid_, SIGTERM);
     ::kill(pid_, SIGCONT);
@@ -192,7 +192,7 @@ TEST_F(MappedLog, WhatWasFlushedIsNotReadAgainThoughTheServerNeverHeardOfIt) {
     insert(2);
     const std::string end = text(application, "SELECT pg_current_wal_lsn()::text");
     ASSERT_TRUE(read(source, first, 2));
-    // The commit is sent behind the row; without it nobody knows where the transaction ends.
+    // The commit follows the row; without it nobody knows where the transaction ends.
     ASSERT_TRUE(eventually([&] {
       return number(application,
                     "SELECT count(*) FROM pg_stat_replication JOIN pg_replication_slots ON pid = "
@@ -243,7 +243,7 @@ TEST_F(MappedLog, RowsThatAreThereComeFirstAndThenWhatIsInsertedInTheOrderOfComm
   std::map<std::string, int> versions;
   std::set<std::string> ids;
   for (const StoredEvent& event : sink.received()) {
-    // Where no slot is made for a while, one window follows another, and they overlap.
+    // While no slot is made, windows follow each other and overlap.
     if (!ids.insert(event.id.to_string()).second) continue;
     EXPECT_EQ(std::stoi(std::string(event.payload)), ++versions[std::string(event.aggregate_id)]);
   }
@@ -308,7 +308,7 @@ TEST_F(MappedLog, WhileTheServerMakesNoSlotTheTableIsReadAndThenTheLogGoesOn) {
   EXPECT_EQ(payloads(), (Payloads{"1", "2"})) << process->said();
   must(open, "COMMIT");
   ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
-  // Such a row is in the log alone.
+  // Only the WAL has such a row.
   insert(3, "DELETE FROM outbox WHERE payload = '3'");
   EXPECT_TRUE(eventually([&] {
     const Payloads all = payloads();
@@ -324,7 +324,7 @@ TEST_F(MappedLog, SlotThatIsLostIsMadeAgainAndTheTableFillsTheGap) {
   ASSERT_TRUE(delivered(5)) << process->said();
   ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
   ASSERT_TRUE(process->stop());
-  // The server may still be about to let go of it.
+  // The server may still be releasing it.
   ASSERT_TRUE(eventually([&] {
     return number(application,
                   "SELECT count(*) FROM pg_replication_slots WHERE active AND "
@@ -349,7 +349,7 @@ TEST_F(MappedLog, SlotDroppedWhileItIsReadIsHealedByTheTable) {
   ASSERT_TRUE(delivered(1)) << process->said();
   sink.set_available(false);
   const std::string name = slot();
-  // Somebody ends the process of the server and drops the slot before the relay is back.
+  // The server process is ended and the slot dropped before the relay is back.
   ASSERT_TRUE(eventually([&] {
     (void)application.query(
         "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
@@ -392,7 +392,7 @@ TEST_F(MappedLog, SlotOfAnotherProgramIsTakenOverWhereItStands) {
   EXPECT_TRUE(process->stop());
 }
 
-// Since 15. What is taken out of the publication is not in the stream, which goes on.
+// Since 15. Tables removed from the publication are not in the stream, which continues.
 TEST_F(MappedLog, RowOfASchemaThatWasNotPublishedThenIsSentAllTheSame) {
   if (is_before(application, 15)) GTEST_SKIP() << "no publication of a schema before 15";
   must(application, "CREATE PUBLICATION of_schema FOR TABLES IN SCHEMA public");
@@ -403,7 +403,7 @@ TEST_F(MappedLog, RowOfASchemaThatWasNotPublishedThenIsSentAllTheSame) {
   ASSERT_TRUE(delivered(1)) << process->said();
   must(application, "ALTER PUBLICATION of_schema DROP TABLES IN SCHEMA public");
   insert(2);
-  // Until safe points have passed the row, or it was noticed that the stream does not have it.
+  // Until safe points have passed the row, or the relay notices that the stream lacks it.
   ASSERT_TRUE(eventually([&] {
     return contains(process->said(), "was changed") ||
            text(application,

@@ -1,4 +1,4 @@
-// What a row says about its event, whatever becomes of that.
+// What a row says about its event at each step.
 #include "postgres/testing/test_mapped.h"
 
 namespace dovetail::postgres {
@@ -18,7 +18,7 @@ class MappedMarks : public MappedTest {
     return text(application,
                 "SELECT string_agg(status, ' ' ORDER BY created_at) FROM outbox_events");
   }
-  // What a relay does now and then marks the row so.
+  // What a relay does from time to time gives the row this status.
   bool becomes(MappedLane& lane, const std::string& wanted) {
     return eventually([&] {
       EXPECT_TRUE(lane.source.keep_alive());
@@ -54,7 +54,7 @@ TEST_F(MappedMarks, EventThatWaitsForItsNextTryIsPending) {
   EXPECT_EQ(status(), "PENDING");
   ASSERT_TRUE(lane.settle(batch, Settled::parked));
   EXPECT_EQ(status(), "PENDING");
-  // It goes out of parking, and is not read as well.
+  // It goes out from parking and is not read as well.
   EXPECT_TRUE(lane.read().empty());
   MappedLane& next = restart(lane, mapping);
   EXPECT_TRUE(next.read().empty());
@@ -87,7 +87,7 @@ TEST_F(MappedMarks, EventThatIsParkedAfterItsLastTryIsMarkedThen) {
   ASSERT_EQ(lane.read(batch).size(), 1u);
   park(lane, batch.events()[0], ParkState::waiting);
   ASSERT_TRUE(lane.settle(batch, Settled::parked));
-  // Out of parking, as the relay does it: there is no batch to settle any more.
+  // From parking, like the relay: there is no batch to settle.
   MappedLane& next = restart(lane, mapping);
   park(next, batch.events()[0]);
   EXPECT_EQ(status(), "FAILED");
@@ -106,7 +106,7 @@ TEST_F(MappedMarks, ReplayedEventIsPendingUntilItIsDeliveredOrFailsAgain) {
   EXPECT_TRUE(lane.read().empty());
   park(lane, batch.events()[0]);
   EXPECT_EQ(status(), "FAILED");
-  // While no relay runs, nobody can mark it; the next one does so at once.
+  // While no relay runs, the row cannot be marked; the next relay marks it at once.
   EXPECT_TRUE(lane.lease.release());
   replay();
   MappedLane& next = serve(mapping);
@@ -225,7 +225,7 @@ TEST_F(MappedMarks, WhatAnEarlierVersionParkedIsMarkedAtTheNextStart) {
     Batch batch;
     ASSERT_EQ(lane.read(batch).size(), 1u);
     park(lane, batch.events()[0]);
-    // It marked also what waits for its next try, and did not write down which row it is.
+    // It also marked rows that wait for their next try, and did not record which row an event has.
     make("UPDATE dovetail.parked SET state = 'waiting', row_state = NULL, row_id = NULL");
     restart(lane, own);
     EXPECT_EQ(text(application, own.table == "shop.events" ? "SELECT state::text FROM shop.events"
@@ -252,7 +252,7 @@ TEST_F(MappedMarks, RowsThatAreOneEventByTheirIdAreSentAndMarkedEachForItself) {
   const auto states = [&] {
     return text(application, "SELECT string_agg(state, ' ' ORDER BY n) FROM t");
   };
-  // In flight at the same time, in batches of their own.
+  // In flight at the same time, in different batches.
   Batch first;
   Batch second;
   ASSERT_EQ(lane.read(first, 1), (std::vector<std::string>{"a"}));
@@ -262,7 +262,7 @@ TEST_F(MappedMarks, RowsThatAreOneEventByTheirIdAreSentAndMarkedEachForItself) {
   EXPECT_EQ(states(), "sent new new new");
   ASSERT_TRUE(lane.settle(second));
   EXPECT_EQ(states(), "sent sent new new");
-  // In one batch, which is parked: the second waits for an operator, under an id of its own.
+  // In one batch, which is parked: the second waits for an operator, with its own id.
   Batch both;
   ASSERT_EQ(lane.read(both), (std::vector<std::string>{"c", "d"}));
   park(lane, both.events()[0]);
@@ -284,7 +284,7 @@ TEST_F(MappedMarks, RowsThatAreOneEventByTheirIdAreSentAndMarkedEachForItself) {
   EXPECT_EQ(states(), "sent sent sent sent");
 }
 
-// As a table has it that is partitioned, or that counts for each tenant.
+// As in a table that is partitioned, or that numbers rows per tenant.
 TEST_F(MappedMarks, RowThatSharesItsIdWithAnotherOneIsNotMarkedWithIt) {
   for (const std::string type : {"uuid", "int", "text"}) {
     const std::string id = type == "uuid" ? "0190aaaa-0000-7000-8000-000000000001" : "1";
@@ -312,7 +312,7 @@ TEST_F(MappedMarks, RowThatSharesItsIdWithAnotherOneIsNotMarkedWithIt) {
     ASSERT_EQ(lane.read(second), std::vector<std::string>{"y"}) << type;
     park(lane, second.events()[0], ParkState::waiting);
     make("UPDATE t SET state = 'new' WHERE tenant = 'a'");
-    // It waits until nothing of its id is parked any more.
+    // It waits until no event with its id is parked.
     EXPECT_TRUE(lane.read().empty());
     park(lane, second.events()[0]);
     EXPECT_EQ(states(), "new bad") << type;
@@ -367,7 +367,7 @@ TEST_F(MappedMarks, ParkedRowIsNotReadAgainWhereTheTableHasNoWordForIt) {
   ASSERT_TRUE(lane.source.open());
   EXPECT_TRUE(lane.read().empty());
   EXPECT_EQ(number(application, "SELECT count(*) FROM outbox_events WHERE sent_at IS NULL"), 1);
-  // Once an operator gives it up, the row is no longer pending.
+  // Once an operator discards it, the row is not pending any more.
   discard();
   ASSERT_TRUE(lane.source.open());
   EXPECT_TRUE(lane.read().empty());

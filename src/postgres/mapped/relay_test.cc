@@ -1,4 +1,4 @@
-// The whole road over a mapped table: relay, lanes, parking and marks.
+// The whole path of a mapped table: relay, lanes, parking and marks.
 #include "core/relay/relay.h"
 
 #include <map>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One lane in a thread of its own, as a relay process runs it.
+// One lane on its own thread, as in a relay process.
 class RunningLane {
  public:
   RunningLane(const std::string& conninfo, const TableMapping& mapping, Sink& sink,
@@ -121,7 +121,7 @@ TEST_F(MappedRoad, LanesDeliverEverythingInOrderWhileWritersCommitLate) {
   EXPECT_EQ(received, 180u);
 }
 
-// Why every page begins at the first pending row: what was passed may have been committed since.
+// Every page begins at the first pending row, because rows before may have committed since.
 TEST_F(MappedRoad, LateRowIsNotOvertakenOnItsKeyWhileABacklogIsPaged) {
   Connection late = database.connect();
   must(late, "BEGIN; INSERT INTO outbox (aggregate_id, payload) VALUES ('a', '1')");
@@ -206,8 +206,8 @@ TEST_F(MappedRoad, RowThatIsResetByHandAndFailsAgainIsParkedAgainAsItIsNow) {
   });
   RunningLane lane(database.conninfo, mapping, sink, 0, 1);
   const auto replay = [&] {
-    // It may have been taken for one that waits behind another, and then it goes by itself once
-    // more.
+    // It may have been put behind another one, and then goes out once more by
+    // itself.
     EXPECT_TRUE(eventually([&] {
       return number(application, "SELECT count(*) FROM dovetail.parked WHERE state = 'parked'") ==
              1;
@@ -221,7 +221,7 @@ TEST_F(MappedRoad, RowThatIsResetByHandAndFailsAgainIsParkedAgainAsItIsNow) {
   EXPECT_TRUE(eventually([&] { return with_status("failed") == 1; }));
   replay();
   for (const std::string payload : {"2", "3"}) {
-    // What was finished in the meantime must not hide it, however it was finished.
+    // Events finished in the meantime must not hide it, however they finished.
     if (payload == "3")
       must(application, "UPDATE dovetail.parked SET state = 'discarded', row_state = 'discarded'");
     must(application, "UPDATE outbox SET status = 'pending', payload = '" + payload + "'");

@@ -10,7 +10,7 @@
 namespace dovetail::postgres {
 namespace {
 
-// Everything of an event but where it was found.
+// All of an event except its position.
 std::string shown(const Event& event, bool with_time) {
   std::string all = event.id.to_string();
   for (const std::string_view field :
@@ -22,7 +22,7 @@ std::string shown(const Event& event, bool with_time) {
   return all;
 }
 
-// A table, a publication and a slot, whose changes are taken by SQL, as pgoutput writes them.
+// A table, a publication and a slot, whose changes are read by SQL in pgoutput's form.
 class MappedRowsTest : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -30,7 +30,7 @@ class MappedRowsTest : public ::testing::Test {
   }
   std::string slot() const { return database.name; }
 
-  // From here on the log is kept.
+  // From here on the server keeps WAL.
   void publish(const std::string& tables, const std::string& with = "publish = 'insert'") {
     must(connection, "CREATE PUBLICATION p FOR " + tables + " WITH (" + with + ")");
     must(connection, "SELECT pg_create_logical_replication_slot('" + slot() + "', 'pgoutput')");
@@ -41,7 +41,7 @@ class MappedRowsTest : public ::testing::Test {
     ASSERT_TRUE(found) << text_of(found);
     table = std::move(*found);
   }
-  // The events of what the log has; it keeps it. PostgreSQL 13 has no binary form.
+  // The events in the WAL, which stays. PostgreSQL 13 has no binary form.
   Status from_log(bool binary, Batch& out) {
     const std::unique_ptr<WalRows> rows = mapped_rows(table, mapping, last_position);
     const Result<Rows> changes =

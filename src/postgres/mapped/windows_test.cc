@@ -22,7 +22,7 @@ TableMapping plain_mapping() {
   return mapping;
 }
 
-// A lane whose gaps are closed by hand, as a source of the log does it.
+// A lane whose gaps the test closes, like a source of the WAL does.
 class MappedWindowsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ class MappedWindowsTest : public ::testing::Test {
     must(connection, "INSERT INTO outbox VALUES (" + std::to_string(id) + ", 'k', '" +
                          std::to_string(id) + "')");
   }
-  // Begins to read up to now; what commits from here on is for the log.
+  // Begins to read up to now; later commits belong to the WAL.
   std::string end_now() {
     must(exporter, "BEGIN ISOLATION LEVEL REPEATABLE READ");
     const std::string name = text(exporter, "SELECT pg_export_snapshot()");
@@ -45,7 +45,7 @@ class MappedWindowsTest : public ::testing::Test {
     must(exporter, "COMMIT");
     return shows;
   }
-  // What it hands out until the end, settled.
+  // What it returns until the end, settled.
   std::vector<std::string> read_all(const Limits& limits = {1000, 1 << 20, 100ms}) {
     std::vector<std::string> payloads;
     while (!windows.has_ended()) {
@@ -60,7 +60,7 @@ class MappedWindowsTest : public ::testing::Test {
     windows.go_on();
     return payloads;
   }
-  // What comes up to this one, as long as no end is set.
+  // What comes until this event, while no end is set.
   std::vector<std::string> read_until(const std::string& last) {
     std::vector<std::string> payloads;
     const bool came = eventually([&] {
@@ -132,7 +132,7 @@ TEST_F(MappedWindowsTest, WithoutAnEndWhatIsNewComesOnceAlthoughAnOlderTransacti
 
 TEST_F(MappedWindowsTest, AfterALostSlotRowsOfTransactionsThatWereOpenAreNotLeftOut) {
   for (int id = 1; id <= 50; ++id) insert(writer, id);
-  // Open while the progress is taken: as a whole, and with a part that has a number of its own.
+  // Open while progress is taken: one transaction, and one with a subtransaction number of its own.
   Connection late = database.connect();
   must(late, "BEGIN");
   insert(late, 101);

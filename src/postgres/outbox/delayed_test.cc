@@ -1,5 +1,5 @@
-// Events that wait for their time, together with what else there is: a limit on the backlog, pages,
-// lanes, retention.
+// Delayed events together with other features: a backlog limit, pages, lanes,
+// retention.
 #include "postgres/outbox/delayed.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::string kOldId = "01890a5d-ac96-774b-bcce-b302099a8057";  // of the year 2023
+const std::string kOldId = "01890a5d-ac96-774b-bcce-b302099a8057";  // from the year 2023
 
 class PostgresDelayed : public ::testing::Test {
  protected:
@@ -38,7 +38,7 @@ class PostgresDelayed : public ::testing::Test {
              more + ") FROM generate_series(1, " + std::to_string(events) + ") AS n");
     must(sql_, "UPDATE dovetail.delayed SET deliver_at = clock_timestamp() - interval '1 s'");
   }
-  // So many events, and what comes with them; the wait is for broken code.
+  // That many events, and what comes with them; the wait is for broken code.
   Payloads read(std::size_t count, const std::string& relay = "test",
                 std::size_t events_max = 1000) {
     Reader reader{database_.conninfo, relay};
@@ -144,7 +144,7 @@ TEST_F(PostgresDelayed, EveryLaneGetsThoseOfItsKeys) {
 }
 
 TEST_F(PostgresDelayed, RetentionTakesNoneAwayThatARelayHasNotPassed) {
-  (void)read(0);  // a relay is known
+  (void)read(0);  // makes the relay known
   publish_due(1, ", id => '" + kOldId + "'");
   MaintenanceOptions options;
   options.events_older_than = std::chrono::hours(24);

@@ -12,7 +12,7 @@ namespace {
 TablePosition number(std::int64_t seq) { return TablePosition{"1:1:", "5:5:", seq, seq}; }
 TablePosition shown(const std::string& snapshot) { return TablePosition{snapshot}; }
 
-// As a restart would find it.
+// The position that a restart would find.
 std::string restarts_at(Progress& progress) {
   EXPECT_TRUE(progress.count_streamed());
   return progress.settled_to().prev;
@@ -138,7 +138,7 @@ RC_GTEST_PROP(Progress, IsTheLastPositionBeforeWhichNothingIsUnsettled, ()) {
   }
 }
 
-// A stream through a slot that begins at 10 and is temporary.
+// A stream through a temporary slot that begins at 10.
 Progress streaming() {
   Progress progress(true);
   progress.begin(shown("100:100:"));
@@ -223,7 +223,7 @@ RC_GTEST_PROP(WalProgress, IsTheLastPositionBehindWhichNothingIsUnsettled, ()) {
   std::uint64_t position = 0, events = 0, settled = 0;
   const auto steps = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 30));
   for (const int step : steps) {
-    if (step < 10) {  // a transaction of so many events of interest
+    if (step < 10) {  // a transaction with that many relevant events
       events += static_cast<std::uint64_t>(step);
       all.push_back({position += 10, events});
       progress.add(static_cast<std::uint64_t>(step), static_cast<std::uint32_t>(100 + position));
@@ -315,7 +315,7 @@ TEST(StreamedProgress, IsTheSafePointAloneWhereRowsDoNotSayTheirTransaction) {
   EXPECT_EQ(progress.settled_to().passed, 0) << "the sequence is not its own";
 }
 
-// Windows that were open when the session began: the position says how far they are.
+// Windows that were open when the session began: the position includes them.
 TEST(StreamedProgress, AddsNothingToAnOpenWindow) {
   Progress progress = streaming();
   progress.add(1, 100);

@@ -219,7 +219,7 @@ TEST_F(PostgresPublish, TextThatIsDeclaredAsJsonMustBeJson) {
         << type;
   for (const std::string type : {"text/plain", "application/jsonl", "text/x; of=/json"})
     EXPECT_EQ(refusal("'1', 't', 'broken', content_type => '" + type + "'"), "ok") << type;
-  // Bytes are the business of who gives them.
+  // Bytes are not checked.
   EXPECT_EQ(refusal("'1', 't', 'broken'::bytea, content_type => 'application/json'"), "ok");
   EXPECT_EQ(count(), 4);
 }
@@ -245,14 +245,14 @@ TEST_F(PostgresPublish, IdsOfAggregatesMayBeNumbersAndUuids) {
           << id << " " << payload;
     }
   }
-  // Drivers that say no types, and those that do.
+  // Drivers that send no types, and drivers that do.
   EXPECT_TRUE(connection_.query("SELECT dovetail.publish($1, $2, $3, $4)",
                                 Params().unknown("a").unknown("17").unknown("t").unknown("{}")));
   EXPECT_TRUE(connection_.query("SELECT dovetail.publish($1, $2, $3, $4, topic => 'x')",
                                 Params().text("a").int4(17).text("t").text("{}")));
 }
 
-// What SQL refuses is what validate() refuses.
+// SQL refuses what validate() refuses.
 TEST_F(PostgresPublish, BadInputIsRefusedWithAWordAboutIt) {
   const auto refusal = [&](const std::string& arguments) {
     return result_of("SELECT dovetail.publish(" + arguments + ")");
@@ -301,7 +301,7 @@ TEST_F(PostgresPublish, APlainInsertIsCheckedToo) {
   EXPECT_EQ(count(), 3);
 }
 
-// When it is due is too late: it would hold up everything behind it.
+// Checking it when it is due would be too late: it would block everything behind it.
 TEST_F(PostgresPublish, AnEventForLaterIsCheckedWhenItIsPublished) {
   const auto refusal = [&](const std::string& values, const std::string& when) {
     return result_of("SELECT dovetail.publish(" + values + ", deliver_at => " + when + ")");

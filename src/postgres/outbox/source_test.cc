@@ -154,7 +154,7 @@ TEST_F(PostgresSourceTest, DelayedEventsComeInTheOrderInWhichTheyAreDue) {
 TEST_F(PostgresSourceTest, AStandbyIsRefused) {
   servers::Started standby("standby");
   if (standby.server().conninfo.empty()) GTEST_SKIP() << standby.server().missing;
-  ASSERT_TRUE(eventually([&] {  // until the database has arrived there
+  ASSERT_TRUE(eventually([&] {  // until the database has reached that point
     return Connection::open(servers::with_database(standby.server().conninfo, database_.name))
         .has_value();
   }));
@@ -168,7 +168,7 @@ TEST_F(PostgresSourceTest, ARestoreIntoAnotherClusterLosesNothing) {
   if (!is_before(connection_, 16)) GTEST_SKIP() << "pg_dump of Debian refuses a newer server";
   servers::Started other("other");
   if (other.server().conninfo.empty()) GTEST_SKIP() << other.server().missing;
-  // Numbers here run ahead of those there.
+  // Numbers here are ahead of those there.
   for (int i = 0; i < 200; ++i) must(connection_, "SELECT pg_current_xact_id()");
   open();
   publish("k", "1");

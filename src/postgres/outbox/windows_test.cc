@@ -1,4 +1,4 @@
-// What windows promise to whoever reads the same table by other means in between.
+// What windows guarantee when something else reads the same table in between.
 #include "postgres/outbox/windows.h"
 
 #include "host/host.h"
@@ -32,7 +32,7 @@ class PostgresWindows : public testing::Test {
   std::string stored() {
     return text(connection_, "SELECT window_start::text FROM dovetail.relay_lane");
   }
-  // One that shows what is there, without the transaction of one event.
+  // A snapshot of now without one event's transaction.
   std::string snapshot_without(const std::string& payload) {
     return text(connection_,
                 "SELECT xid || ':' || pg_snapshot_xmax(pg_current_snapshot()) || ':' || "
@@ -74,7 +74,7 @@ TEST_F(PostgresWindows, AnEndIsExactlyWhatItsSnapshotShows) {
   EXPECT_TRUE(take().empty());
 }
 
-// As while a commit waits for a synchronous standby: the log has it, and nobody sees it yet.
+// Like a commit that waits for a synchronous standby: the WAL has it, but nobody sees it yet.
 TEST_F(PostgresWindows, ASnapshotIsVisibleWhenAllCommitsThatItShowsAre) {
   must(other_, "BEGIN");
   must(other_, publishing("late"));
@@ -110,7 +110,7 @@ TEST_F(PostgresWindows, AnEndThatWasPassedAlreadyTakesNothingBack) {
   EXPECT_TRUE(take().empty());
 }
 
-// Snapshots of the log follow the order of commits in it, ours the order in which they are seen.
+// WAL snapshots follow the commit order in the WAL, ours the order of visibility.
 TEST_F(PostgresWindows, AnEndThatShowsAnotherChoiceIsUnitedWithWhatWasHandedOut) {
   must(other_, "BEGIN");
   must(other_, publishing("A"));

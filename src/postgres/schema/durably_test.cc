@@ -1,4 +1,4 @@
-// What others are told of is on disk by then, whatever the server's default is.
+// What others are told is on disk by then, whatever the server's default is.
 #include <gtest/gtest.h>
 
 #include "core/event/batch.h"
@@ -11,8 +11,8 @@
 namespace dovetail::postgres {
 namespace {
 
-// A server that does not wait for the disk, and a table that tells of each transaction, when it is
-// about to commit, whether that waits.
+// A server without waits for the disk, and a table that records for each transaction, at its
+// commit, whether that waits.
 class Durably : public testing::Test {
  protected:
   void watch(const std::string& table) {

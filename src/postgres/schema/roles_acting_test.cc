@@ -1,4 +1,4 @@
-// In whose name workers act for their consumers, and operators decide.
+// Whose name workers use for their consumers, and operators for their decisions.
 #include "dovetail/postgres.h"
 #include "postgres/operate/admin.h"
 #include "postgres/testing/test_roles.h"
@@ -67,7 +67,7 @@ TEST_F(PostgresWorkers, ARoleThatIsNotThereIsNotGranted) {
   EXPECT_EQ(sqlstate(owner_, "SELECT dovetail.grant_worker('no such role', 'stock')"), "42704");
 }
 
-// A team has the grant; its members log in. Some inherit, some take the role on.
+// A team has the grant; its members log in. Some inherit the role, some use SET ROLE.
 TEST_F(PostgresWorkers, ActInTheNameOfTheRoleThatIsSet) {
   const std::string team = login("team"), lazy = login("lazy"), member = login("member");
   must(owner_, "CREATE ROLE " + team + "; GRANT dovetail_worker TO " + team + "; CREATE ROLE " +
@@ -101,7 +101,7 @@ TEST_F(PostgresWorkers, GetNoMoreRightsFromFunctionsOfOthersInBetween) {
   must(owner_, "DROP FUNCTION public.take()");
 }
 
-// What a foreign search path, temporary tables and functions in public could put in the way.
+// Attacks by foreign search paths, temporary tables and functions in public.
 TEST_F(PostgresWorkers, CannotPutNamesOfTheirOwnBeforeThoseOfTheFunctions) {
   must(owner_, "GRANT CREATE ON SCHEMA public TO " + login("worker"));
   Connection worker = as("worker");

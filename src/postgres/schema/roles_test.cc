@@ -1,5 +1,5 @@
-// Every sentence about a role, by a login that tries to exceed it. `SET ROLE` would not do: some
-// functions ask for the login.
+// Every sentence about a role, tested by a login that tries to do more. `SET ROLE` would not do:
+// some functions check the login.
 #include <set>
 
 #include "dovetail/postgres.h"
@@ -9,7 +9,7 @@
 namespace dovetail::postgres {
 namespace {
 
-// What a login tries, and must be refused with 42501.
+// A statement of a login that must be refused with 42501.
 struct Attempt {
   const char* role;
   const char* sql;
@@ -311,10 +311,10 @@ TEST_F(PostgresRoleAttempts, AnOperatorChangesNoRowAndNoAudit) {
 }
 TEST_F(PostgresRoleAttempts, ALoginWithoutARoleReachesNothing) { each_is_refused(kNobodyAttempts); }
 
-// By the catalogue, so that what is added later is covered as well.
+// From the catalogue, so that later additions are covered, too.
 class PostgresRoleRights : public PostgresRoles {
  protected:
-  // The names of what the query gives, in order.
+  // The names that the query returns, in order.
   std::set<std::string> names(const std::string& sql) {
     std::set<std::string> found;
     const Result<Rows> rows = owner_.query(sql);
@@ -391,7 +391,7 @@ TEST_F(PostgresRoleRights, WhatRunsAsTheOwnerIsClosedToPublicAndToForeignSearchP
                   "'dovetail'::regnamespace AND p.prosecdef AND NOT coalesce('search_path="
                   "pg_catalog, pg_temp' = ANY (p.proconfig), false)"),
             Names{});
-  // It says how large a payload may be, and is asked by the type of a column.
+  // It is the largest payload size, and a column's type asks for it.
   EXPECT_EQ(
       names("SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = "
             "'dovetail'::regnamespace AND p.prosecdef AND (p.proacl IS NULL OR EXISTS (SELECT "
@@ -412,7 +412,7 @@ TEST_F(PostgresRoleRights, EveryFunctionOfAWorkerRefusesAConsumerOfOthers) {
   Connection worker = as("worker");
   for (std::size_t i = 0; i < functions->size(); ++i) {
     const std::string sql(functions->text(i, 0));
-    // Nothing to do for nobody: there the consumer is not looked at.
+    // An empty list does nothing, so the consumer is not checked.
     if (contains(sql, "complete_many")) continue;
     EXPECT_EQ(sqlstate(worker, sql), "42501") << sql;
   }
@@ -424,7 +424,7 @@ class PostgresRolesUpgrade : public testing::Test {
   Connection owner_ = database_.connect();
 };
 
-// As the versions before had it: a publisher was a worker for everybody, and an operator wrote
+// As in earlier versions: a publisher was a worker for all consumers, and an operator wrote
 // rows.
 TEST_F(PostgresRolesUpgrade, TakesBackTheRightsThatEarlierVersionsGave) {
   std::vector<Migration> before;
@@ -455,7 +455,7 @@ TEST_F(PostgresRolesUpgrade, TakesBackTheRightsThatEarlierVersionsGave) {
             "ffft");
 }
 
-// Roles are made by who may; the owner of the schema need not.
+// Only some users may create roles; the owner of the schema need not be one.
 TEST_F(PostgresRolesUpgrade, AnOwnerWhoMayMakeNoRolesIsToldWhichIsMissing) {
   const std::string plain = database_.name + "_plain";
   ASSERT_TRUE(create_schema(owner_));

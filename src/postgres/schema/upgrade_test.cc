@@ -1,4 +1,4 @@
-// Databases of older versions, with events, parked events, a running lease and claims, are updated
+// Databases of older versions, with events, parked events, a running lease and claims, are upgraded
 // in place.
 #include "postgres/lane/lease.h"
 #include "postgres/operate/admin.h"
@@ -7,8 +7,8 @@
 namespace dovetail::postgres {
 namespace {
 
-// In the words of version 5: five events of the relay were delivered, one is parked and one waits
-// behind it. One that was parked was replayed since. Three are pending.
+// In the words of version 5: the relay has delivered five events, one is parked and one waits
+// behind it. One parked event was replayed since. Three are pending.
 constexpr std::string_view kEvents =
     "SELECT dovetail.publish('order', (n % 4)::text, 'placed', '{}', id => "
     "('01900000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid) FROM generate_series(1, 7) AS n";

@@ -31,7 +31,7 @@ TEST(WalBuffer, HandsOverInOrderWhateverTheSize) {
   buffer.put(message("first"));
   buffer.put(message(large));
   buffer.put(message("second"));
-  EXPECT_EQ(next(buffer), "first");  // a large one is handed over with what was before it
+  EXPECT_EQ(next(buffer), "first");  // a large one is handed over together with earlier ones
   EXPECT_EQ(next(buffer), large);
   EXPECT_EQ(next(buffer), "none");
   buffer.hand_over(true);

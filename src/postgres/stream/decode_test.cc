@@ -1,4 +1,4 @@
-// The decoder against what a real server writes, which SQL shows, too.
+// The decoder against the output of a real server, which SQL shows, too.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -29,7 +29,7 @@ class WalDecodeTest : public testing::Test {
     if (is_before(owner_, 14)) GTEST_SKIP() << "PostgreSQL 14 brought messages and the binary form";
   }
 
-  // Everything since the slot was made, as `form` ("true": binary).
+  // Everything since the slot was made; `form` "true" means binary.
   const Batch& read(const std::string& form) {
     rows_ = outbox_rows();
     batch_.clear();

@@ -136,7 +136,7 @@ TEST(Pgoutput, EveryMessageThatIsCutOrTooLongIsCorrupt) {
   for (const std::string& message : all_messages()) {
     ASSERT_TRUE(decode(message, values));
     for (std::size_t size = 0; size < message.size(); ++size) {
-      // In memory of its own, so that a step beyond its end is seen by the sanitizer.
+      // In its own memory, so that the sanitizer sees a read beyond its end.
       const std::vector<char> cut(message.begin(), message.begin() + static_cast<long>(size));
       const auto out = decode(std::string_view(cut.data(), cut.size()), values);
       ASSERT_FALSE(out) << message[0] << size;

@@ -72,7 +72,7 @@ TEST_F(WalReceiverTest, AnIdleServerThatAnswersIsNot) {
   EXPECT_TRUE(test.read_until(1));
 }
 
-// Each time it is asked is a connection. When an event is read, what came before it has been
+// Each request is a connection. When an event is read, everything before it has been
 // judged.
 TEST_F(WalReceiverTest, AServerThatIsBehindByItsOwnClockIsAskedWhetherItStops) {
   Replication replication = open_replication(database.conninfo);
@@ -88,7 +88,7 @@ TEST_F(WalReceiverTest, AServerThatIsBehindByItsOwnClockIsAskedWhetherItStops) {
       longest =
           std::max<std::chrono::nanoseconds>(longest, std::chrono::steady_clock::now() - began);
     }
-    // A machine that is so slow is right to ask.
+    // On a machine this slow, asking is correct.
     if (longest < 2s) {
       EXPECT_EQ(proxy.counters().connections, 1u);
     }

@@ -1,4 +1,4 @@
-// Streams of a server that is stopped, reconfigured and short of room.
+// Streams of a server that is stopped, reconfigured or short of slots.
 #include <csignal>
 #include <filesystem>
 
@@ -10,7 +10,7 @@ namespace {
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// One for all of them, which each leaves running.
+// One server for all tests; each leaves it running.
 class WalServer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -28,7 +28,7 @@ class WalServer : public ::testing::Test {
     EXPECT_TRUE(connection) << text_of(connection);
     return connection ? std::move(*connection) : Connection();
   }
-  // As `pg_ctl stop -m fast`; the time it took.
+  // Like `pg_ctl stop -m fast`; returns the time it took.
   static Duration stop() {
     const auto before = steady_clock::now();
     ::kill(server->pid(), SIGINT);
@@ -56,7 +56,7 @@ TEST_F(WalServer, ThatStopsIsNotHeldUpByStreamsThatNobodyReads) {
   TestStream unconfirmed(conninfo());
   Connection writer = connect();
   publish(writer, "first", "{}");
-  // Each has told the server something, so that it waits for the rest.
+  // Each has reported something, so that the server waits for the rest.
   for (TestStream* test : {&idle, &full, &unconfirmed}) {
     ASSERT_TRUE(test->read_until(1));
     test->settle(1);

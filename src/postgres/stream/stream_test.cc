@@ -85,7 +85,7 @@ TEST_F(WalStreamTest, ReadsALargeTransactionInPiecesAndThroughASmallBuffer) {
     EXPECT_LE(batch.size(), limits.events_max);
     for (const Event& event : batch.events())
       ASSERT_EQ(event.aggregate_id, std::to_string(++events));
-    // Only its end makes it whole, which may come a moment later.
+    // Only its end completes it, which may come a moment later.
     EXPECT_TRUE(eventually([&] {
       if (events == 20'000) test.stream->take_end();
       return test.stream->is_inside_transaction() == (events < 20'000);
@@ -143,7 +143,7 @@ TEST_F(WalStreamTest, GoesOnBehindWhatWasReportedAndBringsTheRestAgain) {
     ASSERT_TRUE(test.read_until(3));
     test.settle(2);
     test.report();
-    // Leaving sends it. A server that still has something to send looks no more at what came.
+    // Leaving sends it. A server with more to send does not read any more.
     test.stream->take_end();
   }
   ASSERT_TRUE(eventually([&] { return !(*find_slot(connection, name))->active; }));
@@ -232,7 +232,7 @@ TEST_F(WalStreamTest, AReaderThatWaitsIsWokenByEachEvent) {
 
 TEST_F(WalStreamTest, StaysAliveWhileNobodyReads) {
   const servers::Standstill standstill;
-  // With a buffer that is full, and with one that is not.
+  // With a full buffer, and with one that is not full.
   WalStreamOptions full;
   full.buffer_bytes_max = 128 << 10;
   full.status_every = milliseconds(200);

@@ -25,7 +25,7 @@ class HandoverTest : public testing::Test {
     handover_.open(server_run(reader_.connection).value());
     ASSERT_TRUE(windows_.open());
   }
-  // Reads windows as far as they go, and makes a step. Everything that is read is settled.
+  // Reads windows as far as possible, and makes a step. Settles everything it reads.
   bool step() {
     if (!handover_.holds_windows()) {
       Batch batch;

@@ -1,4 +1,4 @@
-// A slot that stays between the starts of its relay: when it is gone on with, and when it is not.
+// A slot that stays between starts of its relay: when it is resumed, and when not.
 #include "postgres/testing/test_version.h"
 #include "postgres/testing/test_wal_source.h"
 #include "postgres/wal/slot_access.h"
@@ -21,7 +21,7 @@ class WalSlotSource : public testing::Test {
     EXPECT_TRUE(reading->opened) << text_of(reading->opened);
     return reading;
   }
-  // Reads the log until so many were read and settled, and the server was told; then it is gone.
+  // Reads the WAL until that many events are read, settled and reported; then closes.
   void read_and_go(int count) {
     const auto reading = read_on();
     ASSERT_TRUE(reading->until_streaming()) << reading->told();
@@ -42,7 +42,7 @@ class WalSlotSource : public testing::Test {
     }));
   }
   std::string slot() { return text(connection_, "SELECT slot FROM dovetail.relay_lane"); }
-  // What the next reader hands out, until it reads the log and `count` came.
+  // What the next reader returns until it reads the WAL and `count` events came.
   std::unique_ptr<WalReading> next_reads(std::size_t count) {
     auto reading = read_on();
     EXPECT_TRUE(reading->until([&] {
@@ -93,7 +93,7 @@ TEST_F(WalSlotSource, MadeAgainBySomebodyElseIsNotTrusted) {
   publish(3, 6);
   const std::string slot = text(connection_, "SELECT slot FROM dovetail.relay_lane");
   must(connection_, "SELECT pg_drop_replication_slot('" + slot + "')");
-  // Not beside a table in one statement, which the server cannot always do.
+  // Not together with a table in one statement, which the server cannot always do.
   must(connection_, "SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput')");
   publish(6, 8);
   const auto next = next_reads(5);
@@ -172,7 +172,7 @@ TEST_F(WalSlotSource, ThatKeepsTooMuchIsDroppedAndMadeAgainWhenTheSinkTakes) {
   EXPECT_TRUE(reading.until_streaming()) << reading.told();
 }
 
-// The thread of a process that was paused goes on with what it knew before.
+// The thread of a paused process continues with what it knew before.
 TEST_F(WalSlotSource, IsNotDroppedByWhoHasLostTheLane) {
   read_and_go(3);
   until_unused();
@@ -204,7 +204,7 @@ TEST_F(WalSlotSource, IsNotDroppedByWhoHasLostTheLane) {
   EXPECT_EQ(number(connection_, left), 0);
 }
 
-// A relay that has lost its lane must not move the slot of the one that has it.
+// A relay that has lost its lane must not move the slot of the new owner.
 TEST_F(WalSlotSource, IsNotReportedByWhoHasLostTheLane) {
   const auto reading = read_on();
   ASSERT_TRUE(reading->until_streaming()) << reading->told();

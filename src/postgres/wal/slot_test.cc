@@ -86,7 +86,7 @@ TEST_F(WalSlotTest, EachFaultOfAPublicationIsNamed) {
   EXPECT_EQ(why("good"), "");
 }
 
-// From PostgreSQL 16 on the server tells the columns of a publication as they are now, whatever the
+// From PostgreSQL 16 on the server returns a publication's current columns, whatever the
 // statement's snapshot shows.
 TEST_F(WalSlotTest, AColumnThatIsDroppedMeanwhileIsNotTakenForOneThatIsLeftOut) {
   Connection other = database.connect();

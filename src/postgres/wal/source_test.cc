@@ -29,7 +29,7 @@ class WalSourceTest : public testing::Test {
                   "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()");
   }
   std::int64_t pending() { return number(connection_, "SELECT pending FROM dovetail.lag"); }
-  // Whether the stored progress shows everything that was published.
+  // Whether the stored progress covers everything published.
   bool is_progress_complete() { return pending() == 0; }
   static Payloads numbers(int from, int to) {
     Payloads all;
@@ -105,7 +105,7 @@ TEST_F(WalSourceTest, WhatIsNotSettledIsReadAgain) {
   EXPECT_EQ(reading.counts["4"], 2U);
 }
 
-// The snapshot of the slot then begins behind its end.
+// The slot's snapshot then begins after its end.
 TEST_F(WalSourceTest, TransactionsThatEndInVainWhileTheSlotIsMadeDoNotMatter) {
   Connection second = database_.connect();
   Connection third = database_.connect();
@@ -131,7 +131,7 @@ TEST_F(WalSourceTest, TransactionsThatEndInVainWhileTheSlotIsMadeDoNotMatter) {
   EXPECT_EQ(reading.payloads, (Payloads{"1", "late"}));
 }
 
-// It commits while the slot is made and the windows are closed.
+// It commits while the slot is made and windows are closed.
 TEST_F(WalSourceTest, ATransactionThatIsOpenOverTheHandOverComesOnce) {
   must(other_, "BEGIN");
   must(other_, publishing("late"));
@@ -182,7 +182,7 @@ TEST_F(WalSourceTest, SubtransactionsAndPreparedTransactionsComeOnceAndWholly) {
   EXPECT_TRUE(reading.until([&] { return is_progress_complete(); }));
 }
 
-// The safe point must not say that it was seen.
+// The safe point must not cover it.
 TEST_F(WalSourceTest, ATransactionThatIsOpenOverASafePointIsNotCovered) {
   WalReading reading(database_, quick_wal(ReadMode::automatic));
   ASSERT_TRUE(reading.until_streaming()) << reading.told();
@@ -204,7 +204,7 @@ TEST_F(WalSourceTest, ABacklogIsCaughtUpByWindowsAndThenTheLogIsReadAgain) {
   ASSERT_TRUE(reading.until_streaming()) << reading.told();
   publish(0, 10);
   ASSERT_TRUE(until_read(reading, 10));
-  // Nobody reads meanwhile, as behind a sink that stood still. One transaction for each event.
+  // Nobody reads meanwhile, as with a blocked sink. One transaction per event.
   must(connection_, "SET synchronous_commit = off");
   must(connection_,
        "DO $$ BEGIN FOR i IN 10..4009 LOOP PERFORM dovetail.publish('order', 'k', 'placed', "
@@ -307,7 +307,7 @@ TEST_F(WalSourceTest, WhereTheRoleMayNotReplicateTheTableIsReadAndItIsSaidOnce) 
   must(connection_, "DROP ROLE plain_" + database_.name);
 }
 
-// Without a limit on what is waited for, each of them takes 10 s, or for ever.
+// Without a time limit each of these waits takes 10 s, or forever.
 TEST_F(WalSourceTest, WhereTheWayToTheLogIsDeadAStopDoesNotWaitForIt) {
   servers::TcpProxy link(server_port());
   WalSourceOptions options = quick_wal(ReadMode::automatic);
@@ -330,7 +330,7 @@ TEST_F(WalSourceTest, WhereTheWayToTheLogIsDeadAStopDoesNotWaitForIt) {
   stops_soon(connecting);
 }
 
-// The host's time, which can be pushed on.
+// The host's time, which the test can move ahead.
 class PushedClock final : public Clock {
  public:
   TimePoint now() override { return system_clock().now() + pushed_.load(); }

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 class StandbySnapshotTest : public testing::Test {
  protected:
-  // How often it is due in so long, asked every 50 ms.
+  // How often it is due in that time, asked every 50 ms.
   int due_in(Duration duration, bool helps) {
     int count = 0;
     for (const TimePoint end = now_ + duration; now_ < end; now_ += 50ms) {
@@ -44,21 +44,21 @@ class WalStandbySnapshot : public testing::Test {
   void SetUp() override {
     if (is_before(connection_, 15)) GTEST_SKIP() << "this server cannot show its log";
     must(connection_, "CREATE EXTENSION pg_walinspect");
-    // Nobody waits for the end of it: what must be quick is quick all the same.
+    // Nobody waits for its end: quick calls stay quick.
     must(writer_, "BEGIN; SELECT pg_current_xact_id()");
   }
 
-  // Where records end now.
+  // The current end of WAL records.
   std::int64_t end_of_log() { return number(connection_, "pg_current_wal_insert_lsn() - '0/0'"); }
   std::int64_t notes_since(std::int64_t from) {
-    must(connection_, "CREATE TABLE on_disk (); DROP TABLE on_disk");  // and all before it
+    must(connection_, "CREATE TABLE on_disk (); DROP TABLE on_disk");  // and everything before it
     return number(connection_,
                   "SELECT count(*) FROM pg_get_wal_records_info('0/0'::pg_lsn + " +
                       std::to_string(from) +
                       ", pg_current_wal_flush_lsn()) WHERE record_type = 'RUNNING_XACTS'");
   }
 
-  // By a role that may replicate, and perhaps ask.
+  // With a role that may replicate, and, if `may_ask`, ask for the record.
   void expect_note(bool may_ask) {
     const std::string role = "noting_" + database_.name;
     must(connection_, "CREATE ROLE " + role + " LOGIN REPLICATION");
@@ -82,7 +82,7 @@ class WalStandbySnapshot : public testing::Test {
   Connection writer_ = database_.connect();
 };
 
-// The server notes it down by itself, a little later; nothing is begun that must be given up, which
+// The server records it itself, a little later. Nothing is begun that must be cancelled, which
 // would be an error in the server's log.
 TEST_F(WalStandbySnapshot, IsLeftToTheServerWhereThatIsNotGranted) { expect_note(false); }
 

@@ -1,5 +1,5 @@
-// Windows and the log take turns all the time, under writers of every kind: nothing is lost,
-// nothing comes twice, and a key's events keep their order.
+// Windows and the WAL take turns all the time, with writers of every kind: nothing is lost, nothing
+// comes twice, and each key keeps its order.
 #include <mutex>
 #include <random>
 
@@ -10,14 +10,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What was committed, in the order of each key.
+// What was committed, in order for each key.
 struct Committed {
   std::mutex mutex;
   std::size_t count = 0;
   std::atomic<bool> stops{false};
 };
 
-// One key, so its order is that of its commits.
+// One key, so its order is the commit order.
 void write(const TestDatabase& database, int key, Committed& committed) {
   Connection connection = database.connect();
   must(connection, "SET synchronous_commit = off");
@@ -62,7 +62,7 @@ TEST(WalTurns, NothingIsLostOrRepeatedOrInverted) {
   Connection connection = database.connect();
   ASSERT_TRUE(create_schema(connection));
   WalSourceOptions options = quick_wal(ReadMode::automatic);
-  options.catch_up_events = 1;  // every hesitation is reason enough
+  options.catch_up_events = 1;  // every delay is reason enough
   options.safe_point_every = 1ms;
   options.retry_every = 5ms;
   WalReading reading(database, options);
@@ -73,7 +73,7 @@ TEST(WalTurns, NothingIsLostOrRepeatedOrInverted) {
       writers.emplace_back([&database, key, &committed] { write(database, key, committed); });
     std::mt19937 random(1);
     EXPECT_TRUE(reading.until([&] {
-      // Now and then nobody reads for a while, as behind a slow sink.
+      // Sometimes nobody reads for a while, as with a slow sink.
       if (random() % 50 == 0) std::this_thread::sleep_for(20ms);
       reading.settles = random() % 4 == 0;
       return reading.metrics.stream_ends >= 12 && reading.metrics.streams == 1;

@@ -1,4 +1,4 @@
-// Frames as somebody hostile could have made them.
+// Frames as an attacker could make them.
 #include "rabbitmq/protocol/frame_guard.h"
 
 #include <amqp.h>
@@ -44,7 +44,7 @@ std::string message_with(const std::string& table) {
                   "\0\x3c\0\0\0\0\0\0\0\0\0\x05"s + "\xa0\x80"s + "\x04text"s + table + "\x02id"s);
 }
 
-// In a thread with a stack as small as those of handlers' threads may be.
+// On a thread with a stack as small as that of a handler's thread.
 void with_small_stack(const std::function<void()>& work) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -63,7 +63,7 @@ void with_small_stack(const std::function<void()>& work) {
   pthread_attr_destroy(&attributes);
 }
 
-// What rabbitmq-c reads out of it, in pieces of `piece` bytes.
+// What rabbitmq-c reads from it, in pieces of `piece` bytes.
 std::string decoded(const std::string& bytes, std::size_t piece) {
   FrameGuard guard;
   amqp_connection_state_t state = amqp_new_connection();

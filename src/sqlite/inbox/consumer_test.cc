@@ -40,7 +40,7 @@ class ConsumerOfAnOutbox : public ::testing::Test {
     EXPECT_TRUE(consumer) << text_of(consumer);
     return consumer ? std::move(*consumer) : nullptr;
   }
-  // Runs the consumer until the condition holds, then stops it in good order.
+  // Runs the consumer until the condition holds, then stops it cleanly.
   void run_until(Consumer& consumer, const std::function<bool()>& holds) {
     std::jthread thread([&](std::stop_token stop) {
       const Status ended = consumer.run(stop);
@@ -69,7 +69,7 @@ TEST_F(ConsumerOfAnOutbox, AppliesEachEventOnceInOrder) {
 TEST_F(ConsumerOfAnOutbox, GoesOnWhereItStoppedAndKnowsWhatIsRepeated) {
   for (int i = 0; i < 10; ++i) source.publish_one("k");
   run_until(*open(record), [&] { return effects() == 10; });
-  source.run("UPDATE dovetail_relay SET passed_seq = 4");  // as if the last progress had been lost
+  source.run("UPDATE dovetail_relay SET passed_seq = 4");  // as if the last progress were lost
   source.publish_one("k");
   auto again = open(record);
   run_until(*again, [&] { return effects() == 11; });
@@ -133,7 +133,7 @@ TEST_F(ConsumerOfAnOutbox, AFailingEventIsParkedAndOtherKeysFlow) {
     return record(transaction, event);
   });
   run_until(*consumer, [&] {
-    source.publish_one("good", "fine");  // only who fails while others pass is parked
+    source.publish_one("good", "fine");  // parked only if it fails while others pass
     return source.number("SELECT count(*) FROM dovetail_parked WHERE state = 'parked'") == 1;
   });
   EXPECT_EQ(application.number("SELECT count(*) FROM effect WHERE payload <> 'fine'"), 0);
@@ -208,7 +208,7 @@ TEST_F(ConsumerOfAnOutbox, ASecondOneOfTheSameNameStandsBy) {
   options.log = [&](std::string_view line) { stood_by = stood_by || contains(line, "standby"); };
   auto second = open(record);
   std::jthread waiting([&](std::stop_token stop) {
-    // It may only begin once the other one holds the lease.
+    // It may only begin when the other one holds the lease.
     eventually([&] { return effects() > 0; });
     EXPECT_TRUE(second->run(stop));
   });
@@ -233,7 +233,7 @@ TEST_F(ConsumerOfAnOutbox, WrongOptionsAreRejected) {
   EXPECT_TRUE(failed_with(Consumer::open(wrong, record), Errc::unavailable));
 }
 
-// The whole embedded road: an outbox, a relay, the mailbox of another file, and its consumer.
+// The whole embedded path: an outbox, a relay, the mailbox of another file, and its consumer.
 TEST_F(ConsumerOfAnOutbox, TheMailboxRoadDeliversEndToEnd) {
   for (int i = 0; i < 200; ++i) source.publish_one(std::to_string(i % 7), std::to_string(i));
   Reader reader{publisher.path, "relay"};

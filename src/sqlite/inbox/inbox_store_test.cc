@@ -114,8 +114,8 @@ TEST_F(InboxRows, AnExceptionOfTheHandlerIsAFailure) {
   EXPECT_TRUE(contains(text_of(applied), "no such customer")) << text_of(applied);
 }
 
-// Were the commit let through, the rows of the events behind would stand there without their
-// effects: lost events.
+// If the commit succeeded, later events would have inbox rows without effects: lost
+// events.
 TEST_F(InboxRows, AHandlerThatCommitsIsRefusedAndNothingIsCommitted) {
   for (const char* sql : {"COMMIT", "END", "COMMIT; BEGIN", "RELEASE x; COMMIT"}) {
     handler = [sql](sqlite3* transaction, const Event&) {

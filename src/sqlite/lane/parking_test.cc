@@ -162,7 +162,7 @@ TEST_F(ParkedEvents, ReadersDoNotSeeEachOthers) {
   EXPECT_TRUE(keys.empty());
 }
 
-// A hundred thousand that are not due must not be walked over at each poll.
+// A hundred thousand events that are not due must not be read at each poll.
 TEST_F(ParkedEvents, LookingForDueEventsIsCheapBehindManyThatWait) {
   application.run("BEGIN");
   ASSERT_EQ(
@@ -178,7 +178,7 @@ TEST_F(ParkedEvents, LookingForDueEventsIsCheapBehindManyThatWait) {
       << sqlite3_errmsg(application.connection);
   application.run("COMMIT");
   park(make_event("due", 200'000), ParkState::waiting);
-  const std::clock_t before = std::clock();  // CPU time: a busy machine does not count
+  const std::clock_t before = std::clock();  // CPU time, so a busy machine does not matter
   for (int i = 0; i < 100; ++i) ASSERT_EQ(take(), Positions{200'000});
   EXPECT_LT(std::clock() - before, 2 * CLOCKS_PER_SEC);
 }

@@ -114,7 +114,7 @@ TEST_F(Publish, WithoutTablesItSaysWhatToRun) {
 }
 
 TEST_F(Publish, AFullDiskIsUnavailable) {
-  application.run("PRAGMA max_page_count=1");  // the smallest allowed is what the file has
+  application.run("PRAGMA max_page_count=1");  // the smallest allowed value is the file's own size
   application.run("BEGIN");
   const std::string large(500'000, 'x');
   NewEvent event = good();

@@ -189,7 +189,7 @@ TEST_F(OutboxSource, AStaleOwnerCannotSettle) {
   EXPECT_EQ(application.number("SELECT passed_seq FROM dovetail_relay"), 0);
 }
 
-// Measures from before COMMIT is asked for in the other process until the event is read here.
+// Measures from before the other process asks for COMMIT until the event is read here.
 TEST_F(OutboxSource, FollowsCommitsOfAnotherProcessWithinMilliseconds) {
   constexpr int kEvents = 30;
   const pid_t writer = fork();

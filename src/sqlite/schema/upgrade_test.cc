@@ -1,4 +1,4 @@
-// Files of older versions, with events, parked events, a running lease and claims, are updated in
+// Files of older versions, with events, parked events, a running lease and claims, are upgraded in
 // place.
 #include <fstream>
 #include <iterator>
@@ -11,7 +11,7 @@
 namespace dovetail::sqlite {
 namespace {
 
-// In the words of version 5: of four events two are delivered, one is parked, and one is pending.
+// In the words of version 5: of four events two are delivered, one is parked, one is pending.
 std::string work() {
   const std::string lease_expires =
       std::to_string((system_clock().now() + std::chrono::hours(1)).time_since_epoch().count());

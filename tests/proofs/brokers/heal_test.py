@@ -22,11 +22,11 @@ import receiver
 
 CHAOS = os.environ.get("DOVETAIL_CHAOS") == "1"
 FAULT_S = 60 if CHAOS else 3
-HEALED_S = 30  # after that long everything must be there; a sick sink is tried at least every 15 s
+HEALED_S = 30  # everything must be there after this; a sick sink is tried at least every 15 s
 KEYS = 20
 PER_SECOND = 20
 
-# The long form keeps the pauses that users have; only the attempts of the poison are shortened.
+# The long form keeps the default pauses; only the attempts of the poison event are fewer.
 QUICK = "" if CHAOS else 'reconnect_cap = "500ms"\n'
 ATTEMPTS = 'attempts_max = 3\nretry_base = "20ms"\nretry_cap = "%s"\n' % ("2s" if CHAOS else "200ms")
 
@@ -45,7 +45,7 @@ to = "bus"
 
 
 def server_of(name):
-    """Its conninfo as a table; skips the test where it is not installed."""
+    """Its conninfo as a dict; skips the test if the server is not installed."""
     line = postgres_test.first_line(f"{name}.conninfo")
     if not line:
         raise unittest.SkipTest(postgres_test.first_line(f"{name}.missing") or f"the server {name} is missing")
@@ -91,7 +91,7 @@ class HealCase(postgres_test.PostgresCase):
         return set(self.wanted()) - set(self.arrived())
 
     def inverted(self):
-        """Events that came for the first time behind a later one of their key."""
+        """Events that came for the first time after a later one of their key."""
         order = {}
         for n, line in enumerate(self.sql("SELECT id || ' ' || aggregate_type || aggregate_id FROM dovetail.outbox "
                                           "ORDER BY seq").splitlines()):
@@ -119,7 +119,7 @@ class HealCase(postgres_test.PostgresCase):
             poison = poison or self.publish_poison()
             self.while_broken(n)
             time.sleep(0.5)
-        # Where neighbours pass, what waits has moved aside into parking, from which it comes back by itself.
+        # If neighbours pass, waiting events have moved to parking; they come back by themselves.
         parked = self.parked()
         held_back = self.pending() + sum(state == "waiting" for _, state in parked)
         parked_meanwhile = [one for one in parked if one[0] != poison and one[1] == "parked"]
@@ -153,7 +153,7 @@ class HealCase(postgres_test.PostgresCase):
 
 @unittest.skipUnless(postgres_test.SERVER, "the server of the tests is missing; run it through ctest")
 class Receiver(HealCase):
-    """Something that answers with HTTP. Its poison is an event that it answers 500, whatever happens."""
+    """An HTTP endpoint. Its poison is an event that always gets 500."""
 
     POISON_HEADER = "{}"
 
@@ -191,7 +191,7 @@ class Receiver(HealCase):
 
 
 class BrokerCase(HealCase):
-    """Events are read out of the broker by a relay into a mailbox, from the moment on at which it has healed."""
+    """A relay reads events from the broker into a mailbox, from the moment when the broker has healed."""
 
     reads = False
 
@@ -210,7 +210,7 @@ to = "inventory"
         return "orders.events"
 
     def arrived(self):
-        """Nobody reads before it has healed, or a full queue would not stay so."""
+        """Nobody reads before it has healed, or a full queue would not stay full."""
         if not self.reads:
             self.reads = True
             self.start("run", "in")
@@ -305,7 +305,7 @@ class Nats(BrokerCase):
         return f"{self.name}.events"
 
     def jetstream(self, what, body, may_fail=False):
-        """One request of JetStream."""
+        """One JetStream request."""
         user = json.dumps({"verbose": False, "user": self.server["user"], "pass": self.server["password"]})
         body = json.dumps(body)
         with socket.create_connection(("127.0.0.1", int(self.server["port"])), timeout=harness.PATIENCE_S) as connection:
@@ -382,7 +382,7 @@ class Redis(BrokerCase):
 
 
 class Handler(consumer_test.ConsumerCase, HealCase):
-    """A function in SQL whose table is renamed. Its poison is an event that the function refuses, whatever happens."""
+    """A SQL function whose table is renamed. Its poison is an event that the function always refuses."""
 
     READER = "booking"
     POISON_HEADER = "{}"

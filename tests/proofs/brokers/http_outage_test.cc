@@ -1,5 +1,5 @@
-// The HTTP sink passes the suite of outages; and from our sink to our endpoint nothing is lost,
-// doubled or inverted when the line between them or the endpoint goes.
+// The HTTP sink passes the outage suite; and from our sink to our endpoint nothing is lost, doubled
+// or inverted when the line or the endpoint goes down.
 #include <atomic>
 #include <fstream>
 #include <memory>
@@ -46,11 +46,11 @@ std::unique_ptr<OutageUnderTest> make() { return std::make_unique<Endpoint>(); }
 INSTANTIATE_TEST_SUITE_P(Http, OutageSuite, testing::Values(OutageCase{"http", make}),
                          case_name<OutageCase>);
 
-// Nothing stands between sender and endpoint that could be killed for both; what follows is
-// instead.
+// Sender and endpoint have no broker in between that could be killed for both; the tests below
+// replace that.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SourceOutageSuite);
 
-// Our sink posts to our endpoint, through a proxy; behind the endpoint is an inbox.
+// Our sink posts through a proxy to our endpoint; an inbox is behind it.
 class HttpToHttp : public testing::Test {
  protected:
   void start() {

@@ -25,7 +25,7 @@ class Kafka final : public OutageUnderTest {
     return abilities;
   }
   servers::Started& server() override { return started_; }
-  // The broker sends its clients on to where the proxy is.
+  // The broker tells its clients to connect to the proxy.
   std::unique_ptr<servers::TcpProxy> make_proxy() override {
     const servers::Server& kafka = server().server();
     return std::make_unique<servers::TcpProxy>(std::stoi(kafka.field("behind_port")),

@@ -1,5 +1,5 @@
 // Three NATS servers and a stream with three copies: leaders change and a server dies while events
-// flow, and nothing is lost or out of order.
+// flow; nothing is lost or out of order.
 #include <sstream>
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ class NatsCluster : public testing::Test {
     admin.drop_stream("ORDERS");
     admin.make_stream("ORDERS", "orders", ",\"num_replicas\":3,\"duplicate_window\":600000000000");
   }
-  // All servers, beginning with number `first`.
+  // All servers, starting with number `first`.
   static nats::ConnectionOptions connection(std::size_t first) {
     std::vector<net::Endpoint> all;
     std::istringstream ports(started_->server().field("ports"));
@@ -53,7 +53,7 @@ class NatsCluster : public testing::Test {
     options.long_poll = seconds(1);
     return std::make_unique<nats::NatsSource>(options, system_clock());
   }
-  // While there is no leader nobody answers; so it is asked until it was done.
+  // Without a leader there is no answer, so it asks until the change is done.
   static void change_leader(const std::string& what) {
     ASSERT_TRUE(eventually([&] {
       Result<nats::Connection> to = nats::Connection::open(connection(1));
@@ -79,7 +79,7 @@ TEST_F(NatsCluster, LeadersChangeAndAServerDiesUnderLoad) {
   ASSERT_TRUE(started_->again());
   const bool settled = flow.finish();
   nats::Operator admin(connection(1));
-  // The reader may be put on the server that came back, which has to fetch what it missed first.
+  // The reader may be on the restarted server, which must first fetch what it missed.
   Verdict verdict;
   EXPECT_TRUE(eventually([&] {
     verdict = flow.ledger.judge(stored_in(admin, "ORDERS"));

@@ -35,7 +35,7 @@ class Nats final : public OutageUnderTest {
     nats::Operator admin(connection(port()));
     return stored_in(admin, "ORDERS");
   }
-  // Far above what is there now: a stream that holds more than its new limit loses the oldest.
+  // Far above the current size: a stream above its new limit would lose the oldest messages.
   void block() override {
     nats::Operator admin(connection(port()));
     limit(admin, admin.messages("ORDERS") + 1500);

@@ -1,4 +1,4 @@
-// The suite of outages finds what it is for: sinks that are broken on purpose do not pass its
+// The outage suite finds faults: sinks that are broken on purpose do not pass its
 // judge.
 #include <deque>
 
@@ -13,7 +13,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SourceOutageSuite);
 
 namespace {
 
-// Passes everything on to a sink that is in order.
+// Passes everything to a correct sink.
 class Wrapper : public Sink {
  public:
   explicit Wrapper(Sink& inner) : inner_(inner) {}
@@ -64,7 +64,7 @@ class Forgetful final : public Wrapper {
   std::uint64_t count_ = 0;
 };
 
-// Sends each batch from its end to its beginning.
+// Sends each batch in reverse order.
 class Backward final : public Wrapper {
  public:
   using Wrapper::Wrapper;
@@ -117,7 +117,7 @@ class Garbling final : public Wrapper {
 
 class OutageJudge : public testing::Test {
  protected:
-  // What the judge says about a sink.
+  // The judge's verdict about a sink.
   template <class Broken>
   Verdict judge() {
     Flow flow(std::make_unique<Broken>(memory_), outage_options());
@@ -165,8 +165,8 @@ TEST_F(OutageJudge, FindsWhatArrivedWithOtherBytes) {
   EXPECT_EQ(verdict.changed, verdict.published);
 }
 
-// A source whose connection ends at some of its first reads, with what was read on it; where it is
-// careless, that was acknowledged already.
+// A source that loses its connection, with everything read on it, at some of its first reads. If it
+// is careless, that was acknowledged already.
 class Fragile final : public Source {
  public:
   Fragile(MemoryLog& log, MemoryReader& reader, bool careless)

@@ -31,8 +31,8 @@ class Rabbitmq final : public OutageUnderTest {
     broker_.reset();
     broker_.emplace(started_.server());
     broker_->make_exchange("events", "fanout");
-    // One to be looked into, and one to be consumed: with a single active consumer there is no
-    // looking into it. A message is confirmed when both have it.
+    // One queue to inspect and one to consume: a queue with a single active consumer cannot be
+    // inspected. A message is confirmed when both have it.
     broker_->make_queue("orders", R"({"x-queue-type":"classic"})");
     broker_->make_queue("consumed", R"({"x-queue-type":"quorum","x-single-active-consumer":true})");
     for (const char* queue : {"orders", "consumed"}) broker_->bind("events", queue, "");
@@ -59,8 +59,8 @@ class Rabbitmq final : public OutageUnderTest {
   }
 
  private:
-  // A quorum queue outlives a SIGKILL of the server only once that has written down where it is,
-  // about a second after it was made.
+  // A quorum queue survives a SIGKILL of the server only after the server has recorded it, about a
+  // second after it was made.
   bool is_registered(const std::string& queue) const {
     const std::string name = broker_->options().virtual_host + "_" + queue;
     const std::filesystem::path data = started_.server().field("home") + "/data";

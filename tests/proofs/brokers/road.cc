@@ -17,7 +17,7 @@ namespace {
 
 std::string at(const servers::Server& server) { return "127.0.0.1:" + server.field("port"); }
 
-// Of this moment: nobody holds it until the endpoint does.
+// Free right now: nobody holds it until the endpoint does.
 [[maybe_unused]] std::uint16_t free_port() {
   const int probe = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -30,7 +30,7 @@ std::string at(const servers::Server& server) { return "127.0.0.1:" + server.fie
   return ntohs(address.sin_port);
 }
 
-// A quorum queue of this server does not outlive a crash in the first second of its life.
+// A quorum queue of this server does not survive a crash in its first second.
 [[maybe_unused]] RoadStores rabbitmq_stores(const servers::Server& server) {
   const std::string store = "url = \"amqp://" + at(server) +
                             "/\"\nsettings = { declare = true, queue_type = \"classic\" }\n";
@@ -50,7 +50,7 @@ std::string at(const servers::Server& server) { return "127.0.0.1:" + server.fie
 
 #ifdef DOVETAIL_HAS_NATS
 RoadStores nats_stores(const servers::Server& server) {
-  // The stream is the operator's to make.
+  // The operator must create the stream.
   nats::Operator admin(nats::connection_to(server));
   admin.make_stream("ROAD", "orders.events");
   ::setenv("DOVETAIL_ROAD_PASSWORD", server.field("password").c_str(), 1);

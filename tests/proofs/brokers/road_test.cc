@@ -1,7 +1,7 @@
-// The whole road on real servers: orders in SQLite, their events through `dovetail run` into a
-// broker, through another `dovetail run` out of it into the mailbox of the inventory, and there
-// through a consumer into the stock. Relays, consumer and broker are killed on the way. In the end
-// the books of both services must agree: nothing lost, nothing twice, every product in order.
+// The whole path on real servers: orders in SQLite go through `dovetail run` into a broker, through
+// another `dovetail run` into the inventory's mailbox, and through a consumer into the stock.
+// Relays, consumer and broker are killed on the way. At the end the books of both services must
+// agree: nothing lost, nothing twice, every product in order.
 #include "proofs/brokers/road.h"
 
 #include <array>
@@ -41,7 +41,7 @@ struct Plan {
   std::chrono::seconds patience = is_long() ? 1800s : 240s;
 };
 
-// A folder for the books and for a broker's server, and both gone at the end.
+// A folder for the books and the broker's server; both are removed at the end.
 class Folder {
  public:
   Folder() {
@@ -61,13 +61,13 @@ class Folder {
   fs::path path_;
 };
 
-// One of those that may die at any time.
+// A process that may die at any time.
 struct Mortal {
   std::string name;
   std::vector<std::string> command;
   Process process{};
   int kills = 0;
-  std::size_t lines_before = 0;  // of its log, when it was started last
+  std::size_t lines_before = 0;  // of its log, at its last start
 };
 
 class Road {
@@ -87,7 +87,7 @@ class Road {
   void open() {
     ASSERT_TRUE(shop::open_order_books(file("orders.db")));
     ASSERT_TRUE(shop::open_stock_books(file("inventory.db")));
-    // The readers first: where a broker makes streams and queues, it is they that ask for them.
+    // The readers first: with some brokers they create streams and queues.
     for (std::size_t i = mortals_.size(); i-- > 1;) start(mortals_[i]);
     const auto end = std::chrono::steady_clock::now() + 90s;
     while (!is_read() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(50ms);
@@ -98,7 +98,7 @@ class Road {
   void place_orders() {
     shop::OrderServiceOptions service;
     service.database = file("orders.db");
-    service.orders = plan_.orders + plan_.orders / 9;  // every tenth is rolled back
+    service.orders = plan_.orders + plan_.orders / 9;  // every tenth order rolls back
     service.products = 24;
     service.pause = plan_.pause;
     writer_ = std::jthread([service, this] {
@@ -108,7 +108,7 @@ class Road {
     });
   }
 
-  // Kills one after the other while orders are placed, and a few times after that.
+  // Kills one after another while orders are placed, and a few times after that.
   void disturb(const std::function<bool()>& crash_broker) {
     const int every = plan_.kills / (plan_.crashes + 1);
     const int pause_every = plan_.kills / plan_.pauses;
@@ -127,8 +127,8 @@ class Road {
     }
   }
 
-  // As a process that loses its machine for a while: the other one takes over, and when this one
-  // comes back, with messages that it has not acknowledged, it must do no harm.
+  // Like a process that loses its machine for a while: the other one takes over; when this one
+  // continues, with unacknowledged messages, it must do no harm.
   void pause_reader() {
     const auto status = sqlite::status(file("inventory.db"), system_clock());
     ASSERT_TRUE(status) << status.error().text;
@@ -157,7 +157,7 @@ class Road {
   }
 
   void stop() {
-    // A relay that is asked to stop before it has begun just ends, and says so by its code.
+    // A relay that is told to stop before it has begun just ends with its exit code.
     const auto end = std::chrono::steady_clock::now() + 60s;
     for (const Mortal& mortal : mortals_) {
       if (mortal.name == "consumer") continue;
@@ -206,7 +206,7 @@ class Road {
     }
     return false;
   }
-  // Lines that a relay writes once it runs.
+  // Lines that a relay writes after its start.
   std::size_t notices(const Mortal& mortal) const {
     std::ifstream log(file(mortal.name + ".log"));
     std::size_t count = 0;

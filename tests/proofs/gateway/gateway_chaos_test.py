@@ -145,7 +145,7 @@ class GatewayKilled(Postgres, GatewayCase):
     more = 'request_timeout = "1s"\nconnect_timeout = "500ms"\nwait_max = "500ms"\nstore_timeout = "1s"\nlease = "4s"'
 
     def test_a_gateway_that_dies_in_the_middle_leaves_its_key_running_and_then_unknown(self):
-        def send():  # also where it takes so long that the gateway gives up before it has called the service
+        def send():  # even if it takes so long that the gateway gives up before it has called the service
             while not self.executed():
                 asyncio.run(send_once(self.port, "/wait", "k"))
         client = threading.Thread(target=send)
@@ -198,7 +198,7 @@ class GatewayKilled(Postgres, GatewayCase):
 
 
 class DatabaseKilled(GatewayCase):
-    """A PostgreSQL server of its own, which is killed."""
+    """A PostgreSQL server for this test, which is killed."""
 
     more = 'store_timeout = "1s"'
 
@@ -239,7 +239,7 @@ class DatabaseKilled(GatewayCase):
         self.assertIn("the store is available again", self.log())
 
     def freeze(self):
-        """The server hangs: it takes connections, says nothing and refuses nothing. Returns what ends that."""
+        """The server hangs: it accepts connections and never answers. Returns a function that ends that."""
         postmaster = int((self.folder / "servers/postgres.pid").read_text(encoding="utf-8"))
         frozen = []
 

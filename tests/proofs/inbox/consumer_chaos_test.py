@@ -52,7 +52,7 @@ CREATE FUNCTION shop.many(events dovetail.event[]) RETURNS void LANGUAGE sql AS 
   INSERT INTO shop.chaos (consumer, id, key) SELECT 'many', e.id, e.aggregate_id FROM unnest(events) e $$;
 """
 
-# A worker of the queue: what it does commits with the completion.
+# A worker of the queue: its effect commits with the completion.
 WORK = """DO $$ DECLARE one record; BEGIN
   FOR one IN SELECT * FROM dovetail.receive('queue', 20, '5 seconds') LOOP
     INSERT INTO shop.chaos (consumer, id, key) VALUES ('queue', one.id, one.aggregate_id);
@@ -100,7 +100,7 @@ class Killed(consumer_test.ConsumerCase):
                    'headers = { x-key = "{aggregate_id}" }\nsettings = { allow_private = true, request_timeout = "1s" }\n'
                    + "".join(CONSUMER % (name, parallel, handler) for name, (parallel, handler) in handlers.items())
                    + '[log]\nformat = "json"\n')
-        # They know what comes from their first start on.
+        # They get the events from their first start on.
         self.handle()
 
     def done(self):
@@ -114,7 +114,7 @@ class Killed(consumer_test.ConsumerCase):
         return found
 
     def judge(self, consumer, done):
-        """(lost, doubled, out of order), by the first time of each."""
+        """(lost, doubled, out of order), by first deliveries."""
         published = [tuple(line.split()) for line in self.sql(
             "SELECT aggregate_id || ' ' || id FROM dovetail.outbox ORDER BY seq").splitlines()]
         firsts = list(dict.fromkeys(done[consumer]))
@@ -145,7 +145,7 @@ class Killed(consumer_test.ConsumerCase):
             for _ in range(kills):
                 before = {name: len(done) for name, done in self.done().items()}
                 daemon = self.start("run")
-                # A claim of one that was killed is waited for: that is long enough for the others.
+                # The others wait for the claim of a killed one, which gives them time enough.
                 self.wait_for("all of them work", lambda: all(
                     len(done) > before.get(name, 0) for name, done in self.done().items()) and len(self.done()) == 5)
                 time.sleep(chance.uniform(0, 0.3))
@@ -155,7 +155,7 @@ class Killed(consumer_test.ConsumerCase):
             over.set()
             for one in threads:
                 one.join()
-        # A program for each event of the backlog takes its time on a busy machine.
+        # A program per event of the backlog is slow on a busy machine.
         self.assertEqual(self.start("run", "--until-idle").wait(20 * harness.PATIENCE_S), 0)
         while self.sql("SELECT count(*) FROM dovetail.queue") != "0":
             self.sql(WORK)
@@ -163,7 +163,7 @@ class Killed(consumer_test.ConsumerCase):
         count = int(self.sql("SELECT count(*) FROM dovetail.outbox"))
         for name in ("one", "many", "queue", "program", "request"):
             lost, doubled, inverted = self.judge(name, done)
-            # Outside the database what was on its way at a kill comes again.
+            # Outside the database, effects that were running at a kill happen again.
             most = kills * 64 if name in ("program", "request") else 0
             holds = lost == 0 and inverted == 0 and doubled <= most
             print(f"claim {'ok    ' if holds else 'BROKEN'} {name}: killed {kills} times, {count} events, lost {lost}, "
@@ -181,7 +181,7 @@ class StandsStill(consumer_test.ConsumerCase):
         self.wait_for("it works", lambda: (self.folder / "ran").exists())
         while daemon.poll() is None and self.log().count("session_lost") < (30 if CHAOS else 1):
             daemon.send_signal(signal.SIGSTOP)
-            time.sleep(0.9)  # with what passes until it is renewed, more than the lease
+            time.sleep(0.9)  # together with the time until its renewal, more than the lease
             daemon.send_signal(signal.SIGCONT)
             time.sleep(0.25)
         self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
@@ -193,7 +193,7 @@ class StandsStill(consumer_test.ConsumerCase):
 
 
 class Bomb(consumer_test.ConsumerCase):
-    """A handler that takes the server down with it, on a server of its own."""
+    """A handler that crashes the database server, on a server for this test."""
 
     template = None
 

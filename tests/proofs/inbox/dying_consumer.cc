@@ -1,17 +1,17 @@
-// The inventory service on PostgreSQL, put together from its ports, so that it can be made to die
-// at a point of its own, or to work by a scheme that is wrong:
+// The inventory service on PostgreSQL, built from its ports, so that it can die at a chosen point
+// or work by a wrong scheme:
 //
 //   dovetail_dying_consumer FROM TO [--die POINT | --stop POINT] [--times N] [--lease MS]
 //                           [--fix FILE] [--batch N] [--scheme NAME] [--attempts N] [--idle MS]
 //                           [--as consumer]
 //
-// TO is the connection string of the stock, FROM that of the orders' outbox, or a broker as feed.h
-// names it, which then says itself who reads what. POINT is one of dying.h, reached for the N-th
-// time. --attempts says how often an event may end the process before it is parked; whoever kills
-// it at random needs many. NAME: ours, row-first, effect-first, settles-first.
+// TO is the connection string of the stock, FROM that of the orders' outbox, or a broker as in
+// feed.h, which then decides who reads what. POINT is one of dying.h, reached for the N-th time.
+// --attempts: how often an event may end the process before it is parked; tests that kill at random
+// need many. NAME: ours, row-first, effect-first, settles-first.
 //
-// --as consumer: as applications do it, through dovetail/postgres_consumer.h, and nothing is put in
-// between; it dies when it is killed.
+// --as consumer: as in applications, through dovetail/postgres_consumer.h, with nothing in between;
+// it dies when it is killed.
 #include <unistd.h>
 
 #include <cstdio>
@@ -95,7 +95,7 @@ int run_consumer(const std::string& from, const std::string& to, const Words& wo
   handler.each = [fix_file](postgres::Invocation& invocation, const Event& event) {
     return move_stock(invocation, event, fix_file);
   };
-  // As a service does that is started before its database answers.
+  // Like a service that starts before its database answers.
   for (;;) {
     auto consumer = postgres::Consumer::open(options, {handler});
     if (consumer)
@@ -148,7 +148,7 @@ int main_of(int argc, char** argv) {
   Relay relay(RelayPorts{dying_source, inbox, dying_parking, *lease, system_clock(), metrics, tell},
               relay_options(words));
   const int code = run_until_told([&](std::stop_token stop) { return relay.run(stop); });
-  // A session that cannot say farewell is only distrusted by the next.
+  // If close() fails, the next session only distrusts this one.
   if (const Status closed = inbox.close(); !closed)
     std::printf("close: %s\n", closed.error().text.c_str());
   (void)lease->release();

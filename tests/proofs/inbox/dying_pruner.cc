@@ -1,8 +1,8 @@
-// Prunes a database, and dies once the server has got so many bytes of its statements:
+// Prunes a database, and dies once the server has received BYTES of its statements:
 //
 //   dovetail_dying_pruner CONNINFO BYTES
 //
-// At its end, if it comes to that, it tells how many bytes there were.
+// If it reaches its end, it prints how many bytes there were.
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Handlers outside the transaction on a real endpoint: an inbox in a SQLite file, and behind it
-// requests under claims, by processes that are stopped past every lease and killed at any moment.
+// External handlers with a real endpoint: an inbox in a SQLite file and requests under claims, by
+// processes that are stopped past every lease and killed at any moment.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -44,7 +44,7 @@ Status count_effect(sqlite3* transaction, const Event& event) {
   return insert->bind_text(1, event.id.to_string()).run();
 }
 
-// A consumer with one handler inside its transaction and one outside, until it is killed.
+// A consumer with one handler inside its transaction and an external one, until it is killed.
 [[noreturn]] void consume(const std::string& path, const std::string& url) {
   Clock& clock = system_clock();
   sqlite::Reader reader{path, "mail", SourceKind::outbox};
@@ -94,7 +94,7 @@ class InboxOutside : public testing::Test {
     waitpid(child, nullptr, 0);
     children_.erase(child);
   }
-  // Not while it writes to the file: a lock that a stopped process has is nobody else's.
+  // Not while it writes to the file: a stopped process keeps its lock.
   bool stop(pid_t child) {
     sqlite::Application application(file_.path);
     sqlite3_busy_timeout(application.connection, 100);
@@ -115,7 +115,7 @@ class InboxOutside : public testing::Test {
     ASSERT_EQ(application.run("BEGIN IMMEDIATE"), SQLITE_OK);
     for (int i = 0; i < count; ++i) {
       const std::size_t number =
-          events_.size();  // goes on over all calls, as order along keys does
+          events_.size();  // continues over all calls, as the order along keys does
       const std::string key = "key" + std::to_string(number % 25);
       const std::string payload = std::to_string(number);
       NewEvent event;
@@ -138,7 +138,7 @@ class InboxOutside : public testing::Test {
         "SELECT count(*) FROM dovetail_inbox WHERE consumer_id = "
         "(SELECT id FROM dovetail_consumer WHERE name = 'mail.web')");
   }
-  // However long it takes, as long as it goes on.
+  // However long it takes, as long as there is progress.
   bool eventually_completed(std::int64_t count) {
     for (std::int64_t now = completed(); now < count; now = completed())
       if (!eventually([&] { return completed() > now; })) return false;
@@ -147,8 +147,8 @@ class InboxOutside : public testing::Test {
 
   struct Books {
     std::size_t lost = 0;
-    std::size_t repeated = 0;  // requests beyond the first of an event
-    std::size_t inverted = 0;  // first requests of a key out of order
+    std::size_t repeated = 0;  // requests of an event after its first
+    std::size_t inverted = 0;  // first requests of a key that are out of order
     std::int64_t effects_twice = 0;
     std::int64_t effects = 0;
   };
@@ -158,7 +158,7 @@ class InboxOutside : public testing::Test {
     std::map<int, int> last;
     for (const http::Recorded& one : http::requests_to(server_, path_)) {
       const std::string key = one.header("idempotency-key");
-      // A structured text stands in quotes.
+      // A structured text has quotes.
       const std::string id = key.starts_with('"') ? key.substr(1, key.size() - 2) : key;
       if (++times[id] > 1) {
         ++found.repeated;
@@ -198,7 +198,7 @@ TEST_F(InboxOutside, AProcessThatIsStoppedPastItsLeasesIsFencedAndNothingIsLost)
     ASSERT_TRUE(stop(first));
     const std::int64_t when_stopped = completed();
     const pid_t second = start();
-    // It waits for the lane, then for the claims of what was on its way.
+    // It waits for the lane, then for the claims of running calls.
     ASSERT_TRUE(eventually_completed(std::min(when_stopped + 50, before + count)));
     kill(first, SIGCONT);
     ASSERT_TRUE(eventually_completed(before + count));

@@ -1,4 +1,4 @@
-// The linker leads calls of the source to librdkafka through here: so the process can end inside
+// The linker redirects the source's calls to librdkafka to here, so that the process can end inside
 // the callback that takes partitions away.
 #include <librdkafka/rdkafka.h>
 

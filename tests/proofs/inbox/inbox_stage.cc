@@ -105,7 +105,7 @@ Outcome InboxStage::judge() const {
   outcome.orders = std::move(books.orders);
   outcome.movements = std::move(books.movements);
   outcome.known = count_postgres_inbox(stock);
-  // What came through a broker is parked where it is consumed.
+  // Events from a broker are parked in the consumer's database.
   for (const std::string& database : {orders, stock}) {
     const auto parked = postgres::list_parked(database, {});
     EXPECT_TRUE(parked) << text_of(parked);

@@ -1,6 +1,6 @@
-// A consumer is killed at every named point of its work, again and again, while orders are placed;
-// in the end every order has moved the stock once, in order, and every movement was told of once.
-// Schemes that are often written instead of an inbox do not pass.
+// A consumer is killed at every named point of its work, again and again, while orders are placed.
+// At the end every order has moved the stock once, in order, with one event. Common schemes without
+// an inbox do not pass.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -22,10 +22,10 @@ using postgres::number;
 using postgres::TestDatabase;
 
 struct Point {
-  const char* group;  // as failures are catalogued
+  const char* group;  // its group in the catalogue of failures
   const char* name;
-  int times_min = 1;   // so that each life makes some progress before it ends
-  bool parks = false;  // one product is held up by an order that puzzles the handler
+  int times_min = 1;   // so that each life makes some progress
+  bool parks = false;  // a puzzling order blocks one product
 };
 
 constexpr Point kPoints[] = {
@@ -78,7 +78,7 @@ void Siege::die_again_and_again() {
   }
 }
 
-// It lives on each time.
+// It survives each time.
 void Siege::lose_answers() {
   Process process = start(point_.name);
   stage_.wait_until("answers were lost",
@@ -87,7 +87,7 @@ void Siege::lose_answers() {
   EXPECT_EQ(process.wait(InboxStage::patience()), 0);
 }
 
-// Everything behind the first order of one product is parked with it.
+// All later orders of that product are parked with the first one.
 void Siege::hold_up_a_product() {
   Process process = start("");
   stage_.wait_until("much is parked", [this] {
@@ -125,7 +125,7 @@ Outcome Siege::run() {
   return stage_.judge();
 }
 
-// Some at once: they mostly wait.
+// Some at the same time, because they mostly wait.
 TEST(InboxKill, AtEveryPointNothingIsLostDoubledOrReordered) {
   constexpr std::size_t kAtOnce = 5;
   const int kills = is_long() ? 50 : 2;

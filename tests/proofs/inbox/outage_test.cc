@@ -1,6 +1,6 @@
-// What happens around a consumer while it works: its handler ends the process, it loses its machine
-// for a while, links are cut, the server crashes. Nothing is lost, doubled, reordered, or parked
-// that did nothing wrong.
+// What can happen around a working consumer: its handler ends the process, it loses its machine for
+// a while, links are cut, the server crashes. Nothing is lost, doubled or reordered, and no
+// innocent event is parked.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -50,7 +50,7 @@ class InboxOutage : public testing::Test {
   std::mt19937_64 random_{7};
 };
 
-// All orders of products other than those of `order`, and how they were applied.
+// All orders of products other than that of `order`, and how they were applied.
 Verdict of_other_products(const Outcome& outcome, std::int64_t order) {
   std::set<std::string> left_out;
   for (const Entry& entry : outcome.orders)
@@ -95,7 +95,7 @@ TEST_F(InboxOutage, AHandlerThatSegfaultsOnOneEventIsParkedAndItsNeighboursArePr
   const auto heads = postgres::list_parked(orders_.conninfo, {.heads_only = true});
   ASSERT_TRUE(heads && heads->size() == 1) << (heads ? heads->size() : 0);
   const Verdict neighbours = of_other_products(stage_.judge(), kDeadlyOrder);
-  // The first death, in the middle of a batch, tells nobody which event it was.
+  // The first death, in the middle of a batch, does not show which event caused it.
   claim(deaths <= kAttemptsMax + 1 && heads->front().attempts == kAttemptsMax && neighbours.ok(),
         "a handler that segfaults on one event: parked after %u deaths, %u attempts, its "
         "neighbours: %zu lost, %zu doubled, %zu out of order",
@@ -108,8 +108,8 @@ TEST_F(InboxOutage, AHandlerThatSegfaultsOnOneEventIsParkedAndItsNeighboursArePr
   claim_once(stage_.judge(), "the same, mended and replayed");
 }
 
-// As a process that loses its machine for a while: another takes over, and when the first comes
-// back, in the middle of what it did, it does no harm.
+// Like a process that loses its machine for a while: another one takes over; when the first
+// continues in the middle of its work, it does no harm.
 TEST(InboxPause, BeyondTheLeaseAtEveryPointDoesNoHarm) {
   constexpr const char* kPoints[] = {"received",  "inserted", "applied",
                                      "committed", "settled",  "flushed"};
@@ -144,7 +144,7 @@ TEST(InboxPause, BeyondTheLeaseAtEveryPointDoesNoHarm) {
   }
 }
 
-// It stands still with rows that another wants, and the server cannot see that it is gone.
+// It stalls while it holds rows that another one wants; the server cannot see that.
 TEST_F(InboxOutage, AConsumerThatStandsStillInATransactionHoldsAnotherUpForALimitedTime) {
   std::vector<Process> consumers;
   const std::vector<std::string> words = {"--lease", "1000", "--idle", "4000"};
@@ -193,7 +193,7 @@ TEST_F(InboxOutage, LinksThatAreCutOrLoseAnswersDoNoHarm) {
              "links cut, stalled or without answers, " + std::to_string(faults) + " times");
 }
 
-// As applications use it: three processes, which share the keys.
+// As in applications: three processes that share the keys.
 TEST_F(InboxOutage, ConsumersThatShareTheKeysAreKilledAndStoppedAndDoNoHarm) {
   const int kills = is_long() ? 100 : 5;
   const std::vector<std::string> words = {"--as", "consumer", "--lease", "1500"};

@@ -14,7 +14,7 @@ namespace {
 using postgres::Connection;
 using postgres::Rows;
 
-// Of an order's payload, which take_orders() has made.
+// From an order's payload, which take_orders() makes.
 std::string_view value_of(std::string_view payload, std::string_view name) {
   const std::size_t at = payload.find(name);
   if (at == std::string_view::npos) return {};
@@ -31,7 +31,7 @@ std::int64_t count(const std::string& conninfo, const char* sql) {
 
 }  // namespace
 
-// No uniqueness here on purpose: a doubled effect must show, not be refused.
+// No unique constraint, on purpose: a doubled effect must show, not fail.
 Status open_postgres_stock_books(const std::string& conninfo) {
   Result<Connection> connection = Connection::open(conninfo);
   if (!connection) return fail(connection.error());
@@ -57,7 +57,7 @@ Status move_stock(postgres::Invocation& invocation, const Event& event,
     quantity = "3";
   }
   const std::string product(event.aggregate_id);
-  // First what locks the product: so its movements are numbered in the order of their commits.
+  // Locks the product first, so that its movements are numbered in commit order.
   DOVETAIL_TRY(
       invocation.queue("INSERT INTO stock AS s (product, taken) VALUES ($1, $2) "
                        "ON CONFLICT (product) DO UPDATE SET taken = s.taken + excluded.taken",

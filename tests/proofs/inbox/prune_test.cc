@@ -1,5 +1,5 @@
-// The janitor is killed while it forgets what was applied long ago, and what was applied comes
-// again all the time: it is known, or known as forgotten, and never applied again.
+// The pruner is killed while it deletes old inbox rows, and applied events come again all the time:
+// each is known, or known as forgotten, and never applied again.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -25,9 +25,9 @@ using shop::Process;
 constexpr int kOldest = 90;  // days
 constexpr int kYoungest = 40;
 constexpr std::size_t kEventsOfADay = 6;
-constexpr std::size_t kWithoutTime = 60;  // events whose ids do not say when they happened
+constexpr std::size_t kWithoutTime = 60;  // events with ids that have no time
 
-// Of the time so many days ago, or of no time.
+// An id with the time of `days` ago, or without a time.
 EventId id_of(int days) {
   EventId id = new_event_id();
   if (days == 0) {
@@ -42,7 +42,7 @@ EventId id_of(int days) {
   return id;
 }
 
-// A database with what was applied long ago.
+// A database with events that were applied long ago.
 class Past {
  public:
   Past() {
@@ -62,7 +62,7 @@ class Past {
     std::size_t known = 0;
     std::size_t forgotten = 0;
   };
-  // Once each, ten in a batch.
+  // Each once, ten in a batch.
   Counts deliver_all() {
     InboxStoreOptions options{.conninfo = database_.conninfo, .consumer = "old", .handlers = {}};
     options.handlers.push_back(
@@ -130,12 +130,12 @@ class Past {
   std::vector<Event> events_;
 };
 
-// What came of one such database.
+// The result of one such database.
 struct Round {
   std::size_t events = 0;
   std::size_t redeliveries = 0;  // of all of them
   std::size_t applied_again = 0;
-  std::size_t forgotten = 0;  // known as such in the end
+  std::size_t forgotten = 0;  // known as forgotten at the end
   std::int64_t days_dropped = 0;
   std::int64_t effects = 0;
 };
@@ -151,7 +151,7 @@ Round kill_the_janitor(int kills, std::mt19937_64& random) {
       }
     });
     for (int killed = 0; killed < kills; ++killed) {
-      // Behind the greeting, and not much further than a few partitions.
+      // After the greeting, and within a few partitions.
       Process janitor = past.prune(9000 + random() % 4000);
       EXPECT_EQ(janitor.wait(120s), Doom::kExitCode) << "it had nothing left to do";
     }
@@ -160,7 +160,7 @@ Round kill_the_janitor(int kills, std::mt19937_64& random) {
   round.days_dropped = kDays - past.count(
                                    "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname "
                                    "LIKE 'inbox_old%'");
-  // To the end, with nobody in the way.
+  // To the end, without interruption.
   EXPECT_EQ(past.prune(1'000'000'000).wait(120s), 0);
   const Past::Counts counts = past.deliver_all();
   round.applied_again += counts.applied;

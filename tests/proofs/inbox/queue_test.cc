@@ -1,5 +1,5 @@
-// The queue of an inbox under load: workers that die, stall, fail and give back, behind a pooler
-// and without; and what a blocked key with a long line behind it costs the others.
+// The inbox queue under load: workers that die, stall, fail and release, with and without a pooler;
+// and what a blocked key with many events behind it costs the others.
 #include <libpq-fe.h>
 #include <sys/socket.h>
 
@@ -23,7 +23,7 @@ struct Counts {
       serialised{0}, unexpected{0};
 };
 
-// Takes events and treats them badly, each in another way.
+// Takes events and treats them badly, in different ways.
 class Worker {
  public:
   Worker(std::string conninfo, unsigned seed, Counts& counts)
@@ -74,7 +74,7 @@ class Worker {
   void complete(const Received& one, bool repeatable, bool dies) {
     const Status status = effect_and_complete(one, repeatable);
     if (dies) {
-      // As a killed process: the server finds the connection gone, with the transaction open.
+      // Like a killed process: the server finds the connection closed, with an open transaction.
       ++counts_.died;
       shutdown(PQsocket(connection_.get()), SHUT_RDWR);
       connection_.close();
@@ -187,7 +187,7 @@ TEST_P(InboxQueue, EightWorkersApplyEachEventOnceAndInOrderWhateverHappensToThem
 
 INSTANTIATE_TEST_SUITE_P(Servers, InboxQueue, testing::Values("postgres", "pgbouncer"));
 
-// How many pages of its cache the server looks at for one call.
+// How many pages of its cache the server reads for one call.
 int pages_of(Connection& connection, const std::string& call) {
   const Result<Rows> plan = connection.query("EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM " + call);
   EXPECT_TRUE(plan) << text_of(plan);
@@ -230,8 +230,8 @@ TEST(InboxQueueCost, ABlockedKeyWithALongLineCostsTheOthersNothing) {
   others(100);
   const int first = pages_of(owner, "dovetail.receive('stock', 1, '1 h')");
   const double after = cost();
-  // A walk along the line would be thousands. Index entries of rows that are gone stay, and are
-  // looked at, while somebody on this server has an old snapshot.
+  // Walking over the waiting events would take thousands. Index entries of removed rows stay, and
+  // are read, while another session on this server has an old snapshot.
   live::claim(after <= before + 200,
               "receive() looks at %.0f pages without and %.0f with %d events behind a blocked key "
               "(the first time %d, to put aside what came)",

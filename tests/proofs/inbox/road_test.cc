@@ -1,7 +1,7 @@
-// The whole road on real servers: orders in PostgreSQL, their events through `dovetail run` into a
-// broker, and out of it into the inbox of another database. Whatever is killed, cut off or stopped
-// on the way, in the end the books of both services agree: nothing lost, nothing twice, every
-// product in order.
+// The whole path on real servers: orders in PostgreSQL go through `dovetail run` into a broker,
+// and from there into the inbox of another database. Whatever is killed, cut off or stopped on the
+// way, at the end the books of both services agree: nothing lost, nothing twice, every product in
+// order.
 #include "proofs/brokers/road.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ using shop::Doom;
 using shop::InboxStage;
 using shop::Process;
 
-// Those of one broker's tests, which break them; started once.
+// The servers of one broker's tests, which break them; started once.
 class RoadServers {
  public:
   explicit RoadServers(const std::string& broker)
@@ -118,7 +118,7 @@ class InboxRoad : public testing::TestWithParam<RoadBroker> {
            "[log]\nformat = \"json\"\n";
   }
 
-  // How a consumer is told where to read; `port` 0: straight from the broker.
+  // Where a consumer reads; `port` 0: from the broker directly.
   std::string from(int port = 0) const {
     const std::string at = port == 0 ? bus().field("port") : std::to_string(port);
     return is_rabbitmq() ? "rabbitmq:" + at + ":" + stores_.topic
@@ -129,11 +129,11 @@ class InboxRoad : public testing::TestWithParam<RoadBroker> {
         {DOVETAIL_PROGRAM, "run", "orders-to-bus", "--config", stage_->file("dovetail.toml")},
         stage_->file("relay" + std::to_string(number) + ".log"));
   }
-  // As applications use it; one process reads, and others stand by.
+  // As in applications: one process reads, and others stand by.
   Process start_consumer(std::size_t number, int port = 0) const {
     return stage_->start_from(from(port), {"--as", "consumer"}, log_of(number));
   }
-  // Put together from its ports, so that the broker shares its topic out among all of them.
+  // Built from its ports, so that the broker shares its topic among all of them.
   Process start_member(std::size_t number, std::vector<std::string> words = {}) const {
     words.insert(words.begin(), {"--batch", "50"});
     return stage_->start_from(from(), words, log_of(number));
@@ -175,7 +175,7 @@ class InboxRoad : public testing::TestWithParam<RoadBroker> {
     }
   }
   std::string name() const { return GetParam().name; }
-  // Of its queues, and how it found them again after a crash.
+  // About its queues, and how it found them after a crash.
   std::string last_words() const {
     std::ifstream log(bus().field("home") + "/log");
     std::string words;
@@ -222,10 +222,10 @@ TEST_P(InboxRoad, EveryOrderMovesTheStockOnceAndInOrderThroughKills) {
                                   (is_long() ? " and of PostgreSQL" : ""));
 }
 
-// Not with every test: they mostly wait.
+// Not in every test run: they mostly wait.
 class InboxRoadLong : public InboxRoad {};
 
-// Longer than the broker waits for a sign of life.
+// Longer than the broker waits for a heartbeat.
 TEST_P(InboxRoadLong, AConsumerThatLosesItsMachineForAWhileDoesNoHarm) {
   const int pauses = is_long() ? 10 : 1;
   {
@@ -259,7 +259,7 @@ TEST_P(InboxRoad, ALinkThatIsCutEveryTwoSecondsDoesNoHarm) {
                                   std::to_string(cuts) + " times");
 }
 
-// Only Kafka shares a topic among members, and takes it away from them.
+// Only Kafka shares a topic among members and takes it away again.
 class InboxRebalance : public InboxRoad {};
 class InboxRebalanceLong : public InboxRoad {};
 
@@ -273,7 +273,7 @@ TEST_P(InboxRebalanceLong, MembersThatComeAndGoDoNoHarm) {
         consumers_.push_back(start_member(2));
         continue;
       }
-      // Now with a farewell, now without.
+      // Sometimes with a clean close, sometimes without.
       if (change % 4 == 1) {
         consumers_.back().send(SIGTERM);
         EXPECT_EQ(consumers_.back().wait(60s), 0);
@@ -291,7 +291,7 @@ TEST_P(InboxRebalance, KilledWhilePartitionsAreTakenAwayNothingIsLostOrDoubled) 
   {
     const std::jthread customers = open_for_members(1);
     for (int kill = 0; kill < kills; ++kill) {
-      // The one that is to die gets a part, and loses it again to the next that comes.
+      // The one that will die gets a part, and loses it to the next member.
       const std::size_t before = stage_->lines("started", log_of(1));
       Process doomed = start_member(1, {"--die", kill % 2 == 0 ? "revoking" : "revoked"});
       Process third;

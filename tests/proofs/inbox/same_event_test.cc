@@ -1,5 +1,5 @@
-// The same event comes to sixteen consumers at once, again and again: one of them applies it, and
-// the others know it as a duplicate.
+// The same event comes to sixteen consumers at the same time, again and again: one applies it, and
+// the others recognise a duplicate.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,10 +45,10 @@ struct Counts {
   std::size_t events = 0;
   std::int64_t effects = 0;       // committed
   std::int64_t with_effects = 0;  // events
-  std::size_t confirmed = 0;      // told to a consumer
+  std::size_t confirmed = 0;      // reported to a consumer
   std::size_t duplicates = 0;
   std::size_t failed = 0;
-  std::size_t interrupted = 0;  // by locks that wait for each other, say
+  std::size_t interrupted = 0;  // for example by locks that wait for each other
   double seconds = 0;
 
   bool is_once() const {
@@ -68,15 +68,15 @@ class SameEvent : public testing::Test {
     must(direct_, "CREATE TABLE effects (event_id uuid NOT NULL)");
   }
 
-  // In each round all consumers get the same events at the same moment, each in an order of its
-  // own.
+  // In each round all consumers get the same events at the same moment, each in a different
+  // order.
   Counts run(const MakeStore& make, std::size_t rounds, std::size_t events_of_a_round);
 
   TestDatabase database_;
   Connection direct_ = database_.connect();
 };
 
-// The fate of all of them, however many tries that takes.
+// The outcome of all of them, however many tries that takes.
 void apply(Inbox& inbox, std::vector<const Event*> events, Counts& counts) {
   while (!events.empty()) {
     std::vector<Outcome> outcomes(events.size());
@@ -165,7 +165,7 @@ TEST_F(SameEvent, InBatchesOfDifferentOrderNobodyIsLockedOutOrAppliesItTwice) {
   claim_once(run(make_inbox_store, live::is_long() ? 500 : 20, 20), "in batches of 20");
 }
 
-// The proof sees what it is to see: to look first and then act is not enough.
+// The proof can fail: look first, then act, is not enough.
 TEST_F(SameEvent, LookingBeforeActingAppliesItMoreThanOnce) {
   ASSERT_TRUE(shop::create_naive_table(database_.conninfo));
   const Counts naive = run(make_naive_store, 50, 1);

@@ -1,5 +1,5 @@
-// A backlog of any length, and of any size, passes through a relay process of bounded memory. The
-// process is the real one: `dovetail run`, with its defaults.
+// A backlog of any length and size passes through a relay process with bounded memory. The process
+// is the real one: `dovetail run` with its defaults.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -27,7 +27,7 @@ class Backlog : public ::testing::Test {
   }
   ~Backlog() override { std::filesystem::remove_all(folder_); }
 
-  // All in one transaction, so that it is one window, too.
+  // All in one transaction, so it is also one window.
   void publish(std::int64_t events, std::int64_t payload_bytes) {
     must(owner_,
          "INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload, content_type) "
@@ -36,7 +36,7 @@ class Backlog : public ::testing::Test {
              std::to_string(events) + ") AS n");
   }
 
-  // Relays everything; returns the most memory that took, in KiB, and sets how long.
+  // Relays everything; returns its peak memory in KiB, and sets the time it took.
   std::int64_t relay(std::int64_t events, double& seconds) {
     const std::string config = folder_ + "/dovetail.toml";
     std::ofstream(config) << "[store.shop]\nurl = \"postgres:" << database_.conninfo

@@ -1,5 +1,5 @@
 // An old snapshot, such as that of a backup, keeps the server from removing dead rows. A relay must
-// not make many, and must not become slow with those that it makes.
+// make few of them, and must stay fast with those that exist.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ void publish(const TestDatabase& database, std::uint64_t transactions, int event
   for (std::uint64_t i = 0; i < transactions; ++i) must(connection, sql);
 }
 
-// Looks at the outbox as a lane does, and takes the time.
+// Looks at the outbox like a lane, and measures the time.
 class Looks {
  public:
   explicit Looks(const TestDatabase& database)
@@ -38,7 +38,7 @@ class Looks {
     catch_up();
   }
 
-  // At the end of what is published, whatever was read before.
+  // Moves to the end of what is published.
   void catch_up() {
     must(writer_,
          "UPDATE dovetail.relay_lane SET window_start = pg_current_snapshot(), window_end = NULL");
@@ -46,7 +46,7 @@ class Looks {
     EXPECT_TRUE(opened) << text_of(opened);
   }
 
-  // In milliseconds; `nothing` is the way to the server and back, which tells how busy the machine
+  // In milliseconds; `nothing` is the round trip to the server, which shows how busy the machine
   // is.
   struct Times {
     double nothing;
@@ -79,7 +79,7 @@ class Looks {
       progress.push_back(live::milliseconds(settled - read));
       idle.push_back(live::milliseconds(end - settled));
     }
-    // Of the quicker ones, which nothing else disturbed.
+    // Of the faster ones, which nothing else disturbed.
     const auto usual = [](const std::vector<double>& all) { return live::quantile(all, 0.2); };
     return {usual(nothing), usual(idle), usual(window), usual(progress)};
   }
@@ -106,7 +106,7 @@ std::string dead_rows_by_table(Connection& connection, std::int64_t& sum) {
   return words.empty() ? "none" : words;
 }
 
-// Three times what it was, as times go now.
+// At most three times the start value, corrected for how busy the machine is.
 bool within(double now, double start, double busy) { return now <= 3 * start * busy + 0.2; }
 
 TEST(PostgresBloat, AnOldSnapshotNeitherPilesUpDeadRowsNorSlowsTheRelay) {

@@ -1,17 +1,17 @@
-// Kills real relays and consumers at random moments, and counts what was lost, doubled, reordered
-// or made up.
+// Kills real relays and consumers at random moments, and counts events that are lost, doubled,
+// reordered or invented.
 //
 //   dovetail_crash [sqlite | postgres | postgres-auto | postgres-wal] [--kills N] [--seed S]
 //                  [--dir FOLDER]
 //
-// Two writers place orders all the time. Out of SQLite, two relays share one reader name, so that
-// one stands by; out of PostgreSQL, three relays share four lanes, or two of them read its log, in
-// the mode that the name says. Two consumers share one name.
-// Now one of them is killed, now one is stopped for longer than its lease and then goes on, as a
-// process does that lost its machine for a while; now the PostgreSQL server ends without a
-// checkpoint and comes back. One order's handler aborts the process and one order's handler fails:
-// both must end up parked, alone with their own product. In the end the handler is mended, both are
-// replayed by the command line, and the books of both services must agree.
+// Two writers place orders all the time. From SQLite, two relays share one name, so one stands
+// by. From PostgreSQL, three relays share four lanes, or two of them read the WAL in the mode
+// that the argument names. Two consumers share one name. Processes are killed, or stopped for
+// longer than their lease and continued, as after a machine's pause. The PostgreSQL server ends
+// without a checkpoint and comes back. The handler aborts the process for one order and fails for
+// another one: both must be parked in the end, without harm to other products. At the end the
+// handler is fixed, both orders are replayed by the command line, and the books of both services
+// must agree.
 #include <signal.h>
 #include <unistd.h>
 
@@ -60,7 +60,7 @@ struct Options {
   std::uint64_t seed = 0;
   std::string folder;
   std::string role;
-  std::int64_t number = 0;  // of a writer
+  std::int64_t number = 0;  // the writer's number
 };
 
 std::unique_ptr<Road> road_of(const Options& options, bool is_host) {
@@ -158,7 +158,7 @@ class Siege {
   int relay_kills_ = 0;
   int consumer_kills_ = 0;
   int pauses_ = 0;
-  int crashes_ = 0;  // of the server
+  int crashes_ = 0;  // crashes of the server
   int aborts_ = 0;
   std::vector<std::string> broken_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
@@ -191,7 +191,7 @@ void Siege::start_writers() {
   }
 }
 
-// A consumer dies by itself when its handler aborts; nobody else may.
+// A consumer dies by itself if its handler aborts; no other process may.
 void Siege::revive_the_dead() {
   for (Twin& twin : twins_) {
     if (twin.process.running()) continue;
@@ -205,7 +205,7 @@ void Siege::revive_the_dead() {
   }
 }
 
-// Mostly one that holds a lease: the others only wait.
+// Mostly one that holds a lease; the others only wait.
 Twin& Siege::choose_victim() {
   refresh();
   const bool relay = random_() % 2 == 0;
@@ -233,7 +233,7 @@ void Siege::kill_one() {
   start(victim);
 }
 
-// Longer than the lease: its twin takes over, and when it comes back it must not do any harm.
+// Longer than the lease: its twin takes over, and when it continues it must do no harm.
 void Siege::pause_one() {
   Twin& victim = choose_victim();
   victim.process.send(SIGSTOP);
@@ -264,7 +264,7 @@ bool Siege::wait_until(const char* what, const std::function<bool()>& condition)
 }
 
 void Siege::refresh() {
-  // What cannot be seen is not known to be finished.
+  // If the outbox cannot be read, it does not count as finished.
   outbox_ = road_.look().value_or(Outbox{.events = 1, .pending = 1});
   if (auto status = sqlite::status(file("inventory.db"), system_clock()))
     inventory_ = std::move(*status);
@@ -304,7 +304,7 @@ Result<Books> Siege::read_books() {
   return books;
 }
 
-// While two orders are parked, every product but theirs must be complete.
+// While two orders are parked, all other products must be complete.
 void Siege::check_neighbours() {
   const auto books = read_books();
   if (!books) return broken("the books cannot be read: " + books.error().text);
@@ -343,8 +343,8 @@ void Siege::stop_in_good_order() {
   }
 }
 
-// What the mailbox and the inbox recognised. A relay that is killed takes the last few of its count
-// with it.
+// Duplicates that the mailbox and the inbox recognised. A killed relay loses the last part of its
+// count.
 std::uint64_t Siege::duplicates() {
   std::uint64_t count = 0;
   for (const auto& consumer : inventory_.consumers) count += consumer.duplicates;
@@ -384,8 +384,8 @@ void Siege::judge() {
   if (seen > static_cast<std::uint64_t>(interruptions) * kWindow * road_.lanes())
     broken("more duplicates than the windows of all interruptions");
   const bool reads_log = road_.mode() == "auto" || road_.mode() == "wal";
-  // Each event is settled by one write; one that a stale relay was allowed would count twice.
-  // Events out of the log are counted before their position is reported: what comes again counts
+  // Each event is settled by one write; an accepted write of a stale relay would count twice.
+  // Events from the WAL are counted before their position is reported, so a repeated event counts
   // again.
   const std::uint64_t counted_again = reads_log ? seen : 0;
   if (outbox_.settled < outbox_.events || outbox_.settled > outbox_.events + counted_again)
@@ -418,13 +418,13 @@ bool Siege::run() {
   for (int turn = 0; relay_kills_ + consumer_kills_ < options_.kills; ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 600));
     revive_the_dead();
-    // Some of each also in a short siege.
+    // A short siege has some of each, too.
     if (turn == 2 || random_() % 8 == 0) pause_one();
     if (turn == 4 || random_() % 12 == 0) crash_server();
     kill_one();
   }
   wait_until("the deadly order is placed", [this] { return deadly_order_is_placed(); });
-  // The writers die in the middle of something too: what they had not committed must not exist.
+  // The writers also die in the middle of a transaction, which must then not exist.
   for (Process& writer : writers_) {
     if (!writer.running()) broken("a writer ended by itself; see writers.log");
     writer.kill();
@@ -441,7 +441,7 @@ bool Siege::run() {
   return broken_.empty();
 }
 
-// Nothing, when the command line is not understood.
+// Empty if the command line is wrong.
 std::optional<Options> parse(int argc, char** argv) {
   Options options;
   int next = 1;
@@ -461,7 +461,7 @@ std::optional<Options> parse(int argc, char** argv) {
   return options;
 }
 
-// The exit code. A server that was started for it is gone when this returns.
+// The exit code. A server started for it has stopped when this returns.
 int lay_siege(const Options& options) {
   const std::unique_ptr<Road> road = road_of(options, true);
   if (const Status opened = road->open(); !opened) {

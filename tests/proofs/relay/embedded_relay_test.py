@@ -33,7 +33,7 @@ KILLS = int(os.environ.get("DOVETAIL_CHAOS") or 0) * 40 or 8
 
 
 class Embedded:
-    """The tests; where the outbox is, a subclass says."""
+    """The tests; a subclass says where the outbox is."""
 
     def start_relay(self):
         with open(self.folder / "daemon.log", "ab") as log:

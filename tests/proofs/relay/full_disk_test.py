@@ -23,7 +23,7 @@ SERVER = first_line(f"{NAME}.conninfo")
 SERVERS = harness.ROOT / "tests/servers/servers.py"
 CHAOS = os.environ.get("DOVETAIL_CHAOS") == "1"
 FAULT_S = 60 if CHAOS else 2
-HEALED_S = 60  # after that long everything must be there
+HEALED_S = 60  # everything must be there after this
 KEYS = 5
 PAD = "x" * 400  # a few of these fill a page
 
@@ -90,7 +90,7 @@ class FullDisk(harness.Case):
             (self.home / disk).unlink(missing_ok=True)
 
     def hold_snapshot(self):
-        """While it is open no room becomes free inside the tables, and even what is only changed needs more of it."""
+        """While it is open, no space is freed inside the tables, and even an UPDATE needs more space."""
         process = subprocess.Popen(["psql", "-XAtq", self.conninfo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                    stderr=subprocess.DEVNULL)
         process.stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current();\n")
@@ -169,7 +169,7 @@ class FullDisk(harness.Case):
         self.assertTrue(holds, self.log())
 
     def has_ended(self):
-        """It recovers from what it could not write, once or twice, and gives up when that needs room, too."""
+        """It recovers once or twice from a failed write, and gives up if the recovery needs space, too."""
         self.publish_one()
         subprocess.run(["psql", "-XAtqc", "SELECT pg_switch_wal()", self.conninfo], check=False, capture_output=True)
         return not (self.home / "data/postmaster.pid").exists()
@@ -199,7 +199,7 @@ class FullDisk(harness.Case):
         self.judge(daemon, "tables that cannot grow")
 
     def test_a_consumer_that_cannot_record_what_it_did_counts_nothing_against_the_events(self):
-        self.dovetail("run", "--until-idle")  # the consumer knows what comes from its first start on
+        self.dovetail("run", "--until-idle")  # the consumer gets the events from its first start on
         self.sql(f"SELECT dovetail.publish('orders', (n % {KEYS})::text, 'order.placed', jsonb_build_object('n', n)) "
                  "FROM generate_series(1, 600) n")
         self.poison = self.sql("SELECT dovetail.publish('orders', 'poison', 'order.placed', '{\"n\": 666}'::jsonb)")
@@ -229,7 +229,7 @@ class FullDisk(harness.Case):
 
 @unittest.skipUnless(shutil.which("cc"), "cc is missing; install the package gcc")
 class FullDiskOfFiles(harness.Case):
-    """The same for files of SQLite. Only the daemon's disk is full: whoever publishes has room left."""
+    """The same for SQLite files. Only the daemon's disk is full: publishers have space left."""
 
     def setUp(self):
         super().setUp()

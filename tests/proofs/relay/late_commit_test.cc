@@ -1,5 +1,5 @@
-// Writers that hold transactions open at random, and relays that come and go: nothing is lost,
-// nothing is invented, nothing is out of order. Any form of it:
+// Writers that keep transactions open at random, and relays that come and go: nothing is lost,
+// invented or out of order. With other settings:
 //   DOVETAIL_STRESS="writers=16 hold_ms=50 seed=7" proof_relay_late_commit_test
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ Settings settings() {
   return chosen;
 }
 
-// Every delivery of every relay, in the order in which they happened.
+// All deliveries of all relays, in the order of time.
 class Deliveries {
  public:
   struct One {
@@ -124,7 +124,7 @@ void pause(Random& random, std::uint64_t ms_max) {
   std::this_thread::sleep_for(std::chrono::microseconds(random.below(ms_max * 1000 + 1)));
 }
 
-// Changes accounts and publishes their new versions, sometimes in vain.
+// Changes accounts and publishes their new versions; some transactions roll back.
 class Writer {
  public:
   Writer(const TestDatabase& database, const Settings& settings, std::uint64_t seed)
@@ -176,7 +176,7 @@ class Writer {
   Random random_;
 };
 
-// A relay process that leaves and comes back, or loses its connections.
+// A relay process that stops and starts again, or loses its connections.
 void come_and_go(const TestDatabase& database, const Settings& settings, Deliveries& deliveries,
                  std::uint64_t seed, std::stop_token stop) {
   Random random(seed);

@@ -1,5 +1,5 @@
-// The answer to COMMIT is lost on the way: the application cannot know whether it committed, does
-// the same again with the same event id, and in the end there is one event for each order. More:
+// The answer to COMMIT is lost: the application cannot know whether it committed, and repeats it
+// with the same event id. At the end there is one event for each order. More:
 //   DOVETAIL_LOST_COMMITS=1000 proof_relay_lost_commit_test
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// As fault_proxy.py knows them, and whether the transaction has committed all the same.
+// A fault of fault_proxy.py, and whether the transaction has committed anyway.
 struct LostCommit {
   const char* fault;
   bool committed;
@@ -30,8 +30,8 @@ std::int64_t orders_wanted() {
   return given == nullptr ? 100 : std::atoll(given);
 }
 
-// What an application does: its own row and the event about it, in one transaction. A row that is
-// there already tells of an earlier try that committed.
+// What an application does: its own row and its event in one transaction. If the row exists, an
+// earlier try has committed.
 Status place_order(const std::string& conninfo, std::int64_t number, const EventId& id,
                    std::chrono::milliseconds commit_limit) {
   Result<Connection> connection = Connection::open(conninfo);
@@ -81,7 +81,7 @@ TEST_F(PostgresLostCommit, OrdersAndEventsMatchOneToOneWhenTheApplicationTriesAg
   for (std::int64_t order = 1; order <= wanted; ++order) {
     const EventId id = new_event_id();
     while (true) {
-      // Silence takes a time limit to notice, so it is the rarest.
+      // Silence is noticed only after a time limit, so it is the rarest fault.
       const std::size_t fault = random.chance(0.03) ? 2 : random.below(2);
       const bool is_lost = random.chance(0.68);
       const bool was_there = rows_of(order) == 1;
@@ -94,7 +94,7 @@ TEST_F(PostgresLostCommit, OrdersAndEventsMatchOneToOneWhenTheApplicationTriesAg
       }
       ASSERT_TRUE(is_lost) << placed.error().text;
       ASSERT_EQ(placed.error().code, Errc::in_doubt) << placed.error().text;
-      // A server that stood still may commit after its client gave up.
+      // A server that stalled may commit after its client gave up.
       if (is_silent) {
         ASSERT_TRUE(eventually([&] { return rows_of(order) == 1; }));
       }

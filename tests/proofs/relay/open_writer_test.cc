@@ -1,5 +1,5 @@
-// A transaction that stays open for minutes, here or in another database of the cluster, and one
-// that was prepared and forgotten: nobody else's events wait for them, and nothing grows.
+// A transaction stays open for minutes, here or in another database of the cluster, and a prepared
+// one is forgotten: other events do not wait for them, and nothing grows.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using live::claim;
 
 constexpr std::string_view kLoad = "load";
 
-// When each event of the load was committed and when it was sent, by its number.
+// When each event of the load was committed and sent, by its number.
 class Latencies {
  public:
   explicit Latencies(std::size_t events_max) : committed_(events_max), sent_(events_max) {}
@@ -28,7 +28,7 @@ class Latencies {
   void send(std::size_t number) { sent_[number] = now(); }
   bool is_sent(std::size_t number) const { return sent_[number] != 0; }
 
-  // In milliseconds, of the events from..to. What was sent before COMMIT returned took no time.
+  // In milliseconds, for events from..to. An event sent before COMMIT returned took no time.
   std::vector<double> between(std::size_t from, std::size_t to) const {
     std::vector<double> result;
     for (std::size_t i = from; i < to; ++i)
@@ -69,8 +69,8 @@ class OpenWriter : public ::testing::Test {
     }
   }
 
-  // Publishes some 200 times a second; waits until all of it is sent, and returns how long each
-  // took.
+  // Publishes about 200 times a second, waits until all is sent, and returns each event's
+  // time.
   std::vector<double> load(std::chrono::milliseconds length) {
     const std::size_t first = next_;
     const auto end = std::chrono::steady_clock::now() + length;
@@ -109,7 +109,7 @@ class OpenWriter : public ::testing::Test {
 TEST_F(OpenWriter, DelaysNobodyAndItsOwnEventsComeInOrderWhenItCommits) {
   const std::chrono::milliseconds open_for = live::is_long() ? 300s : 4s;
   const std::chrono::milliseconds compare_for = live::is_long() ? 30s : 1500ms;
-  load(500ms);  // so that everything has its memory
+  load(500ms);  // warms up memory
   const std::vector<double> before = load(compare_for);
 
   Connection writer = database_.connect();
@@ -138,8 +138,8 @@ TEST_F(OpenWriter, DelaysNobodyAndItsOwnEventsComeInOrderWhenItCommits) {
   const double p99 = std::max(live::quantile(before, 0.99), live::quantile(after, 0.99));
   const double p50_during = live::quantile(during, 0.5);
   const double p99_during = live::quantile(during, 0.99);
-  // Had they waited for the writers, half of them would have waited for half of the time. The short
-  // form asks for no more: a busy machine moves each of these figures.
+  // If events waited for the writers, half of them would wait for half of the time. The short form
+  // asks for no more, because a busy machine changes these figures.
   const bool waited_for_none = live::is_long()
                                    ? p50_during <= 3 * p50 + 2 && p99_during <= 3 * p99 + 50
                                    : p50_during <= live::milliseconds(open_for) / 8;

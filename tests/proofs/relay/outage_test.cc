@@ -1,4 +1,4 @@
-// Half an hour without a sink, in simulated time: the relay's clock moves only when it sleeps, the
+// Half an hour without a sink, in simulated time: the relay's clock moves only when it sleeps; the
 // server is real.
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ using live::claim;
 constexpr Duration kOutage = 30min;
 constexpr std::string_view kPoison = "poison";
 
-// Away for half an hour, in every way in which a sink can be away; and whenever it is asked, more
-// is published.
+// Unavailable for half an hour, in every way in which a sink can be; publishes more at each
+// try.
 class AwaySink final : public Sink {
  public:
   AwaySink(TestClock& clock, std::function<void()> publish)
@@ -35,7 +35,7 @@ class AwaySink final : public Sink {
     if (!is_away()) return {};
     publish_();
     ++tries;
-    // Refused, lost in the middle, or silent.
+    // Refused, lost midway, or silent.
     way_ = static_cast<int>(tries % 3);
     return way_ == 0 ? fail(Errc::unavailable, "nobody listens; check the sink") : Status{};
   }
@@ -68,7 +68,7 @@ class AwaySink final : public Sink {
   Outcome fate(const Event& event) {
     if (event.aggregate_id == kPoison) {
       ++poison_tries;
-      publish_();  // only who fails while others pass is parked
+      publish_();  // parked only if it fails while others pass
       return Outcome{Fate::failed, 0, "the sink does not like it"};
     }
     delivered[std::string(event.aggregate_id)].push_back(event.aggregate_version);
@@ -117,9 +117,9 @@ TEST_F(Outage, OfHalfAnHourParksNothingLosesNothingAndBurnsNoAttempt) {
   std::map<std::string, int> notices;
   std::stop_source stop;
   RelayOptions options;
-  options.window_events_max = 200;  // less than waits
+  options.window_events_max = 200;  // fewer than wait
   options.attempts_max = 5;
-  options.key_retry = {1ms, 20ms};  // by the clock of the database, which is a real one
+  options.key_retry = {1ms, 20ms};  // by the database's clock, which is real
   Relay relay({source, sink, parking, lease, clock, metrics,
                [&](const RelayNotice& notice) {
                  ++notices[std::string(to_string(notice.kind))];
@@ -131,7 +131,7 @@ TEST_F(Outage, OfHalfAnHourParksNothingLosesNothingAndBurnsNoAttempt) {
   publish(std::string(kPoison));
   publish_some(300);
   sink.away_from = clock.now();
-  // A thread that ends the run when everything has arrived; it takes no part in the rest.
+  // Ends the run when everything has arrived; does nothing else.
   std::jthread watcher([&](std::stop_token ended) {
     Connection connection = database_.connect();
     (void)eventually([&] {

@@ -1,5 +1,5 @@
-// A relay is stopped for three lease times at each named point, another takes over, and the first
-// goes on as if nothing had happened: it sends nothing more, and nothing that it writes is
+// A relay is stopped for three lease terms at each named point, another one takes over,
+// and the first one continues: it sends nothing more, and none of its writes is
 // accepted.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ using postgres::number;
 constexpr std::chrono::milliseconds kLease = 500ms;
 constexpr std::int64_t kOrders = 600;
 
-// Lines of a relay that are told apart by how they begin, as dovetail_pausing_relay writes them.
+// Lines of a relay, told apart by their first word, as dovetail_pausing_relay writes them.
 using Lines = std::vector<std::string>;
 
 bool begins(const std::string& line, std::string_view with) { return line.starts_with(with); }
@@ -36,7 +36,7 @@ std::size_t count_of(const Lines& lines, std::string_view with) {
   return count;
 }
 
-// The number behind `name` in the last line that begins so; -1: there is none.
+// The number after `name` in the last line with that beginning; -1: none.
 std::int64_t number_in(const Lines& lines, std::string_view with, const std::string& name) {
   std::int64_t found = -1;
   for (const std::string& line : lines)
@@ -46,9 +46,9 @@ std::int64_t number_in(const Lines& lines, std::string_view with, const std::str
 
 struct Point {
   const char* name;
-  const char* refused = "";      // the one write that reaches the database, and is refused there
-  std::size_t refusals_min = 0;  // whether it is tried for sure
-  std::size_t written_max = 0;   // batches that no lease can hold back any more
+  const char* refused = "";      // the one write that reaches the database and is refused
+  std::size_t refusals_min = 0;  // whether it is certainly tried
+  std::size_t written_max = 0;   // batches that no lease can stop any more
 };
 
 class Stage {
@@ -104,7 +104,7 @@ void Stage::take_orders_and_refuse_one() {
   service.orders = kOrders / 2;
   service.pause = 4ms;
   ASSERT_TRUE(run_postgres_order_service(service));
-  // Larger than the mailbox takes; it stops a key of its own.
+  // Larger than the mailbox accepts; it blocks a key of its own.
   postgres::Connection connection = database_.connect();
   postgres::must(connection,
                  "SELECT dovetail.publish('poison', 'one', 'T', repeat('x', 2000), content_type => "
@@ -126,7 +126,7 @@ void Stage::play() {
   a.send(SIGCONT);
   ASSERT_TRUE(says("a.log", "session_lost"));
   customers.join();
-  // The lane comes back to the one that was stopped, if the other has not lost it on a slow
+  // The stopped relay gets the lane back unless the other one has lost it already on a slow
   // machine.
   b.send(SIGTERM);
   EXPECT_EQ(b.wait(90s), 0);
@@ -146,7 +146,7 @@ void Stage::play() {
   check_the_books();
 }
 
-// From when it went on until it had the lane again.
+// From its continuation until it had the lane again.
 void Stage::check_the_stopped_relay() const {
   const auto is = [](std::string_view with) {
     return [with](const std::string& line) { return begins(line, with); };
@@ -174,7 +174,7 @@ void Stage::check_the_stopped_relay() const {
             number_in({*stopped}, "stopping", "epoch ") + 2);
 }
 
-// Each event is settled by one write that was accepted: one of a stale owner would count twice.
+// Each event is settled by one accepted write: a write of a stale owner would count twice.
 void Stage::check_the_database() {
   postgres::Connection connection = database_.connect();
   EXPECT_EQ(
@@ -211,7 +211,7 @@ void Stage::check_the_books() {
               verdict.reordered);
 }
 
-// All at once: they mostly wait.
+// All at the same time, because they mostly wait.
 TEST(PostgresPause, ARelayThatWasStoppedBeyondItsLeaseSendsAndWritesNothingMore) {
   constexpr Point kPoints[] = {{"claimed"},
                                {"sent"},

@@ -1,15 +1,15 @@
-// A relay from PostgreSQL into a mailbox that stops itself with SIGSTOP at a named point, once, and
-// tells what it does, one line for each thing:
+// A relay from PostgreSQL into a mailbox that stops itself once with SIGSTOP at a named point, and
+// prints one line for everything it does:
 //
 //   dovetail_pausing_relay CONNINFO MAILBOX LEASE_MS [POINT]
 //
-//   claimed     events are read, nothing is handed to the sink
-//   sent        events are handed to the sink, their fate is not known
-//   landing     the sink is about to publish them, past the relay's last look at its lease
-//   confirmed   their fate is known, nothing is written about it
-//   settling    progress is about to be written
-//   parking     a refused event is about to be parked
-//   renewing    the lease is about to be renewed
+//   claimed events are read, the sink has none of them
+//   sent the sink has the events, their outcome is unknown
+//   landing the sink is about to publish them, after the relay's last check of its lease
+//   confirmed their outcome is known, nothing is written about it
+//   settling progress is about to be written
+//   parking a refused event is about to be parked
+//   renewing the lease is about to be renewed
 #include <signal.h>
 #include <unistd.h>
 
@@ -30,10 +30,10 @@
 namespace dovetail {
 namespace {
 
-// Not before so many events are in the mailbox: the relay is in full swing then.
+// Only after this many events are in the mailbox: then the relay works at full speed.
 constexpr std::size_t kWrittenBefore = 20;
 
-// What all parts of the relay share.
+// Shared by all parts of the relay.
 struct Story {
   postgres::Reader reader;
   RelayMetrics metrics;
@@ -53,7 +53,7 @@ struct Story {
     ::raise(SIGSTOP);
     tell("went on");
   }
-  // A write that goes to the database with the epoch that we have.
+  // A write to the database with our epoch.
   Status told(const char* what, Status status) const {
     if (!status) tell(std::string(what) + ": " + std::string(to_string(status.error().code)));
     return status;
@@ -177,7 +177,7 @@ int main_of(int argc, char** argv) {
   PausingParking parking(story);
   PausingLease lease(story, std::chrono::milliseconds(std::atoi(argv[3])));
   RelayOptions options;
-  options.batch_events_max = 5;  // several batches in flight, also when little is to do
+  options.batch_events_max = 5;  // several batches in flight, even with little to do
   options.idle_wait = std::chrono::milliseconds(20);
   const auto tell = [&story](const RelayNotice& notice) {
     story.tell(std::string(to_string(notice.kind)) + ": " + notice.text);

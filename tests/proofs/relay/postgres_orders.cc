@@ -25,7 +25,7 @@ class OrderDesk {
       id_ = new_event_id();
     }
     const Status placed = try_to_place(order);
-    // Nobody knows whether it committed; to try again with the same id finds out.
+    // It is unknown whether it committed; a retry with the same id shows it.
     if (!placed && placed.error().code == Errc::in_doubt)
       return fail(Errc::unavailable, placed.error().text);
     return placed;
@@ -44,7 +44,7 @@ class OrderDesk {
         connection_.query("SELECT 1 FROM orders WHERE number = $1", Params().int8(order.number));
     if (!known) return fail(known.error());
     if (!known->empty()) return {};  // an earlier try had committed
-    // Locks the product, so that its orders are ordered.
+    // Locks the product, so that its orders have an order.
     const Result<Rows> counted = connection_.query(
         "INSERT INTO products AS p (name, orders) VALUES ($1, 1) "
         "ON CONFLICT (name) DO UPDATE SET orders = p.orders + 1 RETURNING orders",

@@ -10,8 +10,8 @@
 namespace dovetail::shop {
 namespace {
 
-// Relays share the lanes; the log is one of them, beside which the others stand by. The server is
-// one of our own, because it is made to crash, too.
+// Relays share the lanes; with the WAL there is one lane, and the others stand by. Uses its own
+// server, because the tests crash it.
 class PostgresRoad final : public Road {
  public:
   PostgresRoad(const std::string& folder, bool is_host, std::string mode) : mode_(std::move(mode)) {

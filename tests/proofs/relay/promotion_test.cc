@@ -1,5 +1,5 @@
-// The primary dies under load and its standby takes over: what the new primary has is delivered, in
-// order, by the same relay.
+// The primary dies under load and its standby takes over: the same relay delivers everything that
+// the new primary has, in order.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -26,8 +26,8 @@ std::string word_of(const std::string& conninfo, const std::string& name) {
   return conninfo.substr(at, conninfo.find(' ', at) - at);
 }
 
-// A primary and its standby, of no concern to other tests.
-struct Folder {  // goes when the servers that it knows of have been stopped
+// A primary and its standby, separate from other tests.
+struct Folder {  // removed after its servers have stopped
   std::string path = ::testing::TempDir() + "dovetail_promotion_" + std::to_string(getpid());
   ~Folder() { std::filesystem::remove_all(path); }
 };
@@ -106,7 +106,7 @@ void check(Connection& server, Delivered& delivered, std::uint64_t committed_bef
   std::uint64_t lost = 0;
   for (const EventId& id : there) lost += delivered.seen.contains(id) ? 0 : 1;
   std::uint64_t inverted = 0;
-  std::uint64_t not_there = 0;  // sent by the old primary, which did not hand them on
+  std::uint64_t not_there = 0;  // sent by the old primary, which did not replicate them
   std::map<std::string, std::int64_t> last;
   for (const Delivered::One& one : delivered.first) {
     if (!there.contains(one.id)) {
@@ -161,9 +161,9 @@ TEST(PostgresPromotion, WhatTheNewPrimaryHasIsDeliveredInOrder) {
       }
     };
     until(events);
-    ::kill(pair.primary.pid(), SIGQUIT);  // at once, without a word to the standby
+    ::kill(pair.primary.pid(), SIGQUIT);  // at once, without notice to the standby
     committed_before = committed;
-    // Without waiting: what is still to be replayed may conflict with the statement's snapshot.
+    // Without waiting: WAL that is still to be replayed may conflict with the statement's snapshot.
     must(*standby, "SELECT pg_promote(false)");
     until(committed_before + events);
   }

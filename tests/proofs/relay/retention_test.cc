@@ -1,4 +1,4 @@
-// Old partitions go while services publish, and no service waits for that.
+// Old partitions are dropped while services publish, and no service waits for that.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ class Retention : public ::testing::Test {
     EXPECT_TRUE(maintain(database_.conninfo, {}));
   }
 
-  // Partitions of days long ago, which a relay has passed.
+  // Partitions of old days, which a relay has passed.
   void make_old(int partitions, int events_each) {
     owner_.set_timeout(600s);
     must(owner_, "DO $$ DECLARE day timestamptz; low text; high text; BEGIN FOR i IN 20.." +

@@ -1,6 +1,6 @@
-// The server crashes behind a pooler that keeps its clients, and gives numbers of transactions
-// twice: those that it had given out and not put on disk. A relay that has seen them must not take
-// the new transactions for old ones.
+// The server crashes behind a pooler that keeps its clients, and gives transaction numbers again
+// that it had given but not put on disk. A relay that has seen them must not take the new
+// transactions for old ones.
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
 #include <signal.h>
@@ -22,20 +22,20 @@ namespace {
 using namespace std::chrono_literals;
 using live::claim;
 
-constexpr int kNumbers = 40;  // of transactions, that are given twice
+constexpr int kNumbers = 40;  // transaction numbers that are given twice
 const std::string kPublish = "SELECT dovetail.publish('order', 'k', 'placed', '%')";
 
-struct Folder {  // goes when the servers that it knows of have been stopped
+struct Folder {  // removed after its servers have stopped
   std::string path = ::testing::TempDir() + "dovetail_crash_" + std::to_string(getpid());
   ~Folder() { std::filesystem::remove_all(path); }
 };
 
-// A server of the test's own, and a pooler before it.
+// The test's own server, and a pooler before it.
 class Stage {
  public:
   Stage() {
     Connection admin = connect();
-    // Nobody else puts on disk what transactions leave behind that end without a commit.
+    // Otherwise the WAL writer would put transactions on disk that end without a commit.
     must(admin, "ALTER SYSTEM SET wal_writer_delay = '10s'");
     must(admin, "SELECT pg_reload_conf()");
   }
@@ -58,11 +58,11 @@ class Stage {
     return servers::with_database(pooler_.server().conninfo, database);
   }
 
-  // Clients stay, and wait.
+  // Clients stay connected and wait.
   void pause() const { tell_pooler("PAUSE"); }
   void resume() const { tell_pooler("RESUME"); }
 
-  // One of its processes dies, so that it ends all of them and recovers, without a new start.
+  // One server process dies, so the server ends all of them and recovers without a restart.
   void crash_inside() const {
     Connection victim = connect();
     Connection witness = connect();
@@ -119,7 +119,7 @@ class PostgresCrash : public ::testing::Test {
       must(sql_, one);
     }
   }
-  // Transactions that end in nothing.
+  // Transactions that end without effect.
   void use_numbers() {
     std::string all;
     for (int i = 0; i < kNumbers; ++i) all += "BEGIN; SELECT pg_current_xact_id(); ROLLBACK; ";
@@ -128,8 +128,8 @@ class PostgresCrash : public ::testing::Test {
   std::int64_t next_number() {
     return number(sql_, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text");
   }
-  // Clients of the pooler see nothing of it but a delay. `meanwhile`: what is committed before they
-  // look again.
+  // Clients of the pooler only notice a delay. `meanwhile`: commits before they look
+  // again.
   void crash(bool inside, const std::function<void()>& meanwhile) {
     const std::int64_t before = next_number();
     stage_->pause();
@@ -146,8 +146,8 @@ class PostgresCrash : public ::testing::Test {
     stage_->resume();
   }
 
-  // Reads until `enough` says so, or nothing came for `quiet_`, in a session that starts over when
-  // it must.
+  // Reads until `enough` is true, or nothing came for `quiet_`. The session starts over when
+  // necessary.
   std::set<std::string> read_all(
       Source& source, const std::function<bool(const std::set<std::string>&)>& enough = {}) {
     std::set<std::string> all;
@@ -168,7 +168,7 @@ class PostgresCrash : public ::testing::Test {
     }
     return all;
   }
-  // As often as it takes to see numbers come twice. Returns how many events never came.
+  // Repeats until numbers come twice. Returns how many events never came.
   int lost_by(Source& source, bool inside, const std::string& how) {
     int lost = 0;
     EXPECT_TRUE(source.open());
@@ -176,7 +176,7 @@ class PostgresCrash : public ::testing::Test {
       publish(2, how);
       (void)read_all(source);
       use_numbers();
-      (void)read_all(source);  // they have ended, says what it keeps in memory
+      (void)read_all(source);  // they have ended, as its memory knows
       const int first = published_;
       crash(inside, [&] { publish(kNumbers, how); });
       const auto missing = [&](const std::set<std::string>& came) {
@@ -188,7 +188,7 @@ class PostgresCrash : public ::testing::Test {
     }
     return lost;
   }
-  // A whole relay, with nothing but the pooler between it and the server.
+  // A whole relay, connected through the pooler only.
   void run_through(const std::string& name, ReadMode mode) {
     std::mutex mutex;
     std::set<std::string> came;
@@ -198,7 +198,7 @@ class PostgresCrash : public ::testing::Test {
     options.relay = name;
     options.lanes = 1;
     options.mode = mode;
-    // Each write of these would put on disk what is to be lost.
+    // Their writes would put on disk what must be lost.
     options.lease_term = options.heartbeat = 1min;
     live::RunningRelay relay(options, [&](Events events) {
       const std::lock_guard lock(mutex);
@@ -212,7 +212,7 @@ class PostgresCrash : public ::testing::Test {
       publish(2);
       ASSERT_TRUE(eventually([&] { return lost() == 0; })) << lost() << "\n" << relay.log();
       use_numbers();
-      std::this_thread::sleep_for(100ms);  // the relay looks at them, if it is quick
+      std::this_thread::sleep_for(100ms);  // time for the relay to look at them
       crash(i % 4 != 3, [&] { publish(kNumbers); });
     }
     (void)eventually([&] { return lost() == 0; });
@@ -244,7 +244,7 @@ TEST_F(PostgresCrash, NumbersThatAreGivenTwiceHideNoEvent) {
         crashes_, reissued_, lost);
 }
 
-// The proof of the test itself: a mark that outlives the crash says that there was none.
+// Proves the test itself: with a mark that survives the crash, events are lost.
 TEST_F(PostgresCrash, WithoutTheMarkEventsAreLost) {
   must(sql_, "ALTER TABLE dovetail.server_mark SET LOGGED");
   PostgresSource source(reader_, system_clock());
@@ -258,7 +258,7 @@ TEST_F(PostgresCrash, HidesNoRowOfATableThatIsReadOutOfTheLog) {
   mapping.table = "orders_outbox";
   mapping.aggregate_id = "who";
   mapping.from_log = true;
-  quiet_ = 1500ms;  // it looks through the whole table each time, with pauses
+  quiet_ = 1500ms;  // it scans the whole table each time, with pauses
   MappedWindows windows(reader_, mapping, system_clock());
   const int lost =
       lost_by(windows, true, "INSERT INTO orders_outbox (who, payload) VALUES ('k', '%')");
@@ -267,8 +267,8 @@ TEST_F(PostgresCrash, HidesNoRowOfATableThatIsReadOutOfTheLog) {
         crashes_, reissued_, lost);
 }
 
-// Numbers of rows come twice, too. What was read of a row that the crash has undone is no news of
-// the row that has its number now.
+// Row numbers also come twice. What was read of a row that the crash has undone says nothing about
+// the row with its number now.
 TEST_F(PostgresCrash, MarksNoRowThatWasNeverSent) {
   must(sql_,
        "CREATE TABLE orders_outbox (id bigserial PRIMARY KEY, aggregate_type text DEFAULT "
@@ -288,7 +288,7 @@ TEST_F(PostgresCrash, MarksNoRowThatWasNeverSent) {
     EXPECT_TRUE(source.read(batch, {100, 1 << 20, 10ms}, {}));
     return !batch.empty();
   }));
-  // As it is after a crash where nobody waited for the disk.
+  // Like after a crash when nobody waited for the disk.
   crash(true, [&] {
     must(sql_, "DELETE FROM orders_outbox");
     must(sql_, "INSERT INTO orders_outbox (id, payload) VALUES (1, 'kept')");

@@ -78,12 +78,12 @@ class SeveralRelays(postgres_test.PostgresCase):
         self.wait_for(f"{count} events came at {names}", lambda: [self.came(name) for name in names] == [count] * len(names))
 
     def row(self, name):
-        stores = json.loads(self.run_dovetail("status", "--json").out)["stores"]  # its code says that one is bad
+        stores = json.loads(self.run_dovetail("status", "--json").out)["stores"]  # its exit code says that one is bad
         return ([reader for store in stores for reader in store["relays"]
                  if store["name"] == "shop" and reader["name"] == name] or [{}])[0]
 
     def until_it_is_said(self, states, says):
-        """In `status`: that the bad one is bad, and of the others that they deliver."""
+        """What `status` shows: the bad one is bad, and the others deliver."""
         row = self.wait_for("it is said", lambda: (lambda row: row.get("state") in states and
                                                    re.search(says, row.get("last_error", "")) and row)(self.row("bad")))
         self.assertRegex(self.run_dovetail("status").out.decode(), rf"(?m)^!.*\bbad\b.*({says})")
@@ -143,7 +143,7 @@ class SeveralRelays(postgres_test.PostgresCase):
         self.sell(5)
         self.until_came(10, *self.GOOD)
         self.wait_for("it is said", lambda: "permission denied" in self.log() or "dovetail_relay" in self.log())
-        # It cannot write down why; that its lease has ended and events wait is seen all the same.
+        # It cannot record the reason; status shows anyway that its lease has ended and events wait.
         self.wait_for("status says so", lambda: re.search(r"(?m)^! shop\.outbox: bad: no relay is running, and \d+ events? wait",
                                                           self.run_dovetail("status").out.decode()))
         for name in self.GOOD:

@@ -20,8 +20,8 @@ from postgres_test import psql
 OLD = os.environ.get("DOVETAIL_OLD", "")
 KEYS = 20
 TURNS = 12
-REFUSED = "upgrade dovetail"  # what the older one is told
-HEALED_S = 90  # after the last kill everything must have arrived within that
+REFUSED = "upgrade dovetail"  # the error of the older binary
+HEALED_S = 90  # everything must arrive within this time after the last kill
 
 CONFIG = """
 [store.shop]
@@ -92,7 +92,7 @@ class Postgres(Case):
                  f"FROM generate_series({first}, {first + count - 1}) n")
 
     def place_poison(self):
-        """One that the receiver refuses, and one that the handler refuses; each with one behind it."""
+        """One event that the receiver refuses and one that the handler refuses, each with another event behind it."""
         for key, n in (("refused", 1), ("refused", 2), ("beast", 666), ("beast", 3)):
             event = self.sql(f"SELECT dovetail.publish('orders', '{key}', 'order.placed', jsonb_build_object('n', {n}))")
             if (key, n) == ("refused", 1):
@@ -149,7 +149,7 @@ class Postgres(Case):
         chance, kills = random.Random(3), collections.Counter()
         try:
             self.init()
-            # The one that runs is refused at its next statement, and says what to do.
+            # The running one is refused at its next statement, and its error says what to do.
             self.wait_for("the old one is refused", lambda: REFUSED in self.log_of("old.log"))
             running = {"old": old, "new": self.start_of(harness.DOVETAIL, "new.log")}
             for turn in range(TURNS):

@@ -1,6 +1,6 @@
-// The orderings of transactions that break other ways of reading an outbox, on a real server: a
-// cursor by number loses late commits, a gate at the oldest running transaction inverts a key's
-// order and stalls behind any long writer.
+// The orders of transactions that break other ways of reading an outbox, on a real server: a cursor
+// by number loses late commits; a gate at the oldest running transaction inverts a key's order and
+// stalls behind any long writer.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -27,7 +27,7 @@ class Session {
     must(connection_, how);
     return *this;
   }
-  // Gets its number now, long before it writes.
+  // Gets its transaction number now, long before it writes.
   Session& take_xid() {
     xid_ = text(connection_, "SELECT pg_current_xact_id()::text");
     return *this;
@@ -77,7 +77,7 @@ class PostgresVisibility : public testing::Test {
     ASSERT_TRUE(opened) << opened.error().text;
   }
 
-  // What a poll gives now. The wait covers the pause between two looks.
+  // What a poll returns now. The wait covers the pause between two looks.
   Payloads poll(std::size_t events_max = 1000) {
     Batch batch;
     const Limits limits{events_max, 1 << 20, std::chrono::milliseconds(50)};
@@ -228,8 +228,8 @@ TEST_F(PostgresVisibility, APreparedTransactionDelaysNobodyAndIsReadWhenItCommit
 // E5
 TEST_F(PostgresVisibility, TakingANumberTakesNoTransactionNumber) {
   Session session(database_);
-  // The first call writes a record of the log, which stands for the next 32, or until a checkpoint,
-  // which other tests may cause at any time.
+  // The first call writes a WAL record for the next 32 numbers, or until a checkpoint, which other
+  // tests may cause at any time.
   std::string assigned;
   for (int tries = 0; tries < 20 && assigned != "null"; ++tries) {
     number(session.connection(), "SELECT nextval('dovetail.outbox_seq')");

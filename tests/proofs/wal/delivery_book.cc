@@ -11,8 +11,8 @@ namespace dovetail::shop {
 
 namespace {
 
-// Begins with the end of the line before, in case that has none, and ends with a word that an
-// unfinished one lacks.
+// Starts with a line end, in case the line before has none, and ends with a word that an incomplete
+// line lacks.
 constexpr std::string_view kEnd = " end";
 
 std::string line_of(const Event& event) {
@@ -23,7 +23,7 @@ std::string line_of(const Event& event) {
          std::to_string(::getpid()) + std::string(kEnd);
 }
 
-// Nothing, unless it is a whole one.
+// Empty unless the line is complete.
 std::optional<Delivery> delivery_of(const std::string& line) {
   if (!line.ends_with(kEnd)) return std::nullopt;
   std::istringstream words(line);
@@ -107,7 +107,7 @@ void DeliveryBook::read_on() {
   std::ifstream in(path_, std::ios::binary);
   if (!in) return;
   in.seekg(static_cast<std::streamoff>(offset_));
-  // The last line may still be on its way.
+  // The last line may be incomplete.
   for (std::string line; std::getline(in, line) && !in.eof();) {
     offset_ += line.size() + 1;
     std::optional<Delivery> delivery = delivery_of(line);

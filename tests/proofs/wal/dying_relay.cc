@@ -1,22 +1,22 @@
-// A relay out of PostgreSQL into a book of deliveries, put together from its ports, so that it can
-// be made to die or to stop at a point of its own:
+// A relay from PostgreSQL into a book of deliveries, built from its ports, so that it can
+// die or stop at a chosen point:
 //
 //   dovetail_dying_relay CONNINFO BOOK [--mode auto|wal|poll] [--die POINT | --stop POINT]
 //                        [--times N] [--cut N] [--slow BYTES] [--catch-up N]
 //                        [--lease MS] [--batch N] [--settles-first yes]
 //                        [--table copied]
 //
-// POINT, reached for the N-th time, is one of those of BookSink and DyingSource, where only those
-// count that are reached while the log is read (in mode poll, all), or
+// POINT, reached for the N-th time, is one of BookSink and DyingSource, where only those
+// count that are reached while the WAL is read (in mode poll: all), or
 //
-//   reopening, reopened, received-again  C6  after the connection to the log was lost, which
-//                                            happens at the N-th read that brings some of it
+//   reopening, reopened, received-again C6 after the replication connection was lost,
+//   which
+//                                            happens at the N-th read that returns WAL
 //                                            (--cut)
-//   step:NAME                                what WalSource passes under that name
+//   step:NAME a step that WalSource passes
 //
-// --table: that of copied_table.h is read, and not the outbox.
-// --slow: so many bytes of the log come in a second. At its end it tells which steps it has passed,
-// and how often.
+// --table: reads the table of copied_table.h instead of the outbox. --slow: limits the WAL
+// to that many bytes per second. At its end it prints how often it has passed each step.
 #include <unistd.h>
 
 #include <cstdio>
@@ -52,7 +52,7 @@ RelayOptions relay_options(const Words& words) {
   return options;
 }
 
-// Loses its connection to the log once, and tells of what comes then.
+// Loses its replication connection once, and reports what comes then.
 class CutSource final : public Source {
  public:
   CutSource(Doom& doom, Source& source, servers::TcpProxy& link, const RelayMetrics& metrics,
@@ -93,7 +93,7 @@ postgres::ReadMode mode_of(const std::string& name) {
   return name == "poll" ? postgres::ReadMode::poll : postgres::ReadMode::automatic;
 }
 
-// Over the outbox, or over the table that is a copy of it.
+// Over the outbox, or over the table with its copies.
 std::unique_ptr<postgres::Windows> make_windows(const Words& words, postgres::Reader& reader,
                                                 postgres::WalSourceOptions& options) {
   if (!words.contains("--table"))

@@ -26,7 +26,7 @@ std::filesystem::path new_folder(const std::string& name) {
   return pattern;
 }
 
-// Started before the first test and gone after the last.
+// Started before the first test and stopped after the last.
 class ServerOfItsOwn final : public testing::Environment {
  public:
   void SetUp() override {

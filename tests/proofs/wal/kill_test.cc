@@ -1,6 +1,6 @@
-// A relay that reads the server's log is killed at every point of its work, again and again, while
-// writers put into the log whatever it can hold: nothing is lost, nothing is invented, nothing is
-// out of order.
+// A relay that reads the WAL is killed at every point of its work, again and again,
+// while writers produce WAL of every form: nothing is lost, invented or out of
+// order.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,13 +23,13 @@ using live::is_long;
 using Words = std::vector<std::string>;
 
 struct Point {
-  const char* group;  // as failures are catalogued
+  const char* group;  // its group in the catalogue of failures
   const char* name;
-  std::uint64_t times_max = 1;  // one dies at the first to this one of its occurrences
-  const char* mode = "";        // where there is but one that passes it
-  bool makes_slot = false;      // one that was there is dropped before
-  Words more{};                 // words of the command line
-  int since = 13;               // the version of PostgreSQL on which one passes it
+  std::uint64_t times_max = 1;  // the process dies at one of the first `times_max` occurrences
+  const char* mode = "";        // if only one mode passes it
+  bool makes_slot = false;      // the existing slot is dropped before
+  Words more{};                 // more arguments
+  int since = 13;               // the PostgreSQL version that passes it
 };
 
 const std::vector<Point> kPoints = {
@@ -62,7 +62,7 @@ const std::vector<Point> kPoints = {
     {"C6", "received-again", 4, "", false, {"--cut", "3"}},
 };
 
-// Through a link so slow that the table is quicker.
+// Through a link so slow that the table is faster.
 const Point kStreamLeft = {
     "C5", "step:stream left", 1, "auto", false, {"--slow", "100000", "--catch-up", "50"}};
 
@@ -74,7 +74,7 @@ std::vector<Point> points_of(const std::string& mode) {
   return all;
 }
 
-// So many of them at once: they mostly wait.
+// All at the same time, because they mostly wait.
 void side_by_side(const std::vector<std::function<void()>>& all) {
   constexpr std::size_t kAtOnce = 4;
   std::atomic<std::size_t> next{0};
@@ -89,7 +89,7 @@ constexpr std::int64_t kBehindMax = 20'000;
 
 class Siege {
  public:
-  // `copied`: not the outbox is read, but a table with copies of it.
+  // `copied`: reads a table with copies instead of the outbox.
   explicit Siege(std::string mode, bool copied = false)
       : mode_(std::move(mode)), random_(std::random_device{}()) {
     if (!copied) return;
@@ -97,7 +97,7 @@ class Siege {
     more_ = {"--table", "copied"};
   }
 
-  // So many times at each of them.
+  // This many kills at each point.
   WalOutcome run(const std::vector<Point>& points, int kills, std::int64_t rows_max = 10'000);
   const std::string& forms() const { return forms_; }
 
@@ -108,7 +108,7 @@ class Siege {
   Words more_{};
   std::mt19937_64 random_;
   WalStage stage_;
-  bool has_run_ = false;  // else there is no row of the relay
+  bool has_run_ = false;  // false: the relay has no row yet
   std::string forms_;
 };
 
@@ -132,7 +132,7 @@ void Siege::die_at(const Point& point) {
 
 WalOutcome Siege::run(const std::vector<Point>& points, int kills, std::int64_t rows_max) {
   {
-    // A relay that only ever catches up would hardly come to the log.
+    // A relay that always catches up would rarely get to the WAL.
     std::atomic<bool> is_behind{false};
     const std::jthread watch([&](std::stop_token stop) {
       Result<postgres::Connection> connection = postgres::Connection::open(stage_.conninfo());
@@ -190,7 +190,7 @@ TEST(WalKill, AtEveryPointNothingIsLostInventedOrOutOfOrder) {
   side_by_side(sieges);
 }
 
-// In short, one of each group.
+// The short form: one of each group.
 TEST(WalKill, OverATableOfTheApplicationsOwnNothingIsLostInventedOrOutOfOrderEither) {
   const std::vector<Point> points = points_of("wal");
   std::vector<std::function<void()>> sieges;
@@ -213,8 +213,8 @@ TEST(WalKill, OverATableOfTheApplicationsOwnNothingIsLostInventedOrOutOfOrderEit
   side_by_side(sieges);
 }
 
-// One transaction, which is committed before the relay is there or while it streams: killed behind
-// so many of its rows, all of it comes in the end.
+// One transaction, committed before the relay starts or while it streams: if the relay is killed
+// after some of its rows, all rows come in the end.
 void kill_behind_rows(const std::string& mode) {
   SCOPED_TRACE(mode);
   constexpr std::int64_t kRows = 10'000;
@@ -242,7 +242,7 @@ TEST(WalKill, BehindAnyRowOfAStreamedTransactionTheRestStillComes) {
   side_by_side({[] { kill_behind_rows("auto"); }, [] { kill_behind_rows("wal"); }});
 }
 
-// What no table has, only a slot that is gone on with brings.
+// Only a resumed slot brings rows that no table has.
 void outlive_kills(WalStage& stage, const Words& as, const std::string& what) {
   {
     Process first = stage.start(as);
@@ -279,7 +279,7 @@ TEST(WalKill, RowsThatAreDeletedAtOnceOutliveTheRelayAsLongAsItsSlotDoes) {
   outlive_kills(stage, {"--mode", "wal", "--table", "copied"}, "rows deleted at once");
 }
 
-// The proof can fail: a relay that lets the source forget what nobody has confirmed loses it.
+// The proof can fail: if the source is told before the sink confirms, events are lost.
 TEST(WalKill, ASourceThatIsToldBeforeTheSinkConfirmsLosesEvents) {
   const Point early = {"", "row", 30, "", false, {"--settles-first", "yes"}};
   const WalOutcome naive = Siege("poll").run({early}, 3, 200);

@@ -1,6 +1,6 @@
-// A relay that reads the server's log is stopped for three lease times at named points, another
-// takes over, and the first goes on as if nothing had happened: it delivers nothing more, and
-// nothing that the other delivers is lost or out of order.
+// A relay that reads the WAL is stopped for three lease terms at named points, another one takes
+// over, and the first one continues: it delivers nothing more, and nothing of the other is lost or
+// out of order.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -42,7 +42,7 @@ void play(const std::string& mode, const std::string& point) {
       stage.wait_until("it has heard", [&] { return stage.lines("session_lost", "a.log") > 0; }));
   stage.book().read_on();
   const std::uint64_t after = stage.book().count_of(a.pid());
-  // On a machine so slow that the other has lost the lane meanwhile, it may be back.
+  // On a very slow machine the other one may have lost the lane; then this one may be back.
   const bool is_back = stage.lines("started", "a.log") > starts;
   writers.stop();
   ASSERT_TRUE(stage.wait_until("nothing is left", [&] { return stage.is_drained(); }));
@@ -61,7 +61,7 @@ void play(const std::string& mode, const std::string& point) {
           " ms of a lease of " + lease);
 }
 
-// All at once: they mostly wait.
+// All at the same time, because they mostly wait.
 TEST(WalPause, ARelayThatWasStoppedBeyondItsLeaseDeliversNothingMore) {
   std::vector<std::jthread> plays;
   for (const char* mode : {"auto", "wal"})

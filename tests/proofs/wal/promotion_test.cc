@@ -15,7 +15,7 @@ using live::how;
 using live::said;
 using live::WalStage;
 
-// To the server that has taken over. The dying one may still let somebody in.
+// To the new primary. The dying one may still accept connections.
 Connection connect(const WalStage& stage) {
   Connection there;
   EXPECT_TRUE(eventually([&] {
@@ -41,19 +41,19 @@ void promote_without_slot(ReadMode mode) {
   Connection there = connect(stage);
   ASSERT_TRUE(stage.wait_for_stream(before));
   stage.let_write(live::is_long() ? 5000 : 200);
-  // What was sent and did not reach the standby is no fault of the relay's: the primary had it.
+  // Events sent but not replicated are not the relay's fault: the primary had them.
   stage.check(said("standby promoted without the slot", mode).c_str(), there);
   claim(stage.log_has("another server has taken over"), "%s",
         said("promotion: the log tells of it", mode).c_str());
 }
 
 TEST(WalPromotion, ToAStandbyWithoutTheSlotLosesNothingThatItHas) {
-  // Beside each other, as they mostly wait.
+  // Side by side, because they mostly wait.
   const std::jthread automatic(promote_without_slot, ReadMode::automatic);
   promote_without_slot(ReadMode::wal);
 }
 
-// The server hands the slot on to its standby, and sends nothing that the standby does not have.
+// The server copies the slot to its standby, and sends only what the standby has.
 TEST(WalPromotion, ASlotThatTheStandbyKeepsIsGoneOnWith) {
   if (!live::is_long()) GTEST_SKIP() << "by ./dev chaos wal";
   live::OwnServer server("wal_failover");
@@ -61,7 +61,7 @@ TEST(WalPromotion, ASlotThatTheStandbyKeepsIsGoneOnWith) {
   Connection primary = server.connect();
   if (is_before(primary, 17))
     GTEST_SKIP() << "this version of PostgreSQL keeps no slots on a standby";
-  // The standby begins as a copy; on the primary they say nothing.
+  // The standby starts as a copy; on the primary these settings have no effect.
   server.set("hot_standby_feedback", "on");
   server.set("sync_replication_slots", "on");
   server.set("primary_slot_name", "standby");
@@ -75,7 +75,7 @@ TEST(WalPromotion, ASlotThatTheStandbyKeepsIsGoneOnWith) {
   stage.start_writers(50, 1ms);
   Connection standby = server.connect_to_standby();
   ASSERT_TRUE(eventually([&] {
-    // The slot moves when the server notes down which transactions run.
+    // The slot moves when the server logs its running transactions.
     must(primary, "CHECKPOINT");
     std::this_thread::sleep_for(200ms);
     return number(standby,

@@ -27,7 +27,7 @@ bool is_gone(int pid) {
   return line.substr(line.rfind(')') + 2, 1) == "Z";
 }
 
-// Delivers what it confirms, when it confirms it: what a relay takes for confirmed before that is
+// Delivers an event when it confirms it: if a relay counts it as confirmed earlier, it is
 // lost.
 class BrokerSink final : public Sink {
  public:
@@ -113,9 +113,9 @@ Connection OwnServer::connect_to_standby() const {
 }
 
 void OwnServer::promote() {
-  ::kill(primary_->pid(), SIGQUIT);  // at once, without a word to the standby
+  ::kill(primary_->pid(), SIGQUIT);  // at once, without notice to the standby
   Connection standby = connect_to_standby();
-  // Without waiting: what is still to be replayed may conflict with the statement's snapshot.
+  // Without waiting: WAL that is still to be replayed may conflict with the statement's snapshot.
   must(standby, "SELECT pg_promote(false)");
   EXPECT_TRUE(eventually([&] { return number(standby, "SELECT pg_is_in_recovery()::int") == 0; }));
 }
@@ -210,11 +210,11 @@ WalStage::~WalStage() {
   leave();
 }
 
-// Nothing stays that would hold back the log, or take time when the server starts again.
+// Leaves nothing that keeps WAL or delays the server's next start.
 void WalStage::leave() {
   sql.close();
   Result<Connection> admin = Connection::open(server.conninfo());
-  if (!admin) return;  // it was broken for good
+  if (!admin) return;  // the test broke it for good
   (void)eventually([&] {
     (void)admin->query(
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = $1 "
@@ -230,7 +230,7 @@ void WalStage::start_writers(std::int64_t rows_max, std::chrono::milliseconds pa
         [this, i, rows_max, pause](std::stop_token stop) { write(i, rows_max, pause, stop); });
 }
 
-// Each has keys of its own, so that none waits for another.
+// Each has its own keys, so none waits for another.
 void WalStage::write(std::uint64_t place, std::int64_t rows_max, std::chrono::milliseconds pause,
                      std::stop_token stop) {
   Random random(place + 1);
@@ -240,7 +240,7 @@ void WalStage::write(std::uint64_t place, std::int64_t rows_max, std::chrono::mi
       Result<Connection> opened = Connection::open(conninfo);
       if (opened) connection = std::move(*opened);
     }
-    // Of one key: as many events as its version rises by.
+    // For one key: as many events as its version rises by.
     const auto rows =
         random.below(4) == 0
             ? 1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(rows_max)))

@@ -1,4 +1,4 @@
-// Servers that stop, crash and hand over while a relay reads their log.
+// Servers that stop, crash and are promoted while a relay reads their WAL.
 #include <gtest/gtest.h>
 
 #include "kit/claims.h"

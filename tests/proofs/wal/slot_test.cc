@@ -1,5 +1,5 @@
-// Whatever happens to the slot through which a relay reads the log, and to the connection: nothing
-// is lost, the relay finds back to the log by itself, and each change is told.
+// Whatever happens to the relay's slot and connection: nothing is lost, the relay returns to the
+// WAL by itself, and each change is reported.
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
 
@@ -22,7 +22,7 @@ using live::modes;
 using live::said;
 using live::WalStage;
 
-// What the doctor says of one code, for a relay that reads the log through a slot that stays.
+// What doctor reports under one code, for a relay with a lasting slot.
 std::string finding(const WalStage& stage, std::string_view code) {
   DoctorOptions options;
   options.log_readers = {{.relay = "shop", .is_required = true}};
@@ -35,7 +35,7 @@ std::string finding(const WalStage& stage, std::string_view code) {
   return std::string(to_string(one->severity)) + ": " + one->what + " -> " + one->what_to_do;
 }
 
-// A standby, as far as the primary can tell.
+// For the primary, this is a standby.
 OwnedConnection receive_log(const WalStage& stage) {
   Result<OwnedConnection> opened = connect_to(stage.conninfo, "true");
   EXPECT_TRUE(opened) << text_of(opened);
@@ -48,7 +48,7 @@ OwnedConnection receive_log(const WalStage& stage) {
   return std::move(*opened);
 }
 
-// One server for all of them, each in a database of its own.
+// One server for all of them, with a database for each.
 class WalSlots : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { server_ = std::make_unique<live::OwnServer>("wal_slots"); }
@@ -67,7 +67,7 @@ class WalSlots : public ::testing::Test {
          "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = "
          "current_database() AND active");
   }
-  // Takes the slot away, from whoever uses it.
+  // Drops the slot, whoever uses it.
   static void drop(WalStage& stage, const std::string& slot) {
     ASSERT_TRUE(eventually([&] {
       end_sender(stage);
@@ -105,7 +105,8 @@ TEST_F(WalSlots, ASlotThatTheServerInvalidatesIsMadeAgain) {
   for (const ReadMode mode : modes(ReadMode::wal)) {
     WalStage stage(*server_);
     start(stage, how(mode));
-    stage.broker = Broker::stuck;  // so that nothing more is confirmed, and the log is kept for us
+    stage.broker = Broker::stuck;  // so that nothing more is confirmed, and the server keeps WAL
+                                   // for us
     stage.let_write(50);
     const std::uint64_t before = stage.metrics().stream_starts;
     {
@@ -193,7 +194,7 @@ TEST_F(WalSlots, BeyondItsBudgetTheSlotIsGivenUp) {
     const std::uint64_t before = stage.metrics().stream_starts;
     std::int64_t most = 0;
     EXPECT_TRUE(eventually([&] {
-      must(stage.sql, "SELECT pg_switch_wal()");  // 16 MiB of log
+      must(stage.sql, "SELECT pg_switch_wal()");  // 16 MiB of WAL
       std::this_thread::sleep_for(200ms);
       most = std::max(most, stage.retained_bytes());
       return stage.metrics().stream_ends > 0;
@@ -280,7 +281,7 @@ TEST_F(WalSlots, AStuckBrokerCostsNoStream) {
     const servers::Standstill standstill;
     const std::uint64_t ends = stage.metrics().stream_ends;
     stage.broker = Broker::stuck;
-    std::this_thread::sleep_for(live::is_long() ? 20s : 4s);  // it would give up in 2 s
+    std::this_thread::sleep_for(live::is_long() ? 20s : 4s);  // otherwise it would give up in 2 s
     stage.broker = Broker::up;
     const std::uint64_t ended = stage.metrics().stream_ends - ends;
     claim(ended == 0 || !standstill.is_below(500ms),
@@ -290,8 +291,8 @@ TEST_F(WalSlots, AStuckBrokerCostsNoStream) {
   }
 }
 
-// Somebody drops the slot and makes another of the same name: it does not hold what was written
-// in between.
+// Someone drops the slot and makes another one with the same name: it lacks what was written in
+// between.
 class WalForeignSlot : public WalSlots {};
 
 TEST_F(WalForeignSlot, OneThatSomebodyElseMadeIsNotTrusted) {

@@ -1,4 +1,4 @@
-// How much of the log a relay holds back, and how much memory it takes for what comes out of it.
+// How much WAL a relay makes the server keep, and how much memory the relay takes for its events.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -28,17 +28,17 @@ class WalVolume : public ::testing::Test {
   static void TearDownTestSuite() { server_.reset(); }
   void SetUp() override { ASSERT_TRUE(server_->is_there()) << server_->missing(); }
 
-  // Writes so much into a table that nobody reads, in transactions of 4 MiB, at most 100 MiB in a
-  // second: what is kept is what is written within some tenths of one, where the server can be
-  // asked to let go. Returns the most that was
-  // kept meanwhile.
+  // Writes to a table that nobody reads, in transactions of 4 MiB, at most
+  // 100 MiB per second. If the server can be asked to release WAL, it keeps
+  // what is written within some tenths of a second. Returns the most that it
+  // kept.
   static std::int64_t write_elsewhere(Connection& there, WalStage& stage, std::int64_t bytes) {
     must(there, "CREATE TABLE elsewhere (content text)");
     must(there, "ALTER TABLE elsewhere ALTER content SET STORAGE EXTERNAL");
     std::int64_t most = 0;
     const std::int64_t start = number(there, "SELECT pg_current_wal_lsn() - '0/0'");
     auto next = std::chrono::steady_clock::now();
-    // Before 16 the server lets go every 15 s.
+    // Before 16 the server releases WAL every 15 s.
     const auto pause = live::is_long() && is_before(there, 16) ? 200ms : 40ms;
     for (int i = 0; number(there, "SELECT pg_current_wal_lsn() - '0/0'") - start < bytes; ++i) {
       std::this_thread::sleep_until(next);
@@ -52,7 +52,7 @@ class WalVolume : public ::testing::Test {
     return most;
   }
 
-  // The lines of the server's log that a person would be told of.
+  // Lines of the server's log that matter to people.
   static std::string errors_of_server() {
     const std::string conninfo = server_->conninfo();
     const std::size_t at = conninfo.find("host=") + 5;
@@ -88,7 +88,7 @@ TEST_F(WalVolume, AnIdleOutboxHoldsBackNoLog) {
       kept = stage.retained_bytes();
       return kept <= kRetainedMax / 8;
     });
-    // Beside other tests some tenths of a second may become a whole one.
+    // Beside other tests, some tenths of a second may become a whole one.
     const bool is_asked = !is_before(admin, 16);
     claim(let_go && (most <= kRetainedMax || !live::is_long() || !is_asked),
           "idle outbox: %lld MiB written to another %s; %lld MiB were kept then, %lld MiB at most",
@@ -108,13 +108,13 @@ TEST_F(WalVolume, AnIdleOutboxHoldsBackNoLog) {
 
 constexpr std::int64_t kMemoryMaxKib = 64 << 10;
 
-// The real process, `dovetail run`, with its defaults.
+// The real process: `dovetail run` with its defaults.
 class WalProcess : public WalVolume {
  protected:
   WalProcess() : stage_(*server_) { std::filesystem::create_directories(folder_); }
   ~WalProcess() override { std::filesystem::remove_all(folder_); }
 
-  // It streams when this returns.
+  // The relay streams when this returns.
   shop::Process start(const std::string& mode) {
     const std::string config = folder_ + "/dovetail.toml";
     std::ofstream(config) << "[store.shop]\nurl = \"postgres:" << stage_.conninfo
@@ -131,7 +131,7 @@ class WalProcess : public WalVolume {
     return process;
   }
 
-  // One transaction of so many events; then the most memory that the relay took.
+  // One transaction with that many events; then the relay's peak memory.
   void pass(const char* what, std::int64_t events, std::int64_t payload_bytes) {
     shop::Process process = start("wal");
     const auto begin = std::chrono::steady_clock::now();

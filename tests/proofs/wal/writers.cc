@@ -28,7 +28,7 @@ constexpr std::string_view kInsert =
     "FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::bigint[]) WITH ORDINALITY "
     "AS event (id, key, payload, version, place) ORDER BY place";
 
-// What one transaction is going to publish.
+// What one transaction will publish.
 struct NewVersion {
   std::string key;
   std::int64_t version;
@@ -73,7 +73,7 @@ class Writer {
   Status transaction(Form form) {
     if (form == Form::table_changed) return change_table();
     DOVETAIL_TRY(connection_.execute("BEGIN"));
-    // Before any account, so that nobody who waits for a change of the table holds one.
+    // Before any account, so that nobody who waits for a change of the table holds an account.
     DOVETAIL_TRY(connection_.execute("LOCK TABLE dovetail.outbox IN ROW EXCLUSIVE MODE"));
     DOVETAIL_TRY(write(form));
     pause(options_.hold);
@@ -82,7 +82,7 @@ class Writer {
     return connection_.execute(form == Form::aborted ? "ROLLBACK" : "COMMIT");
   }
 
-  // The versions of `rows` changes, along each key in order.
+  // The versions for `rows` changes, in order along each key.
   Result<Versions> change_accounts(std::int64_t rows) {
     std::map<std::int64_t, std::int64_t> counts;  // in order, so that writers do not deadlock
     const auto touched =
@@ -101,7 +101,7 @@ class Writer {
           "UPDATE account SET version = version + $2 WHERE key = $1 RETURNING version",
           Params().int8(key).int8(count));
       if (!row) return fail(row.error());
-      count = row->int8(0, 0) - count;  // the last version before
+      count = row->int8(0, 0) - count;  // the version before
     }
     Versions versions;
     for (const std::int64_t key : places)
@@ -126,7 +126,7 @@ class Writer {
   std::int64_t rows(Form form) {
     if (form == Form::published || form == Form::savepoints)
       return 1 + static_cast<std::int64_t>(random_.below(8));
-    // Now and then as many as there may be, mostly few.
+    // Sometimes the maximum, mostly few.
     if (random_.chance(0.02)) return options_.rows_max;
     return 1 + static_cast<std::int64_t>(random_.below(
                    static_cast<std::uint64_t>(std::min<std::int64_t>(options_.rows_max, 200))));
@@ -167,7 +167,7 @@ class Writer {
     DOVETAIL_TRY(connection_.execute("SAVEPOINT mistake"));
     DOVETAIL_TRY(publish({one.key, -one.version}));
     if (random_.chance(0.5)) {
-      // What is kept inside of what is not is not kept either.
+      // A kept savepoint inside one that is rolled back is rolled back, too.
       DOVETAIL_TRY(connection_.execute("SAVEPOINT inner_mistake"));
       DOVETAIL_TRY(publish({one.key, -one.version}));
       DOVETAIL_TRY(connection_.execute("RELEASE SAVEPOINT inner_mistake"));
@@ -194,7 +194,7 @@ class Writer {
   }
 
   Status prepare(bool commits) {
-    // Names are those of the server, not of one database.
+    // Names belong to the server, not to a database.
     static std::atomic<std::uint64_t> prepared{0};
     const std::string name =
         "'crash_" + std::to_string(::getpid()) + "_" + std::to_string(++prepared) + "'";
@@ -203,7 +203,7 @@ class Writer {
     return connection_.execute((commits ? "COMMIT PREPARED " : "ROLLBACK PREPARED ") + name);
   }
 
-  // One of this writer's own; those of others come and go meanwhile.
+  // A column of this writer; those of others come and go meanwhile.
   Status change_table() {
     const std::string column = "extra_" + std::to_string(number_);
     has_column_ = !has_column_;
