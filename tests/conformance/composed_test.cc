@@ -1,5 +1,5 @@
-// Sinks that are made of other sinks, and the one of programs, pass the suite that every sink
-// passes; claims in memory pass theirs.
+// Sinks made of other sinks, and the command sink, pass the sink suite; claims in memory pass the
+// claim suite.
 #include <algorithm>
 #include <deque>
 #include <filesystem>
@@ -44,7 +44,7 @@ std::string decoded(const std::string& base64) {
   return bytes;
 }
 
-// The second stage refuses, so that the first has done its part by then.
+// The second stage refuses, after the first has done its part.
 class ChainStore final : public SinkUnderTest {
  public:
   ChainStore() { refuse_poison(second_); }
@@ -62,7 +62,7 @@ class ChainStore final : public SinkUnderTest {
   MemorySink third_;
 };
 
-// The inner sink knows no duplicates; the claims do.
+// The claims know duplicates; the inner sink does not.
 template <bool kKeepsOrder>
 class ClaimedStore final : public SinkUnderTest {
  public:
@@ -91,7 +91,7 @@ class ParallelStore final : public SinkUnderTest {
     for (MemorySink& one : inner_) sinks.push_back(borrowed(one));
     return std::make_unique<ParallelSink>(std::move(sinks), system_clock());
   }
-  // Of different keys nobody promises an order.
+  // The order across keys is not guaranteed.
   std::vector<StoredEvent> stored() override {
     std::vector<StoredEvent> all;
     for (const MemorySink& one : inner_)
@@ -106,7 +106,7 @@ class ParallelStore final : public SinkUnderTest {
   std::deque<MemorySink> inner_{3};
 };
 
-// A program that adds each event to a file, one at a time: of several nobody promises an order.
+// A program that appends each event to a file, one at a time, because several have no order.
 class CommandStore final : public SinkUnderTest {
  public:
   CommandStore() {

@@ -1,5 +1,5 @@
-// A program of somebody else, built against the installed library only: publishes one event inside
-// a transaction of its own, undoes another, and lets a consumer apply what is left.
+// A separate program, built against the installed library only: publishes one event in its own
+// transaction, rolls another one back, and lets a consumer apply the first.
 #include <sqlite3.h>
 
 #include <chrono>

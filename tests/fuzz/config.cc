@@ -1,4 +1,4 @@
-// Any text as configuration gives a configuration or an error that names the file.
+// Any configuration text gives a configuration, or an error that names the file.
 #include "config/config.h"
 
 #include "fuzz/fuzz.h"

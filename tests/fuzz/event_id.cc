@@ -1,4 +1,4 @@
-// An id that is accepted is the same id when it is written and read again.
+// An accepted id stays the same when it is written and read again.
 #include "dovetail/event.h"
 #include "fuzz/fuzz.h"
 

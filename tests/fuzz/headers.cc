@@ -1,5 +1,5 @@
-// Headers come from other services as bytes. What is refused is refused with a reason; what is
-// accepted survives another round through the codec, and is JSON of the same meaning to others.
+// Headers come from other services as bytes. Refused ones give a reason; accepted ones survive
+// another round trip, and are JSON with the same meaning for other readers.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -15,12 +15,12 @@ void check_input(std::string_view input) {
   const auto json = nlohmann::json::parse(input, nullptr, false);
   FUZZ_REQUIRE(input.empty() || json.is_object());
   for (const auto& header : *headers) {
-    // A repeated name is a matter of the reader's taste; the name itself must be known to both.
+    // Readers may treat a repeated name differently; both must know the name.
     FUZZ_REQUIRE(json.contains(header.name));
     FUZZ_REQUIRE(json.size() != headers->size() || json[header.name] == header.value);
   }
   const auto encoded = dovetail::encode_headers(*headers);
-  if (!encoded) return;  // such as an empty name, which a publisher may not use
+  if (!encoded) return;  // such as an empty name, which publishers may not use
   const auto again = dovetail::decode_headers(*encoded);
   FUZZ_REQUIRE(again.has_value() && *again == *headers);
 }

@@ -1,4 +1,4 @@
-// What services and endpoints answer: headers are kept byte for byte and split no answer, and a
+// Answers of services and endpoints: headers are kept byte for byte and cannot split an answer;
 // Retry-After is a time or nothing.
 #include <string>
 #include <vector>
@@ -36,7 +36,7 @@ void check_input(std::string_view input) {
     if (colon == std::string_view::npos) continue;
     headers.push_back({std::string(line.substr(0, colon)), std::string(line.substr(colon + 1))});
   }
-  // What is kept comes back, unless a name holds what ends one.
+  // Stored headers come back, unless a name contains a character that ends it.
   const std::vector<Header> back = from_lines(to_lines(headers));
   bool is_plain = true;
   for (const Header& one : headers)

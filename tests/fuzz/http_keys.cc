@@ -1,5 +1,5 @@
-// Idempotency keys, secrets and signatures: what is accepted has its form, and no signature that
-// was not made is one.
+// Idempotency keys, secrets and signatures: accepted ones have the right form, and only a real
+// signature is accepted.
 #include <string>
 
 #include "core/inbox/request.h"
@@ -41,7 +41,7 @@ void check_input(std::string_view input) {
   const std::string signature = secrets->sign("id", "1700000000", input);
   FUZZ_REQUIRE(secrets->verify(signature, "id", "1700000000", input));
   FUZZ_REQUIRE(!secrets->verify(signature, "id2", "1700000000", input));
-  // The text of an error is the same for all, and shows none of them.
+  // The error text is always the same and shows none of them.
   static const std::string wrong = WebhookSecrets::parse("whsec_x").error().text;
   if (const auto others = WebhookSecrets::parse(input); !others)
     FUZZ_REQUIRE(others.error().code == Errc::rejected && others.error().text == wrong);

@@ -1,5 +1,5 @@
-// What clients send to the endpoint and to the gateway. The same bytes are the same requests,
-// however they are cut; nothing malformed becomes one; and nothing is left behind.
+// Requests to the endpoint and the gateway. The same bytes give the same requests however they are
+// cut; nothing malformed becomes a request, and nothing is left behind.
 #include <string>
 #include <vector>
 
@@ -27,7 +27,7 @@ class Recording final : public RequestHandler {
     FUZZ_REQUIRE(request.body.size() <= 1000);
     std::string one = std::string(request.method) + " " + request.uri + "\n";
     for (const auto& header : request.headers) {
-      // No value could be taken for two.
+      // No value can be read as two.
       FUZZ_REQUIRE(is_token(header.name) && is_field_value(header.value));
       one += std::string(header.name) + ":" + std::string(header.value) + "\n";
     }

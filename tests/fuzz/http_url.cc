@@ -1,5 +1,5 @@
-// A template of a url that is accepted gives a url for any event, on the same host, and no field
-// leads out of its place.
+// An accepted url template gives a url for any event, on the same host, and no field leaves its
+// place.
 #include <string>
 
 #include "fuzz/fuzz.h"
@@ -8,7 +8,7 @@
 using namespace dovetail;
 using namespace dovetail::http;
 
-// A template, and behind a line break the value of every field.
+// A template, then after a line break the value of every field.
 void check_input(std::string_view input) {
   const std::size_t cut = std::min(input.find('\n'), input.size());
   const auto url = UrlTemplate::parse(input.substr(0, cut));

@@ -1,4 +1,4 @@
-// The entries that libFuzzer calls.
+// The functions that libFuzzer calls.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -11,8 +11,8 @@
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size);
 
-// It begins with the inputs in the code: they become files of the first folder that it is given.
-// When folders are merged, that is the one that is to be small.
+// Writes the seeds in the code as files into the first folder. When folders are merged, that is the
+// one to be kept small.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   for (int i = 1; i < *argc; ++i) {
     const std::filesystem::path folder = (*argv)[i];

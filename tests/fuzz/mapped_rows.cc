@@ -1,5 +1,5 @@
-// Rows of a table of somebody else, as the log brings them: each becomes an event or an error, and
-// headers stay what others can read.
+// Rows of a foreign table in the WAL: each becomes an event or an error, and other programs can
+// still read its headers.
 #include <string>
 #include <vector>
 
@@ -43,7 +43,7 @@ CatalogTable table() {
 
 }  // namespace
 
-// The values of a row, each behind its size as a byte; 255: null, 254: unchanged.
+// The values of a row, each after its size in one byte; 255: null, 254: unchanged.
 void check_input(std::string_view input) {
   using Form = pgoutput::Value::Form;
   FUZZ_REQUIRE(flat_headers(input).size() <= 8 * input.size() + 8);

@@ -1,5 +1,5 @@
-// Messages come from anybody as bytes. Each becomes one event that every store can keep, or that
-// says why it cannot be one; the same message becomes the same event again.
+// Messages come from other programs as bytes. Each becomes an event that every store can keep, or
+// that says why it cannot be one; the same message always gives the same event.
 #include "core/message/message.h"
 
 #include <array>
@@ -62,7 +62,7 @@ void check_input(std::string_view input) {
   FUZZ_REQUIRE(own.has_value());
   FUZZ_REQUIRE(*encode_headers(*own) == event.headers);
 
-  // What was read can be sent on, unless it has a header of the format of where it goes to.
+  // An event that was read can be sent on, unless it has a header that the target format reserves.
   if (!event.defect.empty() || dialect.http_headers) return;
   const auto writer = MessageWriter::make({}, dialect);
   Arena arena;

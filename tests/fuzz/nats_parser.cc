@@ -1,5 +1,5 @@
-// What a NATS server says comes from outside. Any bytes are taken apart without a step beyond their
-// end; what is accepted lies inside them; what is not whole yet stays so for every shorter prefix.
+// Bytes from a NATS server. Parsing never reads beyond their end; accepted frames lie inside them;
+// if the bytes are incomplete, so is every shorter prefix.
 #include "fuzz/fuzz.h"
 #include "nats/json.h"
 #include "nats/protocol.h"

@@ -1,5 +1,5 @@
-// What comes out of a server's log is taken apart without a step beyond its end, and what is found
-// lies inside it; rows become events, whatever they hold.
+// Messages of the WAL stream are parsed without reading beyond their end, and the parts lie inside
+// them; rows become events, whatever they contain.
 #include "postgres/stream/pgoutput.h"
 
 #include <string>
@@ -49,7 +49,7 @@ struct Stream {
 
 }  // namespace
 
-// Each message stands behind its size, as two bytes.
+// Each message follows its size in two bytes.
 void check_input(std::string_view input) {
   if (const auto snapshot = Snapshot::parse(input)) {
     FUZZ_REQUIRE(snapshot->shows(snapshot->xmin() - 1) && !snapshot->shows(snapshot->xmax()));
@@ -58,7 +58,7 @@ void check_input(std::string_view input) {
   std::vector<pgoutput::Value> values;
   while (input.size() >= 2) {
     const std::size_t size = read_big_endian<std::uint16_t>(input.data());
-    // In memory of its own, so that a step beyond its end is seen.
+    // In its own memory, so that a read beyond its end is seen.
     const std::string copy(input.substr(2, size));
     input.remove_prefix(std::min(input.size(), 2 + size));
     const auto data = parse_copy_data(copy);

@@ -1,5 +1,5 @@
-// Headers of messages come from anybody. What is not too deep, rabbitmq-c decodes; whatever it lets
-// through becomes text.
+// Headers of messages come from other programs. rabbitmq-c decodes those that are not too deep;
+// everything that it accepts becomes text.
 #include <amqp.h>
 
 #include <string>
@@ -22,7 +22,7 @@ void check_input(std::string_view input) {
     std::string text;
     for (int i = 0; i < table.num_entries; ++i)
       dovetail::rabbitmq::append_text(text, table.entries[i].value);
-    // Each byte may become an escape of six, and numbers are longer than their bytes.
+    // Each byte may become an escape of six; numbers are longer than their bytes.
     FUZZ_REQUIRE(text.size() <= 64 * (input.size() + 1));
   }
   empty_amqp_pool(&pool);

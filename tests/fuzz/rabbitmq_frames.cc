@@ -1,5 +1,5 @@
-// What a server of AMQP sends. Frames are the same however they are cut, and none of them makes
-// rabbitmq-c call itself without end.
+// Frames from an AMQP server. They are the same however they are cut, and none makes rabbitmq-c
+// recurse without end.
 #include <amqp.h>
 #include <amqp_framing.h>
 

@@ -1,5 +1,5 @@
-// What the management API of RabbitMQ answers. Whatever is JSON is read, and means the same to
-// others.
+// Answers of RabbitMQ's management API. All JSON is read, with the same meaning for other
+// readers.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -36,7 +36,7 @@ void check_input(std::string_view input) {
   const auto ours = dovetail::rabbitmq::Json::parse(input);
   const auto theirs = nlohmann::json::parse(input, nullptr, false);
   if (!ours) FUZZ_REQUIRE(!ours.error().text.empty());
-  // The other one takes a zero for the end.
+  // The other parser takes a zero for the end.
   if (theirs.is_discarded() || depth_of(input) > 60 || input.find('\0') != input.npos) return;
   FUZZ_REQUIRE(ours.has_value());
   compare(*ours, theirs);

@@ -1,5 +1,5 @@
-// What a server of Redis answers, or something that is none. Whatever is asked of a reply, an
-// answer in another shape than expected is nil, empty or 0.
+// Replies of a Redis server, or invalid ones. A reply in an unexpected form gives nil, empty or
+// 0.
 #include <hiredis/hiredis.h>
 
 #include <string>
@@ -25,7 +25,7 @@ std::size_t look_at(const Value& value, int depth) {
   return bytes;
 }
 
-// hiredis makes room for what a server announces.
+// hiredis allocates what a server announces.
 bool announces_much(std::string_view input) {
   for (std::size_t at = input.find_first_of("*%~>"); at != std::string_view::npos;
        at = input.find_first_of("*%~>", at + 1))

@@ -1,7 +1,7 @@
-// A short run without libFuzzer, so that every test run keeps the fuzzers alive: what libFuzzer has
-// found worth keeping, seeds, and seeds changed at random in a few bytes, from one fixed seed.
+// A short run without libFuzzer, so that every test run uses the fuzzers: the kept corpus, the
+// seeds, and seeds with a few random changes, from one fixed random seed.
 //
-//     NAME [FOLDER [RUNS]]      FOLDER: tests/fuzz/corpus/NAME; it may be missing
+//     NAME [FOLDER [RUNS]] FOLDER: tests/fuzz/corpus/NAME; it may be missing
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -39,7 +39,7 @@ std::string changed(std::string text, const std::vector<std::string_view>& seeds
   return text;
 }
 
-// In the order of their names, so that a failure is the same each time.
+// Sorted by name, so that a failure is the same each time.
 std::vector<std::string> kept_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   if (std::filesystem::is_directory(folder))

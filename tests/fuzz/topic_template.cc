@@ -1,4 +1,4 @@
-// A template that is accepted can be filled in for any event, and a publisher's own topic wins.
+// An accepted template can be filled in for any event, and a publisher's own topic wins.
 #include "core/message/routing.h"
 #include "fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// What every subcommand shares: its surroundings, its answer, and the codes that scripts see.
+// What all commands share: their context, their answer, and the exit codes for scripts.
 #pragma once
 
 #include <filesystem>
@@ -18,9 +18,9 @@ enum class Exit : int {
   negative = 1,  // a promise is broken, or the answer is no
   usage = 2,
   config = 3,
-  unavailable = 4,  // locked, full, read-only, unreachable: try again when that has changed
-  rejected = 5,     // the input is wrong: trying again does not help
-  corrupt = 6,      // what is stored cannot be trusted, or was written by a newer version
+  unavailable = 4,  // locked, full, read-only, unreachable: try again later
+  rejected = 5,     // the input is wrong: retrying does not help
+  corrupt = 6,      // stored data is damaged, or a newer version wrote it
 };
 
 std::string_view to_string(Exit code);
@@ -37,26 +37,26 @@ using Answer = Expected<Exit>;
 inline tl::unexpected<Failure> refuse(Exit exit, std::string text) {
   return tl::unexpected<Failure>(Failure{exit, std::move(text)});
 }
-// The exit code that stands for an error of the library.
+// The exit code for an error of the library.
 tl::unexpected<Failure> refuse(const Error& error);
 
-// The same for what went wrong with a store: names it, and says what to do when its file is not
-// there.
+// The same for an error of a store: names the store, and says what to do if its file is
+// missing.
 tl::unexpected<Failure> refuse_in(const config::StoreConfig& store, const Error& error);
 
-// How a command was called, apart from its own options.
+// How a command was called, without its own options.
 struct CommandContext {
   std::filesystem::path config_file;
   bool json = false;  // one JSON document on stdout
 };
 
 Expected<config::Config> load(const CommandContext& context);
-// Whether the secrets of a store are there. They are read for each store, and asked for where one
-// is used.
+// Whether the secrets of a store exist. Each store reads its own, and only a command that uses the
+// store needs them.
 Expected<bool> check_secrets(const config::StoreConfig& store);
-// What was given as `option`.
+// The duration given as `option`.
 Expected<Duration> duration_of(std::string_view text, std::string_view option);
-// The store of that name, with its secrets; when `name` is empty, the only database there is.
+// The store of that name with its secrets; if `name` is empty, the only database.
 Expected<const config::StoreConfig*> choose_store(const config::Config& config,
                                                   std::string_view name);
 

@@ -1,5 +1,5 @@
-// The command line: what each command can be told. Hides the library that parses it, which takes
-// long to compile.
+// The command line: the options of each command. Hides the parser library, which compiles
+// slowly.
 #pragma once
 
 #include <cstddef>
@@ -41,15 +41,15 @@ class Option {
   CLI::Option* option_;
 };
 
-// A command, or a command of a command. What an option is written to must live as long as the
-// action: keep it in what the action captures.
+// A command, or a subcommand. The target of an option must live as long as the action: keep it in
+// what the action captures.
 class Command {
  public:
-  // Without an action it has commands of its own.
+  // Without an action it has subcommands.
   Command command(const char* name, const char* help, const std::string& footer = {},
                   Action action = {});
   void requires_command();
-  // What it does when none of its commands is given.
+  // The action without a subcommand.
   void otherwise(Action action);
 
   Option option(const char* name, std::string& value, const char* help);
@@ -75,7 +75,7 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   Command& commands() { return top_; }
-  // Runs what the arguments choose, and says on stderr what went wrong. Returns the exit code.
+  // Runs the chosen command, and prints errors to stderr. Returns the exit code.
   int run(int argc, char** argv);
 
  private:

@@ -1,4 +1,4 @@
-// The commands, one file for each: what it can be told, and what it does.
+// The commands, one file each: its options and what it does.
 #pragma once
 
 #include "commands/command_line.h"

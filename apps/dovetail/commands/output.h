@@ -16,13 +16,13 @@ namespace dovetail::app {
 
 using Json = nlohmann::ordered_json;
 
-// Columns as wide as their widest cell. A column whose title begins with '>' is flushed right.
+// A column is as wide as its widest cell. A title that begins with '>' aligns it right.
 class Table {
  public:
   explicit Table(std::vector<std::string> titles);
   void add(std::vector<std::string> cells);
   std::size_t rows() const { return rows_.size(); }
-  // The last column is cut where a line would be wider than `width_max`.
+  // Cuts the last column if a line would be wider than `width_max`.
   std::string to_string(std::optional<std::size_t> width_max = std::nullopt) const;
 
  private:
@@ -32,20 +32,20 @@ class Table {
 };
 
 bool stdout_is_terminal();
-// Columns of the terminal that stdout is; none: it is a file or a pipe, where nothing is cut.
+// The width of the terminal at stdout; empty: a file or a pipe, where nothing is cut.
 std::optional<std::size_t> terminal_width();
 
-void print(std::string_view text);  // to stdout, as it is
+void print(std::string_view text);  // to stdout, unchanged
 void print_json(const Json& document);
 void print_json_error(std::string_view code, std::string_view text);
 
-// "3.2 s ago"; "-" when there is no such time.
+// "3.2 s ago"; "-" if there is no such time.
 std::string ago(WallTime time, WallTime now);
 WallTime wall_now();
 
 // The reason of a parked event is never longer than this.
 inline constexpr std::size_t kWhole = 4000;
-// Text of a database in a table: control characters would let it draw on the terminal.
+// Text from a database for a table: control characters could draw on the terminal.
 std::string printable(std::string_view text, std::size_t characters_max = 200);
 
 }  // namespace dovetail::app

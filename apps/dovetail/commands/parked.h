@@ -1,4 +1,4 @@
-// Looking after parked events, as the operator's commands and the demo do it.
+// Parked events, for the operator's commands and the demo.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ struct ParkedPlace {
   ParkedRow row;
 };
 
-// With everything that is known of it, for programs.
+// With all known fields, for programs.
 Json json_of(const ParkedPlace& place);
 
-// What an operator has to decide about: the first event of each blocked key, as `options` select.
-// `config` must outlive the result. rejected: an id is not parked, or stands behind another.
+// The events that need a decision: the first event of each blocked key that `options` select.
+// `config` must outlive the result. rejected: an id is not parked, or waits behind another one.
 Expected<std::vector<ParkedPlace>> select_heads(const config::Config& config,
                                                 const ParkedOptions& options);
 
-// Sets them going again; returns how many.
+// Replays them; returns how many.
 Expected<std::uint64_t> replay(const std::vector<ParkedPlace>& heads);
 
 }  // namespace dovetail::app

@@ -1,5 +1,5 @@
-// What `dovetail run` looks at before it starts anything, so that what will never work is said
-// where somebody sees it.
+// What `dovetail run` checks before it starts anything, so that the caller sees problems that can
+// never work.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace dovetail::app {
 
-// A relay, or a consumer, which is one too.
+// A relay, or a consumer, which is a relay, too.
 struct Job {
   const config::RelayConfig* relay;
   const config::ConsumerConfig* consumer = nullptr;
@@ -19,23 +19,23 @@ struct Job {
   const char* noun() const { return consumer == nullptr ? "relay" : "consumer"; }
 };
 
-// A daemon waits for what is away, as it would later. With `until_idle` relays that need it are
-// taken out of `jobs`, so that the others deliver; it fails when nothing is left to run.
+// A daemon waits for unavailable stores, as it would later. With `until_idle`, relays that need
+// them are taken out of `jobs`, and the others deliver; it fails if none is left.
 class StartChecks {
  public:
   StartChecks(const config::Config& config, bool until_idle)
       : config_(config), until_idle_(until_idle) {}
 
-  // Secrets, databases, and whether the relays belong to the targets that the file says.
+  // Checks secrets, databases, and whether relays have the targets of the file.
   Expected<bool> check_stores(std::vector<Job>& jobs);
-  // Connects once to every broker that is filled, to all at the same time. Whether a broker that is
-  // read answers, the relay says; a script wants to know before. One that is silent keeps no other
-  // relay waiting: `keeper` holds all that the wait for it needs.
+  // Connects once to every broker that is filled, to all at the same time. A relay reports itself
+  // whether the broker that it reads answers; a script wants to know before. A silent broker delays
+  // no other relay: `keeper` owns what the wait for it needs.
   Expected<bool> check_brokers(std::vector<Job>& jobs, const std::shared_ptr<const void>& keeper);
-  // What is away now may come back; a function that is missing will not.
+  // An unavailable store may come back; a missing function will not.
   Expected<bool> check_consumers(std::vector<Job>& jobs);
 
-  // Which jobs were taken out, and why; empty: none.
+  // The jobs taken out, and why; empty: none.
   const std::string& away() const { return away_; }
 
  private:

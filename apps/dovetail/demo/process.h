@@ -1,4 +1,4 @@
-// A child process of ours: started, killed, stopped, waited for. One thread.
+// A child process: started, killed, stopped, waited for. One thread.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@ class Process {
   Process() = default;
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
-  ~Process();  // kills it when it still runs
+  ~Process();  // kills it if it still runs
 
-  // What it prints goes to the end of `log_file`. It dies with us. Invalid when it could not be
+  // Appends its output to `log_file`. It dies with this process. Invalid if it could not be
   // started.
   static Process start(const std::vector<std::string>& command, const std::string& log_file);
 
@@ -23,9 +23,9 @@ class Process {
   bool running();
   int pid() const { return pid_; }
   void send(int signal) const;
-  // SIGKILL, and gone when it returns.
+  // SIGKILL; the process is gone when this returns.
   void kill();
-  // Waits for the end; the exit code, or 128 + signal. Nothing when it did not end in time.
+  // Waits for the end: the exit code, or 128 + signal. Empty if it did not end in time.
   std::optional<int> wait(std::chrono::milliseconds wait_max);
 
  private:
@@ -35,7 +35,7 @@ class Process {
   std::optional<int> exit_code_;
 };
 
-// The program that runs now, for starting it again in another role.
+// The path of this program, to start it again in another role.
 std::string own_program();
 
 }  // namespace dovetail::shop

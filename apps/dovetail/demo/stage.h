@@ -1,5 +1,5 @@
-// What the audience of the demo sees: lines of the story, and below them, on a terminal, a picture
-// that moves.
+// The demo's output: lines of the story, and below them, on a terminal, a moving
+// picture.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ struct Bar {
   std::string note{};
 };
 
-// One thread. `silent`: nothing at all; `moving`: draws bars and redraws them.
+// One thread. `silent`: no output; `moving`: draws bars and redraws them.
 class Stage {
  public:
   Stage(bool silent, bool moving) : silent_(silent), moving_(moving) {}
@@ -25,13 +25,13 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  // A line of the story, with the time since the stage was set up.
+  // A line of the story, with the time since the start.
   void tell(std::string_view line);
   // Text without a time.
   void say(std::string_view text);
-  // The picture, as it is now. On no terminal it becomes a line every few seconds.
+  // The current picture. Without a terminal it becomes a line every few seconds.
   void show(const std::vector<Bar>& bars);
-  // Takes the picture away.
+  // Removes the picture.
   void clear();
 
  private:

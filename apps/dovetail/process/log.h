@@ -15,14 +15,14 @@ struct LogField {
   std::string_view value;
 };
 
-// Chooses format and level. Call it once, before other threads log.
+// Sets format and level. Call it once, before other threads log.
 void log_setup(const config::LogConfig& config);
 
-// Any thread may call it. `subject` names what the line is about, such as a relay; it may be empty.
+// Any thread. `subject` names what the line is about, such as a relay; it may be empty.
 void log_line(config::LogLevel level, std::string_view subject, std::string_view message,
               std::initializer_list<LogField> fields = {});
 
-// How log_line writes it, without the newline.
+// The line that log_line writes, without the newline.
 std::string format_log_line(const config::LogConfig& config, WallTime time, config::LogLevel level,
                             std::string_view subject, std::string_view message,
                             std::initializer_list<LogField> fields);

@@ -1,5 +1,5 @@
-// The signals that ask a daemon to stop: SIGTERM, SIGINT and, unless we were started to survive it
-// (nohup), SIGHUP. They are blocked in every thread, and taken by the one that looks for them.
+// The signals that stop a daemon: SIGTERM, SIGINT and, unless it was started under nohup, SIGHUP.
+// They are blocked in every thread; the waiting thread takes them.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace dovetail::app {
 
-// Call before any thread is started, which a broker's library may do.
+// Call it before any thread starts, also those of a broker's library.
 void block_stop_signals();
-// None: nothing came in this time. REQUIRES: they are blocked.
+// Empty: no signal came in time. REQUIRES: they are blocked.
 std::optional<int> wait_for_stop_signal(Duration wait_max);
-// Whether one that comes while we stop means "at once". A terminal that goes away may say so twice.
+// Whether this signal during a stop means "at once". A closed terminal may send SIGHUP twice.
 bool is_urgent(int signal);
 
 }  // namespace dovetail::app

@@ -1,5 +1,5 @@
-// The HTTP sink passes the suite of sinks against a real server, and the source that of sources
-// with senders that send again until they are told 2xx.
+// The HTTP sink passes the sink suite against a real server, and the HTTP source passes the source
+// suite with senders that repeat until they get 2xx.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -26,7 +26,7 @@
 namespace dovetail::conformance {
 namespace {
 
-// One server for all, which a test may restart: what it wrote down, it keeps.
+// One server for all, which a test may restart: it keeps what it has recorded.
 servers::Started& own_server() {
   static servers::Started own("http", testing::TempDir() + "http_" + new_event_id().to_string());
   return own;
@@ -53,8 +53,8 @@ class HttpSinkStore : public SinkUnderTest {
   const std::string path_ = "/conformance_" + new_event_id().to_string();
 };
 
-// An event behind one that is refused waits until that was collected; here each is to be tried, so
-// none has a key that it could wait for.
+// An event behind a refused one waits until that is collected. Here each must be tried, so none has
+// a key to wait for.
 class Unordered final : public Sink {
  public:
   explicit Unordered(std::unique_ptr<Sink> sink) : sink_(std::move(sink)) {}
@@ -97,8 +97,8 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-// Sends as a careful sender does: in order, again until it is told 2xx. It speaks to the socket
-// itself, and each request has a connection of its own.
+// Sends like a careful sender: in order, and again until it gets 2xx. It uses the socket itself,
+// with one connection per request.
 class Sender {
  public:
   explicit Sender(int port) : port_(port), thread_([this](std::stop_token stop) { run(stop); }) {}
@@ -112,7 +112,7 @@ class Sender {
     const std::lock_guard lock(mutex_);
     posts_.push_back({std::move(request)});
   }
-  // Posts that are on their way or done.
+  // Posts in flight or done.
   bool all_are_sent() {
     const std::lock_guard lock(mutex_);
     for (const Post& post : posts_)
@@ -188,7 +188,7 @@ class Sender {
   std::jthread thread_;
 };
 
-// Tells the sender where the source is, for as long as it is there.
+// Tells the sender where the source is, while it exists.
 class Watched final : public Source {
  public:
   Watched(http::SourceOptions options, Sender& sender)
@@ -218,12 +218,12 @@ class Watched final : public Source {
 
 class HttpSourceStore final : public SourceUnderTest {
  public:
-  // What is not settled, its sender keeps.
+  // Senders keep unsettled events.
   SourceAbilities abilities() const override { return {.persistent = false}; }
   std::unique_ptr<Source> make() override {
     http::SourceOptions options;
     options.port = static_cast<std::uint16_t>(port_);
-    // The sender stands for many: it has as many connections as posts that wait.
+    // The sender stands for many senders: it has a connection for each waiting post.
     options.connections_per_client_max = options.waiting_max;
     return std::make_unique<Watched>(options, sender_);
   }

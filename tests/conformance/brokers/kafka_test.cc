@@ -1,4 +1,4 @@
-// The Kafka adapters pass the suites that every adapter passes, on a real server.
+// The Kafka adapters pass the suites for all adapters, on a real server.
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ using kafka::KafkaSink;
 using kafka::KafkaSource;
 using kafka::TestCluster;
 
-// Ours alone, because some tests end it.
+// Separate, because some tests stop it.
 servers::Started& server() {
   static servers::Started started("kafka");
   return started;
@@ -65,8 +65,8 @@ class Group final : public SourceUnderTest {
   std::unique_ptr<Source> make() override {
     kafka::Options options = cluster_.options();
     options.topics = {"orders", "own.topic"};
-    // A server that was killed keeps the members of before for so long. A machine that stands still
-    // for longer loses its membership, and with it what was settled and is not committed yet.
+    // A killed server keeps its former members this long. On a machine that stalls for longer, a
+    // member loses its place, and settled but uncommitted offsets with it.
     options.properties["session.timeout.ms"] = "10000";
     return std::make_unique<KafkaSource>(std::move(options), system_clock());
   }

@@ -1,4 +1,4 @@
-// The NATS adapters pass the suites that every adapter passes, on a real server.
+// The NATS adapters pass the suites for all adapters, on a real server.
 #include "conformance/brokers/nats_stored.h"
 #include "conformance/limits_suite.h"
 #include "conformance/sink_suite.h"
@@ -14,7 +14,7 @@ namespace {
 using nats::ConnectionOptions;
 using nats::Operator;
 
-// One for all tests here: they delete streams and restart it.
+// One for all tests in this file: they delete streams and restart it.
 servers::Started& own_server() {
   static servers::Started server("nats");
   return server;
@@ -54,7 +54,7 @@ class NatsStream final : public SinkUnderTest {
     ASSERT_TRUE(own_server().crash());
     stream_.connect_again();
   }
-  // The limit of the server counts headers as well.
+  // The server's limit includes headers.
   std::size_t payload_bytes_max(const Event& event) override {
     const auto writer = MessageWriter::make({}, kNatsDialect);
     Arena arena;
@@ -71,7 +71,7 @@ class NatsStream final : public SinkUnderTest {
   Stream stream_;
 };
 
-// Events are published by our own sink.
+// Our own sink publishes the events.
 class NatsConsumer final : public SourceUnderTest {
  public:
   NatsConsumer() {

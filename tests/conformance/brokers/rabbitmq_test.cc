@@ -22,7 +22,7 @@ std::unique_ptr<Sink> make_sink(const Options& options) {
   return sink ? std::move(*sink) : nullptr;
 }
 
-// The suites send to "orders"; here that is a queue, by the exchange without a name.
+// The suites send to "orders"; here that is a queue, reached through the default exchange.
 class QueueUnderTest final : public SinkUnderTest {
  public:
   explicit QueueUnderTest(const std::string& arguments) { broker_.make_queue("orders", arguments); }
@@ -37,12 +37,12 @@ class QueueUnderTest final : public SinkUnderTest {
   void make_poison(Event& event) override { event.topic = "a.queue.that.is.not.there"; }
 
  private:
-  // Also the server's own limit, so that nothing but the sink's check stands before it.
+  // Equal to the server's own limit, so that only the sink's check comes before it.
   static constexpr std::size_t kPayloadBytesMax = 4 << 20;
   TestBroker broker_;
 };
 
-// Publishes through a sink of ours; that other publishers are taken is tested elsewhere.
+// Publishes through our sink; other tests cover other publishers.
 class ReadQueueUnderTest final : public SourceUnderTest {
  public:
   explicit ReadQueueUnderTest(const std::string& arguments) {

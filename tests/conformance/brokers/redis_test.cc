@@ -1,4 +1,4 @@
-// The Redis adapters pass the suites that every adapter passes, on a real server.
+// The Redis adapters pass the suites for all adapters, on a real server.
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ using redis::RedisSink;
 using redis::RedisSource;
 using redis::TestDatabase;
 
-// Ours alone, because some tests end it.
+// Separate, because some tests stop it.
 servers::Started& server() {
   static servers::Started started("redis");
   return started;

@@ -1,5 +1,5 @@
-// A broker that was written against the seam alone passes the suites that every broker passes.
-// docs/ADD_A_BROKER.md says what it is made of.
+// A broker written against the seam alone passes the suites for all brokers. docs/ADD_A_BROKER.md
+// describes its parts.
 #include "toy_broker.h"
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// A mapped table passes the suite that every source passes, on a real server: read by itself, the
-// same through a pooler in transaction mode, and out of the log.
+// A mapped table passes the source suite on a real server: read as a table, through a pooler in
+// transaction mode, and from the WAL.
 #include <mutex>
 
 #include "conformance/databases/postgres_sources.h"

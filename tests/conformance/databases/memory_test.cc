@@ -1,4 +1,4 @@
-// The memory adapters pass the suites that every adapter passes.
+// The memory adapters pass the suites for all adapters.
 #include <mutex>
 
 #include "conformance/inbox_suite.h"
@@ -27,7 +27,7 @@ class MemoryStore final : public SourceUnderTest {
   MemoryReader reader_;
 };
 
-// Sinks are made anew over one that keeps what came, as a process is over a server.
+// New sinks over one store that keeps its events, like processes over a server.
 class Forward final : public Sink {
  public:
   explicit Forward(Sink& sink) : sink_(sink) {}

@@ -1,4 +1,4 @@
-// The claims in PostgreSQL pass the suite of claims, directly and through a pooler in transaction
+// Claims in PostgreSQL pass the claim suite, directly and through a pooler in transaction
 // mode.
 #include "conformance/claim_suite.h"
 #include "postgres/schema/schema.h"
@@ -10,7 +10,7 @@ namespace {
 
 using postgres::TestDatabase;
 
-// One database for all tests, whose events are different ones.
+// One database for all tests; their events are different.
 class SharedDatabase final : public testing::Environment {
  public:
   void SetUp() override {

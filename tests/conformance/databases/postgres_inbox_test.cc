@@ -1,5 +1,5 @@
-// The inbox in PostgreSQL passes the suite that every inbox passes, on a real server, and once more
-// through a pooler in transaction mode.
+// The inbox in PostgreSQL passes the inbox suite on a real server, directly and through a pooler in
+// transaction mode.
 #include <libpq-fe.h>
 
 #include "conformance/inbox_suite.h"

@@ -169,7 +169,7 @@ TEST_F(PostgresRequestFunctions, RolesUseTheFunctionsAndReadNoAnswersOfOthers) {
     must(connection, "COMMIT");
     EXPECT_EQ(postgres::lease_request(connection.get(), request)->response.body, "done");
     EXPECT_FALSE(connection.query("SELECT FROM dovetail.request"));
-    // A gateway deletes what has expired.
+    // A gateway deletes expired requests.
     EXPECT_TRUE(connection.query("SELECT dovetail.prune_requests(1)"));
     EXPECT_FALSE(connection.query("SELECT dovetail.forget_request('shop', 'worker', 'x')"));
     EXPECT_FALSE(connection.query(

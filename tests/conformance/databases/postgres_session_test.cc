@@ -1,5 +1,5 @@
-// Connections to PostgreSQL, directly and through a pooler in transaction mode, pass the suite of
-// sessions.
+// Connections to PostgreSQL pass the session suite, directly and through a pooler in transaction
+// mode.
 #include "conformance/session_suite.h"
 #include "postgres/connection/session.h"
 #include "postgres/testing/test_database.h"

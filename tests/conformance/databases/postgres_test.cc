@@ -1,5 +1,5 @@
-// The PostgreSQL adapters pass the suites that every adapter passes, on a real server, once more
-// through a pooler in transaction mode, and once more through the server's log.
+// The PostgreSQL adapters pass the suites for all adapters on a real server: directly, through a
+// pooler in transaction mode, and by reading the WAL.
 #include "dovetail/postgres.h"
 
 #include <mutex>
@@ -24,7 +24,7 @@ using postgres::TestDatabase;
 
 enum class Path { direct, pooled };
 
-// A database with dovetail's tables, and the way to it.
+// A database with dovetail's tables, and how to reach it.
 class Store {
  public:
   explicit Store(Path path) {
@@ -76,7 +76,7 @@ class PostgresOutbox final : public SourceUnderTest {
   Store store_{kPath};
 };
 
-// The same outbox, read through the log.
+// The same outbox, read from the WAL.
 template <ReadMode kMode>
 class PostgresLog final : public SourceUnderTest {
  public:
@@ -100,7 +100,7 @@ class PostgresLog final : public SourceUnderTest {
   Store store_{Path::direct};
 };
 
-// The database's clock cannot be moved; what it compares with can.
+// The database's clock cannot be moved; the times that it is compared with can.
 class ClockShift {
  public:
   ClockShift(Store& store, TestClock& clock)

@@ -26,7 +26,8 @@ class Service final : public OwnTransaction {
   sqlite::Application application_;
 };
 
-// The machine's clock, ahead by what has elapsed: the functions for services take the real one.
+// Ahead of the machine's clock by the test's passed time: functions for services use the real
+// clock.
 class AheadClock final : public Clock {
  public:
   TimePoint now() override { return system_clock().now() + ahead; }

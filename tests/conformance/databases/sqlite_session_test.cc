@@ -1,4 +1,4 @@
-// A connection to a SQLite file passes the suite of sessions.
+// A connection to a SQLite file passes the session suite.
 #include "conformance/session_suite.h"
 #include "host/host.h"
 #include "sqlite/connection/session.h"

@@ -1,4 +1,4 @@
-// The SQLite adapter passes the suites that every adapter passes.
+// The SQLite adapter passes the suites for all adapters.
 #include "conformance/claim_suite.h"
 #include "conformance/inbox_suite.h"
 #include "conformance/lane_suite.h"
@@ -44,7 +44,7 @@ class OutboxStore final : public SourceUnderTest {
   Reader reader_{file_.path, "reader", SourceKind::outbox};
 };
 
-// Publishes by delivering, as the relay of another service does.
+// Publishes by delivering, like the relay of another service.
 class MailboxStore final : public SourceUnderTest {
  public:
   SourceAbilities abilities() const override { return {}; }
