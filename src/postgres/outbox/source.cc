@@ -140,9 +140,10 @@ Status PostgresSource::read(Batch& out, const Limits& limits, std::stop_token st
       look_again_at_ = clock_.now() + pause_;
       pause_ = std::min(pause_ + pause_ / 4 + Duration{1}, options_.poll_max);
     }
-    const Duration left = end - clock_.now();
-    if (left <= Duration::zero() || stop.stop_requested()) return {};
-    clock_.sleep(std::min(left, look_again_at_ - clock_.now()), stop);
+    // A look that is due before the end is made, however late this thread wakes up.
+    const TimePoint until = std::min(end, look_again_at_);
+    if (stop.stop_requested() || (until == end && clock_.now() >= end)) return {};
+    clock_.sleep(std::max(until - clock_.now(), Duration{0}), stop);
   }
 }
 

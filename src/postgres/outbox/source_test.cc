@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "core/testing/test_clock.h"
 #include "dovetail/postgres.h"
 #include "host/host.h"
 #include "postgres/schema/schema.h"
@@ -12,6 +13,22 @@ namespace dovetail::postgres {
 namespace {
 
 using namespace std::chrono_literals;
+
+// Moves only in sleep(), and by a second at one call of now(): there the thread stands still.
+class StallingClock final : public Clock {
+ public:
+  TimePoint now() override {
+    if (calls_until_stall_ > 0 && --calls_until_stall_ == 0) clock_.advance(1s);
+    return clock_.now();
+  }
+  WallTime wall() override { return clock_.wall(); }
+  void sleep(Duration duration, std::stop_token) override { clock_.advance(duration); }
+  void stall_at_call(int call) { calls_until_stall_ = call; }
+
+ private:
+  TestClock clock_;
+  int calls_until_stall_ = 0;
+};
 
 class PostgresSourceTest : public testing::Test {
  protected:
@@ -233,6 +250,21 @@ TEST_F(PostgresSourceTest, TheBacklogShrinksAsEventsAreSettled) {
   open();
   EXPECT_EQ(take().size(), 3U);
   EXPECT_TRUE(connection_.execute("SELECT dovetail.publish('a', '1', 't', '{}')"));
+}
+
+TEST_F(PostgresSourceTest, AReadLooksAtTheTableWhereverItsThreadStandsStill) {
+  StallingClock clock;
+  open();
+  PostgresSource source(reader_, clock);
+  ASSERT_TRUE(source.open());
+  for (int call = 1; call <= 8; ++call) {
+    EXPECT_TRUE(read_some(source, {10, 1 << 20, 0ms})->empty());  // the next look is later
+    publish("k", "x");
+    clock.stall_at_call(call);
+    const auto batch = read_some(source, {10, 1 << 20, 50ms});
+    EXPECT_EQ(batch->size(), 1U) << "a stall at call " << call;
+    settle_all(source, *batch);
+  }
 }
 
 TEST_F(PostgresSourceTest, AnIdleSourceAsksLittle) {
