@@ -1,0 +1,32 @@
+"""The roads against expected.json, after a test of the judge."""
+
+import contextlib
+import io
+import sys
+import unittest
+
+import cost
+
+
+class Judge(unittest.TestCase):
+    def judged(self, value, expected):
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            return cost.is_within("a road", value, expected), told.getvalue()
+
+    def test_what_is_dearer_than_the_tolerance_fails(self):
+        self.assertTrue(self.judged(1000, {"a road": 1000})[0])
+        self.assertTrue(self.judged(round(1000 * (1 + cost.TOLERANCE)), {"a road": 1000})[0])
+        self.assertFalse(self.judged(round(1000 * (1 + cost.TOLERANCE)) + 1, {"a road": 1000})[0])
+
+    def test_what_is_cheaper_passes_and_is_told(self):
+        is_fine, told = self.judged(500, {"a road": 1000})
+        self.assertTrue(is_fine)
+        self.assertIn("--write", told)
+
+    def test_a_road_that_is_not_expected_fails(self):
+        self.assertFalse(self.judged(1000, {})[0])
+
+
+if __name__ == "__main__":
+    judge = unittest.TextTestRunner(stream=sys.stdout).run(unittest.defaultTestLoader.loadTestsFromTestCase(Judge))
+    sys.exit(cost.main() if judge.wasSuccessful() else 1)
