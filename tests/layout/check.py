@@ -273,6 +273,7 @@ def check_documents(tree):
     check_version(tree)
     check_map(tree)
     check_links(tree)
+    check_form(tree)
     check_named_tests(tree)
     check_failures(tree)
     check_walk(tree)
@@ -310,6 +311,17 @@ def check_links(tree):
             target = match.group(1)
             if not re.match(r"[a-z]+:", target) and not ((tree.root / name).parent / target).exists():
                 tree.broken(name, line_of(text, match.start()), "link", f"{target} does not exist")
+
+
+def check_form(tree):
+    """No formatter for code has been over a document: outside of its blocks of code nothing looks like code."""
+    for name, text in tree.files.items():
+        if not name.endswith(".md"):
+            continue
+        text = re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", "", m.group()), text, flags=re.DOTALL | re.MULTILINE)
+        for number, line in enumerate(text.split("\n"), start=1):
+            if re.match(r"#+[^# ]| {9}|[{}]\s*$", line):
+                tree.broken(name, number, "document", "this is code, or a formatter for code was here")
 
 
 # Documents that promise something, and name the test that holds it.
@@ -636,6 +648,10 @@ BAD_FILES = (
     ("walk", "docs/ARCHITECTURE.md", "| 13 | `src/host/clock.cc` | `now` | |\n"),
     ("map", "docs/decisions/0002-two.md", "text\n"),
     ("link", "docs/bad.md", "[gone](nowhere.md)\n"),
+    ("document", "docs/bad.md", "#Title\n"),
+    ("document", "docs/bad.md", "# Title\n\n#Part\n"),
+    ("document", "docs/bad.md", "# Title\n\n- `{\n  id\n}` is a place\n}\n"),
+    ("document", "docs/bad.md", "# Title\n" + " " * 40 + "word\n"),
     ("test", "docs/GUARANTEES.md", "`Relay.NeverWritten`\n"),
     ("test", "docs/GUARANTEES.md", "`test_never_written`\n"),
     ("test", "docs/GUARANTEES.md", "mutant `never_written`\n"),
