@@ -26,7 +26,7 @@ class Help(harness.Case):
 class Reference(harness.Case):
     """docs/CONFIG.md and docs/CLI.md list what there is."""
 
-    BROKERS = {"kafka", "rabbitmq", "nats", "redis", "http"}
+    BROKERS = {"kafka", "rabbitmq", "nats", "redis", "webhook"}
 
     def tables(self):
         return {table["table"]: table for table in self.ask("config")["tables"]}
@@ -44,6 +44,10 @@ class Reference(harness.Case):
             error = self.dovetail("status", code=3).err
             allowed = error.split("Allowed here: ")[1].strip().split(", ")
             self.assertEqual(allowed, [key["key"] for key in tables[name]["keys"]])
+
+    def test_no_two_tables_of_the_reference_have_one_name(self):
+        names = [table["table"] for table in self.ask("config")["tables"]]
+        self.assertEqual(len(names), len(set(names)), names)
 
     def test_the_reference_is_complete_and_no_key_stands_twice(self):
         for table in self.tables().values():
@@ -63,7 +67,7 @@ class Reference(harness.Case):
             self.skipTest("this build leaves a broker out")
         having = lambda key: {name for name in self.BROKERS if key in {one["key"] for one in tables[name]["keys"]}}
         self.assertEqual(having("connect_timeout"), self.BROKERS)
-        self.assertEqual(having("request_timeout"), {"rabbitmq", "nats", "redis", "http"})
+        self.assertEqual(having("request_timeout"), {"rabbitmq", "nats", "redis", "webhook"})
         self.assertEqual(having("from_end"), {"kafka", "nats", "redis"})
         self.assertEqual(having("prefetch"), {"rabbitmq", "nats", "redis"})
         self.assertEqual(having("declare"), {"rabbitmq", "nats", "redis"})

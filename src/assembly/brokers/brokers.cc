@@ -9,24 +9,25 @@ namespace {
 struct Row {
   config::StoreScheme scheme;
   const BrokerKind& kind;
+  const char* settings;  // the name of its table in the reference
 };
 
 // The brokers of this build.
 constexpr std::initializer_list<Row> kBrokers = {
 #ifdef DOVETAIL_HAS_KAFKA
-    {config::StoreScheme::kafka, kKafka},
+    {config::StoreScheme::kafka, kKafka, "kafka"},
 #endif
 #ifdef DOVETAIL_HAS_RABBITMQ
-    {config::StoreScheme::rabbitmq, kRabbitmq},
+    {config::StoreScheme::rabbitmq, kRabbitmq, "rabbitmq"},
 #endif
 #ifdef DOVETAIL_HAS_NATS
-    {config::StoreScheme::nats, kNats},
+    {config::StoreScheme::nats, kNats, "nats"},
 #endif
 #ifdef DOVETAIL_HAS_REDIS
-    {config::StoreScheme::redis, kRedis},
+    {config::StoreScheme::redis, kRedis, "redis"},
 #endif
 #ifdef DOVETAIL_HAS_HTTP
-    {config::StoreScheme::http, kHttp},
+    {config::StoreScheme::http, kHttp, "webhook"},
 #endif
 };
 
@@ -42,9 +43,7 @@ std::vector<config::TableReference> settings_references() {
   std::vector<config::TableReference> tables;
   for (const Row& row : kBrokers) {
     const config::StoreType& type = config::type_of(row.scheme);
-    std::string name(type.name);
-    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    tables.push_back({std::move(name), "[store.NAME.settings], " + std::string(type.name),
+    tables.push_back({row.settings, "[store.NAME.settings], " + std::string(type.name),
                       "Settings that only " + std::string(type.name) + " has.",
                       row.kind.settings()});
   }
