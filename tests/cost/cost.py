@@ -8,6 +8,9 @@
 
 Each road drains a backlog under valgrind's callgrind, once a small and once a large one. The difference, divided by the
 events between them, is the cost of one event: starting, connecting and idling cancel out.
+
+A busy machine adds instructions (smaller batches, more wake-ups of threads that wait) and removes none. So a road that seems
+too dear is measured again, and the smallest counts are judged. What really got dearer is dearer each time.
 """
 
 import argparse
@@ -36,6 +39,7 @@ EXPECTED = HERE / "expected.json"
 FEW, MANY = 1000, 5000
 KEYS = 1000
 TOLERANCE = 0.15  # more is a regression; repeated counts differ by up to 8 percent
+ROUNDS_MAX = 4
 AGAINST_MAX = 1.05
 PATIENCE_S = 600
 PAYLOAD = json.dumps({"customer": 4711, "total": "129.90", "currency": "EUR", "lines": ["mug", "kettle"] * 12})
@@ -98,8 +102,8 @@ class Road:
     def counted(self):
         """Instructions of one run from the start until everything is delivered. It ends by a signal, because --until-idle
         looks at the stores meanwhile, the more often the longer a busy machine takes."""
-        process = subprocess.Popen(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", self.binary, "run"],
-                                   cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(["valgrind", "--tool=callgrind", "--fair-sched=try", "--callgrind-out-file=/dev/null",
+                                    self.binary, "run"], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + PATIENCE_S
         try:
             while not self.is_drained():
@@ -193,16 +197,28 @@ ROADS = {
 }
 
 
-def measure(name, binary):
+def total(name, binary, count):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="dovetail-cost-"))
+    try:
+        return ROADS[name](Road(binary, folder), count)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def smallest(measure_round, enough):
+    """The cost from the smallest total of each size, over as many rounds as it takes to fall to `enough`."""
+    few, many = measure_round()
+    for _ in range(1, ROUNDS_MAX):
+        if many - few <= enough * (MANY - FEW):
+            break
+        again = measure_round()
+        few, many = min(few, again[0]), min(many, again[1])
+    return round((many - few) / (MANY - FEW))
+
+
+def measure(name, binary, enough=float("inf")):
     """Instructions per event."""
-    totals = []
-    for count in (FEW, MANY):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="dovetail-cost-"))
-        try:
-            totals.append(ROADS[name](Road(binary, folder), count))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    return round((totals[1] - totals[0]) / (MANY - FEW))
+    return smallest(lambda: (total(name, binary, FEW), total(name, binary, MANY)), enough)
 
 
 def against(names, binary, other):
@@ -249,7 +265,8 @@ def main():
     fine, measured = True, {}
     for name in names:
         try:
-            measured[name] = measure(name, binary)
+            allowed = expected.get(name, float("inf")) * (1 + TOLERANCE)
+            measured[name] = measure(name, binary, float("inf") if arguments.write else allowed)
         except Missing as missing:
             print(f"NOTE: {name} is left out: {missing}")
             continue

@@ -23,6 +23,17 @@ class Judge(unittest.TestCase):
         self.assertTrue(is_fine)
         self.assertIn("--write", told)
 
+    def smallest(self, *rounds, enough=10):
+        left = [(few, few + per_event * (cost.MANY - cost.FEW)) for few, per_event in rounds]
+        return cost.smallest(lambda: left.pop(0), enough), len(left)
+
+    def test_what_a_busy_machine_adds_to_some_rounds_is_not_judged(self):
+        self.assertEqual(self.smallest((500, 10)), (10, 0))
+        self.assertEqual(self.smallest((500, 14), (500, 9), (500, 9)), (9, 1))
+
+    def test_what_is_dearer_in_each_round_stays_dearer(self):
+        self.assertEqual(self.smallest(*[(500, 12)] * cost.ROUNDS_MAX), (12, 0))
+
     def test_a_road_that_is_not_expected_fails(self):
         self.assertFalse(self.judged(1000, {})[0])
 
