@@ -3,11 +3,11 @@
 #include <regex.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <string_view>
 
+#include "core/findings.h"
 #include "kafka/admin.h"
 #include "kafka/client.h"
 
@@ -15,22 +15,107 @@ namespace dovetail::kafka {
 
 namespace {
 
-constexpr std::size_t kReplicas = 3;
-constexpr std::int64_t kInSync = 2;
+using F = const Facts&;
+
 constexpr std::size_t kBrokersMax = 10;
 constexpr std::size_t kTopicsMax = 200;
 
-std::int64_t number_of(const Settings& settings, std::string_view name, std::int64_t otherwise) {
-  const auto found = settings.find(name);
-  if (found == settings.end()) return otherwise;
-  std::int64_t value = otherwise;
-  std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
-  return value;
-}
+// Settings that the cluster does not tell.
+constexpr std::int64_t kOffsetsMinutes = 10'080;
+constexpr std::int64_t kDayMinutes = 24 * 60;
 
-bool is_on(const Settings& settings, std::string_view name) {
-  const auto found = settings.find(name);
-  return found != settings.end() && found->second == "true";
+bool is_elected_unclean(F f) { return f.is("unclean.leader.election.enable"); }
+
+// Facts: the options. `wanted`: the outboxes' largest event as a message; 0: not known.
+constexpr Check kCluster[] = {
+    {Severity::warning, "message-bytes",
+     [](F f) { return f.number("message_bytes_max") < f.number("wanted"); },
+     "an outbox accepts payloads of {payload_bytes_max} bytes, but message_max is "
+     "{message_bytes_max}, with key and headers",
+     "raise message_max of the store and max.message.bytes of its topics, or lower payload_max of "
+     "the outbox"},
+    {Severity::warning, "few-brokers",
+     [](F f) { return !f.is("single_node") && f.number("brokers") < 3; },
+     "{brokers:broker|brokers}: losing one loses events or causes an outage",
+     "run 3 brokers or more; for a test machine set single_node = true"},
+};
+
+// Facts: settings as Kafka calls them.
+constexpr Check kBroker[] = {
+    {Severity::note, "settings-unreadable", [](F f) { return f.has("error"); }, "{error}",
+     "allow this user to describe the configuration of the cluster"},
+    {Severity::warning, "auto-created-topics",
+     [](F f) { return f.is("auto.create.topics.enable"); },
+     "broker {broker} creates a topic for every misspelled name, with the default number of "
+     "partitions",
+     "set auto.create.topics.enable=false on every broker"},
+    {Severity::error, "unclean-election", is_elected_unclean,
+     "broker {broker} may elect a replica that lags behind: confirmed events are then lost",
+     "set unclean.leader.election.enable=false on every broker"},
+    {Severity::warning, "offsets-expire",
+     [](F f) {
+       return f.is("is_read") &&
+              f.number("offsets.retention.minutes", kOffsetsMinutes) < kDayMinutes;
+     },
+     "broker {broker} forgets the offsets of a group after {offsets.retention.minutes} minutes "
+     "without a member: the group then starts over",
+     "set offsets.retention.minutes to a week or more"},
+};
+
+constexpr Check kTopicMissing{
+    Severity::error, "topic-missing", nullptr,
+    "topic {topic} does not exist, or this user may not see it",
+    "create it with its partitions and replicas; dovetail creates no topics"};
+// `kept`: how long; missing: for ever. `remembered`: by inboxes; missing: for ever.
+bool is_too_small(F f) { return f.number("max.message.bytes") < f.number("wanted"); }
+bool outlives_inbox(F f) {
+  return f.has("remembered") && (!f.has("kept") || f.number("kept") > f.number("remembered"));
+}
+constexpr std::string_view kRemember = "make retention.inbox longer than retention.ms of the topic";
+constexpr Check kReplication{Severity::error, "replication-factor",
+                             [](F f) { return !f.is("single_node") && f.number("replicas") < 3; },
+                             "topic {topic} has a replication factor of {replicas}",
+                             "give it a replication factor of 3"};
+constexpr Check kTopicUnreadable{Severity::note, "settings-unreadable", nullptr, "{error}",
+                                 "allow this user to describe the configuration of the topic"};
+constexpr Check kTopic[] = {
+    {Severity::error, "min-insync-replicas",
+     [](F f) { return !f.is("single_node") && f.number("min.insync.replicas") < 2; },
+     "topic {topic} confirms an event that only {min.insync.replicas} replica has: losing that "
+     "replica loses events",
+     "set min.insync.replicas=2 on the topic"},
+    {Severity::error, "unclean-election", is_elected_unclean,
+     "topic {topic} may elect a replica that lags behind: confirmed events are then lost",
+     "set unclean.leader.election.enable=false on the topic"},
+    {Severity::warning, "compacted",
+     [](F f) { return f.text("cleanup.policy").find("compact") != std::string_view::npos; },
+     "topic {topic} keeps only the last event of each key: a late reader misses the others",
+     "set cleanup.policy=delete, unless each event carries the whole state"},
+    {Severity::warning, "retention-over-inbox",
+     [](F f) { return outlives_inbox(f) && f.has("kept"); },
+     "topic {topic} keeps events {kept:age}, longer than inboxes remember them: events that are "
+     "read again from the start are parked",
+     kRemember},
+    {Severity::warning, "retention-over-inbox",
+     [](F f) { return outlives_inbox(f) && !f.has("kept"); },
+     "topic {topic} keeps events for ever, longer than inboxes remember them: events that are read "
+     "again from the start are parked",
+     kRemember},
+    {Severity::warning, "topic-bytes", [](F f) { return f.is("is_written") && is_too_small(f); },
+     "topic {topic} accepts messages of {max.message.bytes} bytes, but an outbox accepts payloads "
+     "of {payload_bytes_max} bytes: events that do not fit are parked",
+     "raise max.message.bytes of the topic, or lower payload_max of the outbox"},
+    {Severity::note, "topic-bytes",
+     [](F f) {
+       return f.is("is_written") && !is_too_small(f) &&
+              f.number("max.message.bytes") < f.number("message_bytes_max");
+     },
+     "topic {topic} accepts less than message_max: larger events are parked",
+     "raise max.message.bytes of the topic, or lower message_max"},
+};
+
+void add_settings(const Settings& settings, Facts& facts) {
+  for (const auto& [name, value] : settings) facts.set(name, std::string_view(value));
 }
 
 Result<Handle<rd_kafka_s>> connect(const Options& options) {
@@ -46,11 +131,10 @@ Result<Handle<rd_kafka_s>> connect(const Options& options) {
 }
 
 // Empty: without limit. A compacted topic keeps the last event of each key.
-std::optional<Duration> kept_for(const Settings& settings) {
-  const auto policy = settings.find("cleanup.policy");
-  if (policy != settings.end() && policy->second.find("delete") == std::string::npos)
-    return std::nullopt;
-  const std::int64_t ms = number_of(settings, "retention.ms", -1);
+std::optional<Duration> kept_for(const Facts& settings) {
+  const std::string_view policy = settings.text("cleanup.policy");
+  if (!policy.empty() && policy.find("delete") == std::string_view::npos) return std::nullopt;
+  const std::int64_t ms = settings.number("retention.ms", -1);
   if (ms < 0) return std::nullopt;
   return std::chrono::milliseconds(std::min(ms, std::numeric_limits<std::int64_t>::max() / 1000));
 }
@@ -84,7 +168,15 @@ bool is_named(const std::string& topic, const Options& options, std::string_view
 
 class Examination {
  public:
-  explicit Examination(const Examined& what) : what_(what) {}
+  explicit Examination(const Examined& what) : what_(what) {
+    const std::size_t payload = what_.payload_bytes_max;
+    known_.set("single_node", what_.options.single_node)
+        .set("message_bytes_max", what_.options.message_bytes_max)
+        .set("payload_bytes_max", payload)
+        .set("wanted", payload == 0 ? 0 : payload + kMessageOverheadMax)
+        .set("is_read", what_.is_read);
+    if (what_.inbox_retention) known_.set("remembered", *what_.inbox_retention);
+  }
 
   Result<std::vector<Finding>> run() {
     auto client = connect(what_.options);
@@ -92,63 +184,24 @@ class Examination {
     client_ = std::move(*client);
     auto shape = cluster_shape(client_.get(), what_.options.connect_timeout);
     if (!shape) return fail(shape.error());
-    look_at_options();
+    findings_.check(kCluster, Facts(known_).set("brokers", shape->brokers.size()));
     look_at_brokers(*shape);
     look_at_topics(*shape);
-    return std::move(findings_);
+    return findings_.take();
   }
 
  private:
-  void add(Severity severity, std::string code, std::string text, std::string what_to_do) {
-    findings_.push_back({severity, std::move(code), std::move(text), std::move(what_to_do)});
-  }
-
-  // The size of the outboxes' largest event as a message; 0: unknown.
-  std::size_t message_bytes() const {
-    return what_.payload_bytes_max == 0 ? 0 : what_.payload_bytes_max + kMessageOverheadMax;
-  }
-
-  void look_at_options() {
-    if (what_.options.message_bytes_max < message_bytes())
-      add(Severity::warning, "message-bytes",
-          "an outbox accepts payloads of " + std::to_string(what_.payload_bytes_max) +
-              " bytes, but message_max is " + std::to_string(what_.options.message_bytes_max) +
-              ", with key and headers",
-          "raise message_max of the store and max.message.bytes of its topics, or lower "
-          "payload_max of the outbox");
-  }
-
   void look_at_brokers(const ClusterShape& shape) {
-    if (!what_.options.single_node && shape.brokers.size() < kReplicas)
-      add(Severity::warning, "few-brokers",
-          std::to_string(shape.brokers.size()) +
-              (shape.brokers.size() == 1 ? " broker" : " brokers") +
-              ": losing one loses events or causes an outage",
-          "run 3 brokers or more; for a test machine set single_node = true");
     for (std::size_t i = 0; i < std::min(kBrokersMax, shape.brokers.size()); ++i) {
-      const std::string name = "broker " + std::to_string(shape.brokers[i]);
-      auto settings =
+      const auto settings =
           broker_settings(client_.get(), shape.brokers[i], what_.options.connect_timeout);
-      if (!settings) {
-        add(Severity::note, "settings-unreadable", settings.error().text,
-            "allow this user to describe the configuration of the cluster");
-        continue;
-      }
-      if (is_on(*settings, "auto.create.topics.enable"))
-        add(Severity::warning, "auto-created-topics",
-            name +
-                " creates a topic for every misspelled name, with the default number of partitions",
-            "set auto.create.topics.enable=false on every broker");
-      if (is_on(*settings, "unclean.leader.election.enable"))
-        add(Severity::error, "unclean-election",
-            name + " may elect a replica that lags behind: confirmed events are then lost",
-            "set unclean.leader.election.enable=false on every broker");
-      const std::int64_t offsets_minutes = number_of(*settings, "offsets.retention.minutes", 10080);
-      if (what_.is_read && offsets_minutes < std::int64_t{24} * 60)
-        add(Severity::warning, "offsets-expire",
-            name + " forgets the offsets of a group after " + std::to_string(offsets_minutes) +
-                " minutes without a member: the group then starts over",
-            "set offsets.retention.minutes to a week or more");
+      Facts facts = known_;
+      facts.set("broker", shape.brokers[i]);
+      if (settings)
+        add_settings(*settings, facts);
+      else
+        facts.set("error", settings.error().text);
+      findings_.check(kBroker, facts);
     }
   }
 
@@ -184,74 +237,29 @@ class Examination {
     for (const std::string& one : named) {
       const std::string name = what_.options.topic_prefix + one;
       if (one.starts_with('^') || known(name)) continue;
-      add(Severity::error, "topic-missing",
-          "topic " + name + " does not exist, or this user may not see it",
-          "create it with its partitions and replicas; dovetail creates no topics");
+      findings_.add(kTopicMissing, Facts().set("topic", name));
     }
   }
 
   void look_at_topic(const TopicShape& topic) {
-    const std::string name = "topic " + topic.name;
-    if (!what_.options.single_node && topic.replicas_min < kReplicas)
-      add(Severity::error, "replication-factor",
-          name + " has a replication factor of " + std::to_string(topic.replicas_min),
-          "give it a replication factor of 3");
-    auto settings = topic_settings(client_.get(), topic.name, what_.options.connect_timeout);
+    Facts facts = known_;
+    facts.set("topic", topic.name).set("replicas", topic.replicas_min);
+    findings_.check({&kReplication, 1}, facts);
+    const auto settings = topic_settings(client_.get(), topic.name, what_.options.connect_timeout);
     if (!settings) {
-      add(Severity::note, "settings-unreadable", settings.error().text,
-          "allow this user to describe the configuration of the topic");
+      findings_.add(kTopicUnreadable, facts.set("error", settings.error().text));
       return;
     }
-    const std::int64_t in_sync = number_of(*settings, "min.insync.replicas", 1);
-    if (!what_.options.single_node && in_sync < kInSync)
-      add(Severity::error, "min-insync-replicas",
-          name + " confirms an event that only " + std::to_string(in_sync) +
-              " replica has: losing that replica loses events",
-          "set min.insync.replicas=2 on the topic");
-    if (is_on(*settings, "unclean.leader.election.enable"))
-      add(Severity::error, "unclean-election",
-          name + " may elect a replica that lags behind: confirmed events are then lost",
-          "set unclean.leader.election.enable=false on the topic");
-    look_at_retention(name, *settings);
-    if (is_written(topic.name)) look_at_size(name, number_of(*settings, "max.message.bytes", 0));
-  }
-
-  void look_at_size(const std::string& name, std::int64_t taken) {
-    if (taken < static_cast<std::int64_t>(message_bytes()))
-      add(Severity::warning, "topic-bytes",
-          name + " accepts messages of " + std::to_string(taken) +
-              " bytes, but an outbox accepts payloads of " +
-              std::to_string(what_.payload_bytes_max) + " bytes: events that do not fit are parked",
-          "raise max.message.bytes of the topic, or lower payload_max of the outbox");
-    else if (taken < static_cast<std::int64_t>(what_.options.message_bytes_max))
-      add(Severity::note, "topic-bytes",
-          name + " accepts less than message_max: larger events are parked",
-          "raise max.message.bytes of the topic, or lower message_max");
-  }
-
-  void look_at_retention(const std::string& name, const Settings& settings) {
-    const auto policy = settings.find("cleanup.policy");
-    const bool compacts =
-        policy != settings.end() && policy->second.find("compact") != std::string::npos;
-    if (compacts)
-      add(Severity::warning, "compacted",
-          name + " keeps only the last event of each key: a late reader misses the others",
-          "set cleanup.policy=delete, unless each event carries the whole state");
-    if (!what_.inbox_retention) return;
-    const std::optional<Duration> kept = kept_for(settings);
-    if (kept && *kept <= *what_.inbox_retention) return;
-    add(Severity::warning, "retention-over-inbox",
-        name + " keeps events " +
-            (kept ? std::to_string(std::chrono::floor<std::chrono::hours>(*kept).count()) + " hours"
-                  : std::string("for ever")) +
-            ", longer than inboxes remember them: events that are read again from the start are "
-            "parked",
-        "make retention.inbox longer than retention.ms of the topic");
+    facts.set("min.insync.replicas", 1).set("is_written", is_written(topic.name));
+    add_settings(*settings, facts);
+    if (const auto kept = kept_for(facts)) facts.set("kept", *kept);
+    findings_.check(kTopic, facts);
   }
 
   const Examined& what_;
   Handle<rd_kafka_s> client_;
-  std::vector<Finding> findings_;
+  Facts known_;
+  Findings findings_;
 };
 
 }  // namespace
@@ -280,7 +288,9 @@ Result<std::vector<Kept>> retention(const Options& options) {
       continue;
     const auto settings = topic_settings(client->get(), topic.name, options.connect_timeout);
     if (!settings) return fail(settings.error());
-    kept.push_back({"topic " + topic.name, kept_for(*settings)});
+    Facts facts;
+    add_settings(*settings, facts);
+    kept.push_back({"topic " + topic.name, kept_for(facts)});
   }
   return kept;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/findings.h"
 #include "rabbitmq/connection.h"
 #include "rabbitmq/management.h"
 #include "rabbitmq/protocol/frames.h"
@@ -16,6 +17,8 @@
 namespace dovetail::rabbitmq {
 
 namespace {
+
+using F = const Facts&;
 
 constexpr std::uint16_t kChannel = 1;
 constexpr std::size_t kOfferedMax = 64 << 20;
@@ -26,6 +29,116 @@ const Json& setting(const Json& queue, const std::string& name) {
   return argument.is_null() ? queue["effective_policy_definition"][name] : argument;
 }
 
+// The arguments and policies that the checks need, as the server calls them. `what`: its name.
+Facts queue_facts(const Json& queue) {
+  Facts facts;
+  facts.set("what", "queue \"" + queue["name"].text() + "\"");
+  facts.set("type", queue["type"].text());
+  facts.set("durable", queue["durable"].is_true());
+  facts.set("auto_delete", queue["auto_delete"].is_true());
+  facts.set("single_active", queue["arguments"]["x-single-active-consumer"].is_true());
+  for (const char* name : {"expires", "max-length", "max-length-bytes", "overflow", "message-ttl",
+                           "dead-letter-exchange", "dead-letter-strategy", "delivery-limit"})
+    if (const Json& value = setting(queue, name); !value.is_null()) facts.set(name, value.text());
+  return facts;
+}
+
+bool is_quorum(F f) { return f.is("type", "quorum"); }
+bool drops_head(F f) {
+  return !f.is("overflow", "reject-publish") && !f.is("overflow", "reject-publish-dlx");
+}
+bool loses_order(F f) {
+  const bool is_exclusive = f.is("exclusive") && !is_quorum(f);  // which ignores it
+  return f.is("is_read") && !is_exclusive && !f.is("single_active");
+}
+constexpr std::string_view kReject =
+    "set overflow to reject-publish: the relay then waits and retries";
+constexpr Check kQueue[] = {
+    {Severity::error, "rabbitmq-queue-not-durable", [](F f) { return !f.is("durable"); },
+     "{what} is not durable: a restart of the server deletes it and its messages",
+     "declare it again with durable = true"},
+    {Severity::error, "rabbitmq-queue-auto-delete", [](F f) { return f.is("auto_delete"); },
+     "{what} is auto-delete: it goes with its last consumer, and its messages too",
+     "declare it again without auto_delete"},
+    {Severity::error, "rabbitmq-queue-expires", [](F f) { return f.has("expires"); },
+     "{what} is deleted when it is unused for {expires} ms",
+     "remove the argument x-expires or the policy \"expires\""},
+    {Severity::error, "rabbitmq-drop-head",
+     [](F f) { return drops_head(f) && f.has("max-length"); },
+     "{what} drops its oldest messages, even confirmed ones, above {max-length} messages (overflow "
+     "drop-head)",
+     kReject},
+    {Severity::error, "rabbitmq-drop-head",
+     [](F f) { return drops_head(f) && f.has("max-length-bytes") && !f.has("max-length"); },
+     "{what} drops its oldest messages, even confirmed ones, above {max-length-bytes} bytes "
+     "(overflow drop-head)",
+     kReject},
+    {Severity::error, "rabbitmq-message-ttl", [](F f) { return f.has("message-ttl"); },
+     "{what} drops messages after {message-ttl} ms, even unread ones",
+     "remove the argument x-message-ttl or the policy \"message-ttl\""},
+    {Severity::error, "rabbitmq-delivery-limit",
+     [](F f) { return f.has("delivery-limit") && !f.has("dead-letter-exchange"); },
+     "{what} drops a message after {delivery-limit} deliveries without acknowledgement; restarts "
+     "of "
+     "a consumer can cause that",
+     "remove delivery-limit (RabbitMQ 4 or newer: set it to -1), or set a dead-letter-exchange"},
+    {Severity::warning, "rabbitmq-dead-letter-at-most-once",
+     [](F f) {
+       return f.has("dead-letter-exchange") && is_quorum(f) &&
+              !f.is("dead-letter-strategy", "at-least-once");
+     },
+     "{what} may lose messages on their way to the dead-letter exchange (at-most-once)",
+     "set dead-letter-strategy to at-least-once, with overflow reject-publish"},
+    {Severity::note, "rabbitmq-classic-queue", [](F f) { return f.is("type", "classic"); },
+     "{what} lives on one node: it is unavailable while the node is down, and lost with its disk",
+     "use a quorum queue if the cluster has three nodes or more"},
+    {Severity::warning, "rabbitmq-order", [](F f) { return loses_order(f) && is_quorum(f); },
+     "{what} serves several consumers at once: events of one key can lose their order",
+     "declare it again with x-single-active-consumer; a quorum queue ignores exclusive = true"},
+    {Severity::warning, "rabbitmq-order", [](F f) { return loses_order(f) && !is_quorum(f); },
+     "{what} serves several consumers at once: events of one key can lose their order",
+     "declare it again with x-single-active-consumer, or set exclusive = true"},
+};
+
+constexpr Check kExchange[] = {
+    {Severity::error, "rabbitmq-exchange-not-durable", [](F f) { return !f.is("durable"); },
+     "exchange \"{exchange}\" is not durable: a restart of the server deletes it",
+     "declare it again with durable = true"},
+    {Severity::error, "rabbitmq-exchange-auto-delete", [](F f) { return f.is("auto_delete"); },
+     "exchange \"{exchange}\" is auto-delete: it goes with its last binding",
+     "declare it again without auto_delete"},
+    {Severity::warning, "rabbitmq-no-binding", [](F f) { return f.number("bindings") == 0; },
+     "exchange \"{exchange}\" has no binding: every message is returned as unroutable",
+     "bind the queues of its consumers"},
+};
+
+constexpr Check kNode[] = {
+    {Severity::error, "rabbitmq-alarm", [](F f) { return f.is("mem_alarm"); },
+     "node {node} is short of memory and accepts no messages",
+     "free some, or adjust vm_memory_high_watermark or disk_free_limit"},
+    {Severity::error, "rabbitmq-alarm",
+     [](F f) { return f.is("disk_free_alarm") && !f.is("mem_alarm"); },
+     "node {node} is short of disk and accepts no messages",
+     "free some, or adjust vm_memory_high_watermark or disk_free_limit"},
+};
+
+constexpr std::string_view kCreate = "create it, or set declare = true";
+Severity unless_declared(F f) { return f.is("declare") ? Severity::note : Severity::error; }
+constexpr Check kQueueMissing{unless_declared, "rabbitmq-queue-missing", nullptr,
+                              "queue \"{queue}\" does not exist", kCreate};
+constexpr Check kQueueRefused{Severity::error, "rabbitmq-queue-refused", nullptr,
+                              "queue \"{queue}\": {error}", "check the user's permissions"};
+constexpr Check kExchangeMissing{unless_declared, "rabbitmq-exchange-missing", nullptr,
+                                 "exchange \"{exchange}\": {error}", kCreate};
+constexpr Check kNotExamined{
+    Severity::note, "rabbitmq-not-examined", nullptr,
+    "the settings of queues were not checked: AMQP does not report them",
+    "set management_url to RabbitMQ's management API, and give the user the tag monitoring"};
+constexpr Check kMessageSize{
+    Severity::warning, "rabbitmq-message-size", nullptr,
+    "an outbox accepts payloads of {payload_bytes_max} bytes, but the server refuses them: {error}",
+    "raise max_message_size of the server, or lower payload_max of the outbox"};
+
 class Examination {
  public:
   Examination(const Options& options, Clock& clock, std::size_t payload_bytes_max)
@@ -34,20 +147,14 @@ class Examination {
   Result<std::vector<Finding>> run() {
     DOVETAIL_TRY(look_by_amqp());
     if (options_.management_url.empty()) {
-      add(Severity::note, "rabbitmq-not-examined",
-          "the settings of queues were not checked: AMQP does not report them",
-          "set management_url to RabbitMQ's management API, and give the user the tag monitoring");
+      findings_.add(kNotExamined, {});
     } else {
       DOVETAIL_TRY(look_by_management());
     }
-    return std::move(findings_);
+    return findings_.take();
   }
 
  private:
-  void add(Severity severity, std::string code, std::string what, std::string what_to_do) {
-    findings_.push_back({severity, std::move(code), std::move(what), std::move(what_to_do)});
-  }
-
   bool has_one_exchange() const {
     return !options_.exchange.empty() && options_.exchange.find('{') == std::string::npos;
   }
@@ -64,6 +171,13 @@ class Examination {
     return {};
   }
 
+  Facts declared(const std::string& error) const {
+    return Facts()
+        .set("declare", options_.declare)
+        .set("exchange", options_.exchange)
+        .set("error", error);
+  }
+
   Status find_queue(Connection& connection, const std::string& queue) {
     DOVETAIL_TRY(connection.open_channel(kChannel));
     amqp_queue_declare_t declare{};
@@ -72,12 +186,9 @@ class Examination {
     const Result<Answer> answer = connection.call(kChannel, AMQP_QUEUE_DECLARE_METHOD, &declare,
                                                   AMQP_QUEUE_DECLARE_OK_METHOD);
     if (!answer) return fail(answer.error());
-    if (answer->refused == AMQP_NOT_FOUND)
-      add(options_.declare ? Severity::note : Severity::error, "rabbitmq-queue-missing",
-          "queue \"" + queue + "\" does not exist", "create it, or set declare = true");
-    else if (answer->refused != 0 && answer->refused != AMQP_RESOURCE_LOCKED)
-      add(Severity::error, "rabbitmq-queue-refused", "queue \"" + queue + "\": " + answer->text,
-          "check the user's permissions");
+    if (answer->refused != 0 && answer->refused != AMQP_RESOURCE_LOCKED)
+      findings_.add(answer->refused == AMQP_NOT_FOUND ? kQueueMissing : kQueueRefused,
+                    declared(answer->text).set("queue", queue));
     return answer->refused == 0 ? close_channel(connection) : Status{};
   }
 
@@ -89,10 +200,7 @@ class Examination {
     const Result<Answer> answer = connection.call(kChannel, AMQP_EXCHANGE_DECLARE_METHOD, &declare,
                                                   AMQP_EXCHANGE_DECLARE_OK_METHOD);
     if (!answer) return fail(answer.error());
-    if (answer->refused != 0)
-      add(options_.declare ? Severity::note : Severity::error, "rabbitmq-exchange-missing",
-          "exchange \"" + options_.exchange + "\": " + answer->text,
-          "create it, or set declare = true");
+    if (answer->refused != 0) findings_.add(kExchangeMissing, declared(answer->text));
     return answer->refused == 0 ? close_channel(connection) : Status{};
   }
 
@@ -114,10 +222,9 @@ class Examination {
         connection.call(kChannel, AMQP_CHANNEL_CLOSE_METHOD, &close, AMQP_CHANNEL_CLOSE_OK_METHOD);
     if (!answer) return fail(answer.error());
     if (answer->refused == AMQP_PRECONDITION_FAILED)
-      add(Severity::warning, "rabbitmq-message-size",
-          "an outbox accepts payloads of " + std::to_string(payload_bytes_max_) +
-              " bytes, but the server refuses them: " + answer->text,
-          "raise max_message_size of the server, or lower payload_max of the outbox");
+      findings_.add(
+          kMessageSize,
+          Facts().set("payload_bytes_max", payload_bytes_max_).set("error", answer->text));
     return {};
   }
 
@@ -141,7 +248,9 @@ class Examination {
       const std::string& name = queue["name"].text();
       const bool read =
           std::find(options_.queues.begin(), options_.queues.end(), name) != options_.queues.end();
-      if (all || read || bound_.contains(name)) look_at_queue(queue, read);
+      if (all || read || bound_.contains(name))
+        findings_.check(
+            kQueue, queue_facts(queue).set("is_read", read).set("exclusive", options_.exclusive));
     }
     return {};
   }
@@ -149,13 +258,11 @@ class Examination {
   Status look_at_nodes() {
     const Result<Json> nodes = look_up(options_, "nodes");
     if (!nodes) return Status{};  // the user may see queues but not nodes
-    for (const Json& node : nodes->items()) {
-      if (node["mem_alarm"].is_true() || node["disk_free_alarm"].is_true())
-        add(Severity::error, "rabbitmq-alarm",
-            "node " + node["name"].text() + " is short of " +
-                (node["mem_alarm"].is_true() ? "memory" : "disk") + " and accepts no messages",
-            "free some, or adjust vm_memory_high_watermark or disk_free_limit");
-    }
+    for (const Json& node : nodes->items())
+      findings_.check(kNode, Facts()
+                                 .set("node", node["name"].text())
+                                 .set("mem_alarm", node["mem_alarm"].is_true())
+                                 .set("disk_free_alarm", node["disk_free_alarm"].is_true()));
     return {};
   }
 
@@ -164,97 +271,25 @@ class Examination {
     const Result<Json> exchange = look_up(options_, path);
     if (!exchange) return fail(exchange.error());
     if (exchange->is_null()) return {};  // already reported
-    const std::string what = "exchange \"" + options_.exchange + "\"";
-    if (!(*exchange)["durable"].is_true())
-      add(Severity::error, "rabbitmq-exchange-not-durable",
-          what + " is not durable: a restart of the server deletes it",
-          "declare it again with durable = true");
-    if ((*exchange)["auto_delete"].is_true())
-      add(Severity::error, "rabbitmq-exchange-auto-delete",
-          what + " is auto-delete: it goes with its last binding",
-          "declare it again without auto_delete");
     const Result<Json> bindings = look_up(options_, path + "/bindings/source");
     if (!bindings) return fail(bindings.error());
     for (const Json& binding : bindings->items()) {
       if (binding["destination_type"].text() == "queue")
         bound_.insert(binding["destination"].text());
     }
-    if (bindings->items().empty())
-      add(Severity::warning, "rabbitmq-no-binding",
-          what + " has no binding: every message is returned as unroutable",
-          "bind the queues of its consumers");
+    findings_.check(kExchange, Facts()
+                                   .set("exchange", options_.exchange)
+                                   .set("durable", (*exchange)["durable"].is_true())
+                                   .set("auto_delete", (*exchange)["auto_delete"].is_true())
+                                   .set("bindings", bindings->items().size()));
     return {};
-  }
-
-  void look_at_queue(const Json& queue, bool is_read) {
-    const std::string what = "queue \"" + queue["name"].text() + "\"";
-    const bool quorum = queue["type"].text() == "quorum";
-    if (!queue["durable"].is_true())
-      add(Severity::error, "rabbitmq-queue-not-durable",
-          what + " is not durable: a restart of the server deletes it and its messages",
-          "declare it again with durable = true");
-    if (queue["auto_delete"].is_true())
-      add(Severity::error, "rabbitmq-queue-auto-delete",
-          what + " is auto-delete: it goes with its last consumer, and its messages too",
-          "declare it again without auto_delete");
-    if (!setting(queue, "expires").is_null())
-      add(Severity::error, "rabbitmq-queue-expires",
-          what + " is deleted when it is unused for " + setting(queue, "expires").text() + " ms",
-          "remove the argument x-expires or the policy \"expires\"");
-    look_at_limits(queue, what);
-    look_at_dead_letters(queue, what, quorum);
-    if (!quorum && queue["type"].text() == "classic")
-      add(Severity::note, "rabbitmq-classic-queue",
-          what +
-              " lives on one node: it is unavailable while the node is down, and lost with its "
-              "disk",
-          "use a quorum queue if the cluster has three nodes or more");
-    const bool is_exclusive = options_.exclusive && !quorum;  // which ignores it
-    if (is_read && !is_exclusive && !queue["arguments"]["x-single-active-consumer"].is_true())
-      add(Severity::warning, "rabbitmq-order",
-          what + " serves several consumers at once: events of one key can lose their order",
-          quorum ? "declare it again with x-single-active-consumer; a quorum queue ignores "
-                   "exclusive = true"
-                 : "declare it again with x-single-active-consumer, or set exclusive = true");
-  }
-
-  void look_at_limits(const Json& queue, const std::string& what) {
-    const Json& length = setting(queue, "max-length");
-    const Json& bytes = setting(queue, "max-length-bytes");
-    const std::string& overflow = setting(queue, "overflow").text();
-    if ((!length.is_null() || !bytes.is_null()) && overflow != "reject-publish" &&
-        overflow != "reject-publish-dlx")
-      add(Severity::error, "rabbitmq-drop-head",
-          what + " drops its oldest messages, even confirmed ones, above " +
-              (length.is_null() ? bytes.text() + " bytes" : length.text() + " messages") +
-              " (overflow drop-head)",
-          "set overflow to reject-publish: the relay then waits and retries");
-    if (const Json& ttl = setting(queue, "message-ttl"); !ttl.is_null())
-      add(Severity::error, "rabbitmq-message-ttl",
-          what + " drops messages after " + ttl.text() + " ms, even unread ones",
-          "remove the argument x-message-ttl or the policy \"message-ttl\"");
-  }
-
-  void look_at_dead_letters(const Json& queue, const std::string& what, bool quorum) {
-    const bool has_target = !setting(queue, "dead-letter-exchange").is_null();
-    const Json& limit = setting(queue, "delivery-limit");
-    if (!limit.is_null() && !has_target)
-      add(Severity::error, "rabbitmq-delivery-limit",
-          what + " drops a message after " + limit.text() +
-              " deliveries without acknowledgement; restarts of a consumer can cause that",
-          "remove delivery-limit (RabbitMQ 4 or newer: set it to -1), or set a "
-          "dead-letter-exchange");
-    if (has_target && quorum && setting(queue, "dead-letter-strategy").text() != "at-least-once")
-      add(Severity::warning, "rabbitmq-dead-letter-at-most-once",
-          what + " may lose messages on their way to the dead-letter exchange (at-most-once)",
-          "set dead-letter-strategy to at-least-once, with overflow reject-publish");
   }
 
   const Options& options_;
   Clock& clock_;
   std::size_t payload_bytes_max_;
   std::set<std::string, std::less<>> bound_;  // queues bound to the exchange
-  std::vector<Finding> findings_;
+  Findings findings_;
 };
 
 }  // namespace

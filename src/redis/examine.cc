@@ -1,11 +1,10 @@
 #include "redis/examine.h"
 
-#include <charconv>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "core/findings.h"
 #include "redis/connection.h"
 #include "redis/entry_id.h"
 #include "redis/errors.h"
@@ -14,54 +13,149 @@ namespace dovetail::redis {
 
 namespace {
 
-using Facts = std::map<std::string, std::string, std::less<>>;
+using F = const Facts&;
 
-std::string_view fact(const Facts& facts, std::string_view name) {
-  const auto found = facts.find(name);
-  return found == facts.end() ? std::string_view() : std::string_view(found->second);
-}
+constexpr std::string_view kPersist =
+    "CONFIG SET appendonly yes, and appendfsync always; CONFIG REWRITE";
+constexpr std::string_view kSync = "CONFIG SET appendfsync always; CONFIG REWRITE";
+constexpr std::string_view kNoEviction = "CONFIG SET maxmemory-policy noeviction; CONFIG REWRITE";
 
-std::int64_t number(std::string_view text) {
-  std::int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
+bool evicts(F f, std::string_view which) { return f.text("maxmemory-policy").starts_with(which); }
+
+// Facts as INFO and CONFIG GET have them, and the options.
+constexpr Check kServer[] = {
+    {Severity::warning, "redis-info-hidden", [](F f) { return f.has("info_refused"); },
+     "the user may not run INFO, so most checks are skipped: {info_refused}",
+     "grant the user +info, or check the server manually"},
+    {Severity::note, "redis-config-hidden", [](F f) { return f.is("config_hidden"); },
+     "the user may not run CONFIG GET: persistence, eviction and replicas were not checked",
+     "grant the user +config|get, or check them manually (see docs/BROKERS.md)"},
+    {Severity::error, "redis-version",
+     [](F f) {
+       return f.has("redis_version") &&
+              (f.number("major") < 6 || (f.number("major") == 6 && f.number("minor") < 2));
+     },
+     "Redis {redis_version} lacks XAUTOCLAIM and NOMKSTREAM",
+     "use Redis 6.2 or newer; 7.0 is tested"},
+    {Severity::error, "redis-cluster", [](F f) { return f.is("cluster_enabled", "1"); },
+     "the server is part of a Redis Cluster",
+     "use a single primary, with or without replicas; Redis Cluster is not supported"},
+    {Severity::error, "redis-replica", [](F f) { return f.is("role", "slave"); },
+     "the server is a replica: relays cannot write and consumers cannot acknowledge",
+     "set the url to the primary"},
+    {Severity::error, "redis-not-persistent",
+     [](F f) { return f.is("appendonly", "no") && !f.text("save").empty(); },
+     "appendonly is off: a restart loses all events since the last snapshot, even confirmed ones",
+     kPersist},
+    {Severity::error, "redis-not-persistent",
+     [](F f) { return f.is("appendonly", "no") && f.text("save").empty(); },
+     "appendonly and snapshots are off: a restart loses all events, even confirmed ones", kPersist},
+    {Severity::warning, "redis-fsync",
+     [](F f) { return !f.is("appendonly", "no") && f.is("appendfsync", "everysec"); },
+     "appendfsync is everysec: a power failure can lose up to two seconds of confirmed events",
+     kSync},
+    {Severity::error, "redis-fsync",
+     [](F f) { return !f.is("appendonly", "no") && f.is("appendfsync", "no"); },
+     "appendfsync is no: a power failure can lose half a minute of confirmed events", kSync},
+    {Severity::error, "redis-persist-failed",
+     [](F f) { return f.is("aof_last_write_status", "err"); },
+     "the last write of the append-only file failed", "check the server's disk and log"},
+    {Severity::error, "redis-persist-failed",
+     [](F f) { return f.is("rdb_last_bgsave_status", "err"); },
+     "the last snapshot failed; with default settings the server then refuses writes",
+     "check the server's disk and log"},
+    {Severity::error, "redis-eviction", [](F f) { return evicts(f, "allkeys"); },
+     "maxmemory-policy is {maxmemory-policy}: when memory is full, the server deletes whole "
+     "streams, even unread entries{as_soon}",
+     kNoEviction},
+    {Severity::warning, "redis-eviction", [](F f) { return evicts(f, "volatile"); },
+     "maxmemory-policy is {maxmemory-policy}: when memory is full, the server deletes streams with "
+     "a time to live{as_soon}",
+     kNoEviction},
+    {Severity::note, "redis-no-memory-limit",
+     [](F f) { return f.has("maxmemory") && f.number("maxmemory") == 0; },
+     "maxmemory is not set: streams grow until the system kills the server",
+     "set maxmemory below the machine's memory: the relay then waits and nothing is lost; trim "
+     "entries that all groups have read (XTRIM MINID)"},
+    {Severity::warning, "redis-memory-short",
+     [](F f) {
+       return f.number("maxmemory") > 0 && f.number("used_memory") > f.number("maxmemory") / 10 * 9;
+     },
+     "more than 90 % of maxmemory is in use; at 100 % no event can be added",
+     "raise maxmemory, or trim entries that all groups have read (XTRIM MINID)"},
+    {Severity::warning, "redis-bulk-length",
+     [](F f) {
+       return f.number("proto-max-bulk-len") > 0 &&
+              f.number("payload_bytes_max") > f.number("proto-max-bulk-len");
+     },
+     "an outbox accepts payloads of {payload_bytes_max} bytes, but the server accepts fields of "
+     "{proto-max-bulk-len}",
+     "raise proto-max-bulk-len of the server, or lower payload_max of the outbox"},
+    {Severity::error, "redis-replicas-missing",
+     [](F f) { return f.number("wait_replicas") > f.number("connected_slaves"); },
+     "wait_replicas is {wait_replicas}, but connected replicas: {connected_slaves}; nothing is "
+     "published",
+     "start the replicas, or lower wait_replicas"},
+    {Severity::warning, "redis-failover-loses",
+     [](F f) {
+       return f.number("connected_slaves") > 0 && f.number("wait_replicas") == 0 &&
+              f.is("min-replicas-to-write", "0");
+     },
+     "nothing waits for the replicas: a failover loses confirmed events that they have not "
+     "received",
+     "set wait_replicas of the sink and min-replicas-to-write of the server"},
+};
+
+constexpr Check kNoPermission{Severity::error, "redis-no-permission", nullptr,
+                              "stream \"{stream}\": {error}",
+                              "grant the user the key and +@stream"};
+constexpr Check kNoStream{Severity::error, "redis-no-stream", nullptr,
+                          "the key \"{stream}\" holds a {type}, not a stream",
+                          "check `read`, or rename the key"};
+constexpr Check kStream[] = {
+    {Severity::error, "redis-expires", [](F f) { return f.is("expires"); },
+     "stream \"{stream}\" has a time to live: the server will delete it with its entries",
+     "PERSIST {stream}"},
+};
+constexpr Check kTrimmed{
+    Severity::error, "redis-trimmed-unread", nullptr,
+    "stream \"{stream}\" lost entries that group \"{group}\" had not read",
+    "do not trim the stream (MAXLEN, XTRIM, XDEL) before its groups have read it; publish the lost "
+    "events again"};
+constexpr Check kConsumerGone{
+    Severity::warning, "redis-consumer-gone",
+    [](F f) { return f.number("pending") > 0 && f.number("idle") >= f.number("idle_max"); },
+    "consumer \"{consumer}\" of stream \"{stream}\" holds {pending} entries and was last seen "
+    "{idle_s} s ago",
+    "start its relay, or another of the group, which takes them over after redeliver_after"};
 
 // "name:value" in each line of INFO.
-Facts facts_of_info(std::string_view text) {
-  Facts facts;
+void add_info(std::string_view text, Facts& facts) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find("\r\n"), text.size());
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 2, text.size()));
     if (const std::size_t colon = line.find(':'); colon != std::string_view::npos)
-      facts.emplace(line.substr(0, colon), line.substr(colon + 1));
+      facts.set(line.substr(0, colon), line.substr(colon + 1));
   }
-  return facts;
 }
 
 class Examination {
  public:
   Examination(const Options& options, Connection& connection, std::size_t payload_bytes_max)
-      : options_(options), connection_(connection), payload_bytes_max_(payload_bytes_max) {}
+      : options_(options), connection_(connection) {
+    server_.set("wait_replicas", options.wait_replicas);
+    server_.set("payload_bytes_max", payload_bytes_max);
+  }
 
   Result<std::vector<Finding>> run() {
     DOVETAIL_TRY(learn());
-    check_version();
-    check_role();
-    check_persistence();
-    check_memory();
-    check_size();
-    check_replicas();
+    findings_.check(kServer, server_);
     for (const std::string& stream : options_.streams) DOVETAIL_TRY(check_stream(stream));
-    return std::move(findings_);
+    return findings_.take();
   }
 
  private:
-  void add(Severity severity, std::string code, std::string what, std::string what_to_do) {
-    findings_.push_back({severity, std::move(code), std::move(what), std::move(what_to_do)});
-  }
-
   // Leaves an error reply to the caller.
   Result<Reply> ask(std::initializer_list<std::string_view> arguments) {
     connection_.command(arguments);
@@ -71,149 +165,54 @@ class Examination {
   Status learn() {
     const Result<Reply> info = ask({"INFO"});
     if (!info) return fail(info.error());
+    server_.set("connected_slaves", 0);
     if (info->value().is_error())
-      add(Severity::warning, "redis-info-hidden",
-          "the user may not run INFO, so most checks are skipped: " +
-              describe(info->value().text()),
-          "grant the user +info, or check the server manually");
-    info_ = facts_of_info(info->value().text());
+      server_.set("info_refused", describe(info->value().text()));
+    else
+      add_info(info->value().text(), server_);
+    const std::string_view version = server_.text("redis_version");
+    const std::size_t dot = version.find('.');
+    server_.set("major", server_.number("redis_version"));
+    if (dot != std::string_view::npos) server_.set("minor", version.substr(dot + 1));
+    bool has_config = false;
     for (const std::string_view name :
          {"appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy",
           "min-replicas-to-write", "proto-max-bulk-len"}) {
       const Result<Reply> reply = ask({"CONFIG", "GET", name});
       if (!reply) return fail(reply.error());
-      if (reply->value().is_array()) config_.emplace(name, reply->value().named(name).text());
+      if (!reply->value().is_array()) continue;
+      server_.set(name, reply->value().named(name).text());
+      has_config = true;
     }
-    if (config_.empty())
-      add(Severity::note, "redis-config-hidden",
-          "the user may not run CONFIG GET: persistence, eviction and replicas were not checked",
-          "grant the user +config|get, or check them manually (see docs/BROKERS.md)");
+    server_.set("config_hidden", !has_config);
+    server_.set("as_soon",
+                server_.number("maxmemory") == 0 ? " (as soon as maxmemory is set)" : "");
     return {};
-  }
-
-  void check_version() {
-    const std::string_view version = fact(info_, "redis_version");
-    if (version.empty()) return;
-    const std::int64_t major = number(version);
-    const std::int64_t minor =
-        number(version.substr(std::min(version.find('.') + 1, version.size())));
-    if (major < 6 || (major == 6 && minor < 2))
-      add(Severity::error, "redis-version",
-          "Redis " + std::string(version) + " lacks XAUTOCLAIM and NOMKSTREAM",
-          "use Redis 6.2 or newer; 7.0 is tested");
-    if (fact(info_, "cluster_enabled") == "1")
-      add(Severity::error, "redis-cluster", "the server is part of a Redis Cluster",
-          "use a single primary, with or without replicas; Redis Cluster is not supported");
-  }
-
-  void check_role() {
-    if (fact(info_, "role") != "slave") return;
-    add(Severity::error, "redis-replica",
-        "the server is a replica: relays cannot write and consumers cannot acknowledge",
-        "set the url to the primary");
-  }
-
-  void check_persistence() {
-    if (fact(config_, "appendonly") == "no") {
-      const bool snapshots = !fact(config_, "save").empty();
-      add(Severity::error, "redis-not-persistent",
-          snapshots ? "appendonly is off: a restart loses all events since the last snapshot, "
-                      "even confirmed ones"
-                    : "appendonly and snapshots are off: a restart loses all events, "
-                      "even confirmed ones",
-          "CONFIG SET appendonly yes, and appendfsync always; CONFIG REWRITE");
-    } else if (fact(config_, "appendfsync") == "everysec") {
-      add(Severity::warning, "redis-fsync",
-          "appendfsync is everysec: a power failure can lose up to two seconds of confirmed events",
-          "CONFIG SET appendfsync always; CONFIG REWRITE");
-    } else if (fact(config_, "appendfsync") == "no") {
-      add(Severity::error, "redis-fsync",
-          "appendfsync is no: a power failure can lose half a minute of confirmed events",
-          "CONFIG SET appendfsync always; CONFIG REWRITE");
-    }
-    if (fact(info_, "aof_last_write_status") == "err")
-      add(Severity::error, "redis-persist-failed", "the last write of the append-only file failed",
-          "check the server's disk and log");
-    if (fact(info_, "rdb_last_bgsave_status") == "err")
-      add(Severity::error, "redis-persist-failed",
-          "the last snapshot failed; with default settings the server then refuses writes",
-          "check the server's disk and log");
-  }
-
-  void check_memory() {
-    const std::string_view policy = fact(config_, "maxmemory-policy");
-    if (policy.empty()) return;
-    const std::int64_t limit = number(fact(config_, "maxmemory"));
-    if (policy != "noeviction")
-      add(policy.starts_with("allkeys") ? Severity::error : Severity::warning, "redis-eviction",
-          "maxmemory-policy is " + std::string(policy) +
-              (policy.starts_with("allkeys")
-                   ? ": when memory is full, the server deletes whole streams, even unread entries"
-                   : ": when memory is full, the server deletes streams with a time to live") +
-              (limit == 0 ? " (as soon as maxmemory is set)" : ""),
-          "CONFIG SET maxmemory-policy noeviction; CONFIG REWRITE");
-    if (limit == 0)
-      add(Severity::note, "redis-no-memory-limit",
-          "maxmemory is not set: streams grow until the system kills the server",
-          "set maxmemory below the machine's memory: the relay then waits and nothing is lost; "
-          "trim entries that all groups have read (XTRIM MINID)");
-    const std::int64_t used = number(fact(info_, "used_memory"));
-    if (limit > 0 && used > limit / 10 * 9)
-      add(Severity::warning, "redis-memory-short",
-          "more than 90 % of maxmemory is in use; at 100 % no event can be added",
-          "raise maxmemory, or trim entries that all groups have read (XTRIM MINID)");
-  }
-
-  void check_size() {
-    const auto limit = static_cast<std::size_t>(number(fact(config_, "proto-max-bulk-len")));
-    if (limit > 0 && payload_bytes_max_ > limit)
-      add(Severity::warning, "redis-bulk-length",
-          "an outbox accepts payloads of " + std::to_string(payload_bytes_max_) +
-              " bytes, but the server accepts fields of " + std::to_string(limit),
-          "raise proto-max-bulk-len of the server, or lower payload_max of the outbox");
-  }
-
-  void check_replicas() {
-    const std::int64_t there = number(fact(info_, "connected_slaves"));
-    if (options_.wait_replicas > there)
-      add(Severity::error, "redis-replicas-missing",
-          "wait_replicas is " + std::to_string(options_.wait_replicas) +
-              ", but connected replicas: " + std::to_string(there) + "; nothing is published",
-          "start the replicas, or lower wait_replicas");
-    if (there > 0 && options_.wait_replicas == 0 && fact(config_, "min-replicas-to-write") == "0")
-      add(Severity::warning, "redis-failover-loses",
-          "nothing waits for the replicas: a failover loses confirmed events that they have not "
-          "received",
-          "set wait_replicas of the sink and min-replicas-to-write of the server");
   }
 
   Status check_stream(const std::string& stream) {
     const Result<Reply> kind = ask({"TYPE", stream});
     if (!kind) return fail(kind.error());
     const std::string_view type = kind->value().text();
+    Facts facts;
+    facts.set("stream", stream).set("group", options_.group).set("type", type);
     if (kind->value().is_error()) {
-      add(Severity::error, "redis-no-permission", "stream \"" + stream + "\": " + describe(type),
-          "grant the user the key and +@stream");
+      findings_.add(kNoPermission, facts.set("error", describe(type)));
       return {};
     }
     if (type == "none") return {};  // the source creates it
     if (type != "stream") {
-      add(Severity::error, "redis-no-stream",
-          "the key \"" + stream + "\" holds a " + std::string(type) + ", not a stream",
-          "check `read`, or rename the key");
+      findings_.add(kNoStream, facts);
       return {};
     }
     const Result<Reply> left = ask({"PTTL", stream});
     if (!left) return fail(left.error());
-    if (!left->value().is_error() && left->value().integer() >= 0)
-      add(Severity::error, "redis-expires",
-          "stream \"" + stream +
-              "\" has a time to live: the server will delete it with its entries",
-          "PERSIST " + stream);
-    return check_group(stream);
+    facts.set("expires", !left->value().is_error() && left->value().integer() >= 0);
+    findings_.check(kStream, facts);
+    return check_group(stream, facts);
   }
 
-  Status check_group(const std::string& stream) {
+  Status check_group(const std::string& stream, const Facts& facts) {
     const Result<Reply> about = ask({"XINFO", "STREAM", stream});
     if (!about) return fail(about.error());
     const Result<Reply> groups = ask({"XINFO", "GROUPS", stream});
@@ -221,13 +220,8 @@ class Examination {
     for (std::size_t i = 0; i < groups->value().size(); ++i) {
       const Value group = groups->value().at(i);
       if (group.named("name").text() != options_.group) continue;
-      if (lost_unread(about->value(), group))
-        add(Severity::error, "redis-trimmed-unread",
-            "stream \"" + stream + "\" lost entries that group \"" + options_.group +
-                "\" had not read",
-            "do not trim the stream (MAXLEN, XTRIM, XDEL) before its groups have read it; "
-            "publish the lost events again");
-      return check_consumers(stream);
+      if (lost_unread(about->value(), group)) findings_.add(kTrimmed, facts);
+      return check_consumers(stream, facts);
     }
     return {};
   }
@@ -244,31 +238,28 @@ class Examination {
     return group.named("lag").integer() > stream.named("length").integer();
   }
 
-  Status check_consumers(const std::string& stream) {
+  Status check_consumers(const std::string& stream, Facts facts) {
     const Result<Reply> consumers = ask({"XINFO", "CONSUMERS", stream, options_.group});
     if (!consumers) return fail(consumers.error());
-    const auto limit =
-        std::chrono::duration_cast<std::chrono::milliseconds>(2 * options_.claim_after).count();
+    facts.set(
+        "idle_max",
+        std::chrono::duration_cast<std::chrono::milliseconds>(2 * options_.claim_after).count());
     for (std::size_t i = 0; i < consumers->value().size(); ++i) {
       const Value consumer = consumers->value().at(i);
-      const std::int64_t pending = consumer.named("pending").integer();
       const std::int64_t idle_ms = consumer.named("idle").integer();
-      if (pending == 0 || idle_ms < limit) continue;
-      add(Severity::warning, "redis-consumer-gone",
-          "consumer \"" + std::string(consumer.named("name").text()) + "\" of stream \"" + stream +
-              "\" holds " + std::to_string(pending) + " entries and was last seen " +
-              std::to_string(idle_ms / 1000) + " s ago",
-          "start its relay, or another of the group, which takes them over after redeliver_after");
+      facts.set("consumer", consumer.named("name").text())
+          .set("pending", consumer.named("pending").integer())
+          .set("idle", idle_ms)
+          .set("idle_s", idle_ms / 1000);
+      findings_.check({&kConsumerGone, 1}, facts);
     }
     return {};
   }
 
   const Options& options_;
   Connection& connection_;
-  std::size_t payload_bytes_max_;
-  Facts info_;
-  Facts config_;
-  std::vector<Finding> findings_;
+  Facts server_;
+  Findings findings_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "assembly/brokers/settings.h"
+#include "core/findings.h"
 #include "host/stream.h"
 
 namespace dovetail::assembly {
@@ -22,35 +23,35 @@ bool is_plain_and_far(std::string_view url) {
   return !net::is_loopback(url.substr(0, url.rfind(':')));
 }
 
-void look_at_password(const StoreConfig& store, std::vector<Finding>& findings) {
+constexpr Check kPassword{Severity::warning, "password-in-clear", nullptr,
+                          "the password travels readable to {host}",
+                          "let the url begin with {scheme}, with ca_file where the certificate is "
+                          "not of a public authority"};
+constexpr Check kManagement{Severity::warning, "password-in-clear", nullptr,
+                            "the password travels readable to the management API",
+                            "let management_url begin with https://"};
+constexpr Check kLimit{
+    Severity::warning, "payload-limit",
+    [](const Facts& f) {
+      return f.number("allowed") > 0 && f.number("wanted") > f.number("allowed");
+    },
+    "an outbox accepts payloads of {wanted} bytes, and at most {allowed} are sent here: larger "
+    "events are parked",
+    "raise payload_max of this store, or lower that of the outbox"};
+
+void look_at_password(const StoreConfig& store, Findings& findings) {
   const config::BrokerConfig& broker = store.broker;
   // HTTP endpoints have several kinds of secrets and check them themselves.
   if (broker.password.empty() || store.scheme == StoreScheme::http) return;
-  const auto add = [&](const std::string& where, const std::string& what_to_do) {
-    findings.push_back({Severity::warning, "password-in-clear",
-                        "the password travels readable to " + where, what_to_do});
-  };
   const bool is_hidden =
       store.scheme == StoreScheme::kafka && text_of(store, "sasl_mechanism").starts_with("SCRAM");
   const auto far = std::find_if(broker.hosts.begin(), broker.hosts.end(),
                                 [](const auto& host) { return !net::is_loopback(host.name); });
   if (!broker.tls && !is_hidden && far != broker.hosts.end())
-    add(far->name, "let the url begin with " +
-                       std::string(url_scheme_of(store.scheme, true).prefix) +
-                       ", with ca_file where the certificate is not of a public authority");
-  if (is_plain_and_far(text_of(store, "management_url")))
-    add("the management API", "let management_url begin with https://");
-}
-
-void look_at_limit(const StoreConfig& store, const config::Config& config,
-                   std::vector<Finding>& findings) {
-  const std::size_t wanted = payload_bytes_max_for(store, config);
-  if (store.payload_bytes_max == 0 || wanted <= store.payload_bytes_max) return;
-  findings.push_back({Severity::warning, "payload-limit",
-                      "an outbox accepts payloads of " + std::to_string(wanted) +
-                          " bytes, and at most " + std::to_string(store.payload_bytes_max) +
-                          " are sent here: larger events are parked",
-                      "raise payload_max of this store, or lower that of the outbox"});
+    findings.add(
+        kPassword,
+        Facts().set("host", far->name).set("scheme", url_scheme_of(store.scheme, true).prefix));
+  if (is_plain_and_far(text_of(store, "management_url"))) findings.add(kManagement, {});
 }
 
 }  // namespace
@@ -67,10 +68,12 @@ std::size_t payload_bytes_max_for(const StoreConfig& broker, const config::Confi
 }
 
 std::vector<Finding> examine_config(const StoreConfig& broker, const config::Config& config) {
-  std::vector<Finding> findings;
+  Findings findings;
   look_at_password(broker, findings);
-  look_at_limit(broker, config, findings);
-  return findings;
+  findings.check({&kLimit, 1}, Facts()
+                                   .set("wanted", payload_bytes_max_for(broker, config))
+                                   .set("allowed", broker.payload_bytes_max));
+  return findings.take();
 }
 
 }  // namespace dovetail::assembly

@@ -9,6 +9,20 @@ namespace dovetail::postgres {
 
 namespace {
 
+constexpr std::string_view kUseTls =
+    "add sslmode=verify-full and sslrootcert=FILE to the {setting}, and use the host name in the "
+    "server's certificate";
+constexpr Check kUnverified{
+    Severity::warning, "tls", nullptr,
+    "the connection of the {setting} to {host} (sslmode={sslmode}) is encrypted but does not "
+    "verify "
+    "the server: another machine could answer in its place and get passwords and payloads",
+    kUseTls};
+constexpr Check kUnencrypted{Severity::warning, "tls", nullptr,
+                             "the connection of the {setting} to {host} (sslmode={sslmode}) is not "
+                             "encrypted: others on the network can read passwords and payloads",
+                             kUseTls};
+
 std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
 bool is_loopback(const std::string& address) {
@@ -42,16 +56,11 @@ Transport transport_of(const Connection& connection) {
 
 void examine_transport(const Transport& transport, std::string_view setting, Findings& findings) {
   if (is_local(transport) || (transport.is_encrypted && transport.sslmode == "verify-full")) return;
-  const std::string named = "the connection of the " + std::string(setting) + " to " +
-                            transport.host + " (sslmode=" + transport.sslmode + ") ";
-  findings.add(
-      Severity::warning, "tls",
-      named + (transport.is_encrypted
-                   ? "is encrypted but does not verify the server: another machine could answer "
-                     "in its place and get passwords and payloads"
-                   : "is not encrypted: others on the network can read passwords and payloads"),
-      "add sslmode=verify-full and sslrootcert=FILE to the " + std::string(setting) +
-          ", and use the host name in the server's certificate");
+  findings.add(transport.is_encrypted ? kUnverified : kUnencrypted,
+               Facts()
+                   .set("setting", setting)
+                   .set("host", transport.host)
+                   .set("sslmode", transport.sslmode));
 }
 
 }  // namespace dovetail::postgres

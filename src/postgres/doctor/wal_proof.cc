@@ -1,4 +1,4 @@
-// Reads the server's log as a relay would, for a moment.
+// Reads the server's WAL as a relay would, for a moment.
 #include <array>
 #include <chrono>
 #include <thread>
@@ -16,10 +16,19 @@ namespace dovetail::postgres {
 
 namespace {
 
+using F = const Facts&;
 using Deadline = std::chrono::steady_clock::time_point;
 
 constexpr Duration kLookAgain = std::chrono::milliseconds(5);
 constexpr int kHasMessages = 140'000;  // the version since which messages are streamed
+
+constexpr Check kNoProof{
+    [](F f) { return f.is("is_required") ? Severity::error : Severity::warning; }, "log-proof",
+    nullptr, "{problem}", "{error}"};
+constexpr Check kLateProof{
+    Severity::warning, "log-proof", nullptr,
+    "a test of the WAL failed: within {limit:age} {problem}",
+    "check for long open transactions and the load of the server; then run doctor again"};
 
 std::string random_text() {
   std::array<std::uint8_t, 16> bytes{};
@@ -96,28 +105,25 @@ Result<std::string> prove(Connection& connection, Replication& replication, Dead
 
 }  // namespace
 
-Status prove_log(Connection& connection, const std::string& conninfo, const DoctorOptions& options,
+Status prove_wal(Connection& connection, const std::string& conninfo, const DoctorOptions& options,
                  Findings& findings) {
-  bool is_required = false;
-  for (const LogReader& reader : options.log_readers) is_required |= reader.is_required;
-  const Severity severity = is_required ? Severity::error : Severity::warning;
+  Facts facts;
+  for (const LogReader& reader : options.log_readers)
+    if (reader.is_required) facts.set("is_required", true);
   const Deadline end = std::chrono::steady_clock::now() + options.proof_wait_max;
   Result<Replication> replication = Replication::open(conninfo);
   if (!replication) {
-    findings.add(severity, "log-proof", "cannot open a replication connection",
-                 replication.error().text);
+    findings.add(kNoProof, facts.set("problem", "cannot open a replication connection")
+                               .set("error", replication.error().text));
     return {};
   }
   const Result<std::string> failed = prove(connection, *replication, end);
   if (!failed) {
     if (!connection) return fail(failed.error());
-    findings.add(severity, "log-proof", "a test showed that the WAL cannot be read",
-                 failed.error().text);
+    findings.add(kNoProof, facts.set("problem", "a test showed that the WAL cannot be read")
+                               .set("error", failed.error().text));
   } else if (!failed->empty()) {
-    findings.add(
-        Severity::warning, "log-proof",
-        "a test of the WAL failed: within " + shown(options.proof_wait_max) + " " + *failed,
-        "check for long open transactions and the load of the server; then run doctor again");
+    findings.add(kLateProof, facts.set("limit", options.proof_wait_max).set("problem", *failed));
   }
   return {};
 }
