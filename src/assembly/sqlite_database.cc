@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "assembly/database.h"
-#include "config/units.h"
 #include "dovetail/sqlite.h"
 #include "host/host.h"
 #include "sqlite/connection/database.h"
@@ -15,6 +14,7 @@
 #include "sqlite/lane/parking.h"
 #include "sqlite/lane/relay_state.h"
 #include "sqlite/operate/admin.h"
+#include "sqlite/operate/doctor.h"
 #include "sqlite/outbox/source.h"
 #include "sqlite/work/claims.h"
 #include "sqlite/work/requests.h"
@@ -170,93 +170,8 @@ Result<EventId> SqliteDatabase::publish(const NewEvent& event, const EventLimits
   return id;
 }
 
-// The file, its WAL and its index contain payloads.
-void examine_mode(const StoreConfig& store, std::vector<Finding>& findings) {
-  using std::filesystem::perms;
-  std::string open_files;
-  for (const char* end : {"", "-wal", "-shm"}) {
-    std::error_code missing;
-    const std::string file = store.path.string() + end;
-    const perms mode = std::filesystem::status(file, missing).permissions();
-    const bool is_open = (mode & (perms::group_read | perms::others_read)) != perms::none;
-    if (!missing && is_open) open_files += (open_files.empty() ? "" : ", ") + file;
-  }
-  if (open_files.empty()) return;
-  findings.push_back({Severity::warning, "file-mode",
-                      "payloads can be read by others than the owner: " + open_files,
-                      "run 'chmod 600' on it, unless a service of another user shares the file"});
-}
-
-// A wrong clock when rows were deleted.
-Status examine_line(sqlite::Database& database, std::vector<Finding>& findings) {
-  auto ahead = database.prepare(
-      "SELECT name, forgotten_until FROM dovetail_consumer WHERE forgotten_until > ?1 ORDER BY "
-      "name");
-  if (!ahead) return fail(ahead.error());
-  ahead->bind(1, sqlite::to_stored(system_clock().wall() + std::chrono::hours(1)));
-  while (true) {
-    const auto row = ahead->step();
-    if (!row) return fail(row.error());
-    if (!*row) return {};
-    findings.push_back(
-        {Severity::error, "inbox-forgets-new-events",
-         "the consumer \"" + std::string(ahead->bytes(0)) + "\" parks every event up to " +
-             config::iso_time(sqlite::from_stored(ahead->integer(1))) +
-             " as perhaps forgotten, which is in the future: a clock was wrong when old rows were "
-             "deleted",
-         "find out when that was, and run 'dovetail inbox remember --since' with that time"});
-  }
-}
-
 Result<std::vector<Finding>> SqliteDatabase::examine(const config::Config&) {
-  constexpr std::uint64_t kWalBytesMax = 256U << 20;
-  const auto has_tables = sqlite::has_tables(store_.path.string());
-  if (!has_tables) return fail(has_tables.error());
-  if (!*has_tables) {
-    return std::vector<Finding>{{Severity::warning, "no-tables",
-                                 "there are no tables of dovetail yet",
-                                 "run 'dovetail init', which makes them"}};
-  }
-  const auto found = status();
-  if (!found) return fail(found.error());
-  auto database = sqlite::Database::open(store_.path.string());
-  if (!database) return fail(database.error());
-  auto mode = database->prepare("PRAGMA journal_mode");
-  if (!mode) return fail(mode.error());
-  const auto row = mode->step();
-  if (!row) return fail(row.error());
-  std::vector<Finding> findings;
-  examine_mode(store_, findings);
-  if (mode->bytes(0) != "wal") {
-    findings.push_back({Severity::error, "journal-mode",
-                        "the journal mode is " + std::string(mode->bytes(0)) +
-                            ", so the relay and the service lock each other out",
-                        "run 'dovetail init', which sets it to wal, while nobody uses the file"});
-  }
-  if (found->wal_bytes > kWalBytesMax) {
-    findings.push_back(
-        {Severity::warning, "wal-size",
-         "the write-ahead log has " + config::human_count(found->wal_bytes) + " bytes",
-         "look for a process that keeps a read transaction open"});
-  }
-  DOVETAIL_TRY(examine_line(*database, findings));
-  for (const RelayStatus& reader : found->relays) {
-    if (reader.parked != 0) {
-      findings.push_back(
-          {Severity::warning, "parked",
-           config::human_count(reader.parked) + " events of " + reader.name +
-               " are parked and wait for an operator; behind them, or for their next try, " +
-               config::human_count(reader.waiting) + " wait",
-           "look at them with 'dovetail parked list', then replay or discard them"});
-    }
-    if (reader.pending != 0 && reader.lease_left <= Duration::zero()) {
-      findings.push_back({Severity::error, "relay-not-running",
-                          config::human_count(reader.pending) + " events wait for " + reader.name +
-                              ", which is not running",
-                          "start it with 'dovetail run'"});
-    }
-  }
-  return findings;
+  return sqlite::examine(path(), system_clock());
 }
 
 class SqliteLane final : public Lane {
