@@ -16,6 +16,7 @@
 #include "core/relay/origin_source.h"
 #include "core/relay/relay.h"
 #include "core/relay/sink.h"
+#include "core/steering.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 
@@ -104,6 +105,10 @@ class Database {
   // Where a relay that reads a broker keeps its state.
   virtual std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
                                                          const std::string& target, Clock& clock);
+  // Pauses (paused), drains (draining) or resumes (none) a relay or consumer, in all of its
+  // processes.
+  Result<ActionReport> hold_relay(const std::string& relay, Hold wanted,
+                                  const ActionRequest& request);
   // Lets a relay continue with another target; returns the old one.
   virtual Result<std::string> retarget(const std::string& relay, const std::string& target,
                                        const std::string& reason);
@@ -143,6 +148,11 @@ class Database {
   virtual Result<std::uint64_t> prune_requests(std::size_t rows_max);
 
  protected:
+  // rejected: no such relay has run here.
+  Result<RelayStatus> find_relay(const std::string& name);
+  // Records the order, and who gave it, in the audit.
+  virtual Status write_hold(const std::string& relay, Hold hold, const std::string& reason);
+
   const config::StoreConfig& store_;
 };
 

@@ -81,6 +81,7 @@ Result<std::uint64_t> Database::replay(const std::string&, const EventId&) { ret
 Status Database::discard(const std::string&, const EventId&, const std::string&) {
   return no_database();
 }
+Status Database::write_hold(const std::string&, Hold, const std::string&) { return no_database(); }
 Result<std::string> Database::retarget(const std::string&, const std::string&, const std::string&) {
   return no_database();
 }

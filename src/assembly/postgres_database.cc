@@ -15,6 +15,7 @@
 #include "postgres/lane/lanes.h"
 #include "postgres/operate/admin.h"
 #include "postgres/operate/maintenance.h"
+#include "postgres/operate/relay_control.h"
 #include "postgres/outbox/delayed.h"
 #include "postgres/schema/schema.h"
 #include "postgres/work/claims.h"
@@ -77,6 +78,9 @@ class PostgresDatabase final : public Database {
   }
   std::unique_ptr<RequestStore> make_request_store(Duration limit) override {
     return std::make_unique<postgres::PostgresRequestStore>(store_.conninfo, limit);
+  }
+  Status write_hold(const std::string& relay, Hold hold, const std::string& reason) override {
+    return postgres::write_hold(store_.conninfo, relay, hold, reason);
   }
   Result<std::vector<RequestInfo>> list_requests(const RequestFilter& filter) override {
     return postgres::list_requests(store_.conninfo, filter);
@@ -166,6 +170,9 @@ void add_lane(std::vector<RelayStatus>& readers, const postgres::LaneStatus& lan
   reader.delivered_total += lane.delivered_total;
   reader.parked_total += lane.parked_total;
   reader.replayed_total += lane.replayed_total;
+  reader.skipped_total += lane.skipped_total;
+  // A relay is drained once every lane is.
+  if (reader.hold.hold == Hold::none || lane.hold.hold == Hold::draining) reader.hold = lane.hold;
   reader.parked += lane.parked;
   reader.waiting += lane.waiting;
   reader.epoch = std::max(reader.epoch, lane.epoch);

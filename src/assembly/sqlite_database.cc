@@ -15,6 +15,7 @@
 #include "sqlite/lane/relay_state.h"
 #include "sqlite/operate/admin.h"
 #include "sqlite/operate/doctor.h"
+#include "sqlite/operate/relay_control.h"
 #include "sqlite/outbox/source.h"
 #include "sqlite/work/claims.h"
 #include "sqlite/work/requests.h"
@@ -89,6 +90,9 @@ class SqliteDatabase final : public Database {
   }
 
  private:
+  Status write_hold(const std::string& relay, Hold hold, const std::string& reason) override {
+    return sqlite::write_hold(path(), relay, hold, reason, system_clock());
+  }
   // A file knows no database users, so the audit names the user of the process.
   static sqlite::Decision decision(const std::string& reason) {
     return {"user " + std::to_string(::getuid()), reason};

@@ -32,6 +32,7 @@ config::LogLevel level_of(RelayNotice::Kind kind) {
   using Kind = RelayNotice::Kind;
   switch (kind) {
     case Kind::standby:
+    case Kind::held:
     case Kind::started:
     case Kind::sink_restored:
     case Kind::key_released:

@@ -18,6 +18,12 @@ std::string_view to_string(SourceKind source) {
   return "unknown";
 }
 
+std::string_view hold_state(const RelayStatus& relay) {
+  const bool has_owner = !relay.owner.empty() && relay.lease_left > Duration::zero();
+  if (relay.hold.hold == Hold::paused && has_owner) return "pausing";
+  return to_string(relay.hold.hold);
+}
+
 std::string_view to_string(EventState state) {
   switch (state) {
     case EventState::pending:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/relay/hold.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 
@@ -33,6 +34,14 @@ struct SaidState {
   bool is_current = false;  // the process is alive, as far as its lease tells
 };
 
+// An operator's order for a relay.
+struct HoldStatus {
+  Hold hold = Hold::none;
+  WallTime since{};
+  std::string by{};
+  std::string reason{};
+};
+
 struct RelayStatus {
   std::string name;
   SourceKind source = SourceKind::outbox;
@@ -46,6 +55,7 @@ struct RelayStatus {
   std::uint64_t delivered_total = 0;  // confirmed by the receiver, including replays
   std::uint64_t parked_total = 0;
   std::uint64_t replayed_total = 0;  // delivered from parking
+  std::uint64_t skipped_total = 0;   // passed without delivery: by a filter, or by an order
   std::uint64_t parked = 0;          // now; they need an operator
   std::uint64_t waiting = 0;         // now; behind a parked event or before a retry
   std::string owner;                 // empty: nobody holds the lease
@@ -54,8 +64,13 @@ struct RelayStatus {
   WallTime updated_at{};
   std::string target{};             // where its events go; empty: not known yet
   std::optional<SaidState> said{};  // empty: it never reported anything
+  HoldStatus hold{};                // while a process still has the lane, it has not obeyed yet
   std::string error{};              // why its numbers are unknown; empty: they are known
 };
+
+// "pausing", "paused", "draining" or "drained", as far as its processes have obeyed; empty: it is
+// not held.
+std::string_view hold_state(const RelayStatus& relay);
 
 struct ConsumerStatus {
   std::string name;

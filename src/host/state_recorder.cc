@@ -22,7 +22,7 @@ StateRecorder::StateRecorder(Clock& clock, Write write, Duration pause)
       thread_([this](std::stop_token stop) { run(stop); }) {}
 
 void StateRecorder::report(const RelayState& state, std::int64_t epoch) {
-  if (state.kind == RelayState::Kind::standby) return;
+  if (state.kind == RelayState::Kind::standby || state.kind == RelayState::Kind::held) return;
   const std::lock_guard lock(mutex_);
   newest_ = SpokenState{state, epoch > 0 ? epoch : -1, clock_.now()};
   is_written_ = false;

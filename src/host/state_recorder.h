@@ -40,7 +40,8 @@ class StateRecorder {
 
   StateRecorder(Clock& clock, Write write, Duration pause = std::chrono::seconds(1));
 
-  // Any thread; does not wait. A standby reports nothing: the owner of the lane does.
+  // Any thread; does not wait. A standby reports nothing: the owner of the lane
+  // does. A held relay neither: the lane's row says it.
   void report(const RelayState& state, std::int64_t epoch);
 
  private:

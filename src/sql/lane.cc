@@ -11,6 +11,9 @@ LeaseHolder holder_in(const SqlRows& rows, std::size_t row) {
   holder.left = rows.microseconds(row, 4);
   holder.sign = rows.bytes(row, 5);
   holder.target = rows.bytes(row, 6);
+  holder.hold = parse_hold(rows.bytes(row, 7));
+  holder.hold_by = rows.bytes(row, 8);
+  holder.hold_reason = rows.bytes(row, 9);
   return holder;
 }
 
@@ -23,6 +26,13 @@ Result<std::optional<LeaseHolder>> read_holder(SqlSession& session, const LaneSt
 }
 
 std::string_view process_of(std::string_view owner) { return owner.substr(0, owner.find('#')); }
+
+Error held_by_operator(const SqlLane& lane, const LeaseHolder& holder) {
+  std::string text = "relay \"" + lane.relay + "\" was " + std::string(to_string(holder.hold)) +
+                     " by " + holder.hold_by;
+  if (!holder.hold_reason.empty()) text += " (" + holder.hold_reason + ")";
+  return Error{Errc::unavailable, text + "; `dovetail relay resume` lets it continue"};
+}
 
 std::string shown_lane(const SqlLane& lane) {
   const std::string relay = "relay \"" + lane.relay + "\"";

@@ -29,15 +29,16 @@ struct SqlLane {
 // $1 relay, $2 lane.
 struct LaneStatements {
   // Returns the columns of LeaseHolder in their order: text, integer, boolean, microseconds,
-  // microseconds, text, text.
+  // microseconds, text, text, text, text, text.
   std::string holder;
-  // Takes the lane if its sign is still the same, and adds 1 to the epoch. $3 owner, $4 term in
-  // microseconds, $5 sign, $6 target (empty: unknown), which must match the row. Changes one row or
-  // none.
+  // Takes the lane if its sign is still the same and no operator's order stops it, and adds 1 to
+  // the epoch. $3 owner, $4 term in microseconds, $5 sign, $6 target (empty: unknown), which must
+  // match the row. Returns one row with the operator's order, or none.
   std::string take;
-  // $3 epoch, $4 term in microseconds. Changes one row, or none if another owner has the lane.
+  // $3 epoch, $4 term in microseconds. Returns one row with the operator's order, or none if
+  // another owner has the lane.
   std::string renew;
-  // $3 epoch. Afterwards nobody holds the lane.
+  // $3 epoch, $4 whether the lane is drained if it drains. Afterwards nobody holds it.
   std::string release;
   // Returns the epoch. Within a transaction it cannot change until the transaction ends.
   std::string epoch;
@@ -52,8 +53,11 @@ struct LeaseHolder {
   Duration left{};           // until the lease runs out, by the database's clock
   std::string sign{};        // changes with every write of the holder
   std::string target{};      // of the relay; empty: unknown
+  Hold hold = Hold::none;    // an operator's order
+  std::string hold_by{};
+  std::string hold_reason{};
 };
-inline constexpr std::size_t kHolderColumnCount = 7;
+inline constexpr std::size_t kHolderColumnCount = 10;
 LeaseHolder holder_in(const SqlRows& rows, std::size_t row);
 // Empty: the row is gone.
 Result<std::optional<LeaseHolder>> read_holder(SqlSession& session, const LaneStatements& sql,
@@ -61,6 +65,9 @@ Result<std::optional<LeaseHolder>> read_holder(SqlSession& session, const LaneSt
 
 // The owner without the part that tells two sessions of one process apart.
 std::string_view process_of(std::string_view owner);
+
+// For people: who has paused or drained the lane's relay, and why.
+Error held_by_operator(const SqlLane& lane, const LeaseHolder& holder);
 
 // For people: relay "orders", or lane 3 of it.
 std::string shown_lane(const SqlLane& lane);

@@ -8,6 +8,13 @@
 
 namespace dovetail {
 
+namespace {
+
+// A long lease is renewed this often, too: a renewal also tells the owner what an operator ordered.
+constexpr Duration kRenewEvery = std::chrono::seconds(4);
+
+}  // namespace
+
 std::chrono::seconds longest_wait(const LeaseHolder& holder, Duration term) {
   const Duration longer = std::max(term, holder.term);
   return std::chrono::ceil<std::chrono::seconds>(std::min(holder.left, longer + longer / 10));
@@ -27,7 +34,7 @@ SqlLease::SqlLease(std::unique_ptr<SqlSession> session, const LaneStatements& sq
 
 void SqlLease::hold_from(TimePoint asked_at) {
   deadline_ = asked_at + term_ - term_ / 10;
-  renew_at_ = asked_at + term_ / 3;
+  renew_at_ = asked_at + std::min(term_ / 3, kRenewEvery);
 }
 
 Result<LeaseHolder> SqlLease::look() {
@@ -73,7 +80,8 @@ Result<bool> SqlLease::take(const LeaseHolder& holder) {
       sql_.take,
       lane_.params().text(owner_).microseconds(term_).text(holder.sign).text(lane_.target));
   if (!taken) return fail(taken.error());
-  if (taken->affected() != 1) return false;
+  if (taken->empty()) return false;
+  hold_ = parse_hold(taken->bytes(0, 0));
   watch_ = {};  // from now on it would see our own renewals
   lane_.epoch = holder.epoch + 1;
   hold_from(asked_at);
@@ -82,9 +90,12 @@ Result<bool> SqlLease::take(const LeaseHolder& holder) {
 
 Status SqlLease::acquire() {
   lane_.epoch = kNoLeaseNow;
+  hold_ = Hold::none;
   DOVETAIL_TRY(session_->connect());
   const Result<LeaseHolder> holder = look();
   if (!holder) return fail(holder.error());
+  hold_ = holder->hold;
+  if (stops(hold_)) return fail(held_by_operator(lane_, *holder));
   if (!is_free(*holder)) return fail(held_by(*holder));
   const Result<bool> taken = take(*holder);
   if (!taken) return fail(taken.error());
@@ -100,16 +111,18 @@ Status SqlLease::renew() {
   const Result<SqlRows> renewed =
       session_->run(sql_.renew, lane_.params().integer(lane_.epoch).microseconds(term_));
   if (!renewed) return fail(renewed.error());
-  if (renewed->affected() == 0) return fail(taken_over(lane_));
+  if (renewed->empty()) return fail(taken_over(lane_));
+  hold_ = parse_hold(renewed->bytes(0, 0));
   hold_from(asked_at);
   return {};
 }
 
-Status SqlLease::release() {
+Status SqlLease::release(bool is_drained) {
   deadline_ = renew_at_ = TimePoint{};
   if (lane_.epoch <= kNoLeaseNow) return {};
   DOVETAIL_TRY(session_->connect());
-  const Result<SqlRows> released = session_->run(sql_.release, lane_.params().integer(lane_.epoch));
+  const Result<SqlRows> released =
+      session_->run(sql_.release, lane_.params().integer(lane_.epoch).boolean(is_drained));
   if (!released) return fail(released.error());
   lane_.epoch = kNoLeaseNow;
   return {};

@@ -28,7 +28,9 @@ class SqlLease : public Lease {
 
   Status acquire() override;
   Status renew() override;
-  Status release() override;
+  Status release() override { return release(false); }
+  Status release_drained() override { return release(true); }
+  Hold hold() const override { return hold_; }
   TimePoint deadline() const override { return deadline_; }
   TimePoint renew_at() const override { return renew_at_; }
 
@@ -41,6 +43,7 @@ class SqlLease : public Lease {
   Result<LeaseHolder> look();
   bool is_free(const LeaseHolder& holder);
   Result<bool> take(const LeaseHolder& holder);
+  Status release(bool is_drained);
   void hold_from(TimePoint asked_at);
   Error held_by(const LeaseHolder& holder) const;
 
@@ -52,6 +55,7 @@ class SqlLease : public Lease {
   std::string owner_;
   Duration term_;
   LeaseWatch watch_;
+  Hold hold_ = Hold::none;
   TimePoint deadline_{};
   TimePoint renew_at_{};
 };

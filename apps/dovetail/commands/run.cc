@@ -290,6 +290,8 @@ bool Daemon::idle() const {
     const auto reader =
         std::find_if(status->relays.begin(), status->relays.end(),
                      [&](const auto& one) { return one.name == relay->config->name; });
+    // What an operator has paused or drained has nothing left to do.
+    if (reader != status->relays.end() && stops(reader->hold.hold)) continue;
     if (reader == status->relays.end() || reader->pending != 0 || !reader->error.empty()) {
       relay->log_wanted.reset();
       return false;

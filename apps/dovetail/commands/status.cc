@@ -82,6 +82,7 @@ Json json_of(const assembly::RelayStatus& reader, const config::Config& config) 
             {"oldest_age_us", reader.oldest_age.count()},
             {"delivered_total", reader.delivered_total},
             {"replayed_total", reader.replayed_total},
+            {"skipped_total", reader.skipped_total},
             {"events_per_second", reader.events_per_second},
             {"parked", reader.parked},
             {"waiting", reader.waiting},
@@ -94,6 +95,12 @@ Json json_of(const assembly::RelayStatus& reader, const config::Config& config) 
   if (!is_pending_known) json["pending"] = nullptr;
   if (!is_pending_known || !reader.is_age_known) json["oldest_age_us"] = nullptr;
   add_state(json, reader.lease_left, reader.said);
+  if (const std::string_view held = hold_state(reader); !held.empty()) {
+    json["state"] = held;
+    json["hold"] = {{"since", config::iso_time(reader.hold.since)},
+                    {"by", reader.hold.by},
+                    {"reason", reader.hold.reason}};
+  }
   if (!reader.target.empty()) json["target"] = reader.target;
   if (!reader.error.empty()) json["error"] = {{"code", "rejected"}, {"text", reader.error}};
   if (!reader.table.empty()) json["table"] = reader.table;
@@ -177,6 +184,7 @@ std::string stream_of(const config::StoreConfig& store, const assembly::RelaySta
 
 std::string shown_state(const assembly::RelayStatus& reader) {
   if (!reader.error.empty()) return "error";
+  if (const std::string_view held = hold_state(reader); !held.empty()) return std::string(held);
   const std::string state = state_of(reader);
   if (state == "backing_off") return "backing off";
   return state == "unknown" ? "running" : state;
@@ -198,6 +206,13 @@ std::string said_of(const SaidState& said) {
   return text;
 }
 
+// "is paused by ann since 3 m: the broker moves"
+std::string hold_of(const assembly::RelayStatus& reader) {
+  return " is " + std::string(hold_state(reader)) + " by " + printable(reader.hold.by, 60) +
+         " for " + config::human_duration(std::max(Duration{0}, wall_now() - reader.hold.since)) +
+         ": " + printable(reader.hold.reason, 500);
+}
+
 // Problems that need an operator, one line each, before all numbers.
 std::string problems_of(const config::StoreConfig& store, const StoreStatus& status,
                         const config::Config& config) {
@@ -208,7 +223,9 @@ std::string problems_of(const config::StoreConfig& store, const StoreStatus& sta
     const std::string state = state_of(reader);
     if (!reader.error.empty()) text += named + ": " + printable(reader.error, 500) + "\n";
     if (state == "halted" || state == "backing_off") text += named + said_of(*reader.said) + "\n";
-    if (state == "stopped" && (reader.pending != 0 || reader.waiting != 0)) {
+    const bool is_held = reader.hold.hold != Hold::none;
+    if (is_held) text += named + hold_of(reader) + "\n";
+    if (state == "stopped" && !is_held && (reader.pending != 0 || reader.waiting != 0)) {
       text += named + ": no relay is running";
       if (reader.pending != 0)
         text += ", and " + config::human_count(reader.pending) +

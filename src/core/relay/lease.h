@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/clock.h"
+#include "core/relay/hold.h"
 #include "dovetail/result.h"
 
 namespace dovetail {
@@ -22,6 +23,12 @@ class Lease {
   virtual Status renew() = 0;
   // Lets the next relay start at once. Harmless if the lease is lost already.
   virtual Status release() = 0;
+  // The same, and records that the lane is drained, unless the order has changed.
+  virtual Status release_drained() { return release(); }
+
+  // What an operator has ordered, as acquire() and renew() found it. If it stops the relay,
+  // acquire() fails with unavailable.
+  virtual Hold hold() const { return Hold::none; }
 
   // Nothing may be published after this time. Counted from before the last renewal was sent.
   virtual TimePoint deadline() const = 0;

@@ -98,4 +98,9 @@ Status OriginLease::release() {
   return lease_.release();
 }
 
+Status OriginLease::release_drained() {
+  source_.drop();
+  return lease_.release_drained();
+}
+
 }  // namespace dovetail

@@ -100,6 +100,8 @@ class OriginLease final : public Lease {
   Status acquire() override;
   Status renew() override { return lease_.renew(); }
   Status release() override;
+  Status release_drained() override;
+  Hold hold() const override { return lease_.hold(); }
   TimePoint deadline() const override { return lease_.deadline(); }
   TimePoint renew_at() const override { return lease_.renew_at(); }
 

@@ -18,6 +18,8 @@ std::string_view to_string(Kind kind) {
   switch (kind) {
     case Kind::standby:
       return "standby";
+    case Kind::held:
+      return "held";
     case Kind::started:
       return "started";
     case Kind::sink_lost:
@@ -50,6 +52,8 @@ std::string_view to_string(RelayState::Kind kind) {
   switch (kind) {
     case RelayState::Kind::standby:
       return "standby";
+    case RelayState::Kind::held:
+      return "held";
     case RelayState::Kind::delivering:
       return "delivering";
     case RelayState::Kind::backing_off:
@@ -159,9 +163,10 @@ bool Relay::survive(const Error& error, std::stop_token stop) {
     was_halted_ = halts;
     ++session_failures_;
   }
-  report(halts       ? RelayState::Kind::halted
-         : stands_by ? RelayState::Kind::standby
-                     : RelayState::Kind::backing_off,
+  report(halts ? RelayState::Kind::halted
+         : stands_by
+             ? stops(ports_.lease.hold()) ? RelayState::Kind::held : RelayState::Kind::standby
+             : RelayState::Kind::backing_off,
          error.text, pause);
   ports_.clock.sleep(pause, stop);
   return true;
@@ -171,7 +176,8 @@ Status Relay::session(std::stop_token stop) {
   const Status acquired = ports_.lease.acquire();
   if (!acquired) {
     const bool waits = acquired.error().code == Errc::unavailable;
-    if (waits && !standing_by_) note(Kind::standby, acquired.error().text);
+    const Kind kind = stops(ports_.lease.hold()) ? Kind::held : Kind::standby;
+    if (waits && !standing_by_) note(kind, acquired.error().text);
     standing_by_ = waits;
     return acquired;
   }
@@ -187,8 +193,32 @@ Status Relay::session(std::stop_token stop) {
   session_since_ = ports_.clock.now();
   note(Kind::started, "started");
   report_delivery();
-  while (!stop.stop_requested()) DOVETAIL_TRY(step(stop));
-  return drain();
+  while (!stop.stop_requested()) {
+    const Result<bool> over = is_over();
+    if (!over) return fail(over.error());
+    if (*over) break;
+    DOVETAIL_TRY(step(stop));
+  }
+  return drain(!stop.stop_requested() && ports_.lease.hold() == Hold::draining);
+}
+
+// Whether an operator's order ends the session. A relay that drains ends when nothing is in flight
+// and nothing in parking waits for its next try.
+Result<bool> Relay::is_over() {
+  const Hold hold = ports_.lease.hold();
+  reads_ = hold != Hold::draining;
+  if (reads_) return stops(hold);
+  const bool is_empty = flights_.empty() && !replay_ && park_requests_.empty();
+  const TimePoint now = ports_.clock.now();
+  if (!is_empty || now < ask_if_drained_at_) return false;
+  ask_if_drained_at_ = now + options_.replay_poll;
+  Batch waiting;
+  std::vector<std::uint32_t> attempts;
+  Limits any;
+  any.events_max = 1;
+  any.pause_max = Duration{0};
+  DOVETAIL_TRY(ports_.parking.take_due(waiting, attempts, any));
+  return waiting.empty();
 }
 
 // After a session that lasted or recorded progress, the next error starts with a short pause.
@@ -238,8 +268,8 @@ Status Relay::step(std::stop_token stop) {
 }
 
 // Takes no more work and waits for the fate of events in flight, so that no confirmed event is sent
-// again.
-Status Relay::drain() {
+// again. `is_last`: nothing is in flight, and an operator waits for that.
+Status Relay::drain(bool is_last) {
   const TimePoint give_up_at = ports_.clock.now() + options_.drain_timeout;
   while (sink_open_ && !submitted_.empty() && ports_.clock.now() < give_up_at) {
     DOVETAIL_TRY(hold_lease());
@@ -256,7 +286,7 @@ Status Relay::drain() {
   DOVETAIL_TRY(ports_.source.flush());
   // Another relay may start as soon as the lease is free.
   if (!submitted_.empty()) ports_.sink.permit(TimePoint{});
-  DOVETAIL_TRY(ports_.lease.release());
+  DOVETAIL_TRY(is_last ? ports_.lease.release_drained() : ports_.lease.release());
   note(Kind::drained,
        submitted_.empty()
            ? "stopped cleanly"
@@ -359,7 +389,7 @@ Duration Relay::wait_limit(Duration limit) const {
 
 Status Relay::read_source(std::stop_token stop) {
   source_had_more_ = false;
-  if (!window_has_room()) return {};
+  if (!window_has_room() || !reads_) return {};
   const bool idle = ready_.empty() && submitted_.empty();
   std::unique_ptr<Flight> flight = take_flight(false);
   Limits limits;
@@ -426,7 +456,7 @@ void Relay::rest(std::stop_token stop) {
   const bool can_send = sink_open_ && !ready_.empty() && may_send;
   // Reading or collecting has waited.
   if (can_collect || can_send || sink_opening_) return;
-  const bool read_waits = window_has_room() && ready_.empty() && submitted_.empty();
+  const bool read_waits = reads_ && window_has_room() && ready_.empty() && submitted_.empty();
   if (read_waits) return;
   ports_.clock.sleep(wait_limit(options_.idle_wait), stop);
 }

@@ -82,6 +82,7 @@ struct RelayOptions {
 struct RelayNotice {
   enum class Kind : std::uint8_t {
     standby,  // another relay owns the lane
+    held,     // an operator has paused or drained it
     started,  // lease held, source open
     sink_lost,
     sink_sick,  // it fails for all keys; only probes are sent
@@ -135,10 +136,11 @@ class Relay {
   Status run_sessions(const std::stop_token& stop);
   // One session lasts until the lease, the source or the parking is lost.
   Status session(std::stop_token stop);
+  Result<bool> is_over();
   Status wait_for_source(const std::stop_token& stop);
   Status step(std::stop_token stop);
   void recover_session();
-  Status drain();
+  Status drain(bool is_last);
   void forget();
   bool survive(const Error& error, std::stop_token stop);
 
@@ -257,6 +259,8 @@ class Relay {
   std::string_view longest_what_ = "nothing";
   bool source_had_more_ = false;
   bool standing_by_ = false;
+  bool reads_ = true;              // false: an operator drains the relay
+  TimePoint ask_if_drained_at_{};  // whether something waits for its next try
   std::uint32_t sink_failures_ = 0;
   bool sink_missed_ = false;  // "lost" was reported, "works again" was not
   std::uint32_t session_failures_ = 0;

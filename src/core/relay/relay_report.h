@@ -15,6 +15,7 @@ namespace dovetail {
 struct RelayState {
   enum class Kind : std::uint8_t {
     standby,      // another relay owns the lane
+    held,         // an operator has paused or drained it
     delivering,   // also when nothing is pending
     backing_off,  // the sink or a store is unavailable or sick; it retries
     halted,       // something is wrong and needs a change; it still retries
@@ -25,7 +26,8 @@ struct RelayState {
   Duration next_try{};       // the time until the next try; 0 while delivering
 };
 
-// The stored texts: "standby", "delivering", "backing_off" or "halted".
+// "standby", "held", "delivering", "backing_off" or "halted". The first two are not stored: the
+// lane's row says more.
 std::string_view to_string(RelayState::Kind kind);
 
 }  // namespace dovetail

@@ -63,7 +63,7 @@ struct Runner {
   LeaseWatch watch{};  // what was seen of the holder before
   std::unique_ptr<Sink> sink;
   std::atomic<bool> ended{false};
-  std::atomic<bool> standing_by{false};  // another process was faster
+  std::atomic<bool> standing_by{false};  // another process was faster, or the relay is held
   Status result{};                       // when it has ended
   bool is_leaving = false;
   std::mutex mutex{};                   // of the next three
@@ -84,7 +84,8 @@ struct Lanes::State {
   std::string history{};  // the server's timeline, as last seen
   std::uint32_t lanes = 0;
   std::string awaited{};  // the last text about who holds lanes that we could run
-  bool binary = true;     // whether the mapped table can be read in binary form
+  std::int64_t no_epoch = kNoLeaseNow;
+  bool binary = true;  // whether the mapped table can be read in binary form
   std::map<std::string, LeaseWatch> others_seen{};  // what we have seen of the other processes
   std::map<std::uint32_t, LeaseWatch> holders{};    // and of the holders of lanes
   TimePoint count_at{};                             // when pending rows are counted next
@@ -212,12 +213,18 @@ Result<std::vector<std::uint32_t>> Lanes::State::find_free_lanes() {
   for (std::size_t row = 0; row < all->size(); ++row) {
     const auto lane = static_cast<std::uint32_t>(all->integer(row, kHolderColumnCount));
     const LeaseHolder holder = holder_in(*all, row);
+    if (stops(holder.hold)) continue;
     const bool is_free = holders[lane].is_free(
         holder.sign, holder.has_run_out, std::max(options.lease_term, holder.term), clock.now());
     if (is_free || holder.owner.empty() || is_gone(holder.owner)) free.push_back(lane);
   }
   const bool stands_by = free.empty() && runners.empty() && !all->empty();
   const LeaseHolder holder = stands_by ? holder_in(*all, 0) : LeaseHolder{};
+  if (stops(holder.hold) && holder.owner.empty()) {
+    const Error held = held_by_operator({options.relay, options.target, no_epoch}, holder);
+    if (std::exchange(awaited, held.text) != held.text) note(Kind::held, held.text);
+    return free;
+  }
   if (std::exchange(awaited, holder.owner) == holder.owner || holder.owner.empty()) return free;
   note(Kind::standby,
        "lane " + std::to_string(all->integer(0, kHolderColumnCount)) + " of relay \"" +
@@ -335,13 +342,16 @@ Status Lanes::State::run(Runner& runner, Source& source, Parking& parking, std::
   relay_options.seed += runner.reader.lane;
   Relay relay(RelayPorts{source, *runner.sink, parking, lease, clock, metrics,
                          [this, &runner](const RelayNotice& notice) {
-                           if (notice.kind == Kind::standby) runner.standing_by = true;
+                           if (notice.kind == Kind::standby || notice.kind == Kind::held)
+                             runner.standing_by = true;
                            if (notice.kind == Kind::started) runner.standing_by = false;
                            options.notify(static_cast<std::int32_t>(runner.reader.lane), notice);
                          },
                          options.topics,
                          [this, &runner](const RelayState& state) {
-                           if (state.kind == RelayState::Kind::standby) return;
+                           if (state.kind == RelayState::Kind::standby ||
+                               state.kind == RelayState::Kind::held)
+                             return;
                            const std::int64_t epoch = runner.reader.epoch;
                            const std::lock_guard lock(runner.mutex);
                            runner.spoken = SpokenState{state, epoch > 0 ? epoch : -1, clock.now()};

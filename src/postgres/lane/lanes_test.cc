@@ -177,6 +177,41 @@ TEST_F(PostgresLanes, ProcessesThatComeAndGoShareEvenly) {
   EXPECT_TRUE(first.stop());
 }
 
+TEST_F(PostgresLanes, AnOrderBindsEveryProcessAlsoOneThatStartsLater) {
+  publish(20);
+  Process first(database_, "first", delivered_);
+  Process second(database_, "second", delivered_);
+  ASSERT_TRUE(eventually([&] { return first.held() + second.held() == 4 && delivered_ == 20; }));
+  must(connection_, "SELECT dovetail.hold_relay('test', 'paused', 'the broker moves')");
+  ASSERT_TRUE(eventually([&] { return leased() == 0; }));
+  EXPECT_TRUE(second.stop());
+  Process third(database_, "third", delivered_);
+  publish(20);
+  // Both look for lanes; a look that took one would show here.
+  ASSERT_TRUE(eventually([&] {
+    return number(connection_,
+                  "SELECT count(*) FROM dovetail.relay_process WHERE expires > "
+                  "clock_timestamp()") == 2;
+  }));
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(leased(), 0);
+  EXPECT_EQ(delivered_, 20U);
+  EXPECT_EQ(text(connection_, "SELECT string_agg(DISTINCT state, ',') FROM dovetail.lag"),
+            "paused");
+
+  must(connection_, "SELECT dovetail.hold_relay('test', 'draining', 'empty it')");
+  ASSERT_TRUE(eventually([&] {
+    return number(connection_, "SELECT count(*) FROM dovetail.relay_lane WHERE hold = 'drained'") ==
+           4;
+  })) << "nothing is in flight";
+  EXPECT_EQ(delivered_, 20U) << "and nothing new is read";
+
+  must(connection_, "SELECT dovetail.hold_relay('test', '', 'it has moved')");
+  EXPECT_TRUE(eventually([&] { return delivered_ == 40; })) << delivered_;
+  EXPECT_TRUE(first.stop());
+  EXPECT_TRUE(third.stop());
+}
+
 TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
   {
     Result<Connection> connection = Connection::open(database_.conninfo);

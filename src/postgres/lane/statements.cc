@@ -14,7 +14,7 @@ const std::string kHolderColumns =
     "owner, epoch, expires <= clock_timestamp(), lease_term, "
     "CASE WHEN expires <= clock_timestamp() THEN 0 "
     "ELSE extract(epoch FROM expires - clock_timestamp()) * 1000000 END::bigint, " +
-    kSign + ", target";
+    kSign + ", target, hold, hold_by, hold_reason";
 
 const LaneStatements& lane_statements() {
   static const LaneStatements statements = {
@@ -22,13 +22,16 @@ const LaneStatements& lane_statements() {
       .take =
           "UPDATE dovetail.relay_lane SET owner = $3, epoch = epoch + 1, lease_term = $4, "
           "expires = clock_timestamp() + $4 * interval '1 microsecond'" +
-          kOfLane + " AND " + kSign + " = $5 AND ($6 = '' OR target = $6)",
+          kOfLane + " AND " + kSign +
+          " = $5 AND ($6 = '' OR target = $6) AND hold IN ('', 'draining') RETURNING hold",
       .renew =
           "UPDATE dovetail.relay_lane SET expires = clock_timestamp() + $4 * interval "
           "'1 microsecond'" +
+          kOfLane + " AND epoch = $3 RETURNING hold",
+      .release =
+          "UPDATE dovetail.relay_lane SET owner = '', expires = clock_timestamp(), hold = "
+          "CASE WHEN $4 AND hold = 'draining' THEN 'drained' ELSE hold END" +
           kOfLane + " AND epoch = $3",
-      .release = "UPDATE dovetail.relay_lane SET owner = '', expires = clock_timestamp()" +
-                 kOfLane + " AND epoch = $3",
       .epoch = "SELECT epoch FROM dovetail.relay_lane" + kOfLane + " FOR SHARE"};
   return statements;
 }

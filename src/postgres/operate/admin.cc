@@ -37,7 +37,8 @@ const std::string kLanes =
     "k.state = 'parked' AND k.bucket * r.lanes / 256 = r.lane), "
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
     "k.state = 'waiting' AND k.bucket * r.lanes / 256 = r.lane), r.reads_wal, "
-    "r.reads_since, r.reads_why, r.replayed_total, r.target "
+    "r.reads_since, r.reads_why, r.replayed_total, r.target, r.hold, "
+    "coalesce(r.hold_since, '-infinity'), r.hold_by, r.hold_reason, r.skipped_total "
     "FROM dovetail.relay_lane r CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now) AS c "
     "CROSS JOIN LATERAL (SELECT CASE WHEN r.previous_at > '-infinity' THEN r.previous_at ELSE "
     "r.sample_at END AS at, CASE WHEN r.previous_at > '-infinity' THEN r.previous_total ELSE "
@@ -81,6 +82,9 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
   lane.reads_why = std::string(rows.text(i, 17));
   lane.replayed_total = static_cast<std::uint64_t>(rows.int8(i, 18));
   lane.target = std::string(rows.text(i, 19));
+  lane.hold = {parse_hold(rows.text(i, 20)), rows.timestamptz(i, 21), std::string(rows.text(i, 22)),
+               std::string(rows.text(i, 23))};
+  lane.skipped_total = static_cast<std::uint64_t>(rows.int8(i, 24));
   return lane;
 }
 

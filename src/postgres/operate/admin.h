@@ -28,6 +28,7 @@ struct LaneStatus {
   std::uint64_t delivered_total = 0;
   std::uint64_t parked_total = 0;
   std::uint64_t replayed_total = 0;
+  std::uint64_t skipped_total = 0;
   std::uint64_t parked = 0;   // now, needing an operator
   std::uint64_t waiting = 0;  // now, behind them or before a retry
   std::string owner;          // empty: nobody holds the lease
@@ -41,6 +42,7 @@ struct LaneStatus {
   std::int64_t retained_wal = 0;  // bytes that the server keeps for it
   std::string target{};           // where its events go; empty: not known yet
   std::optional<SaidState> said{};
+  HoldStatus hold{};
   std::optional<Error> error{};  // why what is pending is not known, such as a wrong mapping
 };
 

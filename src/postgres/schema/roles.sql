@@ -117,7 +117,8 @@ GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovet
   dovetail.deliver_again(text, uuid, text), dovetail.forget_event(text, uuid, text),
   dovetail.apply_event(text, uuid, text), dovetail.remember_since(timestamptz, text),
   dovetail.forget_request(text, text, text), dovetail.note_slot_drop(text, text),
-  dovetail.cancel_delayed(uuid, text), dovetail.retarget_relay(text, text, text) TO dovetail_operator;
+  dovetail.cancel_delayed(uuid, text), dovetail.retarget_relay(text, text, text),
+  dovetail.hold_relay(text, text, text) TO dovetail_operator;
 
 -- For `dovetail doctor`.
 DELETE FROM dovetail.schema_made WHERE kind = 'right';

@@ -66,6 +66,7 @@ constexpr Attempt kAppAttempts[] = {
     {"app", "SELECT dovetail.grant_worker(session_user, 'stock')"},
     {"app", "INSERT INTO dovetail.worker (role, consumer) VALUES (session_user, 'stock')"},
     {"app", "SELECT dovetail.cancel_delayed(gen_random_uuid(), 'x')"},
+    {"app", "SELECT dovetail.hold_relay('orders', 'paused', 'x')"},
     {"app", "SELECT dovetail.mark_server()"},
     {"app", "SELECT dovetail.consumer_id('x')"},
     {"app", "CREATE TABLE dovetail.mine (x int)"},
@@ -120,6 +121,7 @@ constexpr Attempt kWorkerAttempts[] = {
     {"worker", "SELECT dovetail.cancel_delayed(gen_random_uuid(), 'x')"},
     {"worker",
      "SELECT dovetail.take_request('s', 'k', '', gen_random_uuid(), '1s', '1h', false, false)"},
+    {"worker", "SELECT dovetail.hold_relay('orders', 'paused', 'x')"},
     {"worker", "SET ROLE dovetail_operator"},
 };
 
@@ -164,6 +166,7 @@ constexpr Attempt kRelayAttempts[] = {
     {"relay", "SELECT dovetail.apply_event('stock', gen_random_uuid(), 'x')"},
     {"relay", "SELECT dovetail.remember_since(now(), 'x')"},
     {"relay", "SELECT dovetail.cancel_delayed(gen_random_uuid(), 'x')"},
+    {"relay", "SELECT dovetail.hold_relay('orders', '', 'x')"},
     {"relay", "UPDATE dovetail.parked SET replays = 0"},
     {"relay", "SELECT dovetail.note_slot_drop('x', '')"},
     {"relay", "SELECT dovetail.receive('stock')"},
@@ -219,6 +222,7 @@ constexpr Attempt kOperatorAttempts[] = {
     {"operator", "SELECT dovetail.settle_forgetting()"},
     {"operator", "DELETE FROM dovetail.delayed"},
     {"operator", "UPDATE dovetail.relay_lane SET window_start = '1:1:'"},
+    {"operator", "UPDATE dovetail.relay_lane SET hold = 'paused'"},
     {"operator", "DELETE FROM dovetail.relay_lane"},
     {"operator", "SELECT body FROM dovetail.request"},
     {"operator", "SELECT dovetail.settle_request('s', 'k', gen_random_uuid(), 200, '', '')"},
@@ -278,6 +282,27 @@ TEST_F(PostgresRoles, AnOperatorLooks) {
   must(person, "SELECT * FROM dovetail.events; SELECT * FROM dovetail.lag");
   must(person, "SELECT * FROM dovetail.queues; SELECT * FROM dovetail.queue_parked");
   must(person, "SELECT * FROM dovetail.audit; SELECT * FROM dovetail.requests");
+}
+
+TEST_F(PostgresRoles, AnOperatorPausesAndTheAuditHasTheLogin) {
+  must(owner_, "INSERT INTO dovetail.relay_lane (relay, lane, lanes) VALUES ('steered', 0, 1)");
+  Connection person = as("operator");
+  EXPECT_EQ(text(person, "SELECT dovetail.hold_relay('steered', 'paused', 'the broker moves')"),
+            "");
+  EXPECT_EQ(text(person, "SELECT dovetail.hold_relay('steered', 'paused', 'again')"), "paused");
+  EXPECT_EQ(text(owner_,
+                 "SELECT concat_ws(' ', hold, hold_by = (SELECT max(who) FROM dovetail.audit WHERE "
+                 "relay = 'steered'), hold_reason) FROM dovetail.relay_lane WHERE relay = "
+                 "'steered'"),
+            "paused t the broker moves");
+  EXPECT_EQ(text(owner_,
+                 "SELECT string_agg(what || ': ' || reason, ', ') FROM dovetail.audit WHERE relay "
+                 "= 'steered'"),
+            "pause: the broker moves")
+      << "what changes nothing is not recorded";
+  EXPECT_EQ(sqlstate(person, "SELECT dovetail.hold_relay('steered', '', ' ')"), "22023");
+  EXPECT_EQ(sqlstate(person, "SELECT dovetail.hold_relay('steered', 'drained', 'x')"), "22023");
+  EXPECT_EQ(sqlstate(person, "SELECT dovetail.hold_relay('nobody', 'paused', 'x')"), "42704");
 }
 
 TEST_F(PostgresRoles, MayBeMadeAgain) {

@@ -3,6 +3,7 @@
 #include "core/testing/test_clock.h"
 #include "host/test_processes.h"
 #include "sqlite/lane/parking.h"
+#include "sqlite/operate/relay_control.h"
 #include "sqlite/testing/test_file.h"
 
 namespace dovetail::sqlite {
@@ -36,6 +37,40 @@ TEST_F(ReaderLease, TheEpochRisesAtEveryAcquisitionAlsoByTheSameOwner) {
   ASSERT_TRUE(first.release());
   ASSERT_TRUE(second.acquire());
   EXPECT_EQ(two.epoch, 3);
+}
+
+TEST_F(ReaderLease, AnOrderIsSeenWithTheRenewalAndThenNobodyMayTakeIt) {
+  ASSERT_TRUE(first.acquire());
+  ASSERT_TRUE(write_hold(file.path, "relay", Hold::paused, "the disk fills up", clock));
+  EXPECT_EQ(first.hold(), Hold::none) << "not before it asks";
+  ASSERT_TRUE(first.renew());
+  EXPECT_EQ(first.hold(), Hold::paused);
+  ASSERT_TRUE(first.release());
+  const Status refused = second.acquire();
+  EXPECT_TRUE(failed_with(refused, Errc::unavailable)) << text_of(refused);
+  EXPECT_TRUE(contains(text_of(refused), "the disk fills up")) << text_of(refused);
+  EXPECT_EQ(second.hold(), Hold::paused);
+
+  ASSERT_TRUE(write_hold(file.path, "relay", Hold::draining, "empty it", clock));
+  ASSERT_TRUE(second.acquire());
+  EXPECT_EQ(second.hold(), Hold::draining);
+  ASSERT_TRUE(second.release()) << "it stopped before it was done";
+  ASSERT_TRUE(first.acquire());
+  ASSERT_TRUE(first.release_drained());
+  EXPECT_FALSE(second.acquire());
+  EXPECT_EQ(second.hold(), Hold::drained);
+
+  ASSERT_TRUE(write_hold(file.path, "relay", Hold::none, "it is well", clock));
+  ASSERT_TRUE(second.acquire());
+  EXPECT_EQ(second.hold(), Hold::none);
+  ASSERT_TRUE(second.release_drained());
+  EXPECT_TRUE(first.acquire()) << "nobody ordered it to drain any more";
+}
+
+TEST_F(ReaderLease, ALongLeaseIsRenewedOftenEnoughToHearAnOrder) {
+  SqliteLease slow{one, clock, "slow", "boot", 10min};
+  ASSERT_TRUE(slow.acquire());
+  EXPECT_LE(slow.renew_at(), clock.now() + 5s);
 }
 
 TEST_F(ReaderLease, IsFreeAfterItsTermAndNotBefore) {

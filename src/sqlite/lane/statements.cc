@@ -13,17 +13,17 @@ const LaneStatements& lane_statements() {
   static const LaneStatements statements = {
       .holder = "SELECT owner, epoch, NOT " + kIsHeld + ", 0, CASE WHEN " + kIsHeld +
                 " THEN lease_expires - :boot_time ELSE 0 END, " + kSign +
-                ", target FROM dovetail_relay WHERE relay = $1",
+                ", target, hold, hold_by, hold_reason FROM dovetail_relay WHERE relay = $1",
       .take =
           "UPDATE dovetail_relay SET owner = $3, epoch = epoch + 1, lease_expires = "
           ":boot_time + $4, lease_boot = :boot WHERE relay = $1 AND " +
-          kSign + " = $5 AND ($6 = '' OR target = $6)",
+          kSign + " = $5 AND ($6 = '' OR target = $6) AND hold IN ('', 'draining') RETURNING hold",
       .renew =
           "UPDATE dovetail_relay SET lease_expires = :boot_time + $4, lease_boot = :boot "
-          "WHERE relay = $1 AND epoch = $3",
+          "WHERE relay = $1 AND epoch = $3 RETURNING hold",
       .release =
-          "UPDATE dovetail_relay SET owner = '', lease_expires = 0 WHERE relay = $1 AND "
-          "epoch = $3",
+          "UPDATE dovetail_relay SET owner = '', lease_expires = 0, hold = CASE WHEN $4 AND hold = "
+          "'draining' THEN 'drained' ELSE hold END WHERE relay = $1 AND epoch = $3",
       .epoch = "SELECT epoch FROM dovetail_relay WHERE relay = $1"};
   return statements;
 }

@@ -127,8 +127,9 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
       "SELECT relay, source, topics, passed_seq, delivered_total, parked_total, owner, epoch, "
       "lease_expires, lease_boot, updated_at, "
       "CASE WHEN previous_at > 0 THEN previous_at ELSE sample_at END, "
-      "CASE WHEN previous_at > 0 THEN previous_total ELSE sample_total END, replayed_total, target "
-      "FROM dovetail_relay ORDER BY relay");
+      "CASE WHEN previous_at > 0 THEN previous_total ELSE sample_total END, replayed_total, "
+      "target, "
+      "hold, hold_since, hold_by, hold_reason, skipped_total FROM dovetail_relay ORDER BY relay");
   if (!select) return fail(select.error());
   const WallTime now = clock.wall();
   while (true) {
@@ -154,6 +155,9 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
         Sample{select->integer(11), select->integer(12)}, select->integer(10), to_stored(now));
     reader.replayed_total = static_cast<std::uint64_t>(select->integer(13));
     reader.target = std::string(select->bytes(14));
+    reader.hold = {parse_hold(select->bytes(15)), from_stored(select->integer(16)),
+                   std::string(select->bytes(17)), std::string(select->bytes(18))};
+    reader.skipped_total = static_cast<std::uint64_t>(select->integer(19));
     DOVETAIL_TRY(read_state(database, clock, reader));
     if (reader.source != SourceKind::broker)
       DOVETAIL_TRY(read_pending(database, reader, topics, now));

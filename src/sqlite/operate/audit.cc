@@ -8,8 +8,6 @@
 
 namespace dovetail::sqlite {
 
-namespace {
-
 std::string user_name() {
   char buffer[4096];
   passwd entry{};
@@ -19,8 +17,6 @@ std::string user_name() {
     return found->pw_name;
   return "user " + std::to_string(user);
 }
-
-}  // namespace
 
 Status write_audit(Database& database, const AuditRow& row, Clock& clock) {
   Result<Statement> insert = database.prepare(

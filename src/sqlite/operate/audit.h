@@ -12,6 +12,9 @@
 
 namespace dovetail::sqlite {
 
+// The user of this process.
+std::string user_name();
+
 // Call it in the transaction of the action. It fills in `number`, `at` and `who` (the user of this
 // process).
 Status write_audit(Database& database, const AuditRow& row, Clock& clock);

@@ -14,6 +14,7 @@
 #include "sqlite_schema_v6.h"
 #include "sqlite_schema_v7.h"
 #include "sqlite_schema_v8.h"
+#include "sqlite_schema_v9.h"
 
 namespace dovetail::sqlite {
 
@@ -46,7 +47,7 @@ Error newer(std::int64_t version) {
 // The step from each version to the next.
 constexpr std::string_view kSteps[] = {kSqliteSchemaV1, kSqliteSchemaV2, kSqliteSchemaV3,
                                        kSqliteSchemaV4, kSqliteSchemaV5, kSqliteSchemaV6,
-                                       kSqliteSchemaV7, kSqliteSchemaV8};
+                                       kSqliteSchemaV7, kSqliteSchemaV8, kSqliteSchemaV9};
 static_assert(std::size(kSteps) == kSchemaVersion);
 
 Status create_tables(sqlite3* connection) {

@@ -87,5 +87,25 @@ TEST_P(SqliteUpgrade, KeepsParkedEventsAndClaims) {
 INSTANTIATE_TEST_SUITE_P(FromVersion, SqliteUpgrade, testing::Values(5, 7),
                          [](const auto& version) { return std::to_string(version.param); });
 
+// In the words of version 8.
+TEST(SqliteUpgradeFrom, Version8KeepsRelaysAndHoldsNone) {
+  TestFile file;
+  Application application(file.directory() + "/old.db");
+  for (int version = 1; version <= 8; ++version) {
+    std::ifstream script(DOVETAIL_SQLITE_FOLDER "/schema/v" + std::to_string(version) + ".sql");
+    const std::string sql((std::istreambuf_iterator<char>(script)), {});
+    ASSERT_EQ(application.run(sql), SQLITE_OK) << sqlite3_errmsg(application.connection);
+  }
+  ASSERT_EQ(application.run("INSERT INTO dovetail_relay (relay, source, passed_seq, owner, epoch, "
+                            "delivered_total) VALUES ('shop', 'outbox', 3, 'host:1#2', 7, 5)"),
+            SQLITE_OK);
+  const Status updated = create_schema(application.connection);
+  ASSERT_TRUE(updated) << text_of(updated);
+  EXPECT_EQ(application.text("SELECT relay || '|' || passed_seq || '|' || owner || '|' || epoch "
+                             "|| '|' || delivered_total || '|' || skipped_total || '|' || hold "
+                             "FROM dovetail_relay"),
+            "shop|3|host:1#2|7|5|0|");
+}
+
 }  // namespace
 }  // namespace dovetail::sqlite

@@ -1,0 +1,89 @@
+#include "sql/relay_control.h"
+
+#include <utility>
+
+namespace dovetail {
+
+namespace {
+
+std::string events(std::uint64_t count) {
+  return std::to_string(count) + (count == 1 ? " event" : " events");
+}
+
+ActionReport counts_of(const RelayStatus& relay) {
+  ActionReport report;
+  report.pending = relay.pending;
+  report.parked = relay.parked;
+  report.waiting = relay.waiting;
+  return report;
+}
+
+bool is_broker(const RelayStatus& relay) { return relay.source == SourceKind::broker; }
+
+std::string pending(const RelayStatus& relay) {
+  if (is_broker(relay)) return "messages stay in the broker; it alone knows how many";
+  if (!relay.is_pending_known) return "many events are pending";
+  return events(relay.pending) + (relay.pending == 1 ? " is pending" : " are pending");
+}
+
+void add_waiting(ActionReport& report, const RelayStatus& relay) {
+  if (relay.parked + relay.waiting == 0) return;
+  report.consequences.push_back({"parked", std::to_string(relay.parked) + " parked and " +
+                                               std::to_string(relay.waiting) +
+                                               " waiting events stay where they are"});
+}
+
+void plan_pause(ActionReport& report, const RelayStatus& relay) {
+  report.consequences.push_back(
+      {"stops", "within seconds every process of " + quoted(relay) +
+                    " finishes what is in flight, releases its lease and delivers nothing, also "
+                    "after a restart"});
+  report.consequences.push_back({"pending", pending(relay) + "; what comes meanwhile joins them"});
+  add_waiting(report, relay);
+  if (is_broker(relay)) return;
+  report.consequences.push_back(
+      {"retention", "nothing that the relay has not passed is deleted, so the store grows"});
+}
+
+void plan_drain(ActionReport& report, const RelayStatus& relay) {
+  report.consequences.push_back(
+      {"stops", "every process of " + quoted(relay) +
+                    " reads nothing new, delivers what is in flight or waits for its next try, and "
+                    "then stops as drained, also after a restart"});
+  report.consequences.push_back({"pending", pending(relay) + "; they stay pending"});
+  if (relay.parked > 0)
+    report.consequences.push_back(
+        {"parked", std::to_string(relay.parked) +
+                       " parked events and what waits behind them stay: they need a decision"});
+}
+
+void plan_resume(ActionReport& report, const RelayStatus& relay) {
+  if (relay.hold.hold == Hold::none) return;
+  report.consequences.push_back(
+      {"continues", quoted(relay) + ", which was " + std::string(to_string(relay.hold.hold)) +
+                        " by " + relay.hold.by + ", continues within seconds where it runs"});
+  report.consequences.push_back({"pending", pending(relay) + " and are delivered now"});
+}
+
+}  // namespace
+
+std::string quoted(const RelayStatus& relay) { return "relay \"" + relay.name + "\""; }
+
+ActionReport plan_hold(const RelayStatus& relay, Hold wanted) {
+  ActionReport report = counts_of(relay);
+  const bool is_same =
+      relay.hold.hold == wanted || (wanted == Hold::draining && relay.hold.hold == Hold::drained);
+  if (is_same) {
+    const std::string now = wanted == Hold::none ? "is neither paused nor drained"
+                                                 : "is " + std::string(to_string(relay.hold.hold)) +
+                                                       " already, by " + relay.hold.by;
+    report.consequences.push_back({"nothing", quoted(relay) + " " + now + "; nothing changes"});
+    return report;
+  }
+  if (wanted == Hold::none) plan_resume(report, relay);
+  if (wanted == Hold::paused) plan_pause(report, relay);
+  if (wanted == Hold::draining) plan_drain(report, relay);
+  return report;
+}
+
+}  // namespace dovetail
