@@ -2,6 +2,7 @@
 // dovetail/kafka.h.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,10 +14,12 @@ namespace dovetail {
 class Clock;
 class Source;
 
-// Opaque to applications. `make` is called once per session, on the session's thread.
+// Opaque to applications. `make` is called once per session, on the session's thread. `call_max`:
+// the longest call of the source, except open(), beyond the wait that it is asked for.
 struct Origin {
   std::string shown{};  // for people; contains no secrets
-  std::function<Result<std::unique_ptr<Source>>(Clock& clock)> make{};
+  std::function<Result<std::unique_ptr<Source>>(Clock& clock, std::chrono::microseconds call_max)>
+      make{};
 };
 
 }  // namespace dovetail

@@ -10,12 +10,15 @@
 namespace dovetail::assembly {
 namespace {
 
+// The relay's thread must renew the lease in time, and a busy broker may be slow.
+Duration call_max(Duration lease) { return std::max<Duration>(lease / 3, std::chrono::seconds(3)); }
+
 class BrokerLane final : public Lane {
  public:
   BrokerLane(Origin origin, LanePlan plan, std::unique_ptr<OriginStore> home, Clock& clock)
       : home_(std::move(home)),
         topics_(std::move(plan.topics)),
-        source_(std::move(origin), *home_, clock, run_errand, !topics_),
+        source_(std::move(origin), *home_, clock, run_errand, !topics_, call_max(plan.relay.lease)),
         lease_(source_, home_->lease()),
         sink_(plan.make_sink(0)),
         relay_(RelayPorts{.source = source_,
@@ -48,10 +51,8 @@ class BrokerLane final : public Lane {
 std::unique_ptr<Lane> make_broker_lane(const BrokerKind& kind, LanePlan plan,
                                        std::unique_ptr<OriginStore> home, Clock& clock) {
   Origin origin;
-  // The relay's thread must renew the lease in time, and a busy broker may be slow.
-  const Duration call_max = std::max<Duration>(plan.relay.lease / 3, std::chrono::seconds(3));
-  origin.make = [&kind, &from = plan.from, call_max](Clock& its) {
-    return kind.make_source(from, call_max, its);
+  origin.make = [&kind, &from = plan.from](Clock& its, Duration longest) {
+    return kind.make_source(from, longest, its);
   };
   return std::make_unique<BrokerLane>(std::move(origin), std::move(plan), std::move(home), clock);
 }

@@ -28,7 +28,7 @@ Result<Origin> origin(const ReadOptions& options) {
   // Only librdkafka can judge these names and values.
   if (const auto made = make_configuration(*properties); !made) return fail(made.error());
   return Origin{"Kafka at " + options.brokers,
-                [own](Clock& clock) -> Result<std::unique_ptr<Source>> {
+                [own](Clock& clock, Duration) -> Result<std::unique_ptr<Source>> {
                   return std::make_unique<KafkaSource>(own, clock);
                 }};
 }

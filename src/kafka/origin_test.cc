@@ -28,7 +28,7 @@ TEST(KafkaOrigin, MakesSourcesThatReadWhereTheGroupStopped) {
   EXPECT_EQ(made->shown, "Kafka at " + cluster.address());
   for (const Event* one : sent) {
     ASSERT_EQ(deliver(sink, {one})[0].fate, Fate::confirmed);
-    Result<std::unique_ptr<Source>> source = made->make(system_clock());
+    Result<std::unique_ptr<Source>> source = made->make(system_clock(), std::chrono::seconds(3));
     ASSERT_TRUE(source && (*source)->open());
     Batch batch;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);

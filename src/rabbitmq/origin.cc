@@ -1,4 +1,7 @@
 // The application's side: queues as the origin of a consumer.
+#include <algorithm>
+#include <utility>
+
 #include "dovetail/rabbitmq.h"
 #include "rabbitmq/source.h"
 
@@ -27,8 +30,10 @@ Result<Origin> origin(const ReadOptions& options) {
   own.foreign = ForeignNames{options.id_header, options.type_header, options.aggregate_type_header,
                              options.aggregate_id_header};
   return Origin{"RabbitMQ at " + options.host + ":" + std::to_string(own.server.port),
-                [own](Clock& clock) -> Result<std::unique_ptr<Source>> {
-                  return std::make_unique<RabbitmqSource>(own, clock);
+                [own](Clock& clock, Duration call_max) -> Result<std::unique_ptr<Source>> {
+                  Options bounded = own;
+                  bounded.answer_timeout = std::min(bounded.answer_timeout, call_max);
+                  return std::make_unique<RabbitmqSource>(std::move(bounded), clock);
                 }};
 }
 

@@ -21,7 +21,7 @@ TEST(RabbitmqOrigin, MakesSourcesThatReadWhatWasNotSettled) {
   ASSERT_TRUE(made) << made.error().text;
   EXPECT_EQ(made->shown, "RabbitMQ at 127.0.0.1:" + std::to_string(options.port));
   for (int round = 0; round < 2; ++round) {
-    Result<std::unique_ptr<Source>> source = made->make(system_clock());
+    Result<std::unique_ptr<Source>> source = made->make(system_clock(), std::chrono::seconds(3));
     ASSERT_TRUE(source && (*source)->open());
     Batch batch;
     ASSERT_TRUE(eventually([&] {

@@ -16,7 +16,7 @@ void OriginSource::drop() {
 
 Status OriginSource::open() {
   drop();
-  Result<std::unique_ptr<Source>> made = origin_.make(clock_);
+  Result<std::unique_ptr<Source>> made = origin_.make(clock_, call_max_);
   if (!made) return fail(made.error());
   DOVETAIL_TRY(home_.open());
   if (auto* const numbers = dynamic_cast<OwnPositions*>(made->get()); numbers != nullptr) {

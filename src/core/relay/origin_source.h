@@ -47,14 +47,15 @@ using RunBeside = std::function<void(std::function<void()>)>;
 // `clock` outlive it.
 class OriginSource final : public Source {
  public:
-  // `keeps_topics`: false if the relay renames topics.
+  // `keeps_topics`: false if the relay renames topics. `call_max`: see Origin.
   OriginSource(Origin origin, OriginStore& home, Clock& clock, RunBeside run_beside,
-               bool keeps_topics = true)
+               bool keeps_topics = true, Duration call_max = std::chrono::seconds(3))
       : origin_(std::move(origin)),
         home_(home),
         clock_(clock),
         run_beside_(std::move(run_beside)),
-        keeps_topics_(keeps_topics) {}
+        keeps_topics_(keeps_topics),
+        call_max_(call_max) {}
 
   // Leaves the broker's group.
   void drop();
@@ -86,6 +87,7 @@ class OriginSource final : public Source {
   Clock& clock_;
   RunBeside run_beside_;
   bool keeps_topics_;
+  Duration call_max_;
   std::shared_ptr<Opening> opening_{};
   std::unique_ptr<Source> source_{};
   std::atomic<std::int64_t> quiet_since_us_{0};  // 0: not open

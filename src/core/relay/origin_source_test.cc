@@ -109,7 +109,7 @@ class OriginSourceTest : public testing::Test {
     return {};
   }
   Origin origin() {
-    return {"test", [this](Clock&) -> Result<std::unique_ptr<Source>> {
+    return {"test", [this](Clock&, Duration) -> Result<std::unique_ptr<Source>> {
               return std::make_unique<TestSource>(seen_, events_);
             }};
   }

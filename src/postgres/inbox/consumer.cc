@@ -157,7 +157,8 @@ LanesOptions Consumer::State::lanes_options() {
 // One process reads the broker and others stand by, so that its order holds.
 Status Consumer::State::run_origin(std::stop_token stop) {
   PostgresOriginStore home(options.database, options.name, {}, options.lease_term, clock);
-  OriginSource source(options.origin, home, clock, run_errand);
+  OriginSource source(options.origin, home, clock, run_errand, true,
+                      std::max<Duration>(options.lease_term / 3, std::chrono::seconds(3)));
   OriginLease lease(source, home.lease());
   std::vector<std::shared_ptr<Sink>> sinks;
   for (std::uint32_t lane = 0; lane < options.parallel; ++lane) sinks.push_back(make_inbox(lane));

@@ -304,7 +304,7 @@ TEST_F(PostgresConsumer, ReadsAnOriginWithItsLeaseAndCountsInItsOwnDatabase) {
   ListSource::List list;
   for (int i = 0; i < 100; ++i) list.ids.push_back(new_event_id());
   list.ids.push_back(list.ids.front());  // delivered twice
-  options.origin.make = [&](Clock&) -> Result<std::unique_ptr<Source>> {
+  options.origin.make = [&](Clock&, Duration) -> Result<std::unique_ptr<Source>> {
     return std::make_unique<ListSource>(list);
   };
   for (const std::uint32_t parallel : {1U, 3U}) {

@@ -86,9 +86,10 @@ int run_consumer(const std::string& from, const std::string& to, const Words& wo
   if (broker_source(from, doom) == nullptr) {
     options.from = from;
   } else {
-    options.origin = Origin{"a broker", [from, &doom](Clock&) -> Result<std::unique_ptr<Source>> {
-                              return broker_source(from, doom);
-                            }};
+    options.origin =
+        Origin{"a broker", [from, &doom](Clock&, Duration) -> Result<std::unique_ptr<Source>> {
+                 return broker_source(from, doom);
+               }};
   }
   const std::string fix_file = word(words, "--fix", "");
   postgres::NamedHandler handler;

@@ -1,0 +1,41 @@
+// An HTTP endpoint, as for webhooks, as the origin of a consumer's events. A sender gets its answer
+// when its event is applied or parked, so it repeats what a crash interrupts.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "dovetail/origin.h"
+#include "dovetail/result.h"
+
+namespace dovetail::http {
+
+struct ReadOptions {
+  std::string address = "127.0.0.1";  // others than loopback need a token or secrets
+  std::uint16_t port = 0;             // must be set
+  std::string path = "/events";       // the rest of a request's path is the event's topic
+  std::string token{};                // "Authorization: Bearer ..."; empty: not required
+  // Of Standard Webhooks: "whsec_...", separated by spaces. Empty: signatures are not checked.
+  std::string secrets{};
+  std::chrono::milliseconds signature_age_max{300'000};  // also the limit into the future
+  std::string cert_file{};                               // PEM; needs key_file; then it is HTTPS
+  std::string key_file{};                                // PEM
+  std::size_t payload_bytes_max = 1 << 20;
+  // A request that is not settled in this time gets 503. Keep it below the senders' limit.
+  std::chrono::milliseconds answer_timeout{25'000};
+  std::size_t waiting_max = 500;             // requests that are not settled
+  std::size_t waiting_bytes_max = 64 << 20;  // their total size
+
+  // Headers of other publishers' requests that carry the id, the key and the other fields.
+  std::string id_header{};
+  std::string type_header{};
+  std::string aggregate_type_header{};
+  std::string aggregate_id_header{};
+};
+
+// Does not listen yet: the consumer that owns the lane does. rejected: the options are wrong.
+Result<Origin> origin(const ReadOptions& options);
+
+}  // namespace dovetail::http

@@ -1,0 +1,71 @@
+#include <gtest/gtest.h>
+
+#include "core/relay/source.h"
+#include "dovetail/nats.h"
+#include "kit/eventually.h"
+#include "nats/test_server.h"
+
+namespace dovetail::nats {
+namespace {
+
+class NatsOrigin : public testing::Test {
+ protected:
+  void SetUp() override {
+    admin_.make_stream(name_, name_ + ".>");
+    const ConnectionOptions server = connection_to();
+    options_.servers = {{server.servers[0].host, server.servers[0].port}};
+    options_.user = server.user;
+    options_.password = server.password;
+    options_.stream = name_;
+    options_.group = "stock";
+  }
+  void TearDown() override { admin_.drop_stream(name_); }
+
+  Operator admin_;
+  std::string name_ = own_name("origin");
+  ReadOptions options_;
+};
+
+TEST_F(NatsOrigin, MakesSourcesThatReadWhatWasNotSettled) {
+  options_.type_header = "kind";
+  const Result<Origin> made = origin(options_);
+  ASSERT_TRUE(made) << made.error().text;
+  EXPECT_EQ(made->shown,
+            "NATS at " + options_.servers[0].host + ":" + std::to_string(options_.servers[0].port));
+  Connection& connection = admin_.connection();
+  append_publish(connection.out(), name_ + ".a", connection.inbox() + "stored",
+                 "NATS/1.0\r\nNats-Msg-Id: order-17\r\nkind: placed\r\n\r\n", "hello");
+  ASSERT_TRUE(connection.pump(std::chrono::seconds(10), [](const Frame&) {}));
+  for (int round = 0; round < 2; ++round) {
+    Result<std::unique_ptr<Source>> source = made->make(system_clock(), std::chrono::seconds(3));
+    ASSERT_TRUE(source && (*source)->open());
+    Batch batch;
+    ASSERT_TRUE(eventually([&] {
+      EXPECT_TRUE((*source)->read(batch, Limits{10, 1 << 20, std::chrono::milliseconds(50)}, {}));
+      return !batch.empty();
+    })) << round;
+    EXPECT_EQ(batch.events()[0].payload, "hello");
+    EXPECT_EQ(batch.events()[0].type, "placed");
+  }
+}
+
+TEST_F(NatsOrigin, WrongOptionsAreRefusedWithTheirReason) {
+  const auto refused = [&](const std::function<void(ReadOptions&)>& change) {
+    ReadOptions wrong = options_;
+    change(wrong);
+    const Result<Origin> made = origin(wrong);
+    return !made && made.error().code == Errc::rejected && !made.error().text.empty();
+  };
+  EXPECT_FALSE(refused([](ReadOptions&) {}));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.servers.clear(); }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.group.clear(); }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.stream.clear(); }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.prefetch = 0; }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.token = "and a user"; }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.cert_file = "without a key"; }));
+  EXPECT_TRUE(
+      refused([](ReadOptions& wrong) { wrong.redeliver_after = std::chrono::milliseconds(1); }));
+}
+
+}  // namespace
+}  // namespace dovetail::nats

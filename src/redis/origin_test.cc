@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include "core/relay/source.h"
+#include "dovetail/redis.h"
+#include "redis/test_server.h"
+
+namespace dovetail::redis {
+namespace {
+
+class RedisOrigin : public testing::Test {
+ protected:
+  RedisOrigin() {
+    options_.host = database_.options().host;
+    options_.port = database_.options().port;
+    options_.database = database_.options().database;
+    options_.streams = {"orders"};
+    options_.group = "stock";
+  }
+
+  TestDatabase database_{own_server().server()};
+  ReadOptions options_;
+};
+
+TEST_F(RedisOrigin, MakesSourcesThatReadWhatWasNotSettled) {
+  options_.type_header = "kind";
+  database_.run({"XADD", "orders", "*", "key", "k", "data", "hello", "kind", "placed"});
+  const Result<Origin> made = origin(options_);
+  ASSERT_TRUE(made) << made.error().text;
+  EXPECT_EQ(made->shown, "Redis at " + options_.host + ":" + std::to_string(options_.port));
+  for (int round = 0; round < 2; ++round) {
+    Result<std::unique_ptr<Source>> source = made->make(system_clock(), std::chrono::seconds(3));
+    ASSERT_TRUE(source && (*source)->open());
+    Batch batch;
+    ASSERT_TRUE(eventually([&] {
+      EXPECT_TRUE((*source)->read(batch, Limits{10, 1 << 20, std::chrono::milliseconds(50)}, {}));
+      return !batch.empty();
+    })) << round;
+    EXPECT_EQ(batch.events()[0].payload, "hello");
+    EXPECT_EQ(batch.events()[0].type, "placed");
+  }
+}
+
+TEST_F(RedisOrigin, WrongOptionsAreRefusedWithTheirReason) {
+  const auto refused = [&](const std::function<void(ReadOptions&)>& change) {
+    ReadOptions wrong = options_;
+    change(wrong);
+    const Result<Origin> made = origin(wrong);
+    return !made && made.error().code == Errc::rejected && !made.error().text.empty();
+  };
+  EXPECT_FALSE(refused([](ReadOptions&) {}));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.host.clear(); }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.streams.clear(); }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.group.clear(); }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.prefetch = 0; }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.key_file = "without a certificate"; }));
+  EXPECT_TRUE(refused([](ReadOptions& wrong) { wrong.key_header = wrong.payload_field; }));
+  EXPECT_TRUE(
+      refused([](ReadOptions& wrong) { wrong.redeliver_after = std::chrono::milliseconds(1); }));
+}
+
+}  // namespace
+}  // namespace dovetail::redis
