@@ -13,6 +13,7 @@
 #include "core/inbox/claims.h"
 #include "core/inbox/request.h"
 #include "core/operations.h"
+#include "core/reconcile/rows.h"
 #include "core/relay/origin_source.h"
 #include "core/relay/relay.h"
 #include "core/relay/sink.h"
@@ -138,6 +139,13 @@ class Database {
   // Makes the outbox give an event to a reader again. False: this store cannot.
   virtual Result<bool> deliver_again(const std::string& reader, const EventId& id,
                                      const std::string& reason);
+
+  // The two sides of a comparison, see core/reconcile/rows.h. `handlers`: the names of inbox rows;
+  // empty: all that the database knows.
+  virtual Result<std::unique_ptr<reconcile::OutboxScan>> scan_outbox(const std::string& relay,
+                                                                     WallTime from, WallTime to);
+  virtual Result<std::unique_ptr<reconcile::ReceiverScan>> scan_inbox(
+      const std::string& consumer, const std::vector<std::string>& handlers);
 
   // HTTP requests. `limit`: the longest wait for the server's answer.
   virtual std::unique_ptr<RequestStore> make_request_store(Duration limit);

@@ -101,6 +101,14 @@ Result<std::uint64_t> Database::forget_event(const std::string&, const EventId&,
 Result<bool> Database::deliver_again(const std::string&, const EventId&, const std::string&) {
   return false;
 }
+Result<std::unique_ptr<reconcile::OutboxScan>> Database::scan_outbox(const std::string&, WallTime,
+                                                                     WallTime) {
+  return no_database();
+}
+Result<std::unique_ptr<reconcile::ReceiverScan>> Database::scan_inbox(
+    const std::string&, const std::vector<std::string>&) {
+  return no_database();
+}
 Result<std::vector<RequestInfo>> Database::list_requests(const RequestFilter&) {
   return no_database();
 }

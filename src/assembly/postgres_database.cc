@@ -17,6 +17,8 @@
 #include "postgres/operate/maintenance.h"
 #include "postgres/operate/relay_control.h"
 #include "postgres/outbox/delayed.h"
+#include "postgres/reconcile/inbox_scan.h"
+#include "postgres/reconcile/outbox_scan.h"
 #include "postgres/schema/schema.h"
 #include "postgres/work/claims.h"
 #include "postgres/work/requests.h"
@@ -75,6 +77,14 @@ class PostgresDatabase final : public Database {
                              const std::string& reason) override {
     if (store_.tables.contains(reader)) return false;
     return postgres::deliver_again(store_.conninfo, reader, id, reason);
+  }
+  Result<std::unique_ptr<reconcile::OutboxScan>> scan_outbox(const std::string& relay,
+                                                             WallTime from, WallTime to) override {
+    return postgres::scan_outbox(store_.conninfo, relay, from, to);
+  }
+  Result<std::unique_ptr<reconcile::ReceiverScan>> scan_inbox(
+      const std::string& consumer, const std::vector<std::string>& handlers) override {
+    return postgres::scan_inbox(store_.conninfo, consumer, handlers);
   }
   std::unique_ptr<RequestStore> make_request_store(Duration limit) override {
     return std::make_unique<postgres::PostgresRequestStore>(store_.conninfo, limit);

@@ -17,6 +17,8 @@
 #include "sqlite/operate/doctor.h"
 #include "sqlite/operate/relay_control.h"
 #include "sqlite/outbox/source.h"
+#include "sqlite/reconcile/inbox_scan.h"
+#include "sqlite/reconcile/outbox_scan.h"
 #include "sqlite/work/claims.h"
 #include "sqlite/work/requests.h"
 
@@ -75,6 +77,14 @@ class SqliteDatabase final : public Database {
     return fail(Errc::rejected, "the inbox of \"" + consumer +
                                     "\" is in a SQLite file; only PostgreSQL keeps the reason that "
                                     "this needs");
+  }
+  Result<std::unique_ptr<reconcile::OutboxScan>> scan_outbox(const std::string& relay,
+                                                             WallTime from, WallTime to) override {
+    return sqlite::scan_outbox(path(), relay, from, to, system_clock());
+  }
+  Result<std::unique_ptr<reconcile::ReceiverScan>> scan_inbox(
+      const std::string& consumer, const std::vector<std::string>& handlers) override {
+    return sqlite::scan_inbox(path(), consumer, handlers, system_clock());
   }
   std::unique_ptr<RequestStore> make_request_store(Duration) override {
     return std::make_unique<sqlite::SqliteRequestStore>(path(), system_clock(), boot_id());

@@ -17,10 +17,6 @@ constexpr Duration kAnswerMax = std::chrono::seconds(10);
 // Long enough for a broker to restart, or for another one to lead its partitions.
 constexpr Duration kDownMax = std::chrono::seconds(5);
 
-std::string_view view_of(const void* bytes, std::size_t size) {
-  return {static_cast<const char*>(bytes), size};
-}
-
 // The group rebalances: the next owner of the partition reads from the last commit.
 bool is_of_rebalance(rd_kafka_resp_err_t code) {
   return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION ||
@@ -33,10 +29,6 @@ bool is_cooperative(rd_kafka_t* consumer) {
   // Null while the consumer closes.
   const char* const protocol = rd_kafka_rebalance_protocol(consumer);
   return protocol != nullptr && std::strcmp(protocol, "COOPERATIVE") == 0;
-}
-
-std::string name_of(const std::string& topic, std::int32_t partition) {
-  return topic + "/" + std::to_string(partition);
 }
 
 }  // namespace
@@ -60,7 +52,7 @@ struct KafkaSource::Callbacks {
 };
 
 KafkaSource::KafkaSource(Options options, Clock& clock)
-    : options_(std::move(options)), clock_(clock), reader_(options_.foreign, kKafkaDialect) {}
+    : options_(std::move(options)), clock_(clock), decoder_(options_) {}
 
 KafkaSource::~KafkaSource() { close(); }
 
@@ -168,7 +160,7 @@ Status KafkaSource::choose_offsets(rd_kafka_topic_partition_list_s* list) {
     rd_kafka_topic_partition_t& one = list->elems[i];
     if (one.err != RD_KAFKA_RESP_ERR_NO_ERROR)
       return fail(Errc::unavailable, "Kafka: cannot read the offset of " +
-                                         name_of(one.topic, one.partition) + ": " +
+                                         partition_name(one.topic, one.partition) + ": " +
                                          rd_kafka_err2str(one.err) + "; check the brokers");
     Partition& partition = partition_of(one.topic, one.partition);
     partition.assigned = true;
@@ -212,7 +204,7 @@ Result<KafkaSource::Ends> KafkaSource::ends_of(const Partition& partition) {
                                        &ends.low, &ends.high, to_milliseconds(kAnswerMax));
   if (code == RD_KAFKA_RESP_ERR_NO_ERROR) return ends;
   return fail(Errc::unavailable, "Kafka: cannot read the range of offsets in " +
-                                     name_of(partition.topic, partition.number) + ": " +
+                                     partition_name(partition.topic, partition.number) + ": " +
                                      rd_kafka_err2str(code) + "; check the brokers");
 }
 
@@ -299,28 +291,7 @@ Status KafkaSource::take(const rd_kafka_message_s& message, Batch& out, Reading&
   Partition& partition = partition_of(topic, message.partition);
   // Already read: its partition left and came back.
   if (message.offset < partition.next) return {};
-  headers_.clear();
-  rd_kafka_headers_t* headers = nullptr;
-  if (rd_kafka_message_headers(&message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    const char* name = nullptr;
-    const void* value = nullptr;
-    std::size_t size = 0;
-    for (std::size_t i = 0;
-         rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
-         ++i)
-      headers_.push_back({name, view_of(value, value == nullptr ? 0 : size)});
-  }
-  place_ = name_of(partition.topic, partition.number) + "/" + std::to_string(message.offset);
-  ReceivedMessage received;
-  received.topic = std::string_view(topic).substr(options_.topic_prefix.size());
-  received.key = view_of(message.key, message.key_len);
-  received.headers = headers_;
-  received.payload = view_of(message.payload, message.len);
-  received.position = message.offset + 1;
-  received.place = place_;
-  const std::int64_t time_ms = rd_kafka_message_timestamp(&message, nullptr);
-  if (time_ms >= 0) received.time = WallTime(std::chrono::milliseconds(time_ms));
-  reader_.read(received, new_event_id(), out);
+  decoder_.read(message, out);
 
   partition.next = message.offset + 1;
   ++reading.events;
@@ -361,7 +332,7 @@ Status KafkaSource::take_error(const rd_kafka_message_s& message) {
 // The topic does not have the offset at which the group must continue.
 Status KafkaSource::offset_lost(const rd_kafka_message_s& message) {
   const Partition& partition = partition_of(rd_kafka_topic_name(message.rkt), message.partition);
-  const std::string name = name_of(partition.topic, partition.number);
+  const std::string name = partition_name(partition.topic, partition.number);
   auto ends = ends_of(partition);
   if (!ends) return fail(ends.error());
   const std::int64_t wanted = std::max(partition.next, partition.committed);

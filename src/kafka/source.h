@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/message/message.h"
 #include "core/relay/source.h"
 #include "kafka/client.h"
+#include "kafka/decoder.h"
 #include "kafka/options.h"
 
 namespace dovetail::kafka {
@@ -83,14 +83,12 @@ class KafkaSource final : public Source {
 
   Options options_;
   Clock& clock_;
-  MessageReader reader_;
+  Decoder decoder_;
   Handle<rd_kafka_s> consumer_;
   std::map<std::pair<std::string, std::int32_t>, Partition> partitions_;
-  std::deque<Reading> readings_;        // read and not settled
-  Handle<rd_kafka_message_s> held_;     // did not fit into the last batch
-  std::vector<MessageHeader> headers_;  // reused
-  std::string place_;                   // reused
-  std::optional<Error> fault_;          // from a callback
+  std::deque<Reading> readings_;     // read and not settled
+  Handle<rd_kafka_message_s> held_;  // did not fit into the last batch
+  std::optional<Error> fault_;       // from a callback
   ConnectErrors connect_errors_;
   TimePoint down_since_{};  // since when no broker can be reached; empty: one can
   bool closing_ = false;

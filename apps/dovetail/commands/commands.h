@@ -16,6 +16,7 @@ void add_requests(Command& app);
 void add_inbox(Command& app);
 void add_slots(Command& app);
 void add_relay(Command& app);
+void add_reconcile(Command& app);
 void add_prune(Command& app);
 void add_doctor(Command& app);
 void add_config(Command& app);

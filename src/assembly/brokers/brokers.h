@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "config/reference.h"
 #include "core/clock.h"
 #include "core/operations.h"
+#include "core/reconcile/comparison.h"
 #include "core/relay/sink.h"
 #include "core/relay/source.h"
 #include "dovetail/result.h"
@@ -33,6 +35,11 @@ struct BrokerKind {
   Result<std::vector<Kept>> (*retention)(const config::StoreConfig& store);
   // A warning for operators before a relay fills it; empty: none. Null: never a warning.
   std::string_view (*caution)(const config::StoreConfig& to) = nullptr;
+  // A topic as a side of a comparison: what came since `from`. Null: its messages cannot be read
+  // again.
+  Result<std::unique_ptr<reconcile::ReceiverScan>> (*scan_topic)(
+      const config::StoreConfig& store, const std::string& topic, WallTime from,
+      const reconcile::Watch& watch) = nullptr;
 };
 
 // REQUIRES: store.is_broker(). Null: this binary was built without it.

@@ -10,6 +10,7 @@
 #include "kafka/examine.h"
 #include "kafka/sink.h"
 #include "kafka/source.h"
+#include "kafka/topic_scan.h"
 
 namespace dovetail::assembly {
 namespace {
@@ -159,8 +160,22 @@ Result<std::vector<Kept>> retention(const StoreConfig& store) {
   return kafka::retention(*options);
 }
 
+Result<std::unique_ptr<reconcile::ReceiverScan>> scan_topic(const StoreConfig& store,
+                                                            const std::string& topic, WallTime from,
+                                                            const reconcile::Watch& watch) {
+  const Result<kafka::Options> options = options_of(store);
+  if (!options) return fail(options.error());
+  return kafka::scan_topic(*options, topic, from, watch);
+}
+
 }  // namespace
 
-const BrokerKind kKafka = {settings, prepare, make_sink, make_source, examine, retention};
+const BrokerKind kKafka = {.settings = settings,
+                           .prepare = prepare,
+                           .make_sink = make_sink,
+                           .make_source = make_source,
+                           .examine = examine,
+                           .retention = retention,
+                           .scan_topic = scan_topic};
 
 }  // namespace dovetail::assembly

@@ -250,6 +250,7 @@ Status Comparison::judge_extra(const Received& row) {
   const WallTime available = row.available_at.value_or(made.value_or(row.at));
   const WallTime first = std::min(available, made.value_or(available));
   if (first < rules_.from || std::max(available, first) >= rules_.to) return {};
+  if (!made && first < rules_.untimed_from) return {};
   // Such an id was made from the name of a message that carried none.
   if (rules_.has_other_sources || is_version(row.id, 5)) {
     ++outcome_.counts.foreign;

@@ -26,6 +26,8 @@ struct Rules {
   // Events that were written in [from, to) are judged.
   WallTime from = WallTime::min();
   WallTime to = WallTime::max();
+  // The outbox may have deleted older events whose ids have no time.
+  WallTime untimed_from = WallTime::min();
   // More than this between the time of writing and the time of receiving is late; none: not judged.
   std::optional<Duration> late_after{};
   // What was written at this time or later may still be on its way to a receiver that has not got
@@ -99,16 +101,16 @@ struct Sides {
   Stream<Published>& published;
   Stream<Received>& received;
   std::vector<Stream<Held>*> held{};
-  // Which of these the outbox has by now. What a receiver has and the snapshot of the outbox does
-  // not, may have been published after it.
+  // Which of these the outbox has by now. What a receiver has and the scan of the outbox does
+  // not, may have been published after its page was read.
   std::function<Result<std::vector<EventId>>(std::span<const EventId>)> find_now{};
 };
 
 // Called now and then with how many events of the outbox were read. False: stop.
 using Watch = std::function<bool(std::uint64_t read)>;
 
-// The snapshot of the outbox must be older than that of the receivers. Errc::stopped: `watch` said
-// so.
+// The scan of the outbox must have been opened before that of the receivers. Errc::stopped: `watch`
+// said so.
 Result<Outcome> compare(const Rules& rules, const Sides& sides, const Watch& watch = {});
 
 }  // namespace dovetail::reconcile
