@@ -190,7 +190,7 @@ class Looking(harness.Case):
         self.init()
 
     def test_status_shows_pending_age_parked_and_owner(self):
-        self.assertIn("nothing was published", self.dovetail("status").out)
+        self.assertIn("Nothing was published", self.dovetail("status").out)
         self.publish()
         self.dovetail("run", "--until-idle")
         self.publish(key="18")

@@ -97,7 +97,8 @@ to = "inventory"
         self.assertIsNone(by_name["shop-to-inventory"]["pending"])
         self.assertEqual(by_name["good"]["pending"], 0)
         out = self.dovetail("status", code=5).out
-        self.assertRegex(out.splitlines()[0], "^! .*shop-to-inventory.*event_type")
+        self.assertEqual(out.splitlines()[0], "The relay shop-to-inventory does not fit its table.")
+        self.assertRegex(out, r"(?s)\n! The relay shop-to-inventory does not fit its table.*event_type")
         self.assertRegex(out, r"(?m)^shop\.outbox_events +shop-to-inventory +error +-")
         self.assertIn("good", out)
 

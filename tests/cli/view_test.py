@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import termios
@@ -247,19 +248,19 @@ class States(Case):
         self.assertRegex(reader["state_since"], r"^\d{4}-")
         self.wait_for_state("delivering", name="orders-to-inventory")
         self.wait_for("it is told first", lambda: re.match(
-            r"! orders\.outbox: orders-to-bus has been backing off for .*127\.0\.0\.1", self.dovetail("status").out))
+            r"(?s)The broker bus is away\..*\n! The broker bus is away, for .*orders-to-bus: [^\n]*127\.0\.0\.1", self.dovetail("status").out))
         process.kill()
         process.wait()
         stopped = self.wait_for_state("stopped", name="orders-to-bus")
         self.assertEqual(stopped["last_state"], "backing_off", "its last words are kept, and not told as the truth")
         self.assertNotIn("next_try", stopped)
-        self.assertRegex(self.dovetail("status").out, r"(?m)^! orders\.outbox: orders-to-bus: no relay is running, and 1 event waits")
+        self.assertRegex(self.dovetail("status").out, r"(?s)! No process runs the relay orders-to-bus.*\n    1 event waits\.\n")
 
     def test_a_relay_that_reads_a_broker_tells_it_to_the_store_that_it_fills(self):
         self.write("dovetail.toml", harness.CONFIG + FROM_AWAY)
         self.start("run", "bus-in")
         self.wait_for_state("backing_off", "127.0.0.1", store="inventory", name="bus-in")
-        self.assertRegex(self.dovetail("status").out, r"^! bus > inventory: bus-in has been backing off for")
+        self.assertRegex(self.dovetail("status").out, r"^The broker bus is away")
 
     def test_a_password_in_an_error_is_not_kept(self):
         canary = "c4n4ry"
@@ -273,6 +274,73 @@ class States(Case):
         for one in self.folder.glob("*.db*"):
             self.assertNotIn(canary.encode(), one.read_bytes())
         self.assertNotIn(canary, self.log() + self.dovetail("status").out)
+
+
+class StatusScreen(Case):
+    """`status` on a terminal of 80 columns."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("dovetail.toml", harness.CONFIG.replace("orders-to-inventory", "a-relay-with-a-name-of-forty-characters"))
+        self.insert("nowhere", "4")
+        self.dovetail("run", "--until-idle", code=1)
+
+    def without_colours(self, text):
+        return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+    def test_it_fits_and_the_verdict_comes_first(self):
+        shown = self.on_terminal("status")
+        lines = self.without_colours(shown).splitlines()
+        self.assertEqual(lines[0][:36], "1 event of the relay a-relay-with-a-")
+        self.assertTrue(all(len(line) <= 80 for line in lines), "\n".join(lines))
+        self.assertIn("a-relay-with-a-name-of-forty-characters", shown)
+        self.assertIn("PARKED", shown)
+        self.assertIn("DELIVERED", self.on_terminal("status", columns=200))
+
+    def test_colours_are_for_terminals_and_can_be_refused(self):
+        self.assertIn("\x1b[1;33m", self.on_terminal("status"))
+        self.assertNotIn("\x1b", self.dovetail("status").out)
+        os.environ["NO_COLOR"] = "1"
+        self.addCleanup(os.environ.pop, "NO_COLOR")
+        self.assertNotIn("\x1b", self.on_terminal("status"))
+
+    def watch(self):
+        master, slave = pty.openpty()
+        self.addCleanup(os.close, master)
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        process = subprocess.Popen([harness.DOVETAIL, "status", "--watch", "--every", "0.05"], cwd=self.folder, stdin=slave,
+                                   stdout=slave, stderr=slave, start_new_session=True,
+                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        self.addCleanup(self.end, process)
+        self.slave, self.shown = slave, b""
+        self.addCleanup(os.close, slave)
+        return master, process
+
+    def read_until(self, master, condition):
+        def look():
+            if select.select([master], [], [], 0.01)[0]:
+                self.shown += os.read(master, 65536)
+            return condition(self.shown)
+        self.wait_for("the screen shows it", look)
+
+    def ends_with(self, key):
+        master, process = self.watch()
+        self.read_until(master, lambda shown: shown.count(b"is parked") > 4)
+        self.assertTrue(self.shown.startswith(b"\x1b[?1049h\x1b[?25l"), self.shown[:40])
+        self.assertNotIn(b"\x1b[2J", self.shown, "it draws over what is there")
+        for part in self.shown.split(b"\x1b[H")[1:-1]:
+            self.assertLessEqual(part.count(b"\n"), 23, "no line below the edge")
+        os.write(master, key)
+        self.read_until(master, lambda shown: shown.endswith(b"\x1b[?25h\x1b[?1049l"))
+        self.assertEqual(process.wait(harness.PATIENCE_S), 0)
+        self.assertEqual(termios.tcgetattr(self.slave), self.before)
+
+    def test_q_ends_the_live_screen_and_the_terminal_is_as_before(self):
+        self.ends_with(b"q")
+
+    def test_interrupt_ends_it_too(self):
+        self.ends_with(b"\x03")
 
 
 class UntilIdle(Case):

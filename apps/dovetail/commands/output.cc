@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -16,14 +17,15 @@ namespace {
 
 constexpr std::string_view kCut = "...";
 
-// Terminal columns, approximately: one per UTF-8 character.
-std::size_t width(std::string_view text) {
+std::size_t width(std::string_view text) { return columns_of(text); }
+
+}  // namespace
+
+std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
 }
-
-}  // namespace
 
 Table::Table(std::vector<std::string> titles) : titles_(std::move(titles)) {
   for (std::string& title : titles_) {
@@ -71,6 +73,33 @@ std::string Table::to_string(std::optional<std::size_t> width_max) const {
   return text;
 }
 
+std::string Table::fitting(std::optional<std::size_t> width_max,
+                           const std::vector<std::size_t>& droppable) const {
+  std::vector<bool> kept(titles_.size(), true);
+  for (std::size_t next = 0;; ++next) {
+    std::vector<std::string> titles;
+    for (std::size_t i = 0; i < titles_.size(); ++i)
+      if (kept[i]) titles.push_back((right_[i] ? ">" : "") + titles_[i]);
+    Table table(std::move(titles));
+    for (const auto& row : rows_) {
+      std::vector<std::string> cells;
+      for (std::size_t i = 0; i < row.size(); ++i)
+        if (kept[i]) cells.push_back(row[i]);
+      table.add(std::move(cells));
+    }
+    std::string text = table.to_string();
+    std::size_t widest = 0;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      widest = std::max(widest, width(std::string_view(text).substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    if (!width_max || widest <= *width_max) return text;
+    if (next == droppable.size()) return table.to_string(width_max);
+    kept[droppable[next]] = false;
+  }
+}
+
 std::optional<std::size_t> terminal_width() {
   winsize size{};
   if (!stdout_is_terminal() || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
@@ -79,6 +108,11 @@ std::optional<std::size_t> terminal_width() {
 }
 
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
+bool wants_colour() {
+  const char* const without = std::getenv("NO_COLOR");
+  return stdout_is_terminal() && (without == nullptr || *without == '\0');
+}
 
 void print(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);

@@ -24,6 +24,9 @@ class Table {
   std::size_t rows() const { return rows_.size(); }
   // Cuts the last column if a line would be wider than `width_max`.
   std::string to_string(std::optional<std::size_t> width_max = std::nullopt) const;
+  // The same without some columns, in the order of `droppable`, until it is narrow enough.
+  std::string fitting(std::optional<std::size_t> width_max,
+                      const std::vector<std::size_t>& droppable) const;
 
  private:
   std::vector<std::string> titles_;
@@ -32,6 +35,10 @@ class Table {
 };
 
 bool stdout_is_terminal();
+// On a terminal, and nobody has set NO_COLOR.
+bool wants_colour();
+// Of a terminal, approximately: one per UTF-8 character.
+std::size_t columns_of(std::string_view text);
 // The width of the terminal at stdout; empty: a file or a pipe, where nothing is cut.
 std::optional<std::size_t> terminal_width();
 

@@ -86,7 +86,7 @@ class SeveralRelays(postgres_test.PostgresCase):
         """What `status` shows: the bad one is bad, and the others deliver."""
         row = self.wait_for("it is said", lambda: (lambda row: row.get("state") in states and
                                                    re.search(says, row.get("last_error", "")) and row)(self.row("bad")))
-        self.assertRegex(self.run_dovetail("status").out.decode(), rf"(?m)^!.*\bbad\b.*({says})")
+        self.assertRegex(self.run_dovetail("status").out.decode(), rf"(?s)\n! .*?\bbad\b.*?({says})")
         for name in self.GOOD:
             self.wait_for(f"{name} delivers", lambda: (lambda row: (row["state"], row["last_error"]) == ("delivering", ""))(
                 self.row(name)))
@@ -144,7 +144,7 @@ class SeveralRelays(postgres_test.PostgresCase):
         self.until_came(10, *self.GOOD)
         self.wait_for("it is said", lambda: "permission denied" in self.log() or "dovetail_relay" in self.log())
         # It cannot record the reason; status shows anyway that its lease has ended and events wait.
-        self.wait_for("status says so", lambda: re.search(r"(?m)^! shop\.outbox: bad: no relay is running, and \d+ events? wait",
+        self.wait_for("status says so", lambda: re.search(r"(?s)\n! No process runs the relay bad.*\n    \d+ events? waits?\.",
                                                           self.run_dovetail("status").out.decode()))
         for name in self.GOOD:
             self.wait_for(f"{name} delivers", lambda: (lambda row: (row["state"], row["last_error"]) == ("delivering", ""))(
