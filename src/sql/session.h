@@ -94,8 +94,9 @@ class SqlSession {
 
   virtual Result<SqlRows> run(std::string_view sql, const SqlParams& params) = 0;
   Result<SqlRows> run(std::string_view sql) { return run(sql, {}); }
-  // Runs the statement once for each set of parameters, in order, inside a transaction; one result
-  // each. One round trip if possible. A parameter is null in all sets or in none.
+  // Runs the statement once for each set of parameters, in order; one result each. One round trip
+  // if possible. A statement that writes needs a transaction. A parameter is null in all sets or in
+  // none.
   virtual Result<std::vector<SqlRows>> run_each(std::string_view sql,
                                                 std::span<const SqlParams> each) = 0;
 

@@ -327,6 +327,47 @@ TEST_P(ParkingSuite, OfSeveralCopiesTheEarliestGivesTheEventItsPlace) {
   EXPECT_EQ(due(), (Ids{early_copy.id, second->id}));
 }
 
+TEST_P(ParkingSuite, OfSeveralCopiesInOneCallTheEarliestGivesTheEventItsPlace) {
+  const Event* second = event("k", 2);
+  const Event* late_copy = event("k", 3);
+  Event early_copy = *late_copy;
+  early_copy.position = 1;
+  const ParkRequest requests[] = {{&early_copy, ParkState::waiting, 1, {}, "a reason"},
+                                  {second, ParkState::waiting, 1, {}, "a reason"},
+                                  {late_copy, ParkState::waiting, 1, {}, "a reason"}};
+  ASSERT_TRUE(owner_.parking->park(requests));
+  EXPECT_EQ(due(), (Ids{early_copy.id, second->id}));
+}
+
+TEST_P(ParkingSuite, ALaterCopyOfAWaitingEventLeavesItsAttemptsAndItsTime) {
+  const Event* one = event("k", 1);
+  Event copy = *one;
+  copy.position = 7;
+  park(one, ParkState::waiting, std::chrono::seconds(5), 3);
+  park(&copy, ParkState::waiting);
+  EXPECT_TRUE(due().empty());
+  lane_->clock.advance(std::chrono::seconds(5));
+  ASSERT_TRUE(owner_.lease->renew());
+  EXPECT_EQ(due(), (Ids{one->id}));
+  EXPECT_EQ(attempts_, (std::vector<std::uint32_t>{3}));
+}
+
+TEST_P(ParkingSuite, TwoEventsUnderOneIdInOneCallAreBothKept) {
+  const Event* first = event("k", 1);
+  Event second = *first;
+  second.position = 2;
+  second.payload = "another one";
+  const ParkRequest requests[] = {{first, ParkState::waiting, 1, {}, "a reason"},
+                                  {&second, ParkState::waiting, 1, {}, "a reason"},
+                                  {first, ParkState::waiting, 1, {}, "a reason"},
+                                  {&second, ParkState::waiting, 1, {}, "a reason"}};
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(owner_.parking->park(requests));
+  EXPECT_EQ(due(), (Ids{first->id}));
+  ASSERT_TRUE(owner_.parking->delivered({&first->id, 1}));
+  EXPECT_TRUE(due().empty());
+  EXPECT_EQ(blocked().size(), 1U) << "the second waits for an operator";
+}
+
 TEST_P(ParkingSuite, TwoEventsUnderOneIdAreBothKept) {
   const Event* first = event("k", 1);
   Event second = *first;
@@ -394,6 +435,24 @@ TEST_P(ParkingSuite, ALimitCutsALineAtItsEnd) {
   park(first, ParkState::waiting);
   park(event("k", 2), ParkState::waiting);
   EXPECT_EQ(due(1), (Ids{first->id}));
+}
+
+TEST_P(ParkingSuite, ALimitOfBytesHoldsButForTheFirstEvent) {
+  const std::string payload(1000, 'x');
+  for (const std::string_view key : {"k", "k", "", "other"}) {
+    Event large = *event(key, 1);
+    large.position = static_cast<std::int64_t>(made_);
+    large.payload = payload;
+    park(&large, ParkState::waiting);
+  }
+  for (const std::size_t bytes_max : {std::size_t{1}, std::size_t{1500}, std::size_t{1} << 20}) {
+    Batch batch;
+    std::vector<std::uint32_t> attempts;
+    Limits limits;
+    limits.bytes_max = bytes_max;
+    ASSERT_TRUE(owner_.parking->take_due(batch, attempts, limits));
+    EXPECT_EQ(batch.size(), bytes_max < 2000 ? 1U : 4U) << bytes_max;
+  }
 }
 
 TEST_P(ParkingSuite, DeliveringTheHeadLetsTheNextOut) {

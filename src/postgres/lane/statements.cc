@@ -1,5 +1,7 @@
 #include "postgres/lane/statements.h"
 
+#include "postgres/lane/reader.h"
+
 namespace dovetail::postgres {
 
 namespace {
@@ -7,6 +9,75 @@ namespace {
 // Independent of session settings: behind a pooler each read may be in another session.
 const std::string kSign = "epoch || ' ' || encode(timestamptz_send(expires), 'hex')";
 const std::string kOfLane = " WHERE relay = $1 AND lane = $2";
+
+const std::string kOfId = " FROM dovetail.parked WHERE relay = $1 AND id = $2";
+const std::string kOfKey = " WHERE relay = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND ";
+// The lane $2 of $3.
+const std::string kInLane = "bucket * $3 / " + std::to_string(kKeyBuckets) + " = $2";
+const std::string kIsDue =
+    "(retry_at <= statement_timestamp() OR retry_at > statement_timestamp() + $5 * interval "
+    "'1 microsecond')";
+
+// Waiting heads of the lane, at most $4.
+std::string heads_that(const std::string& are) {
+  return "(SELECT number, aggregate_type, aggregate_id, octet_length(payload) FROM "
+         "dovetail.parked WHERE relay = $1 AND at_head AND state = 'waiting' AND " +
+         are + " AND " + kInLane + " ORDER BY retry_at LIMIT $4)";
+}
+
+ParkingStatements make_parking(const std::string& is_anew) {
+  ParkingStatements sql;
+  sql.blocked_keys =
+      "SELECT aggregate_type, aggregate_id FROM dovetail.parked WHERE relay = $1 AND at_head AND "
+      "aggregate_id <> '' AND " +
+      kInLane + " LIMIT $4";
+  sql.is_blocked = "SELECT 1 FROM dovetail.parked" + kOfKey + "finished_at IS NULL LIMIT 1";
+  sql.find =
+      "SELECT state, position, (payload, type, aggregate_type, aggregate_id) <> ($3, $4, $5, "
+      "$6), " +
+      is_anew + kOfId + " FOR NO KEY UPDATE";
+  sql.add =
+      "INSERT INTO dovetail.parked (relay, id, position, topic, aggregate_type, aggregate_id, "
+      "type, content_type, headers, payload, aggregate_version, created_at, state, attempts, "
+      "reason, retry_at, at_head) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+      "$14, $15, clock_timestamp() + $16 * interval '1 microsecond', $6 = '') "
+      "ON CONFLICT (relay, id) DO NOTHING RETURNING " +
+      kDurably;
+  sql.change =
+      "UPDATE dovetail.parked SET position = $3, topic = $4, aggregate_type = $5, aggregate_id = "
+      "$6, type = $7, content_type = $8, headers = $9, payload = $10, aggregate_version = $11, "
+      "created_at = $12, state = $13, attempts = $14, reason = $15, retry_at = clock_timestamp() + "
+      "$16 * interval '1 microsecond', finished_at = NULL, at_head = at_head OR $6 = '', note = "
+      "CASE WHEN $17 THEN '' ELSE note END, parked_at = CASE WHEN $17 THEN clock_timestamp() ELSE "
+      "parked_at END WHERE relay = $1 AND id = $2 RETURNING " +
+      kDurably;
+  // dovetail.refresh_heads() takes the same lock.
+  sql.heads.lock = "SELECT pg_advisory_xact_lock(hashtextextended('dovetail.parked ' || $1, 0))";
+  sql.heads.first = "SELECT number, at_head FROM dovetail.parked" + kOfKey +
+                    "finished_at IS NULL ORDER BY position, number LIMIT 1";
+  sql.heads.clear = "UPDATE dovetail.parked SET at_head = false" + kOfKey + "at_head";
+  sql.heads.set = "UPDATE dovetail.parked SET at_head = true WHERE number = $1";
+  sql.due_heads = heads_that("retry_at <= statement_timestamp()") + " UNION ALL " +
+                  heads_that("retry_at > statement_timestamp() + $5 * interval '1 microsecond'");
+  sql.line = "SELECT number, state = 'waiting' AND " + kIsDue +
+             ", octet_length(payload) FROM dovetail.parked" + kOfKey +
+             "finished_at IS NULL ORDER BY position, number LIMIT $4";
+  sql.event =
+      "SELECT position, id, topic, aggregate_type, aggregate_id, type, content_type, headers, "
+      "payload, aggregate_version, created_at, attempts, replays FROM dovetail.parked WHERE number "
+      "= $1 AND state = 'waiting'";
+  sql.unfinished =
+      "SELECT aggregate_type, aggregate_id" + kOfId + " AND finished_at IS NULL FOR NO KEY UPDATE";
+  sql.finish =
+      "UPDATE dovetail.parked SET state = 'delivered', at_head = false, finished_at = "
+      "clock_timestamp() WHERE relay = $1 AND id = $2 AND finished_at IS NULL RETURNING " +
+      kDurably;
+  sql.count_replayed =
+      "UPDATE dovetail.relay_lane SET replayed_total = replayed_total + $3, delivered_total = "
+      "delivered_total + $3" +
+      kOfLane;
+  return sql;
+}
 
 }  // namespace
 
@@ -34,6 +105,13 @@ const LaneStatements& lane_statements() {
           kOfLane + " AND epoch = $3",
       .epoch = "SELECT epoch FROM dovetail.relay_lane" + kOfLane + " FOR SHARE"};
   return statements;
+}
+
+const ParkingStatements& parking_statements(bool of_mapped_table) {
+  static const ParkingStatements plain = make_parking("false");
+  static const ParkingStatements mapped =
+      make_parking("state = 'discarded' AND row_state IS NOT DISTINCT FROM 'discarded'");
+  return of_mapped_table ? mapped : plain;
 }
 
 const RelayStateStatements& relay_state_statements() {
