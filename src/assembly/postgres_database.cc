@@ -282,7 +282,7 @@ Result<std::uint64_t> PostgresDatabase::replay(const std::string& reader, const 
 
 Status PostgresDatabase::discard(const std::string& reader, const EventId& id,
                                  const std::string& reason) {
-  return postgres::discard(store_.conninfo, reader, id, {.reason = reason});
+  return postgres::discard(store_.conninfo, reader, id, reason);
 }
 
 Result<PruneReport> PostgresDatabase::prune(const Retention& retention) {

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -67,10 +65,10 @@ class SqliteDatabase final : public Database {
   }
   Result<std::uint64_t> apply_event(const std::string& consumer, const EventId& id,
                                     const std::string& reason) override {
-    return sqlite::apply_event(path(), consumer, id, decision(reason), system_clock());
+    return sqlite::apply_event(path(), consumer, id, reason, system_clock());
   }
   Result<WallTime> remember_since(WallTime since, const std::string& reason) override {
-    return sqlite::remember_since(path(), since, decision(reason), system_clock());
+    return sqlite::remember_since(path(), since, reason, system_clock());
   }
   Result<std::uint64_t> forget_event(const std::string& consumer, const EventId&,
                                      const std::string&) override {
@@ -102,10 +100,6 @@ class SqliteDatabase final : public Database {
  private:
   Status write_hold(const std::string& relay, Hold hold, const std::string& reason) override {
     return sqlite::write_hold(path(), relay, hold, reason, system_clock());
-  }
-  // A file knows no database users, so the audit names the user of the process.
-  static sqlite::Decision decision(const std::string& reason) {
-    return {"user " + std::to_string(::getuid()), reason};
   }
   std::string path() const { return store_.path.string(); }
 };

@@ -1,6 +1,7 @@
 #include "host/host.h"
 
 #include <pthread.h>
+#include <pwd.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -112,6 +113,16 @@ std::string process_label() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   return std::string(host.data()) + ":" + std::to_string(getpid());
+}
+
+std::string user_name() {
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  const uid_t user = geteuid();
+  if (getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
+    return found->pw_name;
+  return "user " + std::to_string(user);
 }
 
 const std::string& boot_id() {

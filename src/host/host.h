@@ -31,6 +31,9 @@ EventId new_event_id();
 // The name of this process in a lease: "host:pid".
 std::string process_label();
 
+// The name of the user who runs this process, for people.
+std::string user_name();
+
 // Changes at every boot of the machine: times of CLOCK_BOOTTIME can only be compared within one
 // boot. Empty if the kernel does not tell.
 const std::string& boot_id();

@@ -89,7 +89,7 @@ TEST_F(PostgresBrokerReader, WhatAnOperatorDiscardedStaysSoWhenTheBrokerBringsIt
   event.payload = "x";
   const ParkRequest requests[] = {{.event = &event, .attempts = 5, .reason = "no"}};
   ASSERT_TRUE(parking.park(requests));
-  ASSERT_TRUE(discard(database.conninfo, "booking", event.id, {.reason = "test"}));
+  ASSERT_TRUE(discard(database.conninfo, "booking", event.id, "test"));
   must(application, "UPDATE dovetail.parked SET finished_at = finished_at - interval '1 hour'");
   ASSERT_TRUE(parking.park(requests));
   EXPECT_EQ(text(application, "SELECT state FROM dovetail.parked"), "discarded");

@@ -167,7 +167,7 @@ TEST_F(MappedRoad, FailedEventIsParkedReplayedAndMarked) {
   EXPECT_EQ((*parked)[0].reason, "not like this");
 
   healed = true;
-  ASSERT_TRUE(replay_key(database.conninfo, "mapped", "order", "a", Decision{"healed"}));
+  ASSERT_TRUE(replay_event(database.conninfo, "mapped", (*parked)[0].id, "healed"));
   EXPECT_TRUE(eventually([&] { return with_status("processed") == 3; }));
   const std::vector<StoredEvent> received = sink.received();
   ASSERT_EQ(received.size(), 3u);
@@ -213,7 +213,10 @@ TEST_F(MappedRoad, RowThatIsResetByHandAndFailsAgainIsParkedAgainAsItIsNow) {
              1;
     }));
     healed = true;
-    const auto asked = replay_key(database.conninfo, "mapped", "order", "a", Decision{"healed"});
+    ParkedFilter heads;
+    heads.heads_only = true;
+    const EventId id = list_parked(database.conninfo, heads).value().at(0).id;
+    const auto asked = replay_event(database.conninfo, "mapped", id, "healed");
     EXPECT_TRUE(asked) << text_of(asked);
     EXPECT_TRUE(eventually([&] { return with_status("processed") == 1; }));
     healed = false;
@@ -248,8 +251,8 @@ TEST_F(MappedRoad, DiscardedEventIsMarkedAndTheRestOfItsKeyFlows) {
   heads.relay = "mapped";
   heads.key = "a";
   heads.heads_only = true;
-  const Result<std::uint64_t> discarded =
-      discard_matching(database.conninfo, heads, Decision{"of no use"});
+  const EventId id = list_parked(database.conninfo, heads).value().at(0).id;
+  const Status discarded = discard(database.conninfo, "mapped", id, "of no use");
   ASSERT_TRUE(discarded) << text_of(discarded);
   EXPECT_TRUE(eventually([&] { return with_status("processed") == 1; }));
   EXPECT_EQ(with_status("failed"), 1);

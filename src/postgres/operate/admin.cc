@@ -353,23 +353,4 @@ Result<std::string> payload_of(const std::string& url, const EventId& id) {
   return std::string(rows->bytea(0, 0));
 }
 
-Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit,
-                                         std::string_view subject) {
-  Result<Connection> connection = Connection::open(url);
-  if (!connection) return fail(connection.error());
-  DOVETAIL_TRY(check_schema(*connection));
-  const Result<Rows> rows = connection->query(
-      "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit WHERE $2 = "
-      "'' OR subject = $2 ORDER BY number DESC LIMIT $1",
-      Params().int8(static_cast<std::int64_t>(limit)).text(subject));
-  if (!rows) return fail(rows.error());
-  std::vector<AuditRow> audit;
-  for (std::size_t i = 0; i < rows->size(); ++i)
-    audit.push_back(AuditRow{
-        rows->int8(i, 0), rows->timestamptz(i, 1), std::string(rows->text(i, 2)),
-        std::string(rows->text(i, 3)), std::string(rows->text(i, 4)), std::string(rows->text(i, 5)),
-        static_cast<std::uint64_t>(rows->int8(i, 6)), std::string(rows->text(i, 7))});
-  return audit;
-}
-
 }  // namespace dovetail::postgres

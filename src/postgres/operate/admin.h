@@ -83,22 +83,12 @@ Result<std::string> payload_of(const std::string& url, const EventId& id);
 Result<std::string> mapped_payload_of(const std::string& url, const TableMapping& mapping,
                                       const EventId& id);
 
-// Why it is done; kept in dovetail.audit, in the name of the login, which nobody can choose.
-struct Decision {
-  std::string reason{};
-};
-
-// Heads go out again at once, with their attempts back at 0; what waits behind them follows by
-// itself. An empty `relay` means every relay. Each returns how many heads were set going; the first
-// two refuse with `rejected` when there is nothing of that name, or when the event stands behind
-// another. Of the filter, paging and `with_finished` have no meaning here.
+// A parked event goes out again at once, with its attempts back at 0; what waits behind it follows
+// by itself. An empty `relay` means every relay that parked it. Returns the number of relays.
+// rejected: it is not parked, or stands behind another one. Here and below, the reason is kept in
+// dovetail.audit, in the name of the login, which nobody can choose.
 Result<std::uint64_t> replay_event(const std::string& url, std::string_view relay,
-                                   const EventId& id, const Decision& decision);
-Result<std::uint64_t> replay_key(const std::string& url, std::string_view relay,
-                                 std::string_view aggregate_type, std::string_view aggregate_id,
-                                 const Decision& decision);
-Result<std::uint64_t> replay_matching(const std::string& url, const ParkedFilter& filter,
-                                      const Decision& decision);
+                                   const EventId& id, std::string_view reason);
 
 // An event that was applied is to be applied once more: the consumer, or one of its handlers
 // ("stock.ledger"), forgets it, and then it is delivered again. The first tells how many rows it
@@ -117,16 +107,10 @@ Result<WallTime> remember_since(const std::string& url, WallTime since, std::str
 Result<bool> deliver_again(const std::string& url, std::string_view relay, const EventId& id,
                            std::string_view reason);
 
-// Gives events up, for good, with the reason kept; what waits behind them flows. rejected: no
-// reason is given, or the id is not parked, or stands behind another, or several relays have it and
-// none was named. A key or a filter gives up everything that matches, also what waits behind.
+// Gives an event up, for good; what waits behind it flows. rejected: no reason is given, or the
+// event is not parked, or stands behind another, or several relays have it and none was named.
 Status discard(const std::string& url, std::string_view relay, const EventId& id,
-               const Decision& decision);
-Result<std::uint64_t> discard_key(const std::string& url, std::string_view relay,
-                                  std::string_view aggregate_type, std::string_view aggregate_id,
-                                  const Decision& decision);
-Result<std::uint64_t> discard_matching(const std::string& url, const ParkedFilter& filter,
-                                       const Decision& decision);
+               std::string_view reason);
 
 // Lets a relay go on with another target, and returns the one before. rejected: there is no such
 // relay, or it runs. The reason is kept.

@@ -76,7 +76,7 @@ class PostgresOperator : public ::testing::Test {
   Connection application = database.connect();
   Reader reader{database.conninfo, "relay"};
   const std::string url = database.conninfo;
-  const Decision decision{"checked with billing"};
+  const std::string reason = "checked with billing";
 };
 
 // No clock of a relay takes part, so none can be wrong.
@@ -291,21 +291,21 @@ TEST_F(PostgresOperator, SeesParkedEventsAndWhy) {
 TEST_F(PostgresOperator, ReplaysTheHeadAndWhatWaitsBehindItFollows) {
   const std::vector<EventId> ids = park("a", 3);
   EXPECT_EQ(due(), 0u);
-  const Result<std::uint64_t> behind = replay_event(url, "", ids[1], decision);
+  const Result<std::uint64_t> behind = replay_event(url, "", ids[1], reason);
   EXPECT_TRUE(failed_with(behind, Errc::rejected));
   EXPECT_TRUE(contains(text_of(behind), ids[0].to_string())) << text_of(behind);
-  const Result<std::uint64_t> replayed = replay_event(url, "relay", ids[0], decision);
+  const Result<std::uint64_t> replayed = replay_event(url, "relay", ids[0], reason);
   ASSERT_TRUE(replayed) << text_of(replayed);
   EXPECT_EQ(*replayed, 1u);
   EXPECT_EQ(due(), 3u);
-  EXPECT_TRUE(failed_with(replay_event(url, "", new_event_id(), decision), Errc::rejected));
+  EXPECT_TRUE(failed_with(replay_event(url, "", new_event_id(), reason), Errc::rejected));
 }
 
 // As if the clock of the database had been set by so much: what it compares with is moved.
 TEST_F(PostgresOperator, AReplayIsDueWhicheverWayTheClockIsSetAfterwards) {
   const EventId id = park("a", 1)[0];
   for (const std::string by : {"1", "-1", "48", "-48"}) {
-    ASSERT_TRUE(replay_event(url, "", id, decision));
+    ASSERT_TRUE(replay_event(url, "", id, reason));
     must(application,
          "UPDATE dovetail.parked SET retry_at = retry_at - interval '" + by + " hours'");
     PostgresParking parking(reader);
@@ -331,13 +331,13 @@ TEST_F(PostgresOperator, CountsTheReplaysOfAnEventAndOfNoOther) {
     for (const Event& event : batch.events()) counts.push_back(event.replays);
     return counts;
   };
-  ASSERT_TRUE(replay_event(url, "", ids[0], decision));
+  ASSERT_TRUE(replay_event(url, "", ids[0], reason));
   EXPECT_EQ(replays(), (std::vector<std::uint32_t>{1, 0}));
   // One that waits already is only tried at once.
-  ASSERT_TRUE(replay_event(url, "", ids[0], decision));
+  ASSERT_TRUE(replay_event(url, "", ids[0], reason));
   EXPECT_EQ(replays(), (std::vector<std::uint32_t>{1, 0}));
   application.query("UPDATE dovetail.parked SET state = 'parked' WHERE at_head").value();
-  ASSERT_TRUE(replay_key(url, "", "order", "a", decision));
+  ASSERT_TRUE(replay_event(url, "", ids[0], reason));
   EXPECT_EQ(replays(), (std::vector<std::uint32_t>{2, 0}));
 }
 
@@ -345,21 +345,22 @@ TEST_F(PostgresOperator, ReplaysAKeyAndAFilter) {
   park("a", 2);
   park("b", 1);
   park("c", 1, "other");
-  EXPECT_TRUE(failed_with(replay_key(url, "", "order", "nobody", decision), Errc::rejected));
-  EXPECT_EQ(*replay_key(url, "", "order", "a", decision), 1u);
+  const auto replay = [&](const std::string& what) {
+    return number(application, "SELECT dovetail.replay_parked(" + what + ", 'healed')");
+  };
+  EXPECT_EQ(replay("'', NULL, 'nobody', 'order', '', ''"), 0);
+  EXPECT_EQ(replay("'', NULL, 'a', 'order', '', ''"), 1);
   EXPECT_EQ(due(), 2u);
-  ParkedFilter filter;
-  filter.relay = "relay";
-  EXPECT_EQ(*replay_matching(url, filter, decision), 2u);
+  EXPECT_EQ(replay("'relay', NULL, '', '', '', ''"), 2);
   EXPECT_EQ(due(), 3u);
   EXPECT_EQ(due("other"), 0u);
 }
 
 TEST_F(PostgresOperator, DiscardsWithAReasonAndTheNextOneBecomesHead) {
   const std::vector<EventId> ids = park("a", 3);
-  EXPECT_TRUE(failed_with(discard(url, "", ids[0], Decision{" "}), Errc::rejected));
-  EXPECT_TRUE(failed_with(discard(url, "", ids[1], decision), Errc::rejected));
-  const Status done = discard(url, "", ids[0], decision);
+  EXPECT_TRUE(failed_with(discard(url, "", ids[0], " "), Errc::rejected));
+  EXPECT_TRUE(failed_with(discard(url, "", ids[1], reason), Errc::rejected));
+  const Status done = discard(url, "", ids[0], reason);
   ASSERT_TRUE(done) << text_of(done);
   EXPECT_EQ(due(), 2u);
   ParkedFilter filter;
@@ -369,20 +370,19 @@ TEST_F(PostgresOperator, DiscardsWithAReasonAndTheNextOneBecomesHead) {
   EXPECT_EQ(rows[0].note, "checked with billing");
   EXPECT_GT(rows[0].finished_at, WallTime{});
   EXPECT_TRUE(rows[1].head);
-  EXPECT_TRUE(contains(text_of(discard(url, "", ids[0], decision)), "already finished"));
+  EXPECT_TRUE(contains(text_of(discard(url, "", ids[0], reason)), "already finished"));
 }
 
 TEST_F(PostgresOperator, DiscardsAKeyAndAFilterAsAWhole) {
   park("a", 3);
   park("b", 2);
-  EXPECT_EQ(*discard_key(url, "", "order", "a", decision), 3u);
-  EXPECT_TRUE(failed_with(discard_key(url, "", "order", "a", decision), Errc::rejected));
-  EXPECT_TRUE(failed_with(discard_key(url, "", "order", "", decision), Errc::rejected));
-  ParkedFilter filter;
-  filter.heads_only = true;
-  EXPECT_EQ(*discard_matching(url, filter, decision), 1u);
+  const auto give_up = [&](const std::string& what) {
+    return number(application, "SELECT dovetail.discard_parked(" + what + ", 'of no use')");
+  };
+  EXPECT_EQ(give_up("'', NULL, 'a', 'order', '', '', false, true"), 3);
+  EXPECT_EQ(give_up("'', NULL, 'a', 'order', '', '', false, true"), 0);
+  EXPECT_EQ(give_up("'', NULL, '', '', '', '', true, false"), 1);
   EXPECT_EQ(due(), 1u);
-  EXPECT_TRUE(failed_with(discard_matching(url, filter, Decision{}), Errc::rejected));
 }
 
 TEST_F(PostgresOperator, OneOfSeveralRelaysMustBeNamed) {
@@ -394,17 +394,18 @@ TEST_F(PostgresOperator, OneOfSeveralRelaysMustBeNamed) {
        "reason, retry_at) SELECT 'other', id, position, topic, aggregate_type, aggregate_id, type, "
        "content_type, headers, payload, aggregate_version, created_at, state, at_head, attempts, "
        "reason, retry_at FROM dovetail.parked");
-  EXPECT_TRUE(failed_with(discard(url, "", ids[0], decision), Errc::rejected));
-  EXPECT_TRUE(discard(url, "other", ids[0], decision));
+  EXPECT_TRUE(failed_with(discard(url, "", ids[0], reason), Errc::rejected));
+  EXPECT_TRUE(discard(url, "other", ids[0], reason));
   EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.parked WHERE finished_at IS NULL"),
             1);
 }
 
 TEST_F(PostgresOperator, EveryActionIsWrittenDown) {
   const std::vector<EventId> ids = park("a", 2);
-  ASSERT_TRUE(replay_event(url, "relay", ids[0], decision));
-  ASSERT_TRUE(discard(url, "relay", ids[0], Decision{"gone"}));
-  ASSERT_TRUE(discard_key(url, "relay", "order", "a", decision));
+  ASSERT_TRUE(replay_event(url, "relay", ids[0], reason));
+  ASSERT_TRUE(discard(url, "relay", ids[0], "gone"));
+  must(application,
+       "SELECT dovetail.discard_parked('relay', NULL, 'a', 'order', '', '', false, true, 'all')");
   const Result<std::vector<AuditRow>> rows = list_audit(url);
   ASSERT_TRUE(rows) << text_of(rows);
   ASSERT_EQ(rows->size(), 3u);
@@ -419,7 +420,7 @@ TEST_F(PostgresOperator, EveryActionIsWrittenDown) {
   EXPECT_TRUE(contains((*rows)[0].subject, "\"a\""));
   EXPECT_LT(system_clock().wall() - (*rows)[0].at, 60s);
   // What is refused leaves no trace.
-  EXPECT_FALSE(replay_key(url, "", "order", "nobody", decision));
+  EXPECT_FALSE(replay_event(url, "", new_event_id(), reason));
   EXPECT_EQ(list_audit(url)->size(), 3u);
 }
 
@@ -434,7 +435,7 @@ TEST_F(PostgresOperator, OperatorWhoDiscardsWhileARelayParksLeavesAHead) {
        "'c', '', '', 0, now(), 'waiting', 0, '', now() - interval '1 s'); SELECT "
        "dovetail.refresh_heads('relay', '{order}', '{a}')");
   std::thread person([&] {
-    const Status done = discard(url, "", ids[0], decision);
+    const Status done = discard(url, "", ids[0], reason);
     EXPECT_TRUE(done) << text_of(done);
   });
   EXPECT_TRUE(eventually([&] {

@@ -152,9 +152,10 @@ class PostgresDecisions : public PostgresRoles {
 };
 
 TEST_F(PostgresDecisions, OfAnOperatorAreWrittenDownInTheNameOfTheLogin) {
-  EXPECT_TRUE(replay_event(url_, "orders", *EventId::parse(kParked), {"healed"}));
-  EXPECT_TRUE(discard(url_, "orders", *EventId::parse(kParked), {"a test"}));
-  EXPECT_TRUE(replay_key(url_, "stock", "order", "1", {}));
+  EXPECT_TRUE(replay_event(url_, "orders", *EventId::parse(kParked), "healed"));
+  EXPECT_TRUE(discard(url_, "orders", *EventId::parse(kParked), "a test"));
+  Connection person = as("operator");
+  must(person, "SELECT dovetail.replay_parked('stock', NULL, '1', 'order', '', '', '')");
   const std::string who = login("operator");
   EXPECT_EQ(audit(), who + " replay orders " + kParked + " 1 healed; " + who + " discard orders " +
                          kParked + " 1 a test; " + who +
@@ -187,7 +188,7 @@ TEST_F(PostgresDecisions, ChangeNothingOfTheEvent) {
       "headers || encode(payload, 'hex') || aggregate_version || created_at FROM dovetail.parked";
   const std::string before = text(owner_, event);
   ASSERT_TRUE(replay_event(url_, "", *EventId::parse(kParked), {}));
-  ASSERT_TRUE(discard(url_, "orders", *EventId::parse(kParked), {"a test"}));
+  ASSERT_TRUE(discard(url_, "orders", *EventId::parse(kParked), "a test"));
   EXPECT_EQ(text(owner_, event), before);
 }
 

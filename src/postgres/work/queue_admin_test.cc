@@ -56,13 +56,15 @@ TEST_F(PostgresQueueOperator, SeesHowMuchIsInAQueue) {
 TEST_F(PostgresQueueOperator, ReplaysAnEventAKeyAndAFilter) {
   const Line a{"1", "a"};
   fill(owner_, "stock", {a, {"2", "b"}, {"3", "c"}});
-  const Decision decision{};
   park("no");
-  EXPECT_EQ(replay_event(database_.conninfo, "stock", a.id, decision).value(), 1U);
+  EXPECT_EQ(replay_event(database_.conninfo, "stock", a.id, {}).value(), 1U);
   EXPECT_EQ(types(receive(owner_, "stock", 10)), "a");
-  EXPECT_TRUE(failed_with(replay_event(database_.conninfo, "", a.id, decision), Errc::rejected));
-  EXPECT_EQ(replay_key(database_.conninfo, "", "order", "2", decision).value(), 1U);
-  EXPECT_EQ(replay_matching(database_.conninfo, {.reason_contains = "no"}, decision).value(), 1U);
+  EXPECT_TRUE(failed_with(replay_event(database_.conninfo, "", a.id, {}), Errc::rejected));
+  const auto replay = [&](const std::string& what) {
+    return number(owner_, "SELECT dovetail.replay_parked('', NULL, " + what + ", '')");
+  };
+  EXPECT_EQ(replay("'2', 'order', '', ''"), 1);
+  EXPECT_EQ(replay("'', '', '', 'no'"), 1);
   EXPECT_EQ(types(receive(owner_, "stock", 10)), "b c");
   EXPECT_EQ(list_audit(database_.conninfo).value().size(), 3U);
 }
@@ -71,25 +73,27 @@ TEST_F(PostgresQueueOperator, DiscardsAnEventAndTheNextOfItsKeyFollows) {
   const Line a{"1", "a"};
   fill(owner_, "stock", {a, {"1", "b"}});
   park("no");
-  const Decision decision{.reason = "test data"};
+  const std::string reason = "test data";
   EXPECT_TRUE(failed_with(discard(database_.conninfo, "", a.id, {}), Errc::rejected));
-  ASSERT_TRUE(discard(database_.conninfo, "", a.id, decision));
+  ASSERT_TRUE(discard(database_.conninfo, "", a.id, reason));
   EXPECT_EQ(types(receive(owner_, "stock", 10)), "b");
   EXPECT_TRUE(parked().empty());
   const std::vector<ParkedRow> history = parked({.with_finished = true});
   ASSERT_EQ(history.size(), 1U);
   EXPECT_EQ(history[0].state, EventState::discarded);
   EXPECT_EQ(history[0].note, "test data");
-  EXPECT_TRUE(failed_with(discard(database_.conninfo, "", a.id, decision), Errc::rejected));
+  EXPECT_TRUE(failed_with(discard(database_.conninfo, "", a.id, reason), Errc::rejected));
 }
 
 TEST_F(PostgresQueueOperator, DiscardsAKeyWithWhatWaitsBehindAndAFilterWithout) {
   fill(owner_, "stock", {{"1", "a"}, {"1", "b"}, {"1", "c"}, {"2", "d"}, {"2", "e"}});
   park("no");
-  const Decision decision{.reason = "test data"};
-  EXPECT_EQ(discard_key(database_.conninfo, "stock", "order", "1", decision).value(), 3U);
+  const auto give_up = [&](const std::string& what) {
+    return number(owner_, "SELECT dovetail.discard_parked(" + what + ", 'test data')");
+  };
+  EXPECT_EQ(give_up("'stock', NULL, '1', 'order', '', '', false, true"), 3);
   EXPECT_TRUE(receive(owner_, "stock", 10).value().empty());
-  EXPECT_EQ(discard_matching(database_.conninfo, {.type = "d"}, decision).value(), 1U);
+  EXPECT_EQ(give_up("'', NULL, '', '', 'd', '', false, false"), 1);
   EXPECT_EQ(types(receive(owner_, "stock", 10)), "e");
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "host/host.h"
 
 namespace dovetail::sqlite {
 
@@ -69,6 +70,7 @@ Result<SqliteSession::Prepared*> SqliteSession::prepare(std::string_view sql) {
     if (name == ":now") prepared.now = i;
     if (name == ":boot_time") prepared.boot_time = i;
     if (name == ":boot") prepared.boot = i;
+    if (name == ":user") prepared.user = i;
     if (name.starts_with(':')) continue;
     DOVETAIL_CHECK(name.starts_with('$'));
     std::size_t number = 0;
@@ -90,6 +92,10 @@ void SqliteSession::bind(Prepared& prepared, const SqlParams& params) {
   if (prepared.boot_time != 0)
     prepared.statement.bind(prepared.boot_time, clock_.now().time_since_epoch().count());
   if (prepared.boot != 0) prepared.statement.bind_text(prepared.boot, boot_);
+  if (prepared.user != 0) {
+    if (user_.empty()) user_ = user_name();
+    prepared.statement.bind_text(prepared.user, user_);
+  }
 }
 
 Result<SqlRows> SqliteSession::run(Prepared& prepared, const SqlParams& params) {

@@ -11,8 +11,8 @@
 namespace dovetail::sqlite {
 
 // Besides $1, $2, ... a statement may use the machine's clocks: `:now` is the wall clock,
-// `:boot_time` the clock that never steps, and `:boot` the boot that it counts from. Statements are
-// prepared once per connection.
+// `:boot_time` the clock that never steps, and `:boot` the boot that it counts from. `:user` is the
+// user of this process. Statements are prepared once per connection.
 class SqliteSession : public SqlSession {
  public:
   // Opens the file in connect(). `clock` must outlive this.
@@ -43,6 +43,7 @@ class SqliteSession : public SqlSession {
     int now = 0;  // the parameter's index; 0: not used
     int boot_time = 0;
     int boot = 0;
+    int user = 0;
     std::vector<int> numbered{};
   };
   Result<Prepared*> prepare(std::string_view sql);
@@ -53,6 +54,7 @@ class SqliteSession : public SqlSession {
   Durability durability_ = Durability::full;
   Clock& clock_;
   std::string boot_;
+  std::string user_;  // empty: not read yet
   Database database_;
   sqlite3* connection_ = nullptr;  // ours or the caller's; null: closed
   std::string file_;

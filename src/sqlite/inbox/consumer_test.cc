@@ -174,8 +174,10 @@ TEST_F(ConsumerOfAnOutbox, AHandlerThatCommitsLosesNothing) {
   run_until(*consumer, [&] { return source.number("SELECT count(*) FROM dovetail_parked") == 5; });
   EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_inbox"), 0);
   fixed = true;
-  const Result<std::uint64_t> replayed = replay_all(publisher.path, options.name, system_clock());
-  EXPECT_EQ(replayed.value_or(0), 5U) << text_of(replayed);
+  const auto parked = list_parked(publisher.path, {});
+  ASSERT_TRUE(parked) << text_of(parked);
+  for (const ParkedRow& row : *parked)
+    EXPECT_TRUE(replay_event(publisher.path, options.name, row.id, system_clock()));
   run_until(*consumer, [&] { return effects() == 5; });
 }
 

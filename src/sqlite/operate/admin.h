@@ -1,5 +1,6 @@
 // What operators can read and do in a file. Each call opens the file, works and closes it; none
-// blocks the application for long.
+// blocks the application for long. What an operator does is written to dovetail_audit, with the
+// user of this process, in the same transaction.
 #pragma once
 
 #include <cstdint>
@@ -46,38 +47,26 @@ Result<std::string> retarget(const std::string& path, const std::string& reader,
 // The payload of an event from the outbox, the mailbox or parking.
 Result<std::string> payload_of(const std::string& path, const EventId& id);
 
-// Sends heads again at once, with attempts 0; events behind them follow by
-// themselves. An empty `reader` means every reader. Returns the number of heads.
-// rejected (first two functions): nothing has that name, or the event waits behind
-// another one.
+// Sends an event again at once, with attempts 0; events behind it follow by themselves. An empty
+// `reader` means every reader that parked it. Returns the number of readers. rejected: it is not
+// parked, or waits behind another one.
 Result<std::uint64_t> replay_event(const std::string& path, std::string_view reader,
                                    const EventId& id, Clock& clock);
-Result<std::uint64_t> replay_key(const std::string& path, std::string_view reader,
-                                 std::string_view aggregate_type, std::string_view aggregate_id,
-                                 Clock& clock);
-Result<std::uint64_t> replay_all(const std::string& path, std::string_view reader, Clock& clock);
-
 // Gives an event up for good and keeps the reason; events behind it can go. rejected: the event is
 // not parked, waits behind another one, or several readers have it and none was named.
 Status discard(const std::string& path, std::string_view reader, const EventId& id,
                std::string_view reason, Clock& clock);
 
-// Who decides about the inbox, and why. Kept in dovetail_audit.
-struct Decision {
-  std::string who;
-  std::string reason{};
-};
-
 // For an event that an operator checked: the consumer, or one of its handlers ("stock.mail"), has
 // not applied it. It will be applied whatever its age. Returns for how many handlers; 0: all have
 // applied it. rejected: no such consumer, or no reason.
 Result<std::uint64_t> apply_event(const std::string& path, std::string_view consumer,
-                                  const EventId& id, const Decision& decision, Clock& clock);
+                                  const EventId& id, std::string_view reason, Clock& clock);
 
 // After a wrong clock: events that could first be applied after `since` count as
 // remembered again. Returns the old limit. rejected: nothing was forgotten since then, or
 // no reason.
-Result<WallTime> remember_since(const std::string& path, WallTime since, const Decision& decision,
+Result<WallTime> remember_since(const std::string& path, WallTime since, std::string_view reason,
                                 Clock& clock);
 
 struct PruneOptions {

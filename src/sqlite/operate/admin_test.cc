@@ -192,20 +192,8 @@ TEST_F(Operator, CountsTheReplaysOfAnEventAndOfNoOther) {
   ASSERT_TRUE(replay_event(file.path, "", events[0].id, clock));
   EXPECT_EQ(replays(), (std::vector<std::uint32_t>{1, 0}));
   application.run("UPDATE dovetail_parked SET state = 'parked' WHERE position = 1");
-  ASSERT_TRUE(replay_key(file.path, "", "order", "a", clock));
+  ASSERT_TRUE(replay_event(file.path, "", events[0].id, clock));
   EXPECT_EQ(replays(), (std::vector<std::uint32_t>{2, 0}));
-}
-
-TEST_F(Operator, ReplaysAKeyOrEverything) {
-  park({make_event("a", 1), make_event("a", 2)});
-  park({make_event("b", 3)});
-  park({make_event("", 4)});
-  EXPECT_EQ(replay_key(file.path, "relay", "order", "a", clock).value(), 1u);
-  EXPECT_EQ(due(), 2u);
-  EXPECT_EQ(replay_all(file.path, "", clock).value(), 3u);
-  EXPECT_EQ(due(), 4u);
-  EXPECT_TRUE(failed_with(replay_key(file.path, "", "order", "unknown", clock), Errc::rejected));
-  EXPECT_TRUE(failed_with(replay_key(file.path, "other", "order", "a", clock), Errc::rejected));
 }
 
 TEST_F(Operator, IsToldWhenAnIdIsUnknownFinishedOrBehindAnother) {

@@ -1,10 +1,5 @@
-// Actions of operators on a file, with their reasons.
+// Writes what an operator did to the audit of a file.
 #pragma once
-
-#include <cstddef>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/clock.h"
 #include "core/operations.h"
@@ -12,11 +7,8 @@
 
 namespace dovetail::sqlite {
 
-// The user of this process.
-std::string user_name();
-
-// Call it in the transaction of the action. It fills in `number`, `at` and `who` (the user of this
-// process).
+// For actions that are not rules of src/sql yet. Call it in the transaction of the action. It fills
+// in `number`, `at` and `who` (the user of this process).
 Status write_audit(Database& database, const AuditRow& row, Clock& clock);
 
 }  // namespace dovetail::sqlite

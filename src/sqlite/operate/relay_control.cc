@@ -1,5 +1,6 @@
 #include "sqlite/operate/relay_control.h"
 
+#include "host/host.h"
 #include "sqlite/operate/audit.h"
 
 namespace dovetail::sqlite {

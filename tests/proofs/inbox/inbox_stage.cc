@@ -90,7 +90,10 @@ void InboxStage::end_lease() const {
 
 void InboxStage::mend_the_handler() const {
   std::ofstream(file("handler_is_mended")) << "yes\n";
-  const auto going = postgres::replay_matching(orders, {}, {});
+  auto connection = postgres::Connection::open(orders);
+  ASSERT_TRUE(connection) << text_of(connection);
+  const auto going =
+      connection->query("SELECT dovetail.replay_parked('', NULL, '', '', '', '', '')");
   EXPECT_TRUE(going) << text_of(going);
 }
 

@@ -1,0 +1,34 @@
+// What operators did to a database, and why.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/operations.h"
+#include "sql/session.h"
+
+namespace dovetail {
+
+struct AuditStatements {
+  // $1 what, $2 relay, $3 subject, $4 events, $5 reason. Adds time and user. Empty: the database's
+  // own functions write the audit.
+  std::string add;
+  // $1 limit, $2 subject (empty: all). Returns the columns of AuditRow in their order, the newest
+  // first.
+  std::string list;
+};
+
+// Call it in the transaction of the action. It leaves out number, time and user.
+Status add_audit(SqlSession& session, const AuditStatements& sql, const AuditRow& row);
+Result<std::vector<AuditRow>> read_audit(SqlSession& session, const AuditStatements& sql,
+                                         std::size_t limit, std::string_view subject);
+
+// rejected: the reason is longer than kReasonBytesMax.
+Status check_length(std::string_view reason);
+// rejected: the reason is missing, and the text is `question`; or it is too long.
+Status check_reason(std::string_view reason, std::string_view question);
+inline constexpr std::size_t kReasonBytesMax = 2000;
+
+}  // namespace dovetail

@@ -1,0 +1,70 @@
+// What an operator decides: parked events, targets, the inbox. The rules are in src/sql.
+#include "host/host.h"
+#include "sqlite/connection/session.h"
+#include "sqlite/operate/admin.h"
+#include "sqlite/operate/statements.h"
+
+namespace dovetail::sqlite {
+
+namespace {
+
+// Opens the file for one action.
+template <class Action>
+auto act(const std::string& path, Clock& clock, Action action)
+    -> decltype(action(std::declval<SqlSession&>())) {
+  SqliteSession session(path, Durability::full, clock, boot_id());
+  DOVETAIL_TRY(session.connect());
+  return action(session);
+}
+
+}  // namespace
+
+Result<std::vector<ParkedRow>> list_parked(const std::string& path, const ParkedFilter& filter) {
+  return act(path, system_clock(), [&](SqlSession& session) {
+    return ParkedActions(session, parked_action_statements()).list(filter);
+  });
+}
+
+Result<std::uint64_t> replay_event(const std::string& path, std::string_view reader,
+                                   const EventId& id, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return ParkedActions(session, parked_action_statements()).replay(reader, id, {});
+  });
+}
+
+Status discard(const std::string& path, std::string_view reader, const EventId& id,
+               std::string_view reason, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return ParkedActions(session, parked_action_statements()).discard(reader, id, reason);
+  });
+}
+
+Result<std::vector<AuditRow>> list_audit(const std::string& path, std::size_t limit,
+                                         std::string_view subject) {
+  return act(path, system_clock(), [&](SqlSession& session) {
+    return read_audit(session, audit_statements(), limit, subject);
+  });
+}
+
+Result<std::string> retarget(const std::string& path, const std::string& reader,
+                             const std::string& target, const std::string& reason, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return retarget_relay(session, retarget_statements(), reader, target, reason);
+  });
+}
+
+Result<std::uint64_t> apply_event(const std::string& path, std::string_view consumer,
+                                  const EventId& id, std::string_view reason, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return dovetail::apply_event(session, inbox_action_statements(), consumer, id, reason);
+  });
+}
+
+Result<WallTime> remember_since(const std::string& path, WallTime since, std::string_view reason,
+                                Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return dovetail::remember_since(session, inbox_action_statements(), since, reason);
+  });
+}
+
+}  // namespace dovetail::sqlite

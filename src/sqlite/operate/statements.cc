@@ -1,0 +1,82 @@
+#include "sqlite/operate/statements.h"
+
+#include "sqlite/lane/statements.h"
+
+namespace dovetail::sqlite {
+
+namespace {
+
+// The consumer $1 and its handlers.
+constexpr std::string_view kOfConsumer =
+    "(c.name = $1 OR substr(c.name, 1, length($1) + 1) = $1 || '.')";
+
+}  // namespace
+
+const AuditStatements& audit_statements() {
+  static const AuditStatements statements = {
+      .add =
+          "INSERT INTO dovetail_audit (at, who, what, relay, subject, events, reason) VALUES "
+          "(:now, :user, $1, $2, $3, $4, $5)",
+      .list =
+          "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE "
+          "$2 = '' OR subject = $2 ORDER BY number DESC LIMIT $1"};
+  return statements;
+}
+
+const ParkedActionStatements& parked_action_statements() {
+  static const ParkedActionStatements statements = {
+      .list =
+          "SELECT number, relay, id, position, state, at_head, attempts, reason, note, topic, "
+          "aggregate_type, aggregate_id, type, length(payload), parked_at, retry_at, finished_at "
+          "FROM dovetail_parked WHERE ($1 = '' OR relay = $1) AND ($2 = '' OR aggregate_id = $2) "
+          "AND ($3 = '' OR aggregate_type = $3) AND ($4 = '' OR type = $4) AND "
+          "($5 = '' OR instr(reason, $5) > 0) AND number > $6",
+      .list_of_event = " AND id = $8",
+      .list_unfinished = " AND finished_at = 0",
+      .list_heads = " AND at_head = 1",
+      .list_end = " ORDER BY number LIMIT $7",
+      .find =
+          "SELECT relay, state, at_head, finished_at > 0, aggregate_type, aggregate_id FROM "
+          "dovetail_parked WHERE id = $1 AND ($2 = '' OR relay = $2) ORDER BY finished_at > 0, "
+          "relay",
+      .head_of =
+          "SELECT id FROM dovetail_parked INDEXED BY dovetail_parked_head WHERE relay = $1 AND "
+          "aggregate_type = $2 AND aggregate_id = $3 AND at_head = 1",
+      .replay =
+          "UPDATE dovetail_parked SET state = 'waiting', attempts = 0, retry_at = :now, note = "
+          "'replay asked for' WHERE id = $2 AND at_head = 1 AND ($1 = '' OR relay = $1)",
+      .discard =
+          "UPDATE dovetail_parked SET state = 'discarded', at_head = 0, finished_at = :now, note "
+          "= $3 WHERE id = $2 AND at_head = 1 AND relay = $1",
+      .heads = parking_statements().heads,
+      .audit = audit_statements()};
+  return statements;
+}
+
+const RetargetStatements& retarget_statements() {
+  static const RetargetStatements statements = {
+      .find =
+          "SELECT target, owner <> '' AND lease_boot = :boot AND lease_expires > :boot_time FROM "
+          "dovetail_relay WHERE relay = $1",
+      .write = "UPDATE dovetail_relay SET target = $2 WHERE relay = $1",
+      .audit = audit_statements()};
+  return statements;
+}
+
+const InboxActionStatements& inbox_action_statements() {
+  static const InboxActionStatements statements = {
+      .known = "SELECT 1 FROM dovetail_consumer AS c WHERE " + std::string(kOfConsumer),
+      .allow =
+          "INSERT INTO dovetail_unapplied (consumer_id, event_id, since, by_operator) SELECT c.id, "
+          "$2, :now, 1 FROM dovetail_consumer AS c WHERE " +
+          std::string(kOfConsumer) +
+          " AND NOT EXISTS (SELECT 1 FROM dovetail_inbox AS i WHERE i.consumer_id = c.id AND "
+          "i.event_id = $2) ON CONFLICT (consumer_id, event_id) DO UPDATE SET by_operator = 1, "
+          "since = :now",
+      .forgotten_until = "SELECT coalesce(max(forgotten_until), 0) FROM dovetail_consumer",
+      .remember = "UPDATE dovetail_consumer SET forgotten_until = $1 WHERE forgotten_until > $1",
+      .audit = audit_statements()};
+  return statements;
+}
+
+}  // namespace dovetail::sqlite
