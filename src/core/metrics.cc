@@ -5,11 +5,46 @@
 
 namespace dovetail {
 
+namespace {
+
+std::uint64_t microseconds(Duration value) {
+  return static_cast<std::uint64_t>(std::max<Duration::rep>(value.count(), 0));
+}
+
+}  // namespace
+
+std::size_t LatencyHistogram::bucket_of(std::uint64_t us) {
+  return std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(us)), kBuckets - 1);
+}
+
 void LatencyHistogram::observe(Duration value, std::uint64_t count) {
-  const auto us = static_cast<std::uint64_t>(std::max<Duration::rep>(value.count(), 0));
-  const auto bucket =
-      std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(us)), kBuckets - 1);
-  buckets_[bucket].fetch_add(count, std::memory_order_relaxed);
+  const std::uint64_t us = microseconds(value);
+  buckets_[bucket_of(us)].fetch_add(count, std::memory_order_relaxed);
+  sum_us_.fetch_add(us * count, std::memory_order_relaxed);
+}
+
+void LatencyBatch::observe(Duration value) {
+  const std::uint64_t us = microseconds(value);
+  const std::size_t bucket = LatencyHistogram::bucket_of(us);
+  if (bucket != bucket_) flush();
+  bucket_ = bucket;
+  ++count_;
+  sum_us_ += us;
+}
+
+void LatencyBatch::flush() {
+  if (count_ == 0) return;
+  histogram_.buckets_[bucket_].fetch_add(count_, std::memory_order_relaxed);
+  histogram_.sum_us_.fetch_add(sum_us_, std::memory_order_relaxed);
+  count_ = sum_us_ = 0;
+}
+
+LatencyHistogram::Counts LatencyHistogram::counts() const {
+  Counts counts;
+  for (std::size_t i = 0; i < kBuckets; ++i)
+    counts.buckets[i] = buckets_[i].load(std::memory_order_relaxed);
+  counts.sum_us = sum_us_.load(std::memory_order_relaxed);
+  return counts;
 }
 
 std::uint64_t LatencyHistogram::count() const {

@@ -97,11 +97,14 @@ Relay::Relay(RelayPorts ports, RelayOptions options)
 
 Relay::~Relay() = default;
 
+static_assert(static_cast<std::size_t>(RelayState::Kind::halted) + 1 == RelayMetrics::kStates);
+
 void Relay::note(Kind kind, std::string text) { ports_.notify(RelayNotice{kind, std::move(text)}); }
 
 // Pauses grow, so a short one adds nothing to the previous report.
 void Relay::report(RelayState::Kind kind, std::string_view error, Duration next_try) {
   const TimePoint now = ports_.clock.now();
+  state_gauge_.enter(static_cast<std::size_t>(kind));
   const bool is_change = !was_reported_ || kind != reported_.kind;
   if (is_change) state_since_ = reminded_at_ = now;
   const bool waits = kind == RelayState::Kind::backing_off || kind == RelayState::Kind::halted;
@@ -182,6 +185,7 @@ Status Relay::session(std::stop_token stop) {
     return acquired;
   }
   standing_by_ = false;
+  ports_.metrics.leases_taken.fetch_add(1, std::memory_order_relaxed);
   timed_at_ = ports_.clock.now();
   longest_ = Duration{0};
   DOVETAIL_TRY(ports_.source.open());
@@ -403,6 +407,7 @@ Status Relay::read_source(std::stop_token stop) {
     return {};
   }
   source_had_more_ = true;
+  flight->received_at = ports_.clock.now();
   DOVETAIL_TRY(learn_blocked_keys(*flight));
   admit(*flight);
   window_events_ += flight->entries.size();

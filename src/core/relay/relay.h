@@ -218,6 +218,10 @@ class Relay {
   GaugePart window_events_gauge_{ports_.metrics.window_events};
   GaugePart window_bytes_gauge_{ports_.metrics.window_bytes};
   GaugePart blocked_keys_gauge_{ports_.metrics.blocked_keys};
+  GaugePart sink_lost_gauge_{ports_.metrics.sinks_lost};
+  StateGauge<RelayMetrics::kStates> state_gauge_{ports_.metrics.lanes_in_state};
+  LatencyBatch commit_to_confirm_{ports_.metrics.commit_to_confirm};
+  LatencyBatch receive_to_confirm_{ports_.metrics.receive_to_confirm};
 
   std::deque<std::unique_ptr<Flight>> flights_;  // in read order
   std::unique_ptr<Flight> replay_;               // the one batch taken from parking

@@ -229,7 +229,8 @@ void Relay::deliver(Entry& entry, const Outcome& outcome) {
   } else {
     policy_.confirmed(entry.event->id, entry.sick_key());
   }
-  ports_.metrics.commit_to_confirm.observe(now_wall_ - entry.event->created_at);
+  commit_to_confirm_.observe(now_wall_ - entry.event->created_at);
+  receive_to_confirm_.observe(collected_at_ - entry.flight->received_at);
   if (entry.flight->replay) {
     ports_.metrics.replayed.fetch_add(1, std::memory_order_relaxed);
     entry.flight->delivered.push_back(entry.event->id);

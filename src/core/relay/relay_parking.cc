@@ -226,6 +226,7 @@ Status Relay::take_replays() {
   }
   DOVETAIL_CHECK(flight->attempts.size() == flight->batch.size());
   replay_ = std::move(flight);
+  replay_->received_at = now;
   admit(*replay_);
   return {};
 }

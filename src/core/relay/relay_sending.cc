@@ -48,6 +48,7 @@ Status Relay::open_sink() {
 }
 
 void Relay::note_sink_works() {
+  sink_lost_gauge_.set(0);
   if (!std::exchange(sink_missed_, false)) return;
   note(Kind::sink_restored, "the sink is connected again");
 }
@@ -210,6 +211,8 @@ Status Relay::collect_one(Duration timeout, bool& collected) {
   for (std::size_t i = 0; i < submission.entries.size(); ++i) {
     resolve(*submission.entries[i], outcomes_[i]);
   }
+  commit_to_confirm_.flush();
+  receive_to_confirm_.flush();
   sink_failures_ = 0;
   note_sink_works();
   ports_.metrics.progress_at_us = now.time_since_epoch().count();
@@ -226,6 +229,7 @@ Status Relay::judge_sink(TimePoint now, bool delivered) {
   const bool changed = policy_.end_batch(now, random_);
   const bool is_sick = policy_.is_sick();
   const std::uint32_t failed = policy_.failed_in_a_row();
+  if (is_sick) sink_lost_gauge_.set(1);
   if (is_sick && !was_sick) {
     make_room_at_ = now + options_.connect_retry.cap;
     note(Kind::sink_sick,
@@ -257,6 +261,7 @@ void Relay::lose_sink(const Error& error) {
   sink_opening_ = false;
   ports_.sink.permit(TimePoint{});
   ports_.metrics.sink_errors.fetch_add(1, std::memory_order_relaxed);
+  sink_lost_gauge_.set(1);
   if (!std::exchange(sink_missed_, true)) note(Kind::sink_lost, error.text);
   const Duration pause = retry_delay(options_.connect_retry, sink_failures_, random_);
   sink_retry_at_ = ports_.clock.now() + pause;

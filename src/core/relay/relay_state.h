@@ -47,6 +47,7 @@ struct Relay::Flight {
   std::vector<EventId> delivered;       // of replayed events
   std::size_t unresolved = 0;
   bool replay = false;  // taken from parking, not read from the source
+  TimePoint received_at{};
 };
 
 struct Relay::Line {

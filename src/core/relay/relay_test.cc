@@ -25,6 +25,9 @@ TEST_F(RelayTest, EverythingPublishedArrivesInOrder) {
   EXPECT_EQ(reader_.settled(), 1000);
   EXPECT_EQ(metrics_.settled, 1000U);
   EXPECT_EQ(metrics_.duplicates, 0U);
+  EXPECT_EQ(metrics_.leases_taken, 1U);
+  EXPECT_EQ(metrics_.commit_to_confirm.count(), 1000U);
+  EXPECT_EQ(metrics_.receive_to_confirm.count(), 1000U);
   expect_ordered(sink.received());
 }
 
@@ -97,8 +100,17 @@ TEST_F(RelayTest, AnOutageParksNothingAndCountsNoAttempt) {
   start(sink);
   ASSERT_TRUE(eventually([&] { return metrics_.sink_errors > 20; }));
   EXPECT_EQ(reader_.settled(), 0);
+  const auto in_state = [&](RelayState::Kind kind) -> std::uint64_t {
+    return metrics_.lanes_in_state[static_cast<std::size_t>(kind)];
+  };
+  EXPECT_EQ(metrics_.sinks_lost, 1U);
+  EXPECT_EQ(in_state(RelayState::Kind::backing_off), 1U);
+  EXPECT_EQ(in_state(RelayState::Kind::delivering), 0U);
   sink.set_available(true);
   ASSERT_TRUE(eventually([&] { return sink.received_count() == 100; }));
+  ASSERT_TRUE(eventually([&] { return in_state(RelayState::Kind::delivering) == 1; }));
+  EXPECT_EQ(metrics_.sinks_lost, 0U);
+  EXPECT_EQ(in_state(RelayState::Kind::backing_off), 0U);
   stop();
   EXPECT_TRUE(reader_.parked().empty());
   EXPECT_EQ(metrics_.failed, 0U);
