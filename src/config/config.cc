@@ -29,8 +29,22 @@ void declare_file(Settings& keys) {
   keys.tables("consumer", "Consumers.");
   keys.table("gateway", "The gateway.");
   keys.table("http", "The HTTP listener of the daemon.");
+  keys.table("alerts", "What is worth an alert, and who gets it.");
   keys.table("retention", "What is deleted, and when.");
   keys.table("log", "The log.");
+}
+
+void read_alerts(Section& section, Config& config) {
+  Settings keys;
+  declare_alerts(config.alerts, keys);
+  section.read(keys);
+  if (config.alerts.to.empty()) return;
+  check_store_name(section, "to", config.alerts.to, config);
+  const StoreConfig* const store = config.find_store(config.alerts.to);
+  if (store != nullptr && store->scheme != StoreScheme::http)
+    section.wrong("to", "the store " + in_quotes(config.alerts.to) + " is " +
+                            std::string(to_string(store->scheme)) +
+                            "; alerts need one with an http or https url");
 }
 
 void read_file(Section& root, Config& config) {
@@ -39,6 +53,7 @@ void read_file(Section& root, Config& config) {
   read_consumers(root, config);
   root.table("gateway", [&config](Section& section) { read_gateway(section, config); });
   root.table("http", [&config](Section& section) { read_http(section, config); });
+  root.table("alerts", [&config](Section& section) { read_alerts(section, config); });
   Settings retention;
   declare_retention(config.retention, retention);
   root.table("retention", [&](Section& section) { section.read(retention); });
@@ -63,6 +78,17 @@ void declare_retention(RetentionConfig& retention, Settings& keys) {
   keys.duration("every", retention.every, std::chrono::seconds(1),
                 "How often the daemon prunes. Also how often a gateway deletes expired requests "
                 "and logs its counts.");
+}
+
+void declare_alerts(AlertsConfig& alerts, Settings& keys) {
+  keys.text("to", alerts.to,
+            "A store with an `http` or `https` url: the daemon posts there what is wrong, and when "
+            "it is over. Settings of the store sign the posts.");
+  keys.duration("away_max", alerts.away_max, std::chrono::seconds(1),
+                "For how long a broker or a database may be away before `/readyz` answers 503 and "
+                "the alert is posted.");
+  keys.duration("lag_max", alerts.lag_max, std::chrono::seconds(1),
+                "The oldest event of a relay that delivers may be this old.");
 }
 
 void declare_log(LogConfig& log, Settings& keys) {

@@ -179,6 +179,13 @@ struct RetentionConfig {
   bool wanted() const { return sent.has_value() || inbox.has_value(); }
 };
 
+// [alerts]: what is worth an alert, and who gets it.
+struct AlertsConfig {
+  std::string to{};  // a store with an http url; empty: nobody
+  Duration away_max = std::chrono::minutes(1);
+  Duration lag_max = std::chrono::minutes(5);
+};
+
 enum class LogFormat : std::uint8_t { text, json };
 enum class LogLevel : std::uint8_t { debug, info, warn, error };
 
@@ -194,6 +201,7 @@ struct Config {
   std::vector<ConsumerConfig> consumers;
   std::optional<GatewayConfig> gateway;
   std::optional<HttpConfig> http;
+  AlertsConfig alerts;
   RetentionConfig retention;
   LogConfig log;
 

@@ -90,6 +90,7 @@ std::vector<TableReference> table_references() {
   HandlerConfig handler;
   GatewayConfig gateway;
   HttpConfig http;
+  AlertsConfig alerts;
   RetentionConfig retention;
   LogConfig log;
   return {
@@ -135,6 +136,10 @@ std::vector<TableReference> table_references() {
                    "`dovetail run` answers here: health, metrics and the dashboard. Without this "
                    "table it listens nowhere. [OPERATE.md](OPERATE.md) says what is there.",
                    [&](Settings& keys) { declare_http(http, "", keys); }),
+      reference_of("alerts", "[alerts]",
+                   "What `dovetail status`, `/readyz` and the posts of `dovetail run` take for a "
+                   "problem. [OPERATE.md](OPERATE.md#alerts) has an example.",
+                   [&](Settings& keys) { declare_alerts(alerts, keys); }),
       reference_of("log", "[log]", "For `dovetail run` and `dovetail gateway`.",
                    [&](Settings& keys) { declare_log(log, keys); })};
 }

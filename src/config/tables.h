@@ -25,6 +25,7 @@ void declare_handler(HandlerConfig& handler, Settings& keys);
 
 void declare_gateway(GatewayConfig& gateway, const std::filesystem::path& folder, Settings& keys);
 void declare_http(HttpConfig& http, const std::filesystem::path& folder, Settings& keys);
+void declare_alerts(AlertsConfig& alerts, Settings& keys);
 void declare_retention(RetentionConfig& retention, Settings& keys);
 void declare_log(LogConfig& log, Settings& keys);
 

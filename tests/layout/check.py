@@ -49,6 +49,7 @@ LIBRARIES = (
     (r"toml\+\+/.*|toml\.hpp", ("src/config/",)),
     (r"CLI/.*|CLI11\.hpp", ("apps/", "tests/", "bench/")),
     (r"nlohmann/.*", ("apps/", "tests/", "bench/")),
+    (r"prometheus/.*", ("apps/",)),
     (r"spdlog/.*|fmt/.*", ("apps/", "tests/", "bench/")),
     (r"benchmark/.*", ("bench/",)),
 )

@@ -350,11 +350,23 @@ void log_pruned(const config::StoreConfig& store, const Result<PruneReport>& rep
   }
 }
 
+// What the report says about a clock that was set, which holds up all deletion.
+std::optional<std::string> wrong_clock(const Result<PruneReport>& report) {
+  if (report || report.error().text.find("nothing is deleted") == std::string::npos)
+    return std::nullopt;
+  return report.error().text;
+}
+
 // Calls that keep a store busy, or wait for it.
 void Daemon::do_chores() {
   std::vector<const config::StoreConfig*> stores;
   for (const config::StoreConfig& store : config_.stores) stores.push_back(&store);
-  Housekeeping housekeeping(std::move(stores), config_.retention, system_clock(), log_pruned);
+  Housekeeping housekeeping(
+      std::move(stores), config_.retention, system_clock(),
+      [this](const config::StoreConfig& store, const Result<PruneReport>& report, bool again) {
+        log_pruned(store, report, again);
+        console_.note_clock(store.name, wrong_clock(report));
+      });
   while (!is_stopping_) {
     housekeeping.work();
     if (options_.until_idle && !is_stopping_ && idle_now()) is_idle_ = true;

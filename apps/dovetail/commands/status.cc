@@ -50,7 +50,7 @@ Answer status(const CommandContext& context, const StatusOptions& options) {
   if (options.watch && !context.json && stdout_is_terminal()) screen.emplace();
   while (true) {
     const Overview now = look(*config);
-    const std::vector<Problem> problems = problems_of(now, {});
+    const std::vector<Problem> problems = problems_of(now, {.lag_max = config->alerts.lag_max});
     remember(progress, now);
     if (context.json) {
       print_json(status_json(now, problems));

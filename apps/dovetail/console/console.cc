@@ -8,11 +8,22 @@
 #ifdef DOVETAIL_HAS_HTTP
 #include "console/health.h"
 #include "console/listener.h"
-#include "host/host.h"
+#include "console/watch/watch_routes.h"
 #include "process/log.h"
 #endif
+#include "host/host.h"
 
 namespace dovetail::console {
+
+namespace {
+
+// Where nobody asks, the log still tells the progress of a long catch-up.
+Duration look_every(const config::Config& config) {
+  const bool is_asked = config.http || !config.alerts.to.empty();
+  return is_asked ? std::chrono::seconds(1) : std::chrono::seconds(15);
+}
+
+}  // namespace
 
 #ifdef DOVETAIL_HAS_HTTP
 
@@ -67,8 +78,13 @@ Status listen(Listener& listener, const config::HttpConfig& http) {
   return {};
 }
 
-// Everything that the console answers. A handler that uses the daemon keeps `keeper`.
-std::vector<Route> routes_of(const std::shared_ptr<const void>&) { return health_routes(); }
+// Everything that the console answers. A handler on a worker keeps `keeper`.
+std::vector<Route> routes_of(const std::shared_ptr<const void>&, const config::Config& config,
+                             const Roster& roster, const Watcher& watcher) {
+  std::vector<Route> routes = health_routes();
+  for (Route& route : watch_routes(config, roster, watcher)) routes.push_back(std::move(route));
+  return routes;
+}
 
 }  // namespace
 
@@ -80,13 +96,21 @@ struct Console::Parts {
 };
 
 Console::Console(const config::Config& config, const Roster& roster)
-    : config_(config), roster_(roster), parts_(std::make_unique<Parts>()) {}
+    : config_(config),
+      roster_(roster),
+      watcher_(config, system_clock(), look_every(config)),
+      parts_(std::make_unique<Parts>()) {}
 
 Status Console::start(const std::shared_ptr<const void>& keeper) {
   const std::lock_guard lock(parts_->mutex);
-  if (!config_.http || parts_->is_stopped) return {};
-  parts_->listener = std::make_unique<Listener>(listener_options(*config_.http), routes_of(keeper),
-                                                system_clock());
+  if (parts_->is_stopped) return {};
+  watcher_.start(keeper);
+  alerts_ = std::make_unique<Alerts>(config_, watcher_, system_clock());
+  DOVETAIL_TRY(alerts_->start());
+  if (!config_.http) return {};
+  parts_->listener =
+      std::make_unique<Listener>(listener_options(*config_.http),
+                                 routes_of(keeper, config_, roster_, watcher_), system_clock());
   const Status listening = listen(*parts_->listener, *config_.http);
   if (listening || listening.error().code == Errc::rejected) return listening;
   log_line(LogLevel::warn, kSubject, listening.error().text + "; trying again");
@@ -105,6 +129,8 @@ void Console::stop() {
   parts_->is_stopped = true;
   parts_->trying = {};  // asks it to stop, and joins
   parts_->listener.reset();
+  if (alerts_) alerts_->stop();
+  watcher_.stop();
 }
 
 #else
@@ -112,16 +138,19 @@ void Console::stop() {
 struct Console::Parts {};
 
 Console::Console(const config::Config& config, const Roster& roster)
-    : config_(config), roster_(roster) {}
+    : config_(config), roster_(roster), watcher_(config, system_clock(), look_every(config)) {}
 
-Status Console::start(const std::shared_ptr<const void>&) {
-  if (!config_.http) return {};
+Status Console::start(const std::shared_ptr<const void>& keeper) {
+  if (!config_.http && config_.alerts.to.empty()) {
+    watcher_.start(keeper);
+    return {};
+  }
   return fail(Errc::rejected,
-              "this dovetail was built without HTTP; remove [http] from the config file, or build "
-              "it with DOVETAIL_HTTP=ON");
+              "this dovetail was built without HTTP; remove [http] and [alerts] from the config "
+              "file, or build it with DOVETAIL_HTTP=ON");
 }
 
-void Console::stop() {}
+void Console::stop() { watcher_.stop(); }
 
 #endif
 

@@ -2,15 +2,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "config/config.h"
+#include "console/alerts/alerts.h"
 #include "console/roster.h"
+#include "console/watch/watcher.h"
 #include "core/clock.h"
 #include "dovetail/result.h"
 
 namespace dovetail::console {
 
-// Where the config file has [http]. Any thread.
+// Watches the databases, answers where the config file has [http], and posts alerts where it has
+// [alerts] to. Any thread.
 class Console {
  public:
   Console(const config::Config& config, const Roster& roster);
@@ -24,12 +31,18 @@ class Console {
   Status start(const std::shared_ptr<const void>& keeper);
   // From here on nobody is answered.
   void stop();
+  // See Watcher.
+  void note_clock(std::string_view store, std::optional<std::string> wrong) {
+    watcher_.note_clock(store, std::move(wrong));
+  }
 
  private:
   struct Parts;
 
   const config::Config& config_;
   const Roster& roster_;
+  Watcher watcher_;
+  std::unique_ptr<Alerts> alerts_{};
   std::unique_ptr<Parts> parts_;
 };
 
