@@ -91,12 +91,20 @@ class Database {
   virtual Result<std::vector<EventRow>> list_events(const EventFilter& filter);
   virtual Result<std::string> payload_of(const EventId& id);
   virtual Status cancel(const EventId& id, const std::string& reason);
-  // Actions of operators on an event or relay, newest first.
-  virtual Result<std::vector<AuditRow>> list_audit(const std::string& subject);
+  // Outbox or mailbox; not mapped tables.
+  virtual Result<FoundEvents> search_events(const EventSearch& search);
+  // Of every consumer that knows the event.
+  virtual Result<std::vector<InboxRow>> inbox_of(const EventId& id);
+  // Actions of operators, newest first.
+  virtual Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter);
+  // Records an action that changes nothing in the database. `number`, `at` and `who` are the
+  // database's.
+  virtual Status record(const AuditRow& row);
 
   // Parked events.
   virtual Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter);
-  virtual Result<std::uint64_t> replay(const std::string& reader, const EventId& id);
+  virtual Result<std::uint64_t> replay(const std::string& reader, const EventId& id,
+                                       const std::string& reason);
   virtual Status discard(const std::string& reader, const EventId& id, const std::string& reason);
 
   // Relays. One that reads the outbox, the mailbox or its own table.

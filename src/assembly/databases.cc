@@ -71,13 +71,18 @@ Result<EventId> Database::publish(const NewEvent&, const EventLimits&, std::opti
 Result<std::vector<EventRow>> Database::list_events(const EventFilter&) { return no_database(); }
 Result<std::string> Database::payload_of(const EventId&) { return no_database(); }
 Status Database::cancel(const EventId&, const std::string&) { return no_database(); }
-Result<std::vector<AuditRow>> Database::list_audit(const std::string&) {
+Result<FoundEvents> Database::search_events(const EventSearch&) { return no_database(); }
+Result<std::vector<InboxRow>> Database::inbox_of(const EventId&) { return std::vector<InboxRow>{}; }
+Result<std::vector<AuditRow>> Database::list_audit(const AuditFilter&) {
   return std::vector<AuditRow>{};
 }
+Status Database::record(const AuditRow&) { return no_database(); }
 Result<std::vector<ParkedRow>> Database::list_parked(const ParkedFilter&) {
   return std::vector<ParkedRow>{};
 }
-Result<std::uint64_t> Database::replay(const std::string&, const EventId&) { return no_database(); }
+Result<std::uint64_t> Database::replay(const std::string&, const EventId&, const std::string&) {
+  return no_database();
+}
 Status Database::discard(const std::string&, const EventId&, const std::string&) {
   return no_database();
 }

@@ -16,6 +16,7 @@
 #include "postgres/operate/admin.h"
 #include "postgres/operate/maintenance.h"
 #include "postgres/operate/relay_control.h"
+#include "postgres/operate/search.h"
 #include "postgres/outbox/delayed.h"
 #include "postgres/reconcile/inbox_scan.h"
 #include "postgres/reconcile/outbox_scan.h"
@@ -42,9 +43,23 @@ class PostgresDatabase final : public Database {
   Result<std::vector<EventRow>> list_events(const EventFilter& filter) override;
   Result<std::string> payload_of(const EventId& id) override;
   Status cancel(const EventId& id, const std::string& reason) override;
-  Result<std::vector<AuditRow>> list_audit(const std::string& subject) override;
+  Result<FoundEvents> search_events(const EventSearch& search) override {
+    return postgres::search_events(store_.conninfo, search);
+  }
+  Result<std::vector<InboxRow>> inbox_of(const EventId& id) override {
+    return postgres::inbox_of(store_.conninfo, id);
+  }
+  Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter) override {
+    return postgres::list_audit(store_.conninfo, filter);
+  }
+  Status record(const AuditRow& row) override {
+    return postgres::record_action(store_.conninfo, row);
+  }
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
-  Result<std::uint64_t> replay(const std::string& reader, const EventId& id) override;
+  Result<std::uint64_t> replay(const std::string& reader, const EventId& id,
+                               const std::string& reason) override {
+    return postgres::replay_event(store_.conninfo, reader, id, reason);
+  }
   Status discard(const std::string& reader, const EventId& id, const std::string& reason) override;
   std::unique_ptr<Lane> make_lane(LanePlan&& plan, Clock& clock) override;
   std::unique_ptr<OriginStore> make_origin_store(const config::RelayConfig& relay,
@@ -270,14 +285,6 @@ Result<std::string> PostgresDatabase::payload_of(const EventId& id) {
 
 Result<std::vector<ParkedRow>> PostgresDatabase::list_parked(const ParkedFilter& filter) {
   return postgres::list_parked(store_.conninfo, filter);
-}
-
-Result<std::vector<AuditRow>> PostgresDatabase::list_audit(const std::string& subject) {
-  return postgres::list_audit(store_.conninfo, 100, subject);
-}
-
-Result<std::uint64_t> PostgresDatabase::replay(const std::string& reader, const EventId& id) {
-  return postgres::replay_event(store_.conninfo, reader, id, {});
 }
 
 Status PostgresDatabase::discard(const std::string& reader, const EventId& id,

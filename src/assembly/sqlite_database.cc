@@ -14,6 +14,7 @@
 #include "sqlite/operate/admin.h"
 #include "sqlite/operate/doctor.h"
 #include "sqlite/operate/relay_control.h"
+#include "sqlite/operate/search.h"
 #include "sqlite/outbox/source.h"
 #include "sqlite/reconcile/inbox_scan.h"
 #include "sqlite/reconcile/outbox_scan.h"
@@ -37,9 +38,23 @@ class SqliteDatabase final : public Database {
                           std::optional<WallTime> deliver_at) override;
   Result<std::vector<EventRow>> list_events(const EventFilter& filter) override;
   Result<std::string> payload_of(const EventId& id) override;
-  Result<std::vector<AuditRow>> list_audit(const std::string& subject) override;
+  Result<FoundEvents> search_events(const EventSearch& search) override {
+    return sqlite::search_events(path(), search);
+  }
+  Result<std::vector<InboxRow>> inbox_of(const EventId& id) override {
+    return sqlite::inbox_of(path(), id, system_clock());
+  }
+  Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter) override {
+    return sqlite::list_audit(path(), filter);
+  }
+  Status record(const AuditRow& row) override {
+    return sqlite::record_action(path(), row, system_clock());
+  }
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
-  Result<std::uint64_t> replay(const std::string& reader, const EventId& id) override;
+  Result<std::uint64_t> replay(const std::string& reader, const EventId& id,
+                               const std::string& reason) override {
+    return sqlite::replay_event(path(), reader, id, system_clock(), reason);
+  }
   Status discard(const std::string& reader, const EventId& id, const std::string& reason) override;
   std::unique_ptr<Lane> make_lane(LanePlan&& plan, Clock& clock) override;
   std::unique_ptr<Sink> make_mailbox(Clock& clock) override {
@@ -138,14 +153,6 @@ Result<std::string> SqliteDatabase::payload_of(const EventId& id) {
 
 Result<std::vector<ParkedRow>> SqliteDatabase::list_parked(const ParkedFilter& filter) {
   return sqlite::list_parked(store_.path.string(), filter);
-}
-
-Result<std::vector<AuditRow>> SqliteDatabase::list_audit(const std::string& subject) {
-  return sqlite::list_audit(store_.path.string(), 100, subject);
-}
-
-Result<std::uint64_t> SqliteDatabase::replay(const std::string& reader, const EventId& id) {
-  return sqlite::replay_event(store_.path.string(), reader, id, system_clock());
 }
 
 Status SqliteDatabase::discard(const std::string& reader, const EventId& id,

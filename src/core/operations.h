@@ -181,6 +181,44 @@ struct AuditRow {
   std::string reason{};
 };
 
+struct AuditFilter {
+  std::string subject{};
+  std::int64_t before = 0;  // AuditRow::number; for paging; 0: from the newest on
+  std::size_t limit = 100;
+};
+
+// From the newest event back. One call looks at `look_max` events at most, so it may find none and
+// still not be at the end: no search reads a whole table.
+struct EventSearch {
+  SourceKind source = SourceKind::outbox;  // or mailbox
+  std::optional<EventState> state{};
+  std::string relay{};
+  std::string type{};
+  std::string aggregate_type{};
+  std::string key{};  // aggregate_id
+  std::string topic{};
+  std::string word{};  // the type, the topic, the key, or "aggregate_type/key"
+  std::optional<WallTime> from{};
+  std::optional<WallTime> until{};  // before this
+  std::int64_t before = 0;          // position; 0: from the newest on
+  std::size_t limit = 50;           // rows; an event that several relays read has several
+  std::size_t look_max = 10'000;
+};
+struct FoundEvents {
+  std::vector<EventRow> rows{};  // newest first
+  std::int64_t next = 0;         // continue with `before` = next; 0: at the end
+  WallTime looked_back_to{};     // of the oldest event that was looked at, if not at the end
+};
+
+// What an inbox knows about one event.
+struct InboxRow {
+  std::string consumer;  // or one of its handlers: "stock.ledger"
+  std::optional<WallTime> applied_at{};
+  std::uint32_t attempts = 0;            // failed ones, while it is not applied
+  std::optional<WallTime> held_until{};  // a worker or a handler outside the transaction has it
+  bool is_queued = false;                // it waits for a worker, or a worker has it
+};
+
 // Counts rows deleted one by one; partitions dropped as a whole are in the notes.
 struct PruneReport {
   std::uint64_t outbox = 0;

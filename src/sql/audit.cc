@@ -20,9 +20,12 @@ Status add_audit(SqlSession& session, const AuditStatements& sql, const AuditRow
 }
 
 Result<std::vector<AuditRow>> read_audit(SqlSession& session, const AuditStatements& sql,
-                                         std::size_t limit, std::string_view subject) {
+                                         const AuditFilter& filter) {
   const Result<SqlRows> rows =
-      session.run(sql.list, SqlParams().integer(static_cast<std::int64_t>(limit)).text(subject));
+      session.run(sql.list, SqlParams()
+                                .integer(static_cast<std::int64_t>(filter.limit))
+                                .text(filter.subject)
+                                .integer(filter.before));
   if (!rows) return fail(rows.error());
   std::vector<AuditRow> audit;
   for (std::size_t i = 0; i < rows->size(); ++i)

@@ -15,7 +15,8 @@ struct AuditStatements {
   // $1 what, $2 relay, $3 subject, $4 events, $5 reason. Adds time and user. Empty: the database's
   // own functions write the audit.
   std::string add;
-  // $1 limit, $2 subject (empty: all). Returns the columns of AuditRow in their order, the newest
+  // $1 limit, $2 subject (empty: all), $3 number that comes after (0: from the newest on). Returns
+  // the columns of AuditRow in their order, the newest
   // first.
   std::string list;
 };
@@ -23,7 +24,7 @@ struct AuditStatements {
 // Call it in the transaction of the action. It leaves out number, time and user.
 Status add_audit(SqlSession& session, const AuditStatements& sql, const AuditRow& row);
 Result<std::vector<AuditRow>> read_audit(SqlSession& session, const AuditStatements& sql,
-                                         std::size_t limit, std::string_view subject);
+                                         const AuditFilter& filter);
 
 // rejected: the reason is longer than kReasonBytesMax.
 Status check_length(std::string_view reason);

@@ -1,45 +1,16 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "assembly/consumer_lane.h"
 #include "assembly/database.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
-#include "host/host.h"
+#include "documents/findings.h"
 
 namespace dovetail::app {
 
 using namespace assembly;
 namespace {
-
-// The handlers of a consumer are checked together with the store of its inbox.
-void add_handlers(const config::Config& config, const config::ConsumerConfig& consumer,
-                  std::vector<Finding>& findings) {
-  const Status usable = check_handlers(config, consumer, system_clock());
-  if (usable) return;
-  findings.push_back({Severity::error, "handler",
-                      "the consumer " + consumer.relay.name + " cannot handle events",
-                      usable.error().text});
-}
-
-// A store that does not answer is a finding, too.
-std::vector<Finding> examine(const config::StoreConfig& store, const config::Config& config) {
-  if (!store.unusable.empty()) {
-    return {
-        {Severity::error, "secret", "cannot check the store: a secret is missing", store.unusable}};
-  }
-  auto findings = database_of(store)->examine(config);
-  if (findings) {
-    for (const config::ConsumerConfig& consumer : config.consumers) {
-      if (consumer.relay.to == store.name) add_handlers(config, consumer, *findings);
-    }
-    return std::move(*findings);
-  }
-  const Failure failure = refuse_in(store, findings.error()).value();
-  return {{Severity::error, std::string(to_string(failure.exit)), "cannot check the store",
-           findings.error().text}};
-}
 
 std::string text_of(const config::StoreConfig& store, const std::vector<Finding>& findings) {
   std::string text = "store " + store.name + " (" + printable(store.shown) + "):";
@@ -64,15 +35,9 @@ Answer doctor(const CommandContext& context, const std::string& store_name) {
   for (const config::StoreConfig& store : config->stores) {
     if (!store_name.empty() && store.name != store_name) continue;
     const std::vector<Finding> findings = examine(store, *config);
-    Json list = Json::array();
-    for (const Finding& one : findings) {
+    for (const Finding& one : findings)
       if (one.severity == Severity::error) exit = Exit::negative;
-      list.push_back({{"severity", to_string(one.severity)},
-                      {"code", one.code},
-                      {"what", one.what},
-                      {"what_to_do", one.what_to_do}});
-    }
-    stores.push_back({{"name", store.name}, {"path", store.shown}, {"findings", list}});
+    stores.push_back(json_of(store, findings));
     text += text_of(store, findings);
   }
   if (context.json) {

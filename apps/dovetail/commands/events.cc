@@ -1,3 +1,5 @@
+#include "documents/events.h"
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -27,62 +29,6 @@ struct EventsOptions {
   bool with_payload = false;  // show
   std::string reason;         // cancel
 };
-
-std::string state_of(const EventRow& row) {
-  const bool is_unread = row.relay.empty() && row.state != EventState::delayed;
-  return is_unread ? "unread" : std::string(to_string(row.state));
-}
-
-Json json_of(const config::StoreConfig& store, SourceKind source, const EventRow& row) {
-  Json headers = Json::object();
-  if (const auto decoded = decode_headers(row.headers); decoded && !row.headers.empty()) {
-    for (const Header& header : *decoded) headers[header.name] = header.value;
-  }
-  Json json{{"store", store.name},
-            {"box", to_string(source)},
-            {"position", row.position},
-            {"id", row.id.to_string()},
-            {"relay", row.relay},
-            {"state", state_of(row)},
-            {"topic", row.topic},
-            {"aggregate_type", row.aggregate_type},
-            {"key", row.aggregate_id},
-            {"type", row.type},
-            {"content_type", row.content_type},
-            {"headers", headers},
-            {"payload_bytes", row.payload_bytes},
-            {"version", row.aggregate_version},
-            {"created_at", config::iso_time(row.created_at)}};
-  if (row.deliver_at) json["deliver_at"] = config::iso_time(*row.deliver_at);
-  if (!row.delayed_because.empty()) json["delayed_because"] = row.delayed_because;
-  return json;
-}
-
-bool is_utf8(const std::string& text) {
-  try {
-    (void)Json(text).dump();
-    return true;
-  } catch (const Json::exception&) {
-    return false;
-  }
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      const auto byte = at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U;
-      group = group << 8 | byte;
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      text += at + i <= bytes.size() ? kDigits[group >> (18 - 6 * i) & 63] : '=';
-    }
-  }
-  return text;
-}
 
 void print_delayed(const std::vector<EventRow>& rows) {
   Table table({"ID", "DUE", "TYPE", "KEY", ">BYTES", "WHY IT WAS NOT PUBLISHED"});
@@ -195,7 +141,7 @@ std::string head_of(const ParkedRow& row) {
          "\npayload    " + config::human_count(row.payload_bytes) + " bytes\n\n";
 }
 
-std::string state_of(const ParkedRow& row) {
+std::string parked_state(const ParkedRow& row) {
   switch (row.state) {
     case EventState::parked:
       return row.head ? "parked, needs replay or discard"
@@ -217,7 +163,7 @@ std::string life_of(const config::StoreConfig& store, const ParkedRow& row) {
   const auto line = [&text](std::string_view name, const std::string& value) {
     text += "  " + std::string(name) + std::string(12 - name.size(), ' ') + value + "\n";
   };
-  line("state", state_of(row));
+  line("state", parked_state(row));
   line("parked", when(row.parked_at));
   line("attempts", std::to_string(row.attempts));
   if (!row.reason.empty()) line("last error", printable(row.reason, kWhole));
@@ -244,15 +190,10 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
     trace.holder = &store;
     trace.head = head_of(row);
   }
-  const auto audit = database_of(store)->list_audit(id.to_string());
+  const auto audit = database_of(store)->list_audit({.subject = id.to_string()});
   if (!audit) return fail(audit.error());
   for (const AuditRow& row : *audit) {
-    trace.audit.push_back({{"store", store.name},
-                           {"at", config::iso_time(row.at)},
-                           {"who", row.who},
-                           {"what", row.what},
-                           {"relay", row.relay},
-                           {"reason", row.reason}});
+    trace.audit.push_back(json_of(store, row));
     trace.decisions += "  " + config::iso_time(row.at) + "  " + printable(row.who, 60) + ": " +
                        printable(row.what, 60) +
                        (row.relay.empty() ? "" : " for " + printable(row.relay, 60)) +
@@ -318,8 +259,7 @@ Answer events_show(const CommandContext& context, const EventsOptions& options) 
                   {"parked", trace.parked},
                   {"audit", trace.audit}};
     if (options.with_payload) {
-      const bool text = is_utf8(payload);
-      document[text ? "payload" : "payload_base64"] = text ? payload : base64(payload);
+      add_payload(document, payload);
     }
     print_json(document);
   } else {

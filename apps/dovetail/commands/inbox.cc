@@ -47,7 +47,7 @@ Answer inbox_apply(const CommandContext& context, const ForgetOptions& options) 
                                       "; to apply it again use 'dovetail inbox forget'");
   // If it is not parked, it is applied when it comes.
   const config::StoreConfig& home = home_of(consumer->relay, *config);
-  const auto replayed = database_of(home)->replay(consumer->relay.name, *id);
+  const auto replayed = database_of(home)->replay(consumer->relay.name, *id, options.reason);
   if (!replayed && replayed.error().code != Errc::rejected)
     return refuse_in(home, replayed.error());
   if (context.json) {

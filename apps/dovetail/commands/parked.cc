@@ -11,6 +11,7 @@
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
+#include "documents/events.h"
 
 namespace dovetail::app {
 
@@ -141,31 +142,6 @@ bool agreed(const CommandContext& context, const ParkedOptions& options, const R
 
 }  // namespace
 
-Json json_of(const ParkedPlace& place) {
-  const ParkedRow& row = place.row;
-  Json json{{"store", place.store->name},
-            {"relay", row.relay},
-            {"id", row.id.to_string()},
-            {"state", to_string(row.state)},
-            {"head", row.head},
-            {"attempts", row.attempts},
-            {"reason", row.reason},
-            {"topic", row.topic},
-            {"aggregate_type", row.aggregate_type},
-            {"key", row.aggregate_id},
-            {"type", row.type},
-            {"payload_bytes", row.payload_bytes},
-            {"position", row.position},
-            {"parked_at", config::iso_time(row.parked_at)},
-            {"retry_at", nullptr},
-            {"finished_at", nullptr},
-            {"note", row.note}};
-  // A parked event is sent again only when an operator replays it.
-  if (row.state == EventState::waiting) json["retry_at"] = config::iso_time(row.retry_at);
-  if (row.finished_at > WallTime{}) json["finished_at"] = config::iso_time(row.finished_at);
-  return json;
-}
-
 Expected<Rows> select_heads(const config::Config& config, const ParkedOptions& options) {
   const int ways =
       (options.ids.empty() ? 0 : 1) + (options.key.empty() ? 0 : 1) + (options.all ? 1 : 0);
@@ -178,7 +154,7 @@ Expected<Rows> select_heads(const config::Config& config, const ParkedOptions& o
 Expected<std::uint64_t> replay(const Rows& heads) {
   std::uint64_t count = 0;
   for (const ParkedPlace& place : heads) {
-    const auto set_going = database_of(*place.store)->replay(place.row.relay, place.row.id);
+    const auto set_going = database_of(*place.store)->replay(place.row.relay, place.row.id, {});
     if (!set_going) return refuse_in(*place.store, set_going.error());
     count += *set_going;
   }

@@ -7,7 +7,7 @@
 
 #include "assembly/database.h"
 #include "commands/command.h"
-#include "commands/output.h"
+#include "documents/events.h"
 
 namespace dovetail::app {
 
@@ -21,15 +21,6 @@ struct ParkedOptions {
   std::string reason;
   std::uint64_t limit = 50;
 };
-
-// One parked event and where it is.
-struct ParkedPlace {
-  const config::StoreConfig* store;
-  ParkedRow row;
-};
-
-// With all known fields, for programs.
-Json json_of(const ParkedPlace& place);
 
 // The events that need a decision: the first event of each blocked key that `options` select.
 // `config` must outlive the result. rejected: an id is not parked, or waits behind another one.

@@ -1,3 +1,5 @@
+#include "documents/slots.h"
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -6,9 +8,6 @@
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/units.h"
-#ifdef DOVETAIL_HAS_POSTGRES
-#include "postgres/operate/admin_slots.h"
-#endif
 
 namespace dovetail::app {
 namespace {
@@ -21,71 +20,15 @@ struct SlotsOptions {
 
 #ifdef DOVETAIL_HAS_POSTGRES
 
-struct Listed {
-  const config::StoreConfig* store;
-  postgres::LogSlot slot;
-};
-
-// Several stores may be in one cluster; a slot belongs to the store of its database.
-void leave_out_repeated(std::vector<Listed>& all) {
-  std::vector<Listed> kept;
-  for (const Listed& one : all) {
-    bool is_repeated = false;
-    for (const Listed& other : all) {
-      if (&one == &other || one.slot.name != other.slot.name) continue;
-      is_repeated = is_repeated || (other.slot.is_here && !one.slot.is_here);
-      is_repeated = is_repeated || (&other < &one && !other.slot.is_here && !one.slot.is_here);
-    }
-    if (!is_repeated) kept.push_back(one);
-  }
-  all = std::move(kept);
-}
-
-Expected<std::vector<Listed>> list_slots(const config::Config& config, const std::string& name) {
-  std::vector<Listed> all;
-  if (!name.empty()) {
-    const auto chosen = choose_store(config, name);
-    if (!chosen) return tl::unexpected(chosen.error());
-    if ((*chosen)->scheme != config::StoreScheme::postgres)
-      return refuse(Exit::rejected, "the store \"" + name + "\" is " +
-                                        std::string(config::to_string((*chosen)->scheme)) +
-                                        ", which has no slots; choose a PostgreSQL store");
-  }
-  for (const config::StoreConfig& store : config.stores) {
-    if (store.scheme != config::StoreScheme::postgres) continue;
-    if (!name.empty() && store.name != name) continue;
-    if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
-    auto found = postgres::list_log_slots(store.conninfo);
-    if (!found) return refuse_in(store, found.error());
-    for (postgres::LogSlot& slot : *found) all.push_back({&store, std::move(slot)});
-  }
-  leave_out_repeated(all);
-  return all;
-}
-
 std::string state_of(const postgres::LogSlot& slot) {
   if (slot.invalidation.empty()) return slot.wal_status.empty() ? "-" : slot.wal_status;
   return slot.wal_status + " (" + slot.invalidation + ")";
 }
 
-const char* mode_of(const postgres::LogSlot& slot) { return slot.temporary ? "auto" : "wal"; }
-
-void print_list(const CommandContext& context, const std::vector<Listed>& all) {
+void print_list(const CommandContext& context, const std::vector<ListedSlot>& all) {
   if (context.json) {
     Json list = Json::array();
-    for (const auto& [store, slot] : all)
-      list.push_back({{"name", slot.name},
-                      {"store", store->name},
-                      {"database", slot.database},
-                      {"relay", slot.relay},
-                      {"mode", mode_of(slot)},
-                      {"temporary", slot.temporary},
-                      {"active", slot.active},
-                      {"active_pid", slot.active_pid},
-                      {"wal_status", slot.wal_status},
-                      {"invalidation_reason", slot.invalidation},
-                      {"retained_bytes", slot.retained_bytes},
-                      {"safe_bytes", slot.safe_bytes}});
+    for (const ListedSlot& one : all) list.push_back(json_of(one));
     return print_json({{"slots", list}});
   }
   Table table({"SLOT", "DATABASE", "RELAY", "MODE", ">RETAINED", "STATE", "READ BY"});
@@ -97,7 +40,7 @@ void print_list(const CommandContext& context, const std::vector<Listed>& all) {
   print(table.rows() == 0 ? "no slots\n" : table.to_string());
 }
 
-Answer drop(const CommandContext& context, const std::vector<Listed>& all,
+Answer drop(const CommandContext& context, const std::vector<ListedSlot>& all,
             const SlotsOptions& options) {
   for (const auto& [store, slot] : all) {
     if (slot.name != options.drop) continue;

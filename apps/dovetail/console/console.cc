@@ -6,8 +6,11 @@
 #include <vector>
 
 #ifdef DOVETAIL_HAS_HTTP
+#include "console/api/api.h"
+#include "console/api/sampling.h"
 #include "console/health.h"
 #include "console/listener.h"
+#include "console/pages/pages.h"
 #include "console/watch/watch_routes.h"
 #include "process/log.h"
 #endif
@@ -78,12 +81,13 @@ Status listen(Listener& listener, const config::HttpConfig& http) {
   return {};
 }
 
-// Everything that the console answers. A handler on a worker keeps `keeper`.
-std::vector<Route> routes_of(const std::shared_ptr<const void>&, const config::Config& config,
-                             const Roster& roster, const Watcher& watcher) {
-  std::vector<Route> routes = health_routes();
-  for (Route& route : watch_routes(config, roster, watcher)) routes.push_back(std::move(route));
-  return routes;
+// Everything that the console answers. A handler on a worker keeps the desk.
+std::vector<Route> routes_of(const std::shared_ptr<Desk>& desk, const Watcher& watcher) {
+  std::vector<Route> all = health_routes();
+  for (auto&& some :
+       {page_routes(), watch_routes(desk->config, desk->roster, watcher), api_routes(desk)})
+    all.insert(all.end(), some.begin(), some.end());
+  return all;
 }
 
 }  // namespace
@@ -92,7 +96,8 @@ struct Console::Parts {
   std::mutex mutex{};
   bool is_stopped = false;
   std::unique_ptr<Listener> listener{};
-  std::jthread trying{};  // to listen, while another process has the port
+  std::jthread trying{};    // to listen, while another process has the port
+  std::jthread sampling{};  // for the history
 };
 
 Console::Console(const config::Config& config, const Roster& roster)
@@ -108,9 +113,15 @@ Status Console::start(const std::shared_ptr<const void>& keeper) {
   alerts_ = std::make_unique<Alerts>(config_, watcher_, system_clock());
   DOVETAIL_TRY(alerts_->start());
   if (!config_.http) return {};
+  SystemClock& clock = system_clock();
+  const auto history = std::make_shared<History>();
+  parts_->sampling = std::jthread([this, history](const std::stop_token& stop) {
+    sample_again_and_again(roster_, watcher_, system_clock(), *history, stop);
+  });
+  const auto desk =
+      std::make_shared<Desk>(Desk{config_, roster_, clock, keeper, history, clock.wall()});
   parts_->listener =
-      std::make_unique<Listener>(listener_options(*config_.http),
-                                 routes_of(keeper, config_, roster_, watcher_), system_clock());
+      std::make_unique<Listener>(listener_options(*config_.http), routes_of(desk, watcher_), clock);
   const Status listening = listen(*parts_->listener, *config_.http);
   if (listening || listening.error().code == Errc::rejected) return listening;
   log_line(LogLevel::warn, kSubject, listening.error().text + "; trying again");
@@ -128,6 +139,7 @@ void Console::stop() {
   const std::lock_guard lock(parts_->mutex);
   parts_->is_stopped = true;
   parts_->trying = {};  // asks it to stop, and joins
+  parts_->sampling = {};
   parts_->listener.reset();
   if (alerts_) alerts_->stop();
   watcher_.stop();

@@ -51,11 +51,24 @@ Status discard(const std::string& url, std::string_view relay, const EventId& id
   });
 }
 
-Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit,
-                                         std::string_view subject) {
-  return act(url, [&](SqlSession& session) {
-    return read_audit(session, audit_statements(), limit, subject);
-  });
+Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilter& filter) {
+  return act(url,
+             [&](SqlSession& session) { return read_audit(session, audit_statements(), filter); });
+}
+
+Status record_action(const std::string& url, const AuditRow& row) {
+  const Result<SqlRows> added =
+      call(url,
+           "INSERT INTO dovetail.audit (what, relay, subject, events, reason) VALUES ($1, $2, $3, "
+           "$4, $5)",
+           SqlParams()
+               .text(row.what)
+               .text(row.relay)
+               .text(row.subject)
+               .integer(static_cast<std::int64_t>(row.events))
+               .text(row.reason));
+  if (!added) return fail(added.error());
+  return {};
 }
 
 Result<std::uint64_t> forget_event(const std::string& url, std::string_view consumer,

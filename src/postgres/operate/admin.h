@@ -118,7 +118,8 @@ Result<std::string> retarget(const std::string& url, const std::string& relay,
                              const std::string& target, const std::string& reason);
 
 // The newest first; with a subject only what was done to it.
-Result<std::vector<AuditRow>> list_audit(const std::string& url, std::size_t limit = 100,
-                                         std::string_view subject = {});
+Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilter& filter = {});
+// In the name of the login. Needs the right to insert into dovetail.audit.
+Status record_action(const std::string& url, const AuditRow& row);
 
 }  // namespace dovetail::postgres

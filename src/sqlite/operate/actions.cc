@@ -26,9 +26,9 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
 }
 
 Result<std::uint64_t> replay_event(const std::string& path, std::string_view reader,
-                                   const EventId& id, Clock& clock) {
+                                   const EventId& id, Clock& clock, std::string_view reason) {
   return act(path, clock, [&](SqlSession& session) {
-    return ParkedActions(session, parked_action_statements()).replay(reader, id, {});
+    return ParkedActions(session, parked_action_statements()).replay(reader, id, reason);
   });
 }
 
@@ -39,11 +39,9 @@ Status discard(const std::string& path, std::string_view reader, const EventId& 
   });
 }
 
-Result<std::vector<AuditRow>> list_audit(const std::string& path, std::size_t limit,
-                                         std::string_view subject) {
-  return act(path, system_clock(), [&](SqlSession& session) {
-    return read_audit(session, audit_statements(), limit, subject);
-  });
+Result<std::vector<AuditRow>> list_audit(const std::string& path, const AuditFilter& filter) {
+  return act(path, system_clock(),
+             [&](SqlSession& session) { return read_audit(session, audit_statements(), filter); });
 }
 
 Result<std::string> retarget(const std::string& path, const std::string& reader,

@@ -10,6 +10,7 @@
 #include "host/owner.h"
 #include "sqlite/connection/database.h"
 #include "sqlite/lane/reader.h"
+#include "sqlite/operate/event_rows.h"
 
 namespace dovetail::sqlite {
 
@@ -201,31 +202,6 @@ void bind_filter(Statement& select, const EventFilter& filter, const EventId& id
   if (!filter.id.empty()) select.bind_id(9, id);
 }
 
-// As many as `limit`, and then all readers of the last event: the next page begins behind it.
-Result<std::vector<EventRow>> read_rows(Statement& select, std::size_t limit) {
-  std::vector<EventRow> rows;
-  while (true) {
-    const Result<bool> row = select.step();
-    if (!row) return fail(row.error());
-    if (!*row) return rows;
-    if (rows.size() >= limit && select.integer(0) != rows.back().position) return rows;
-    EventRow& event = rows.emplace_back();
-    event.position = select.integer(0);
-    event.id = select.id(1);
-    event.relay = std::string(select.bytes(2));
-    event.state = parse_event_state(select.bytes(3)).value_or(EventState::pending);
-    event.topic = std::string(select.bytes(4));
-    event.aggregate_type = std::string(select.bytes(5));
-    event.aggregate_id = std::string(select.bytes(6));
-    event.type = std::string(select.bytes(7));
-    event.content_type = std::string(select.bytes(8));
-    event.headers = std::string(select.bytes(9));
-    event.payload_bytes = static_cast<std::uint64_t>(select.integer(10));
-    event.aggregate_version = select.integer(11);
-    event.created_at = from_stored(select.integer(12));
-  }
-}
-
 // Of what is outside, a store knows what was parked.
 Result<std::vector<EventRow>> list_of_broker(Database& database, const EventFilter& filter,
                                              const EventId& id) {
@@ -301,17 +277,10 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
     id = *parsed;
   }
   if (filter.source == SourceKind::broker) return list_of_broker(*database, filter, id);
-  std::string sql =
-      "SELECT o.seq, o.id, coalesce(r.relay, ''), CASE WHEN p.state IS NOT NULL THEN p.state "
-      "WHEN o.seq <= r.passed_seq THEN 'delivered' ELSE 'pending' END AS derived, o.topic, "
-      "o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, "
-      "length(CAST(o.payload AS BLOB)), o.aggregate_version, o.created_at FROM " +
-      std::string(table_of(filter.source)) +
-      " AS o LEFT JOIN dovetail_relay AS r ON r.source = ?1 AND (?2 = '' OR r.relay = ?2) AND "
-      "(r.topics = '' OR instr(r.topics, char(10) || o.topic || char(10))) "
-      "LEFT JOIN dovetail_parked AS p ON p.relay = r.relay AND p.id = o.id WHERE o.seq > ?3 "
-      "AND (?4 = '' OR derived = ?4) AND (?5 = '' OR o.type = ?5) AND "
-      "(?6 = '' OR o.aggregate_id = ?6) AND (?7 = '' OR o.topic = ?7)";
+  std::string sql = select_events(filter.source) +
+                    " WHERE o.seq > ?3 "
+                    "AND (?4 = '' OR derived = ?4) AND (?5 = '' OR o.type = ?5) AND "
+                    "(?6 = '' OR o.aggregate_id = ?6) AND (?7 = '' OR o.topic = ?7)";
   if (!filter.id.empty()) sql += " AND o.id = ?9";
   // Parked ones are few and found by their own table, not by walking over everything that was
   // delivered.

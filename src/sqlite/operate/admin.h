@@ -36,8 +36,9 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
 Result<std::vector<ParkedRow>> list_parked(const std::string& path, const ParkedFilter& filter);
 
 // Actions of operators, newest first; with a subject, only those about it.
-Result<std::vector<AuditRow>> list_audit(const std::string& path, std::size_t limit,
-                                         std::string_view subject);
+Result<std::vector<AuditRow>> list_audit(const std::string& path, const AuditFilter& filter = {});
+// In the name of the user of this process.
+Status record_action(const std::string& path, const AuditRow& row, Clock& clock);
 
 // Lets a relay continue with another target; returns the old one. rejected: no such relay, or it is
 // running. Keeps the reason.
@@ -51,7 +52,7 @@ Result<std::string> payload_of(const std::string& path, const EventId& id);
 // `reader` means every reader that parked it. Returns the number of readers. rejected: it is not
 // parked, or waits behind another one.
 Result<std::uint64_t> replay_event(const std::string& path, std::string_view reader,
-                                   const EventId& id, Clock& clock);
+                                   const EventId& id, Clock& clock, std::string_view reason = {});
 // Gives an event up for good and keeps the reason; events behind it can go. rejected: the event is
 // not parked, waits behind another one, or several readers have it and none was named.
 Status discard(const std::string& path, std::string_view reader, const EventId& id,

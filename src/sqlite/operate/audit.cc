@@ -1,6 +1,7 @@
 #include "sqlite/operate/audit.h"
 
 #include "host/host.h"
+#include "sqlite/operate/admin.h"
 
 namespace dovetail::sqlite {
 
@@ -18,6 +19,12 @@ Status write_audit(Database& database, const AuditRow& row, Clock& clock) {
       .bind(6, static_cast<std::int64_t>(row.events))
       .bind_text(7, row.reason)
       .run();
+}
+
+Status record_action(const std::string& path, const AuditRow& row, Clock& clock) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  return write_audit(*database, row, clock);
 }
 
 }  // namespace dovetail::sqlite

@@ -1,0 +1,67 @@
+#include "console/api/audit.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "assembly/database.h"
+#include "console/api/call.h"
+#include "console/api/cursor.h"
+
+namespace dovetail::console {
+namespace {
+
+using config::StoreConfig;
+
+struct Entry {
+  const StoreConfig* store = nullptr;
+  AuditRow row{};
+};
+
+Expected<Json> list_audit(const Desk& desk, const Request& request) {
+  const auto named = check_query(request, {"store", "subject", "after", "limit"});
+  if (!named) return tl::unexpected(named.error());
+  const auto limit = limit_of(request);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto cursor = Cursor::parse(request.asked("after"));
+  if (!cursor) return tl::unexpected(cursor.error());
+  const auto stores = databases_of(desk.config, request.asked("store"));
+  if (!stores) return tl::unexpected(stores.error());
+  std::vector<Entry> all;
+  std::vector<Silent> silent;
+  Cursor next;
+  for (const StoreConfig* store : *stores) {
+    const auto begin = cursor->of(store->name);
+    if (!begin) continue;
+    auto rows = assembly::database_of(*store)->list_audit(
+        {.subject = std::string(request.asked("subject")), .before = *begin, .limit = *limit});
+    if (!rows) {
+      silent.push_back({store->name, rows.error().text});
+      continue;
+    }
+    if (rows->size() == *limit) next.set(store->name, rows->back().number);
+    for (AuditRow& row : *rows) all.push_back({store, std::move(row)});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Entry& one, const Entry& other) { return one.row.at > other.row.at; });
+  // The next page begins with what did not fit on this one.
+  for (std::size_t i = all.size(); i-- > *limit;)
+    next.set(all[i].store->name, all[i].row.number + 1);
+  if (all.size() > *limit) all.resize(*limit);
+  Json list = Json::array();
+  for (const Entry& one : all) list.push_back(app::json_of(*one.store, one.row));
+  return Json{{"audit", list},
+              {"next", next.is_end() ? Json(nullptr) : Json(next.text())},
+              {"problems", json_of(silent)}};
+}
+
+}  // namespace
+
+std::vector<Route> audit_routes(const std::shared_ptr<Desk>& desk) {
+  return {{"GET", "/api/v1/audit", Role::viewer, Route::Kind::reads,
+           answering([desk](const Request& request, const Identity&) {
+             return list_audit(*desk, request);
+           })}};
+}
+
+}  // namespace dovetail::console

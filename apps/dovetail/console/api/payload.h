@@ -1,0 +1,16 @@
+// Payloads: hidden until somebody asks for one, with a reason, which the audit keeps.
+#pragma once
+
+#include "console/api/call.h"
+#include "console/api/desk.h"
+
+namespace dovetail::console {
+
+// The audit is written first: a payload that cannot be recorded is not shown.
+Expected<Json> reveal_payload(const Desk& desk, const Request& request, const Identity& who);
+
+// Publishes a changed copy as a new event with an id that the client chooses, so that a repeated
+// request publishes once; then discards the parked one.
+Expected<Json> publish_edited(const Desk& desk, const Request& request, const Identity& who);
+
+}  // namespace dovetail::console

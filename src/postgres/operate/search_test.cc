@@ -1,0 +1,168 @@
+#include "postgres/operate/search.h"
+
+#include "host/host.h"
+#include "postgres/operate/admin.h"
+#include "postgres/schema/schema.h"
+#include "postgres/testing/test_database.h"
+
+namespace dovetail::postgres {
+namespace {
+
+using namespace std::chrono_literals;
+
+WallTime second(int number) { return WallTime(std::chrono::seconds(number)); }
+
+class PostgresSearch : public ::testing::Test {
+ protected:
+  PostgresSearch() {
+    const Status made = create_schema(application);
+    EXPECT_TRUE(made) << text_of(made);
+  }
+  // Events 1 to `count`, one each second from 1970 on; every tenth is of the key "rare".
+  void fill(int count) {
+    must(application,
+         "INSERT INTO dovetail.outbox (seq, aggregate_type, aggregate_id, type, payload, "
+         "created_at) SELECT i, 'order', CASE WHEN i % 10 = 0 THEN 'rare' ELSE 'k' || i END, "
+         "'Placed', '{}', 'epoch'::timestamptz + i * interval '1 s' FROM generate_series(1, " +
+             std::to_string(count) + ") AS i");
+    must(application, "ANALYZE dovetail.outbox");
+    must(application, "INSERT INTO dovetail.relay_lane (relay, lane, lanes) VALUES ('one', 0, 1)");
+  }
+  FoundEvents search(const EventSearch& wanted) {
+    Result<FoundEvents> found = search_events(url, wanted);
+    EXPECT_TRUE(found) << text_of(found);
+    return found ? *found : FoundEvents();
+  }
+  static std::vector<std::int64_t> positions(const FoundEvents& found) {
+    std::vector<std::int64_t> all;
+    for (const EventRow& row : found.rows) all.push_back(row.position);
+    return all;
+  }
+  // Rows that were read by scans of whole tables.
+  std::int64_t scanned() {
+    must(application, "SELECT pg_stat_force_next_flush()");
+    return std::stoll(
+        text(application,
+             "SELECT coalesce(sum(seq_tup_read), 0)::text FROM pg_stat_user_tables WHERE "
+             "schemaname = 'dovetail' AND (relname LIKE 'outbox%' OR relname LIKE 'inbox%') AND "
+             "relname NOT IN ('outbox_limit', 'inbox_state')"));
+  }
+
+  TestDatabase database;
+  Connection application = database.connect();
+  const std::string url = database.conninfo;
+};
+
+TEST_F(PostgresSearch, GivesTheNewestFirst) {
+  fill(30);
+  const FoundEvents found = search({.limit = 2});
+  EXPECT_EQ(positions(found), (std::vector<std::int64_t>{30, 29}));
+  EXPECT_EQ(found.rows.at(0).relay, "one");
+  EXPECT_EQ(found.rows.at(0).state, EventState::pending);
+  EXPECT_EQ(found.next, 29);
+  EXPECT_EQ(positions(search({.before = found.next, .limit = 2})),
+            (std::vector<std::int64_t>{28, 27}));
+  EXPECT_TRUE(search({.state = EventState::delivered}).rows.empty());
+}
+
+TEST_F(PostgresSearch, FindsAWordAsKeyTypeOrTopic) {
+  fill(30);
+  EXPECT_EQ(positions(search({.word = "k29", .limit = 100})), (std::vector<std::int64_t>{29}));
+  EXPECT_EQ(positions(search({.word = "order/rare", .limit = 100})),
+            (std::vector<std::int64_t>{30, 20, 10}));
+  EXPECT_EQ(positions(search({.word = "Placed", .limit = 100})).size(), 30U);
+  EXPECT_TRUE(positions(search({.word = "Pl", .limit = 100})).empty());
+}
+
+TEST_F(PostgresSearch, LooksAtSoManyEventsAndSaysWhereToGoOn) {
+  fill(95);
+  EventSearch wanted{.key = "rare", .limit = 100, .look_max = 10};
+  std::vector<std::int64_t> all;
+  int calls = 0;
+  while (true) {
+    const FoundEvents found = search(wanted);
+    ++calls;
+    for (const std::int64_t one : positions(found)) all.push_back(one);
+    if (found.next == 0) break;
+    EXPECT_EQ(found.looked_back_to, second(static_cast<int>(found.next)));
+    wanted.before = found.next;
+  }
+  EXPECT_EQ(all, (std::vector<std::int64_t>{90, 80, 70, 60, 50, 40, 30, 20, 10}));
+  EXPECT_EQ(calls, 10);
+}
+
+TEST_F(PostgresSearch, FindsATimeFromBothSides) {
+  fill(1000);
+  for (const std::size_t look_max : {10U, 1000U}) {
+    const FoundEvents found =
+        search({.from = second(500), .until = second(503), .look_max = look_max});
+    EXPECT_EQ(positions(found), (std::vector<std::int64_t>{502, 501, 500}));
+    EXPECT_EQ(found.next, 0);
+  }
+  EXPECT_TRUE(search({.until = second(1)}).rows.empty());
+  EXPECT_TRUE(search({.from = second(2000)}).rows.empty());
+}
+
+TEST_F(PostgresSearch, AnEmptyOutboxHasNothingAndEnds) {
+  EXPECT_TRUE(search({.until = second(1)}).rows.empty());
+  EXPECT_EQ(search({}).next, 0);
+}
+
+TEST_F(PostgresSearch, TellsWhatAnInboxKnows) {
+  const EventId applied = new_event_id();
+  const EventId failed = new_event_id();
+  must(application, "INSERT INTO dovetail.consumer (name) VALUES ('mail'), ('stock')");
+  must(application, "INSERT INTO dovetail.inbox (event_id, consumer_id, applied_at) SELECT '" +
+                        applied.to_string() +
+                        "', id, 'epoch'::timestamptz + interval '7 s' FROM dovetail.consumer WHERE "
+                        "name = 'stock'");
+  must(application, "INSERT INTO dovetail.attempt (event_id, consumer_id, attempts) SELECT '" +
+                        failed.to_string() + "', id, 3 FROM dovetail.consumer WHERE name = 'mail'");
+  const auto known = inbox_of(url, applied);
+  ASSERT_TRUE(known) << text_of(known);
+  ASSERT_EQ(known->size(), 1U);
+  EXPECT_EQ(known->front().consumer, "stock");
+  EXPECT_EQ(known->front().applied_at, second(7));
+  const auto tried = inbox_of(url, failed);
+  ASSERT_TRUE(tried) << text_of(tried);
+  ASSERT_EQ(tried->size(), 1U);
+  EXPECT_EQ(tried->front().attempts, 3U);
+  EXPECT_FALSE(tried->front().applied_at);
+  EXPECT_TRUE(inbox_of(url, new_event_id())->empty());
+}
+
+TEST_F(PostgresSearch, NoQueryScansTheOutboxOrAnInbox) {
+  fill(20'000);
+  must(application, "INSERT INTO dovetail.consumer (name) VALUES ('stock')");
+  must(application,
+       "INSERT INTO dovetail.inbox (event_id, consumer_id) SELECT o.id, c.id FROM dovetail.outbox "
+       "o, dovetail.consumer c");
+  must(application, "ANALYZE dovetail.inbox");
+  const EventId id = search({.before = 100, .limit = 1}).rows.at(0).id;
+  const std::int64_t before = scanned();
+  (void)search({.key = "rare", .look_max = 100});
+  (void)search({.from = second(500), .until = second(600), .look_max = 100});
+  EXPECT_TRUE(list_events(url, {.id = id.to_string()}));
+  EXPECT_TRUE(list_parked(url, {.id = id.to_string(), .with_finished = true}));
+  EXPECT_TRUE(payload_of(url, id));
+  EXPECT_EQ(inbox_of(url, id)->size(), 1U);
+  EXPECT_EQ(scanned() - before, 0);
+  must(application, "SELECT count(payload) FROM dovetail.outbox");
+  EXPECT_EQ(scanned() - before, 20'000) << "the counter of the server does not count";
+}
+
+TEST_F(PostgresSearch, TheAuditPagesAndTakesWhatIsRecorded) {
+  for (const char* subject : {"a", "b", "c"})
+    ASSERT_TRUE(record_action(url, {.what = "reveal", .subject = subject, .reason = "asked"}));
+  const auto newest = list_audit(url, {.limit = 2});
+  ASSERT_TRUE(newest) << text_of(newest);
+  ASSERT_EQ(newest->size(), 2U);
+  EXPECT_EQ(newest->front().subject, "c");
+  const auto rest = list_audit(url, {.before = newest->back().number, .limit = 2});
+  ASSERT_EQ(rest->size(), 1U);
+  EXPECT_EQ(rest->front().subject, "a");
+  EXPECT_EQ(rest->front().reason, "asked");
+}
+
+}  // namespace
+}  // namespace dovetail::postgres

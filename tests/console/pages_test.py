@@ -1,0 +1,384 @@
+"""Every page and action of the dashboard in a browser: both themes, narrow and wide, nothing on its console.
+
+DOVETAIL_PICTURES=folder keeps a picture of each page."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import sys
+import time
+
+import browser
+import harness
+import scene
+
+WIDTHS = (390, 1440)
+MARKUP = '<img src=x onerror="alert(1)"><b>bold</b>'
+
+# What is wrong with the page as it is, for everybody and for those who use a keyboard or a screen reader.
+CHECK = r"""
+const wrong = [], root = document.documentElement;
+const seen = e => e.checkVisibility({ checkVisibilityCSS: true, checkOpacity: true });
+if (root.scrollWidth > innerWidth) wrong.push(`scrolls to the side: ${root.scrollWidth} > ${innerWidth}: ` +
+  [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map(e => e.outerHTML.slice(0, 150)).join(' | '));
+if ([...document.querySelectorAll('h1')].filter(seen).length !== 1) wrong.push('there is not one h1');
+const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+ids.filter((id, i) => ids.indexOf(id) !== i).forEach(id => wrong.push('id twice: ' + id));
+const nameOf = e => (e.getAttribute('aria-label') || e.getAttribute('title') || (e.labels && [...e.labels].map(l => l.textContent).join(' ')) ||
+  (e.getAttribute('aria-labelledby') && document.getElementById(e.getAttribute('aria-labelledby')).textContent) ||
+  (/^(INPUT|SELECT|TEXTAREA)$/.test(e.tagName) ? '' : e.textContent) || '').trim();
+for (const e of document.querySelectorAll('a, button, input, select, textarea, summary, [role=img], [role=region], [role=meter], dialog, nav'))
+  if (seen(e) && !nameOf(e)) wrong.push('without a name: ' + e.outerHTML.slice(0, 200));
+for (const e of document.querySelectorAll('th')) if (!e.scope) wrong.push('a th without scope');
+for (const e of document.querySelectorAll('[tabindex]')) if (e.tabIndex > 0) wrong.push('a tabindex above 0');
+for (const e of document.querySelectorAll('svg')) if (seen(e) && !e.closest('[aria-hidden=true], [role=img], [role=group], [role=meter]') && !e.querySelector('title')) wrong.push('a picture without words: ' + e.outerHTML.slice(0, 100));
+
+const pen = Object.assign(document.createElement('canvas'), { width: 1, height: 1 }).getContext('2d', { willReadFrequently: true });
+const rgba = color => { pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1); const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
+const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a), 1];
+const ground = e => { const list = []; for (let at = e; at; at = at.parentElement) { const c = rgba(getComputedStyle(at).backgroundColor); list.push(c); if (c[3] === 1) break; } return list.reduceRight((below, c) => over(c, below), [255, 255, 255, 1]); };
+const light = ([r, g, b]) => { const f = v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }; return .2126 * f(r) + .7152 * f(g) + .0722 * f(b); };
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+let texts = 0;
+while (walker.nextNode()) {
+  const e = walker.currentNode.parentElement;
+  if (!walker.currentNode.data.trim() || !seen(e) || e.closest('svg, :disabled, .sr, .skip, noscript')) continue;
+  const style = getComputedStyle(e), below = ground(e), [a, b] = [light(over(rgba(style.color), below)), light(below)].sort((x, y) => y - x);
+  const ratio = (a + .05) / (b + .05), size = parseFloat(style.fontSize), needed = size >= 24 || (size >= 18.6 && style.fontWeight >= 700) ? 3 : 4.5;
+  texts += 1;
+  if (ratio < needed) wrong.push(`contrast ${ratio.toFixed(2)} of ${JSON.stringify(walker.currentNode.data.slice(0, 40))}`);
+}
+if (texts < 3) wrong.push(`only ${texts} texts`);
+return [...new Set(wrong)];
+"""
+
+# The element with the focus: where it is, whether it can be seen, and what it is.
+FOCUS = r"""
+const at = document.activeElement, all = [...document.querySelectorAll('*')], style = getComputedStyle(at);
+const body = at.querySelector && at.querySelector('.body');
+return [all.indexOf(at), at === document.body ? 'body' : at.outerHTML.slice(0, 120),
+  style.outlineStyle !== 'none' || (body && getComputedStyle(body).strokeWidth === '2px') || (at.closest('.find') !== null) || at.id === 'main'];
+"""
+
+
+class Pages(scene.SceneCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = browser.Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+
+    def setUp(self):
+        super().setUp()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.config = self.config.replace("127.0.0.1:0", f"127.0.0.1:{free.getsockname()[1]}")
+        self.write("dovetail.toml", self.config)
+        self.begin()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.page = self.browser
+        self.page.look(1440)
+
+    def tearDown(self):
+        self.page.go("about:blank")
+        self.page.devtools("Network.clearBrowserCookies")
+        self.page.console()
+        super().tearDown()
+
+    def open(self, place="/", role="operator"):
+        self.page.go("about:blank")
+        if role:
+            self.page.go(self.url + "/livez")
+            self.page.devtools("Network.clearBrowserCookies")
+            done = self.page.run("""return fetch('/api/v1/session', {method: 'POST', headers: {'Content-Type': 'application/json'},
+                body: JSON.stringify({token: arguments[0]})}).then(answer => answer.status)""", scene.TOKENS[role])
+            self.assertEqual(done, 200)
+            self.page.console()
+        self.page.go(f"{self.url}/#{place}")
+        self.arrived()
+
+    def arrived(self):
+        self.page.wait("the page is there", "return document.querySelector('main h1, form.login-card') && "
+                       "!document.querySelector('[aria-busy]')")
+
+    def no_complaints(self):
+        self.assertEqual(self.page.console(), [])
+
+    def places(self):
+        return {"overview": "/", "relays": "/relays", "relay": "/relays/orders-to-inventory", "parked": "/parked",
+                "events": "/events", "event": f"/events/{self.good[0]}", "parked-event": f"/events/{self.poison[0]}",
+                "edit": f"/events/{self.poison[0]}/edit", "consumers": "/consumers", "stores": "/stores",
+                "store": "/stores/orders", "audit": "/audit", "missing": "/nowhere", "missing-relay": "/relays/nobody",
+                "missing-event": "/events/0190ffff-0000-7000-8000-00000000ffff", "nothing-found": "/events?q=nothing"}
+
+    def test_every_page_in_both_themes_narrow_and_wide(self):
+        self.post(f"events/{self.good[0]}/reveal", {"reason": "so that the audit has a row"})
+        self.open()
+        pictures = os.environ.get("DOVETAIL_PICTURES")
+        for dark in (False, True):
+            for width in WIDTHS:
+                self.page.look(width, dark)
+                for name, place in self.places().items():
+                    with self.subTest(name, width=width, dark=dark):
+                        self.page.run("location.hash = '#/x'; location.hash = arguments[0]", "#" + place)
+                        time.sleep(0.1)
+                        self.arrived()
+                        self.page.wait("the place is there", "return D.status && document.querySelector('main .page')")
+                        if name == "stores":
+                            self.page.wait("the doctor has looked", "return !document.body.innerText.includes('The doctor is looking')")
+                        time.sleep(0.3)
+                        # A page that says that something is missing has asked for it.
+                        said = [one for one in self.page.console() if "404 (Not Found)" not in one or not name.startswith("missing")]
+                        self.assertEqual([said, self.page.run(CHECK)], [[], []])
+                        if pictures:
+                            kept = pathlib.Path(pictures) / f"{name}-{width}-{'dark' if dark else 'light'}.png"
+                            self.page.picture(kept)
+
+    def test_signing_in_and_out(self):
+        self.page.go("about:blank")
+        for dark in (False, True):
+            for width in WIDTHS:
+                self.page.look(width, dark)
+                self.open("/parked", role=None)
+                self.assertEqual(self.page.run(CHECK), [])
+        self.page.look(1440)
+        self.page.type("#token", "x" * 32)
+        self.page.click("button", "Sign in")
+        self.page.shows("This token is not known")
+        self.page.console()  # it says that 401 came
+        self.page.type("#token", scene.TOKENS["viewer"])
+        self.page.press("Enter")
+        self.page.shows("2 events are parked for 1 reason")
+        self.assertIn("vera", self.page.text())
+        self.page.click("button", "Sign out")
+        self.page.shows("Sign in with a token")
+        self.assertNotIn("poison", self.page.text())
+        self.no_complaints()
+
+    def test_the_keyboard_reaches_everything_in_order(self):
+        for place in ("/", "/parked", f"/events/{self.poison[0]}"):
+            for width in WIDTHS:
+                with self.subTest(place, width=width):
+                    self.page.look(width)
+                    self.open(place)
+                    wanted = self.page.run("""return [...document.querySelectorAll('a[href], button, input, select, textarea, [tabindex="0"]')]
+                        .filter(e => e.checkVisibility({checkVisibilityCSS: true}) && !e.disabled).length""")
+                    last, reached = -1, 0
+                    for _ in range(wanted + 3):
+                        self.page.press("Tab")
+                        index, what, is_visible = self.page.run(FOCUS)
+                        if what == "body" or index <= last:
+                            break
+                        self.assertTrue(is_visible, f"the focus cannot be seen on {what}")
+                        last, reached = index, reached + 1
+                    self.assertGreaterEqual(reached, wanted - 1)
+        self.page.look(1440)
+
+    def test_keys(self):
+        self.open()
+        self.page.press("g", "p")
+        self.page.shows("2 events are parked for 1 reason")
+        self.page.press("?")
+        self.page.wait("the keys are listed", "return document.querySelector('dialog[open]')")
+        self.assertEqual(self.page.run(CHECK), [])
+        self.page.press("Escape")
+        self.page.wait("they are gone", "return !document.querySelector('dialog')")
+        dark = "return getComputedStyle(document.body).backgroundColor"
+        before = self.page.run(dark)
+        self.page.press("t")
+        self.page.wait("the theme changes", dark + " !== arguments[0]", before)
+        self.page.press("t")
+        self.page.press("/")
+        self.page.press(*"Poisoned", "Enter")
+        self.page.shows("3 events, newest first")
+        self.page.press("/")
+        self.page.type(".find input", self.good[0])
+        self.page.press("Enter")
+        self.page.shows("Delivered by orders-to-inventory")
+        self.no_complaints()
+
+    def test_searching(self):
+        self.open("/events")
+        self.page.shows("6 events, newest first")
+        self.page.type("input[name=q]", "poison/a")
+        self.page.press("Enter")
+        self.page.shows("2 events, newest first")
+        self.page.run("const box = document.querySelector('select[name=state]'); box.value = 'waiting'; box.dispatchEvent(new Event('change'))")
+        self.page.shows("1 event, newest first")
+        self.page.click("a", "Clear all filters")
+        self.page.shows("6 events, newest first")
+        self.no_complaints()
+
+    def test_a_new_event_appears_without_reload(self):
+        self.open("/events")
+        self.page.shows("6 events, newest first")
+        self.page.run("window.mark = 1; document.querySelector('input[name=q]').focus()")
+        self.publish(key="20")
+        self.page.shows("7 events, newest first")
+        self.assertEqual(self.page.run("return [window.mark, document.activeElement.name]"), [1, "q"])
+        self.no_complaints()
+
+    def test_charts_and_pipeline_stay_while_the_page_is_drawn_again(self):
+        self.open()
+        drawn = "return document.querySelectorAll('figure.chart svg .line, .pipeline svg .node').length"
+        before = self.page.wait("two measurements are there", drawn + " >= 4 && document.querySelectorAll('figure.chart svg').length")
+        time.sleep(5)
+        self.assertEqual(self.page.run("return document.querySelectorAll('figure.chart svg').length"), before)
+        self.assertGreaterEqual(self.page.run(drawn), 4)
+        self.no_complaints()
+
+    def choose(self, key):
+        self.page.wait("the row is there", "return [...document.querySelectorAll('tbody label.check')].find(l => l.innerText.trim() === arguments[0])", key)
+        self.page.run("[...document.querySelectorAll('tbody label.check')].find(l => l.innerText.trim() === arguments[0]).querySelector('input').click()", key)
+
+    def test_discarding_one(self):
+        self.open("/parked")
+        self.choose("poison/a")
+        self.page.shows("1 parked event selected")
+        self.page.click(".select-bar button", "Discard 1")
+        self.page.wait("the dialog counts", "return (document.querySelector('dialog .counts') || {innerText: ''}).innerText.includes('wait behind')")
+        self.assertEqual(self.page.run(CHECK), [])
+        self.assertTrue(self.page.run("return [...document.querySelectorAll('dialog button')].pop().disabled"))
+        self.page.type("dialog textarea", "test data")
+        self.page.click("dialog button", "Discard 1")
+        self.page.shows("1 event discarded")
+        self.page.wait("what waited is first now", "return D.status.totals.parked === 2 && D.status.totals.waiting === 0")
+        self.page.run("location.hash = '#/audit'")
+        self.page.shows("olga by the console: test data")
+        self.no_complaints()
+
+    def test_replaying_one_first_stops_when_it_fails_again(self):
+        self.open("/parked")
+        self.page.click(".group-tools button", "Replay all 2")
+        self.page.wait("the dialog counts", "return document.querySelector('dialog .counts')")
+        self.assertEqual(self.page.run(CHECK), [])
+        self.page.click("dialog button", "Replay 2")
+        self.page.shows("The first one was parked again. The others stay where they are.")
+        self.assertEqual([one["subject"] for one in self.get("audit")["audit"]], [self.poison[0]])
+        self.no_complaints()
+
+    def test_replaying_all_when_it_is_mended(self):
+        self.mend()
+        self.open("/parked")
+        self.page.click(".group-tools button", "Replay all 2")
+        self.page.type("dialog textarea", "the topic is there")
+        self.page.click("dialog button", "Replay 2")
+        self.page.shows("Nothing is parked.")
+        self.wait_for("all are delivered", lambda: self.reader()["delivered_total"] == 6)
+        self.assertEqual([one["reason"] for one in self.get("audit")["audit"]], ["olga by the console: the topic is there"] * 2)
+        self.no_complaints()
+
+    def test_a_payload_is_revealed_and_hidden_again(self):
+        place = self.insert("c", payload=json.dumps({"text": MARKUP, "secret": scene.CANARY}))
+        self.open(f"/events/{place}")
+        self.page.click("button", "Reveal the payload")
+        self.page.type("dialog textarea", "a customer asks")
+        self.page.click("dialog button", "Reveal")
+        self.page.shows(scene.CANARY)
+        self.assertIn("<b>bold</b>", self.page.text())
+        time.sleep(5)  # it is drawn again meanwhile, and stays
+        self.assertIn(scene.CANARY, self.page.text())
+        self.page.click("button", "Hide")
+        self.assertNotIn(scene.CANARY, self.page.text())
+        self.page.run("location.hash = '#/audit'")
+        self.page.shows("olga by the console: a customer asks")
+        self.no_complaints()
+
+    def test_markup_in_names_is_text(self):
+        self.change("orders.db", "INSERT INTO dovetail_outbox (aggregate_type, aggregate_id, type, payload) VALUES (?, ?, ?, '{}')",
+                    "poison", MARKUP, "\u202e" + MARKUP)
+        self.wait_for("it is parked", lambda: self.reader()["parked"] == 3)
+        for place in ("/events", "/parked", "/"):
+            self.open(place)
+            self.assertEqual(self.page.run("return document.querySelectorAll('main img, main b b').length"), 0)
+            self.no_complaints()
+        self.page.run("location.hash = '#/parked'")
+        self.page.shows(f"poison/{MARKUP}")
+
+    def test_editing_and_replaying_as_a_new_event(self):
+        self.mend()
+        self.open(f"/events/{self.poison[2]}")
+        self.page.click("a", "Edit and replay")
+        self.page.click("button", "Reveal and edit")
+        self.page.type("dialog textarea", "the total was wrong")
+        self.page.click("dialog button", "Reveal")
+        self.page.shows("Nothing is changed yet")
+        self.assertEqual(self.page.run(CHECK), [])
+        self.page.type("textarea.code", '{"total": ')
+        self.page.shows("This is not JSON")
+        self.page.type("textarea.code", '{"total": 4}')
+        self.page.shows("3 lines out, 1 line in")
+        self.page.click("button", "Replay as a new event")
+        self.page.type("dialog textarea", "total corrected")
+        self.page.click("dialog button", "Replay as a new event")
+        self.page.shows("The new event is in the outbox")
+        self.page.shows("Delivered by orders-to-inventory")
+        self.wait_for("it is delivered", lambda: self.rows(
+            "inventory.db", "SELECT payload FROM dovetail_mailbox WHERE aggregate_id = 'b'") == [(b'{"total": 4}',)])
+        self.no_complaints()
+
+    def test_a_viewer_is_told_what_is_missing(self):
+        self.open(f"/events/{self.good[0]}", role="viewer")
+        self.page.click("button", "Reveal the payload")
+        self.page.shows("This needs the role operator, and your role is viewer.")
+        self.page.run("location.hash = '#/stores'")
+        self.page.click("button", "Ask the doctor now")
+        self.page.shows("This needs the role operator")
+        self.no_complaints()
+
+    def test_pausing_and_resuming_a_relay(self):
+        self.open("/relays/orders-to-inventory")
+        self.page.click("button", "Pause")
+        self.page.shows("What will happen")
+        self.assertEqual(self.page.run(CHECK), [])
+        self.page.type("dialog textarea", "the shop moves")
+        self.page.click("dialog button", "Pause")
+        self.page.shows("the shop moves")
+        self.page.click("button", "Resume")
+        self.page.type("dialog textarea", "it has moved")
+        self.page.click("dialog button", "Resume")
+        self.page.wait("it delivers", "return [...document.querySelectorAll('main button')].some(b => b.innerText.includes('Pause'))")
+        self.assertEqual(len(self.get("audit")["audit"]), 2)
+        self.no_complaints()
+
+    def test_asking_the_doctor(self):
+        self.open("/stores")
+        self.page.wait("it has looked", "return !document.body.innerText.includes('The doctor is looking')")
+        before = self.get("doctor")["at"]
+        self.page.click("button", "Ask the doctor now")
+        self.wait_for("it has looked again", lambda: self.get("doctor")["at"] != before)
+        self.no_complaints()
+
+    def test_a_daemon_that_is_gone_and_comes_back(self):
+        self.open()
+        self.daemon.send_signal(signal.SIGKILL)
+        self.daemon.wait()
+        self.page.shows("The daemon has not answered")
+        self.page.run("location.hash = '#/relays'")
+        self.start_daemon()
+        self.page.wait("it is live again", "return !D.stale && !document.querySelector('.banner')")
+        self.page.run("location.hash = '#/parked'")
+        self.page.shows("2 events are parked for 1 reason")
+
+    def test_a_hidden_tab_asks_nothing(self):
+        self.open()
+        asked = "return performance.getEntriesByType('resource').filter(e => e.name.includes('/api/v1/')).length"
+        self.page.run("Object.defineProperty(document, 'hidden', {configurable: true, get: () => window.isHidden}); "
+                      "window.isHidden = true; document.dispatchEvent(new Event('visibilitychange'))")
+        time.sleep(2)  # what was under way comes to its end
+        before = self.page.run(asked)
+        time.sleep(5)
+        self.assertEqual(self.page.run(asked), before)
+        self.page.run("window.isHidden = false; document.dispatchEvent(new Event('visibilitychange'))")
+        self.page.wait("it asks again", asked + " > arguments[0]", before)
+
+
+if __name__ == "__main__":
+    if browser.why_not():
+        print("SKIPPED: " + browser.why_not(), file=sys.stderr)
+        sys.exit(77)
+    harness.main()
