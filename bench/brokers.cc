@@ -14,6 +14,18 @@
 
 namespace dovetail::bench {
 
+void require(bool holds, const std::string& otherwise) {
+  if (!holds) throw std::runtime_error(otherwise);
+}
+
+Speed measured(std::size_t events, const std::function<void()>& work) {
+  const double start = seconds_now();
+  const double cpu_start = cpu_seconds();
+  work();
+  const auto count = static_cast<double>(events);
+  return {count / (seconds_now() - start), (cpu_seconds() - cpu_start) * 1e6 / count};
+}
+
 namespace {
 
 constexpr const char* kState = "build/bench/servers";
@@ -58,6 +70,24 @@ void collect(Sink& sink, std::size_t count, std::vector<Outcome>& outcomes) {
     require(outcome.fate == Fate::confirmed, "an event was not confirmed: " + outcome.reason);
 }
 
+Speed drive(Sink& sink, const std::vector<const Event*>& events) {
+  return measured(events.size(), [&] {
+    std::vector<Outcome> outcomes;
+    const auto size_at = [&](std::size_t from) { return std::min(kBatch, events.size() - from); };
+    std::size_t sent = 0;
+    std::size_t collected = 0;
+    while (collected < events.size()) {
+      while (sent < events.size() && sent - collected < kInFlight * kBatch) {
+        const Status submitted = sink.submit(Events(events).subspan(sent, size_at(sent)));
+        require(submitted.has_value(), submitted ? "" : submitted.error().text);
+        sent += size_at(sent);
+      }
+      collect(sink, size_at(collected), outcomes);
+      collected += size_at(collected);
+    }
+  });
+}
+
 int run(const Named& broker) {
   progress(fmt::format("{}:", broker.name));
   try {
@@ -91,10 +121,6 @@ int run(const std::vector<std::string_view>& wanted) {
 
 }  // namespace
 
-void require(bool holds, const std::string& otherwise) {
-  if (!holds) throw std::runtime_error(otherwise);
-}
-
 Broker::Broker(const std::string& name) : started_(name, kState) {
   require(started_.server().missing.empty(), started_.server().missing);
 }
@@ -122,45 +148,34 @@ BenchEvents::BenchEvents(std::size_t count, const std::string& topic) {
     for (const Event& event : batch.events()) pointers_.push_back(&event);
 }
 
-Speed measured(std::size_t events, const std::function<void()>& work) {
-  const double start = seconds_now();
-  const double cpu_start = cpu_seconds();
-  work();
-  const auto count = static_cast<double>(events);
-  return {count / (seconds_now() - start), (cpu_seconds() - cpu_start) * 1e6 / count};
-}
-
-Speed drive(Sink& sink, const std::vector<const Event*>& events) {
-  return measured(events.size(), [&] {
-    std::vector<Outcome> outcomes;
-    const auto size_at = [&](std::size_t from) { return std::min(kBatch, events.size() - from); };
-    std::size_t sent = 0;
-    std::size_t collected = 0;
-    while (collected < events.size()) {
-      while (sent < events.size() && sent - collected < kInFlight * kBatch) {
-        const Status submitted = sink.submit(Events(events).subspan(sent, size_at(sent)));
-        require(submitted.has_value(), submitted ? "" : submitted.error().text);
-        sent += size_at(sent);
-      }
-      collect(sink, size_at(collected), outcomes);
-      collected += size_at(collected);
-    }
-  });
-}
-
-void compare(Report& report, const std::string& name, const std::function<Speed()>& ours,
-             const std::function<Speed()>& bare) {
-  const std::vector<double> values = least_disturbed(5, 3, [&] {
-    const Speed b = bare();
-    const Speed o = ours();
-    return std::vector<double>{o.per_second / b.per_second, o.per_second, b.per_second, o.cpu_us,
-                               b.cpu_us};
-  });
-  report.add({name + " sink / bare loop", values[0], "ratio", 0.8, {}});
-  report.add({name + " sink", values[1], "events/s", {}, {}});
-  report.add({name + " bare loop", values[2], "events/s", {}, {}});
-  report.add({name + " sink, CPU", values[3], "us/event", {}, {}});
-  report.add({name + " bare loop, CPU", values[4], "us/event", {}, {}});
+void compare(Report& report, const Contest& contest, const BenchEvents& events) {
+  const auto ours = [&] {
+    const std::unique_ptr<Sink> sink = contest.make_sink();
+    const Status opened = sink->open();
+    require(opened.has_value(), opened ? "" : opened.error().text);
+    return drive(*sink, events.all());
+  };
+  const auto bare = [&] { return contest.bare_loop(events.all()); };
+  bare();
+  if (contest.bytes) {
+    const std::int64_t bare_bytes = contest.bytes();
+    ours();
+    const std::int64_t our_bytes = contest.bytes();
+    require(our_bytes == bare_bytes,
+            fmt::format("{} bytes are of ours, {} of the bare loop", our_bytes, bare_bytes));
+  }
+  const std::string name = contest.name;
+  report.measure({{name + " sink / bare loop", "ratio", 0.8},
+                  {name + " sink", "events/s"},
+                  {name + " bare loop", "events/s"},
+                  {name + " sink, CPU", "us/event"},
+                  {name + " bare loop, CPU", "us/event"}},
+                 [&] {
+                   const Speed b = bare();
+                   const Speed o = ours();
+                   return std::vector<double>{o.per_second / b.per_second, o.per_second,
+                                              b.per_second, o.cpu_us, b.cpu_us};
+                 });
 }
 
 }  // namespace dovetail::bench

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,16 +47,23 @@ struct Speed {
   double cpu_us = 0;      // of this process, for each event
 };
 
+// One broker: our sink beside a bare loop over its client library.
+struct Contest {
+  const char* name;
+  // Both begin with an empty topic, and confirm all events.
+  std::function<std::unique_ptr<Sink>()> make_sink;
+  std::function<Speed(const std::vector<const Event*>&)> bare_loop;
+  // How much the broker has got of the side that ran last: both must send as much. Empty: it cannot
+  // be asked.
+  std::function<std::int64_t()> bytes;
+};
+
 // Measures `work`, which confirms `events` events.
 Speed measured(std::size_t events, const std::function<void()>& work);
 
-// The sink as a relay drives it: batches of 1000, four of them in flight. It must be open.
-Speed drive(Sink& sink, const std::vector<const Event*>& events);
-
-// Both sides in turn, five times, of which the least disturbed three count. Adds the ratio, which
-// must be 0.8 or more, both speeds and both costs to the report.
-void compare(Report& report, const std::string& name, const std::function<Speed()>& ours,
-             const std::function<Speed()>& bare);
+// Both sides in turn. Our sink is driven as by a relay: batches of 1000, four of them in flight.
+// Adds the ratio, which must be 0.8 or more, both speeds and both costs to the report.
+void compare(Report& report, const Contest& contest, const BenchEvents& events);
 
 // Only those are there whose broker this program was built with.
 void bench_kafka(Report& report);

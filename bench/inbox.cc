@@ -259,10 +259,14 @@ void check_books(const Raw& db, std::size_t expected) {
           fmt::format("{} events took effect, not {}", sum, expected));
 }
 
-void add_speed(Report& report, const std::string& name, const double* values) {
-  report.add({name, values[0], "events/s", {}, {}});
-  report.add({name + ", CPU of the client", values[1], "us/event", {}, {}});
-  report.add({name + ", CPU of the server", values[2], "us/event", {}, {}});
+void add_speed(std::vector<Wanted>& figures, const std::string& name) {
+  figures.push_back({name, "events/s"});
+  figures.push_back({name + ", CPU of the client", "us/event"});
+  figures.push_back({name + ", CPU of the server", "us/event"});
+}
+
+void add_speed(std::vector<double>& values, const Speed& speed) {
+  values.insert(values.end(), {speed.per_second, speed.client_us, speed.server_us});
 }
 
 struct Contest {
@@ -282,39 +286,37 @@ void bench_handlers(const std::string& conninfo, Report& report) {
       {"SQL function for a batch", sql_function("apply_many", true), kEvents, 12},
       {"handler with round trips of its own", own_round_trips(), kOwnRoundTripEvents, 2},
   };
-  const auto medians = least_disturbed(5, 3, [&] {
+  std::vector<Wanted> figures;
+  add_speed(figures, "naive loop");
+  for (const Contest& contest : contests) {
+    figures.push_back(
+        {fmt::format("{}, to the naive loop", contest.name), "ratio", contest.target});
+    add_speed(figures, contest.name);
+  }
+  report.measure(figures, [&] {
     start_over(db);
     const Speed naive = apply_naively(conninfo, Load(kNaiveEvents));
     std::size_t applied = kNaiveEvents;
-    std::vector<double> ratios;
-    std::vector<double> speeds = {naive.per_second, naive.client_us, naive.server_us};
+    std::vector<double> values;
+    add_speed(values, naive);
     for (const Contest& contest : contests) {
       const Speed ours = apply_by_inbox(conninfo, Load(contest.events), 1, contest.handler);
       check_books(db, applied += contest.events);
-      ratios.push_back(ours.per_second / naive.per_second);
-      speeds.insert(speeds.end(), {ours.per_second, ours.client_us, ours.server_us});
+      values.push_back(ours.per_second / naive.per_second);
+      add_speed(values, ours);
     }
-    ratios.insert(ratios.end(), speeds.begin(), speeds.end());
-    return ratios;
+    return values;
   });
-  for (std::size_t i = 0; i < contests.size(); ++i) {
-    report.add({fmt::format("{}, to the naive loop", contests[i].name),
-                medians[i],
-                "ratio",
-                contests[i].target,
-                {}});
-  }
-  const double* speeds = medians.data() + contests.size();
-  add_speed(report, "naive loop", speeds);
-  for (std::size_t i = 0; i < contests.size(); ++i) {
-    add_speed(report, contests[i].name, speeds + 3 * (i + 1));
-  }
 }
 
 void bench_duplicates(const std::string& conninfo, Report& report) {
   progress("events that were applied before");
   const Raw db(conninfo);
-  const auto medians = least_disturbed(5, 3, [&] {
+  std::vector<Wanted> figures{{"duplicates only, to the naive loop with the same", "ratio", 20},
+                              {"duplicates only, to the naive loop that applies", "ratio"}};
+  add_speed(figures, "duplicates");
+  add_speed(figures, "naive loop, duplicates");
+  report.measure(figures, [&] {
     start_over(db);
     const Load load(kNaiveEvents);
     const Speed applying = apply_naively(conninfo, load);
@@ -323,40 +325,27 @@ void bench_duplicates(const std::string& conninfo, Report& report) {
     apply_by_inbox(conninfo, ours_load, 1, queued());
     const Speed ours = apply_by_inbox(conninfo, ours_load, kDuplicates / kEvents, queued());
     check_books(db, kNaiveEvents + kEvents);
-    return std::vector<double>{ours.per_second / applying.per_second,
-                               ours.per_second / naive.per_second,
-                               ours.per_second,
-                               ours.client_us,
-                               ours.server_us,
-                               naive.per_second,
-                               naive.client_us,
-                               naive.server_us};
+    std::vector<double> values{ours.per_second / naive.per_second,
+                               ours.per_second / applying.per_second};
+    add_speed(values, ours);
+    add_speed(values, naive);
+    return values;
   });
-  report.add({"duplicates only, to the naive loop with the same", medians[1], "ratio", 20, {}});
-  report.add({"duplicates only, to the naive loop that applies", medians[0], "ratio", {}, {}});
-  add_speed(report, "duplicates", medians.data() + 2);
-  add_speed(report, "naive loop, duplicates", medians.data() + 5);
 }
 
-// Both parts, or those that are named.
-int run(const std::string& conninfo, const std::vector<std::string>& wanted) {
-  Report report("inbox");
+void run(const std::string& conninfo, Report& report, const std::vector<std::string>& wanted) {
   make_tables(Raw(conninfo));
   // Partitions for the coming days, as a running system has them.
   require(postgres::maintain(conninfo, {}).has_value(), "partitions could not be made");
-  const auto wants = [&](std::string_view part) {
-    return wanted.empty() || std::find(wanted.begin(), wanted.end(), part) != wanted.end();
-  };
-  if (wants("handlers")) bench_handlers(conninfo, report);
-  if (wants("duplicates")) bench_duplicates(conninfo, report);
-  return report.finish();
+  run_parts(report, wanted,
+            {{"handlers", [&](Report& to) { bench_handlers(conninfo, to); }},
+             {"duplicates", [&](Report& to) { bench_duplicates(conninfo, to); }}});
 }
 
 }  // namespace
 }  // namespace dovetail::bench
 
 int main(int count, char** arguments) {
-  return dovetail::bench::with_server([&](const std::string& conninfo) {
-    return dovetail::bench::run(conninfo, {arguments + 1, arguments + count});
-  });
+  return dovetail::bench::on_postgres("inbox", {arguments + 1, arguments + count},
+                                      dovetail::bench::run);
 }

@@ -349,36 +349,36 @@ void bench_idle(const std::string& conninfo, Report& report) {
 void bench_latency(const std::string& conninfo, Report& report) {
   progress("commit to read at 500 transactions a second");
   int number = 0;
-  const auto latency = least_disturbed(5, 3, [&] {
-    Raw(conninfo).run("TRUNCATE dovetail.outbox");
-    return commit_to_read_ms(conninfo, fmt::format("latency{}", ++number));
-  });
-  report.add({"commit to read by polling, p50", latency[0], "ms", {}, 3});
-  report.add({"commit to read by polling, p99", latency[1], "ms", {}, {}});
+  report.measure(
+      {{"commit to read by polling, p50", "ms", {}, 3}, {"commit to read by polling, p99", "ms"}},
+      [&] {
+        Raw(conninfo).run("TRUNCATE dovetail.outbox");
+        return commit_to_read_ms(conninfo, fmt::format("latency{}", ++number));
+      });
 }
 
 void bench_publish(const std::string& conninfo, Report& report) {
   progress(fmt::format("transactions of {} writers, without an event and with one", kWriters));
-  const auto written = least_disturbed(5, 3, [&] {
+  const std::pair<Write, Wanted> ways[] = {
+      {Write::prepared_and_commit, {"Publisher::publish_and_commit()", "ratio", 0.8}},
+      {Write::prepared, {"Publisher::publish()", "ratio"}},
+      {Write::event_and_commit, {"publish_and_commit()", "ratio"}},
+      {Write::event, {"publish()", "ratio"}},
+      {Write::sql_function, {"the SQL function, prepared", "ratio"}},
+      {Write::message, {"a logical message, prepared", "ratio"}},
+      {Write::bare_row, {"a row in a bare table, prepared", "ratio"}}};
+  std::vector<Wanted> figures{{"transactions without", "per second"}};
+  for (const auto& [what, figure] : ways) {
+    figures.push_back(figure);
+    figures.back().name = fmt::format("transactions with {}, to those without", figure.name);
+  }
+  report.measure(figures, [&] {
     const double without = write_transactions(conninfo, Write::nothing);
     std::vector<double> values{without};
-    for (const Write what : {Write::prepared_and_commit, Write::prepared, Write::event_and_commit,
-                             Write::event, Write::sql_function, Write::message, Write::bare_row})
+    for (const auto& [what, figure] : ways)
       values.push_back(write_transactions(conninfo, what) / without);
     return values;
   });
-  const auto add = [&](const char* what, double ratio, std::optional<double> target) {
-    report.add(
-        {fmt::format("transactions with {}, to those without", what), ratio, "ratio", target, {}});
-  };
-  add("Publisher::publish_and_commit()", written[1], 0.8);
-  add("Publisher::publish()", written[2], {});
-  add("publish_and_commit()", written[3], {});
-  add("publish()", written[4], {});
-  add("the SQL function, prepared", written[5], {});
-  add("a logical message, prepared", written[6], {});
-  add("a row in a bare table, prepared", written[7], {});
-  report.add({"transactions without", written[0], "per second", {}, {}});
 }
 
 void bench_drain(const std::string& conninfo, Report& report) {
@@ -386,55 +386,50 @@ void bench_drain(const std::string& conninfo, Report& report) {
   const Raw db(conninfo);
   fill_outbox(db);
   int number = 0;
-  const auto drained = least_disturbed(5, 3, [&] {
-    fill_classic_outbox(db);
-    const Drained bare = read_by_bare_cursor(conninfo);
-    const Drained ours = drain_by_dovetail(conninfo, fmt::format("drain{}", ++number));
-    const Drained classic = drain_by_classic_loop(conninfo);
-    return std::vector<double>{ours.per_second / classic.per_second,
-                               ours.per_second / bare.per_second,
-                               ours.per_second,
-                               ours.reader_us,
-                               ours.server_us,
-                               bare.per_second,
-                               bare.reader_us,
-                               bare.server_us,
-                               classic.per_second};
-  });
-  report.add({"drain against SELECT FOR UPDATE SKIP LOCKED + UPDATE", drained[0], "ratio", 4, {}});
-  report.add({"drain against a bare cursor that only reads", drained[1], "ratio", 0.7, {}});
-  report.add({"drain", drained[2], "events/s", {}, {}});
-  report.add({"drain, CPU of the relay", drained[3], "us/event", {}, {}});
-  report.add({"drain, CPU of the server", drained[4], "us/event", {}, {}});
-  report.add({"bare cursor", drained[5], "events/s", {}, {}});
-  report.add({"bare cursor, CPU of the reader", drained[6], "us/event", {}, {}});
-  report.add({"bare cursor, CPU of the server", drained[7], "us/event", {}, {}});
-  report.add({"classic loop", drained[8], "events/s", {}, {}});
+  report.measure({{"drain against SELECT FOR UPDATE SKIP LOCKED + UPDATE", "ratio", 4},
+                  {"drain against a bare cursor that only reads", "ratio", 0.7},
+                  {"drain", "events/s"},
+                  {"drain, CPU of the relay", "us/event"},
+                  {"drain, CPU of the server", "us/event"},
+                  {"bare cursor", "events/s"},
+                  {"bare cursor, CPU of the reader", "us/event"},
+                  {"bare cursor, CPU of the server", "us/event"},
+                  {"classic loop", "events/s"}},
+                 [&] {
+                   fill_classic_outbox(db);
+                   const Drained bare = read_by_bare_cursor(conninfo);
+                   const Drained ours =
+                       drain_by_dovetail(conninfo, fmt::format("drain{}", ++number));
+                   const Drained classic = drain_by_classic_loop(conninfo);
+                   return std::vector<double>{ours.per_second / classic.per_second,
+                                              ours.per_second / bare.per_second,
+                                              ours.per_second,
+                                              ours.reader_us,
+                                              ours.server_us,
+                                              bare.per_second,
+                                              bare.reader_us,
+                                              bare.server_us,
+                                              classic.per_second};
+                 });
 }
 
-// All parts, or those that are named.
-int run(const std::string& conninfo, const std::vector<std::string>& wanted) {
-  Report report("postgres");
+void run(const std::string& conninfo, Report& report, const std::vector<std::string>& wanted) {
   Raw(conninfo).run(
       "CREATE TABLE orders(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, "
       "body text);"
       "CREATE TABLE bare_outbox(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text, "
       "payload text)");
-  const auto wants = [&](std::string_view part) {
-    return wanted.empty() || std::find(wanted.begin(), wanted.end(), part) != wanted.end();
-  };
-  if (wants("idle")) bench_idle(conninfo, report);
-  if (wants("latency")) bench_latency(conninfo, report);
-  if (wants("publish")) bench_publish(conninfo, report);
-  if (wants("drain")) bench_drain(conninfo, report);
-  return report.finish();
+  run_parts(report, wanted,
+            {{"idle", [&](Report& to) { bench_idle(conninfo, to); }},
+             {"latency", [&](Report& to) { bench_latency(conninfo, to); }},
+             {"publish", [&](Report& to) { bench_publish(conninfo, to); }},
+             {"drain", [&](Report& to) { bench_drain(conninfo, to); }}});
 }
 
 }  // namespace
 }  // namespace dovetail::bench
 
 int main(int count, char** arguments) {
-  return dovetail::bench::with_server([&](const std::string& conninfo) {
-    return dovetail::bench::run(conninfo, {arguments + 1, arguments + count});
-  });
+  return dovetail::bench::on_postgres("postgres", {arguments + 1, arguments + count},
+                                      dovetail::bench::run);
 }

@@ -75,7 +75,9 @@ double process_cpu_seconds(int pid) {
   return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-int with_server(const std::function<int(const std::string& conninfo)>& benchmark) {
+int on_postgres(const std::string& name, const std::vector<std::string>& wanted,
+                void (*benchmark)(const std::string& conninfo, Report& report,
+                                  const std::vector<std::string>& wanted)) {
   if (servers("start postgres") != 0) return 2;
   std::ifstream file("build/bench/servers/postgres.conninfo");
   std::string server;
@@ -91,7 +93,9 @@ int with_server(const std::function<int(const std::string& conninfo)>& benchmark
     const Status made = postgres::create_schema(db.get());
     require(made.has_value(), made ? "" : made.error().text);
   }
-  const int code = benchmark(conninfo);
+  Report report(name);
+  benchmark(conninfo, report, wanted);
+  const int code = report.finish();
   (void)servers("stop");
   return code;
 }

@@ -2,9 +2,10 @@
 // programmer would use it, on a server that is started for the benchmark.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
+
+#include "report.h"
 
 struct pg_conn;
 struct pg_result;
@@ -38,8 +39,10 @@ class Raw {
 // User and system time of a process, such as a backend of the server on this machine.
 double process_cpu_seconds(int pid);
 
-// Starts a server, makes a database with dovetail's schema, runs the benchmark in it and stops the
-// server. Returns the exit code.
-int with_server(const std::function<int(const std::string& conninfo)>& benchmark);
+// Starts a server, makes a database with dovetail's schema, runs the benchmark in it, of which the
+// user wants some parts or all, and stops the server. Returns the exit code.
+int on_postgres(const std::string& name, const std::vector<std::string>& wanted,
+                void (*benchmark)(const std::string& conninfo, Report& report,
+                                  const std::vector<std::string>& wanted));
 
 }  // namespace dovetail::bench

@@ -99,6 +99,31 @@ std::vector<double> least_disturbed(int runs, int kept,
 
 void Report::add(Figure figure) { figures_.push_back(std::move(figure)); }
 
+void Report::measure(std::vector<Wanted> figures,
+                     const std::function<std::vector<double>()>& measure) {
+  const std::vector<double> values = least_disturbed(5, 3, measure);
+  if (values.size() != figures.size()) {
+    fmt::print(stderr, "bench: {} figures, but {} values\n", figures.size(), values.size());
+    std::exit(2);
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    add({std::move(figures[i].name), values[i], std::move(figures[i].unit), figures[i].at_least,
+         figures[i].at_most});
+}
+
+void run_parts(Report& report, const std::vector<std::string>& wanted,
+               const std::vector<Part>& parts) {
+  for (const std::string& name : wanted) {
+    if (std::any_of(parts.begin(), parts.end(), [&](const Part& one) { return one.name == name; }))
+      continue;
+    fmt::print(stderr, "bench: there is no part '{}'\n", name);
+    std::exit(2);
+  }
+  for (const Part& part : parts)
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), part.name) != wanted.end())
+      part.run(report);
+}
+
 int Report::finish() const {
   bool all_met = true;
   nlohmann::json list = nlohmann::json::array();

@@ -40,10 +40,21 @@ struct Figure {
 std::vector<double> least_disturbed(int runs, int kept,
                                     const std::function<std::vector<double>()>& measure);
 
+// A figure before it is measured.
+struct Wanted {
+  std::string name;
+  std::string unit;
+  std::optional<double> at_least{};
+  std::optional<double> at_most{};
+};
+
 class Report {
  public:
   explicit Report(std::string name) : name_(std::move(name)) {}
   void add(Figure figure);
+  // Runs `measure` five times, of which the least disturbed three count. It returns a value for
+  // each figure, in order.
+  void measure(std::vector<Wanted> figures, const std::function<std::vector<double>()>& measure);
   // Prints the table, writes build/bench/NAME.json, and returns the exit code: 1 when a target was
   // missed.
   int finish() const;
@@ -52,6 +63,14 @@ class Report {
   std::string name_;
   std::vector<Figure> figures_;
 };
+
+struct Part {
+  std::string_view name;
+  std::function<void(Report&)> run;
+};
+// Runs all parts, or those that `wanted` names. An unknown name ends the program.
+void run_parts(Report& report, const std::vector<std::string>& wanted,
+               const std::vector<Part>& parts);
 
 // What an event of the benchmarks carries: about 300 bytes of JSON, as services write them.
 extern const std::string kPayload;

@@ -315,89 +315,92 @@ void bench_single_rows(const std::string& conninfo, Report& report) {
   progress(fmt::format("writing {} transactions of one row", kBacklog));
   const Backlog backlog(conninfo, kBacklog, 1);
   progress("reading them by pg_recvlogical, by a relay with mode = wal, and with mode = auto");
-  const auto read = least_disturbed(5, 3, [&] {
-    const auto theirs = backlog.by_pg_recvlogical();
-    const auto ours = backlog.by_relay(ReadMode::wal);
-    const auto automatic = backlog.by_relay(ReadMode::automatic);
-    return std::vector<double>{ours.per_second / theirs.per_second,
-                               automatic.per_second / ours.per_second,
-                               ours.per_second,
-                               ours.reader_us,
-                               theirs.per_second,
-                               theirs.reader_us,
-                               automatic.per_second};
-  });
-  report.add({"one-row transactions against pg_recvlogical", read[0], "ratio", 0.9, {}});
-  report.add({"a backlog with mode = auto, to mode = wal", read[1], "ratio", 3, {}});
-  report.add({"one-row transactions, mode = wal", read[2], "events/s", {}, {}});
-  report.add({"one-row transactions, CPU of the relay", read[3], "us/event", {}, {}});
-  report.add({"one-row transactions, pg_recvlogical", read[4], "events/s", {}, {}});
-  report.add({"one-row transactions, CPU of pg_recvlogical", read[5], "us/event", {}, {}});
-  report.add({"a backlog with mode = auto", read[6], "events/s", {}, {}});
+  report.measure({{"one-row transactions against pg_recvlogical", "ratio", 0.9},
+                  {"a backlog with mode = auto, to mode = wal", "ratio", 3},
+                  {"one-row transactions, mode = wal", "events/s"},
+                  {"one-row transactions, CPU of the relay", "us/event"},
+                  {"one-row transactions, pg_recvlogical", "events/s"},
+                  {"one-row transactions, CPU of pg_recvlogical", "us/event"},
+                  {"a backlog with mode = auto", "events/s"}},
+                 [&] {
+                   const auto theirs = backlog.by_pg_recvlogical();
+                   const auto ours = backlog.by_relay(ReadMode::wal);
+                   const auto automatic = backlog.by_relay(ReadMode::automatic);
+                   return std::vector<double>{ours.per_second / theirs.per_second,
+                                              automatic.per_second / ours.per_second,
+                                              ours.per_second,
+                                              ours.reader_us,
+                                              theirs.per_second,
+                                              theirs.reader_us,
+                                              automatic.per_second};
+                 });
 }
 
 void bench_bulk(const std::string& conninfo, Report& report) {
   progress(fmt::format("writing {} events in transactions of {}", kBulk, kBulkRows));
   const Backlog backlog(conninfo, kBulk, kBulkRows);
   progress("reading them by pg_recvlogical and by a relay with mode = wal");
-  const auto read = least_disturbed(5, 3, [&] {
-    const auto theirs = backlog.by_pg_recvlogical();
-    const auto ours = backlog.by_relay(ReadMode::wal);
-    return std::vector<double>{ours.per_second / theirs.per_second, ours.per_second, ours.reader_us,
-                               theirs.per_second, theirs.reader_us};
-  });
   const auto name = [](const char* what) {
     return fmt::format("transactions of {} rows{}", kBulkRows, what);
   };
-  report.add({name(" against pg_recvlogical"), read[0], "ratio", 0.9, {}});
-  report.add({name(", mode = wal"), read[1], "events/s", {}, {}});
-  report.add({name(", CPU of the relay"), read[2], "us/event", {}, {}});
-  report.add({name(", pg_recvlogical"), read[3], "events/s", {}, {}});
-  report.add({name(", CPU of pg_recvlogical"), read[4], "us/event", {}, {}});
+  report.measure({{name(" against pg_recvlogical"), "ratio", 0.9},
+                  {name(", mode = wal"), "events/s"},
+                  {name(", CPU of the relay"), "us/event"},
+                  {name(", pg_recvlogical"), "events/s"},
+                  {name(", CPU of pg_recvlogical"), "us/event"}},
+                 [&] {
+                   const auto theirs = backlog.by_pg_recvlogical();
+                   const auto ours = backlog.by_relay(ReadMode::wal);
+                   return std::vector<double>{ours.per_second / theirs.per_second, ours.per_second,
+                                              ours.reader_us, theirs.per_second, theirs.reader_us};
+                 });
 }
 
 void bench_latency(const std::string& conninfo, Report& report) {
   for (const int per_second : {500, 2000}) {
     progress(fmt::format("commit to arrival at {} transactions a second", per_second));
     int number = 0;
-    const auto times = least_disturbed(5, 3, [&] {
-      Raw(conninfo).run("TRUNCATE dovetail.outbox");
-      LatencyMeter meter(conninfo, per_second);
-      const Latency latency = meter.run(fmt::format("latency{}_{}", per_second, ++number));
-      return std::vector<double>{latency.arrival_p50 / latency.commit_p50, latency.arrival_p50,
-                                 latency.commit_p50, latency.arrival_p99, latency.commit_p99};
-    });
     const std::string at = fmt::format(" at {} tx/s", per_second);
-    report.add({"commit to arrival, to the commit's own, p50" + at, times[0], "ratio", {}, 1.5});
-    report.add({"commit to arrival, p50" + at, times[1], "ms", {}, {}});
-    report.add({"commit, p50" + at, times[2], "ms", {}, {}});
-    report.add({"commit to arrival, p99" + at, times[3], "ms", {}, {}});
-    report.add({"commit, p99" + at, times[4], "ms", {}, {}});
+    report.measure(
+        {{"commit to arrival, to the commit's own, p50" + at, "ratio", {}, 1.5},
+         {"commit to arrival, p50" + at, "ms"},
+         {"commit, p50" + at, "ms"},
+         {"commit to arrival, p99" + at, "ms"},
+         {"commit, p99" + at, "ms"}},
+        [&] {
+          Raw(conninfo).run("TRUNCATE dovetail.outbox");
+          LatencyMeter meter(conninfo, per_second);
+          const Latency latency = meter.run(fmt::format("latency{}_{}", per_second, ++number));
+          return std::vector<double>{latency.arrival_p50 / latency.commit_p50, latency.arrival_p50,
+                                     latency.commit_p50, latency.arrival_p99, latency.commit_p99};
+        });
   }
 }
 
-// All parts, or those that are named.
-int run(const std::string& conninfo, const std::vector<std::string>& wanted) {
-  Report report("wal");
-  const auto wants = [&](std::string_view part) {
-    return wanted.empty() || std::find(wanted.begin(), wanted.end(), part) != wanted.end();
-  };
+void run(const std::string& conninfo, Report& report, const std::vector<std::string>& wanted) {
   forget_peak_memory();
-  if (wants("single")) bench_single_rows(conninfo, report);
-  if (wants("bulk")) bench_bulk(conninfo, report);
-  const double peak = peak_memory_mib();
-  if (wants("latency")) bench_latency(conninfo, report);
-  // Writers of the last part are in this process, too.
-  if (wants("single") || wants("bulk"))
+  double peak = 0;
+  run_parts(report, wanted,
+            {{"single",
+              [&](Report& to) {
+                bench_single_rows(conninfo, to);
+                peak = peak_memory_mib();
+              }},
+             {"bulk",
+              [&](Report& to) {
+                bench_bulk(conninfo, to);
+                peak = peak_memory_mib();
+              }},
+             // Its writers are in this process, too.
+             {"latency", [&](Report& to) { bench_latency(conninfo, to); }}});
+  if (peak > 0)
     report.add({"most memory of the relay while it reads a backlog", peak, "MiB", {}, 64});
-  return report.finish();
 }
 
 }  // namespace
 }  // namespace dovetail::bench
 
 int main(int count, char** arguments) {
-  return dovetail::bench::with_server([&](const std::string& conninfo) {
-    return dovetail::bench::run(conninfo, {arguments + 1, arguments + count});
-  });
+  return dovetail::bench::on_postgres("wal", {arguments + 1, arguments + count},
+                                      dovetail::bench::run);
 }
