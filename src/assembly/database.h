@@ -97,9 +97,8 @@ class Database {
   virtual Result<std::vector<InboxRow>> inbox_of(const EventId& id);
   // Actions of operators, newest first.
   virtual Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter);
-  // Records an action that changes nothing in the database. `number`, `at` and `who` are the
-  // database's.
-  virtual Status record(const AuditRow& row);
+  // Records what an operator did with an event that changes no row: "reveal" or "edit".
+  virtual Status note_action(std::string_view what, const EventId& id, const std::string& reason);
 
   // Parked events.
   virtual Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter);

@@ -76,7 +76,9 @@ Result<std::vector<InboxRow>> Database::inbox_of(const EventId&) { return std::v
 Result<std::vector<AuditRow>> Database::list_audit(const AuditFilter&) {
   return std::vector<AuditRow>{};
 }
-Status Database::record(const AuditRow&) { return no_database(); }
+Status Database::note_action(std::string_view, const EventId&, const std::string&) {
+  return no_database();
+}
 Result<std::vector<ParkedRow>> Database::list_parked(const ParkedFilter&) {
   return std::vector<ParkedRow>{};
 }

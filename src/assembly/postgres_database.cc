@@ -52,8 +52,8 @@ class PostgresDatabase final : public Database {
   Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter) override {
     return postgres::list_audit(store_.conninfo, filter);
   }
-  Status record(const AuditRow& row) override {
-    return postgres::record_action(store_.conninfo, row);
+  Status note_action(std::string_view what, const EventId& id, const std::string& reason) override {
+    return postgres::note_action(store_.conninfo, what, id, reason);
   }
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
   Result<std::uint64_t> replay(const std::string& reader, const EventId& id,

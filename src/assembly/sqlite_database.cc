@@ -47,8 +47,8 @@ class SqliteDatabase final : public Database {
   Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter) override {
     return sqlite::list_audit(path(), filter);
   }
-  Status record(const AuditRow& row) override {
-    return sqlite::record_action(path(), row, system_clock());
+  Status note_action(std::string_view what, const EventId& id, const std::string& reason) override {
+    return sqlite::note_action(path(), what, id, reason, system_clock());
   }
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
   Result<std::uint64_t> replay(const std::string& reader, const EventId& id,

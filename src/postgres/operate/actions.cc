@@ -56,18 +56,11 @@ Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilt
              [&](SqlSession& session) { return read_audit(session, audit_statements(), filter); });
 }
 
-Status record_action(const std::string& url, const AuditRow& row) {
-  const Result<SqlRows> added =
-      call(url,
-           "INSERT INTO dovetail.audit (what, relay, subject, events, reason) VALUES ($1, $2, $3, "
-           "$4, $5)",
-           SqlParams()
-               .text(row.what)
-               .text(row.relay)
-               .text(row.subject)
-               .integer(static_cast<std::int64_t>(row.events))
-               .text(row.reason));
-  if (!added) return fail(added.error());
+Status note_action(const std::string& url, std::string_view what, const EventId& id,
+                   std::string_view reason) {
+  const Result<SqlRows> noted = call(url, "SELECT dovetail.note_action($1, $2, $3)::text",
+                                     SqlParams().text(what).id(id).text(reason));
+  if (!noted) return fail(noted.error());
   return {};
 }
 

@@ -119,7 +119,8 @@ Result<std::string> retarget(const std::string& url, const std::string& relay,
 
 // The newest first; with a subject only what was done to it.
 Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilter& filter = {});
-// In the name of the login. Needs the right to insert into dovetail.audit.
-Status record_action(const std::string& url, const AuditRow& row);
+// Records what an operator did with an event that changes no row: "reveal" or "edit".
+Status note_action(const std::string& url, std::string_view what, const EventId& id,
+                   std::string_view reason);
 
 }  // namespace dovetail::postgres

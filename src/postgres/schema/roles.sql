@@ -110,8 +110,6 @@ GRANT SELECT ON dovetail.queue, dovetail.queues, dovetail.queue_parked, dovetail
 -- progress. Answers of HTTP requests, and the tokens of those that run, are not for it.
 GRANT SELECT ON ALL TABLES IN SCHEMA dovetail TO dovetail_operator;
 REVOKE SELECT ON dovetail.request FROM dovetail_operator;
--- What it did outside the database, such as showing a payload; when and who it was is not its to say.
-GRANT INSERT (what, relay, subject, events, reason) ON dovetail.audit TO dovetail_operator;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_operator;
 GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovetail.discard(text, uuid, text),
   dovetail.replay_parked(text, uuid, text, text, text, text, text),
@@ -120,7 +118,7 @@ GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovet
   dovetail.apply_event(text, uuid, text), dovetail.remember_since(timestamptz, text),
   dovetail.forget_request(text, text, text), dovetail.note_slot_drop(text, text),
   dovetail.cancel_delayed(uuid, text), dovetail.retarget_relay(text, text, text),
-  dovetail.hold_relay(text, text, text) TO dovetail_operator;
+  dovetail.hold_relay(text, text, text), dovetail.note_action(text, uuid, text) TO dovetail_operator;
 
 -- For `dovetail doctor`.
 DELETE FROM dovetail.schema_made WHERE kind = 'right';

@@ -108,4 +108,19 @@ END
 $$;
 REVOKE ALL ON FUNCTION dovetail.hold_relay(text, text, text) FROM PUBLIC;
 
+-- What an operator did with an event that changes no row here: 'reveal' (its payload was shown) or 'edit' (a changed copy
+-- goes out).
+CREATE FUNCTION dovetail.note_action(what text, id uuid, reason text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF what IS NULL OR id IS NULL OR what NOT IN ('reveal', 'edit') THEN
+    RAISE EXCEPTION 'the action is reveal or edit; it cannot be "%"', what
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'check the action and the id';
+  END IF;
+  INSERT INTO dovetail.audit (what, subject, events, reason)
+  VALUES (note_action.what, note_action.id::text, 1, dovetail.check_reason(note_action.reason));
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.note_action(text, uuid, text) FROM PUBLIC;
+
 UPDATE dovetail.schema_version SET version = 11;

@@ -37,8 +37,9 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
 
 // Actions of operators, newest first; with a subject, only those about it.
 Result<std::vector<AuditRow>> list_audit(const std::string& path, const AuditFilter& filter = {});
-// In the name of the user of this process.
-Status record_action(const std::string& path, const AuditRow& row, Clock& clock);
+// Records what an operator did with an event that changes no row: "reveal" or "edit".
+Status note_action(const std::string& path, std::string_view what, const EventId& id,
+                   std::string_view reason, Clock& clock);
 
 // Lets a relay continue with another target; returns the old one. rejected: no such relay, or it is
 // running. Keeps the reason.

@@ -21,10 +21,16 @@ Status write_audit(Database& database, const AuditRow& row, Clock& clock) {
       .run();
 }
 
-Status record_action(const std::string& path, const AuditRow& row, Clock& clock) {
+Status note_action(const std::string& path, std::string_view what, const EventId& id,
+                   std::string_view reason, Clock& clock) {
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
-  return write_audit(*database, row, clock);
+  return write_audit(*database,
+                     {.what = std::string(what),
+                      .subject = id.to_string(),
+                      .events = 1,
+                      .reason = std::string(reason)},
+                     clock);
 }
 
 }  // namespace dovetail::sqlite

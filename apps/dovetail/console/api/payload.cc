@@ -133,12 +133,9 @@ Expected<Json> reveal_payload(const Desk& desk, const Request& request, const Id
   if (!reason) return tl::unexpected(reason.error());
   const auto held = find_payload(desk.config, *id);
   if (!held) return tl::unexpected(held.error());
-  AuditRow action;
-  action.what = "reveal";
-  action.subject = id->to_string();
-  action.events = 1;
-  action.reason = spoken_reason(request, who, *reason);
-  if (const Status recorded = database_of(*held->store)->record(action); !recorded)
+  const std::string spoken = spoken_reason(request, who, *reason);
+  if (const Status recorded = database_of(*held->store)->note_action("reveal", *id, spoken);
+      !recorded)
     return app::refuse_in(*held->store, recorded.error());
   Json json{{"id", id->to_string()},
             {"store", held->store->name},
@@ -174,18 +171,16 @@ Expected<Json> publish_edited(const Desk& desk, const Request& request, const Id
   event.id = edit->id;
   EventLimits limits;
   if (store.payload_bytes_max != 0) limits.payload_bytes_max = store.payload_bytes_max;
-  AuditRow action;
-  action.what = "edit";
-  action.subject = edit->replaced.to_string();
-  action.events = 1;
-  action.reason = spoken_reason(request, who, edit->reason) + "; as " + edit->id.to_string();
-  if (const Status recorded = database_of(store)->record(action); !recorded)
+  const std::string spoken =
+      spoken_reason(request, who, edit->reason) + "; as " + edit->id.to_string();
+  if (const Status recorded = database_of(store)->note_action("edit", edit->replaced, spoken);
+      !recorded)
     return app::refuse_in(store, recorded.error());
   const auto published = database_of(store)->publish(event, limits, std::nullopt);
   if (!published) return app::refuse_in(store, published.error());
   std::size_t discarded = 0;
   for (const std::string& relay : *parked) {
-    const Status gone = database_of(store)->discard(relay, edit->replaced, action.reason);
+    const Status gone = database_of(store)->discard(relay, edit->replaced, spoken);
     if (!gone)
       return refuse(
           Exit::rejected,
