@@ -79,21 +79,25 @@ class SqlRows {
   std::vector<Value> values_;
 };
 
-// One connection, for one thread at a time. Errors mean what they mean for the relay: after
-// unavailable or in_doubt, connect() again.
+// Runs statements one by one, for rules that leave transactions to their caller.
 //
 // Times come from the database: statements use its clock, and the rules pass durations. For a
-// database without a clock, the session uses the machine's.
-class SqlSession {
+// database without a clock, the runner uses the machine's.
+class SqlRunner {
  public:
-  virtual ~SqlSession() = default;
+  virtual ~SqlRunner() = default;
+  virtual Result<SqlRows> run(std::string_view sql, const SqlParams& params) = 0;
+  Result<SqlRows> run(std::string_view sql) { return run(sql, {}); }
+};
 
+// One connection, for one thread at a time. Errors mean what they mean for the relay: after
+// unavailable or in_doubt, connect() again.
+class SqlSession : public SqlRunner {
+ public:
   // Connects if needed, and prepares what its users need.
   virtual Status connect() = 0;
   virtual void close() = 0;
 
-  virtual Result<SqlRows> run(std::string_view sql, const SqlParams& params) = 0;
-  Result<SqlRows> run(std::string_view sql) { return run(sql, {}); }
   // Runs the statement once for each set of parameters, in order; one result each. One round trip
   // if possible. A statement that writes needs a transaction. A parameter is null in all sets or in
   // none.

@@ -186,6 +186,18 @@ TEST_P(Requests, TheSameCallAgainIsHarmless) {
   EXPECT_EQ(begin(kOne, false, token).state, RequestState::finished);
 }
 
+TEST_P(Requests, ATokenThatHasExpiredTakesNothing) {
+  const EventId token = new_event_id();
+  ASSERT_EQ(begin(kOne, false, token).state, RequestState::first);
+  ASSERT_TRUE(store_->abandon(kOne, token).value());
+  under_test_->elapse(2 * kKeep);
+  const auto late = store_->begin(kOne, {kLease, kKeep, false}, token);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Errc::rejected);
+  EXPECT_NE(late.error().text.find("is used up"), std::string::npos) << late.error().text;
+  EXPECT_EQ(state(kOne), RequestState::first) << "a new token begins it again";
+}
+
 TEST_P(Requests, WhatIsExpiredIsForgottenUnlessItRuns) {
   ASSERT_TRUE(finish(kOne, begin(kOne).token));
   const RequestKey unknown{"shop/a", "key-2", "print"};

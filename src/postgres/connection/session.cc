@@ -108,4 +108,19 @@ bool PostgresSession::in_transaction() const {
   return state == PQTRANS_INTRANS || state == PQTRANS_INERROR;
 }
 
+Status OwnSession::connect() {
+  if (own_) return {};
+  Result<Connection> connection = Connection::open(conninfo_, limit_);
+  if (!connection) return fail(connection.error());
+  own_ = std::move(*connection);
+  own_.set_timeout(statement_limit_);
+  return {};
+}
+
+Result<SqlRows> ServiceConnection::run(std::string_view sql, const SqlParams& params) {
+  const Result<Rows> rows = postgres::run(connection_, sql, params_of(params));
+  if (!rows) return fail(rows.error());
+  return rows_of(*rows);
+}
+
 }  // namespace dovetail::postgres

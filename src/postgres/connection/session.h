@@ -1,6 +1,11 @@
 // A PostgreSQL connection, as the shared rules of src/sql use it.
 #pragma once
 
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "postgres/connection/connection.h"
 #include "sql/session.h"
 
@@ -25,6 +30,36 @@ class PostgresSession : public SqlSession {
 
  private:
   Connection& connection_;
+};
+
+// Opens a connection of its own. `limit` is for connecting, `statement_limit` for each statement.
+class OwnSession final : public PostgresSession {
+ public:
+  explicit OwnSession(std::string conninfo, Duration limit = kConnectMax,
+                      Duration statement_limit = std::chrono::seconds(30))
+      : PostgresSession(own_),
+        conninfo_(std::move(conninfo)),
+        limit_(limit),
+        statement_limit_(statement_limit) {}
+
+  Status connect() override;
+
+ private:
+  std::string conninfo_;
+  Duration limit_;
+  Duration statement_limit_;
+  Connection own_;
+};
+
+// The connection of a service, which owns its transactions. Waits without a limit, like libpq.
+class ServiceConnection final : public SqlRunner {
+ public:
+  explicit ServiceConnection(pg_conn* connection) : connection_(connection) {}
+  using SqlRunner::run;
+  Result<SqlRows> run(std::string_view sql, const SqlParams& params) override;
+
+ private:
+  pg_conn* connection_;
 };
 
 }  // namespace dovetail::postgres

@@ -1,9 +1,9 @@
 #include "postgres/operate/maintenance.h"
 
-#include "core/inbox/clock_mark.h"
 #include "host/host.h"
-#include "postgres/connection/connection.h"
+#include "postgres/connection/session.h"
 #include "postgres/lane/reader.h"
+#include "postgres/operate/clock_statements.h"
 #include "postgres/operate/maintenance_inbox.h"
 #include "postgres/operate/partitions.h"
 #include "postgres/operate/sweep.h"
@@ -48,56 +48,6 @@ constexpr std::string_view kHindrance =
     "max(lanes) AS missing, bool_or(system_identifier <> 0 AND system_identifier <> (SELECT "
     "c.system_identifier FROM pg_catalog.pg_control_system() c)) AS foreign_snapshot FROM "
     "dovetail.relay_lane WHERE source = 'outbox' GROUP BY relay) AS relays";
-
-constexpr std::string_view kLookAtClock =
-    "SELECT pg_catalog.clock_timestamp(), m.wall, m.boot_time, m.doubted_wall, "
-    "m.doubted_boot_time, (SELECT max(wall) FROM dovetail.clock_mark WHERE boot <> $1), "
-    "(SELECT max(doubted_wall) FROM dovetail.clock_mark WHERE boot <> $1) "
-    "FROM (SELECT 1) AS one LEFT JOIN dovetail.clock_mark AS m ON m.boot = $1";
-// $2, $4: null: nothing is trusted, or doubted. Marks of machines that are long gone go, and so do
-// doubts of others that are settled by now.
-constexpr std::string_view kMarkClock =
-    "WITH old AS (DELETE FROM dovetail.clock_mark WHERE boot <> $1 AND "
-    "(wall < $2::timestamptz - interval '90 days' OR "
-    "doubted_wall <= $2::timestamptz - interval '1 hour')) "
-    "INSERT INTO dovetail.clock_mark VALUES ($1, $2::timestamptz, $3, $4::timestamptz, $5) "
-    "ON CONFLICT (boot) DO UPDATE SET wall = $2::timestamptz, boot_time = $3, "
-    "doubted_wall = $4::timestamptz, doubted_boot_time = $5";
-
-// The time by the database's clock. Fails when it cannot be trusted: what is old cannot be told
-// from what is not.
-Result<WallTime> trusted_now(Connection& connection, Clock& clock) {
-  const std::string& boot = boot_id();
-  const Result<Rows> rows = connection.query(kLookAtClock, Params().text(boot));
-  if (!rows) return fail(rows.error());
-  const ClockMark now{rows->timestamptz(0, 0), clock.now()};
-  if (const auto apart = clocks_disagree(now.wall, clock.wall()); apart)
-    return fail(Errc::unavailable, *apart);
-  const auto mark = [&](int column) -> std::optional<ClockMark> {
-    if (rows->is_null(0, column)) return std::nullopt;
-    return ClockMark{rows->timestamptz(0, column), TimePoint(Duration(rows->int8(0, column + 1)))};
-  };
-  const auto wall = [&](int column) -> std::optional<WallTime> {
-    if (rows->is_null(0, column)) return std::nullopt;
-    return rows->timestamptz(0, column);
-  };
-  const ClockMarks known{mark(1), mark(3), wall(5), wall(6)};
-  const ClockVerdict verdict = judge_clock(known, now);
-  Params params;
-  params.text(boot);
-  for (const auto& one : {verdict.marks.trusted, verdict.marks.doubted}) {
-    if (one) {
-      params.timestamptz(one->wall).int8(one->steady.time_since_epoch().count());
-    } else {
-      params.null().null();
-    }
-  }
-  const Result<Rows> marked = connection.query(kMarkClock, params);
-  if (!marked) return fail(marked.error());
-  if (!verdict.is_trusted)
-    return fail(Errc::unavailable, "the database: " + clock_was_set(known, now));
-  return now.wall;
-}
 
 class Work {
  public:
@@ -278,7 +228,9 @@ Result<MaintenanceReport> maintain(const std::string& url, const MaintenanceOpti
   DOVETAIL_TRY(check_schema(*connection));
   // Looking through a large partition takes its time, and nobody waits for it.
   connection->set_timeout(std::chrono::minutes(10));
-  const Result<WallTime> now = trusted_now(*connection, clock);
+  PostgresSession session(*connection);
+  const Result<WallTime> now =
+      trusted_now(session, clock_statements(), clock, boot_id(), "the database");
   if (!now) return fail(now.error());
   return Work(*connection, options, *now).run();
 }

@@ -117,7 +117,11 @@ Result<SqlRows> SqliteSession::run(Prepared& prepared, const SqlParams& params) 
 Result<SqlRows> SqliteSession::run(std::string_view sql, const SqlParams& params) {
   const Result<Prepared*> prepared = prepare(sql);
   if (!prepared) return fail(prepared.error());
-  return run(**prepared, params);
+  Result<SqlRows> rows = run(**prepared, params);
+  // A statement alone is a transaction.
+  if (rows && database_ && (*prepared)->statement.writes() && !in_transaction())
+    checkpointer_.after_commit(connection_, file_);
+  return rows;
 }
 
 Result<std::vector<SqlRows>> SqliteSession::run_each(std::string_view sql,

@@ -7,10 +7,10 @@
 
 #include "core/inbox/forgotten.h"
 #include "host/host.h"
-#include "sqlite/connection/database.h"
+#include "sqlite/connection/session.h"
 #include "sqlite/lane/reader.h"
 #include "sqlite/operate/admin.h"
-#include "sqlite/operate/clock_check.h"
+#include "sqlite/operate/clock_statements.h"
 #include "sqlite/work/requests.h"
 
 namespace dovetail::sqlite {
@@ -209,9 +209,12 @@ Result<PruneReport> prune(const std::string& path, const PruneOptions& options, 
   open.durability = Durability::ordered;  // a delete that a power cut undoes is done again
   Result<Database> database = open_store(path, open);
   if (!database) return fail(database.error());
-  const WallTime now = clock.wall();
   const std::string& boot = boot_id();
-  DOVETAIL_TRY(check_clock(*database, boot, {now, clock.now()}));
+  SqliteSession session(path, Durability::ordered, clock, boot);
+  DOVETAIL_TRY(session.connect());
+  const Result<WallTime> trusted = trusted_now(session, clock_statements(), clock, boot, path);
+  if (!trusted) return fail(trusted.error());
+  const WallTime now = *trusted;
   PruneReport report;
   Pruner pruner(*database, options, now, report);
   const auto before = [now](Duration age) { return to_stored(now - age); };
@@ -246,9 +249,9 @@ Result<PruneReport> prune(const std::string& path, const PruneOptions& options, 
             .bind(4, clock.now().time_since_epoch().count());
       },
       report.claims));
-  DOVETAIL_TRY(pruner.repeat(report.requests, [&](std::size_t limit) {
-    return prune_requests(database->get(), limit, clock, boot);
-  }));
+  SqlRequests requests(session, request_statements());
+  DOVETAIL_TRY(
+      pruner.repeat(report.requests, [&](std::size_t limit) { return requests.prune(limit); }));
   Checkpointer().when_idle(database->get(), database->file());
   return report;
 }

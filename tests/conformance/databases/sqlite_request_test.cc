@@ -1,6 +1,7 @@
 // HTTP requests in a SQLite file.
 #include "conformance/request_suite.h"
 #include "core/testing/test_clock.h"
+#include "sqlite/connection/session.h"
 #include "sqlite/testing/test_file.h"
 #include "sqlite/work/requests.h"
 
@@ -54,8 +55,9 @@ class SqliteRequests final : public RequestsUnderTest {
     return sqlite::forget_request(file_.path, request, clock_, boot_id()).value();
   }
   std::uint64_t prune(std::size_t rows_max) override {
-    sqlite::Application application(file_.path);
-    return sqlite::prune_requests(application.connection, rows_max, clock_, boot_id()).value();
+    sqlite::SqliteSession session(file_.path, sqlite::Durability::full, clock_, boot_id());
+    EXPECT_TRUE(session.connect());
+    return SqlRequests(session, sqlite::request_statements()).prune(rows_max).value();
   }
 
  private:

@@ -1,0 +1,10 @@
+// The marks of the clock, for the shared rules of src/sql.
+#pragma once
+
+#include "sql/clock_guard.h"
+
+namespace dovetail::sqlite {
+
+const ClockStatements& clock_statements();
+
+}  // namespace dovetail::sqlite
