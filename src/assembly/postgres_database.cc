@@ -295,19 +295,10 @@ Status PostgresDatabase::discard(const std::string& reader, const EventId& id,
 Result<PruneReport> PostgresDatabase::prune(const Retention& retention) {
   auto done = postgres::maintain(store_.conninfo, maintenance_options(retention));
   if (!done) return fail(done.error());
-  PruneReport report;
-  report.outbox = done->outbox;
-  report.inbox = done->inbox;
-  report.attempts = done->attempts;
-  report.claims = done->claims;
-  report.requests = done->requests;
-  report.parked = done->parked;
-  report.audit = done->audit;
-  report.finished = done->finished;
-  for (const std::string& name : done->dropped) {
-    report.notes.push_back("dropped the partition " + name);
-  }
-  for (std::string& note : done->notes) report.notes.push_back(std::move(note));
+  PruneReport report = *done;
+  std::vector<std::string> notes;
+  for (const std::string& name : done->dropped) notes.push_back("dropped the partition " + name);
+  report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
   return report;
 }
 

@@ -32,11 +32,6 @@ ParkedRow row_in(const SqlRows& rows, std::size_t i) {
   return parked;
 }
 
-// A function of the database returns the number, another statement changes as many rows.
-std::uint64_t count_in(const SqlRows& rows) {
-  return static_cast<std::uint64_t>(rows.empty() ? rows.affected() : rows.integer(0, 0));
-}
-
 // Between our look and the decision a relay, a worker or another operator was there.
 Error changed_meanwhile(const EventId& id) {
   return Error{Errc::rejected, "the event " + id.to_string() +

@@ -196,7 +196,7 @@ Result<std::uint64_t> SqlRequests::prune(std::size_t rows_max) {
   const Result<SqlRows> rows =
       runner_.run(sql_.prune, SqlParams().integer(static_cast<std::int64_t>(rows_max)));
   if (!rows) return fail(rows.error());
-  return static_cast<std::uint64_t>(rows->empty() ? rows->affected() : rows->integer(0, 0));
+  return count_in(*rows);
 }
 
 Status SqlRequestStore::open() {

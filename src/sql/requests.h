@@ -23,11 +23,12 @@ struct RequestStatements {
   // lease ends (or null), attempts.
   std::string take;
   // Returns fingerprint, token, attempts, microseconds until the lease ends (0: it has ended),
-  // whether it has expired, status (0: not finished), headers, body.
-  std::string find;
+  // whether it has expired, status (0: not finished), headers, body. It must see the row that was
+  // in the way of `take`, whatever the caller's isolation level.
+  std::string find{};
   // $1 to $6 as in `take`, $7 attempts, $8 token and $9 status that it has. Begins it anew, unless
   // it has another token or status by now.
-  std::string take_over;
+  std::string take_over{};
   // $3 token, $4 status, $5 headers, $6 body. Changes the row of this token, but keeps an answer
   // that is there.
   std::string finish;

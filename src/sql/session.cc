@@ -44,6 +44,10 @@ EventId SqlRows::id(std::size_t row, std::size_t column) const {
   return id;
 }
 
+std::uint64_t count_in(const SqlRows& rows) {
+  return static_cast<std::uint64_t>(rows.empty() ? rows.affected() : rows.integer(0, 0));
+}
+
 Result<SqlTransaction> SqlTransaction::begin(SqlSession& session, std::string_view doing) {
   DOVETAIL_TRY(session.begin(doing));
   return SqlTransaction(session, doing);

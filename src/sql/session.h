@@ -79,6 +79,9 @@ class SqlRows {
   std::vector<Value> values_;
 };
 
+// A function of the database returns a number; another statement changes as many rows.
+std::uint64_t count_in(const SqlRows& rows);
+
 // Runs statements one by one, for rules that leave transactions to their caller.
 //
 // Times come from the database: statements use its clock, and the rules pass durations. For a

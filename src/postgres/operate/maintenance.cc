@@ -1,38 +1,26 @@
 #include "postgres/operate/maintenance.h"
 
+#include "core/inbox/forgotten.h"
 #include "host/host.h"
 #include "postgres/connection/session.h"
 #include "postgres/lane/reader.h"
 #include "postgres/operate/clock_statements.h"
 #include "postgres/operate/maintenance_inbox.h"
 #include "postgres/operate/partitions.h"
-#include "postgres/operate/sweep.h"
 #include "postgres/schema/schema.h"
+#include "postgres/work/requests.h"
+#include "sql/retention.h"
 
 namespace dovetail::postgres {
 
 namespace {
 
-// A row that some lane has not passed.
+// Some lane has not passed the row o.
 constexpr std::string_view kUnpassed =
-    "EXISTS (SELECT 1 FROM dovetail.relay_lane r WHERE r.source = 'outbox' AND o.bucket * r.lanes "
-    "/ 256 = "
-    "r.lane "
+    "EXISTS (SELECT 1 FROM dovetail.relay_lane r WHERE r.source = 'outbox' AND "
+    "dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) * r.lanes / 256 = r.lane "
     "AND NOT (pg_catalog.pg_visible_in_snapshot(o.xid, r.window_start) OR (r.window_end IS NOT "
-    "NULL AND o.seq <= "
-    "r.window_seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.window_end))))";
-
-// $1 behind which seq, $2 made before, $3 rows.
-const std::string kCleanDefault =
-    "WITH page AS MATERIALIZED (SELECT o.ctid AS place, o.seq, o.xid, "
-    "dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) AS bucket, o.created_at < $2 AS old "
-    "FROM "
-    "dovetail.outbox_default o WHERE o.seq > $1 ORDER BY o.seq LIMIT $3), gone AS (DELETE FROM "
-    "dovetail.outbox_default d WHERE d.ctid = ANY (ARRAY(SELECT o.place FROM page o WHERE o.old "
-    "AND NOT " +
-    std::string(kUnpassed) +
-    ")) RETURNING 1) SELECT (SELECT count(*) FROM gone), (SELECT max(seq) FROM page), (SELECT "
-    "coalesce(bool_or(old), false) FROM page)";
+    "NULL AND o.seq <= r.window_seq AND pg_catalog.pg_visible_in_snapshot(o.xid, r.window_end))))";
 
 // Why nothing may be taken away; no row: it may.
 constexpr std::string_view kHindrance =
@@ -49,40 +37,76 @@ constexpr std::string_view kHindrance =
     "c.system_identifier FROM pg_catalog.pg_control_system() c)) AS foreign_snapshot FROM "
     "dovetail.relay_lane WHERE source = 'outbox' GROUP BY relay) AS relays";
 
-class Work {
- public:
-  Work(Connection& connection, const MaintenanceOptions& options, WallTime now)
-      : connection_(connection),
-        options_(options),
-        now_(now),
-        now_ms_(std::chrono::floor<std::chrono::milliseconds>(now).time_since_epoch().count()) {}
+std::string delete_old(const std::string& table, const std::string& time) {
+  return "DELETE FROM dovetail." + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM dovetail." +
+         table + " WHERE " + time + " < $2 LIMIT $1))";
+}
 
-  Result<MaintenanceReport> run() {
-    DOVETAIL_TRY(outbox_.create_ahead(now_ms_));
-    const Result<Rows> hindrance = connection_.query(kHindrance);
-    if (!hindrance) return fail(hindrance.error());
-    if (hindrance->is_null(0, 0)) {
-      DOVETAIL_TRY(drop_old());
-      DOVETAIL_TRY(clean_default());
-    } else {
-      report_.notes.emplace_back(hindrance->text(0, 0));
-    }
-    DOVETAIL_TRY(
-        clean("dovetail.parked", "finished_at", options_.parked_older_than, report_.parked));
-    DOVETAIL_TRY(clean("dovetail.audit", "at", options_.audit_older_than, report_.audit));
-    DOVETAIL_TRY(maintain_inbox(connection_, options_, now_, report_));
-    return std::move(report_);
-  }
+// Of outbox and inbox, what their default partitions hold.
+const RetentionStatements& retention_statements() {
+  static const RetentionStatements statements = {
+      .boxes = {{.hindrance = std::string(kHindrance),
+                 .page =
+                     "SELECT max(seq), bool_or(created_at < $2) FROM (SELECT seq, created_at FROM "
+                     "dovetail.outbox_default WHERE seq > $3 ORDER BY seq LIMIT $1) AS page",
+                 .remove = "DELETE FROM dovetail.outbox_default AS o WHERE o.seq > $1 AND o.seq <= "
+                           "$2 AND o.created_at < $3 AND NOT " +
+                           std::string(kUnpassed),
+                 .count = &PruneReport::outbox}},
+      .parked = delete_old("parked", "finished_at"),
+      .audit = delete_old("audit", "at"),
+      .attempts = delete_old("attempt", "updated_at"),
+      // What is given back has a lease that ended then.
+      .claims = delete_old("claim", "expires"),
+      .unapplied = delete_old("unapplied", "since"),
+      .parked_events =
+          "SELECT p.number, c.id, p.id, p.created_at, c.forgotten_until FROM (SELECT number, "
+          "relay, id, created_at FROM dovetail.parked WHERE number > $1 AND finished_at IS NULL "
+          "AND created_at <= $3 ORDER BY number LIMIT $2) AS p LEFT JOIN dovetail.consumer AS c ON "
+          "(c.name = p.relay OR pg_catalog.starts_with(c.name, p.relay || '.')) AND NOT EXISTS "
+          "(SELECT 1 FROM dovetail.inbox AS i WHERE i.event_id = p.id AND i.consumer_id = c.id) "
+          "AND NOT EXISTS (SELECT 1 FROM dovetail.unapplied AS u WHERE u.event_id = p.id AND "
+          "u.consumer_id = c.id) ORDER BY p.number",
+      .note_unapplied =
+          "INSERT INTO dovetail.unapplied (event_id, consumer_id) VALUES ($2, $1) ON CONFLICT DO "
+          "NOTHING",
+      .requests = &request_statements()};
+  return statements;
+}
+
+class Maintenance final : public SqlRetention {
+ public:
+  Maintenance(Connection& connection, SqlSession& session, const MaintenanceOptions& options,
+              WallTime now, MaintenanceReport& report)
+      : SqlRetention(session, retention_statements(), options, now, report),
+        connection_(connection),
+        options_(options),
+        report_(report),
+        now_ms_(ms_of(now)) {}
 
  private:
-  Status drop_old() {
+  static std::int64_t ms_of(WallTime time) {
+    return std::chrono::floor<std::chrono::milliseconds>(time).time_since_epoch().count();
+  }
+
+  Status prepare() override {
+    DOVETAIL_TRY(outbox_.create_ahead(now_ms_));
+    DOVETAIL_TRY(inbox_.create_ahead(now_ms_));
+    const Result<Rows> settled = connection_.query("SELECT dovetail.settle_forgetting()");
+    if (!settled) return fail(settled.error());
+    return {};
+  }
+
+  Status forget_inbox(WallTime before) override {
+    DOVETAIL_TRY(drop_inbox(connection_, inbox_, options_, before, report_));
+    return sweep(kForgetInbox, {before, before - kSkewMax}, report_.inbox);
+  }
+
+  Status drop_events(const RetentionStatements::Box&, WallTime before) override {
     const Result<std::vector<Partition>> existing = outbox_.partitions();
     if (!existing) return fail(existing.error());
-    const std::int64_t before =
-        now_ms_ -
-        std::chrono::duration_cast<std::chrono::milliseconds>(options_.events_older_than).count();
     for (const Partition& partition : *existing)
-      if (partition.to <= before) DOVETAIL_TRY(drop(partition));
+      if (partition.to <= ms_of(before)) DOVETAIL_TRY(drop(partition));
     return {};
   }
 
@@ -154,47 +178,12 @@ class Work {
     return false;
   }
 
-  Status clean_default() {
-    std::int64_t after = 0;
-    std::uint64_t deleted = 0;
-    while (true) {
-      if (deleted >= options_.rows_max) {
-        report_.finished = false;
-        return {};
-      }
-      // One page of rows at a time, so that rows which must stay are walked over once.
-      const Result<Rows> page = connection_.query(
-          kCleanDefault, Params()
-                             .int8(after)
-                             .timestamptz(now_ - options_.events_older_than)
-                             .int8(static_cast<std::int64_t>(options_.batch_max)));
-      if (!page) return fail(page.error());
-      const auto gone = static_cast<std::uint64_t>(page->int8(0, 0));
-      report_.outbox += gone;
-      deleted += gone;
-      if (!page->boolean(0, 2)) return {};  // empty, or too young as a whole
-      after = page->int8(0, 1);
-    }
-  }
-
-  // What has a number, by one of its times.
-  Status clean(const std::string& table, const std::string& time, Duration older_than,
-               std::uint64_t& count) {
-    const std::string sql = "WITH gone AS (DELETE FROM " + table +
-                            " WHERE number IN (SELECT number FROM " + table + " WHERE " + time +
-                            " < $1 LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
-    return sweep(
-        connection_, options_, sql,
-        Params().timestamptz(now_ - older_than).int8(static_cast<std::int64_t>(options_.batch_max)),
-        report_, count);
-  }
-
   Connection& connection_;
   const MaintenanceOptions& options_;
-  MaintenanceReport report_;
-  const WallTime now_;
+  MaintenanceReport& report_;
   const std::int64_t now_ms_;
   PartitionedTable outbox_{connection_, "outbox", "publishers or readers", options_, report_};
+  PartitionedTable inbox_{connection_, "inbox", "consumers", options_, report_};
 };
 
 Status check_options(const MaintenanceOptions& options) {
@@ -205,13 +194,7 @@ Status check_options(const MaintenanceOptions& options) {
   if (options.ahead < Duration{0} || options.ahead / options.partition_span > 1000)
     return fail(Errc::rejected,
                 "more than 1000 partitions would be created ahead; check ahead and partition_span");
-  if (options.events_older_than < Duration{0} || options.parked_older_than < Duration{0} ||
-      options.audit_older_than < Duration{0} || options.inbox_older_than < Duration{0})
-    return fail(Errc::rejected, "a retention time is negative; check the retention");
-  if (options.batch_max == 0)
-    return fail(Errc::rejected,
-                "batch_max is 0, so nothing could be deleted; set it to at least 1");
-  return {};
+  return check_retention(options);
 }
 
 }  // namespace
@@ -232,7 +215,9 @@ Result<MaintenanceReport> maintain(const std::string& url, const MaintenanceOpti
   const Result<WallTime> now =
       trusted_now(session, clock_statements(), clock, boot_id(), "the database");
   if (!now) return fail(now.error());
-  return Work(*connection, options, *now).run();
+  MaintenanceReport report;
+  DOVETAIL_TRY(Maintenance(*connection, session, options, *now, report).run());
+  return report;
 }
 
 }  // namespace dovetail::postgres

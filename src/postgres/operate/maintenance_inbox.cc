@@ -3,18 +3,14 @@
 #include <algorithm>
 
 #include "core/inbox/forgotten.h"
-#include "postgres/operate/partitions.h"
-#include "postgres/operate/sweep.h"
 
 namespace dovetail::postgres {
 
-namespace {
-
-// $1 rows, $2 what is forgotten from now on, $3 applied before. A row whose event could first have
+// A row whose event could first have
 // been applied later than $2 stays, or the event would not be known as forgotten. Of a row without
 // a digest nobody wrote down when its event came to be. The state is written each time, also where
 // it stays the same: a claim under REPEATABLE READ locks it, and fails when rows went that it sees.
-constexpr std::string_view kCleanDefault =
+const std::string kForgetInbox =
     "WITH candidate AS (SELECT i.ctid AS place, i.event_id, i.consumer_id, i.applied_at, "
     "greatest(dovetail.time_of(i.event_id), i.available_at, CASE WHEN i.digest IS NULL OR "
     "coalesce(i.available_at, dovetail.time_of(i.event_id)) IS NULL THEN i.applied_at + interval "
@@ -31,66 +27,25 @@ constexpr std::string_view kCleanDefault =
     "(DELETE FROM dovetail.inbox_default d WHERE d.ctid = ANY (ARRAY(SELECT place FROM old)) "
     "RETURNING 1) SELECT count(*) FROM gone";
 
-// What is parked here, and not applied as long as that is known, is written down as such: it may be
-// replayed at any time. $1 what is forgotten from now on.
-constexpr std::string_view kKeepUnapplied =
-    "INSERT INTO dovetail.unapplied (event_id, consumer_id) SELECT p.id, c.id FROM dovetail.parked "
-    "p JOIN dovetail.consumer c ON c.name = p.relay OR pg_catalog.starts_with(c.name, p.relay || "
-    "'.') WHERE p.finished_at IS NULL AND dovetail.available_at(p.id, p.created_at) < $1 AND NOT "
-    "dovetail.is_forgotten(c.id, p.id, p.created_at) AND NOT EXISTS (SELECT 1 FROM dovetail.inbox "
-    "i WHERE i.event_id = p.id AND i.consumer_id = c.id) ON CONFLICT DO NOTHING";
-
-// What is known not to be applied is seldom much, and may be parked for long.
-constexpr Duration kUnappliedKept = std::chrono::hours(24 * 366);
-// $1 rows, $2 written down before.
-constexpr std::string_view kCleanUnapplied =
-    "WITH gone AS (DELETE FROM dovetail.unapplied d WHERE d.ctid = ANY (ARRAY(SELECT u.ctid FROM "
-    "dovetail.unapplied u WHERE u.since < $2 LIMIT $1)) RETURNING 1) SELECT count(*) FROM gone";
-
-// $1 rows, $2 not counted since.
-constexpr std::string_view kCleanAttempts =
-    "WITH gone AS (DELETE FROM dovetail.attempt d WHERE d.ctid = ANY (ARRAY(SELECT a.ctid FROM "
-    "dovetail.attempt a WHERE a.updated_at < $2 LIMIT $1)) RETURNING 1) SELECT count(*) FROM gone";
-
-// $1 rows, $2 given back, or their lease ended, before.
-constexpr std::string_view kCleanClaims =
-    "WITH gone AS (DELETE FROM dovetail.claim d WHERE d.ctid = ANY (ARRAY(SELECT c.ctid FROM "
-    "dovetail.claim c WHERE c.expires < $2 LIMIT $1)) RETURNING 1) SELECT count(*) FROM gone";
-
-// $1 rows. Each request says itself how long it is kept.
-constexpr std::string_view kCleanRequests = "SELECT dovetail.prune_requests($1::int)";
+namespace {
 
 class InboxWork {
  public:
-  InboxWork(Connection& connection, const MaintenanceOptions& options, WallTime now,
-            MaintenanceReport& report)
+  InboxWork(Connection& connection, PartitionedTable& inbox, const MaintenanceOptions& options,
+            WallTime before, MaintenanceReport& report)
       : connection_(connection),
+        inbox_(inbox),
         options_(options),
         report_(report),
-        now_(now),
-        forgotten_before_(now - options.inbox_older_than),
-        applied_before_(forgotten_before_ - kSkewMax) {}
+        forgotten_before_(before),
+        applied_before_(before - kSkewMax) {}
 
   Status run() {
-    DOVETAIL_TRY(inbox_.create_ahead(ms_of(now_)));
-    DOVETAIL_TRY(connection_.query("SELECT dovetail.settle_forgetting()"));
-    DOVETAIL_TRY(connection_.query(kKeepUnapplied, Params().timestamptz(forgotten_before_)));
     const Result<std::vector<Partition>> existing = inbox_.partitions();
     if (!existing) return fail(existing.error());
     for (const Partition& partition : *existing)
       if (partition.to <= ms_of(forgotten_before_)) DOVETAIL_TRY(drop(partition));
-    DOVETAIL_TRY(
-        sweep(connection_, options_, kCleanDefault,
-              Params().int8(batch()).timestamptz(forgotten_before_).timestamptz(applied_before_),
-              report_, report_.inbox));
-    const Params old = Params().int8(batch()).timestamptz(forgotten_before_);
-    DOVETAIL_TRY(sweep(connection_, options_, kCleanAttempts, old, report_, report_.attempts));
-    DOVETAIL_TRY(sweep(connection_, options_, kCleanClaims, old, report_, report_.claims));
-    const WallTime unapplied = now_ - std::max<Duration>(options_.inbox_older_than, kUnappliedKept);
-    DOVETAIL_TRY(sweep(connection_, options_, kCleanUnapplied,
-                       Params().int8(batch()).timestamptz(unapplied), report_, report_.attempts));
-    return sweep(connection_, options_, kCleanRequests, Params().int8(batch()), report_,
-                 report_.requests);
+    return {};
   }
 
  private:
@@ -102,7 +57,6 @@ class InboxWork {
     for (std::size_t i = 0; i < 6; ++i) ms = ms << 8 | id.bytes[i];
     return ms;
   }
-  std::int64_t batch() const { return static_cast<std::int64_t>(options_.batch_max); }
 
   Status drop(const Partition& partition) {
     const Result<Rows> rows =
@@ -211,19 +165,18 @@ class InboxWork {
   }
 
   Connection& connection_;
+  PartitionedTable& inbox_;
   const MaintenanceOptions& options_;
   MaintenanceReport& report_;
-  const WallTime now_;
   const WallTime forgotten_before_;
   const WallTime applied_before_;
-  PartitionedTable inbox_{connection_, "inbox", "consumers", options_, report_};
 };
 
 }  // namespace
 
-Status maintain_inbox(Connection& connection, const MaintenanceOptions& options, WallTime now,
-                      MaintenanceReport& report) {
-  return InboxWork(connection, options, now, report).run();
+Status drop_inbox(Connection& connection, PartitionedTable& inbox,
+                  const MaintenanceOptions& options, WallTime before, MaintenanceReport& report) {
+  return InboxWork(connection, inbox, options, before, report).run();
 }
 
 }  // namespace dovetail::postgres

@@ -1,18 +1,19 @@
-// The inbox's part of maintain(): what consumers need no more to recognise duplicates.
+// The inbox's part of maintain().
 #pragma once
 
+#include "core/clock.h"
 #include "postgres/connection/connection.h"
 #include "postgres/operate/maintenance.h"
+#include "postgres/operate/partitions.h"
 
 namespace dovetail::postgres {
 
-// Makes the inbox's partitions ahead, drops those that are old and deletes old rows of the default
-// one, old attempts, what claims have left behind, and expired HTTP requests. Whatever is forgotten
-// of applied events is known as forgotten from the same transaction on, and what is parked and not
-// applied is known as such, before.
-// A consumer's own row stays for ever, with what was forgotten of it: made anew, it would be taken
-// for one of which nothing is forgotten.
-Status maintain_inbox(Connection& connection, const MaintenanceOptions& options, WallTime now,
-                      MaintenanceReport& report);
+// $1 rows, $2 what is forgotten from now on, $3 applied before. Cleans the default partition.
+extern const std::string kForgetInbox;
+
+// Deletes the partitions that are over before `before`, and makes it known that their events are
+// forgotten. What must stay for now is a note in the report.
+Status drop_inbox(Connection& connection, PartitionedTable& inbox,
+                  const MaintenanceOptions& options, WallTime before, MaintenanceReport& report);
 
 }  // namespace dovetail::postgres

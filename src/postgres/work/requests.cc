@@ -22,6 +22,15 @@ const std::string kTicket =
 const std::string kBegin =
     kTicket + "1 FROM dovetail.begin_request($1, $2, $3, $4 * interval '1 microsecond', $5)";
 
+// The connection of a service, whose transactions are its own.
+struct Service {
+  explicit Service(pg_conn* connection) : runner(connection) {}
+  ServiceConnection runner;
+  SqlRequests requests{runner, request_statements()};
+};
+
+}  // namespace
+
 const RequestStatements& request_statements() {
   static const RequestStatements statements = {
       // The service is called when this is on disk, and a client has its answer when that is.
@@ -38,15 +47,6 @@ const RequestStatements& request_statements() {
       .prune = "SELECT dovetail.prune_requests($1::int)"};
   return statements;
 }
-
-// The connection of a service, whose transactions are its own.
-struct Service {
-  explicit Service(pg_conn* connection) : runner(connection) {}
-  ServiceConnection runner;
-  SqlRequests requests{runner, request_statements()};
-};
-
-}  // namespace
 
 PostgresRequestStore::PostgresRequestStore(std::string conninfo, Duration limit)
     : SqlRequestStore(std::make_unique<OwnSession>(std::move(conninfo), limit, limit),

@@ -15,6 +15,8 @@ class PostgresRequestStore final : public SqlRequestStore {
   explicit PostgresRequestStore(std::string conninfo, Duration limit = kConnectMax);
 };
 
+const RequestStatements& request_statements();
+
 // For operators. Each opens a connection of its own.
 Result<std::vector<RequestInfo>> list_requests(const std::string& conninfo,
                                                const RequestFilter& filter);

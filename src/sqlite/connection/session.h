@@ -29,6 +29,8 @@ class SqliteSession : public SqlSession {
   Status begin(std::string_view doing) override;
   Status commit(std::string_view doing) override;
   void rollback() override;
+  // Call it when the connection has no work for a while.
+  void when_idle() { checkpointer_.when_idle(connection_, file_); }
   bool in_transaction() const override {
     return connection_ != nullptr && sqlite::in_transaction(connection_);
   }

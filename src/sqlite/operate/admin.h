@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/operations.h"
+#include "sql/retention.h"
 
 namespace dovetail::sqlite {
 
@@ -71,15 +72,7 @@ Result<std::uint64_t> apply_event(const std::string& path, std::string_view cons
 Result<WallTime> remember_since(const std::string& path, WallTime since, std::string_view reason,
                                 Clock& clock);
 
-struct PruneOptions {
-  Duration events_older_than =
-      std::chrono::hours(24 * 7);  // of outbox and mailbox, once every reader has settled them
-  Duration inbox_older_than =
-      std::chrono::hours(24 * 30);  // must be longer than the time in which an event can come again
-  Duration parked_older_than = std::chrono::hours(24 * 90);  // delivered and discarded ones
-  std::size_t batch_max = 1000;                              // rows per transaction
-  std::size_t rows_max = 1'000'000;                          // rows per call
-};
+using PruneOptions = RetentionOptions;
 
 // unavailable: the clock was set recently, so ages are unknown; nothing was deleted.
 Result<PruneReport> prune(const std::string& path, const PruneOptions& options, Clock& clock);

@@ -1,7 +1,7 @@
 // The marks of the clock, for the shared rules of src/sql.
 #pragma once
 
-#include "sql/clock_guard.h"
+#include "sql/retention.h"
 
 namespace dovetail::sqlite {
 

@@ -46,7 +46,7 @@ const RequestStatements& request_statements() {
           "ELSE finished_at END, status = CASE status WHEN 0 THEN $4 ELSE status END" +
           kOfHolder,
       .release = "DELETE FROM dovetail_request" + kOfHolder + " AND status = 0",
-      .abandon = "UPDATE dovetail_request SET lease_expires = 0, lease_boot = ''" + kOfHolder +
+      .abandon = "UPDATE dovetail_request SET lease_boot = '', lease_expires = 0" + kOfHolder +
                  " AND status = 0",
       .list = "SELECT scope, key, CASE WHEN status > 0 THEN 'finished' WHEN " + kIsRunning +
               " THEN 'running' ELSE 'unknown' END AS state, attempts, status, created_at, "
