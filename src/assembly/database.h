@@ -117,6 +117,13 @@ class Database {
   // processes.
   Result<ActionReport> hold_relay(const std::string& relay, Hold wanted,
                                   const ActionRequest& request);
+  // Moves a relay. While its processes run, it is paused for that.
+  Result<ActionReport> seek_relay(const std::string& relay, const SeekTo& to,
+                                  const ActionRequest& request);
+  // Both need that no process runs it.
+  Result<ActionReport> rename_relay(const std::string& relay, const std::string& new_name,
+                                    const ActionRequest& request);
+  Result<ActionReport> forget_relay(const std::string& relay, const ActionRequest& request);
   // Lets a relay continue with another target; returns the old one.
   virtual Result<std::string> retarget(const std::string& relay, const std::string& target,
                                        const std::string& reason);
@@ -167,6 +174,17 @@ class Database {
   Result<RelayStatus> find_relay(const std::string& name);
   // Records the order, and who gave it, in the audit.
   virtual Status write_hold(const std::string& relay, Hold hold, const std::string& reason);
+  // unavailable: a process still has it.
+  Status wait_until_free(const std::string& relay, Duration wait_max);
+  // Whether a process has a lane of it.
+  virtual Result<bool> has_owner(const std::string& relay);
+  // The relay gets the order `after`. A dry run only counts.
+  virtual Result<SeekCounts> write_seek(const std::string& relay, const SeekTo& to,
+                                        const std::string& reason, Hold after, bool dry_run);
+  // Both return what is left to do by hand, or nothing.
+  virtual Result<std::string> write_rename(const std::string& relay, const std::string& new_name,
+                                           const std::string& reason);
+  virtual Result<std::string> write_forget(const std::string& relay, const std::string& reason);
 
   const config::StoreConfig& store_;
 };

@@ -89,6 +89,18 @@ Status Database::discard(const std::string&, const EventId&, const std::string&)
   return no_database();
 }
 Status Database::write_hold(const std::string&, Hold, const std::string&) { return no_database(); }
+Result<bool> Database::has_owner(const std::string&) { return no_database(); }
+Result<SeekCounts> Database::write_seek(const std::string&, const SeekTo&, const std::string&, Hold,
+                                        bool) {
+  return no_database();
+}
+Result<std::string> Database::write_rename(const std::string&, const std::string&,
+                                           const std::string&) {
+  return no_database();
+}
+Result<std::string> Database::write_forget(const std::string&, const std::string&) {
+  return no_database();
+}
 Result<std::string> Database::retarget(const std::string&, const std::string&, const std::string&) {
   return no_database();
 }

@@ -14,6 +14,7 @@
 #include "postgres/inbox/origin_store.h"
 #include "postgres/lane/lanes.h"
 #include "postgres/operate/admin.h"
+#include "postgres/operate/admin_slots.h"
 #include "postgres/operate/maintenance.h"
 #include "postgres/operate/relay_control.h"
 #include "postgres/operate/search.h"
@@ -107,6 +108,20 @@ class PostgresDatabase final : public Database {
   Status write_hold(const std::string& relay, Hold hold, const std::string& reason) override {
     return postgres::write_hold(store_.conninfo, relay, hold, reason);
   }
+  Result<bool> has_owner(const std::string& relay) override {
+    return postgres::has_owner(store_.conninfo, relay);
+  }
+  Result<SeekCounts> write_seek(const std::string& relay, const SeekTo& to,
+                                const std::string& reason, Hold after, bool dry_run) override {
+    return postgres::write_seek(store_.conninfo, relay, to, reason, after, dry_run);
+  }
+  Result<std::string> write_rename(const std::string& relay, const std::string& new_name,
+                                   const std::string& reason) override {
+    return drop_left(postgres::write_rename(store_.conninfo, relay, new_name, reason));
+  }
+  Result<std::string> write_forget(const std::string& relay, const std::string& reason) override {
+    return drop_left(postgres::write_forget(store_.conninfo, relay, reason));
+  }
   Result<std::vector<RequestInfo>> list_requests(const RequestFilter& filter) override {
     return postgres::list_requests(store_.conninfo, filter);
   }
@@ -115,6 +130,16 @@ class PostgresDatabase final : public Database {
   }
   Result<std::uint64_t> prune_requests(std::size_t rows_max) override {
     return postgres::prune_requests(store_.conninfo, rows_max);
+  }
+
+ private:
+  // A slot that no relay uses any more would keep WAL for ever.
+  Result<std::string> drop_left(Result<std::string> slot) {
+    if (!slot || slot->empty()) return slot;
+    const Status dropped = postgres::drop_log_slot(store_.conninfo, *slot, false);
+    if (dropped) return std::string();
+    return "the slot " + *slot + " still keeps WAL (" + dropped.error().text +
+           "); drop it with 'dovetail slots --drop " + *slot + "'";
   }
 };
 
@@ -357,6 +382,7 @@ class PostgresLane final : public Lane {
                 .owner = process_label(),
                 .target = plan.target,
                 .lanes = plan.relay.lanes,
+                .starts_now = plan.relay.starts_now,
                 .mapping = mapping_for(plan.from, plan.relay.name),
                 .mode = plan.relay.mode,
                 .replication_conninfo = plan.from.replication_conninfo,

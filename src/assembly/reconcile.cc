@@ -113,6 +113,7 @@ class Router {
   static Result<std::shared_ptr<Router>> make(const Config& config, const Route& route) {
     auto router = std::make_shared<Router>();
     if (route.to_broker == nullptr) return router;
+    router->carried_ = route.to_broker->options.filter;
     if (!route.to_broker->topic.empty()) {
       Result<TopicTemplate> topics = TopicTemplate::parse(route.to_broker->topic);
       if (!topics) return fail(topics.error());
@@ -124,6 +125,9 @@ class Router {
     if (route.consumer != nullptr && reads_topics) router->read_ = broker.broker.read;
     return router;
   }
+
+  // What the relay's filter leaves out never gets there.
+  bool is_carried(const Event& event) const { return carried_.accepts(event); }
 
   std::string_view topic_of(const Event& event) {
     if (!topics_) return event.topic;
@@ -141,6 +145,7 @@ class Router {
   }
 
  private:
+  RelayFilter carried_{};
   std::optional<TopicTemplate> topics_{};
   Arena arena_{};
   std::vector<std::string> read_{};
@@ -158,11 +163,12 @@ std::function<bool(const Event&)> filter_of(const ReconcileRequest& request, con
                                             const std::shared_ptr<Router>& router) {
   if (request.inbox.empty())
     return [router, topic = request.topic](const Event& event) {
-      return router->topic_of(event) == topic;
+      return router->is_carried(event) && router->topic_of(event) == topic;
     };
   if (route.consumer == nullptr) return {};
   return [router, consumer = route.consumer,
           handler = find_handler(route.consumer, receiver)](const Event& event) {
+    if (!router->is_carried(event)) return false;
     const std::string_view topic = router->topic_of(event);
     const bool is_of_consumer =
         consumer->topics.empty() || std::find(consumer->topics.begin(), consumer->topics.end(),

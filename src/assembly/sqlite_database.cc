@@ -116,6 +116,22 @@ class SqliteDatabase final : public Database {
   Status write_hold(const std::string& relay, Hold hold, const std::string& reason) override {
     return sqlite::write_hold(path(), relay, hold, reason, system_clock());
   }
+  Result<bool> has_owner(const std::string& relay) override {
+    return sqlite::has_owner(path(), relay, system_clock());
+  }
+  Result<SeekCounts> write_seek(const std::string& relay, const SeekTo& to,
+                                const std::string& reason, Hold after, bool dry_run) override {
+    return sqlite::write_seek(path(), relay, to, reason, after, dry_run, system_clock());
+  }
+  Result<std::string> write_rename(const std::string& relay, const std::string& new_name,
+                                   const std::string& reason) override {
+    DOVETAIL_TRY(sqlite::write_rename(path(), relay, new_name, reason, system_clock()));
+    return std::string();
+  }
+  Result<std::string> write_forget(const std::string& relay, const std::string& reason) override {
+    DOVETAIL_TRY(sqlite::write_forget(path(), relay, reason, system_clock()));
+    return std::string();
+  }
   std::string path() const { return store_.path.string(); }
 };
 
@@ -195,7 +211,9 @@ class SqliteLane final : public Lane {
       : reader_{.path = plan.from.path.string(),
                 .name = plan.relay.name,
                 .source = plan.source,
-                .target = plan.target},
+                .target = plan.target,
+                .filter = plan.relay.options.filter.json(),
+                .starts_now = plan.relay.starts_now},
         topics_(std::move(plan.topics)),
         source_(reader_, clock),
         parking_(reader_, clock),

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/keys/value.h"
@@ -103,6 +104,9 @@ struct RelayConfig {
   // Slot and publication of another program for a mapped table; empty: dovetail makes them.
   std::string slot{};
   std::string publication{};
+  // `name=pattern`, as in the file; parsed in options.filter.
+  std::vector<std::string> header_patterns{};
+  bool starts_now = false;  // at the first start, events that are there already are left out
   RelayOptions options;
 };
 
@@ -204,6 +208,8 @@ struct Config {
   AlertsConfig alerts;
   RetentionConfig retention;
   LogConfig log;
+  // Variables of the environment that the file uses, with their values, which may be secrets.
+  std::vector<std::pair<std::string, std::string>> variables{};
 
   const StoreConfig* find_store(std::string_view name) const;
   // By its name, or by one of its handlers: "stock.mail".

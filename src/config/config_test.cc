@@ -228,5 +228,29 @@ TEST(Config, WhatIsNestedTooDeepIsAnError) {
   }
 }
 
+std::string relay_with(std::string_view keys) {
+  return "[store.a]\nurl = \"sqlite:a.db\"\n[[relay]]\nname = \"r\"\nfrom = \"a\"\nto = \"a\"\n" +
+         std::string(keys);
+}
+
+TEST(Config, AFilterHasPatternsAndHeadersWithNames) {
+  const auto config = parse_config(
+      relay_with(
+          "types = \"order.*\"\ntopics = [\"a\", \"b*\"]\nheaders = [\"region=eu*\", \"x=a=b\"]"),
+      "dovetail.toml");
+  ASSERT_TRUE(config) << config.error().text;
+  const RelayFilter& filter = config->relays.at(0).options.filter;
+  EXPECT_EQ(filter.types, std::vector<std::string>{"order.*"});
+  EXPECT_EQ(filter.topics.size(), 2U);
+  EXPECT_EQ(filter.headers.at(0), (std::pair<std::string, std::string>("region", "eu*")));
+  EXPECT_EQ(filter.headers.at(1), (std::pair<std::string, std::string>("x", "a=b")));
+  EXPECT_FALSE(config->relays.at(0).starts_now);
+  expect_error(relay_with("types = \"*.placed\""), "7:9: relay.types", {"*.placed"});
+  expect_error(relay_with("headers = \"region\""), "7:11: relay.headers", {"region=eu"});
+  expect_error(relay_with("headers = \"=eu\""), "7:11: relay.headers", {"region=eu"});
+  expect_error(relay_with("headers = \"region=*u\""), "7:11: relay.headers", {"*u"});
+  expect_error(relay_with("start = \"then\""), "7:9: relay.start", {"beginning"});
+}
+
 }  // namespace
 }  // namespace dovetail::config

@@ -27,16 +27,6 @@ std::string check_name_part(std::string_view name) {
 
 std::string kind_is(Kind kind) { return "kind = " + in_quotes(to_string(kind)); }
 
-std::string check_types(const std::vector<std::string>& types) {
-  for (const std::string& type : types) {
-    if (type.find('*') < type.size() - 1)
-      return in_quotes(type) +
-             " has a '*' that is not at its end; write types such as \"order.placed\", or "
-             "\"order.*\" for all that begin so";
-  }
-  return {};
-}
-
 std::string check_environment(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name.find('=') != std::string::npos)
@@ -189,6 +179,7 @@ ConsumerConfig read_consumer(Section& section, Config& config) {
   declare_consumer(consumer, [&] { return config.find_store(relay.from); }, keys);
   section.read(keys);
   std::optional<TableConfig> table = read_mapped_table(section);
+  check_start_and_filter(section, table.has_value());
   choose_source(section, consumer, config);
   check_consumer(section, relay, config);
   read_broker_source(section, relay, config);
@@ -242,6 +233,7 @@ void declare_consumer(ConsumerConfig& consumer, const FindStore& from, Settings&
                 "How long an event is held for a handler outside the transaction before another "
                 "process may take it. Make it longer than a call takes.");
   keys.tables("handler", "`[[consumer.handler]]`: what is done with an event, one or more.");
+  declare_start(relay, from, keys);
   declare_log_options(relay, from, keys);
   declare_relay_options(relay, keys);
   keys.at("batch_events").also("64 with a handler outside the transaction.");
@@ -266,7 +258,7 @@ void declare_handler(HandlerConfig& handler, Settings& keys) {
                          "The only types that it handles: `\"order.placed\"`, `\"order.*\"`, or a "
                          "list.")
       .otherwise("all")
-      .check([&handler] { return check_types(handler.types); });
+      .check([&handler] { return check_patterns(handler.types); });
   only_for_kind(keys.text("function", handler.function,
                           "`shop.book`, a function that takes one `dovetail.event`. Write the name "
                           "as PostgreSQL stores it, without quotes. Required."),

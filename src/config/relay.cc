@@ -6,6 +6,7 @@
 
 #include "config/brokers.h"
 #include "config/tables.h"
+#include "core/event/headers.h"
 
 namespace dovetail::config {
 namespace {
@@ -29,11 +30,33 @@ void check_target(Section& section, const RelayConfig& relay, const Config& conf
                           " store, or a broker; name one of those");
 }
 
+// "region=eu*"
+void read_header_patterns(Section& section, RelayConfig& relay) {
+  for (const std::string& text : relay.header_patterns) {
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const std::string pattern = equals == std::string::npos ? "" : text.substr(equals + 1);
+    if (equals == std::string::npos || !is_header_name(name)) {
+      section.wrong("headers", in_quotes(text) +
+                                   " is not a header's name, '=' and a pattern; write "
+                                   "\"region=eu\" or \"region=eu*\"");
+      return;
+    }
+    if (const std::string wrong = check_patterns({pattern}); !wrong.empty()) {
+      section.wrong("headers", wrong);
+      return;
+    }
+    relay.options.filter.headers.emplace_back(name, pattern);
+  }
+}
+
 void read_relay(Section& section, RelayConfig& relay, Config& config) {
   Settings keys;
   declare_relay(relay, [&] { return config.find_store(relay.from); }, keys);
   section.read(keys);
   std::optional<TableConfig> table = read_mapped_table(section);
+  check_start_and_filter(section, table.has_value());
+  read_header_patterns(section, relay);
   check_relay_options(section, relay.options);
   check_store_name(section, "from", relay.from, config);
   check_store_name(section, "to", relay.to, config);
@@ -102,6 +125,27 @@ void declare_times(RelayConfig& relay, Settings& keys) {
                 "How often the relay looks at parked events while a key is blocked.");
 }
 
+void declare_filter(RelayConfig& relay, Settings& keys) {
+  RelayFilter& filter = relay.options.filter;
+  const auto patterns = [&keys](std::string key, std::vector<std::string>& out, std::string help) {
+    keys.one_or_more_texts(std::move(key), out, std::move(help)).otherwise("all").check([&out] {
+      return check_patterns(out);
+    });
+  };
+  patterns("types", filter.types,
+           "The only types that the relay carries: `\"order.placed\"`, `\"order.*\"`, or a list. "
+           "It skips the other events: they count as skipped, and do not wait behind a parked "
+           "event.");
+  patterns("topics", filter.topics,
+           "The same for topics, as the publisher set them. From a broker: the topics of its "
+           "messages.");
+  patterns("aggregate_types", filter.aggregate_types, "The same for aggregate types.");
+  keys.one_or_more_texts("headers", relay.header_patterns,
+                         "The same for headers: `\"region=eu*\"`. Of each name that is listed one "
+                         "pattern must match.")
+      .otherwise("all");
+}
+
 }  // namespace
 
 void declare_relay_options(RelayConfig& relay, Settings& keys) {
@@ -118,6 +162,37 @@ void declare_relay_options(RelayConfig& relay, Settings& keys) {
   declare_retries(relay, keys);
   declare_times(relay, keys);
   declare_limits(relay, keys);
+}
+
+void declare_start(RelayConfig& relay, const FindStore& from, Settings& keys) {
+  keys.choice<bool>("start", relay.starts_now, {{"beginning", false}, {"now", true}},
+                    "Where the first start begins: with the oldest event that is still there, or "
+                    "with what comes from then on. Later starts continue where the last one ended.")
+      .only_for("databases", [from]() -> std::string {
+        const StoreConfig* const store = from();
+        if (store == nullptr || !store->is_broker()) return {};
+        return "is for databases; of a broker, \"from_end\" in its settings says where to begin";
+      });
+}
+
+void check_start_and_filter(Section& section, bool is_mapped) {
+  if (!is_mapped) return;
+  for (const std::string_view key : {"topics", "types", "aggregate_types", "headers", "start"}) {
+    if (section.has(key))
+      section.wrong(key,
+                    "does not go with a [table], whose own columns say which rows are "
+                    "pending; use its key \"pending\"");
+  }
+}
+
+std::string check_patterns(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    if (pattern.find('*') < pattern.size() - 1)
+      return in_quotes(pattern) +
+             " has a '*' that is not at its end; write \"order.placed\", or \"order.*\" for all "
+             "that begin so";
+  }
+  return {};
 }
 
 void declare_log_options(RelayConfig& relay, const FindStore& from, Settings& keys) {
@@ -166,6 +241,8 @@ void declare_relay(RelayConfig& relay, const FindStore& from, Settings& keys) {
   keys.choice<bool>("order", relay.options.order_relaxed, {{"strict", false}, {"relaxed", true}},
                     "`relaxed` keeps several events of a key in flight to a broker. This is "
                     "faster, but later events of a key may overtake one that fails.");
+  declare_filter(relay, keys);
+  declare_start(relay, from, keys);
   declare_log_options(relay, from, keys);
   declare_relay_options(relay, keys);
 }

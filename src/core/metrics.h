@@ -108,6 +108,7 @@ struct RelayMetrics {
   Counter parked{0};    // events put into parking, including those behind a failure
   Counter replayed{0};  // delivered from parking
   Counter settled{0};
+  Counter skipped{0};         // left out by the filter; not delivered
   Counter sink_errors{0};     // connections thrown away after an error
   Counter session_errors{0};  // source, parking or lease failures: everything in memory was dropped
   Counter fenced{0};          // writes or sends refused because the lease was lost

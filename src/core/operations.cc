@@ -30,6 +30,8 @@ std::string_view to_string(EventState state) {
       return "pending";
     case EventState::delivered:
       return "delivered";
+    case EventState::skipped:
+      return "skipped";
     case EventState::parked:
       return "parked";
     case EventState::waiting:
@@ -43,8 +45,9 @@ std::string_view to_string(EventState state) {
 }
 
 Result<EventState> parse_event_state(std::string_view text) {
-  for (const EventState state : {EventState::pending, EventState::delivered, EventState::parked,
-                                 EventState::waiting, EventState::discarded, EventState::delayed})
+  for (const EventState state :
+       {EventState::pending, EventState::delivered, EventState::skipped, EventState::parked,
+        EventState::waiting, EventState::discarded, EventState::delayed})
     if (text == to_string(state)) return state;
   return fail(Errc::rejected, "\"" + std::string(text.substr(0, 60)) +
                                   "\" is not a state of an event; use pending, delivered, "

@@ -101,7 +101,16 @@ struct DelayedStatus {
   WallTime next{};            // when the first is due
 };
 
-enum class EventState : std::uint8_t { pending, delivered, parked, waiting, discarded, delayed };
+enum class EventState : std::uint8_t {
+  pending,
+  delivered,
+  skipped,  // passed without delivery: left out by a filter, or an operator moved the relay beyond
+            // it
+  parked,
+  waiting,
+  discarded,
+  delayed
+};
 std::string_view to_string(EventState state);
 Result<EventState> parse_event_state(std::string_view text);
 

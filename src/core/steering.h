@@ -16,6 +16,26 @@ struct Consequence {
   std::string text;  // for people
 };
 
+// Where a relay continues.
+struct SeekTo {
+  enum class Kind : std::uint8_t {
+    beginning,  // with the oldest event that is still there
+    now,        // with what comes from now on
+    position,   // with this event, by its number
+    time,       // with the first event of this time or later
+  };
+  Kind kind = Kind::now;
+  std::int64_t position = 0;
+  WallTime time{};
+};
+
+// How many events a move of a relay sends again or skips.
+struct SeekCounts {
+  std::uint64_t again = 0;
+  std::uint64_t skipped = 0;
+  std::uint64_t discarded = 0;  // of those sent again: an operator had given them up
+};
+
 struct ActionRequest {
   std::string reason;    // recorded in the audit
   bool dry_run = false;  // changes nothing

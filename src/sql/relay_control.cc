@@ -86,4 +86,86 @@ ActionReport plan_hold(const RelayStatus& relay, Hold wanted) {
   return report;
 }
 
+Status check_seek(const RelayStatus& relay) {
+  if (is_broker(relay))
+    return fail(Errc::rejected,
+                quoted(relay) +
+                    " reads a broker, which keeps the position itself; move it there, with the "
+                    "broker's own tools, while the relay is paused");
+  if (relay.source == SourceKind::mapped)
+    return fail(Errc::rejected,
+                quoted(relay) +
+                    " serves a table whose own columns say which rows are pending; change those "
+                    "with SQL to send rows again or to leave them out");
+  return {};
+}
+
+ActionReport plan_seek(const RelayStatus& relay, const SeekCounts& counts) {
+  ActionReport report = counts_of(relay);
+  report.sent_again = counts.again;
+  report.skipped = counts.skipped;
+  if (counts.again > 0)
+    report.consequences.push_back(
+        {"sent-again", events(counts.again) +
+                           " that the relay has passed go out again: receivers get duplicates, and "
+                           "an inbox suppresses those that it remembers"});
+  if (counts.discarded > 0)
+    report.consequences.push_back({"discarded", "of these, " + std::to_string(counts.discarded) +
+                                                    " were discarded by an operator"});
+  if (counts.skipped > 0)
+    report.consequences.push_back(
+        {"skipped",
+         events(counts.skipped) +
+             " are skipped: this relay never delivers them; they count as skipped, not delivered"});
+  if (counts.again + counts.skipped == 0)
+    report.consequences.push_back({"nothing", "no event is sent again or skipped"});
+  add_waiting(report, relay);
+  if (!stops(relay.hold.hold) && !relay.owner.empty())
+    report.consequences.push_back(
+        {"stops",
+         "the relay is paused for that, finishes what is in flight, and continues from "
+         "there; if this command dies in between, it stays paused"});
+  return report;
+}
+
+Status check_rename(const RelayStatus& relay) {
+  if (relay.source == SourceKind::outbox || relay.source == SourceKind::mailbox) return {};
+  return fail(Errc::rejected, quoted(relay) +
+                                  " cannot get another name: a broker, and the slot of a mapped "
+                                  "table, know it by its name");
+}
+
+ActionReport plan_rename(const RelayStatus& relay, const std::string& new_name) {
+  ActionReport report = counts_of(relay);
+  report.consequences.push_back({"renamed", "progress, counts and parked events of " +
+                                                quoted(relay) + " belong to \"" + new_name +
+                                                "\" from then on"});
+  report.consequences.push_back(
+      {"config",
+       "change the name in every config file before a process starts: one that starts "
+       "with the old name is a new relay and sends everything that is still there"});
+  return report;
+}
+
+Status check_forget(const RelayStatus& relay) {
+  if (relay.parked + relay.waiting == 0) return {};
+  return fail(Errc::rejected, quoted(relay) + " has " + std::to_string(relay.parked) +
+                                  " parked and " + std::to_string(relay.waiting) +
+                                  " waiting events, which would be lost; replay or discard them "
+                                  "first: 'dovetail parked list'");
+}
+
+ActionReport plan_forget(const RelayStatus& relay) {
+  ActionReport report = counts_of(relay);
+  report.skipped = relay.pending;
+  report.consequences.push_back(
+      {"skipped", pending(relay) + ", and " + quoted(relay) + " never delivers them"});
+  report.consequences.push_back({"retention", "it holds nothing back any more"});
+  report.consequences.push_back(
+      {"config",
+       "a process that still has it in its config file makes it anew: it then begins "
+       "where \"start\" says"});
+  return report;
+}
+
 }  // namespace dovetail

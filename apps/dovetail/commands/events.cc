@@ -150,6 +150,7 @@ std::string parked_state(const ParkedRow& row) {
       return row.head ? "waits for its next attempt" : "waits behind another event of its key";
     case EventState::pending:
     case EventState::delivered:
+    case EventState::skipped:
     case EventState::discarded:
     case EventState::delayed:
       break;
@@ -314,7 +315,7 @@ void add_events(Command& app) {
       .shows_default()
       .one_of({"outbox", "mailbox"});
   sub.option("--state", options->state, "Only events in this state")
-      .one_of({"pending", "delivered", "waiting", "parked", "discarded", "delayed"});
+      .one_of({"pending", "delivered", "skipped", "waiting", "parked", "discarded", "delayed"});
   sub.option("--key", options->key, "Only events of this key");
   sub.option("--type", options->type, "Only events of this type");
   sub.option("--after", options->after, "Only events after this position, for paging");

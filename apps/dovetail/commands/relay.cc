@@ -1,4 +1,8 @@
+#include <charconv>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "assembly/database.h"
@@ -6,17 +10,21 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
+#include "config/stores.h"
+#include "core/event/time_text.h"
 
 namespace dovetail::app {
 
 using namespace assembly;
 namespace {
 
-struct HoldOptions {
+struct ActionOptions {
   std::string name;  // of a relay or a consumer
   std::string store;
   std::string reason;
   bool dry_run = false;
+  std::string to;        // seek
+  std::string new_name;  // rename
 };
 
 struct RetargetOptions {
@@ -91,38 +99,130 @@ Answer answer(const CommandContext& context, const std::string& relay, const cha
   return Exit::ok;
 }
 
-Answer relay_hold(const CommandContext& context, const HoldOptions& options, const char* action,
-                  Hold wanted) {
+using Act = std::function<Result<ActionReport>(Database& home, const ActionRequest& request)>;
+
+Answer act_on(const CommandContext& context, const ActionOptions& options, const char* action,
+              const Act& act) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   const auto home = home_for(*config, options.name, options.store);
   if (!home) return tl::unexpected(home.error());
-  const auto done = database_of(**home)->hold_relay(
-      options.name, wanted, {.reason = options.reason, .dry_run = options.dry_run});
+  const auto done =
+      act(*database_of(**home), {.reason = options.reason, .dry_run = options.dry_run});
   if (!done) return refuse_in(**home, done.error());
   return answer(context, options.name, action, *done);
 }
 
+void add_options(Command& command, const std::shared_ptr<ActionOptions>& options) {
+  command.option("--reason", options->reason, "Why; recorded in the audit").required();
+  command.option("--store", options->store, "Its database, if the config file does not have it");
+  command.flag("--dry-run", options->dry_run, "Only show what would follow");
+}
+
 void add_hold(Command& sub, const char* name, const char* help, const char* footer, Hold wanted) {
-  const auto options = std::make_shared<HoldOptions>();
+  const auto options = std::make_shared<ActionOptions>();
   Command hold = sub.command(name, help, footer, [=](const CommandContext& context) {
-    return relay_hold(context, *options, name, wanted);
+    return act_on(context, *options, name, [&](Database& home, const ActionRequest& request) {
+      return home.hold_relay(options->name, wanted, request);
+    });
   });
   hold.option("name", options->name, "The relay or consumer").required();
-  hold.option("--reason", options->reason, "Why; recorded in the audit").required();
-  hold.option("--store", options->store, "Its database, if the config file does not have it");
-  hold.flag("--dry-run", options->dry_run, "Only show what would follow");
+  add_options(hold, options);
+}
+
+// "beginning", "now", the number of an event, or a time.
+std::optional<SeekTo> parse_seek(const std::string& text) {
+  if (text == "beginning") return SeekTo{SeekTo::Kind::beginning};
+  if (text == "now") return SeekTo{SeekTo::Kind::now};
+  std::int64_t position = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), position);
+  if (failed == std::errc() && end == text.data() + text.size() && position > 0)
+    return SeekTo{SeekTo::Kind::position, position};
+  const auto time = parse_time(text);
+  if (!time) return std::nullopt;
+  return SeekTo{SeekTo::Kind::time, 0, *time};
+}
+
+Answer relay_seek(const CommandContext& context, const ActionOptions& options) {
+  const auto to = parse_seek(options.to);
+  if (!to)
+    return refuse(Exit::usage,
+                  "--to is \"beginning\", \"now\", the number of an event as 'dovetail events' "
+                  "shows it, or a time such as 2026-01-31T09:05:00Z");
+  return act_on(context, options, "seek", [&](Database& home, const ActionRequest& request) {
+    return home.seek_relay(options.name, *to, request);
+  });
+}
+
+Answer relay_rename(const CommandContext& context, const ActionOptions& options) {
+  const auto config = load(context);
+  if (!config) return tl::unexpected(config.error());
+  if (config->find_consumer(options.name) != nullptr)
+    return refuse(Exit::rejected, "\"" + options.name +
+                                      "\" is a consumer, whose inbox knows what it applied by this "
+                                      "name; a consumer keeps its name");
+  if (!config::is_plain_name(options.new_name))
+    return refuse(Exit::usage, "the new name has 1 to 64 letters, digits, '-', '_' and '.'");
+  return act_on(context, options, "rename", [&](Database& home, const ActionRequest& request) {
+    return home.rename_relay(options.name, options.new_name, request);
+  });
+}
+
+Answer relay_forget(const CommandContext& context, const ActionOptions& options) {
+  return act_on(context, options, "forget", [&](Database& home, const ActionRequest& request) {
+    return home.forget_relay(options.name, request);
+  });
+}
+
+void add_seek(Command& sub) {
+  const auto options = std::make_shared<ActionOptions>();
+  Command seek = sub.command(
+      "seek", "Let a relay continue elsewhere: send events again, or skip some",
+      "A relay that runs is paused for that, finishes what is in flight, and continues from the "
+      "new place.\n"
+      "Try it with --dry-run first: it counts what would be sent again or skipped.",
+      [options](const CommandContext& context) { return relay_seek(context, *options); });
+  seek.option("name", options->name, "The relay or consumer").required();
+  seek.option("--to", options->to,
+              "beginning, now, the number of the next event, or a time (2026-01-31T09:05:00Z)")
+      .required();
+  add_options(seek, options);
+}
+
+void add_rename(Command& sub) {
+  const auto options = std::make_shared<ActionOptions>();
+  Command rename = sub.command(
+      "rename", "Give a relay that does not run another name",
+      "Its progress, counts and parked events get the new name. First stop every process that "
+      "runs it, and\n"
+      "change the name in the config file before you start them again.",
+      [options](const CommandContext& context) { return relay_rename(context, *options); });
+  rename.option("name", options->name, "The relay").required();
+  rename.option("new-name", options->new_name, "Its new name").required();
+  add_options(rename, options);
+}
+
+void add_forget(Command& sub) {
+  const auto options = std::make_shared<ActionOptions>();
+  Command forget = sub.command(
+      "forget", "Remove a relay that is gone for good, so that it holds nothing back",
+      "Its progress is deleted, and what was pending for it is never delivered by it. First stop "
+      "every\n"
+      "process that runs it. A relay with parked events is refused.",
+      [options](const CommandContext& context) { return relay_forget(context, *options); });
+  forget.option("name", options->name, "The relay or consumer").required();
+  add_options(forget, options);
 }
 
 }  // namespace
 
 void add_relay(Command& app) {
   const auto options = std::make_shared<RetargetOptions>();
-  Command sub = app.command(
-      "relay", "Pause, resume or drain a relay or a consumer, or bind it to another target",
-      "  dovetail relay pause orders-to-bus --reason 'the broker moves' --dry-run\n"
-      "  dovetail relay resume orders-to-bus --reason 'the broker has moved'\n"
-      "  dovetail relay retarget orders-to-inventory --reason 'the broker has moved'");
+  Command sub =
+      app.command("relay", "Steer a relay or a consumer: pause, drain, move, rename or forget it",
+                  "  dovetail relay pause orders-to-bus --reason 'the broker moves' --dry-run\n"
+                  "  dovetail relay resume orders-to-bus --reason 'the broker has moved'\n"
+                  "  dovetail relay retarget orders-to-inventory --reason 'the broker has moved'");
   sub.requires_command();
   add_hold(sub, "pause", "Let a relay deliver nothing until it is resumed",
            "Within seconds every process of the relay finishes what is in flight and releases its "
@@ -135,6 +235,9 @@ void add_relay(Command& app) {
            "state is `drained`. Parked events stay: they need a decision.",
            Hold::draining);
   add_hold(sub, "resume", "Let a paused or drained relay continue", "", Hold::none);
+  add_seek(sub);
+  add_rename(sub);
+  add_forget(sub);
   Command retarget = sub.command(
       "retarget", "Bind a relay to the target that the config file names now",
       "At its first start a relay is bound to its target: the place that it fills, or the broker "

@@ -167,6 +167,12 @@ void Teller::tell_relay(const RelayFacts& relay) {
   for (const ParkedRow& row : relay.parked) tell_parked(relay, row);
   const bool was_parked = !relay.parked.empty();
   if (relay.state == EventState::delivered && !was_parked) tell_delivered(relay);
+  if (relay.state == EventState::skipped)
+    add(std::nullopt, committed_at(),
+        {.actor = relay.name,
+         .what = "skipped",
+         .kind = "off",
+         .detail = "its filter leaves the event out, or an operator moved the relay beyond it"});
 }
 
 void Teller::tell_message(const MessageFacts& message) {
@@ -283,6 +289,7 @@ EventState Teller::state() const {
       std::none_of(facts_.relays.begin(), facts_.relays.end(),
                    [](const RelayFacts& relay) { return relay.state.has_value(); });
   if (is_unread && !facts_.places.empty()) return facts_.places.front().row.state;
+  if (is_in(EventState::skipped) && !is_in(EventState::delivered)) return EventState::skipped;
   return EventState::delivered;
 }
 
@@ -307,6 +314,8 @@ std::string Teller::sentence() const {
       return "It waits for its time.";
     case EventState::discarded:
       return "An operator has given it up." + by;
+    case EventState::skipped:
+      return "It is skipped: no relay carries it." + by;
     case EventState::delivered:
     case EventState::parked:
     case EventState::waiting:

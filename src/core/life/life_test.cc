@@ -67,6 +67,17 @@ TEST(Life, GoesFromTheCommitToEveryHandler) {
   EXPECT_EQ(life.sentence, "It is delivered. 2 handlers have applied it.");
 }
 
+TEST(Life, WhatNoRelayCarriesIsSkippedAndNotDelivered) {
+  Facts facts = committed(EventState::skipped);
+  const Life life = life_of(facts);
+  EXPECT_EQ(told(life), (std::vector<std::string>{"shop committed", "shop-to-bus skipped"}));
+  EXPECT_EQ(life.state, "skipped");
+  EXPECT_EQ(life.sentence, "It is skipped: no relay carries it.");
+  facts.relays.push_back(facts.relays[0]);
+  facts.relays[1].state = EventState::delivered;
+  EXPECT_EQ(life_of(facts).state, "delivered") << "another relay has carried it";
+}
+
 TEST(Life, AMessageThatWasFoundIsBetterThanANote) {
   Facts facts = committed();
   facts.relays[0].deliveries.push_back({kStart + 5ms, "relay-a", 300, {}});

@@ -68,8 +68,10 @@ Status OriginSource::read(Batch& out, const Limits& limits, std::stop_token stop
 
 Status OriginSource::settle(const Batch& batch, std::span<const Settled> fates) {
   DOVETAIL_TRY(source_->settle(batch, fates));
-  home_.add(fates.size(),
-            static_cast<std::uint64_t>(std::count(fates.begin(), fates.end(), Settled::parked)));
+  const auto count = [&](Settled fate) {
+    return static_cast<std::uint64_t>(std::count(fates.begin(), fates.end(), fate));
+  };
+  home_.add(fates.size(), count(Settled::parked), count(Settled::skipped));
   moved();
   return {};
 }

@@ -31,7 +31,7 @@ class OriginStore {
   // The highest position of an unfinished parked event; 0: none. Call it after open().
   virtual Result<std::int64_t> last_parked() = 0;
   // Adds to the counts; durable with the next write().
-  virtual void add(std::uint64_t settled, std::uint64_t parked) = 0;
+  virtual void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) = 0;
   // stopped: the lane has another owner. After another error the next write() includes the counts.
   virtual Status write() = 0;
   // Keeps the relay's report, for people; does not wait.

@@ -57,7 +57,7 @@ class TestHome final : public OriginStore {
   Parking& parking() override { return parking_; }
   Status open() override { return opens; }
   Result<std::int64_t> last_parked() override { return last; }
-  void add(std::uint64_t settled, std::uint64_t parked) override {
+  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t) override {
     counted += settled;
     parked_count += parked;
   }

@@ -25,6 +25,7 @@
 #include "core/failure/failure_policy.h"
 #include "core/failure/pace.h"
 #include "core/failure/retry.h"
+#include "core/message/relay_filter.h"
 #include "core/message/routing.h"
 #include "core/metrics.h"
 #include "core/relay/lease.h"
@@ -61,6 +62,7 @@ struct RelayOptions {
   // many events of one key are in flight, and later ones overtake one that fails. A key still waits
   // behind a parked event.
   bool order_relaxed = false;
+  RelayFilter filter{};  // the other events are skipped; a replay is not filtered
   // Performance
   std::size_t batch_events_max = 1000;
   std::size_t batch_bytes_max = 1 << 20;

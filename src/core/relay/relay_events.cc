@@ -35,6 +35,11 @@ void Relay::admit(Flight& flight) {
     entry.flight = &flight;
     entry.order = next_order_++;
     if (flight.replay) entry.attempts = flight.attempts[i];
+    if (!flight.replay && !options_.filter.accepts(events[i])) {
+      ports_.metrics.skipped.fetch_add(1, std::memory_order_relaxed);
+      finish(entry, Settled::skipped);
+      continue;
+    }
     if (ports_.topics != nullptr) {
       events[i].topic = ports_.topics->route(events[i], flight.batch.arena());
     }

@@ -180,7 +180,9 @@ void Relay::make_room_in_outage() {
 Status Relay::park_before_finished() {
   if (DOVETAIL_MUTANT(confirmed_resent_after_stop)) return {};
   std::size_t flights = flights_.size();
-  const auto is_finished = [](const Entry& entry) { return entry.finished; };
+  const auto is_finished = [](const Entry& entry) {
+    return entry.finished && entry.fate != Settled::skipped;
+  };
   while (flights > 0) {
     const std::vector<Entry>& entries = flights_[flights - 1]->entries;
     if (std::any_of(entries.begin(), entries.end(), is_finished)) break;

@@ -527,5 +527,44 @@ TEST_F(RelayTest, TopicsAreRoutedByTemplate) {
   stop();
 }
 
+TEST_F(RelayTest, WhatTheFilterLeavesOutIsSkippedAndNeverDelivered) {
+  options_.filter.aggregate_types = {"no such type"};
+  MemorySink sink;
+  publish("a", 500);
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return reader_.settled() == 500; }));
+  stop();
+  EXPECT_EQ(sink.received_count(), 0U);
+  EXPECT_EQ(metrics_.skipped, 500U);
+  EXPECT_EQ(metrics_.confirmed, 0U);
+}
+
+// A key whose event is parked blocks the events that the relay carries; the others are not its
+// business, and must not fill parking.
+TEST_F(RelayTest, AnEventThatIsLeftOutDoesNotWaitBehindAParkedOne) {
+  options_.filter.types = {"Changed"};
+  MemorySink sink;
+  sink.decide_by([](const Event&) { return Outcome{Fate::rejected, 0, "no such product"}; });
+  const auto publish_other = [&] {
+    NewEvent event;
+    event.aggregate_type = "order";
+    event.aggregate_id = "a";
+    event.type = "Mailed";
+    event.payload = "x";
+    event.id = numbered_id(++published_);
+    ASSERT_TRUE(log_.publish(event, clock_.wall()).has_value());
+  };
+  publish("a");
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return reader_.settled() == 1; }));
+  publish_other();
+  publish("a");
+  publish_other();
+  ASSERT_TRUE(eventually([&] { return reader_.settled() == 4; }));
+  stop();
+  EXPECT_EQ(reader_.parked().size(), 2U) << "one is parked, and one waits behind it";
+  EXPECT_EQ(metrics_.skipped, 2U);
+}
+
 }  // namespace
 }  // namespace dovetail

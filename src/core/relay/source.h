@@ -21,7 +21,11 @@ struct Limits {
 };
 
 // What the source is told about an event.
-enum class Settled : std::uint8_t { delivered, parked };
+enum class Settled : std::uint8_t {
+  delivered,
+  parked,
+  skipped,  // the relay's filter left it out
+};
 
 // One thread at a time. Delivers in commit order along each key, every event at least once: events
 // read but not settled are read again after open().
@@ -45,8 +49,8 @@ class Source {
   // within `limits.wait_max` or `stop` is requested. Never waits to fill a batch.
   virtual Status read(Batch& out, const Limits& limits, std::stop_token stop) = 0;
 
-  // All events in `batch` are delivered or parked and need not be read again. Called in read order,
-  // once per batch. May be lazy: durable only after the next flush().
+  // All events in `batch` are delivered, parked or skipped and need not be read again. Called in
+  // read order, once per batch. May be lazy: durable only after the next flush().
   virtual Status settle(const Batch& batch, std::span<const Settled> fates) = 0;
 
   // Makes settled events durable.

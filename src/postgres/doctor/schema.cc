@@ -59,16 +59,24 @@ const Probe kSequence{
 // Tables of their own are counted anew, by their mappings; what is in a broker nobody knows here.
 constexpr std::string_view kRelaysSql =
     R"(SELECT l.relay, sum(l.pending)::int8 AS pending, bool_and(l.held) AS is_served,
-              (EXTRACT(epoch FROM max(l.lag)) * 1000000)::int8 AS lag
-       FROM dovetail.lag l
-       WHERE l.relay IN (SELECT r.relay FROM dovetail.relay_lane r WHERE r.source = 'outbox')
+              (EXTRACT(epoch FROM max(l.lag)) * 1000000)::int8 AS lag,
+              max(r.hold) AS hold, max(r.hold_by) AS hold_by, max(r.hold_reason) AS hold_reason
+       FROM dovetail.lag l JOIN dovetail.relay_lane r ON r.relay = l.relay AND r.lane = l.lane
+       WHERE r.source = 'outbox'
        GROUP BY l.relay ORDER BY l.relay)";
 constexpr Check kNoRelay{Severity::note, "no-relay", nullptr,
                          "no relay has ever read dovetail.outbox", "start one with `dovetail run`"};
 
+// A mapped table's facts have no order of an operator.
+bool is_held(F f) { return !f.text("hold").empty(); }
+
 constexpr Check kLag[] = {
+    {Severity::warning, "relay-held", [](F f) { return is_held(f); },
+     "the relay \"{relay}\" is {hold} by {hold_by}: {hold_reason}; {pending} of its events are "
+     "pending, and nothing that it has not passed is deleted",
+     "`dovetail relay resume` lets it continue"},
     {[](F f) { return f.number("pending") > 0 ? Severity::error : Severity::warning; },
-     "relay-not-running", [](F f) { return !f.is("is_served"); },
+     "relay-not-running", [](F f) { return !f.is("is_served") && !is_held(f); },
      "the relay \"{relay}\" has lanes without a process; {pending} of its events are pending",
      "start a relay of that name, or delete its rows in dovetail.relay_lane if it is gone for "
      "good: "

@@ -12,8 +12,8 @@ namespace dovetail::postgres {
 namespace {
 
 const std::string kCount =
-    "UPDATE dovetail.relay_lane SET delivered_total = delivered_total + $4 - $5, "
-    "parked_total = parked_total + $5, " +
+    "UPDATE dovetail.relay_lane SET delivered_total = delivered_total + $4 - $5 - $6, "
+    "parked_total = parked_total + $5, skipped_total = skipped_total + $6, " +
     kSampled +
     "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) "
     // Not worth an fsync; the setting ends with this transaction.
@@ -31,13 +31,14 @@ Reader broker_reader(std::string conninfo, std::string name, std::string target)
 }
 
 Status BrokerProgress::open() {
-  settled_since_ = parked_since_ = 0;
+  settled_since_ = parked_since_ = skipped_since_ = 0;
   return connect(reader_);
 }
 
-void BrokerProgress::add(std::uint64_t settled, std::uint64_t parked) {
+void BrokerProgress::add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) {
   settled_since_ += static_cast<std::int64_t>(settled);
   parked_since_ += static_cast<std::int64_t>(parked);
+  skipped_since_ += static_cast<std::int64_t>(skipped);
 }
 
 Status BrokerProgress::write() {
@@ -49,10 +50,11 @@ Status BrokerProgress::write() {
                                            .int4(static_cast<std::int32_t>(reader_.lane))
                                            .int8(reader_.epoch)
                                            .int8(settled_since_)
-                                           .int8(parked_since_));
+                                           .int8(parked_since_)
+                                           .int8(skipped_since_));
   if (!counted) return fail(counted.error());
   if (counted->empty()) return fail(taken_over(reader_));
-  settled_since_ = parked_since_ = 0;
+  settled_since_ = parked_since_ = skipped_since_ = 0;
   return {};
 }
 

@@ -24,7 +24,7 @@ class BrokerProgress {
 
   // Connects if needed; creates the lane's row.
   Status open();
-  void add(std::uint64_t settled, std::uint64_t parked);
+  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped);
   // stopped: the lane has another owner. After another error the next write includes the counts.
   Status write();
 
@@ -32,6 +32,7 @@ class BrokerProgress {
   Reader& reader_;
   std::int64_t settled_since_ = 0;
   std::int64_t parked_since_ = 0;
+  std::int64_t skipped_since_ = 0;
 };
 
 // `clock` must outlive it.
@@ -45,7 +46,9 @@ class PostgresOriginStore final : public OriginStore {
   Parking& parking() override { return parking_; }
   Status open() override { return progress_.open(); }
   Result<std::int64_t> last_parked() override { return last_parked_position(reader_); }
-  void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
+  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) override {
+    progress_.add(settled, parked, skipped);
+  }
   Status write() override { return progress_.write(); }
   void say(const RelayState& state) override { recorder_.report(state, reader_.epoch); }
 

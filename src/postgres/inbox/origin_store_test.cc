@@ -29,8 +29,8 @@ class PostgresBrokerReader : public ::testing::Test {
 TEST_F(PostgresBrokerReader, WhatWasSettledIsCountedAndShown) {
   ASSERT_TRUE(lease.acquire());
   ASSERT_TRUE(progress.open());
-  progress.add(5, 1);
-  progress.add(2, 0);
+  progress.add(5, 1, 0);
+  progress.add(2, 0, 0);
   ASSERT_TRUE(progress.write());
   ASSERT_TRUE(progress.write()) << "nothing is counted twice";
   must(application, "SELECT dovetail.publish('order', '1', 'placed', '{}'::jsonb)");
@@ -48,7 +48,7 @@ TEST_F(PostgresBrokerReader, OneWhoLostTheLaneCountsNothing) {
   ASSERT_TRUE(lease.acquire());
   ASSERT_TRUE(progress.open());
   must(application, "UPDATE dovetail.relay_lane SET epoch = epoch + 1");
-  progress.add(1, 0);
+  progress.add(1, 0, 0);
   EXPECT_TRUE(failed_with(progress.write(), Errc::stopped));
   EXPECT_EQ(number(application, "SELECT delivered_total FROM dovetail.relay_lane"), 0);
 }
@@ -56,7 +56,7 @@ TEST_F(PostgresBrokerReader, OneWhoLostTheLaneCountsNothing) {
 TEST_F(PostgresBrokerReader, CountsThatCouldNotBeWrittenAreWrittenLater) {
   ASSERT_TRUE(lease.acquire());
   ASSERT_TRUE(progress.open());
-  progress.add(3, 0);
+  progress.add(3, 0, 0);
   must(application,
        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
        "current_database() AND pid <> pg_backend_pid()");

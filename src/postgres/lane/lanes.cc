@@ -21,6 +21,7 @@
 #include "postgres/mapped/windows.h"
 #include "postgres/outbox/source.h"
 #include "postgres/schema/schema.h"
+#include "postgres/wal/slot.h"
 
 namespace dovetail::postgres {
 
@@ -47,6 +48,12 @@ constexpr std::string_view kHeartbeat =
 // multiple of its duration.
 constexpr Duration kCountEvery = std::chrono::seconds(5);
 constexpr int kCountPauses = 20;
+
+// How often a process looks at the slot of a relay that is paused, and that slot.
+constexpr Duration kLookAtSlotEvery = std::chrono::seconds(5);
+constexpr std::string_view kUnusedSlot =
+    "SELECT slot FROM dovetail.relay_lane WHERE relay = $1 AND lane = 0 AND slot <> '' AND owner = "
+    "'' AND hold IN ('paused', 'drained')";
 
 constexpr std::string_view kLeave =
     "DELETE FROM dovetail.relay_process WHERE relay = $1 AND owner = $2";
@@ -88,6 +95,7 @@ struct Lanes::State {
   bool binary = true;  // whether the mapped table can be read in binary form
   std::map<std::string, LeaseWatch> others_seen{};  // what we have seen of the other processes
   std::map<std::uint32_t, LeaseWatch> holders{};    // and of the holders of lanes
+  TimePoint slot_look_at{};                         // when an unused slot is looked at next
   TimePoint count_at{};                             // when pending rows are counted next
   TimePoint failing_since{};                        // since when beat() fails
   TimePoint own_state_at{};                         // when the reason was last written
@@ -122,6 +130,7 @@ struct Lanes::State {
   std::vector<std::uint32_t> held_lanes() const;
   void keep_states();
   void keep_backlog();
+  void bound_unused_slot();
   void keep_own_state(const Error& error);
   std::optional<Error> sweep();
   void leave();
@@ -139,9 +148,12 @@ Status Lanes::State::connect() {
   }
   const Result<std::uint32_t> stored =
       ensure_relay(*opened, options.relay, options.lanes,
-                   options.mapping ? SourceKind::mapped : SourceKind::outbox);
+                   options.mapping ? SourceKind::mapped : SourceKind::outbox,
+                   // Rows that somebody deletes later are made again for all events.
+                   options.starts_now && lanes == 0);
   if (!stored) return fail(stored.error());
   DOVETAIL_TRY(bind_target(*opened, options.relay, options.target));
+  DOVETAIL_TRY(keep_filter(*opened, options.relay, options.relay_options.filter.json()));
   if (lanes == 0 && *stored != options.lanes)
     note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
                             std::to_string(*stored) + " lanes and keeps that number");
@@ -394,6 +406,24 @@ void Lanes::State::keep_backlog() {
   count_at = clock.now() + std::max<Duration>(kCountEvery, kCountPauses * (clock.now() - begun));
 }
 
+// While a relay is paused nobody keeps its slot. The bound holds all the same: its process gives
+// the slot up, and the relay then continues with the table.
+void Lanes::State::bound_unused_slot() {
+  if (options.mode != ReadMode::wal || clock.now() < slot_look_at) return;
+  slot_look_at = clock.now() + kLookAtSlotEvery;
+  const Result<Rows> unused = connection.query(kUnusedSlot, Params().text(options.relay));
+  if (!unused || unused->empty()) return;
+  const std::string slot(unused->text(0, 0));
+  const Result<std::optional<SlotState>> found = find_slot(connection, slot);
+  if (!found || !*found || (*found)->retained_bytes <= options.retained_wal_max) return;
+  const Status dropped = drop_slot(connection, slot, {options.relay, 0, kUnfenced});
+  note(Kind::source_changed, dropped
+                                 ? "gives up the slot " + slot +
+                                       ", for which the server keeps more WAL than "
+                                       "retained_wal_max while the relay is paused"
+                                 : "cannot give up the slot " + slot + ": " + dropped.error().text);
+}
+
 // A process that cannot take part has no lane; it reports for the first one.
 void Lanes::State::keep_own_state(const Error& error) {
   const TimePoint now = clock.now();
@@ -478,6 +508,7 @@ Status Lanes::run(std::stop_token stop) {
       state.failing_since = state.own_state_at = TimePoint{};
       state.keep_states();
       state.keep_backlog();
+      state.bound_unused_slot();
     }
     state.clock.sleep(std::min(state.options.heartbeat, state.options.lease_term / 3), stop);
   }

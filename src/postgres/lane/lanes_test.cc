@@ -212,6 +212,33 @@ TEST_F(PostgresLanes, AnOrderBindsEveryProcessAlsoOneThatStartsLater) {
   EXPECT_TRUE(third.stop());
 }
 
+// A paused relay must not fill the disk of the server.
+TEST_F(PostgresLanes, TheSlotOfAPausedRelayIsGivenUpAboveItsBound) {
+  LanesOptions options = Process::options(database_, "one");
+  options.lanes = 1;
+  options.mode = ReadMode::wal;
+  const auto slots = [&] {
+    return number(connection_,
+                  "SELECT count(*) FROM pg_replication_slots WHERE database = "
+                  "current_database() AND NOT temporary");
+  };
+  const auto make_sink = [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); };
+  publish(3);
+  {
+    Lanes lanes(options, system_clock(), make_sink);
+    std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(lanes.run(stop)); });
+    ASSERT_TRUE(eventually([&] { return slots() == 1 && delivered_ == 3; }));
+    must(connection_, "SELECT dovetail.hold_relay('test', 'paused', 'the broker moves')");
+    ASSERT_TRUE(eventually([&] { return leased() == 0; }));
+    EXPECT_EQ(slots(), 1) << "it keeps little";
+  }
+  publish(3);
+  options.retained_wal_max = 1;
+  Lanes lanes(options, system_clock(), make_sink);
+  std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(lanes.run(stop)); });
+  EXPECT_TRUE(eventually([&] { return slots() == 0; }));
+}
+
 TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
   {
     Result<Connection> connection = Connection::open(database_.conninfo);

@@ -66,7 +66,7 @@ Error not_written(Reader& reader, std::string_view of) {
 }
 
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
-                                   std::uint32_t lanes, SourceKind source) {
+                                   std::uint32_t lanes, SourceKind source, bool starts_now) {
   if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kKeyBuckets)
     return fail(
         Errc::rejected,
@@ -82,9 +82,16 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
   const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay, source);
   if (!meanwhile || *meanwhile != 0) return meanwhile;
   const Result<Rows> made = connection.query(
-      "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source) "
-      "SELECT $1, lane, $2, $3 FROM generate_series(0, $2 - 1) AS lane",
-      Params().text(relay).int4(static_cast<std::int32_t>(lanes)).text(to_string(source)));
+      "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, window_start, passed_seq, "
+      "system_identifier) SELECT $1, lane, $2, $3, CASE WHEN $4 THEN pg_current_snapshot() ELSE "
+      "'1:1:' END, CASE WHEN $4 THEN s.last_value ELSE 0 END, CASE WHEN $4 THEN "
+      "c.system_identifier ELSE 0 END FROM generate_series(0, $2 - 1) AS lane, "
+      "dovetail.outbox_seq AS s, pg_control_system() AS c",
+      Params()
+          .text(relay)
+          .int4(static_cast<std::int32_t>(lanes))
+          .text(to_string(source))
+          .boolean(starts_now));
   if (!made) return fail(made.error());
   DOVETAIL_TRY(transaction->commit());
   return lanes;
@@ -111,6 +118,15 @@ Status bind_target(Connection& connection, const std::string& relay, const std::
   }
   if (bound->empty() || bound->text(0, 0) == target) return {};
   return fail(other_target(relay, bound->text(0, 0), target));
+}
+
+Status keep_filter(Connection& connection, const std::string& relay, const std::string& filter) {
+  const Result<Rows> kept = connection.query(
+      "UPDATE dovetail.relay_lane SET filter = nullif($2, '')::jsonb WHERE relay = $1 AND filter "
+      "IS DISTINCT FROM nullif($2, '')::jsonb",
+      Params().text(relay).text(filter));
+  if (!kept) return fail(kept.error());
+  return {};
 }
 
 Status connect(Reader& reader) {

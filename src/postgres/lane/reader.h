@@ -62,15 +62,18 @@ Duration call_max_of(Duration lease_term);
 Status connect(Reader& reader);
 
 // Creates the rows of a relay at its first start; returns its number of lanes,
-// which is that of the first start. rejected: it was started to read something
-// else.
+// which is that of the first start. `starts_now`: a first start leaves out what is there already.
+// rejected: it was started to read something else.
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
-                                   std::uint32_t lanes, SourceKind source);
+                                   std::uint32_t lanes, SourceKind source, bool starts_now = false);
 
 // Records at the first start where the relay's events go, or come from if it reads a broker.
 // rejected: the record names another place: two processes of one name would split its events over
 // two targets. An empty `target` is not checked.
 Status bind_target(Connection& connection, const std::string& relay, const std::string& target);
+
+// Records what the relay carries, as RelayFilter::json(), for people.
+Status keep_filter(Connection& connection, const std::string& relay, const std::string& filter);
 
 Error taken_over(const Reader& reader);
 

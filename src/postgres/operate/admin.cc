@@ -292,7 +292,8 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
         " AND e.id IN (SELECT o.id FROM dovetail.outbox o WHERE o.xid >= coalesce((SELECT "
         "min(pg_catalog.pg_snapshot_xmin(r.window_start)::text::int8)::text::pg_catalog.xid8 FROM "
         "dovetail.relay_lane r WHERE r.source = 'outbox'), '0'::pg_catalog.xid8))";
-  } else if (filter.state && *filter.state != EventState::delivered) {
+  } else if (filter.state && *filter.state != EventState::delivered &&
+             *filter.state != EventState::skipped) {
     where += " AND e.id IN (SELECT p.id FROM dovetail.parked p WHERE p.state = $3)";
   }
   const Result<Rows> rows = connection->query(

@@ -1,6 +1,10 @@
 #include "postgres/operate/relay_control.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "postgres/connection/connection.h"
+#include "postgres/lane/lease.h"
 #include "postgres/schema/schema.h"
 
 namespace dovetail::postgres {
@@ -14,6 +18,27 @@ Result<Connection> open_store(const std::string& url) {
   return connection;
 }
 
+// The number of the last event that the relay then has passed; empty: that of the last one.
+Result<std::optional<std::int64_t>> last_before(Connection& connection, const SeekTo& to) {
+  if (to.kind == SeekTo::Kind::now) return std::nullopt;
+  if (to.kind == SeekTo::Kind::beginning) return 0;
+  if (to.kind == SeekTo::Kind::position) return std::max<std::int64_t>(to.position - 1, 0);
+  const Result<Rows> rows =
+      connection.query("SELECT min(seq) - 1 FROM dovetail.outbox WHERE created_at >= $1",
+                       Params().timestamptz(to.time));
+  if (!rows) return fail(rows.error());
+  if (rows->is_null(0, 0)) return std::nullopt;
+  return rows->int8(0, 0);
+}
+
+Result<std::string> one_text(const std::string& url, std::string_view sql, const Params& params) {
+  Result<Connection> connection = open_store(url);
+  if (!connection) return fail(connection.error());
+  const Result<Rows> rows = connection->query(sql, params);
+  if (!rows) return fail(rows.error());
+  return std::string(rows->text(0, 0));
+}
+
 }  // namespace
 
 Status write_hold(const std::string& url, const std::string& relay, Hold hold,
@@ -25,6 +50,50 @@ Status write_hold(const std::string& url, const std::string& relay, Hold hold,
                         Params().text(relay).text(to_string(hold)).text(reason));
   if (!rows) return fail(rows.error());
   return {};
+}
+
+Result<bool> has_owner(const std::string& url, const std::string& relay) {
+  Result<Connection> connection = open_store(url);
+  if (!connection) return fail(connection.error());
+  static const std::string select =
+      "SELECT EXISTS (SELECT FROM dovetail.relay_lane AS r WHERE r.relay = $1 AND " +
+      std::string(kIsHeld) + ")";
+  const Result<Rows> rows = connection->query(select, Params().text(relay));
+  if (!rows) return fail(rows.error());
+  return rows->boolean(0, 0);
+}
+
+Result<SeekCounts> write_seek(const std::string& url, const std::string& relay, const SeekTo& to,
+                              const std::string& reason, Hold after, bool dry_run) {
+  Result<Connection> connection = open_store(url);
+  if (!connection) return fail(connection.error());
+  const Result<std::optional<std::int64_t>> target = last_before(*connection, to);
+  if (!target) return fail(target.error());
+  Params params;
+  params.text(relay);
+  if (*target) {
+    params.int8(**target);
+  } else {
+    params.null();
+  }
+  params.text(reason).text(to_string(after)).boolean(dry_run);
+  const Result<Rows> rows = connection->query(
+      "SELECT again, skipped, discarded FROM dovetail.seek_relay($1, $2::int8, $3, $4, $5)",
+      params);
+  if (!rows) return fail(rows.error());
+  const auto count = [&](int column) { return static_cast<std::uint64_t>(rows->int8(0, column)); };
+  return SeekCounts{count(0), count(1), count(2)};
+}
+
+Result<std::string> write_rename(const std::string& url, const std::string& relay,
+                                 const std::string& new_name, const std::string& reason) {
+  return one_text(url, "SELECT dovetail.rename_relay($1, $2, $3)",
+                  Params().text(relay).text(new_name).text(reason));
+}
+
+Result<std::string> write_forget(const std::string& url, const std::string& relay,
+                                 const std::string& reason) {
+  return one_text(url, "SELECT dovetail.forget_relay($1, $2)", Params().text(relay).text(reason));
 }
 
 }  // namespace dovetail::postgres

@@ -14,4 +14,18 @@ namespace dovetail::postgres {
 Status write_hold(const std::string& url, const std::string& relay, Hold hold,
                   const std::string& reason);
 
+// Whether a process has a lane.
+Result<bool> has_owner(const std::string& url, const std::string& relay);
+
+// Moves the relay, which gets the order `after`; a dry run only counts. rejected: a process runs
+// it.
+Result<SeekCounts> write_seek(const std::string& url, const std::string& relay, const SeekTo& to,
+                              const std::string& reason, Hold after, bool dry_run);
+
+// Both return the slot that the relay leaves behind; empty: none. rejected: a process runs it.
+Result<std::string> write_rename(const std::string& url, const std::string& relay,
+                                 const std::string& new_name, const std::string& reason);
+Result<std::string> write_forget(const std::string& url, const std::string& relay,
+                                 const std::string& reason);
+
 }  // namespace dovetail::postgres

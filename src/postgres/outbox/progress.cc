@@ -58,6 +58,7 @@ void Progress::settle(std::span<const Settled> fates) {
   DOVETAIL_CHECK(settled_count_ <= read_count_);
   events_ += static_cast<std::int64_t>(fates.size());
   parked_ += std::count(fates.begin(), fates.end(), Settled::parked);
+  skipped_ += std::count(fates.begin(), fates.end(), Settled::skipped);
   take_marks();
   (void)wal_marks_.take(settled_count_, wal_settled_);
 }
@@ -84,7 +85,7 @@ Status Progress::count_streamed() {
 
 void Progress::written() {
   written_ = settled_;
-  events_ = parked_ = 0;
+  events_ = parked_ = skipped_ = 0;
 }
 
 }  // namespace dovetail::postgres

@@ -112,9 +112,10 @@ class Progress {
   // Everything read is settled.
   bool is_level() const { return settled_count_ == read_count_; }
 
-  // Events settled since the last write to the database, including parked ones.
+  // Events settled since the last write to the database, including parked and skipped ones.
   std::int64_t events() const { return events_; }
   std::int64_t parked() const { return parked_; }
+  std::int64_t skipped() const { return skipped_; }
   bool has_moved() const { return settled_ != written_; }
   bool has_news() const { return events_ > 0 || has_moved(); }
   // The database has settled_to() and the counts.
@@ -128,6 +129,7 @@ class Progress {
   std::uint64_t settled_count_ = 0;
   std::int64_t events_ = 0;
   std::int64_t parked_ = 0;
+  std::int64_t skipped_ = 0;
   std::int64_t passed_ = 0;
 
   TablePosition read_{};

@@ -29,7 +29,8 @@ const std::string kWrite =
     "UPDATE dovetail.relay_lane SET window_start = $4::text::pg_snapshot, "
     "window_end = nullif($5, '')::pg_snapshot, window_seq = $6, passed_seq = greatest(passed_seq, "
     "$7), "
-    "delivered_total = delivered_total + $8 - $9, parked_total = parked_total + $9, " +
+    "delivered_total = delivered_total + $8 - $9 - $11, parked_total = parked_total + $9, "
+    "skipped_total = skipped_total + $11, " +
     kSampled + "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) AND " + kServerRun +
     // Not worth an fsync; the setting ends with this transaction.
     " = $10 RETURNING set_config('synchronous_commit', 'off', true)";
@@ -97,7 +98,8 @@ Status ProgressRow::write(Progress& progress) {
                                            .int8(settled.passed)
                                            .int8(progress.events())
                                            .int8(progress.parked())
-                                           .text(run_));
+                                           .text(run_)
+                                           .int8(progress.skipped()));
   if (!rows) return fail(rows.error());
   if (rows->empty()) return fail(not_written(reader_, run_));
   progress.written();

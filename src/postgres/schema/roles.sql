@@ -83,6 +83,8 @@ GRANT SELECT,
 GRANT SELECT, INSERT, UPDATE, DELETE ON dovetail.relay_process TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.relay_state, dovetail.mapped_backlog TO dovetail_relay;
 GRANT SELECT ON dovetail.events, dovetail.lag TO dovetail_relay;
+GRANT EXECUTE ON FUNCTION dovetail.matches(jsonb, text), dovetail.passes_filter(jsonb, text, text, text, text)
+  TO dovetail_relay, dovetail_operator;
 GRANT EXECUTE ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, bigint),
   dovetail.window_bounds(xid8, xid8[], xid8), dovetail.release_delayed(int), dovetail.adopt_foreign_rows(int), dovetail.backlog(),
   dovetail.refresh_heads(text, text[], text[]) TO dovetail_relay;
@@ -106,8 +108,7 @@ GRANT EXECUTE ON FUNCTION
 
 GRANT SELECT ON dovetail.queue, dovetail.queues, dovetail.queue_parked, dovetail.worker TO dovetail_relay;
 
--- Looks, and decides through functions that write the audit; publishes nothing, changes no row and moves nobody's
--- progress. Answers of HTTP requests, and the tokens of those that run, are not for it.
+-- Looks, and decides through functions that write the audit; publishes nothing and changes no row. Answers of HTTP requests, and the tokens of those that run, are not for it.
 GRANT SELECT ON ALL TABLES IN SCHEMA dovetail TO dovetail_operator;
 REVOKE SELECT ON dovetail.request FROM dovetail_operator;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_operator;
@@ -118,7 +119,9 @@ GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovet
   dovetail.apply_event(text, uuid, text), dovetail.remember_since(timestamptz, text),
   dovetail.forget_request(text, text, text), dovetail.note_slot_drop(text, text),
   dovetail.cancel_delayed(uuid, text), dovetail.retarget_relay(text, text, text),
-  dovetail.hold_relay(text, text, text), dovetail.note_action(text, uuid, text) TO dovetail_operator;
+  dovetail.hold_relay(text, text, text), dovetail.seek_relay(text, bigint, text, text, boolean),
+  dovetail.rename_relay(text, text, text), dovetail.forget_relay(text, text),
+  dovetail.note_action(text, uuid, text) TO dovetail_operator;
 
 -- For `dovetail doctor`.
 DELETE FROM dovetail.schema_made WHERE kind = 'right';

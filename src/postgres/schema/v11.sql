@@ -12,6 +12,68 @@ ALTER TABLE dovetail.relay_lane
   ADD COLUMN hold_reason text NOT NULL DEFAULT '',
   ADD COLUMN skipped_total bigint NOT NULL DEFAULT 0;
 
+-- What the relay carries, by its configuration: lists of patterns under topics, types, aggregate_types, and under headers by
+-- name. Null: everything.
+ALTER TABLE dovetail.relay_lane ADD COLUMN filter jsonb;
+
+-- What an operator moved a lane beyond: all that it had not passed at `from_...` and had passed at `to_...`.
+CREATE TABLE dovetail.relay_skip (
+  relay      text COLLATE "C" NOT NULL,
+  lane       int NOT NULL,
+  from_start pg_snapshot NOT NULL,
+  from_end   pg_snapshot,
+  from_seq   bigint NOT NULL,
+  to_end     pg_snapshot NOT NULL,
+  to_seq     bigint NOT NULL
+);
+CREATE INDEX relay_skip_lane ON dovetail.relay_skip (relay, lane);
+
+CREATE FUNCTION dovetail.matches(patterns jsonb, value text) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT patterns IS NULL OR EXISTS (
+    SELECT FROM jsonb_array_elements_text(patterns) AS p (pattern)
+    WHERE CASE WHEN right(p.pattern, 1) = '*' THEN starts_with(value, left(p.pattern, -1)) ELSE p.pattern = value END)
+$$;
+
+-- As the relay decides it. Malformed headers pass: such an event is parked.
+CREATE FUNCTION dovetail.passes_filter(filter jsonb, topic text, aggregate_type text, type text, headers text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN dovetail.matches(filter -> 'topics', topic) AND dovetail.matches(filter -> 'types', type)
+    AND dovetail.matches(filter -> 'aggregate_types', aggregate_type)
+    AND NOT EXISTS (
+      SELECT FROM jsonb_each(filter -> 'headers') AS h (name, patterns)
+      WHERE NOT dovetail.matches(h.patterns, nullif(headers, '')::jsonb ->> h.name));
+EXCEPTION WHEN data_exception THEN
+  RETURN true;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.matches(jsonb, text), dovetail.passes_filter(jsonb, text, text, text, text) FROM PUBLIC;
+
+-- For people: what became of each event, as each relay sees it. What its filter leaves out now, or an operator moved it
+-- beyond, is skipped.
+CREATE OR REPLACE VIEW dovetail.events AS
+SELECT o.seq, o.id, r.relay,
+       CASE WHEN p.state IS NOT NULL THEN p.state
+            WHEN r.relay IS NULL THEN 'pending'
+            WHEN NOT (pg_visible_in_snapshot(o.xid, r.window_start) OR (r.window_end IS NOT NULL AND o.seq <= r.window_seq
+                      AND pg_visible_in_snapshot(o.xid, r.window_end))) THEN 'pending'
+            WHEN r.filter IS NOT NULL
+                 AND NOT dovetail.passes_filter(r.filter, o.topic, o.aggregate_type, o.type, o.headers) THEN 'skipped'
+            WHEN EXISTS (
+              SELECT FROM dovetail.relay_skip AS k
+              WHERE k.relay = r.relay AND k.lane = r.lane AND o.seq <= k.to_seq AND pg_visible_in_snapshot(o.xid, k.to_end)
+                AND NOT pg_visible_in_snapshot(o.xid, k.from_start)
+                AND NOT (k.from_end IS NOT NULL AND o.seq <= k.from_seq AND pg_visible_in_snapshot(o.xid, k.from_end)))
+              THEN 'skipped'
+            ELSE 'delivered' END AS state,
+       o.topic, o.aggregate_type, o.aggregate_id, o.type, o.content_type, octet_length(o.payload) AS payload_bytes,
+       o.aggregate_version, o.created_at
+FROM dovetail.outbox AS o
+LEFT JOIN dovetail.relay_lane AS r
+  ON r.source = 'outbox' AND dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) * r.lanes / 256 = r.lane
+LEFT JOIN dovetail.parked AS p ON p.relay = r.relay AND p.id = o.id;
+
 -- The lag of each lane, as before; `state` shows the order of an operator, too.
 CREATE OR REPLACE VIEW dovetail.lag AS
 SELECT r.relay, r.lane, split_part(r.owner, '@', 1) AS owner, h.held,
@@ -122,5 +184,174 @@ BEGIN
 END
 $$;
 REVOKE ALL ON FUNCTION dovetail.note_action(text, uuid, text) FROM PUBLIC;
+
+-- The relay continues after the event with this number of the sequence; null: after all that is there. Events that it passes
+-- in this way without delivering them are skipped. `again` were delivered before; `discarded` of these an operator had given
+-- up. Nobody may have a lane, because an owner sends on. The new epoch refuses the late write of one whose lease has run out.
+-- The slot's position has no meaning any more: the next stream makes a new one.
+CREATE FUNCTION dovetail.seek_relay(
+  relay text, to_seq bigint, reason text, hold text, dry_run boolean,
+  OUT again bigint, OUT skipped bigint, OUT discarded bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  why text := dovetail.check_reason(reason);
+  upto bigint := coalesce(to_seq, 9223372036854775807);
+  shown pg_snapshot := pg_current_snapshot();
+  one dovetail.relay_lane;
+  of_lane bigint;
+BEGIN
+  IF dry_run THEN
+    IF NOT EXISTS (SELECT FROM dovetail.relay_lane AS r WHERE r.relay = seek_relay.relay) THEN
+      RAISE EXCEPTION 'no relay or consumer "%" has run in this database', relay
+        USING ERRCODE = 'undefined_object', HINT = 'check the name with `dovetail status`';
+    END IF;
+  ELSE
+    PERFORM dovetail.lock_relay(relay);
+    PERFORM FROM dovetail.relay_lane AS r WHERE r.relay = seek_relay.relay ORDER BY r.lane FOR UPDATE;
+    IF dovetail.relay_has_owner(relay) THEN
+      RAISE EXCEPTION 'the relay "%" runs, and would send on from where it is', relay
+        USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'pause it first, and wait until it is paused';
+    END IF;
+    IF hold IS NULL OR hold NOT IN ('', 'paused', 'draining', 'drained') THEN
+      RAISE EXCEPTION 'the order "%" is unknown', hold USING ERRCODE = 'invalid_parameter_value', HINT = 'check the order';
+    END IF;
+  END IF;
+  again := 0;
+  skipped := 0;
+  FOR one IN SELECT r.* FROM dovetail.relay_lane AS r WHERE r.relay = seek_relay.relay ORDER BY r.lane LOOP
+    IF one.source <> 'outbox' THEN
+      RAISE EXCEPTION 'the relay "%" reads no outbox: its position is not kept here', relay
+        USING ERRCODE = 'object_not_in_prerequisite_state',
+              HINT = 'of a broker, the broker keeps it; of a mapped table, its own columns say which rows are pending';
+    END IF;
+    again := again + (
+      SELECT count(*) FROM dovetail.outbox AS o
+      WHERE o.seq > upto AND dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) * one.lanes / 256 = one.lane
+        AND (pg_visible_in_snapshot(o.xid, one.window_start)
+          OR (o.seq <= one.window_seq AND pg_visible_in_snapshot(o.xid, one.window_end))));
+    SELECT count(*) INTO of_lane FROM dovetail.outbox AS o
+    WHERE (o.xid >= pg_snapshot_xmax(one.window_start) OR o.xid = ANY (ARRAY(SELECT pg_snapshot_xip(one.window_start))))
+      AND o.seq <= upto AND pg_visible_in_snapshot(o.xid, shown)
+      AND dovetail.bucket(o.aggregate_type, o.aggregate_id, o.id) * one.lanes / 256 = one.lane
+      AND NOT (one.window_end IS NOT NULL AND o.seq <= one.window_seq AND pg_visible_in_snapshot(o.xid, one.window_end));
+    skipped := skipped + of_lane;
+    CONTINUE WHEN dry_run;
+    -- What is before it now comes again.
+    UPDATE dovetail.relay_skip AS k SET to_seq = least(k.to_seq, upto)
+    WHERE k.relay = seek_relay.relay AND k.lane = one.lane;
+    INSERT INTO dovetail.relay_skip (relay, lane, from_start, from_end, from_seq, to_end, to_seq)
+    SELECT relay, one.lane, one.window_start, one.window_end, one.window_seq, shown, upto WHERE of_lane > 0;
+    UPDATE dovetail.relay_lane AS r
+    SET window_start = CASE WHEN to_seq IS NULL THEN shown ELSE '1:1:' END,
+        window_end = CASE WHEN to_seq IS NULL THEN NULL ELSE shown END,
+        window_seq = coalesce(to_seq, 0),
+        passed_seq = least(upto, (SELECT s.last_value FROM dovetail.outbox_seq AS s)),
+        system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c),
+        slot = '', slot_timeline = ' ', slot_reported = '0/0', owner = '', expires = '-infinity', epoch = r.epoch + 1,
+        skipped_total = r.skipped_total + of_lane, hold = seek_relay.hold,
+        hold_since = CASE WHEN seek_relay.hold <> '' THEN r.hold_since END,
+        hold_by = CASE WHEN seek_relay.hold <> '' THEN r.hold_by ELSE '' END,
+        hold_reason = CASE WHEN seek_relay.hold <> '' THEN r.hold_reason ELSE '' END
+    WHERE r.relay = seek_relay.relay AND r.lane = one.lane;
+  END LOOP;
+  SELECT count(*) INTO discarded FROM dovetail.parked AS p
+  WHERE p.relay = seek_relay.relay AND p.state = 'discarded' AND p.position > upto;
+  IF NOT dry_run THEN
+    INSERT INTO dovetail.audit (what, relay, subject, events, reason)
+    VALUES ('seek', relay, coalesce('after ' || to_seq, 'now') || ': ' || again || ' again, ' || skipped || ' skipped',
+            again + skipped, why);
+  END IF;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.seek_relay(text, bigint, text, text, boolean) FROM PUBLIC;
+
+-- What removes or renames a relay must not meet one that runs: it would be made again, and begin with the oldest event.
+-- A relay that is held runs without a lease, so that nobody can see it.
+CREATE FUNCTION dovetail.check_relay_stopped(relay text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM dovetail.relay_lane AS r WHERE r.relay = check_relay_stopped.relay AND r.hold <> '') THEN
+    RAISE EXCEPTION 'the relay "%" is paused or drained, so nobody can see whether a process still has it', relay
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'stop its processes, then resume it';
+  END IF;
+  IF dovetail.relay_has_owner(relay)
+     OR EXISTS (SELECT FROM dovetail.relay_process AS p
+                WHERE p.relay = check_relay_stopped.relay AND p.expires > clock_timestamp()) THEN
+    RAISE EXCEPTION 'the relay "%" runs', relay
+      USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = 'stop every process that runs it, wait until its lease has run out, then try again';
+  END IF;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.check_relay_stopped(text) FROM PUBLIC;
+
+-- Progress, counts and parked events go to the new name. Returns the slot that keeps the old name; '': none.
+CREATE FUNCTION dovetail.rename_relay(relay text, new_name text, reason text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  why text := dovetail.check_reason(reason);
+  one dovetail.relay_lane;
+BEGIN
+  IF coalesce(new_name, '') !~ '^[A-Za-z0-9_.-]{1,255}$' THEN
+    RAISE EXCEPTION 'a relay cannot have the name "%"', new_name
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'use 1 to 255 letters, digits, "-", "_" and "."';
+  END IF;
+  PERFORM dovetail.lock_relay(relay);
+  PERFORM dovetail.check_relay_stopped(relay);
+  SELECT r.* INTO one FROM dovetail.relay_lane AS r WHERE r.relay = rename_relay.relay ORDER BY r.lane LIMIT 1;
+  IF one.source <> 'outbox' THEN
+    RAISE EXCEPTION 'the relay "%" reads no outbox and cannot get another name', relay
+      USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = 'a broker, and the slot of a mapped table, know it by its name';
+  END IF;
+  IF EXISTS (SELECT FROM dovetail.relay_lane AS r WHERE r.relay = new_name)
+     OR EXISTS (SELECT FROM dovetail.parked AS p WHERE p.relay = new_name) THEN
+    RAISE EXCEPTION 'there is a relay "%" already, or was one whose parked events are kept', new_name
+      USING ERRCODE = 'duplicate_object', HINT = 'choose another name';
+  END IF;
+  IF EXISTS (SELECT FROM dovetail.consumer AS c WHERE c.name = relay) THEN
+    RAISE EXCEPTION '"%" is a consumer, whose inbox knows what it applied by this name', relay
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'a consumer keeps its name';
+  END IF;
+  UPDATE dovetail.relay_lane AS r
+  SET relay = new_name, epoch = r.epoch + 1, slot = '', slot_timeline = ' ', slot_reported = '0/0'
+  WHERE r.relay = rename_relay.relay;
+  UPDATE dovetail.parked AS p SET relay = new_name WHERE p.relay = rename_relay.relay;
+  UPDATE dovetail.relay_skip AS k SET relay = new_name WHERE k.relay = rename_relay.relay;
+  DELETE FROM dovetail.relay_state AS s WHERE s.relay = rename_relay.relay;
+  DELETE FROM dovetail.relay_process AS p WHERE p.relay = rename_relay.relay;
+  INSERT INTO dovetail.audit (what, relay, subject, reason) VALUES ('rename', new_name, relay || ' -> ' || new_name, why);
+  RETURN one.slot;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.rename_relay(text, text, text) FROM PUBLIC;
+
+-- Removes a relay that is gone for good, so that it holds nothing back. Returns its slot; '': none.
+CREATE FUNCTION dovetail.forget_relay(relay text, reason text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  why text := dovetail.check_reason(reason);
+  slot text;
+BEGIN
+  PERFORM dovetail.lock_relay(relay);
+  PERFORM dovetail.check_relay_stopped(relay);
+  IF EXISTS (SELECT FROM dovetail.parked AS p WHERE p.relay = forget_relay.relay AND p.finished_at IS NULL) THEN
+    RAISE EXCEPTION 'the relay "%" has parked events', relay
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'replay or discard them first: `dovetail parked list`';
+  END IF;
+  SELECT max(r.slot) INTO slot FROM dovetail.relay_lane AS r WHERE r.relay = forget_relay.relay;
+  DELETE FROM dovetail.relay_lane AS r WHERE r.relay = forget_relay.relay;
+  DELETE FROM dovetail.relay_state AS s WHERE s.relay = forget_relay.relay;
+  DELETE FROM dovetail.relay_process AS p WHERE p.relay = forget_relay.relay;
+  DELETE FROM dovetail.mapped_backlog AS b WHERE b.relay = forget_relay.relay;
+  DELETE FROM dovetail.relay_skip AS k WHERE k.relay = forget_relay.relay;
+  INSERT INTO dovetail.audit (what, relay, reason) VALUES ('forget relay', relay, why);
+  RETURN slot;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.forget_relay(text, text) FROM PUBLIC;
 
 UPDATE dovetail.schema_version SET version = 11;

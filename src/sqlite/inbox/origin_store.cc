@@ -9,7 +9,7 @@ namespace dovetail::sqlite {
 BrokerProgress::BrokerProgress(Reader& reader, Clock& clock) : reader_(reader), clock_(clock) {}
 
 Status BrokerProgress::open() {
-  settled_since_ = parked_since_ = 0;
+  settled_since_ = parked_since_ = skipped_since_ = 0;
   OpenOptions options;
   options.durability = Durability::ordered;
   Result<Database> database = open_store(reader_.path, options);
@@ -31,9 +31,10 @@ Result<std::int64_t> BrokerProgress::last_parked() {
   return select.integer(0);
 }
 
-void BrokerProgress::add(std::uint64_t settled, std::uint64_t parked) {
+void BrokerProgress::add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) {
   settled_since_ += static_cast<std::int64_t>(settled);
   parked_since_ += static_cast<std::int64_t>(parked);
+  skipped_since_ += static_cast<std::int64_t>(skipped);
 }
 
 Status BrokerProgress::write() {
@@ -43,12 +44,13 @@ Status BrokerProgress::write() {
       .bind(3, 0)
       .bind(4, settled_since_)
       .bind(5, parked_since_)
-      .bind(6, to_stored(clock_.wall()));
+      .bind(6, to_stored(clock_.wall()))
+      .bind(7, skipped_since_);
   DOVETAIL_TRY(update_progress_.run());
   if (update_progress_.changes() == 0)
     return fail(Errc::stopped, "another process took over the relay \"" + reader_.name +
                                    "\"; check that only one process runs it");
-  settled_since_ = parked_since_ = 0;
+  settled_since_ = parked_since_ = skipped_since_ = 0;
   checkpointer_.after_commit(database_.get(), file_);
   return {};
 }

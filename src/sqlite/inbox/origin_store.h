@@ -24,7 +24,7 @@ class BrokerProgress {
   Status open();
   // After open().
   Result<std::int64_t> last_parked();
-  void add(std::uint64_t settled, std::uint64_t parked);
+  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped);
   // stopped: the lane has another owner. After another error the next write includes the counts.
   Status write();
 
@@ -37,6 +37,7 @@ class BrokerProgress {
   Checkpointer checkpointer_;
   std::int64_t settled_since_ = 0;
   std::int64_t parked_since_ = 0;
+  std::int64_t skipped_since_ = 0;
 };
 
 // `clock` must outlive it.
@@ -50,7 +51,9 @@ class SqliteOriginStore final : public OriginStore {
   Parking& parking() override { return parking_; }
   Status open() override { return progress_.open(); }
   Result<std::int64_t> last_parked() override { return progress_.last_parked(); }
-  void add(std::uint64_t settled, std::uint64_t parked) override { progress_.add(settled, parked); }
+  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) override {
+    progress_.add(settled, parked, skipped);
+  }
   Status write() override { return progress_.write(); }
   void say(const RelayState& state) override { recorder_.report(state, reader_.epoch); }
 

@@ -37,10 +37,10 @@ TEST_F(SqliteBrokerReader, ShowsItsTotalsAndItsOwnerAndNothingPending) {
   ASSERT_TRUE(lease.acquire());
   BrokerProgress progress(reader, clock);
   ASSERT_TRUE(progress.open());
-  progress.add(5, 2);
+  progress.add(6, 2, 1);
   const Status written = progress.write();
   ASSERT_TRUE(written) << text_of(written);
-  progress.add(1, 0);
+  progress.add(1, 0, 0);
   ASSERT_TRUE(progress.write());
   EXPECT_EQ(seen().name, "from-broker");
   EXPECT_EQ(seen().source, SourceKind::broker);
@@ -56,7 +56,7 @@ TEST_F(SqliteBrokerReader, CountsNothingForAnOwnerThatLostTheLane) {
   ASSERT_TRUE(lease.acquire());
   BrokerProgress progress(reader, clock);
   ASSERT_TRUE(progress.open());
-  progress.add(5, 0);
+  progress.add(5, 0, 0);
   application.run("UPDATE dovetail_relay SET epoch = epoch + 1");
   EXPECT_TRUE(failed_with(progress.write(), Errc::stopped));
   EXPECT_EQ(seen().delivered_total, 0u);

@@ -11,8 +11,8 @@ std::string_view table_of(SourceKind source) {
 const std::string_view kSelectEpoch = "SELECT epoch FROM dovetail_relay WHERE relay = ?1";
 
 const std::string_view kUpdateProgress =
-    "UPDATE dovetail_relay SET passed_seq = ?3, delivered_total = delivered_total + ?4 - ?5, "
-    "parked_total = parked_total + ?5, updated_at = ?6, "
+    "UPDATE dovetail_relay SET passed_seq = ?3, delivered_total = delivered_total + ?4 - ?5 - ?7, "
+    "parked_total = parked_total + ?5, skipped_total = skipped_total + ?7, updated_at = ?6, "
     "previous_at = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN sample_at ELSE previous_at END, "
     "previous_total = CASE WHEN abs(?6 - sample_at) >= 5000000 THEN sample_total "
     "ELSE previous_total END, "
@@ -32,8 +32,8 @@ Status ensure_reader(Database& database, const Reader& reader) {
   if (reader.name.empty() || reader.name.size() > 255)
     return fail(Errc::rejected, "the name of a relay has 1 to 255 bytes; check its settings");
   const std::string topics = stored_topics(reader.topics);
-  Result<Statement> select =
-      database.prepare("SELECT source, topics, target FROM dovetail_relay WHERE relay = ?1");
+  Result<Statement> select = database.prepare(
+      "SELECT source, topics, target, filter FROM dovetail_relay WHERE relay = ?1");
   if (!select) return fail(select.error());
   const Result<bool> row = select->bind_text(1, reader.name).step();
   if (!row) return fail(row.error());
@@ -45,21 +45,30 @@ Status ensure_reader(Database& database, const Reader& reader) {
   const std::string bound(*row ? select->bytes(2) : std::string_view());
   if (!bound.empty() && !reader.target.empty() && bound != reader.target)
     return fail(other_target(reader.name, bound, reader.target));
-  const bool up_to_date =
-      *row && select->bytes(1) == topics && (reader.target.empty() || bound == reader.target);
+  const bool up_to_date = *row && select->bytes(1) == topics && select->bytes(3) == reader.filter &&
+                          (reader.target.empty() || bound == reader.target);
   select->reset();
   if (up_to_date) return {};
   // With two first starts and different targets, one is written; the other fails when it takes the
   // lease.
+  const std::string passed =
+      reader.starts_now && reader.source != SourceKind::broker
+          ? "(SELECT coalesce(max(seq), 0) FROM " + std::string(table_of(reader.source)) + ")"
+          : "0";
   Result<Statement> upsert = database.prepare(
-      "INSERT INTO dovetail_relay (relay, source, topics, target) VALUES (?1, ?2, ?3, ?4) "
-      "ON CONFLICT (relay) DO UPDATE SET topics = excluded.topics, target = CASE WHEN target = '' "
+      "INSERT INTO dovetail_relay (relay, source, topics, target, filter, passed_seq) VALUES "
+      "(?1, ?2, ?3, ?4, ?5, " +
+      passed +
+      ") "
+      "ON CONFLICT (relay) DO UPDATE SET topics = excluded.topics, filter = excluded.filter, "
+      "target = CASE WHEN target = '' "
       "THEN excluded.target ELSE target END");
   if (!upsert) return fail(upsert.error());
   return upsert->bind_text(1, reader.name)
       .bind_text(2, to_string(reader.source))
       .bind_text(3, topics)
       .bind_text(4, reader.target)
+      .bind_text(5, reader.filter)
       .run();
 }
 

@@ -25,6 +25,8 @@ struct Reader {
   // Where its events go, or come from if it reads a broker; empty: unknown. Written at the first
   // start.
   std::string target{};
+  std::string filter{};            // of the relay, as RelayFilter::json(), for people
+  bool starts_now = false;         // a first start leaves out what is there already
   std::int64_t epoch = kUnfenced;  // of the current lease; every write carries it
 };
 
@@ -38,8 +40,8 @@ extern const std::string_view kSelectEpoch;
 
 // Writes progress and counts, and takes samples for the rate. Parameters: name,
 // epoch, the number up to which everything is settled (0 for a broker), events
-// settled since, events parked of these, now. Changes no row if the lane has another
-// owner.
+// settled since, events parked of these, now, events skipped of these. Changes no row if the lane
+// has another owner.
 extern const std::string_view kUpdateProgress;
 
 // A list of topics as one text with a line break around each, so that SQL can find a topic without

@@ -285,7 +285,7 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
   // Parked ones are few and found by their own table, not by walking over everything that was
   // delivered.
   if (filter.state && *filter.state != EventState::pending &&
-      *filter.state != EventState::delivered)
+      *filter.state != EventState::delivered && *filter.state != EventState::skipped)
     sql += " AND o.id IN (SELECT id FROM dovetail_parked WHERE state = ?4)";
   if (filter.state == EventState::pending)
     sql +=

@@ -42,8 +42,15 @@ constexpr Check kRelay[] = {
      "next try, {waiting} wait",
      "list them with 'dovetail parked list', then replay or discard them"},
     {Severity::error, "relay-not-running",
-     [](F f) { return f.number("pending") > 0 && f.number("lease_left") <= 0; },
+     [](F f) {
+       return f.number("pending") > 0 && f.number("lease_left") <= 0 && f.text("hold").empty();
+     },
      "{pending} events wait for {relay}, which is not running", "start it with 'dovetail run'"},
+    {Severity::warning, "relay-held", [](F f) { return !f.text("hold").empty(); },
+     "{relay} is {hold} by {hold_by}: {hold_reason}; {pending} events wait for it, and nothing "
+     "that "
+     "it has not passed is deleted",
+     "'dovetail relay resume' lets it continue"},
 };
 
 // The file, its WAL and its index contain payloads.
@@ -112,6 +119,9 @@ Result<std::vector<Finding>> examine(const std::string& path, Clock& clock) {
                                .set("parked", relay.parked)
                                .set("waiting", relay.waiting)
                                .set("pending", relay.pending)
+                               .set("hold", to_string(relay.hold.hold))
+                               .set("hold_by", relay.hold.by)
+                               .set("hold_reason", relay.hold.reason)
                                .set("lease_left", relay.lease_left));
   return findings.take();
 }

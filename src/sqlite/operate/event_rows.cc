@@ -6,7 +6,11 @@ namespace dovetail::sqlite {
 
 std::string select_events(SourceKind source) {
   return "SELECT o.seq, o.id, coalesce(r.relay, ''), CASE WHEN p.state IS NOT NULL THEN p.state "
-         "WHEN o.seq <= r.passed_seq THEN 'delivered' ELSE 'pending' END AS derived, o.topic, "
+         "WHEN r.relay IS NULL OR o.seq > r.passed_seq THEN 'pending' WHEN EXISTS (SELECT 1 FROM "
+         "dovetail_relay_skip AS k WHERE k.relay = r.relay AND o.seq > k.from_seq AND o.seq <= "
+         "k.to_seq) THEN 'skipped' WHEN r.filter = '' THEN 'delivered' ELSE coalesce((SELECT "
+         "v.state FROM dovetail_events AS v WHERE ?1 = 'outbox' AND v.seq = o.seq AND v.relay = "
+         "r.relay), 'delivered') END AS derived, o.topic, "
          "o.aggregate_type, o.aggregate_id, o.type, o.content_type, o.headers, "
          "length(CAST(o.payload AS BLOB)), o.aggregate_version, o.created_at FROM " +
          std::string(table_of(source)) +

@@ -50,7 +50,7 @@ Status SqliteSource::open() {
   if (!row) return fail(row.error());
   settled_ = *row ? settled->integer(0) : 0;
   read_to_ = handed_to_ = written_ = settled_;
-  settled_since_ = parked_since_ = 0;
+  settled_since_ = parked_since_ = skipped_since_ = 0;
   file_ = database_.file();
   watch_.open(file_);
   active_at_ = Steady::now();
@@ -167,6 +167,7 @@ Status SqliteSource::settle(const Batch& batch, std::span<const Settled> fates) 
   if (settled_ >= handed_to_) settled_ = std::max(settled_, read_to_);
   settled_since_ += static_cast<std::int64_t>(fates.size());
   parked_since_ += std::count(fates.begin(), fates.end(), Settled::parked);
+  skipped_since_ += std::count(fates.begin(), fates.end(), Settled::skipped);
   return {};
 }
 
@@ -181,13 +182,14 @@ Status SqliteSource::write_progress() {
       .bind(3, settled_)
       .bind(4, settled_since_)
       .bind(5, parked_since_)
-      .bind(6, to_stored(clock_.wall()));
+      .bind(6, to_stored(clock_.wall()))
+      .bind(7, skipped_since_);
   DOVETAIL_TRY(update_progress_.run());
   if (update_progress_.changes() == 0)
     return fail(Errc::stopped, "another process took over the relay \"" + reader_.name +
                                    "\"; check that only one process runs it");
   written_ = settled_;
-  settled_since_ = parked_since_ = 0;
+  settled_since_ = parked_since_ = skipped_since_ = 0;
   checkpointer_.after_commit(database_.get(), file_);
   return {};
 }

@@ -49,6 +49,7 @@ class SqliteSource final : public Source {
   std::int64_t written_ = 0;        // the same, as written in the file
   std::int64_t settled_since_ = 0;  // events settled since the last write
   std::int64_t parked_since_ = 0;
+  std::int64_t skipped_since_ = 0;
 };
 
 }  // namespace dovetail::sqlite

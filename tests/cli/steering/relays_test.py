@@ -1,6 +1,7 @@
-"""Operators steer relays, in a SQLite file and in PostgreSQL: pause, drain, resume."""
+"""Operators steer relays, in a SQLite file and in PostgreSQL: pause, drain, move, rename, forget; filters and the first start."""
 
 import signal
+import time
 
 import harness
 import postgres_test
@@ -73,6 +74,118 @@ class Steering:
         self.refused("relay", "pause", self.relay, "--reason", " ", code=5, name="rejected", says=["reason"])
         self.assertEqual(self.audit(), [])
 
+    def mailbox(self):
+        return self.rows("inventory.db", "SELECT count(*) FROM dovetail_mailbox")[0][0]
+
+    def states(self, relay=None):
+        rows = self.ask("events", "--store", "orders")["events"]
+        return [row["state"] for row in rows if row["relay"] == (relay or self.relay)]
+
+    def delivered(self):
+        return self.reader()["delivered_total"]
+
+    def test_a_relay_is_moved_back_while_it_runs_and_says_how_much_is_sent_again(self):
+        for _ in range(5):
+            self.publish()
+        daemon = self.start("run")
+        self.wait_for("all are delivered", lambda: self.reader() and self.delivered() == 5)
+        tried = self.order("seek", "--to", "beginning", "--dry-run")
+        self.assertEqual((tried["sent_again"], tried["skipped"], tried["dry_run"]), (5, 0, True))
+        self.assertEqual(self.delivered(), 5)
+        moved = self.order("seek", "--to", "beginning")
+        self.assertEqual((moved["sent_again"], moved["dry_run"]), (5, False))
+        self.wait_for("all are delivered again", lambda: self.delivered() == 10)
+        self.becomes("delivering", 0)
+        self.assertEqual(self.mailbox(), 5, "the receiver knows them")
+        self.publish()
+        self.wait_for("it goes on", lambda: self.mailbox() == 6)
+        self.stop(daemon)
+        third = sorted(row["position"] for row in self.ask("events", "--store", "orders")["events"])[2]
+        self.assertEqual(self.order("seek", "--to", str(third), "--dry-run")["sent_again"], 4)
+
+    def test_what_a_relay_is_moved_beyond_is_skipped_and_never_delivered(self):
+        self.publish()
+        self.dovetail("run", "--until-idle")
+        for _ in range(3):
+            self.publish()
+        later = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+        self.assertEqual(self.order("seek", "--to", later, "--dry-run")["skipped"], 3)
+        self.assertEqual(self.order("seek", "--to", "2001-01-01T00:00:00Z", "--dry-run")["sent_again"], 1)
+        self.order("pause")
+        self.assertEqual(self.order("seek", "--to", "now")["skipped"], 3)
+        self.assertEqual(self.state(), ("paused", 0), "a move does not resume it")
+        self.order("resume")
+        self.publish()
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.mailbox(), 2)
+        self.assertEqual((self.delivered(), self.reader()["skipped_total"]), (2, 3))
+        self.assertIn("seek: the broker moves", self.audit())
+        self.assertEqual(self.states(), ["delivered", "skipped", "skipped", "skipped", "delivered"])
+        self.assertEqual(len(self.ask("events", "--store", "orders", "--state", "skipped")["events"]), 3)
+        second = self.ask("events", "--store", "orders")["events"][1]["position"]
+        self.assertEqual(self.order("seek", "--to", str(second + 1))["sent_again"], 3)
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.states(), ["delivered", "skipped", "delivered", "delivered", "delivered"])
+
+    def test_a_relay_gets_another_name_when_nobody_runs_it_and_sends_nothing_twice(self):
+        self.publish()
+        daemon = self.start("run")
+        self.becomes("delivering", 0)
+        self.refused("relay", "rename", self.relay, "shop", "--reason", "x", code=5, name="rejected", says=["runs"])
+        self.refused("relay", "forget", self.relay, "--reason", "x", code=5, name="rejected", says=["runs"])
+        self.stop(daemon)
+        self.order("pause")
+        self.refused("relay", "rename", self.relay, "shop", "--reason", "x", code=5, name="rejected", says=["resume"])
+        self.order("resume")
+        tried = self.ask("relay", "rename", self.relay, "shop", "--reason", "x", "--dry-run")
+        self.assertIn("config", [one["kind"] for one in tried["consequences"]])
+        self.ask("relay", "rename", self.relay, "shop", "--reason", "the shop has another name")
+        config = self.folder / "dovetail.toml"
+        config.write_text(config.read_text().replace(f'"{self.relay}"', '"shop"'))
+        self.publish()
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.reader(name="shop")["delivered_total"], 2)
+        self.assertIsNone(self.reader())
+
+    def test_a_relay_that_is_gone_is_forgotten_and_begins_anew_if_it_comes_back(self):
+        self.publish()
+        self.dovetail("run", "--until-idle")
+        self.publish()
+        self.assertEqual(self.order("forget", "--dry-run")["skipped"], 1)
+        self.assertIsNotNone(self.reader())
+        self.order("forget", "--store", "orders")
+        self.assertIsNone(self.reader())
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.delivered(), 2, "it is a new relay")
+
+    def test_filters_share_an_outbox_among_relays_and_what_they_leave_out_is_skipped(self):
+        config = self.folder / "dovetail.toml"
+        config.write_text(config.read_text().replace('to = "inventory"', 'to = "inventory"\ntypes = ["Order*"]\nheaders = "region=eu*"') +
+                          '[store.mail]\nurl = "sqlite:mail.db"\n[[relay]]\nname = "mails"\nfrom = "orders"\nto = "mail"\ntypes = "Mail*"\n')
+        self.init()
+        self.publish("--header", "region=eu-west")
+        self.publish("--header", "region=us")
+        self.publish()
+        self.dovetail("publish", "--store", "orders", "--aggregate-type", "orders", "--key", "17", "--type", "MailAsked",
+                      "--payload", "{}")
+        self.dovetail("run", "--until-idle")
+        self.assertEqual(self.mailbox(), 1)
+        self.assertEqual([row for row, in self.rows("mail.db", "SELECT type FROM dovetail_mailbox")], ["MailAsked"])
+        counts = {name: (self.reader(name=name)["delivered_total"], self.reader(name=name)["skipped_total"])
+                  for name in (self.relay, "mails")}
+        self.assertEqual(counts, {self.relay: (1, 3), "mails": (1, 3)})
+        self.assertEqual(self.states(), ["delivered", "skipped", "skipped", "skipped"])
+        self.assertEqual(self.states("mails"), ["skipped", "skipped", "skipped", "delivered"])
+
+    def test_a_relay_may_begin_with_what_comes_from_its_first_start_on(self):
+        config = self.folder / "dovetail.toml"
+        config.write_text(config.read_text().replace('to = "inventory"', 'to = "inventory"\nstart = "now"'))
+        self.publish()
+        self.dovetail("run", "--until-idle")
+        self.publish()
+        self.dovetail("run", "--until-idle")
+        self.assertEqual((self.mailbox(), self.delivered()), (1, 1))
+
 
 class Sqlite(Steering, harness.Case):
     def setUp(self):
@@ -88,6 +201,25 @@ class Postgres(Steering, postgres_test.PostgresCase):
     def setUp(self):
         super().setUp()
         self.init()
+
+    def test_a_relay_that_reads_the_wal_is_moved_while_it_streams(self):
+        config = self.folder / "dovetail.toml"
+        config.write_text(config.read_text().replace("lanes = 2", 'lanes = 1\nmode = "wal"'))
+        for _ in range(3):
+            self.publish()
+        daemon = self.start("run")
+        reads_wal = lambda: (self.reader() or {}).get("reads", {}).get("from") == "wal"
+        self.wait_for("it reads the WAL", lambda: reads_wal() and self.delivered() == 3)
+        self.assertEqual(self.order("seek", "--to", "beginning")["sent_again"], 3)
+        self.wait_for("all are delivered again", lambda: self.delivered() == 6)
+        self.publish()
+        self.wait_for("it goes on with the WAL", lambda: reads_wal() and self.mailbox() == 4)
+        self.stop(daemon)
+        self.assertEqual(self.delivered(), 7, "the slot repeats nothing that was passed")
+        slot = self.ask("slots")["slots"][0]["name"]
+        renamed = self.ask("relay", "rename", self.relay, "shop", "--reason", "x")
+        self.assertNotIn("slot", [one["kind"] for one in renamed["consequences"]])
+        self.assertNotIn(slot, [one["name"] for one in self.ask("slots")["slots"]], "nobody would use it again")
 
     def audit(self):
         return self.sql("SELECT what || ': ' || reason FROM dovetail.audit ORDER BY number").splitlines()
