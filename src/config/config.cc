@@ -14,6 +14,7 @@
 #include "config/http.h"
 #include "config/keys/section.h"
 #include "config/keys/toml.h"
+#include "config/keys/variables.h"
 #include "config/relay.h"
 #include "config/stores.h"
 #include "config/tables.h"
@@ -129,13 +130,15 @@ Result<Config> parse_config(std::string_view text, const fs::path& file) {
   config.file = file;
   Problems problems(file.string());
   TomlError error;
-  if (const std::optional<Value> table = read_toml(text, file.string(), error)) {
+  if (std::optional<Value> table = read_toml(text, file.string(), error)) {
+    replace_variables(*table, "", config.variables, problems);
     Section root(*table, "", problems);
-    read_file(root, config);
+    if (!problems.any()) read_file(root, config);
   } else {
     problems.add(error.place, "", error.text + "; check the TOML syntax");
   }
-  if (problems.any()) return fail(Errc::rejected, problems.first());
+  if (problems.any())
+    return fail(Errc::rejected, without_values(problems.first(), config.variables));
   return config;
 }
 

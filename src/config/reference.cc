@@ -154,7 +154,11 @@ std::string to_markdown(const std::vector<TableReference>& tables) {
       "A duration is " +
       std::string(kDurationForm) + ".\nA size is " + std::string(kSizeForm) +
       ".\nA file is a path relative to the config file. An unknown key is an error. So is a key "
-      "that was renamed: the error\nsays the new name.\n";
+      "that was renamed: the error\nsays the new name.\n\n"
+      "In a text, `${NAME}` is a variable of the environment; `$${` is the text `${`. Every "
+      "command "
+      "that reads the file\nneeds the variables in it. For a secret use `password_env` or "
+      "`password_file`: only commands that use the store read\nthem.\n";
   for (const TableReference& table : tables) {
     page += "\n## " + table.title + "\n\n" + table.about + "\n\n";
     page += "| key | type | default | meaning |\n|---|---|---|---|\n";

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "assembly/database.h"
+#include "config/keys/variables.h"
 #include "config/units.h"
 
 namespace dovetail::app {
@@ -61,7 +62,8 @@ Expected<config::Config> load(const CommandContext& context) {
   if (!config) return refuse(Exit::config, config.error().text);
   for (config::StoreConfig& store : config->stores) {
     const auto prepared = prepare_store(store);
-    if (!prepared) return refuse(Exit::config, prepared.error().text);
+    if (!prepared)
+      return refuse(Exit::config, config::without_values(prepared.error().text, config->variables));
   }
   return std::move(*config);
 }

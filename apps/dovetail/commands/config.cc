@@ -1,14 +1,18 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "assembly/brokers/brokers.h"
+#include "assembly/consumer_lane.h"
+#include "assembly/database.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "config/reference.h"
+#include "host/host.h"
 
 namespace dovetail::app {
 namespace {
@@ -92,6 +96,67 @@ Answer config_reference(const CommandContext& context, const ConfigOptions& opti
   return Exit::ok;
 }
 
+struct CheckOptions {
+  bool connect = false;
+};
+
+// What is wrong with a store; empty: nothing. It reads the store's secrets, and with `connect`
+// reaches it.
+std::optional<Failure> check_store(const config::StoreConfig& store, const config::Config& config,
+                                   bool connect) {
+  if (const auto checked = check_secrets(store); !checked) return checked.error();
+  if (!connect) return std::nullopt;
+  const auto database = assembly::database_of(store);
+  if (store.is_broker()) {
+    const auto reached = database->examine(config);
+    if (!reached) return refuse_in(store, reached.error()).value();
+    return std::nullopt;
+  }
+  const auto reached = database->status();
+  if (!reached) return refuse_in(store, reached.error()).value();
+  return std::nullopt;
+}
+
+Answer config_check(const CommandContext& context, const CheckOptions& options) {
+  const auto config = load(context);
+  if (!config) return tl::unexpected(config.error());
+  Exit worst = Exit::ok;
+  Json problems = Json::array();
+  std::string text;
+  const auto add = [&](const std::string& where, const Failure& failure) {
+    worst = std::max(worst, failure.exit);
+    problems.push_back(
+        {{"where", where}, {"code", to_string(failure.exit)}, {"text", failure.text}});
+    text += "! " + failure.text + "\n";
+  };
+  for (const config::StoreConfig& store : config->stores)
+    if (const auto failure = check_store(store, *config, options.connect))
+      add("store " + store.name, *failure);
+  for (const config::ConsumerConfig& consumer : config->consumers) {
+    if (!options.connect || !problems.empty()) break;
+    const Status usable = assembly::check_handlers(*config, consumer, system_clock());
+    if (!usable) add("consumer " + consumer.relay.name, refuse(usable.error()).value());
+  }
+  if (context.json) {
+    print_json({{"file", config->file.string()},
+                {"stores", config->stores.size()},
+                {"relays", config->relays.size()},
+                {"consumers", config->consumers.size()},
+                {"connected", options.connect},
+                {"problems", problems}});
+    return worst;
+  }
+  if (!text.empty()) {
+    print(text);
+    return worst;
+  }
+  print(config->file.string() + " is well: " + std::to_string(config->stores.size()) + " stores, " +
+        std::to_string(config->relays.size()) + " relays, " +
+        std::to_string(config->consumers.size()) + " consumers" +
+        (options.connect ? "; every store answers" : "; no store was asked: see --connect") + "\n");
+  return worst;
+}
+
 }  // namespace
 
 void add_config(Command& app) {
@@ -103,9 +168,19 @@ void add_config(Command& app) {
       "every key with its type, its range and its default.\n\n"
       "  dovetail config relay          the keys of [[relay]]\n"
       "  dovetail config handler        the keys of [[consumer.handler]]\n"
-      "  dovetail config --json         all tables",
+      "  dovetail config --json         all tables\n"
+      "  dovetail config check          whether dovetail.toml is well");
+  command.otherwise(
       [options](const CommandContext& context) { return config_reference(context, *options); });
   command.option("table", options->table, "One table only, such as relay or gateway");
+  const auto checked = std::make_shared<CheckOptions>();
+  Command check = command.command(
+      "check", "Check the config file, and the secrets that it names",
+      "It names the first thing that is wrong in the file, and every secret that is missing. With "
+      "--connect it\n"
+      "also reaches every store, and checks the handlers of consumers. It changes nothing.",
+      [checked](const CommandContext& context) { return config_check(context, *checked); });
+  check.flag("--connect", checked->connect, "Also reach every store");
 }
 
 }  // namespace dovetail::app
