@@ -34,9 +34,9 @@ constexpr const char* kFooter =
 
 int main_of(int argc, char** argv) {
   CommandLine line(kIntroduction, kFooter);
-  for (const auto add : {add_init, add_run, add_publish, add_status, add_events, add_parked,
-                         add_gateway, add_requests, add_inbox, add_slots, add_relay, add_reconcile,
-                         add_prune, add_doctor, add_config, add_demo, add_version})
+  for (const auto add : {add_init, add_run, add_publish, add_status, add_events, add_trace,
+                         add_parked, add_gateway, add_requests, add_inbox, add_slots, add_relay,
+                         add_reconcile, add_prune, add_doctor, add_config, add_demo, add_version})
     add(line.commands());
   return line.run(argc, argv);
 }

@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "core/inbox/claims.h"
 #include "core/inbox/request.h"
+#include "core/life/life.h"
 #include "core/operations.h"
 #include "core/reconcile/rows.h"
 #include "core/relay/origin_source.h"
@@ -153,6 +154,12 @@ class Database {
   // Makes the outbox give an event to a reader again. False: this store cannot.
   virtual Result<bool> deliver_again(const std::string& reader, const EventId& id,
                                      const std::string& reason);
+
+  // The life of an event. Which lane of the relay it falls into, and what the database says of
+  // that. Leaves `relay` as it is if the relay never ran here. `row`: the event in the outbox.
+  virtual Status fill_relay(const EventRow& row, life::RelayFacts& relay);
+  // Handlers of consumers that applied the event, or try to; without the store.
+  virtual Result<std::vector<life::HandlerFacts>> list_handlers(const EventId& id);
 
   // The two sides of a comparison, see core/reconcile/rows.h. `handlers`: the names of inbox rows;
   // empty: all that the database knows.

@@ -120,6 +120,10 @@ Result<std::uint64_t> Database::forget_event(const std::string&, const EventId&,
 Result<bool> Database::deliver_again(const std::string&, const EventId&, const std::string&) {
   return false;
 }
+Status Database::fill_relay(const EventRow&, life::RelayFacts&) { return {}; }
+Result<std::vector<life::HandlerFacts>> Database::list_handlers(const EventId&) {
+  return std::vector<life::HandlerFacts>{};
+}
 Result<std::unique_ptr<reconcile::OutboxScan>> Database::scan_outbox(const std::string&, WallTime,
                                                                      WallTime) {
   return no_database();

@@ -15,6 +15,7 @@
 #include "postgres/lane/lanes.h"
 #include "postgres/operate/admin.h"
 #include "postgres/operate/admin_slots.h"
+#include "postgres/operate/life.h"
 #include "postgres/operate/maintenance.h"
 #include "postgres/operate/relay_control.h"
 #include "postgres/operate/search.h"
@@ -93,6 +94,12 @@ class PostgresDatabase final : public Database {
                              const std::string& reason) override {
     if (store_.tables.contains(reader)) return false;
     return postgres::deliver_again(store_.conninfo, reader, id, reason);
+  }
+  Status fill_relay(const EventRow& row, life::RelayFacts& relay) override {
+    return postgres::fill_relay(store_.conninfo, row, relay);
+  }
+  Result<std::vector<life::HandlerFacts>> list_handlers(const EventId& id) override {
+    return postgres::list_handlers(store_.conninfo, id);
   }
   Result<std::unique_ptr<reconcile::OutboxScan>> scan_outbox(const std::string& relay,
                                                              WallTime from, WallTime to) override {

@@ -13,6 +13,7 @@
 #include "sqlite/lane/relay_state.h"
 #include "sqlite/operate/admin.h"
 #include "sqlite/operate/doctor.h"
+#include "sqlite/operate/life.h"
 #include "sqlite/operate/relay_control.h"
 #include "sqlite/operate/search.h"
 #include "sqlite/outbox/source.h"
@@ -90,6 +91,12 @@ class SqliteDatabase final : public Database {
     return fail(Errc::rejected, "the inbox of \"" + consumer +
                                     "\" is in a SQLite file; only PostgreSQL keeps the reason that "
                                     "this needs");
+  }
+  Status fill_relay(const EventRow& row, life::RelayFacts& relay) override {
+    return sqlite::fill_relay(path(), row, relay, system_clock());
+  }
+  Result<std::vector<life::HandlerFacts>> list_handlers(const EventId& id) override {
+    return sqlite::list_handlers(path(), id);
   }
   Result<std::unique_ptr<reconcile::OutboxScan>> scan_outbox(const std::string& relay,
                                                              WallTime from, WallTime to) override {

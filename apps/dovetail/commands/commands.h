@@ -10,6 +10,7 @@ void add_run(Command& app);
 void add_publish(Command& app);
 void add_status(Command& app);
 void add_events(Command& app);
+void add_trace(Command& app);
 void add_parked(Command& app);
 void add_gateway(Command& app);
 void add_requests(Command& app);

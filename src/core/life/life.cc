@@ -111,9 +111,14 @@ void Teller::tell_place(const OutboxFacts& place) {
                  " bytes"});
 }
 
+// Found where the relay has put it: at the broker, or in a mailbox.
 bool Teller::has_message(const RelayFacts& relay) const {
+  const auto is_mailbox = [&](const OutboxFacts& one) {
+    return one.source == SourceKind::mailbox && one.store == relay.to;
+  };
   return std::any_of(facts_.messages.begin(), facts_.messages.end(),
-                     [&](const MessageFacts& one) { return one.store == relay.to; });
+                     [&](const MessageFacts& one) { return one.store == relay.to; }) ||
+         std::any_of(facts_.places.begin(), facts_.places.end(), is_mailbox);
 }
 
 // A consumer tells of itself what it applied and when, so its notes add nothing.

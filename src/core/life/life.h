@@ -60,7 +60,8 @@ struct HandlerFacts {
   std::string store{};
   std::string name{};                    // "stock", or "stock.ledger"
   std::optional<WallTime> applied_at{};  // empty: not applied
-  std::optional<bool> is_same{};         // the payload is that of the outbox; empty: not known
+  std::optional<std::int64_t> digest{};  // payload_digest() of what it applied; empty: not known
+  std::optional<bool> is_same{};         // as the outbox has it; empty: not known
   std::uint32_t attempts = 0;            // that failed, or are counted now
   std::optional<WallTime> tried_at{};
   // In its queue, or claimed by a worker.

@@ -1,0 +1,16 @@
+// What a database knows of one event's way. Each call opens a connection, works and closes it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/life/life.h"
+#include "dovetail/result.h"
+
+namespace dovetail::postgres {
+
+// As in assembly::Database.
+Status fill_relay(const std::string& url, const EventRow& row, life::RelayFacts& relay);
+Result<std::vector<life::HandlerFacts>> list_handlers(const std::string& url, const EventId& id);
+
+}  // namespace dovetail::postgres

@@ -1,0 +1,56 @@
+#include "sqlite/operate/life.h"
+
+#include <algorithm>
+
+#include "sqlite/connection/database.h"
+#include "sqlite/operate/admin.h"
+
+namespace dovetail::sqlite {
+
+namespace {
+
+constexpr std::string_view kHandlers =
+    "SELECT c.name, i.applied_at, i.digest, coalesce(k.attempts, a.attempts, 0), "
+    "coalesce(a.updated_at, k.updated_at), i.event_id IS NOT NULL FROM dovetail_consumer AS c LEFT "
+    "JOIN dovetail_inbox AS i ON i.consumer_id = c.id AND i.event_id = ?1 LEFT JOIN "
+    "dovetail_attempt AS a ON a.consumer_id = c.id AND a.event_id = ?1 LEFT JOIN dovetail_claim AS "
+    "k ON k.consumer_id = c.id AND k.event_id = ?1 WHERE i.event_id IS NOT NULL OR a.event_id IS "
+    "NOT NULL OR k.event_id IS NOT NULL ORDER BY c.name";
+
+}  // namespace
+
+// A file has one lane.
+Status fill_relay(const std::string& path, const EventRow&, life::RelayFacts& relay, Clock& clock) {
+  const Result<StoreStatus> found = status(path, clock);
+  if (!found) return fail(found.error());
+  for (const RelayStatus& one : found->relays) {
+    if (one.name != relay.name) continue;
+    relay.is_known = true;
+    relay.owner = one.owner;
+    relay.epoch = one.epoch;
+    relay.said = one.said;
+  }
+  return {};
+}
+
+Result<std::vector<life::HandlerFacts>> list_handlers(const std::string& path, const EventId& id) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  Result<Statement> select = database->prepare(kHandlers);
+  if (!select) return fail(select.error());
+  select->bind_id(1, id);
+  std::vector<life::HandlerFacts> handlers;
+  for (;;) {
+    const Result<bool> row = select->step();
+    if (!row) return fail(row.error());
+    if (!*row) return handlers;
+    life::HandlerFacts& handler = handlers.emplace_back();
+    handler.name = std::string(select->bytes(0));
+    if (select->integer(5) != 0) handler.applied_at = from_stored(select->integer(1));
+    if (!select->is_null(2)) handler.digest = select->integer(2);
+    handler.attempts = static_cast<std::uint32_t>(std::max<std::int64_t>(0, select->integer(3)));
+    if (!select->is_null(4)) handler.tried_at = from_stored(select->integer(4));
+  }
+}
+
+}  // namespace dovetail::sqlite

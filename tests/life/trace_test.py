@@ -1,0 +1,129 @@
+"""`dovetail trace` and `dovetail explain`: what every store knows of one event."""
+
+import unittest
+import uuid
+
+import consumer_test
+import harness
+
+
+class Trace(consumer_test.ConsumerCase):
+    """The consumer reads the outbox of its own database."""
+
+    def id_of(self, n):
+        return self.sql(f"SELECT id FROM dovetail.outbox WHERE convert_from(payload, 'UTF8')::jsonb->>'n' = '{n}'")
+
+    def trace(self, n, code=0):
+        return self.ask("trace", self.id_of(n), code=code)
+
+    def told(self, life):
+        return [(step["actor"], step["what"]) for step in life["steps"]]
+
+    def explained(self, n):
+        return " ".join(line["text"] for line in self.ask("explain", self.id_of(n))["explain"])
+
+    def test_from_the_commit_to_the_handler(self):
+        self.configure()
+        self.place(3)
+        self.handle()
+        life = self.trace(2)
+        self.assertEqual(self.told(life), [("shop", "committed"), ("booking", "applied")])
+        self.assertEqual((life["state"], life["sentence"]), ("delivered", "It is delivered. One handler has applied it."))
+        self.assertEqual(life["steps"][0]["at_us"], 0)
+        self.assertGreater(life["steps"][1]["at_us"], 0)
+        self.assertEqual(life["event"]["key"], "2")
+        self.assertNotIn("payload", life["event"])
+        plain = self.dovetail("trace", self.id_of(2)).out
+        self.assertIn("committed", plain)
+        self.assertIn("applied", plain)
+        self.assertIn("Lane 0 of 1 of booking", self.explained(2))
+
+    def test_a_payload_that_was_changed_later_shows(self):
+        self.configure()
+        self.place(1)
+        self.handle()
+        event = self.id_of(1)
+        self.sql("UPDATE dovetail.outbox SET payload = '{\"n\": 2}'")
+        [_, applied] = self.ask("trace", event)["steps"]
+        self.assertEqual((applied["kind"], "another payload" in applied["detail"]), ("bad", True))
+
+    def test_what_is_pending_says_what_is_in_the_way(self):
+        self.configure()
+        self.place(1)
+        self.assertEqual(self.trace(1)["state"], "pending")
+        self.assertIn("has never run", self.explained(1))
+        self.handle()
+        self.place(1, first=2)
+        life = self.trace(2)
+        self.assertEqual(life["sentence"], "It is committed and not delivered yet.")
+        self.assertIn("No process runs booking", self.explained(2))
+
+    def test_a_parked_event_tells_its_attempts_and_what_waits_behind_it(self):
+        self.configure(more="attempts_max = 3")
+        self.place(20, keys=10)
+        self.place(1, keys=10, first=666)
+        self.place(2, keys=1, first=1000)
+        self.sql("UPDATE dovetail.outbox SET aggregate_id = '6' WHERE convert_from(payload, 'UTF8')::jsonb->>'n' IN ('1000', '1001')")
+        self.handle(code=1)
+        life = self.trace(666)
+        [parked] = [step for step in life["steps"] if step["what"] == "parked"]
+        self.assertEqual((life["state"], parked["actor"], parked["attempt"]), ("parked", "booking", 3))
+        self.assertIn("not this one", parked["detail"])
+        why = self.explained(666)
+        self.assertIn("booking parked it", why)
+        self.assertIn("2 later events of its key wait", why)
+        self.assertEqual(self.trace(1000)["state"], "waiting")
+        self.assertIn("An earlier event of its key is parked", self.explained(1000))
+        # Replayed, it was parked and applied, and says who decided.
+        self.mend()
+        self.dovetail("parked", "replay", self.id_of(666))
+        self.handle()
+        told = self.told(self.trace(666))
+        self.assertEqual([what for _, what in told if what != "replay"], ["committed", "parked", "applied", "confirmed"])
+        self.assertIn("replay", [what for _, what in told])
+
+    def test_types_that_no_handler_wants_are_left_out(self):
+        self.configure(consumer_test.SQL_HANDLER + 'types = ["order.*"]\n')
+        self.place(1, kind="mail.sent")
+        self.handle()
+        self.assertIn("leaves it out: no handler of it wants the type mail.sent", self.explained(1))
+
+    def test_a_scheduled_event_waits_for_its_time(self):
+        self.configure()
+        event = self.sql("SELECT dovetail.publish('orders', '1', 'order.placed', '{}'::jsonb, deliver_at => now() + interval '1 day')")
+        life = self.ask("trace", event)
+        self.assertEqual((life["state"], self.told(life)), ("delayed", [("shop", "scheduled")]))
+
+    def test_an_unknown_event_is_unknown(self):
+        self.configure()
+        said = self.refused("trace", str(uuid.uuid4()), code=1, name="negative", says=("no store knows",))
+        self.assertNotIn("not asked", said.err)
+        self.refused("explain", "no-id", code=5, name="rejected")
+
+    def test_a_store_that_is_away_is_named_and_the_others_are_asked(self):
+        away = '[store.away]\nurl = "postgres://127.0.0.1:1/nothing"\n'
+        self.configure(stores=away)
+        self.place(1)
+        self.handle("booking")
+        life = self.trace(1)
+        self.assertEqual(self.told(life), [("shop", "committed"), ("booking", "applied")])
+        self.assertEqual([one["store"] for one in life["not_asked"]], ["away"])
+        self.refused("trace", str(uuid.uuid4()), code=4, name="unavailable", says=("not asked: away",))
+
+
+class Files(harness.Case):
+    """From one SQLite file into the mailbox of another."""
+
+    def test_from_the_outbox_into_the_mailbox(self):
+        self.init()
+        event = self.publish_id()
+        self.assertEqual(self.ask("trace", event)["state"], "pending")
+        self.dovetail("run", "--until-idle")
+        life = self.ask("trace", event)
+        self.assertEqual(life["state"], "delivered")
+        self.assertEqual([(step["actor"], step["what"]) for step in life["steps"]][0], ("orders", "committed"))
+        self.assertIn(("inventory", "received"), [(step["actor"], step["what"]) for step in life["steps"]])
+
+
+if __name__ == "__main__":
+    harness.main()
