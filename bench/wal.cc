@@ -91,9 +91,9 @@ class RunningRelay {
  private:
   static postgres::WalSourceOptions options(ReadMode mode, const std::string& slot) {
     postgres::WalSourceOptions options;
-    options.mode = mode;
+    options.reading.mode = mode;
     options.slot = slot;
-    options.retained_wal_max = std::int64_t{1} << 40;
+    options.reading.retained_wal_max = std::int64_t{1} << 40;
     return options;
   }
 

@@ -8,22 +8,6 @@ namespace {
 
 using postgres::TableMapping;
 
-constexpr std::pair<std::string_view, std::string TableMapping::*> kTexts[] = {
-    {"id", &TableMapping::id},
-    {"topic", &TableMapping::topic},
-    {"aggregate_type", &TableMapping::aggregate_type},
-    {"aggregate_id", &TableMapping::aggregate_id},
-    {"aggregate_version", &TableMapping::aggregate_version},
-    {"type", &TableMapping::type},
-    {"payload", &TableMapping::payload},
-    {"content_type", &TableMapping::content_type},
-    {"headers", &TableMapping::headers},
-    {"created_at", &TableMapping::created_at},
-    {"order_by", &TableMapping::order_by},
-    {"default_aggregate_type", &TableMapping::default_aggregate_type},
-    {"default_type", &TableMapping::default_type},
-    {"default_content_type", &TableMapping::default_content_type}};
-
 // Replaces `out` by the value of the key, if the file has it.
 template <class Item, class Parse>
 Status read_list(const config::TableConfig& table, std::string_view key, std::vector<Item>& out,
@@ -47,10 +31,9 @@ Result<TableMapping> read_mapping(const config::TableConfig& table) {
     if (!preset) return preset;
     mapping = std::move(*preset);
   }
-  for (const auto& [key, member] : kTexts) {
-    if (const auto found = table.texts.find(key); found != table.texts.end())
-      mapping.*member = found->second;
-  }
+  for (const sql::MappedColumn& column : sql::kMappedColumns)
+    if (const auto found = table.texts.find(column.key); found != table.texts.end())
+      mapping.*column.value = found->second;
   DOVETAIL_TRY(read_list(table, "pending", mapping.pending, postgres::parse_pending));
   DOVETAIL_TRY(read_list(table, "when_sent", mapping.when_sent, postgres::parse_assignment));
   DOVETAIL_TRY(read_list(table, "when_parked", mapping.when_parked, postgres::parse_assignment));

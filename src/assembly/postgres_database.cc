@@ -357,13 +357,12 @@ Result<std::vector<Finding>> PostgresDatabase::examine(const config::Config& con
   options.replication_conninfo = store_.replication_conninfo;
   options.payload_bytes_max = store_.payload_bytes_max;
   for (const config::RelayConfig* relay : config.readers()) {
-    const bool is_wal = relay->mode == ReadMode::wal;
+    const bool is_wal = relay->reading.mode == ReadMode::wal;
     const bool is_own_table = store_.tables.contains(relay->name);
-    if (relay->from != store_.name || relay->mode == ReadMode::poll) continue;
+    if (relay->from != store_.name || relay->reading.mode == ReadMode::poll) continue;
     // With several lanes, or marks, the table itself is read.
     if (!is_wal && (relay->lanes > 1 || is_own_table)) continue;
-    options.log_readers.push_back(
-        {relay->name, is_wal, static_cast<std::int64_t>(relay->retained_wal_max)});
+    options.wal_readers.push_back({relay->name, relay->reading});
   }
   auto mapped = mapped_relays(store_);
   if (!mapped) return fail(mapped.error());
@@ -391,9 +390,8 @@ class PostgresLane final : public Lane {
                 .lanes = plan.relay.lanes,
                 .starts_now = plan.relay.starts_now,
                 .mapping = mapping_for(plan.from, plan.relay.name),
-                .mode = plan.relay.mode,
+                .reading = plan.relay.reading,
                 .replication_conninfo = plan.from.replication_conninfo,
-                .retained_wal_max = static_cast<std::int64_t>(plan.relay.retained_wal_max),
                 .lease_term = plan.relay.lease,
                 .relay_options = options_of(plan.relay),
                 .topics = topics_ ? &*topics_ : nullptr,

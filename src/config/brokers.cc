@@ -17,23 +17,23 @@ namespace {
 namespace fs = std::filesystem;
 
 // "name", "name:port" or "[number]:port".
-std::optional<BrokerConfig::Host> host_of(std::string_view text) {
-  BrokerConfig::Host host;
+std::optional<net::Endpoint> host_of(std::string_view text) {
+  net::Endpoint host;
   std::string_view rest;
   if (text.starts_with('[')) {
     const std::size_t end = text.find(']');
     if (end == std::string_view::npos) return std::nullopt;
-    host.name = text.substr(1, end - 1);
+    host.host = text.substr(1, end - 1);
     rest = text.substr(end + 1);
   } else {
     const std::size_t end = std::min(text.find(':'), text.size());
-    host.name = text.substr(0, end);
+    host.host = text.substr(0, end);
     rest = text.substr(end);
   }
-  const bool is_plain = std::all_of(host.name.begin(), host.name.end(), [](char c) {
+  const bool is_plain = std::all_of(host.host.begin(), host.host.end(), [](char c) {
     return c > ' ' && c < 0x7f && std::string_view("[]/\\?#@\"'").find(c) == std::string_view::npos;
   });
-  if (host.name.empty() || !is_plain) return std::nullopt;
+  if (host.host.empty() || !is_plain) return std::nullopt;
   if (rest.empty()) return host;
   const char* const end = rest.data() + rest.size();
   const auto [stopped, error] = std::from_chars(rest.data() + 1, end, host.port);

@@ -47,10 +47,10 @@ TEST(BrokerConfig, TheSchemeOfTheUrlSaysWhichBrokerAndWhetherWithTls) {
     EXPECT_EQ(store.broker.url, one.url);
   }
   const StoreConfig kafka = parse_store(store_of("kafka://a:9092,b"));
-  EXPECT_EQ(kafka.broker.hosts[0].name, "a");
+  EXPECT_EQ(kafka.broker.hosts[0].host, "a");
   EXPECT_EQ(kafka.broker.hosts[0].port, 9092);
   EXPECT_EQ(kafka.broker.hosts[1].port, 0);
-  EXPECT_EQ(parse_store(store_of("redis://[::1]:6379")).broker.hosts[0].name, "::1");
+  EXPECT_EQ(parse_store(store_of("redis://[::1]:6379")).broker.hosts[0].host, "::1");
 }
 
 TEST(BrokerConfig, AWrongUrlIsRefusedWithoutRepeatingIt) {

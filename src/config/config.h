@@ -19,6 +19,7 @@
 #include "core/relay/relay.h"
 #include "dovetail/result.h"
 #include "gateway/options.h"
+#include "host/stream.h"
 #include "server/endpoint.h"
 
 namespace dovetail::config {
@@ -42,23 +43,14 @@ struct TableConfig {
 };
 
 // How to reach a broker, and how its messages look.
-struct BrokerConfig {
-  struct Host {
-    std::string name;        // or an address; IPv6 without brackets
-    std::uint16_t port = 0;  // 0: the broker's default
-  };
-  std::string url{};          // as written; it may not contain a user or password
-  bool tls = false;           // by the scheme: kafka+tls, amqps, nats+tls, rediss, https
-  std::vector<Host> hosts{};  // of the url; only Kafka and NATS have several
-  std::string path{};         // of the url, after the host: virtual host, database, path
-  std::string user{};
-  std::string password{};  // read from password_env or password_file when needed; never shown
-  // Paths are relative to the configuration file.
-  std::filesystem::path ca_file{};    // empty: the system's certificate authorities
-  std::filesystem::path cert_file{};  // the client's certificate; needs key_file
-  std::filesystem::path key_file{};
-  MessageOptions message{};  // format, source, key, partition, headers
-  ForeignNames foreign{};    // id_header, type_header, aggregate_type_header, aggregate_id_header
+// The scheme says whether TLS is spoken. The password is read from password_env or password_file
+// when needed, and never shown. Files are relative to the configuration file.
+struct BrokerConfig : net::Access {
+  std::string url{};                   // as written; it may not contain a user or password
+  std::vector<net::Endpoint> hosts{};  // of the url; a port of 0 is the broker's default
+  std::string path{};                  // of the url, after the host: virtual host, database, path
+  MessageOptions message{};            // format, source, key, partition, headers
+  ForeignNames foreign{};  // id_header, type_header, aggregate_type_header, aggregate_id_header
   std::vector<std::string> read{};  // topics, queues, subjects or streams, if it is a source
   std::string group{};              // the consumer group of a source; default: the relay's
   // [store.NAME.settings]: keys of this broker's adapter, which declares them.
@@ -99,8 +91,7 @@ struct RelayConfig {
   Duration lease = std::chrono::seconds(10);
   // For PostgreSQL: read the WAL if possible and faster (auto), always through a lasting slot
   // (wal), or read the table (poll).
-  ReadMode mode = ReadMode::automatic;
-  std::size_t retained_wal_max = std::size_t{1} << 30;  // above it, the slot is given up
+  ReadOptions reading{};
   // Slot and publication of another program for a mapped table; empty: dovetail makes them.
   std::string slot{};
   std::string publication{};

@@ -4,6 +4,7 @@
 
 #include "config/relay.h"
 #include "config/tables.h"
+#include "sql/mapped_columns.h"
 
 namespace dovetail::config {
 namespace {
@@ -13,27 +14,6 @@ struct Key {
   const char* help;
   const char* otherwise;
 };
-
-constexpr Key kTexts[] = {
-    {"id", "The column of the id: a uuid, a text or a number, with a unique index.", "`id`"},
-    {"payload", "The column of the payload: `jsonb`, `json`, text or `bytea`.", "`payload`"},
-    {"aggregate_type",
-     "A column of the event. Write `\"\"` where a preset has a column that the table does not "
-     "have.",
-     "none"},
-    {"aggregate_id", "The same. Without it there is no order.", "none"},
-    {"aggregate_version", "The same.", "none"},
-    {"type", "The same.", "none"},
-    {"topic", "The same.", "none"},
-    {"content_type", "The same.", "none"},
-    {"headers", "The same.", "none"},
-    {"created_at", "The same.", "none"},
-    {"order_by", "The column that orders events of one key.", "`created_at`, else `id`"},
-    {"default_aggregate_type", "The value where the column is missing or empty.",
-     "the table's name"},
-    {"default_type", "The value where the column is missing or empty.", "`event`"},
-    {"default_content_type", "The value where the column is missing or empty.",
-     "by the type of the payload"}};
 
 constexpr Key kLists[] = {
     {"pending",
@@ -79,8 +59,8 @@ void declare_table(TableConfig& table, Settings& keys) {
       .see("MAPPED.md");
   keys.text("name", table.name, "The table, `outbox_events` or `shop.outbox_events`.")
       .otherwise("that of the preset");
-  for (const Key& key : kTexts)
-    keys.text_or_empty(key.name, table.texts[key.name], key.help).otherwise(key.otherwise);
+  for (const sql::MappedColumn& one : sql::kMappedColumns)
+    keys.text_or_empty(one.key, table.texts[one.key], one.help).otherwise(one.otherwise);
   keys.table("header_columns", "Columns that become headers: `{ trace-id = \"trace\" }`.");
   for (const Key& key : kLists)
     keys.one_or_more_texts(key.name, table.lists[key.name], key.help).otherwise(key.otherwise);
@@ -98,7 +78,7 @@ std::optional<TableConfig> read_mapped_table(Section& section) {
 
 void add_mapped_table(std::optional<TableConfig> table, const RelayConfig& relay, Config& config) {
   if (table) {
-    table->from_log = relay.mode == ReadMode::wal;
+    table->from_log = relay.reading.mode == ReadMode::wal;
     table->slot = relay.slot;
     table->publication = relay.publication;
   }

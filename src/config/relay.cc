@@ -198,12 +198,12 @@ std::string check_patterns(const std::vector<std::string>& patterns) {
 void declare_log_options(RelayConfig& relay, const FindStore& from, Settings& keys) {
   Setting* const all[] = {
       &keys.choice<ReadMode>(
-               "mode", relay.mode, {std::begin(kModes), std::end(kModes)},
+               "mode", relay.reading.mode, {std::begin(kModes), std::end(kModes)},
                "`auto` reads the WAL while the relay is up to date. It reads the table to catch "
                "up, or where it cannot read the WAL. `wal` reads the WAL through a permanent slot "
                "and needs one lane. `poll` reads the table.")
            .see("WAL.md"),
-      &keys.size("retained_wal_max", relay.retained_wal_max, std::size_t{1} << 20,
+      &keys.size("retained_wal_max", relay.reading.retained_wal_max, std::size_t{1} << 20,
                  "How much WAL the server may keep for this relay. Beyond it the relay gives up "
                  "its slot and reads the table."),
       &keys.text("slot", relay.slot,
@@ -262,7 +262,7 @@ namespace {
 // The slot of another program needs the publication that it used: a new publication does not exist
 // yet in the part of the WAL that the slot holds.
 void check_foreign_slot(Section& section, const RelayConfig& relay, const Config& config) {
-  if (relay.mode != ReadMode::wal || !section.has("table")) {
+  if (relay.reading.mode != ReadMode::wal || !section.has("table")) {
     for (const std::string_view key : {"slot", "publication"}) {
       if (!section.has(key)) continue;
       section.wrong(key,
@@ -291,12 +291,12 @@ void check_log_options(Section& section, const RelayConfig& relay, std::string_v
                        const Config& config) {
   const StoreConfig* const from = config.find_store(relay.from);
   if (from == nullptr || !from->type().has_wal) return;
-  if (relay.mode == ReadMode::wal && relay.lanes > 1) {
+  if (relay.reading.mode == ReadMode::wal && relay.lanes > 1) {
     section.wrong(lanes_key, "the WAL is a single stream, so mode = \"wal\" needs " +
                                  in_quotes(std::string(lanes_key) + " = 1") +
                                  "; with more, mode = \"poll\" reads the table");
   }
-  if (section.has("retained_wal_max") && relay.mode == ReadMode::poll) {
+  if (section.has("retained_wal_max") && relay.reading.mode == ReadMode::poll) {
     section.wrong("retained_wal_max",
                   "with mode = \"poll\" the server keeps no WAL for the relay; remove it");
   }

@@ -23,8 +23,8 @@ std::string consumer(const std::string& from, const std::string& lines) {
 TEST(ConfigOfTheLog, ARelayReadsTheLogByItselfUnlessItIsToldOtherwise) {
   const Config config = parse(relay("shop", "bus", ""));
   ASSERT_EQ(config.relays.size(), 1U);
-  EXPECT_EQ(config.relays[0].mode, ReadMode::automatic);
-  EXPECT_EQ(config.relays[0].retained_wal_max, std::size_t{1} << 30);
+  EXPECT_EQ(config.relays[0].reading.mode, ReadMode::automatic);
+  EXPECT_EQ(config.relays[0].reading.retained_wal_max, std::int64_t{1} << 30);
   EXPECT_EQ(config.relays[0].slot, "");
 }
 
@@ -32,12 +32,12 @@ TEST(ConfigOfTheLog, ARelayAndAConsumerSayHowTheyReadIt) {
   const Config relays =
       parse(relay("shop", "bus", "mode = \"wal\"\nretained_wal_max = \"64MiB\"\n"));
   ASSERT_EQ(relays.relays.size(), 1U);
-  EXPECT_EQ(relays.relays[0].mode, ReadMode::wal);
-  EXPECT_EQ(relays.relays[0].retained_wal_max, std::size_t{64} << 20);
+  EXPECT_EQ(relays.relays[0].reading.mode, ReadMode::wal);
+  EXPECT_EQ(relays.relays[0].reading.retained_wal_max, std::int64_t{64} << 20);
 
   const Config consumers = parse(consumer("shop", "mode = \"poll\"\nparallel = 4\n"));
   ASSERT_EQ(consumers.consumers.size(), 1U);
-  EXPECT_EQ(consumers.consumers[0].relay.mode, ReadMode::poll);
+  EXPECT_EQ(consumers.consumers[0].relay.reading.mode, ReadMode::poll);
 }
 
 TEST(ConfigOfTheLog, AnUnknownModeIsRefusedWithThoseThatThereAre) {

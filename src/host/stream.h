@@ -32,6 +32,13 @@ struct TlsOptions {
   std::string server_name{};  // expected in the certificate; empty: the endpoint's host
 };
 
+// How to get into a server; part of the options of every broker.
+struct Access : TlsOptions {
+  bool tls = false;  // the certificate and the name in it are always checked
+  std::string user{};
+  std::string password{};
+};
+
 // One thread at a time, except wake(). Every error closes the connection for good; it is never
 // repaired, so bytes cannot be lost in the middle unnoticed. Raises no SIGPIPE, throws
 // nothing.

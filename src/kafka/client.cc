@@ -101,10 +101,10 @@ void add_security(const Options& options, Properties& out) {
   }
   if (!options.tls) return;
   out.emplace_back("ssl.endpoint.identification.algorithm", "https");
-  if (!options.ca_file.empty()) out.emplace_back("ssl.ca.location", options.ca_file.string());
+  if (!options.ca_file.empty()) out.emplace_back("ssl.ca.location", options.ca_file);
   if (!options.cert_file.empty()) {
-    out.emplace_back("ssl.certificate.location", options.cert_file.string());
-    out.emplace_back("ssl.key.location", options.key_file.string());
+    out.emplace_back("ssl.certificate.location", options.cert_file);
+    out.emplace_back("ssl.key.location", options.key_file);
   }
 }
 

@@ -2,25 +2,20 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/message/message.h"
+#include "host/stream.h"
 
 namespace dovetail::kafka {
 
-struct Options {
+// Without a user, there is no SASL.
+struct Options : net::Access {
   // Behaviour
   std::string brokers;  // "host:port,host:port": some brokers of the cluster; they name the others
-  bool tls = false;     // the certificate and the host name of the broker are always checked
-  std::filesystem::path ca_file{};    // PEM; empty: the system's certificate authorities
-  std::filesystem::path cert_file{};  // PEM, the client's certificate; needs key_file
-  std::filesystem::path key_file{};
-  std::string user{};  // empty: no SASL
-  std::string password{};
   std::string sasl_mechanism = "PLAIN";  // or SCRAM-SHA-256, SCRAM-SHA-512
   MessageOptions message{};
   ForeignNames foreign{};

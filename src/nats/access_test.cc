@@ -15,8 +15,8 @@ std::string certificate(const servers::Server& server, const std::string& name) 
 
 ConnectionOptions by_tls(const servers::Server& server) {
   ConnectionOptions options = connection_to(server);
-  options.use_tls = true;
-  options.tls.ca_file = certificate(server, "ca.pem");
+  options.tls = true;
+  options.ca_file = certificate(server, "ca.pem");
   return options;
 }
 
@@ -69,19 +69,19 @@ TEST_F(NatsTls, EventsGoOverTlsWhenTheServerIsTheRightOne) {
 
 TEST_F(NatsTls, AnotherAuthorityIsNotTrusted) {
   ConnectionOptions options = by_tls(server());
-  options.tls.ca_file = certificate(server(), "other-ca.pem");
+  options.ca_file = certificate(server(), "other-ca.pem");
   expect_refused(options, "check ca_file");
 }
 
 TEST_F(NatsTls, WithoutAnAuthorityTheSystemDecides) {
   ConnectionOptions options = by_tls(server());
-  options.tls.ca_file.clear();
+  options.ca_file.clear();
   expect_refused(options, "check ca_file");
 }
 
 TEST_F(NatsTls, AServerThatWantsTlsIsNotSpokenToWithout) {
   ConnectionOptions options = by_tls(server());
-  options.use_tls = false;
+  options.tls = false;
   expect_refused(options, "nats+tls");
 }
 
@@ -93,7 +93,7 @@ TEST_F(NatsTls, AWrongPasswordIsToldOverTlsAsWell) {
 
 TEST_F(NatsTls, AFileThatIsNotThereIsRejected) {
   ConnectionOptions options = by_tls(server());
-  options.tls.ca_file += ".missing";
+  options.ca_file += ".missing";
   const Result<Connection> opened = Connection::open(options);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, Errc::rejected) << opened.error().text;
@@ -103,7 +103,7 @@ TEST(NatsTlsStranger, ACertificateForAnotherNameIsRefused) {
   const servers::Started started("nats_stranger");
   expect_refused(by_tls(started.server()), "mismatch");
   ConnectionOptions named = by_tls(started.server());
-  named.tls.server_name = "stranger.example";
+  named.server_name = "stranger.example";
   const Result<Connection> opened = Connection::open(named);
   EXPECT_TRUE(opened) << opened.error().text;
 }
@@ -112,8 +112,8 @@ TEST(NatsTlsMutual, TheClientShowsItsCertificate) {
   const servers::Started started("nats_mutual");
   EXPECT_FALSE(Connection::open(by_tls(started.server())));
   ConnectionOptions options = by_tls(started.server());
-  options.tls.cert_file = certificate(started.server(), "client.pem");
-  options.tls.key_file = certificate(started.server(), "client.key");
+  options.cert_file = certificate(started.server(), "client.pem");
+  options.key_file = certificate(started.server(), "client.key");
   const Result<Connection> opened = Connection::open(options);
   EXPECT_TRUE(opened) << opened.error().text;
 }

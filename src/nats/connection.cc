@@ -29,7 +29,7 @@ std::string connect_line(const ConnectionOptions& options) {
   std::string line = R"(CONNECT {"verbose":false,"pedantic":false,"headers":true,)"
                      R"("no_responders":true,"protocol":1,"lang":"c++","version":"dovetail",)";
   line += "\"name\":" + quoted(options.name);
-  line += options.use_tls ? ",\"tls_required\":true" : ",\"tls_required\":false";
+  line += options.tls ? ",\"tls_required\":true" : ",\"tls_required\":false";
   if (!options.user.empty()) {
     line += ",\"user\":" + quoted(options.user);
     line += ",\"pass\":" + quoted(options.password);
@@ -78,7 +78,7 @@ Result<Connection> Connection::open(const ConnectionOptions& options, std::size_
 
 Status Connection::log_in(const ConnectionOptions& options) {
   DOVETAIL_TRY(take_info(options));
-  if (options.use_tls) DOVETAIL_TRY(stream_.start_tls(options.tls, options.connect_timeout));
+  if (options.tls) DOVETAIL_TRY(stream_.start_tls(options, options.connect_timeout));
   inbox_ = options.inbox_prefix + "." + new_event_id().to_string() + ".";
   out_ += connect_line(options);
   subscribe(inbox_ + ">", inbox_subscription());
@@ -120,15 +120,15 @@ Status Connection::take_info(const ConnectionOptions& options) {
                     " does not support headers; use 2.2 or newer and allow headers");
   const bool wants_tls = info.get("tls_required").is_true();
   const bool has_tls = wants_tls || info.get("tls_available").is_true();
-  if (wants_tls && !options.use_tls)
+  if (wants_tls && !options.tls)
     return fail(Errc::unavailable,
                 "the NATS server requires TLS; use a url that begins with nats+tls");
-  if (options.use_tls && !has_tls)
+  if (options.tls && !has_tls)
     return fail(
         Errc::unavailable,
         "the NATS server does not offer TLS, which the url requires; check the server's settings");
   // Plain bytes after INFO must not be mistaken for bytes that came over TLS.
-  if (options.use_tls && size != filled_)
+  if (options.tls && size != filled_)
     return fail(
         Errc::unavailable,
         "plain bytes arrived before TLS started; check the network for a man in the middle");

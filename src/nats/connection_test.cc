@@ -55,7 +55,7 @@ TEST(NatsConnection, AUserWhoMayNotSubscribeIsTold) {
 
 TEST(NatsConnection, TlsIsNotGivenUpBecauseTheServerHasNone) {
   ConnectionOptions options = connection_to();
-  options.use_tls = true;
+  options.tls = true;
   const auto opened = Connection::open(options);
   EXPECT_EQ(code_of(opened), Errc::unavailable);
   EXPECT_NE(text_of(opened).find("does not offer TLS"), std::string::npos) << text_of(opened);

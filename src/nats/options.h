@@ -12,13 +12,10 @@
 
 namespace dovetail::nats {
 
-struct ConnectionOptions {
+// Whether TLS is spoken is never taken from the server's greeting, which an attacker in between
+// could change.
+struct ConnectionOptions : net::Access {
   std::vector<net::Endpoint> servers{};  // of one cluster; tried in turn
-  bool use_tls =
-      false;  // never taken from the server's greeting, which an attacker in between could change
-  net::TlsOptions tls{};
-  std::string user{};
-  std::string password{};
   std::string token{};
   std::string name = "dovetail";  // shown in the server's monitoring
   // The subject of answers. Change it if the user may not subscribe to "_INBOX.>".

@@ -39,8 +39,9 @@ Result<Origin> origin(const ReadOptions& options) {
     if (connection.servers.size() > 1) shown += ",";
     shown += connection.servers.back().to_string();
   }
-  connection.use_tls = options.tls;
-  connection.tls = {options.ca_file, options.cert_file, options.key_file, options.server_name};
+  connection.tls = options.tls;
+  static_cast<net::TlsOptions&>(connection) = {options.ca_file, options.cert_file, options.key_file,
+                                               options.server_name};
   connection.user = options.user;
   connection.password = options.password;
   connection.token = options.token;

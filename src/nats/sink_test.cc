@@ -435,7 +435,7 @@ TEST_F(NatsSinkTest, AFakeServerThatSpeaksBeforeTlsIsThereIsNotBelieved) {
                                   "MSG _INBOX.x 1 0\r\n\r\n");
   ConnectionOptions options;
   options.servers = {{"127.0.0.1", server.port()}};
-  options.use_tls = true;
+  options.tls = true;
   const Result<Connection> opened = Connection::open(options);
   ASSERT_FALSE(opened);
   EXPECT_NE(opened.error().text.find("before TLS"), std::string::npos) << opened.error().text;

@@ -75,8 +75,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, std
   Result<net::Stream> stream = net::Stream::connect(options.server, options.connect_timeout);
   if (!stream) return fail(std::move(stream.error()));
   made->stream_ = std::move(*stream);
-  if (options.tls)
-    DOVETAIL_TRY(made->stream_.start_tls(options.tls_files, options.connect_timeout));
+  if (options.tls) DOVETAIL_TRY(made->stream_.start_tls(options, options.connect_timeout));
   DOVETAIL_TRY(made->greet(role));
   made->start_heartbeats();
   return made;
@@ -96,7 +95,7 @@ Status Connection::greet(std::string_view role) {
 }
 
 Status Connection::log_in(std::string_view role) {
-  const bool external = options_.user.empty() && !options_.tls_files.cert_file.empty();
+  const bool external = options_.user.empty() && !options_.cert_file.empty();
   const std::string_view mechanism = external ? "EXTERNAL" : "PLAIN";
   if (mechanisms_.find(mechanism) == std::string::npos)
     return fail(Errc::unavailable, "RabbitMQ does not offer the login mechanism " +

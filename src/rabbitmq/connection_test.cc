@@ -22,7 +22,7 @@ class RabbitmqConnectionTest : public testing::Test {
     Options options = broker_.options();
     options.tls = true;
     options.server.port = static_cast<std::uint16_t>(std::stoi(broker_.server().field("tls_port")));
-    options.tls_files.ca_file = broker_.server().field("certs") + "/ca.pem";
+    options.ca_file = broker_.server().field("certs") + "/ca.pem";
     return options;
   }
   static void expect_unavailable(const Status& status, const std::string& why) {
@@ -82,7 +82,7 @@ TEST_F(RabbitmqConnectionTest, TlsWithTheRightAuthorityOpens) {
 
 TEST_F(RabbitmqConnectionTest, TlsWithAnotherAuthorityFailsClosed) {
   Options options = by_tls();
-  options.tls_files.ca_file = broker_.server().field("certs") + "/other-ca.pem";
+  options.ca_file = broker_.server().field("certs") + "/other-ca.pem";
   expect_unavailable(connect(options), "check ca_file");
 }
 

@@ -81,7 +81,7 @@ Result<HttpAnswer> request(const Options& options, std::string_view method, std:
   if (!url) return fail(url.error());
   Result<net::Stream> stream = net::Stream::connect(url->endpoint, options.connect_timeout);
   if (!stream) return fail(stream.error());
-  if (url->tls) DOVETAIL_TRY(stream->start_tls(options.tls_files, options.connect_timeout));
+  if (url->tls) DOVETAIL_TRY(stream->start_tls(options, options.connect_timeout));
   // In HTTP/1.0 the end of the connection ends the answer.
   std::string text =
       std::string(method) + " /api/" + std::string(path) +

@@ -13,15 +13,13 @@
 
 namespace dovetail::rabbitmq {
 
-struct Options {
+// Without a user, the client's certificate is the log-in.
+struct Options : net::Access {
+  Options() { user = password = "guest"; }  // as the server knows it at first
+
   // Where
   net::Endpoint server{"127.0.0.1", 5672};
-  // With TLS, the server's certificate and its name are always checked.
-  bool tls = false;
-  net::TlsOptions tls_files{};
   std::string virtual_host = "/";
-  std::string user = "guest";  // empty: the client's certificate is the log-in
-  std::string password = "guest";
   std::string connection_name = "dovetail";  // as the server lists it
   // The management API, "http://HOST:PORT" or "https://HOST:PORT", for examine(); empty: not used.
   std::string management_url{};

@@ -23,10 +23,10 @@ Result<Origin> origin(const ReadOptions& options) {
   own.exclusive = options.exclusive;
   own.prefetch = options.prefetch;
   own.tls = options.tls;
-  own.tls_files.ca_file = options.ca_file;
-  own.tls_files.cert_file = options.cert_file;
-  own.tls_files.key_file = options.key_file;
-  own.tls_files.server_name = options.server_name;
+  own.ca_file = options.ca_file;
+  own.cert_file = options.cert_file;
+  own.key_file = options.key_file;
+  own.server_name = options.server_name;
   own.foreign = ForeignNames{options.id_header, options.type_header, options.aggregate_type_header,
                              options.aggregate_id_header};
   return Origin{"RabbitMQ at " + options.host + ":" + std::to_string(own.server.port),

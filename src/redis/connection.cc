@@ -62,14 +62,7 @@ Result<Connection> Connection::open(const Options& options, Clock& clock) {
   const net::Endpoint endpoint{options.host, options.port};
   Result<net::Stream> stream = net::Stream::connect(endpoint, options.connect_timeout);
   if (!stream) return fail(stream.error());
-  if (options.tls) {
-    net::TlsOptions tls;
-    tls.ca_file = options.ca_file;
-    tls.cert_file = options.cert_file;
-    tls.key_file = options.key_file;
-    tls.server_name = options.server_name;
-    DOVETAIL_TRY(stream->start_tls(tls, options.connect_timeout));
-  }
+  if (options.tls) DOVETAIL_TRY(stream->start_tls(options, options.connect_timeout));
   Connection connection;
   connection.stream_ = std::move(*stream);
   connection.reader_.reset(redisReaderCreate());

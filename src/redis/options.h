@@ -10,21 +10,16 @@
 #include "core/clock.h"
 #include "core/message/message.h"
 #include "dovetail/result.h"
+#include "host/stream.h"
 
 namespace dovetail::redis {
 
-struct Options {
+// Without a user, the server's default user logs in; without a password, nobody does.
+struct Options : net::Access {
   // The server
   std::string host = "127.0.0.1";
   std::uint16_t port = 6379;
   std::uint32_t database = 0;
-  std::string user{};      // empty: the server's default user
-  std::string password{};  // empty: no AUTH
-  bool tls = false;
-  std::string ca_file{};      // empty: the system's certificate authorities
-  std::string cert_file{};    // the client's certificate; needs key_file
-  std::string key_file{};     // the client's key
-  std::string server_name{};  // expected in the certificate; empty: host
 
   // Messages. A topic is the name (key) of a stream. An entry has one field for the payload, one
   // for the key, and one per header.

@@ -27,7 +27,7 @@ DATABASES = ("postgres", "sqlite")
 MAY_INCLUDE = {
     "core": (),
     "host": ("core",),
-    "config": ("core", "host", "server", "gateway"),
+    "config": ("core", "host", "sql", "server", "gateway"),
     "webhook": ("core", "host", "server"),
     "gateway": ("core", "host", "server", "webhook"),
     **{adapter: ("core", "host") for adapter in ADAPTERS},

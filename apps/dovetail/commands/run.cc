@@ -272,7 +272,7 @@ bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
                          const assembly::RelayStatus& reader) const {
   const config::RelayConfig& config = *relay.config;
   const bool has_table = config_.find_store(config.from)->tables.contains(config.name);
-  if (!has_table || config.mode != ReadMode::wal) return true;
+  if (!has_table || config.reading.mode != ReadMode::wal) return true;
   const bool is_ours = reader.owner.empty() || reader.owner.starts_with(process_label() + "#");
   const Duration left = std::exchange(relay.lease_left, reader.lease_left);
   if (!is_ours && reader.lease_left > left) return true;

@@ -46,11 +46,11 @@ void look_at_password(const StoreConfig& store, Findings& findings) {
   const bool is_hidden =
       store.scheme == StoreScheme::kafka && text_of(store, "sasl_mechanism").starts_with("SCRAM");
   const auto far = std::find_if(broker.hosts.begin(), broker.hosts.end(),
-                                [](const auto& host) { return !net::is_loopback(host.name); });
+                                [](const auto& host) { return !net::is_loopback(host.host); });
   if (!broker.tls && !is_hidden && far != broker.hosts.end())
     findings.add(
         kPassword,
-        Facts().set("host", far->name).set("scheme", url_scheme_of(store.scheme, true).prefix));
+        Facts().set("host", far->host).set("scheme", url_scheme_of(store.scheme, true).prefix));
   if (is_plain_and_far(text_of(store, "management_url"))) findings.add(kManagement, {});
 }
 

@@ -122,12 +122,12 @@ Result<Both> options_of(const StoreConfig& store) {
   both.sink.message = broker.message;
   both.sink.user = broker.user;
   both.sink.password = broker.password;
-  both.sink.ca_file = broker.ca_file.string();
-  both.sink.cert_file = both.source.cert_file = broker.cert_file.string();
-  both.sink.key_file = both.source.key_file = broker.key_file.string();
+  both.sink.ca_file = broker.ca_file;
+  both.sink.cert_file = both.source.cert_file = broker.cert_file;
+  both.sink.key_file = both.source.key_file = broker.key_file;
   if (store.payload_bytes_max > 0)
     both.sink.payload_bytes_max = both.source.payload_bytes_max = store.payload_bytes_max;
-  both.source.address = broker.hosts.front().name;
+  both.source.address = broker.hosts.front().host;
   both.source.port = broker.hosts.front().port;
   if (both.source.port == 0) both.source.port = broker.tls ? 443 : 80;
   both.source.path = "/" + broker.path;

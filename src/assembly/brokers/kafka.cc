@@ -23,9 +23,9 @@ constexpr std::uint16_t kPort = 9092;
 
 std::string brokers_of(const config::BrokerConfig& broker) {
   std::string all;
-  for (const config::BrokerConfig::Host& host : broker.hosts) {
-    const bool is_ipv6 = host.name.find(':') != std::string::npos;
-    all += (all.empty() ? "" : ",") + (is_ipv6 ? "[" + host.name + "]" : host.name) + ":" +
+  for (const net::Endpoint& host : broker.hosts) {
+    const bool is_ipv6 = host.host.find(':') != std::string::npos;
+    all += (all.empty() ? "" : ",") + (is_ipv6 ? "[" + host.host + "]" : host.host) + ":" +
            std::to_string(host.port == 0 ? kPort : host.port);
   }
   return all;
@@ -80,12 +80,7 @@ Result<kafka::Options> options_of(const StoreConfig& store) {
   const config::BrokerConfig& broker = store.broker;
   kafka::Options options;
   options.brokers = brokers_of(broker);
-  options.tls = broker.tls;
-  options.ca_file = broker.ca_file;
-  options.cert_file = broker.cert_file;
-  options.key_file = broker.key_file;
-  options.user = broker.user;
-  options.password = broker.password;
+  static_cast<net::Access&>(options) = broker;
   options.message = broker.message;
   options.foreign = broker.foreign;
   options.topics = broker.read;

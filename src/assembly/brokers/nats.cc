@@ -26,14 +26,9 @@ struct NatsOptions {
 
 nats::ConnectionOptions connection_of(const config::BrokerConfig& broker) {
   nats::ConnectionOptions connection;
-  for (const config::BrokerConfig::Host& host : broker.hosts)
-    connection.servers.push_back({host.name, host.port == 0 ? std::uint16_t{4222} : host.port});
-  connection.use_tls = broker.tls;
-  connection.tls.ca_file = broker.ca_file.string();
-  connection.tls.cert_file = broker.cert_file.string();
-  connection.tls.key_file = broker.key_file.string();
-  connection.user = broker.user;
-  connection.password = broker.password;
+  for (const net::Endpoint& host : broker.hosts)
+    connection.servers.push_back({host.host, host.port == 0 ? std::uint16_t{4222} : host.port});
+  static_cast<net::Access&>(connection) = broker;
   return connection;
 }
 
@@ -74,7 +69,7 @@ void declare(NatsOptions& options, Settings& keys) {
   keys.flag("token", options.password_is_token, "The password is a token, and there is no user.");
   keys.text("inbox_prefix", connection.inbox_prefix,
             "The subjects of answers, for users who may not subscribe to `_INBOX.>`.");
-  declare_server_name(connection.tls.server_name, connection.use_tls, keys);
+  declare_server_name(connection.server_name, connection.tls, keys);
   keys.duration("connect_timeout", connection.connect_timeout, milliseconds(100),
                 "How long connecting may take.");
   keys.duration("request_timeout", connection.request_timeout, milliseconds(100),

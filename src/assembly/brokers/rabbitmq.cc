@@ -26,7 +26,7 @@ void declare_server(rabbitmq::Options& options, Settings& keys) {
   keys.text("management_url", options.management_url,
             "`http://HOST:15672` or `https://HOST:15672`, for `dovetail doctor`, with the same "
             "user.");
-  declare_server_name(options.tls_files.server_name, options.tls, keys);
+  declare_server_name(options.server_name, options.tls, keys);
   keys.text("connection_name", options.connection_name,
             "The name of the connection in the "
             "server's list.");
@@ -92,22 +92,20 @@ bool decode_host(std::string_view path, std::string& out) {
 Result<rabbitmq::Options> options_of(const StoreConfig& store) {
   const config::BrokerConfig& broker = store.broker;
   rabbitmq::Options options;
-  options.server.host = broker.hosts.front().name;
+  options.server.host = broker.hosts.front().host;
   options.server.port =
       broker.hosts.front().port != 0 ? broker.hosts.front().port : (broker.tls ? 5671 : 5672);
   if (!broker.path.empty() && !decode_host(broker.path, options.virtual_host))
     return fail(Errc::rejected, store.where +
                                     ": what follows the host must be the name of a virtual host, "
                                     "with %2f for each slash in it");
+  const net::Access guest = options;
+  static_cast<net::Access&>(options) = broker;
   // Without a user, the server's default applies, unless a certificate is the log-in.
-  if (!broker.user.empty() || !broker.cert_file.empty()) {
-    options.user = broker.user;
-    options.password = broker.password;
+  if (broker.user.empty() && broker.cert_file.empty()) {
+    options.user = guest.user;
+    options.password = guest.password;
   }
-  options.tls = broker.tls;
-  options.tls_files.ca_file = broker.ca_file.string();
-  options.tls_files.cert_file = broker.cert_file.string();
-  options.tls_files.key_file = broker.key_file.string();
   options.message = broker.message;
   options.foreign = broker.foreign;
   if (store.payload_bytes_max > 0) options.payload_bytes_max = store.payload_bytes_max;

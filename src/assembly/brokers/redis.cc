@@ -65,7 +65,7 @@ Status read_settings_of(const StoreConfig& store, redis::Options& options) {
 Result<redis::Options> options_of(const StoreConfig& store) {
   const config::BrokerConfig& broker = store.broker;
   redis::Options options;
-  options.host = broker.hosts.front().name;
+  options.host = broker.hosts.front().host;
   if (broker.hosts.front().port != 0) options.port = broker.hosts.front().port;
   const char* const path_end = broker.path.data() + broker.path.size();
   const auto read = std::from_chars(broker.path.data(), path_end, options.database);
@@ -73,12 +73,7 @@ Result<redis::Options> options_of(const StoreConfig& store) {
     return fail(Errc::rejected, store.where +
                                     ": what follows the host must be the number of a database, as "
                                     "in redis://host:6379/0");
-  options.user = broker.user;
-  options.password = broker.password;
-  options.tls = broker.tls;
-  options.ca_file = broker.ca_file.string();
-  options.cert_file = broker.cert_file.string();
-  options.key_file = broker.key_file.string();
+  static_cast<net::Access&>(options) = broker;
   options.message = broker.message;
   options.foreign = broker.foreign;
   if (store.payload_bytes_max > 0) options.payload_bytes_max = store.payload_bytes_max;

@@ -29,9 +29,9 @@ class BrokerStore final : public Database {
 std::string hosts_of(const StoreConfig& store) {
   const std::uint16_t usual_port = url_scheme_of(store.scheme, store.broker.tls).port;
   std::vector<std::string> hosts;
-  for (const config::BrokerConfig::Host& host : store.broker.hosts) {
+  for (const net::Endpoint& host : store.broker.hosts) {
     const std::uint16_t port = host.port == 0 ? usual_port : host.port;
-    hosts.push_back(host.name + ":" + std::to_string(port));
+    hosts.push_back(host.host + ":" + std::to_string(port));
   }
   std::sort(hosts.begin(), hosts.end());
   std::string text;

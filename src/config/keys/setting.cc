@@ -1,6 +1,7 @@
 #include "config/keys/setting.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "config/units.h"
 #include "core/check.h"
@@ -179,19 +180,29 @@ Setting& Settings::duration(std::string key, std::optional<Duration>& out, Durat
                      [&out](Duration value) { out = value; });
 }
 
-Setting& Settings::size(std::string key, std::size_t& out, std::size_t least, std::string help) {
+template <class Number>
+Setting& Settings::size_of(std::string key, Number& out, std::size_t least, std::string help) {
   Setting& setting = add(std::move(key), "size", std::move(help),
                          [&out, least](const Value& value) -> std::string {
                            const auto* text = value.as<std::string>();
                            const auto size = text != nullptr ? parse_size(*text) : std::nullopt;
                            if (!size) return must_be(kSizeForm);
                            if (*size < least) return must_be("at least " + write_size(least));
-                           out = *size;
+                           if (!std::in_range<Number>(*size)) return must_be(kSizeForm);
+                           out = static_cast<Number>(*size);
                            return {};
                          });
   if (least > 1) setting.reference_.allowed = "at least " + write_size(least);
-  setting.reference_.initial = value_of(write_size(out));
+  setting.reference_.initial = value_of(write_size(static_cast<std::size_t>(out)));
   return setting;
+}
+
+Setting& Settings::size(std::string key, std::size_t& out, std::size_t least, std::string help) {
+  return size_of(std::move(key), out, least, std::move(help));
+}
+
+Setting& Settings::size(std::string key, std::int64_t& out, std::size_t least, std::string help) {
+  return size_of(std::move(key), out, least, std::move(help));
 }
 
 Setting& Settings::texts_of(std::string key, bool one_is_enough, Texts& out, std::string help) {

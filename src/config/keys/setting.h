@@ -80,6 +80,7 @@ class Settings {
   Setting& duration(std::string key, std::optional<Duration>& out, Duration least,
                     std::string help);
   Setting& size(std::string key, std::size_t& out, std::size_t least, std::string help);
+  Setting& size(std::string key, std::int64_t& out, std::size_t least, std::string help);
   // A list; its initial value is the default and is replaced.
   Setting& texts(std::string key, Texts& out, std::string help);
   Setting& one_or_more_texts(std::string key, Texts& out, std::string help);
@@ -140,6 +141,8 @@ class Settings {
                        std::function<void(Duration)> set);
   Setting& file_of(std::string key, const std::filesystem::path& folder, std::string help,
                    std::function<void(std::filesystem::path)> set);
+  template <class Number>
+  Setting& size_of(std::string key, Number& out, std::size_t least, std::string help);
   Setting& texts_of(std::string key, bool one_is_enough, Texts& out, std::string help);
   const Setting* find(std::string_view key) const;
 

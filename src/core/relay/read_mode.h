@@ -11,4 +11,10 @@ enum class ReadMode : std::uint8_t {
   poll,       // the table only
 };
 
+struct ReadOptions {
+  ReadMode mode = ReadMode::automatic;
+  // How many bytes of WAL the server may keep for the relay before the slot is given up.
+  std::int64_t retained_wal_max = std::int64_t{1} << 30;
+};
+
 }  // namespace dovetail

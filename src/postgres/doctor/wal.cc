@@ -209,9 +209,10 @@ constexpr Check kUnreadable[] = {
      "set mode = \"poll\""},
 };
 
-const LogReader* reader_of(const Facts& slot, const DoctorOptions& options) {
-  for (const LogReader& reader : options.log_readers)
-    if (reader.is_required && slot.is("is_here") && slot.is("relay", reader.relay)) return &reader;
+const WalReader* reader_of(const Facts& slot, const DoctorOptions& options) {
+  for (const WalReader& reader : options.wal_readers)
+    if (reader.is_required() && slot.is("is_here") && slot.is("relay", reader.relay))
+      return &reader;
   return nullptr;
 }
 
@@ -219,10 +220,10 @@ const LogReader* reader_of(const Facts& slot, const DoctorOptions& options) {
 Facts needs_of(const DoctorOptions& options) {
   bool is_required = false;
   std::int64_t budget = 0;
-  for (const LogReader& reader : options.log_readers) {
-    if (!reader.is_required) continue;
+  for (const WalReader& reader : options.wal_readers) {
+    if (!reader.is_required()) continue;
     is_required = true;
-    budget = std::max(budget, reader.retained_wal_max);
+    budget = std::max(budget, reader.reading.retained_wal_max);
   }
   return facts_of(options)
       .set("is_required", is_required)
@@ -235,9 +236,9 @@ Result<std::vector<Facts>> read_slots(Connection& connection, const DoctorOption
   auto slots = ask(connection, kSlotsSql, {}, facts_of(options));
   if (!slots) return slots;
   for (Facts& slot : *slots) {
-    const LogReader* reader = reader_of(slot, options);
+    const WalReader* reader = reader_of(slot, options);
     slot.set("is_read", reader != nullptr);
-    if (reader != nullptr) slot.set("retained_max", reader->retained_wal_max);
+    if (reader != nullptr) slot.set("retained_max", reader->reading.retained_wal_max);
   }
   return slots;
 }
@@ -265,7 +266,7 @@ Status examine_wal(Connection& connection, const std::string& url, const DoctorO
   const auto slots = read_slots(connection, options);
   if (!slots) return fail(slots.error());
   for (const Facts& slot : *slots) findings.check(kSlot, slot);
-  if (options.log_readers.empty()) return {};
+  if (options.wal_readers.empty()) return {};
 
   Facts needs = needs_of(options);
   const std::string& conninfo =

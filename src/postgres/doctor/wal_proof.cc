@@ -108,8 +108,8 @@ Result<std::string> prove(Connection& connection, Replication& replication, Dead
 Status prove_wal(Connection& connection, const std::string& conninfo, const DoctorOptions& options,
                  Findings& findings) {
   Facts facts;
-  for (const LogReader& reader : options.log_readers)
-    if (reader.is_required) facts.set("is_required", true);
+  for (const WalReader& reader : options.wal_readers)
+    if (reader.is_required()) facts.set("is_required", true);
   const Deadline end = std::chrono::steady_clock::now() + options.proof_wait_max;
   Result<Replication> replication = Replication::open(conninfo);
   if (!replication) {

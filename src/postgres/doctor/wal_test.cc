@@ -26,12 +26,12 @@ class DoctorOfTheLog : public ::testing::Test {
 
   static DoctorOptions automatic() {
     DoctorOptions options;
-    options.log_readers = {{.relay = "shop"}};
+    options.wal_readers = {{.relay = "shop"}};
     return options;
   }
   static DoctorOptions wal() {
     DoctorOptions options;
-    options.log_readers = {{.relay = "shop", .is_required = true}};
+    options.wal_readers = {{.relay = "shop", .reading = {.mode = ReadMode::wal}}};
     return options;
   }
   std::vector<Finding> look(const DoctorOptions& options, const std::string& user = "") {

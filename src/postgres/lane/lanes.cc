@@ -165,16 +165,16 @@ Status Lanes::State::connect() {
 }
 
 Status Lanes::State::check_mode(std::uint32_t stored) {
-  if (is_mapped_log() && options.mode != ReadMode::wal)
+  if (is_mapped_log() && options.reading.mode != ReadMode::wal)
     return fail(
         Errc::rejected,
         "a mapped table without marks is read from the WAL and needs mode = \"wal\"; set it");
-  if (stored == 1 || options.mode == ReadMode::poll) return {};
+  if (stored == 1 || options.reading.mode == ReadMode::poll) return {};
   const std::string why =
       "relay \"" + options.relay + "\" has " + std::to_string(stored) +
       " lanes, but the WAL needs a single lane; start it under another name with "
       "lanes = 1";
-  if (options.mode == ReadMode::wal) return fail(Errc::rejected, why);
+  if (options.reading.mode == ReadMode::wal) return fail(Errc::rejected, why);
   if (lanes == 0) note(Kind::source_changed, "reads the table: " + why + " to read the WAL");
   return {};
 }
@@ -334,9 +334,8 @@ Status Lanes::State::run_mapped_log(Runner& runner, Parking& parking, std::stop_
 
 WalSourceOptions Lanes::State::wal_options(Runner& runner) {
   WalSourceOptions wal;
-  wal.mode = options.mode;
+  wal.reading = options.reading;
   wal.replication_conninfo = options.replication_conninfo;
-  wal.retained_wal_max = options.retained_wal_max;
   wal.changed = [this, &runner](bool streams, std::string_view why) {
     options.notify(
         static_cast<std::int32_t>(runner.reader.lane),

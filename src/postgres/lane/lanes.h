@@ -28,9 +28,8 @@ struct LanesOptions {
   std::optional<TableMapping> mapping{};  // of a mapped table; empty: dovetail.outbox
   // How the outbox is read. The WAL needs one lane: with more, `automatic` reads the table, and
   // `wal` is refused.
-  ReadMode mode = ReadMode::automatic;
-  std::string replication_conninfo{};                     // without a pooler; empty: `conninfo`
-  std::int64_t retained_wal_max = std::int64_t{1} << 30;  // above it, the slot is given up
+  ReadOptions reading{};
+  std::string replication_conninfo{};              // without a pooler; empty: `conninfo`
   Duration lease_term = std::chrono::seconds(10);  // how long others wait after a process died
   RelayOptions relay_options{};                    // for each lane
   const TopicTemplate* topics = nullptr;

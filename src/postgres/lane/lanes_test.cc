@@ -463,7 +463,7 @@ TEST_F(PostgresLanes, SeveralLanesReadTheTableAndSayWhy) {
         contains(notices.all(), "source_changed reads the table: relay \"test\" has 4 lanes"))
         << notices.all();
   }
-  options.mode = ReadMode::wal;
+  options.reading.mode = ReadMode::wal;
   EXPECT_TRUE(failed_with(Lanes(options, system_clock(), sink).run({}), Errc::rejected));
 }
 

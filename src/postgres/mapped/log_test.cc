@@ -52,7 +52,7 @@ class Process {
     options.relay = "mapped";
     options.lanes = 1;
     options.mapping = mapping;
-    options.mode = ReadMode::wal;
+    options.reading.mode = ReadMode::wal;
     // If it runs out on a busy machine, the relay starts over, and events come twice.
     options.lease_term = 30s;
     options.heartbeat = 20ms;
@@ -158,7 +158,7 @@ TEST_F(MappedLog, WhatWasFlushedIsNotReadAgainThoughTheServerNeverHeardOfIt) {
   RelayMetrics metrics;
   const auto options = [&](MappedWindows& windows) {
     WalSourceOptions wal;
-    wal.mode = ReadMode::wal;
+    wal.reading.mode = ReadMode::wal;
     wal.publication = publication_of("mapped", mapping);
     wal.checks_publication = false;
     wal.make_rows = [&] { return mapped_rows(windows.table(), mapping, windows.last_position()); };
@@ -453,9 +453,9 @@ TEST_F(MappedLog, SeveralLanesAndOtherModesAreRefused) {
   EXPECT_TRUE(process.stop());
   options.notify = [](std::int32_t, const RelayNotice&) {};
   const auto make = [&](std::uint32_t) { return std::make_unique<SharedSink>(sink); };
-  options.mode = ReadMode::automatic;
+  options.reading.mode = ReadMode::automatic;
   EXPECT_TRUE(failed_with(Lanes(options, system_clock(), make).run({}), Errc::rejected));
-  options.mode = ReadMode::wal;
+  options.reading.mode = ReadMode::wal;
   options.relay = "wide";
   options.lanes = 2;
   EXPECT_TRUE(failed_with(Lanes(options, system_clock(), make).run({}), Errc::rejected));

@@ -235,19 +235,12 @@ Status check_progress(const TableMapping& mapping) {
 
 // Checks the columns of the event itself.
 Status check_columns(const TableMapping& mapping) {
-  DOVETAIL_TRY(check_name("id", mapping.id));
-  DOVETAIL_TRY(check_name("payload", mapping.payload));
-  const std::pair<std::string_view, const std::string*> optional[] = {
-      {"topic", &mapping.topic},
-      {"aggregate_type", &mapping.aggregate_type},
-      {"aggregate_id", &mapping.aggregate_id},
-      {"aggregate_version", &mapping.aggregate_version},
-      {"type", &mapping.type},
-      {"content_type", &mapping.content_type},
-      {"headers", &mapping.headers},
-      {"created_at", &mapping.created_at},
-      {"order_by", &mapping.order_by}};
-  for (const auto& [setting, name] : optional) DOVETAIL_TRY(check_optional(setting, *name));
+  using Kind = sql::MappedColumn::Kind;
+  for (const sql::MappedColumn& column : sql::kMappedColumns) {
+    const std::string& name = mapping.*column.value;
+    if (column.kind == Kind::required) DOVETAIL_TRY(check_name(column.key, name));
+    if (column.kind == Kind::optional) DOVETAIL_TRY(check_optional(column.key, name));
+  }
   for (const HeaderColumn& header : mapping.header_columns) {
     DOVETAIL_TRY(check_name("header_columns", header.column));
     const Header named{header.header, ""};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dovetail/result.h"
+#include "sql/mapped_columns.h"
 
 namespace dovetail::postgres {
 
@@ -42,28 +43,10 @@ struct HeaderColumn {
   std::string header;
 };
 
-// An empty name means that there is no such column. A name is used as written; if it does not
-// exist, in lower case, as PostgreSQL folds unquoted names.
-struct TableMapping {
+struct TableMapping : sql::MappedColumns {
   std::string table;  // "outbox_events" or "orders.outbox_events"
 
-  std::string id = "id";            // uuid, text or an integer, with a unique index
-  std::string topic{};              // the topic; empty or null: the relay's template
-  std::string aggregate_type{};     // empty: `default_aggregate_type`
-  std::string aggregate_id{};       // empty, or null: no order is promised
-  std::string aggregate_version{};  // an integer
-  std::string type{};               // empty: `default_type`
-  std::string payload = "payload";  // jsonb, json, text or bytea
-  std::string content_type{};       // empty, or null: `default_content_type`
-  std::string headers{};            // jsonb, json or text: one flat object
-  std::string created_at{};         // timestamptz, or timestamp in UTC; empty: the time of reading
-  std::string order_by{};           // empty: created_at, or the id if that is missing
-
   std::vector<HeaderColumn> header_columns{};
-  std::string default_aggregate_type{};  // empty: the table's name
-  std::string default_type = "event";
-  // Empty: application/json, or application/octet-stream for bytea.
-  std::string default_content_type{};
 
   std::vector<PendingCondition> pending{};  // empty: every row
   // Deletes a row once it is sent or parked: dovetail.parked keeps the parked event.

@@ -18,7 +18,7 @@ using Payloads = std::vector<std::string>;
 
 inline WalSourceOptions quick_wal(ReadMode mode) {
   WalSourceOptions options;
-  options.mode = mode;
+  options.reading.mode = mode;
   options.safe_point_every = std::chrono::milliseconds(10);
   options.retry_every = std::chrono::milliseconds(500);
   return options;

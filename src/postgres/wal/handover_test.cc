@@ -89,7 +89,7 @@ TEST_F(HandoverTest, WindowsAreReadUpToTheSlotAndLeftOutOfTheStream) {
 }
 
 TEST_F(HandoverTest, ASlotThatStaysIsMadeAtOnceAndResumedAfterwards) {
-  options_.mode = ReadMode::wal;
+  options_.reading.mode = ReadMode::wal;
   open();
   ASSERT_TRUE(eventually([&] { return step(); })) << said_;
   EXPECT_FALSE(stream_->resumes);

@@ -17,9 +17,10 @@
 namespace dovetail::postgres {
 
 using dovetail::ReadMode;
+using dovetail::ReadOptions;
 
 struct WalSourceOptions {
-  ReadMode mode = ReadMode::automatic;
+  ReadOptions reading{};
   // Without a pooler, which does not support replication; empty: the reader's.
   std::string replication_conninfo{};
   std::string publication{kOutboxPublication};
@@ -32,8 +33,6 @@ struct WalSourceOptions {
   // exist. From then on it is ours, and made again if lost. Empty: our own slot.
   std::string slot{};
   std::function<std::unique_ptr<WalRows>()> make_rows = outbox_rows;
-  // How much WAL the server may keep for us before the slot is given up.
-  std::int64_t retained_wal_max = std::int64_t{1} << 30;
   // How long reads wait for our probe to come out of the WAL before they use the table
   // instead.
   Duration probe_within = std::chrono::seconds(30);

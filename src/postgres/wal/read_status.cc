@@ -25,7 +25,8 @@ void ReadStatus::clear() {
 
 Status ReadStatus::open() {
   if (!streams_ && !why_.empty()) return write(false, why_);
-  return write(false, options_.mode == ReadMode::poll ? "mode is poll" : "begins with the table");
+  return write(false,
+               options_.reading.mode == ReadMode::poll ? "mode is poll" : "begins with the table");
 }
 
 void ReadStatus::say(bool streams, std::string_view why) {

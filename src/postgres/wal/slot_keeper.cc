@@ -85,7 +85,7 @@ Result<SlotKeeper::Look> SlotKeeper::look_if_due(bool is_level) {
   const std::int64_t retained = *found ? (*found)->retained_bytes : 0;
   metrics_.retained_wal_bytes = static_cast<std::uint64_t>(retained);
   look_at_ = clock_.now() + (is_much_kept() ? kLookAtMuchKeptEvery : kLookEvery);
-  if (retained > options_.retained_wal_max) {
+  if (retained > options_.reading.retained_wal_max) {
     was_too_much_ = true;
     if (stays()) distrust("more of the log was kept for it than retained_wal_max");
     look.too_much =

@@ -30,7 +30,7 @@ class SlotKeeper {
   // A session begins on `server`. Forgets a record of another cluster.
   Status open(ServerIdentity server);
 
-  bool stays() const { return options_.mode == ReadMode::wal; }
+  bool stays() const { return options_.reading.mode == ReadMode::wal; }
   // The slot belongs to another relay and is resumed at its position.
   bool takes_over() const { return !options_.slot.empty() && record_.slot != options_.slot; }
   // This lane has streamed through a slot before; with is_same: through the current one.

@@ -18,7 +18,7 @@ class SlotKeeperTest : public testing::Test {
     server_ = identify(reader_.connection).value();
     must(sql_, "UPDATE dovetail.relay_lane SET system_identifier = " +
                    std::to_string(server_.system_identifier));
-    options_.mode = ReadMode::wal;
+    options_.reading.mode = ReadMode::wal;
     options_.replication_conninfo = database_.conninfo;
     progress_.begin({});
   }
@@ -54,7 +54,7 @@ class SlotKeeperTest : public testing::Test {
 };
 
 TEST_F(SlotKeeperTest, OfATemporarySlotTheServerIsToldWhatIsSettled) {
-  options_.mode = ReadMode::automatic;
+  options_.reading.mode = ReadMode::automatic;
   const auto slot = open();
   begin_stream(*slot);
   EXPECT_FALSE(slot->is_first_report());
@@ -143,7 +143,7 @@ TEST_F(SlotKeeperTest, ASlotThatIsTakenOverIsOursFromThenOn) {
 }
 
 TEST_F(SlotKeeperTest, ASlotThatKeepsTooMuchIsOnlyDroppedUntilTheSinkTakesAgain) {
-  options_.retained_wal_max = -1;
+  options_.reading.retained_wal_max = -1;
   const auto slot = open();
   EXPECT_FALSE(slot->waits_for_sink());
   must(sql_, "SELECT pg_create_logical_replication_slot('" + slot->name() + "', 'pgoutput')");

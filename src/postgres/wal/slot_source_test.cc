@@ -150,7 +150,7 @@ TEST_F(WalSlotSource, ThatAnotherProcessStillUsesIsWaitedForWhileTheTableIsRead)
 
 TEST_F(WalSlotSource, ThatKeepsTooMuchIsDroppedAndMadeAgainWhenTheSinkTakes) {
   WalSourceOptions options = quick_wal(ReadMode::wal);
-  options.retained_wal_max = 4 << 20;
+  options.reading.retained_wal_max = 4 << 20;
   WalReading reading(database_, options);
   ASSERT_TRUE(reading.until_streaming()) << reading.told();
   reading.settles = false;

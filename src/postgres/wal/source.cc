@@ -51,7 +51,7 @@ Status WalSource::open() {
 }
 
 Status WalSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
-  if (options_.mode == ReadMode::poll) return windows_.read(out, limits, stop);
+  if (options_.reading.mode == ReadMode::poll) return windows_.read(out, limits, stop);
   if (!stream_) {
     Result<std::optional<StartedStream>> started = handover_.advance();
     if (!started) return fail(started.error());

@@ -264,7 +264,7 @@ TEST_F(WalSourceTest, APublicationThatIsChangedEndsTheStreamBeforeItIsTrusted) {
 
 TEST_F(WalSourceTest, MoreLogThanMayBeKeptGivesTheSlotUp) {
   WalSourceOptions options = quick_wal(ReadMode::automatic);
-  options.retained_wal_max = 4 << 20;
+  options.reading.retained_wal_max = 4 << 20;
   WalReading reading(database_, options);
   ASSERT_TRUE(reading.until_streaming()) << reading.told();
   reading.settles = false;
@@ -300,7 +300,7 @@ TEST_F(WalSourceTest, WhereTheRoleMayNotReplicateTheTableIsReadAndItIsSaidOnce) 
     for (int i = 0; i < 40; ++i) ASSERT_TRUE(reading.step());
     EXPECT_EQ(reading.changes.size(), 1U) << reading.told();
     EXPECT_TRUE(contains(reading.told(), "REPLICATION")) << reading.told();
-    options.mode = ReadMode::wal;
+    options.reading.mode = ReadMode::wal;
     WalReading wal(database_, options, "wal");
     EXPECT_TRUE(failed_with(wal.until_lost(), Errc::rejected)) << "asked for, it is an error";
   }

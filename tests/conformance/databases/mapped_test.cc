@@ -91,7 +91,7 @@ class MappedTable final : public SourceUnderTest {
  private:
   postgres::WalSourceOptions log_options(MappedWindows& windows) const {
     postgres::WalSourceOptions options;
-    options.mode = postgres::ReadMode::wal;
+    options.reading.mode = postgres::ReadMode::wal;
     options.publication = postgres::publication_of("test", mapping_);
     options.checks_publication = false;
     options.make_rows = [&windows, mapping = mapping_] {

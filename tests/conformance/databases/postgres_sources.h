@@ -63,7 +63,8 @@ class OwningLogSource final : public Source {
       const bool is_all = batch.empty();
       if (!is_all) early_.push_back(std::move(batch));
       // No slot is made for a sink that accepts nothing.
-      if (is_all && options_.mode == postgres::ReadMode::automatic && !early_.empty()) return {};
+      if (is_all && options_.reading.mode == postgres::ReadMode::automatic && !early_.empty())
+        return {};
     }
     EXPECT_EQ(metrics_.streams, 1U);
     return {};

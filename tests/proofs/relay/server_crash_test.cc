@@ -197,7 +197,7 @@ class PostgresCrash : public ::testing::Test {
     options.replication_conninfo = stage_->direct(database_);
     options.relay = name;
     options.lanes = 1;
-    options.mode = mode;
+    options.reading.mode = mode;
     // Their writes would put on disk what must be lost.
     options.lease_term = options.heartbeat = 1min;
     live::RunningRelay relay(options, [&](Events events) {

@@ -121,7 +121,7 @@ int main_of(int argc, char** argv) {
   link.slow(std::stoull(word(words, "--slow", "0")));
   std::map<std::string, int, std::less<>> passed;
   postgres::WalSourceOptions options;
-  options.mode = mode_of(word(words, "--mode", "auto"));
+  options.reading.mode = mode_of(word(words, "--mode", "auto"));
   options.replication_conninfo = std::string(argv[1]) +
                                  " host=127.0.0.1 port=" + std::to_string(link.port()) +
                                  " sslmode=disable gssencmode=disable";
@@ -133,7 +133,7 @@ int main_of(int argc, char** argv) {
     ++passed[std::string(step)];
     doom.reach("step:" + std::string(step));
   };
-  const bool polls = options.mode == postgres::ReadMode::poll;
+  const bool polls = options.reading.mode == postgres::ReadMode::poll;
   const auto is_watched = [&metrics, polls] { return polls || metrics.streams.load() != 0; };
   postgres::Reader reader{.conninfo = argv[1], .relay = "dying"};
   const auto windows = make_windows(words, reader, options);

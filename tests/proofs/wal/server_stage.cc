@@ -180,7 +180,7 @@ std::vector<ReadMode> modes(ReadMode in_short) {
 
 LanesOptions how(ReadMode mode) {
   LanesOptions options;
-  options.mode = mode;
+  options.reading.mode = mode;
   return options;
 }
 

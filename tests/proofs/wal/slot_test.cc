@@ -25,7 +25,7 @@ using live::WalStage;
 // What doctor reports under one code, for a relay with a lasting slot.
 std::string finding(const WalStage& stage, std::string_view code) {
   DoctorOptions options;
-  options.log_readers = {{.relay = "shop", .is_required = true}};
+  options.wal_readers = {{.relay = "shop", .reading = {.mode = ReadMode::wal}}};
   const auto found = examine(stage.conninfo, options, system_clock());
   EXPECT_TRUE(found) << text_of(found);
   if (!found) return {};
@@ -188,7 +188,7 @@ TEST_F(WalSlots, BeyondItsBudgetTheSlotIsGivenUp) {
     constexpr std::int64_t kBudget = 20 << 20;
     WalStage stage(*server_);
     LanesOptions options = how(mode);
-    options.retained_wal_max = kBudget;
+    options.reading.retained_wal_max = kBudget;
     start(stage, options);
     stage.broker = Broker::away;
     const std::uint64_t before = stage.metrics().stream_starts;

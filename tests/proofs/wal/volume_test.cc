@@ -74,7 +74,7 @@ TEST_F(WalVolume, AnIdleOutboxHoldsBackNoLog) {
   const std::int64_t bytes = (live::is_long() ? 2048 : 100) * kMiB;
   WalStage stage(*server_);
   LanesOptions options;
-  options.mode = ReadMode::wal;
+  options.reading.mode = ReadMode::wal;
   stage.start_relay(options);
   ASSERT_TRUE(stage.wait_for_stream());
   Connection same = server_->connect(stage.database);
