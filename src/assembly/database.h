@@ -60,7 +60,7 @@ struct StoreStatus {
   std::int64_t schema_version = 0;
   std::string server_version{};  // empty: there is no server
   bool standby = false;          // takes no writes, and shows commits in another order
-  std::uint64_t log_end = 0;     // where the server writes its WAL; 0: no WAL
+  std::uint64_t wal_end = 0;     // where the server writes its WAL; 0: no WAL
   std::optional<DelayedStatus> delayed{};
 };
 

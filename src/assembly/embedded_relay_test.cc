@@ -112,7 +112,7 @@ TEST_F(EmbeddedRelayTest, CountsAreToldWhileItRunsAndAtTheEndAndNotLater) {
 }
 
 TEST_F(EmbeddedRelayTest, RetentionIsKept) {
-  options_.config += "[retention]\nsent = \"1s\"\nevery = \"1s\"\n";
+  options_.config += "[retention]\ndelivered = \"1s\"\nevery = \"1s\"\n";
   service_.publish_one("k");
   auto relay = open();
   std::jthread thread([&](const std::stop_token& stop) { EXPECT_TRUE(relay->run(stop)); });

@@ -35,7 +35,8 @@ Result<TableMapping> read_mapping(const config::TableConfig& table) {
     if (const auto found = table.texts.find(column.key); found != table.texts.end())
       mapping.*column.value = found->second;
   DOVETAIL_TRY(read_list(table, "pending", mapping.pending, postgres::parse_pending));
-  DOVETAIL_TRY(read_list(table, "when_sent", mapping.when_sent, postgres::parse_assignment));
+  DOVETAIL_TRY(
+      read_list(table, "when_delivered", mapping.when_delivered, postgres::parse_assignment));
   DOVETAIL_TRY(read_list(table, "when_parked", mapping.when_parked, postgres::parse_assignment));
   DOVETAIL_TRY(
       read_list(table, "when_discarded", mapping.when_discarded, postgres::parse_assignment));
@@ -44,9 +45,9 @@ Result<TableMapping> read_mapping(const config::TableConfig& table) {
     mapping.header_columns.push_back({column, header});
   // For a table read from the WAL, the preset's marks are dropped; marks written in the file are
   // refused.
-  if (table.from_log) mapping.delete_when_done = false;
+  if (table.from_wal) mapping.delete_when_done = false;
   if (table.delete_when_done) mapping.delete_when_done = *table.delete_when_done;
-  mapping.from_log = table.from_log;
+  mapping.from_wal = table.from_wal;
   mapping.slot = table.slot;
   mapping.publication = table.publication;
   DOVETAIL_TRY(postgres::check_mapping(mapping));
@@ -54,7 +55,7 @@ Result<TableMapping> read_mapping(const config::TableConfig& table) {
 }
 
 bool take_the_same_rows(const TableMapping& one, const TableMapping& other) {
-  if (one.from_log || other.from_log)
+  if (one.from_wal || other.from_wal)
     return false;  // a table without marks can have several
                    // readers
   return one.table == other.table &&

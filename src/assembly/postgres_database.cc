@@ -174,8 +174,8 @@ Status prepare(StoreConfig& store) {
 
 postgres::MaintenanceOptions maintenance_options(const Retention& retention) {
   postgres::MaintenanceOptions options;
-  options.events_older_than = retention.keep.sent.value_or(kForever);
-  options.parked_older_than = retention.keep.sent.value_or(kForever);
+  options.events_older_than = retention.keep.delivered.value_or(kForever);
+  options.parked_older_than = retention.keep.delivered.value_or(kForever);
   options.inbox_older_than = retention.keep.inbox.value_or(kForever);
   options.rows_max = retention.rows_max;
   return options;
@@ -264,7 +264,7 @@ Result<StoreStatus> PostgresDatabase::status() {
   result.schema_version = found->schema_version;
   result.server_version = std::move(found->server_version);
   result.standby = found->standby;
-  result.log_end = found->log_end;
+  result.wal_end = found->wal_end;
   result.delayed = found->delayed;
   const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(), [](const auto& lane) {
     return lane.source == SourceKind::outbox;
@@ -401,7 +401,7 @@ class PostgresLane final : public Lane {
 
   Status run(std::stop_token stop) override { return lanes_.run(stop); }
   const RelayMetrics& metrics() const override { return lanes_.metrics(); }
-  std::uint64_t log_settled() const override { return lanes_.log_settled(); }
+  std::uint64_t wal_settled() const override { return lanes_.wal_settled(); }
 
  private:
   std::optional<TopicTemplate> topics_;

@@ -185,9 +185,9 @@ Status SqliteDatabase::discard(const std::string& reader, const EventId& id,
 
 Result<PruneReport> SqliteDatabase::prune(const Retention& retention) {
   sqlite::PruneOptions options;
-  options.events_older_than = retention.keep.sent.value_or(kForever);
+  options.events_older_than = retention.keep.delivered.value_or(kForever);
   options.inbox_older_than = retention.keep.inbox.value_or(kForever);
-  options.parked_older_than = retention.keep.sent.value_or(kForever);
+  options.parked_older_than = retention.keep.delivered.value_or(kForever);
   options.rows_max = retention.rows_max;
   return sqlite::prune(store_.path.string(), options, system_clock());
 }

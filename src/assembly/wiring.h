@@ -31,7 +31,7 @@ class Lane {
   virtual std::optional<TimePoint> quiet_since() const { return std::nullopt; }
   // Everything up to this WAL position is settled; 0: it does not read the WAL. Any
   // thread.
-  virtual std::uint64_t log_settled() const { return 0; }
+  virtual std::uint64_t wal_settled() const { return 0; }
 };
 
 // Makes the sink of a lane; the sink must not block the relay's thread. Lanes count from

@@ -69,9 +69,10 @@ void read_file(Section& root, Config& config) {
 }  // namespace
 
 void declare_retention(RetentionConfig& retention, Settings& keys) {
-  keys.duration("sent", retention.sent, std::chrono::seconds(1),
-                "Events that every reader has settled are deleted after this time.")
+  keys.duration("delivered", retention.delivered, std::chrono::seconds(1),
+                "Events that every relay has delivered or parked are deleted after this time.")
       .otherwise("for ever");
+  keys.renamed("sent", "delivered");
   keys.duration("inbox", retention.inbox, std::chrono::seconds(1),
                 "How long ids are remembered. Must exceed the time in which any event can come "
                 "again.")

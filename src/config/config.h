@@ -37,7 +37,7 @@ struct TableConfig {
   std::map<std::string, std::string, std::less<>> header_columns{};
   std::optional<bool> delete_when_done{};
   // From the relay's mode, slot and publication.
-  bool from_log = false;
+  bool from_wal = false;
   std::string slot{};
   std::string publication{};
 };
@@ -167,11 +167,11 @@ struct HttpConfig {
 };
 
 struct RetentionConfig {
-  std::optional<Duration> sent;   // events in an outbox or mailbox that every reader has settled
-  std::optional<Duration> inbox;  // events that consumers remember, to recognise duplicates
+  std::optional<Duration> delivered;  // events that every relay has delivered or parked
+  std::optional<Duration> inbox;      // events that consumers remember, to recognise duplicates
   Duration every = std::chrono::minutes(10);  // how often the daemon deletes
 
-  bool wanted() const { return sent.has_value() || inbox.has_value(); }
+  bool wanted() const { return delivered.has_value() || inbox.has_value(); }
 };
 
 // [alerts]: what is worth an alert, and who gets it.

@@ -27,7 +27,7 @@ retry_base = "20ms"
 window_events = 2000
 
 [retention]
-sent = "7d"
+delivered = "7d"
 inbox = "30d"
 
 [log]
@@ -73,7 +73,7 @@ TEST(Config, AGoodFileIsReadWhole) {
   EXPECT_EQ(relay.lease, Duration(1s));
   EXPECT_EQ(relay.options.key_retry.base, Duration(20ms));
   EXPECT_EQ(relay.options.window_events_max, 2000u);
-  EXPECT_EQ(config->retention.sent, Duration(7 * 24h));
+  EXPECT_EQ(config->retention.delivered, Duration(7 * 24h));
   EXPECT_EQ(config->retention.inbox, Duration(30 * 24h));
   EXPECT_EQ(config->log.format, LogFormat::json);
 }
@@ -126,7 +126,9 @@ TEST(Config, AValueThatDoesNotFitNamesWhatIsAllowed) {
   expect_error(store + "payload_max = 100\n", ":3:15", {"store.a.payload_max", "KiB"});
   expect_error(store + "topics = \"x\"\n", ":3:10", {"list of strings"});
   expect_error(store + "[log]\nformat = \"xml\"\n", ":4:10", {"log.format", "\"text\", \"json\""});
-  expect_error(store + "[retention]\nsent = \"7 days\"\n", ":4:8", {"retention.sent", "\"7d\""});
+  expect_error(store + "[retention]\ndelivered = \"7 days\"\n", ":4:13",
+               {"retention.delivered", "\"7d\""});
+  expect_error(store + "[retention]\nsent = \"7d\"\n", ":4:1", {"retention.sent", "\"delivered\""});
   const std::string relay = store + "[[relay]]\nname = \"r\"\nfrom = \"a\"\nto = \"a\"\n";
   expect_error(relay + "attempts_max = 0\n", ":7:16", {"relay.attempts_max", "from 1 to"});
   expect_error(relay + "topic = \"{colour}\"\n", ":7:9", {"relay.topic"});
@@ -183,7 +185,7 @@ TEST(Config, ATableThatExistsIsMappedBelowItsRelay) {
   const auto config =
       parse_config(relay +
                        "name = \"t\"\nid = \"n\"\ntype = \"\"\npending = \"s = new\"\n"
-                       "when_sent = [\"s = done\", \"at = now()\"]\nwhen_parked = []\n"
+                       "when_delivered = [\"s = done\", \"at = now()\"]\nwhen_parked = []\n"
                        "delete_when_done = false\nheader_columns = { trace-id = \"t\" }\n",
                    "conf/dovetail.toml");
   ASSERT_TRUE(config) << config.error().text;
@@ -193,7 +195,7 @@ TEST(Config, ATableThatExistsIsMappedBelowItsRelay) {
   EXPECT_EQ(table.texts.at("id"), "n");
   EXPECT_EQ(table.texts.at("type"), "") << "it has none";
   EXPECT_EQ(table.lists.at("pending"), std::vector<std::string>{"s = new"});
-  EXPECT_EQ(table.lists.at("when_sent").size(), 2u);
+  EXPECT_EQ(table.lists.at("when_delivered").size(), 2u);
   EXPECT_TRUE(table.lists.at("when_parked").empty());
   EXPECT_FALSE(table.lists.contains("when_discarded"));
   EXPECT_EQ(table.delete_when_done, false);
@@ -204,6 +206,7 @@ TEST(Config, ATableThatExistsIsMappedBelowItsRelay) {
   expect_error(relay + "preset = \"status\"\nid = 7\n", ":11:6", {"relay.table.id", "a string"});
   expect_error(relay + "preset = \"status\"\npending = [7]\n", ":11:11", {"list of strings"});
   expect_error(relay + "name = \"t\"\ndelete_when_done = 1\n", ":11:20", {"true or false"});
+  expect_error(relay + "preset = \"status\"\nwhen_sent = []\n", ":11:1", {"\"when_delivered\""});
   expect_error(relay + "name = \"t\"\nheader_columns = { a = 1 }\n", "relay.table.header_columns.a",
                {"a string"});
   expect_error(stores + "\"a\"\ntable = \"t\"\n", ":9:9", {"[relay.table]"});

@@ -234,7 +234,7 @@ void declare_consumer(ConsumerConfig& consumer, const FindStore& from, Settings&
                 "process may take it. Make it longer than a call takes.");
   keys.tables("handler", "`[[consumer.handler]]`: what is done with an event, one or more.");
   declare_start(relay, from, keys);
-  declare_log_options(relay, from, keys);
+  declare_wal_options(relay, from, keys);
   declare_relay_options(relay, keys);
   keys.at("batch_events").also("64 with a handler outside the transaction.");
   keys.at("confirm_timeout").also("A day with a handler outside the transaction.");

@@ -20,14 +20,14 @@ constexpr Key kLists[] = {
      "Which rows are still to be sent: a condition, or a list of conditions that must all hold: "
      "`\"status = NEW\"`, `\"status = NEW|AGAIN\"`, `\"sent_at is null\"`.",
      "every row"},
-    {"when_sent",
-     "What the relay sets in a row that was sent: `\"status = SENT\"`, `\"sent_at = now()\"`, "
+    {"when_delivered",
+     "What the relay sets in a row that was delivered: `\"status = SENT\"`, `\"sent_at = now()\"`, "
      "`\"error = null\"`. Required, unless the preset has it.",
      "that of the preset"},
     {"when_parked",
      "The same for a row that was parked; also `\"error = reason()\"`, `\"tries = attempts()\"`.",
      "nothing"},
-    {"when_discarded", "The same for a row that was discarded.", "as `when_sent`"}};
+    {"when_discarded", "The same for a row that was discarded.", "as `when_delivered`"}};
 
 TableConfig table_of(Section& section, std::string where) {
   TableConfig table;
@@ -64,6 +64,7 @@ void declare_table(TableConfig& table, Settings& keys) {
   keys.table("header_columns", "Columns that become headers: `{ trace-id = \"trace\" }`.");
   for (const Key& key : kLists)
     keys.one_or_more_texts(key.name, table.lists[key.name], key.help).otherwise(key.otherwise);
+  keys.renamed("when_sent", "when_delivered");
   keys.flag("delete_when_done", table.delete_when_done,
             "Deletes a row that was sent or parked, instead of marking it.")
       .otherwise("`false`");
@@ -78,7 +79,7 @@ std::optional<TableConfig> read_mapped_table(Section& section) {
 
 void add_mapped_table(std::optional<TableConfig> table, const RelayConfig& relay, Config& config) {
   if (table) {
-    table->from_log = relay.reading.mode == ReadMode::wal;
+    table->from_wal = relay.reading.mode == ReadMode::wal;
     table->slot = relay.slot;
     table->publication = relay.publication;
   }

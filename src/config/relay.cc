@@ -195,7 +195,7 @@ std::string check_patterns(const std::vector<std::string>& patterns) {
   return {};
 }
 
-void declare_log_options(RelayConfig& relay, const FindStore& from, Settings& keys) {
+void declare_wal_options(RelayConfig& relay, const FindStore& from, Settings& keys) {
   Setting* const all[] = {
       &keys.choice<ReadMode>(
                "mode", relay.reading.mode, {std::begin(kModes), std::end(kModes)},
@@ -243,7 +243,7 @@ void declare_relay(RelayConfig& relay, const FindStore& from, Settings& keys) {
                     "faster, but later events of a key may overtake one that fails.");
   declare_filter(relay, keys);
   declare_start(relay, from, keys);
-  declare_log_options(relay, from, keys);
+  declare_wal_options(relay, from, keys);
   declare_relay_options(relay, keys);
 }
 

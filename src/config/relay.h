@@ -17,7 +17,7 @@ namespace dovetail::config {
 void read_relays(Section& root, Config& config);
 
 // Keys of relays and consumers: how to read the outbox of a PostgreSQL store ...
-void declare_log_options(RelayConfig& relay, const FindStore& from, Settings& keys);
+void declare_wal_options(RelayConfig& relay, const FindStore& from, Settings& keys);
 // ... where the first start begins ...
 void declare_start(RelayConfig& relay, const FindStore& from, Settings& keys);
 // ... and attempts, times, batches and windows.

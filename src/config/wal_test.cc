@@ -20,7 +20,7 @@ std::string consumer(const std::string& from, const std::string& lines) {
          "\"\nto = \"shop\"\n" + lines + "[[consumer.handler]]\nkind = \"queue\"\n";
 }
 
-TEST(ConfigOfTheLog, ARelayReadsTheLogByItselfUnlessItIsToldOtherwise) {
+TEST(ConfigOfTheWal, ARelayReadsTheLogByItselfUnlessItIsToldOtherwise) {
   const Config config = parse(relay("shop", "bus", ""));
   ASSERT_EQ(config.relays.size(), 1U);
   EXPECT_EQ(config.relays[0].reading.mode, ReadMode::automatic);
@@ -28,7 +28,7 @@ TEST(ConfigOfTheLog, ARelayReadsTheLogByItselfUnlessItIsToldOtherwise) {
   EXPECT_EQ(config.relays[0].slot, "");
 }
 
-TEST(ConfigOfTheLog, ARelayAndAConsumerSayHowTheyReadIt) {
+TEST(ConfigOfTheWal, ARelayAndAConsumerSayHowTheyReadIt) {
   const Config relays =
       parse(relay("shop", "bus", "mode = \"wal\"\nretained_wal_max = \"64MiB\"\n"));
   ASSERT_EQ(relays.relays.size(), 1U);
@@ -40,12 +40,12 @@ TEST(ConfigOfTheLog, ARelayAndAConsumerSayHowTheyReadIt) {
   EXPECT_EQ(consumers.consumers[0].relay.reading.mode, ReadMode::poll);
 }
 
-TEST(ConfigOfTheLog, AnUnknownModeIsRefusedWithThoseThatThereAre) {
+TEST(ConfigOfTheWal, AnUnknownModeIsRefusedWithThoseThatThereAre) {
   expect_error(relay("shop", "bus", "mode = \"log\"\n"),
                {"conf/dovetail.toml:12:", "mode", "auto", "wal", "poll"});
 }
 
-TEST(ConfigOfTheLog, WhatHasNoLogIsToldSo) {
+TEST(ConfigOfTheWal, WhatHasNoLogIsToldSo) {
   expect_error(relay("file", "bus", "mode = \"wal\"\n"),
                {"conf/dovetail.toml:12:", "\"file\" is SQLite", "remove it"});
   expect_error(relay("bus", "file", "retained_wal_max = \"1GiB\"\n"),
@@ -53,7 +53,7 @@ TEST(ConfigOfTheLog, WhatHasNoLogIsToldSo) {
   expect_error(consumer("bus", "mode = \"auto\"\n"), {"conf/dovetail.toml:12:", "is Kafka"});
 }
 
-TEST(ConfigOfTheLog, OneStreamIsNotSharedByLanes) {
+TEST(ConfigOfTheWal, OneStreamIsNotSharedByLanes) {
   expect_error(relay("shop", "bus", "mode = \"wal\"\nlanes = 4\n"),
                {"conf/dovetail.toml:13:", "lanes", "lanes = 1"});
   expect_error(consumer("shop", "mode = \"wal\"\nparallel = 2\n"),
@@ -61,21 +61,21 @@ TEST(ConfigOfTheLog, OneStreamIsNotSharedByLanes) {
   parse(relay("shop", "bus", "mode = \"auto\"\nlanes = 4\n"));
 }
 
-TEST(ConfigOfTheLog, ARelayThatStillCarriesEmittedEventsIsToldWhatToDo) {
+TEST(ConfigOfTheWal, ARelayThatStillCarriesEmittedEventsIsToldWhatToDo) {
   for (const char* lines : {"emitted = true\n", "emitted = false\n"})
     expect_error(relay("shop", "bus", lines),
                  {"conf/dovetail.toml:12:", "emitted", "was removed", "dovetail.publish()"});
   expect_error(consumer("file", "emitted = true\n"), {"conf/dovetail.toml:12:", "was removed"});
 }
 
-TEST(ConfigOfTheLog, PollingKeepsNoLogThatCouldBeLimited) {
+TEST(ConfigOfTheWal, PollingKeepsNoLogThatCouldBeLimited) {
   expect_error(relay("shop", "bus", "mode = \"poll\"\nretained_wal_max = \"1GiB\"\n"),
                {"conf/dovetail.toml:13:", "retained_wal_max", "remove it"});
   expect_error(relay("shop", "bus", "retained_wal_max = \"1KiB\"\n"),
                {"conf/dovetail.toml:12:", "retained_wal_max", "must be at least 1MiB"});
 }
 
-TEST(ConfigOfTheLog, ASlotIsTakenOverForATableOnly) {
+TEST(ConfigOfTheWal, ASlotIsTakenOverForATableOnly) {
   const std::string table = "[relay.table]\npreset = \"debezium\"\n";
   const Config config = parse(relay(
       "shop", "bus",
@@ -83,7 +83,7 @@ TEST(ConfigOfTheLog, ASlotIsTakenOverForATableOnly) {
   ASSERT_EQ(config.relays.size(), 1U);
   EXPECT_EQ(config.relays[0].slot, "debezium_shop");
   const TableConfig& served = config.find_store("shop")->tables.at(config.relays[0].name);
-  EXPECT_TRUE(served.from_log);
+  EXPECT_TRUE(served.from_wal);
   EXPECT_EQ(served.slot, "debezium_shop");
   EXPECT_EQ(served.publication, "dbz_publication");
   expect_error(relay("shop", "bus", "mode = \"wal\"\nslot = \"debezium\"\n"),
@@ -102,15 +102,15 @@ TEST(ConfigOfTheLog, ASlotIsTakenOverForATableOnly) {
                {"conf/dovetail.toml:12:", "publication", "mode = \"wal\""});
 }
 
-TEST(ConfigOfTheLog, ATableIsReadOutOfTheLogOnlyWhenThatIsAskedFor) {
+TEST(ConfigOfTheWal, ATableIsReadOutOfTheLogOnlyWhenThatIsAskedFor) {
   const std::string table = "[relay.table]\npreset = \"debezium\"\n";
   for (const std::string mode : {"auto", "poll"}) {
     const Config config = parse(relay("shop", "bus", "mode = \"" + mode + "\"\n" + table));
-    EXPECT_FALSE(config.find_store("shop")->tables.at(config.relays[0].name).from_log) << mode;
+    EXPECT_FALSE(config.find_store("shop")->tables.at(config.relays[0].name).from_wal) << mode;
   }
 }
 
-TEST(ConfigOfTheLog, ReplicationMayGoPastAPooler) {
+TEST(ConfigOfTheWal, ReplicationMayGoPastAPooler) {
   const auto store = [](const std::string& line) {
     return "[store.shop]\nurl = \"postgres://shop@pooler:6432/shop\"\n" + line + "\n";
   };

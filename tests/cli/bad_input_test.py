@@ -136,7 +136,7 @@ class Stores(harness.Case):
         self.change("orders.db", "UPDATE dovetail_schema SET version = 99")
         before = (self.folder / "orders.db").read_bytes()
         for command in (("init",), ("run",), ("run", "--until-idle"), PUBLISH + ("--payload", "1"),
-                        ("events", "--store", "orders"), ("parked", "list"), ("prune", "--sent", "1s")):
+                        ("events", "--store", "orders"), ("parked", "list"), ("prune", "--delivered", "1s")):
             self.refused(*command, code=6, name="corrupt", says=["99", "upgrade"])
         self.dovetail("status", code=6)
         self.assertEqual(self.rows("orders.db", "SELECT count(*) FROM dovetail_outbox"), [(1,)])

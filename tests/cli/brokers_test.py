@@ -112,7 +112,7 @@ class WithoutAServer(BrokerCase):
         stores = {store["name"]: store for store in self.ask("status")["stores"]}
         self.assertEqual(stores["bus"], {"name": "bus", "path": self.URL, "relays": [], "consumers": [], "queues": [],
                                          "broker": "Redis"})
-        self.assertNotIn("bus", [store["name"] for store in self.ask("prune", "--sent", "1d")["stores"]])
+        self.assertNotIn("bus", [store["name"] for store in self.ask("prune", "--delivered", "1d")["stores"]])
         self.assertEqual(self.ask("parked", "list"), {"parked": []})
         event = self.publish_id()
         self.assertEqual(len(self.ask("events", "show", event)["places"]), 1)

@@ -62,7 +62,7 @@ class Files(harness.Case):
         self.change("inventory.db", "INSERT INTO dovetail_consumer (name, created_at) VALUES ('stock', 1)")
         self.change("inventory.db", "INSERT INTO dovetail_inbox (consumer_id, event_id, applied_at) "
                     "SELECT id, randomblob(16), 1000000 * strftime('%s', 'now') FROM dovetail_consumer")
-        prune = ("prune", "--sent", "1d", "--inbox", "1d")
+        prune = ("prune", "--delivered", "1d", "--inbox", "1d")
         self.dovetail(*prune)
         for hours in (50, -50, 2):
             with self.subTest(hours=hours):
@@ -83,7 +83,7 @@ class Servers(postgres_test.PostgresCase):
         self.dovetail("init")
         self.sql("INSERT INTO dovetail.consumer (name, created_at) VALUES ('stock', '2020-01-01'); "
                   "INSERT INTO dovetail.inbox (event_id, consumer_id) SELECT dovetail.uuid7(), 1")
-        prune = ("prune", "--sent", "1d", "--inbox", "1d")
+        prune = ("prune", "--delivered", "1d", "--inbox", "1d")
         for hours in (50, -50, 2):
             with self.subTest(hours=hours):
                 self.refused(*prune, code=4, name="unavailable", says=("the database's clock shows", "this machine"),

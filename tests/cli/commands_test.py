@@ -245,9 +245,9 @@ class Looking(harness.Case):
         self.dovetail("run", "--until-idle")
         self.publish()
         self.change("orders.db", "UPDATE dovetail_outbox SET created_at = created_at - 3600000000")
-        self.refused("prune", code=2, name="usage", says=["--sent"])
-        self.refused("prune", "--sent", "7 days", code=2, name="usage", says=['"7d"'])
-        document = self.ask("prune", "--sent", "1m")
+        self.refused("prune", code=2, name="usage", says=["--delivered"])
+        self.refused("prune", "--delivered", "7 days", code=2, name="usage", says=['"7d"'])
+        document = self.ask("prune", "--delivered", "1m")
         by_name = {store["name"]: store for store in document["stores"]}
         self.assertEqual(by_name["orders"]["outbox"], 1)
         self.assertEqual(len(self.ask("events", "--store", "orders")["events"]), 1)
@@ -269,7 +269,7 @@ class Parked(harness.Case):
 
     def test_what_the_outbox_no_longer_has_is_replayed_as_it_was(self):
         self.change("orders.db", "UPDATE dovetail_outbox SET created_at = 0")
-        self.dovetail("prune", "--sent", "1m")
+        self.dovetail("prune", "--delivered", "1m")
         self.assertEqual(self.rows("orders.db", "SELECT count(*) FROM dovetail_outbox"), [(0,)])
         self.dovetail("parked", "replay", self.head)
         self.dovetail("-c", "loose.toml", "run", "--until-idle")

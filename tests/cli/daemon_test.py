@@ -122,7 +122,7 @@ class Daemon(harness.Case):
         self.assertEqual(self.mailbox(), len(codes))
 
     def test_it_prunes_by_itself_what_is_old_and_delivered(self):
-        self.write("dovetail.toml", harness.CONFIG + '[retention]\nsent = "1s"\nevery = "1s"\n')
+        self.write("dovetail.toml", harness.CONFIG + '[retention]\ndelivered = "1s"\nevery = "1s"\n')
         process = self.start("run")
         self.started()
         self.publish()

@@ -159,7 +159,7 @@ class ByHand(MappedCase):
         self.sql(STATUS.replace("event_type", "kind") + "; ALTER TABLE outbox_events ADD seq bigint GENERATED ALWAYS AS "
                  "IDENTITY, DROP sent_at")
         self.sql(PUBLISH_STATUS.replace("event_type", "kind"))
-        self.table('preset = "status"\ntype = "kind"\norder_by = "seq"\nwhen_sent = "status = SENT"\ncreated_at = ""\n')
+        self.table('preset = "status"\ntype = "kind"\norder_by = "seq"\nwhen_delivered = "status = SENT"\ncreated_at = ""\n')
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.sql("SELECT count(*) FROM outbox_events WHERE status = 'SENT'"), "6")
 
@@ -278,13 +278,13 @@ class WrongFiles(harness.Case):
         self.wrong_file('preset = "statuss"\n', "statuss", "status, sent_at, message, processed_at, debezium")
         self.wrong_file('agregate_id = "x"\nname = "t"\n', "agregate_id", 'did you mean "aggregate_id"?')
         self.wrong_file('order_by = "seq"\n', "preset", "name")
-        self.wrong_file('name = "t"\n', "when_sent")
-        self.wrong_file('preset = "status"\nwhen_sent = ["sent_at = now()"]\n', "when_sent", "pending")
+        self.wrong_file('name = "t"\n', "when_delivered")
+        self.wrong_file('preset = "status"\nwhen_delivered = ["sent_at = now()"]\n', "when_delivered", "pending")
         self.wrong_file('preset = "status"\npending = ["status like x"]\n', "pending", "is malformed")
         self.wrong_file('preset = "status"\npending = 3\n', "list of strings")
         self.wrong_file("preset = \"status\"\npending = [\"status = 'NEW' OR 1=1\"]\n", "pending", "not a plain value")
         self.wrong_file('preset = "status"\nwhen_parked = ["status"]\n', "when_parked", "is malformed")
-        self.wrong_file('preset = "status"\nwhen_sent = ["status = SENT", "note = reason()"]\n', "did not fail")
+        self.wrong_file('preset = "status"\nwhen_delivered = ["status = SENT", "note = reason()"]\n', "did not fail")
         self.wrong_file('preset = "status"\nid = ""\n', "id")
         self.wrong_file('preset = "status"\ndelete_when_done = "yes"\n', "true or false")
         self.wrong_file('preset = "status"\nheader_columns = ["x"]\n', "header_columns")
@@ -299,7 +299,7 @@ class WrongFiles(harness.Case):
         self.wrong_file(f'preset = "status"\nname = "public.{attack}"\n', "is not a valid name")
         self.wrong_file('preset = "status"\nname = "a.b.c"\n', "is not a valid name")
         self.wrong_file(f'preset = "status"\nheader_columns = {{ h = "{attack}" }}\n', "is not a valid name")
-        for key in ("pending", "when_sent", "when_parked", "when_discarded"):
+        for key in ("pending", "when_delivered", "when_parked", "when_discarded"):
             self.wrong_file(f'preset = "status"\n{key} = ["{attack} = 1"]\n', "is not a valid name")
 
     def test_a_table_of_sqlite_is_refused(self):
@@ -327,7 +327,7 @@ class WrongTables(MappedCase):
 
     def test_a_value_is_never_sql(self):
         self.sql(STATUS + "; CREATE TABLE victim (x int)")
-        self.table("preset = \"status\"\nwhen_sent = [\"status = 'x''; DROP TABLE victi'\"]\ndefault_type = \"'; DROP\"\n")
+        self.table("preset = \"status\"\nwhen_delivered = [\"status = 'x''; DROP TABLE victi'\"]\ndefault_type = \"'; DROP\"\n")
         self.sql(PUBLISH_STATUS)
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.sql("SELECT count(*), max(status) FROM outbox_events, (SELECT count(*) FROM victim) AS v"),

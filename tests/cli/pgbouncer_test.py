@@ -58,7 +58,7 @@ class WholeFlow(Pooled):
             shown = self.ask("events", "show", event)["places"]
             self.assertEqual({(one["box"], one["state"]) for one in shown},
                              {("outbox", "delivered"), ("mailbox", "unread")})
-        self.dovetail("prune", "--sent", "1d")
+        self.dovetail("prune", "--delivered", "1d")
         self.start("run")
         self.wait_for("all lanes are served", lambda: all(lane["owner"] for lane in self.reader()["lanes"]))
         self.assertTrue(self.ask("doctor")["ok"])

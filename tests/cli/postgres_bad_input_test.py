@@ -22,7 +22,7 @@ from postgres_test import SERVER, STATE, PostgresCase, first_line, psql
 PUBLISH = ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "T", "--payload", '"hush-hush"')
 # Every command that works on the store.
 COMMANDS = (("init",), PUBLISH, ("events", "--store", "orders"), ("parked", "list", "--store", "orders"),
-            ("prune", "--sent", "1s"), ("run", "--until-idle"))
+            ("prune", "--delivered", "1s"), ("run", "--until-idle"))
 INJECTION = "x'; DROP SCHEMA dovetail CASCADE; --"
 
 
@@ -189,7 +189,7 @@ class Rights(BadInput):
         self.each_refused(5, "rejected", "dovetail_relay to run", commands=[c for c in COMMANDS if c is not PUBLISH])
         self.login("operator", "dovetail_operator")
         self.refused(*PUBLISH, code=5, name="rejected", says=["dovetail_app to publish"])
-        self.refused("prune", "--sent", "1s", code=5, name="rejected", says=["owner of the schema"])
+        self.refused("prune", "--delivered", "1s", code=5, name="rejected", says=["owner of the schema"])
         said = self.dovetail("run", "--until-idle", code=5)
         self.assertIn("dovetail_relay to run", said.err.splitlines()[-1])
         self.refused("init", "--roles", code=5, name="rejected", says=["CREATEROLE"])

@@ -163,7 +163,7 @@ class Delayed(PostgresCase):
         self.sql(f"SELECT dovetail.publish('orders', '1', 'placed', '{{\"n\": 7}}'::text, topic => 'nowhere', id => '{event}')")
         self.dovetail("run", "--until-idle", code=1)
         self.sql("UPDATE dovetail.outbox SET created_at = '2023-07-01'")
-        self.dovetail("prune", "--sent", "1d")
+        self.dovetail("prune", "--delivered", "1d")
         self.assertEqual(self.sql("SELECT count(*) FROM dovetail.outbox"), "0")
         path = self.folder / "dovetail.toml"
         path.write_text(path.read_text().replace('topics = ["orders.events"]', ""))
@@ -259,7 +259,7 @@ class Carrying(PostgresCase):
         self.assertEqual(second.wait(harness.PATIENCE_S), 0)
 
     def test_a_prune_that_waits_for_a_lock_keeps_no_signal_waiting(self):
-        self.configure(self.conninfo, '[retention]\nsent = "1h"\nevery = "1s"\n')
+        self.configure(self.conninfo, '[retention]\ndelivered = "1h"\nevery = "1s"\n')
         self.init()
         holder = subprocess.Popen(["psql", "-XAtq", self.conninfo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(self.end, holder)
@@ -326,7 +326,7 @@ class Carrying(PostgresCase):
 
     def test_prune_keeps_what_no_relay_has_passed(self):
         self.publish()
-        self.assertIn("no relay has ever read", " ".join(self.stores("prune", "--sent", "1s")["orders"]["notes"]))
+        self.assertIn("no relay has ever read", " ".join(self.stores("prune", "--delivered", "1s")["orders"]["notes"]))
         self.assertEqual(len(self.ask("events", "--store", "orders")["events"]), 1)
 
 
@@ -447,7 +447,7 @@ class Secrets(PostgresCase):
         """Runs every command that can say something about the store, and returns all that was said."""
         said = ""
         for command in (("init",), ("status",), ("doctor",), ("events", "--store", "orders"), ("parked", "list"),
-                        ("prune", "--sent", "1d"), ("run", "--until-idle"),
+                        ("prune", "--delivered", "1d"), ("run", "--until-idle"),
                         ("publish", "--store", "orders", "--aggregate-type", "orders", "--type", "T", "--payload", "1")):
             for json_option in ((), ("--json",)):
                 result = self.run_dovetail(*command, *json_option, env=environment)

@@ -148,7 +148,7 @@ class Commands(harness.Case):
 
     def test_every_example_of_help_runs(self):
         """Those that need no special store, as they are written."""
-        self.write("dovetail.toml", harness.CONFIG + '\n[retention]\nsent = "7d"\n\n[store.bus]\nurl = "redis://127.0.0.1:1/0"\n')
+        self.write("dovetail.toml", harness.CONFIG + '\n[retention]\ndelivered = "7d"\n\n[store.bus]\nurl = "redis://127.0.0.1:1/0"\n')
         self.init()
         top = self.dovetail("--help").out
         commands = re.findall(r"^  ([a-z]+)  ", top, re.MULTILINE)

@@ -34,7 +34,7 @@ to = "bus"
 topic = "{aggregate_type}.events"
 lease = "10s"
 [retention]
-sent = "7d"
+delivered = "7d"
 [log]
 format = "json"
 level = "info"
@@ -57,7 +57,7 @@ mode = "auto"
 preset = "debezium"
 name = "public.outbox"
 pending = ["status = NEW|AGAIN", "sent_at is null"]
-when_sent = "status = SENT"
+when_delivered = "status = SENT"
 header_columns = { trace-id = "trace" }
 [[consumer]]
 name = "stock"

@@ -27,7 +27,7 @@ TableMapping mapping() {
   mapping.aggregate_version = "version";
   mapping.headers = "extra";
   mapping.created_at = "at";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   mapping.header_columns = {{"trace", "trace-id"}};
   return mapping;
 }

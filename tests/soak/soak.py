@@ -88,7 +88,7 @@ store = "hook"
 
 ENDING = """
 [retention]
-sent = "30s"
+delivered = "30s"
 inbox = "60s"
 every = "5s"
 [log]

@@ -68,7 +68,7 @@ topic = "{aggregate_type}.events"  # also {type}, {aggregate_id}, {content_type}
 # # environment = ["TMPDIR"]     #   its only variables besides PATH, HOME, LANG and TZ
 
 [retention]
-sent = "7d"                      # delivered events are deleted after this
+delivered = "7d"                 # delivered events are deleted after this
 inbox = "30d"                    # ids are remembered this long to recognise duplicates
 
 [log]

@@ -13,7 +13,7 @@ using namespace assembly;
 namespace {
 
 struct PruneOptions {
-  std::string sent;  // durations, as in the file; empty: the file's value
+  std::string delivered;  // durations, as in the file; empty: the file's value
   std::string inbox;
 };
 
@@ -21,10 +21,10 @@ Answer prune(const CommandContext& context, const PruneOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
   config::RetentionConfig retention = config->retention;
-  if (!options.sent.empty()) {
-    const auto sent = duration_of(options.sent, "--sent");
-    if (!sent) return tl::unexpected(sent.error());
-    retention.sent = *sent;
+  if (!options.delivered.empty()) {
+    const auto delivered = duration_of(options.delivered, "--delivered");
+    if (!delivered) return tl::unexpected(delivered.error());
+    retention.delivered = *delivered;
   }
   if (!options.inbox.empty()) {
     const auto inbox = duration_of(options.inbox, "--inbox");
@@ -33,7 +33,7 @@ Answer prune(const CommandContext& context, const PruneOptions& options) {
   }
   if (!retention.wanted()) {
     return refuse(Exit::usage,
-                  "no retention is set: give --sent and --inbox, or set "
+                  "no retention is set: give --delivered and --inbox, or set "
                   "them in [retention] of " +
                       config->file.string());
   }
@@ -79,13 +79,14 @@ Answer prune(const CommandContext& context, const PruneOptions& options) {
 void add_prune(Command& app) {
   const auto options = std::make_shared<PruneOptions>();
   Command sub = app.command(
-      "prune", "Delete old events that every reader has settled, and old inbox rows",
+      "prune", "Delete old events that every relay has delivered or parked, and old inbox rows",
       "Without options it uses [retention] of the config file. It never deletes pending, "
       "waiting or parked\n"
       "events. 'dovetail run' also prunes periodically.\n\n"
-      "  dovetail prune --sent 7d --inbox 30d",
+      "  dovetail prune --delivered 7d --inbox 30d",
       [options](const CommandContext& context) { return prune(context, *options); });
-  sub.option("--sent", options->sent, "Delete settled events older than this, for example 7d");
+  sub.option("--delivered", options->delivered,
+             "Delete delivered events older than this, for example 7d");
   sub.option("--inbox", options->inbox,
              "Forget ids older than this; an older event that comes again is parked, not "
              "applied");

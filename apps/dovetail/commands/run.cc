@@ -276,8 +276,8 @@ bool Daemon::is_log_read(Running& relay, const StoreStatus& store,
   const bool is_ours = reader.owner.empty() || reader.owner.starts_with(process_label() + "#");
   const Duration left = std::exchange(relay.lease_left, reader.lease_left);
   if (!is_ours && reader.lease_left > left) return true;
-  if (!relay.log_wanted) relay.log_wanted = store.log_end;
-  return relay.lane->log_settled() >= *relay.log_wanted;
+  if (!relay.log_wanted) relay.log_wanted = store.wal_end;
+  return relay.lane->wal_settled() >= *relay.log_wanted;
 }
 
 // Nothing pending, nothing in flight, and no automatic retry left.

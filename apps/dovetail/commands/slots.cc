@@ -20,7 +20,7 @@ struct SlotsOptions {
 
 #ifdef DOVETAIL_HAS_POSTGRES
 
-std::string state_of(const postgres::LogSlot& slot) {
+std::string state_of(const postgres::WalSlot& slot) {
   if (slot.invalidation.empty()) return slot.wal_status.empty() ? "-" : slot.wal_status;
   return slot.wal_status + " (" + slot.invalidation + ")";
 }

@@ -25,7 +25,7 @@ void leave_out_repeated(std::vector<ListedSlot>& all) {
 
 }  // namespace
 
-const char* mode_of(const postgres::LogSlot& slot) { return slot.temporary ? "auto" : "wal"; }
+const char* mode_of(const postgres::WalSlot& slot) { return slot.temporary ? "auto" : "wal"; }
 
 Expected<std::vector<ListedSlot>> list_slots(const config::Config& config,
                                              const std::string& name) {
@@ -42,16 +42,16 @@ Expected<std::vector<ListedSlot>> list_slots(const config::Config& config,
     if (store.scheme != config::StoreScheme::postgres) continue;
     if (!name.empty() && store.name != name) continue;
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
-    auto found = postgres::list_log_slots(store.conninfo);
+    auto found = postgres::list_wal_slots(store.conninfo);
     if (!found) return refuse_in(store, found.error());
-    for (postgres::LogSlot& slot : *found) all.push_back({&store, std::move(slot)});
+    for (postgres::WalSlot& slot : *found) all.push_back({&store, std::move(slot)});
   }
   leave_out_repeated(all);
   return all;
 }
 
 Json json_of(const ListedSlot& one) {
-  const postgres::LogSlot& slot = one.slot;
+  const postgres::WalSlot& slot = one.slot;
   return {{"name", slot.name},
           {"store", one.store->name},
           {"database", slot.database},

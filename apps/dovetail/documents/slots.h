@@ -16,10 +16,10 @@ namespace dovetail::app {
 
 struct ListedSlot {
   const config::StoreConfig* store;
-  postgres::LogSlot slot;
+  postgres::WalSlot slot;
 };
 
-const char* mode_of(const postgres::LogSlot& slot);
+const char* mode_of(const postgres::WalSlot& slot);
 // Of one store, or of all. A slot of a cluster that several stores share is there once.
 Expected<std::vector<ListedSlot>> list_slots(const config::Config& config, const std::string& name);
 Json json_of(const ListedSlot& one);

@@ -360,7 +360,7 @@ TEST_F(Doctor, LooksAtThePublicationOfAMappedTableThatIsReadOutOfTheLog) {
        "payload jsonb)");
   TableMapping mapping = *mapping_preset("debezium");
   mapping.delete_when_done = false;
-  mapping.from_log = true;
+  mapping.from_wal = true;
   expect("publication", Severity::error, "CREATE PUBLICATION", mapped(mapping));
   expect("order-of-gaps", Severity::note, "order_by", mapped(mapping));
   EXPECT_EQ(find(look(mapped(mapping)), "missing-index"), nullptr);

@@ -119,7 +119,7 @@ std::string_view to_string(OrderKind kind) {
 
 Status examine_order(Connection& connection, const CatalogTable& table, const TableMapping& mapping,
                      Facts& facts, Findings& findings) {
-  facts.set("from_wal", mapping.from_log).set("order", "none");
+  facts.set("from_wal", mapping.from_wal).set("order", "none");
   if (!mapping.aggregate_id.empty()) {
     const CatalogColumn& column = table.column(order_column(mapping));
     facts.set("order", to_string(order_kind(table, mapping)))
@@ -127,7 +127,7 @@ Status examine_order(Connection& connection, const CatalogTable& table, const Ta
         .set("type", column.type);
   }
   findings.check(kOrder, facts);
-  if (mapping.from_log || !facts.is("order", "integer")) return {};
+  if (mapping.from_wal || !facts.is("order", "integer")) return {};
   const auto sequences =
       ask(connection, kSequenceSql, Params().int8(table.oid).text(facts.text("column")), facts);
   if (!sequences) return fail(sequences.error());
@@ -187,7 +187,7 @@ Status examine_mapping(Connection& connection, const std::string& relay,
   Facts facts = facts_of(options);
   facts.set("table", table->quoted).set("oid", table->oid);
   DOVETAIL_TRY(examine_order(connection, *table, mapping, facts, findings));
-  if (mapping.from_log) {
+  if (mapping.from_wal) {
     const Status published = check_publication(connection, relay, *table, mapping);
     if (!published && published.error().code != Errc::rejected) return published;
     if (!published) findings.add(kUnpublished, Facts(facts).set("error", published.error().text));

@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // One database for all: making it is what takes time.
-class DoctorOfTheLog : public ::testing::Test {
+class DoctorOfTheWal : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared = std::make_unique<TestDatabase>();
@@ -66,7 +66,7 @@ class DoctorOfTheLog : public ::testing::Test {
     must(application, "GRANT SELECT ON ALL TABLES IN SCHEMA dovetail TO " + name);
     role_ = name;
   }
-  ~DoctorOfTheLog() override {
+  ~DoctorOfTheWal() override {
     must(application, "SELECT pg_drop_replication_slot(slot_name)" + kOurSlots + " AND NOT active");
     must(application, "DELETE FROM dovetail.relay_lane");
     if (role_.empty()) return;
@@ -88,9 +88,9 @@ class DoctorOfTheLog : public ::testing::Test {
   Connection application = database.connect();
   std::string role_;
 };
-std::unique_ptr<TestDatabase> DoctorOfTheLog::shared;
+std::unique_ptr<TestDatabase> DoctorOfTheWal::shared;
 
-TEST_F(DoctorOfTheLog, WritesAProbeAndSeesItComeOut) {
+TEST_F(DoctorOfTheWal, WritesAProbeAndSeesItComeOut) {
   const std::vector<Finding> all = look(automatic());
   EXPECT_FALSE(has(all, "log-proof")) << shown(all);
   EXPECT_FALSE(has(all, "log-unreadable")) << shown(all);
@@ -98,7 +98,7 @@ TEST_F(DoctorOfTheLog, WritesAProbeAndSeesItComeOut) {
       << "it leaves nothing behind";
 }
 
-TEST_F(DoctorOfTheLog, SaysWhenTheProbeWaitsForAnOpenTransaction) {
+TEST_F(DoctorOfTheWal, SaysWhenTheProbeWaitsForAnOpenTransaction) {
   Connection other = database.connect();
   must(other, "BEGIN; SELECT pg_current_xact_id()");
   DoctorOptions options = automatic();
@@ -118,7 +118,7 @@ TEST_F(DoctorOfTheLog, SaysWhenTheProbeWaitsForAnOpenTransaction) {
   must(other, "ROLLBACK PREPARED 'p_" + database.name + "'");
 }
 
-TEST_F(DoctorOfTheLog, NamesTheRightThatIsMissingAsAFaultOnlyWhereTheLogIsRequired) {
+TEST_F(DoctorOfTheWal, NamesTheRightThatIsMissingAsAFaultOnlyWhereTheLogIsRequired) {
   make_role("doctor_of_" + database.name, "");
   const std::vector<Finding> required = look(wal(), role_);
   EXPECT_TRUE(has(required, Severity::error, "log-unreadable", "REPLICATION")) << shown(required);
@@ -126,7 +126,7 @@ TEST_F(DoctorOfTheLog, NamesTheRightThatIsMissingAsAFaultOnlyWhereTheLogIsRequir
   EXPECT_TRUE(has(wanted, Severity::note, "log-unreadable", "REPLICATION")) << shown(wanted);
 }
 
-TEST_F(DoctorOfTheLog, NeedsNoSuperuser) {
+TEST_F(DoctorOfTheWal, NeedsNoSuperuser) {
   make_role("doctor_of_" + database.name, "REPLICATION");
   const std::vector<Finding> all = look(automatic(), role_);
   EXPECT_FALSE(has(all, "log-unreadable")) << shown(all);
@@ -134,7 +134,7 @@ TEST_F(DoctorOfTheLog, NeedsNoSuperuser) {
   EXPECT_FALSE(has(all, "not-examined")) << shown(all);
 }
 
-TEST_F(DoctorOfTheLog, FindsAPublicationThatLeavesEventsOut) {
+TEST_F(DoctorOfTheWal, FindsAPublicationThatLeavesEventsOut) {
   must(application, "ALTER PUBLICATION dovetail_outbox SET (publish = 'update')");
   {
     const std::vector<Finding> all = look(wal());
@@ -148,7 +148,7 @@ TEST_F(DoctorOfTheLog, FindsAPublicationThatLeavesEventsOut) {
        "publish_via_partition_root = true)");
 }
 
-TEST_F(DoctorOfTheLog, FindsASlotThatNobodyReadsAndSaysHowMuchItKeeps) {
+TEST_F(DoctorOfTheWal, FindsASlotThatNobodyReadsAndSaysHowMuchItKeeps) {
   make_relay();
   make_slot(own());
   DoctorOptions options = wal();
@@ -160,21 +160,21 @@ TEST_F(DoctorOfTheLog, FindsASlotThatNobodyReadsAndSaysHowMuchItKeeps) {
   }
 }
 
-TEST_F(DoctorOfTheLog, FindsASlotWhoseRelayReadsAnotherWay) {
+TEST_F(DoctorOfTheWal, FindsASlotWhoseRelayReadsAnotherWay) {
   make_relay();
   make_slot(own());
   const std::vector<Finding> all = look(automatic());
   EXPECT_TRUE(has(all, Severity::warning, "slot-unused", "--force")) << shown(all);
 }
 
-TEST_F(DoctorOfTheLog, FindsASlotOfARelayThatNoLongerExists) {
+TEST_F(DoctorOfTheWal, FindsASlotOfARelayThatNoLongerExists) {
   make_slot(own());
   const std::vector<Finding> all = look({});
   EXPECT_TRUE(has(all, Severity::warning, "slot-orphan", "dovetail slots --drop " + own()))
       << shown(all);
 }
 
-TEST_F(DoctorOfTheLog, WarnsOfAServerThatKeepsItsLogWithoutLimit) {
+TEST_F(DoctorOfTheWal, WarnsOfAServerThatKeepsItsLogWithoutLimit) {
   {
     const std::vector<Finding> all = look(wal());
     EXPECT_TRUE(has(all, Severity::warning, "keep-size", "max_slot_wal_keep_size")) << shown(all);
@@ -182,14 +182,14 @@ TEST_F(DoctorOfTheLog, WarnsOfAServerThatKeepsItsLogWithoutLimit) {
   EXPECT_FALSE(has(look(automatic()), "keep-size")) << "its slot ends with the connection";
 }
 
-TEST_F(DoctorOfTheLog, SaysNothingOfALogThatNobodyMeansToRead) {
+TEST_F(DoctorOfTheWal, SaysNothingOfALogThatNobodyMeansToRead) {
   make_role("doctor_of_" + database.name, "");
   const std::vector<Finding> all = look({}, role_);
   for (const char* code : {"log-unreadable", "log-proof", "keep-size", "no-slot-free"})
     EXPECT_FALSE(has(all, code)) << shown(all);
 }
 
-TEST_F(DoctorOfTheLog, SaysWhereReplicationCannotBeReached) {
+TEST_F(DoctorOfTheWal, SaysWhereReplicationCannotBeReached) {
   DoctorOptions options = wal();
   options.replication_conninfo = "host=127.0.0.1 port=1 user=nobody dbname=nothing";
   const std::vector<Finding> all = look(options);

@@ -86,7 +86,7 @@ struct Lanes::State {
   MakeSink make_sink;
   std::string owner;
   RelayMetrics metrics{};
-  std::atomic<std::uint64_t> log_settled{0};
+  std::atomic<std::uint64_t> wal_settled{0};
   Connection connection{};
   std::string history{};  // the server's timeline, as last seen
   std::uint32_t lanes = 0;
@@ -117,11 +117,11 @@ struct Lanes::State {
   Status check_mode(std::uint32_t stored);
   void start(std::uint32_t lane);
   // Lanes cannot share one stream.
-  bool reads_log() const { return lanes == 1; }
+  bool reads_wal() const { return lanes == 1; }
   // A mapped table without marks.
-  bool is_mapped_log() const { return options.mapping && options.mapping->from_log; }
+  bool is_mapped_wal() const { return options.mapping && options.mapping->from_wal; }
   WalSourceOptions wal_options(Runner& runner);
-  Status run_mapped_log(Runner& runner, Parking& parking, std::stop_token stop);
+  Status run_mapped_wal(Runner& runner, Parking& parking, std::stop_token stop);
   Status run(Runner& runner, std::stop_token stop);
   Status run(Runner& runner, Source& source, Parking& parking, std::stop_token stop);
   Result<std::uint32_t> find_share();
@@ -157,7 +157,7 @@ Status Lanes::State::connect() {
   if (lanes == 0 && *stored != options.lanes)
     note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
                             std::to_string(*stored) + " lanes and keeps that number");
-  if (!options.mapping || is_mapped_log()) DOVETAIL_TRY(check_mode(*stored));
+  if (!options.mapping || is_mapped_wal()) DOVETAIL_TRY(check_mode(*stored));
   lanes = *stored;
   DOVETAIL_TRY(check_history(*opened));
   connection = std::move(*opened);
@@ -165,7 +165,7 @@ Status Lanes::State::connect() {
 }
 
 Status Lanes::State::check_mode(std::uint32_t stored) {
-  if (is_mapped_log() && options.reading.mode != ReadMode::wal)
+  if (is_mapped_wal() && options.reading.mode != ReadMode::wal)
     return fail(
         Errc::rejected,
         "a mapped table without marks is read from the WAL and needs mode = \"wal\"; set it");
@@ -299,25 +299,25 @@ void Lanes::State::start(std::uint32_t lane) {
 }
 
 Status Lanes::State::run(Runner& runner, std::stop_token stop) {
-  if (options.mapping && !is_mapped_log()) {
+  if (options.mapping && !is_mapped_wal()) {
     MappedSource source(runner.reader, *options.mapping, clock);
     MappedParking parking(runner.reader, source);
     return run(runner, source, parking, stop);
   }
   PostgresParking parking(runner.reader);
-  if (is_mapped_log()) return run_mapped_log(runner, parking, stop);
+  if (is_mapped_wal()) return run_mapped_wal(runner, parking, stop);
   SourceOptions source_options;
   source_options.log = [this, &runner](std::string_view text) {
     options.notify(static_cast<std::int32_t>(runner.reader.lane),
                    RelayNotice{Kind::session_lost, std::string(text)});
   };
   PostgresSource windows(runner.reader, clock, std::move(source_options));
-  if (!reads_log()) return run(runner, windows, parking, stop);
+  if (!reads_wal()) return run(runner, windows, parking, stop);
   WalSource source(runner.reader, windows, clock, metrics, wal_options(runner));
   return run(runner, source, parking, stop);
 }
 
-Status Lanes::State::run_mapped_log(Runner& runner, Parking& parking, std::stop_token stop) {
+Status Lanes::State::run_mapped_wal(Runner& runner, Parking& parking, std::stop_token stop) {
   const TableMapping& mapping = *options.mapping;
   MappedWindows windows(runner.reader, mapping, clock);
   WalSourceOptions wal = wal_options(runner);
@@ -342,7 +342,7 @@ WalSourceOptions Lanes::State::wal_options(Runner& runner) {
         RelayNotice{Kind::source_changed,
                     (streams ? "reads the WAL " : "reads the table: ") + std::string(why)});
   };
-  wal.wal_settled = [this](WalPosition position) { log_settled = position.value; };
+  wal.wal_settled = [this](WalPosition position) { wal_settled = position.value; };
   return wal;
 }
 
@@ -520,6 +520,6 @@ Status Lanes::run(std::stop_token stop) {
 std::vector<std::uint32_t> Lanes::held() const { return state_->held_lanes(); }
 
 const RelayMetrics& Lanes::metrics() const { return state_->metrics; }
-std::uint64_t Lanes::log_settled() const { return state_->log_settled; }
+std::uint64_t Lanes::wal_settled() const { return state_->wal_settled; }
 
 }  // namespace dovetail::postgres

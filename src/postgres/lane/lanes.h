@@ -61,7 +61,7 @@ class Lanes {
   // Sums over all lanes since the start. Valid as long as this object.
   const RelayMetrics& metrics() const;
   // Any thread: everything up to this WAL position is settled; 0: the WAL is not read.
-  std::uint64_t log_settled() const;
+  std::uint64_t wal_settled() const;
 
  private:
   struct State;

@@ -131,7 +131,7 @@ TEST_F(RelayStates, WhatIsPendingInATableThatIsTooLargeToCountIsNotKnown) {
   ASSERT_TRUE(ensure_relay(application, "m", 1, SourceKind::mapped));
   TableMapping mapping;
   mapping.table = "t";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   for (const bool is_counted : {true, false}) {
     if (!is_counted) mapping.counted_bytes_max = 0;
     const Result<StoreStatus> seen = status(database.conninfo, {{"m", mapping}});

@@ -112,7 +112,7 @@ std::set<std::string, std::less<>> mapped_names(const TableMapping& mapping) {
   for (const HeaderColumn& header : mapping.header_columns) names.insert(header.column);
   for (const PendingCondition& condition : mapping.pending) names.insert(condition.column);
   for (const auto* assignments :
-       {&mapping.when_sent, &mapping.when_parked, &mapping.when_discarded})
+       {&mapping.when_delivered, &mapping.when_parked, &mapping.when_discarded})
     for (const Assignment& assignment : *assignments) names.insert(assignment.column);
   return names;
 }
@@ -192,7 +192,7 @@ Status check_types(const CatalogTable& table, const TableMapping& mapping) {
 Status check_rights(const CatalogTable& table, const TableMapping& mapping, Access access) {
   std::string missing;
   if (!table.may_select) missing = "SELECT";
-  const bool marks = access == Access::mark && !mapping.from_log;
+  const bool marks = access == Access::mark && !mapping.from_wal;
   if (marks && mapping.delete_when_done && !table.may_delete)
     missing += missing.empty() ? "DELETE" : ", DELETE";
   if (marks && !mapping.delete_when_done && !table.may_update)
@@ -226,7 +226,7 @@ Result<CatalogTable> look_up(Connection& connection, const TableMapping& mapping
   const Result<Rows> index = connection.query(kUniqueIndex, Params().int8(table->oid).text(id));
   if (!index) return fail(index.error());
   for (std::size_t i = 0; i < index->size(); ++i) table->key.emplace_back(index->text(i, 0));
-  if (table->key.empty() && !mapping.from_log)
+  if (table->key.empty() && !mapping.from_wal)
     return fail(Errc::rejected,
                 "the column \"" + id + "\" of " + table->quoted +
                     " has no unique index, so its rows cannot be identified and marked; run ALTER "

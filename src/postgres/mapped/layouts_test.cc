@@ -237,8 +237,8 @@ TEST_F(MappedLayouts, ValuesAreNeverSql) {
   must(application, "UPDATE outbox_events SET status = 'P''\\'");
   TableMapping mapping = *mapping_preset("status");
   mapping.pending[0].values = {"P'\\", attack.substr(0, 20)};
-  mapping.when_sent[0].literal = attack.substr(0, 20);
-  mapping.when_sent[0].literal[0] = 'y';
+  mapping.when_delivered[0].literal = attack.substr(0, 20);
+  mapping.when_delivered[0].literal[0] = 'y';
   mapping.default_type = mapping.default_content_type = mapping.default_aggregate_type = attack;
   mapping.type.clear();
   MappedLane& lane = serve(mapping);
@@ -246,7 +246,8 @@ TEST_F(MappedLayouts, ValuesAreNeverSql) {
   ASSERT_EQ(lane.read(batch).size(), 1u);
   EXPECT_EQ(batch.events()[0].type, attack);
   ASSERT_TRUE(lane.settle(batch));
-  EXPECT_EQ(text(application, "SELECT status FROM outbox_events"), mapping.when_sent[0].literal);
+  EXPECT_EQ(text(application, "SELECT status FROM outbox_events"),
+            mapping.when_delivered[0].literal);
   EXPECT_EQ(number(application, "SELECT count(*) FROM victim"), 1);
 }
 

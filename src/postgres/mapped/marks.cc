@@ -51,7 +51,8 @@ class Marks {
   std::string all() const {
     if (mapping_.delete_when_done) return done("p.state <> 'waiting'");
     const std::string parked = writer_.carries(mapping_.when_parked);
-    std::string result = update("delivered", sent(parked), writer_.differs(mapping_.when_sent));
+    std::string result =
+        update("delivered", sent(parked), writer_.differs(mapping_.when_delivered));
     if (!mapping_.when_parked.empty())
       result += update("parked", writer_.assignments(mapping_.when_parked),
                        writer_.differs(mapping_.when_parked));
@@ -60,7 +61,7 @@ class Marks {
     if (!again.empty())
       result += update("waiting", writer_.assignments(again), parked + " AND NOT " + pending);
     const std::vector<Assignment>& given_up =
-        mapping_.when_discarded.empty() ? mapping_.when_sent : mapping_.when_discarded;
+        mapping_.when_discarded.empty() ? mapping_.when_delivered : mapping_.when_discarded;
     return result +
            update("discarded", writer_.assignments(given_up),
                   "(" + pending + " OR " + (mapping_.when_parked.empty() ? "false" : parked) +
@@ -80,10 +81,11 @@ class Marks {
   }
   // Takes back columns that only parking sets.
   std::string sent(const std::string& parked) const {
-    std::string result = writer_.assignments(mapping_.when_sent);
+    std::string result = writer_.assignments(mapping_.when_delivered);
     for (const Assignment& each : pending_again(mapping_)) {
       const auto same = [&](const Assignment& other) { return other.column == each.column; };
-      if (std::any_of(mapping_.when_sent.begin(), mapping_.when_sent.end(), same)) continue;
+      if (std::any_of(mapping_.when_delivered.begin(), mapping_.when_delivered.end(), same))
+        continue;
       const std::string name = mapped_name(table_.column(each.column).name);
       const std::string set = writer_.assignments({each});
       result += ", " + name + " = CASE WHEN " + parked + " THEN " +
@@ -109,7 +111,8 @@ std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
       "WITH fence AS (UPDATE dovetail.relay_lane SET delivered_total = delivered_total + $4, "
       "parked_total = parked_total + $5, " +
       kSampled + "WHERE " + fenced(share) + " RETURNING 1), sent AS (" +
-      changed(mapping.when_sent) + " WHERE " + writer.is_one_of(6) + std::string(kFenceHeld) + ")";
+      changed(mapping.when_delivered) + " WHERE " + writer.is_one_of(6) + std::string(kFenceHeld) +
+      ")";
   // Rows of events in dovetail.parked are marked already.
   if (mapping.delete_when_done || !mapping.when_parked.empty())
     result += ", parked AS (" + changed(mapping.when_parked) +

@@ -155,7 +155,7 @@ TEST_F(MappedMarks, WhatParkingHasSetIsTakenBackWhenTheEventIsSent) {
   TableMapping own;
   own.table = "t";
   own.pending = {{"sent_at"}, {"failed_at"}};
-  own.when_sent = {{"sent_at", Assignment::Value::now}};
+  own.when_delivered = {{"sent_at", Assignment::Value::now}};
   own.when_parked = {{"failed_at", Assignment::Value::now}};
   const auto marks = [&] {
     return text(application,
@@ -246,7 +246,7 @@ TEST_F(MappedMarks, RowsThatAreOneEventByTheirIdAreSentAndMarkedEachForItself) {
   own.table = "t";
   own.order_by = "n";
   own.pending = {{"state", {"new"}}};
-  own.when_sent = {{"state", Assignment::Value::text, "sent"}};
+  own.when_delivered = {{"state", Assignment::Value::text, "sent"}};
   own.when_parked = {{"state", Assignment::Value::text, "bad"}};
   MappedLane& lane = serve(own);
   const auto states = [&] {
@@ -297,7 +297,7 @@ TEST_F(MappedMarks, RowThatSharesItsIdWithAnotherOneIsNotMarkedWithIt) {
     own.aggregate_id = "tenant";
     own.order_by = "n";
     own.pending = {{"state", {"new"}}};
-    own.when_sent = {{"state", Assignment::Value::text, "sent"}};
+    own.when_delivered = {{"state", Assignment::Value::text, "sent"}};
     own.when_parked = {{"state", Assignment::Value::text, "bad"}};
     MappedLane& lane = serve(own);
     const auto states = [&] {

@@ -13,7 +13,7 @@ class MappedPublication : public ::testing::Test {
   void SetUp() override {
     must(connection, "CREATE TABLE events (id uuid PRIMARY KEY, payload text, more text)");
     mapping.table = "events";
-    mapping.from_log = true;
+    mapping.from_wal = true;
   }
   Status ensure(Connection& with) {
     const Result<CatalogTable> table = look_up(with, mapping);

@@ -42,7 +42,7 @@ class MappedRowsTest : public ::testing::Test {
     table = std::move(*found);
   }
   // The events in the WAL, which stays. PostgreSQL 13 has no binary form.
-  Status from_log(bool binary, Batch& out) {
+  Status from_wal(bool binary, Batch& out) {
     const std::unique_ptr<WalRows> rows = mapped_rows(table, mapping, last_position);
     const Result<Rows> changes =
         connection.query("SELECT data FROM pg_logical_slot_peek_binary_changes('" + slot() +
@@ -64,7 +64,7 @@ class MappedRowsTest : public ::testing::Test {
   }
   std::vector<std::string> logged(bool binary) {
     Batch batch;
-    const Status read = from_log(binary, batch);
+    const Status read = from_wal(binary, batch);
     EXPECT_TRUE(read) << text_of(read);
     return shown_all(batch);
   }
@@ -114,7 +114,7 @@ class MappedRowsTest : public ::testing::Test {
 TableMapping debezium() {
   TableMapping mapping = *mapping_preset("debezium");
   mapping.delete_when_done = false;
-  mapping.from_log = true;
+  mapping.from_wal = true;
   return mapping;
 }
 
@@ -150,7 +150,7 @@ TEST_F(MappedRowsTest, BytesNumbersAndHeadersAreTheSameEventsAsInTheTable) {
   mapping.headers = "meta";
   mapping.header_columns = {{"kind", "x-kind"}};
   mapping.default_aggregate_type = "thing";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   publish("TABLE events");
   must(connection,
        "INSERT INTO events VALUES (-4, 'b', 'x', '\\x01', '{\"only\": null}', -1, -7), (1, 'a', "
@@ -173,7 +173,7 @@ TEST_F(MappedRowsTest, ValuesWhoseTextOnlyTheServerKnowsComeAsText) {
   mapping.created_at = "at";
   mapping.order_by = "id";
   mapping.default_type = "seen";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   mapping.header_columns = {{"flag", "flag"}, {"pad", "pad"}, {"hue", "hue"}};
   publish("TABLE many");
   must(
@@ -223,7 +223,7 @@ TEST_F(MappedRowsTest, RowsOfOtherTablesAndOtherChangesAreLeftAlone) {
        "= '2'; DELETE FROM outbox");
   look();
   Batch batch;
-  ASSERT_TRUE(from_log(true, batch));
+  ASSERT_TRUE(from_wal(true, batch));
   ASSERT_EQ(batch.size(), 1u);
   EXPECT_EQ(batch.events()[0].payload, "1");
 }
@@ -265,7 +265,7 @@ TEST_F(MappedRowsTest, ColumnsThatAreAddedAndDroppedMoveNothing) {
   must(connection, insert);
   look();
   Batch batch;
-  ASSERT_TRUE(from_log(true, batch));
+  ASSERT_TRUE(from_wal(true, batch));
   ASSERT_EQ(batch.size(), 3u);
   for (const Event& event : batch.events()) {
     EXPECT_EQ(event.aggregate_id, "1");
@@ -282,7 +282,7 @@ TEST_F(MappedRowsTest, ColumnThatTheLogDoesNotHaveIsNamed) {
   must(connection, "ALTER TABLE outbox RENAME aggregateid TO key");
   must(connection, "INSERT INTO outbox VALUES (gen_random_uuid(), 'o', '1', 'placed', '1')");
   Batch batch;
-  const Status read = from_log(true, batch);
+  const Status read = from_wal(true, batch);
   EXPECT_TRUE(failed_with(read, Errc::rejected)) << text_of(read);
   EXPECT_TRUE(contains(text_of(read), "\"aggregateid\"")) << text_of(read);
 }
@@ -290,17 +290,17 @@ TEST_F(MappedRowsTest, ColumnThatTheLogDoesNotHaveIsNamed) {
 TEST_F(MappedRowsTest, RowWithoutAnIdIsParkedAndNotLost) {
   must(connection, "CREATE TABLE outbox (id text, payload text)");
   mapping.table = "outbox";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   publish("TABLE outbox");
   must(connection, "INSERT INTO outbox VALUES (NULL, 'a'), (NULL, 'b')");
   look();
   Batch batch;
-  ASSERT_TRUE(from_log(true, batch));
+  ASSERT_TRUE(from_wal(true, batch));
   ASSERT_EQ(batch.size(), 2u);
   EXPECT_TRUE(contains(batch.events()[0].defect, "id")) << batch.events()[0].defect;
   EXPECT_NE(batch.events()[0].id, batch.events()[1].id);
   Batch again;
-  ASSERT_TRUE(from_log(true, again));
+  ASSERT_TRUE(from_wal(true, again));
   EXPECT_EQ(batch.events()[1].id, again.events()[1].id) << "the same each time";
   EXPECT_GT(again.events()[0].position, batch.events()[1].position);
 }

@@ -54,7 +54,7 @@ namespace {
 // progress ($1) does not show its transaction; the row has a short number, completed with the
 // current one. Subtransactions have their own numbers, so this is for people only.
 std::string is_pending_sql(const CatalogTable& table, const TableMapping& mapping) {
-  if (!mapping.from_log) return pending_sql(table, mapping);
+  if (!mapping.from_wal) return pending_sql(table, mapping);
   const std::string now =
       "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog."
       "int8";
@@ -67,7 +67,7 @@ std::string is_pending_sql(const CatalogTable& table, const TableMapping& mappin
 
 // No index helps to find rows that the WAL has not brought yet, so a large table is not counted.
 std::string is_counted_sql(const CatalogTable& table, const TableMapping& mapping) {
-  if (!mapping.from_log) return "true";
+  if (!mapping.from_wal) return "true";
   const std::string oid = std::to_string(table.oid) + "::pg_catalog.oid";
   return "(SELECT coalesce(pg_catalog.sum(pg_catalog.pg_relation_size(part)), 0) FROM (SELECT " +
          oid + " AS part UNION SELECT tree.relid FROM pg_catalog.pg_partition_tree(" + oid +
@@ -197,7 +197,7 @@ std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& ma
          "NOT NULL, coalesce(min(page.at), 'epoch'), " +
          is_counted_sql(table, mapping) + " FROM (SELECT " + at + " AS at FROM " + table.quoted +
          " AS t WHERE " +
-         (mapping.from_log
+         (mapping.from_wal
               ? is_counted_sql(table, mapping) + " AND " + is_pending_sql(table, mapping) + " AND "
               : "") +
          which_sql(table, mapping, share, 1) + " LIMIT " + std::to_string(exact_max + 1) +
@@ -207,12 +207,12 @@ std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& ma
 namespace {
 
 // A row that is not pending was sent, unless the column of the condition differs from
-// when_sent.
+// when_delivered.
 std::string state_sql(const CatalogTable& table, const TableMapping& mapping) {
   const MappedWriter writer(table, mapping);
   std::string sent = "p.state IS DISTINCT FROM 'discarded'";
   for (const PendingCondition& condition : mapping.pending) {
-    for (const Assignment& each : mapping.when_sent) {
+    for (const Assignment& each : mapping.when_delivered) {
       if (each.column != condition.column || each.value != Assignment::Value::text) continue;
       sent += " AND " + writer.column(each.column) + " = " + quoted_text(each.literal) +
               "::" + table.column(each.column).type;
@@ -242,7 +242,7 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
       table.quoted + " AS t LEFT JOIN dovetail.parked AS p ON p.relay = $1 AND p.id = " + event_id;
   if (of_one) all += " WHERE " + event_id + " = $8";
   // For a deleted row, dovetail.parked has the event if it was parked.
-  if (mapping.delete_when_done || mapping.from_log)
+  if (mapping.delete_when_done || mapping.from_wal)
     all += " UNION ALL SELECT 0, p.position, NULL::pg_catalog." +
            table.column(order_column(mapping)).base + ", NULL::pg_catalog." +
            table.column(mapping.id).base +

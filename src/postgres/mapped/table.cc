@@ -23,7 +23,7 @@ TableMapping status_layout() {
   mapping.type = "event_type";
   mapping.created_at = "created_at";
   mapping.pending = {{"status", {"PENDING"}}};
-  mapping.when_sent = {{"status", Value::text, "SENT"}, {"sent_at", Value::now}};
+  mapping.when_delivered = {{"status", Value::text, "SENT"}, {"sent_at", Value::now}};
   mapping.when_parked = {{"status", Value::text, "FAILED"}};
   mapping.when_discarded = mapping.when_parked;
   return mapping;
@@ -34,9 +34,9 @@ TableMapping sent_at_layout() {
   mapping.table = "outbox_events";
   mapping.type = "event_type";
   mapping.pending = {{"sent_at", {}}};
-  mapping.when_sent = {{"sent_at", Value::now}};
+  mapping.when_delivered = {{"sent_at", Value::now}};
   // The table has no other mark for "never send this".
-  mapping.when_discarded = mapping.when_sent;
+  mapping.when_discarded = mapping.when_delivered;
   return mapping;
 }
 
@@ -50,7 +50,7 @@ TableMapping message_layout() {
   mapping.created_at = "OccurredOn";
   mapping.header_columns = {{"CorrelationId", "correlation-id"}};
   mapping.pending = {{"ProcessedOn", {}}};
-  mapping.when_sent = {{"ProcessedOn", Value::now}, {"Error", Value::null}};
+  mapping.when_delivered = {{"ProcessedOn", Value::now}, {"Error", Value::null}};
   mapping.when_parked = {{"RetryCount", Value::attempts}, {"Error", Value::reason}};
   mapping.when_discarded = {{"ProcessedOn", Value::now}, {"Error", Value::reason}};
   return mapping;
@@ -64,7 +64,7 @@ TableMapping processed_at_layout() {
   mapping.type = "event_type";
   mapping.created_at = "created_at";
   mapping.pending = {{"status", {"pending"}}};
-  mapping.when_sent = {{"status", Value::text, "processed"}, {"processed_at", Value::now}};
+  mapping.when_delivered = {{"status", Value::text, "processed"}, {"processed_at", Value::now}};
   mapping.when_parked = {{"status", Value::text, "failed"}};
   mapping.when_discarded = mapping.when_parked;
   return mapping;
@@ -209,22 +209,22 @@ bool ends_pending(const TableMapping& mapping, const std::vector<Assignment>& as
 
 Status check_unmarked(const TableMapping& mapping) {
   if (!mapping.publication.empty()) DOVETAIL_TRY(check_name("publication", mapping.publication));
-  if (mapping.pending.empty() && mapping.when_sent.empty() && mapping.when_parked.empty() &&
+  if (mapping.pending.empty() && mapping.when_delivered.empty() && mapping.when_parked.empty() &&
       mapping.when_discarded.empty() && !mapping.delete_when_done)
     return {};
   return fail(Errc::rejected,
               "a table that is read from the WAL is never written to, and every row is an event; "
-              "remove pending, when_sent, when_parked, when_discarded and "
+              "remove pending, when_delivered, when_parked, when_discarded and "
               "delete_when_done, or read the table itself (mode = \"poll\")");
 }
 
 // Otherwise rows would be sent again and again.
 Status check_progress(const TableMapping& mapping) {
-  if (mapping.from_log) return check_unmarked(mapping);
+  if (mapping.from_wal) return check_unmarked(mapping);
   if (mapping.delete_when_done) return {};
-  if (!ends_pending(mapping, mapping.when_sent))
+  if (!ends_pending(mapping, mapping.when_delivered))
     return fail(Errc::rejected,
-                "the mapping's when_sent leaves a sent row pending; set a "
+                "the mapping's when_delivered leaves a sent row pending; set a "
                 "column of the pending condition there, or set delete_when_done");
   if (!mapping.when_discarded.empty() && !ends_pending(mapping, mapping.when_discarded))
     return fail(Errc::rejected,
@@ -358,7 +358,7 @@ Status check_mapping(const TableMapping& mapping) {
     DOVETAIL_TRY(check_name("pending", condition.column));
     for (const std::string& value : condition.values) DOVETAIL_TRY(check_text("pending", value));
   }
-  DOVETAIL_TRY(check_assignments("when_sent", mapping.when_sent, false));
+  DOVETAIL_TRY(check_assignments("when_delivered", mapping.when_delivered, false));
   DOVETAIL_TRY(check_assignments("when_parked", mapping.when_parked, true));
   DOVETAIL_TRY(check_assignments("when_discarded", mapping.when_discarded, true));
   return check_progress(mapping);

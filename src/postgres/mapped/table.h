@@ -51,16 +51,16 @@ struct TableMapping : sql::MappedColumns {
   std::vector<PendingCondition> pending{};  // empty: every row
   // Deletes a row once it is sent or parked: dovetail.parked keeps the parked event.
   bool delete_when_done = false;
-  std::vector<Assignment> when_sent{};
+  std::vector<Assignment> when_delivered{};
   // For rows that failed or wait behind a failure. May be empty: the relay knows its parked events
   // and skips them.
   std::vector<Assignment> when_parked{};
-  // For rows that an operator discarded. Empty: like when_sent.
+  // For rows that an operator discarded. Empty: like when_delivered.
   std::vector<Assignment> when_discarded{};
 
   // Inserts are read from the WAL in commit order, and the table is never written: then all marks
   // above must be empty.
-  bool from_log = false;
+  bool from_wal = false;
   std::string slot{};         // taken over at the first start; empty: dovetail's own
   std::string publication{};  // an existing one with the table; empty: dovetail's own
   // Counting pending rows reads the whole table, so larger tables are not counted.

@@ -65,7 +65,8 @@ TEST(TableMapping, NoConfigurableNameTakesSql) {
          return m.header_columns.emplace_back(HeaderColumn{"x", "x"}).column;
        }},
       {"pending", [](TableMapping& m) -> std::string& { return m.pending[0].column; }},
-      {"when_sent", [](TableMapping& m) -> std::string& { return m.when_sent[0].column; }},
+      {"when_delivered",
+       [](TableMapping& m) -> std::string& { return m.when_delivered[0].column; }},
       {"when_parked", [](TableMapping& m) -> std::string& { return m.when_parked[0].column; }},
       {"when_discarded",
        [](TableMapping& m) -> std::string& { return m.when_discarded[0].column; }},
@@ -97,12 +98,12 @@ TEST(TableMapping, SchemaAndTableAreCheckedApart) {
 
 TEST(TableMapping, MarkThatLeavesTheRowPendingIsRefused) {
   TableMapping mapping = valid();
-  mapping.when_sent = {{"sent_at", Assignment::Value::now}};
+  mapping.when_delivered = {{"sent_at", Assignment::Value::now}};
   EXPECT_FALSE(check_mapping(mapping));
-  mapping.when_sent = {{"status", Assignment::Value::text, "PENDING"}};
+  mapping.when_delivered = {{"status", Assignment::Value::text, "PENDING"}};
   EXPECT_FALSE(check_mapping(mapping));
   mapping = *mapping_preset("sent_at");
-  mapping.when_sent = {{"sent_at", Assignment::Value::null}};
+  mapping.when_delivered = {{"sent_at", Assignment::Value::null}};
   EXPECT_FALSE(check_mapping(mapping));
   mapping = valid();
   mapping.when_discarded = {{"sent_at", Assignment::Value::now}};
@@ -111,7 +112,7 @@ TEST(TableMapping, MarkThatLeavesTheRowPendingIsRefused) {
 
 TEST(TableMapping, SentRowHasNoReason) {
   TableMapping mapping = valid();
-  mapping.when_sent.push_back({"error", Assignment::Value::reason});
+  mapping.when_delivered.push_back({"error", Assignment::Value::reason});
   EXPECT_FALSE(check_mapping(mapping));
 }
 
@@ -127,7 +128,7 @@ TEST(TableMapping, HeaderHasANameThatCanTravel) {
 
 TEST(TableMapping, ColumnIsSetOnce) {
   TableMapping mapping = valid();
-  mapping.when_sent.push_back(mapping.when_sent.front());
+  mapping.when_delivered.push_back(mapping.when_delivered.front());
   EXPECT_FALSE(check_mapping(mapping));
 }
 

@@ -25,7 +25,7 @@ constexpr std::size_t kKeysAtOnce = 1000;
 
 MappedWindows::MappedWindows(Reader& reader, TableMapping mapping, Clock& clock)
     : reader_(reader), mapping_(std::move(mapping)), clock_(clock), row_(reader, clock) {
-  DOVETAIL_CHECK(mapping_.from_log);
+  DOVETAIL_CHECK(mapping_.from_wal);
   reader_.source = SourceKind::mapped;
 }
 

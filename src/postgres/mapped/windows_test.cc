@@ -18,7 +18,7 @@ TableMapping plain_mapping() {
   TableMapping mapping;
   mapping.table = "outbox";
   mapping.aggregate_id = "who";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   return mapping;
 }
 
@@ -271,7 +271,7 @@ TEST_F(MappedWindowsTest, RowsArriveInTheOrderOfTheirTransactionsWhereTheTableHa
   }
   TableMapping mapping;
   mapping.table = "bare";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   Reader other{database.conninfo, "bare-relay"};
   MappedWindows bare(other, mapping, system_clock());
   ASSERT_TRUE(bare.open());

@@ -154,11 +154,11 @@ Status read_mapped_or_say_why(Connection& connection, const TableMapping& mappin
 
 // One that ends with its stream comes before one that stays and is not read.
 Status read_slots(Connection& connection, std::vector<LaneStatus>& lanes) {
-  const Result<std::vector<LogSlot>> slots = list_log_slots(connection);
+  const Result<std::vector<WalSlot>> slots = list_wal_slots(connection);
   if (!slots) return fail(slots.error());
   for (LaneStatus& lane : lanes) {
-    const LogSlot* best = nullptr;
-    for (const LogSlot& slot : *slots) {
+    const WalSlot* best = nullptr;
+    for (const WalSlot& slot : *slots) {
       if (slot.relay != lane.relay) continue;
       if (best == nullptr || (slot.active && !best->active)) best = &slot;
     }
@@ -242,7 +242,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   result.partitions = static_cast<std::uint64_t>(store->int8(0, 2));
   result.server_version = std::string(store->text(0, 3));
   result.standby = store->boolean(0, 4);
-  result.log_end = static_cast<std::uint64_t>(store->int8(0, 5));
+  result.wal_end = static_cast<std::uint64_t>(store->int8(0, 5));
   Result<std::optional<DelayedStatus>> delayed = delayed_status(*connection);
   if (!delayed) return fail(delayed.error());
   result.delayed = *delayed;

@@ -58,7 +58,7 @@ struct StoreStatus {
   std::string server_version;
   bool standby = false;
   std::optional<DelayedStatus> delayed{};
-  std::uint64_t log_end = 0;  // where the server writes its log; 0: it is a standby
+  std::uint64_t wal_end = 0;  // where the server writes its log; 0: it is a standby
 };
 // Without its mapping, what is pending of a relay that serves a table of its own is not known. One
 // that was never started is shown as a lane of nobody. A mapping that is wrong is told in its

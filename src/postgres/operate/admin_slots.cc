@@ -38,7 +38,7 @@ bool is_of(const SlotState& slot, const Owner& owner, const std::string& databas
 }
 
 // Before the drop: it is the slot that proves what is written down.
-Status write_down(Connection& connection, const LogSlot& slot) {
+Status write_down(Connection& connection, const WalSlot& slot) {
   const Result<Rows> may = connection.query(
       "SELECT coalesce(pg_catalog.has_function_privilege(pg_catalog.to_regprocedure("
       "'dovetail.note_slot_drop(text, text)'), 'EXECUTE'), false)");
@@ -58,7 +58,7 @@ Error no_such_slot(const std::string& name) {
 
 }  // namespace
 
-Result<std::vector<LogSlot>> list_log_slots(Connection& connection) {
+Result<std::vector<WalSlot>> list_wal_slots(Connection& connection) {
   const Result<Rows> here = connection.query("SELECT pg_catalog.current_database()::text");
   if (!here) return fail(here.error());
   const std::string database(here->text(0, 0));
@@ -76,9 +76,9 @@ Result<std::vector<LogSlot>> list_log_slots(Connection& connection) {
     if (!taken) return fail(taken.error());
     if (*taken) found->push_back(std::move(**taken));
   }
-  std::vector<LogSlot> slots;
+  std::vector<WalSlot> slots;
   for (SlotState& state : *found) {
-    LogSlot& slot = slots.emplace_back();
+    WalSlot& slot = slots.emplace_back();
     static_cast<SlotState&>(slot) = std::move(state);
     slot.is_here = slot.database == database;
     for (const Owner& owner : *owners) {
@@ -89,19 +89,19 @@ Result<std::vector<LogSlot>> list_log_slots(Connection& connection) {
   return slots;
 }
 
-Result<std::vector<LogSlot>> list_log_slots(const std::string& url) {
+Result<std::vector<WalSlot>> list_wal_slots(const std::string& url) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
-  return list_log_slots(*connection);
+  return list_wal_slots(*connection);
 }
 
 Status drop_log_slot(const std::string& url, const std::string& name, bool force) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
-  const Result<std::vector<LogSlot>> slots = list_log_slots(*connection);
+  const Result<std::vector<WalSlot>> slots = list_wal_slots(*connection);
   if (!slots) return fail(slots.error());
   const auto slot = std::find_if(slots->begin(), slots->end(),
-                                 [&](const LogSlot& one) { return one.name == name; });
+                                 [&](const WalSlot& one) { return one.name == name; });
   if (slot == slots->end()) return fail(no_such_slot(name));
   if (slot->temporary)
     return fail(Errc::rejected,

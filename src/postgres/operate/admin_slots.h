@@ -10,14 +10,14 @@
 
 namespace dovetail::postgres {
 
-struct LogSlot : SlotState {
+struct WalSlot : SlotState {
   bool is_here = false;  // in the database that was asked; a slot belongs to one
   std::string relay{};   // that reads through it, or did last; empty: none that is known here
 };
 
 // All that dovetail made in this cluster, and those that relays of this database have taken over.
-Result<std::vector<LogSlot>> list_log_slots(Connection& connection);
-Result<std::vector<LogSlot>> list_log_slots(const std::string& url);
+Result<std::vector<WalSlot>> list_wal_slots(Connection& connection);
+Result<std::vector<WalSlot>> list_wal_slots(const std::string& url);
 
 // Lets the server forget what it keeps for the slot. rejected: there is no such slot of ours, it
 // ends by itself, or a relay of this database reads through it and `force` is not set. unavailable:

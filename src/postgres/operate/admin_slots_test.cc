@@ -11,7 +11,7 @@ namespace dovetail::postgres {
 namespace {
 
 // One database for all: making it is what takes time.
-class LogSlots : public ::testing::Test {
+class WalSlots : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared = std::make_unique<TestDatabase>();
@@ -20,7 +20,7 @@ class LogSlots : public ::testing::Test {
     ASSERT_TRUE(made) << text_of(made);
   }
   static void TearDownTestSuite() { shared.reset(); }
-  ~LogSlots() override {
+  ~WalSlots() override {
     application.close();
     Connection connection = database.connect();
     // A temporary one is active until its session has ended.
@@ -46,11 +46,11 @@ class LogSlots : public ::testing::Test {
          "UPDATE dovetail.relay_lane SET slot = '" + slot + "' WHERE relay = '" + relay + "'");
   }
   // Slots belong to the cluster, and other tests have theirs there.
-  std::vector<LogSlot> here() {
-    auto slots = list_log_slots(database.conninfo);
+  std::vector<WalSlot> here() {
+    auto slots = list_wal_slots(database.conninfo);
     EXPECT_TRUE(slots) << text_of(slots);
     if (!slots) return {};
-    std::erase_if(*slots, [](const LogSlot& slot) { return !slot.is_here; });
+    std::erase_if(*slots, [](const WalSlot& slot) { return !slot.is_here; });
     return std::move(*slots);
   }
   std::string own(const std::string& relay) const { return slot_name(relay, database.name); }
@@ -62,19 +62,19 @@ class LogSlots : public ::testing::Test {
   const TestDatabase& database = *shared;
   Connection application = database.connect();
 };
-std::unique_ptr<TestDatabase> LogSlots::shared;
+std::unique_ptr<TestDatabase> WalSlots::shared;
 
-TEST_F(LogSlots, AreListedWithTheRelayThatReadsThroughThem) {
+TEST_F(WalSlots, AreListedWithTheRelayThatReadsThroughThem) {
   make_relay("shop", own("shop"));
   make_relay("quick");
   make_slot(own("shop"));
   make_slot(own("quick") + "_0a0b0c0d", true);
   make_slot(own("gone"));
-  const std::vector<LogSlot> slots = here();
+  const std::vector<WalSlot> slots = here();
   ASSERT_EQ(slots.size(), 3U);
   const auto of = [&](const std::string& name) {
     return *std::find_if(slots.begin(), slots.end(),
-                         [&](const LogSlot& slot) { return slot.name == name; });
+                         [&](const WalSlot& slot) { return slot.name == name; });
   };
   EXPECT_EQ(of(own("shop")).relay, "shop");
   EXPECT_FALSE(of(own("shop")).temporary);
@@ -83,18 +83,18 @@ TEST_F(LogSlots, AreListedWithTheRelayThatReadsThroughThem) {
   EXPECT_EQ(of(own("gone")).relay, "");
 }
 
-TEST_F(LogSlots, ThatWereTakenOverAreListedByWhatTheRelayWroteDown) {
+TEST_F(WalSlots, ThatWereTakenOverAreListedByWhatTheRelayWroteDown) {
   const std::string theirs = "debezium_" + database.name;
   make_relay("shop", theirs);
   make_slot(theirs);
   make_slot("foreign_" + database.name);
-  const std::vector<LogSlot> slots = here();
+  const std::vector<WalSlot> slots = here();
   ASSERT_EQ(slots.size(), 1U);
   EXPECT_EQ(slots[0].name, theirs);
   EXPECT_EQ(slots[0].relay, "shop");
 }
 
-TEST_F(LogSlots, OfNobodyAreDroppedAndThatIsWrittenDown) {
+TEST_F(WalSlots, OfNobodyAreDroppedAndThatIsWrittenDown) {
   make_slot(own("gone"));
   const Status dropped = drop(own("gone"));
   ASSERT_TRUE(dropped) << text_of(dropped);
@@ -103,7 +103,7 @@ TEST_F(LogSlots, OfNobodyAreDroppedAndThatIsWrittenDown) {
             "postgres drop slot " + own("gone"));
 }
 
-TEST_F(LogSlots, ThatARelayWillLookForAreDroppedOnlyByForce) {
+TEST_F(WalSlots, ThatARelayWillLookForAreDroppedOnlyByForce) {
   make_relay("shop", own("shop"));
   make_slot(own("shop"));
   const Status refused = drop(own("shop"));
@@ -114,7 +114,7 @@ TEST_F(LogSlots, ThatARelayWillLookForAreDroppedOnlyByForce) {
   EXPECT_TRUE(here().empty());
 }
 
-TEST_F(LogSlots, OfAnotherDatabaseAreDroppedOnlyByForce) {
+TEST_F(WalSlots, OfAnotherDatabaseAreDroppedOnlyByForce) {
   make_slot(own("gone"));
   const std::string elsewhere = servers::with_database(database.conninfo, "postgres");
   const Status refused = drop_log_slot(elsewhere, own("gone"), false);
@@ -125,7 +125,7 @@ TEST_F(LogSlots, OfAnotherDatabaseAreDroppedOnlyByForce) {
   EXPECT_TRUE(here().empty());
 }
 
-TEST_F(LogSlots, ThatAreNotOursAreNeverDropped) {
+TEST_F(WalSlots, ThatAreNotOursAreNeverDropped) {
   make_slot("foreign_" + database.name);
   EXPECT_TRUE(failed_with(drop("foreign_" + database.name, true), Errc::rejected));
   EXPECT_TRUE(failed_with(drop(own("nobody"), true), Errc::rejected));
@@ -136,14 +136,14 @@ TEST_F(LogSlots, ThatAreNotOursAreNeverDropped) {
             1);
 }
 
-TEST_F(LogSlots, ThatEndByThemselvesAreLeftAlone) {
+TEST_F(WalSlots, ThatEndByThemselvesAreLeftAlone) {
   make_slot(own("quick") + "_0a0b0c0d", true);
   const Status refused = drop(own("quick") + "_0a0b0c0d", true);
   EXPECT_TRUE(failed_with(refused, Errc::rejected)) << text_of(refused);
   EXPECT_EQ(here().size(), 1U);
 }
 
-TEST_F(LogSlots, AndHowALaneReadsAreInItsStatus) {
+TEST_F(WalSlots, AndHowALaneReadsAreInItsStatus) {
   make_relay("shop", own("shop"));
   make_slot(own("shop"));
   must(application,
@@ -160,7 +160,7 @@ TEST_F(LogSlots, AndHowALaneReadsAreInItsStatus) {
   EXPECT_EQ(lane.reads_since.time_since_epoch(), std::chrono::seconds(1767323045));
 }
 
-TEST_F(LogSlots, AreSeenWithoutASchema) {
+TEST_F(WalSlots, AreSeenWithoutASchema) {
   make_slot(own("gone"));
   must(application, "DROP SCHEMA dovetail CASCADE");
   EXPECT_EQ(here().size(), 1U);

@@ -200,7 +200,7 @@ TEST_F(PostgresOperator, SeesWhatATableSaysOfItsRowsInWhateverType) {
   TableMapping mapping;
   mapping.table = "t";
   mapping.pending = {*parse_pending("done = f")};
-  mapping.when_sent = {*parse_assignment("done = t")};
+  mapping.when_delivered = {*parse_assignment("done = t")};
   const Result<std::vector<EventRow>> rows = list_mapped_events(url, "m", mapping, EventFilter{});
   ASSERT_TRUE(rows) << text_of(rows);
   ASSERT_EQ(rows->size(), 3u);

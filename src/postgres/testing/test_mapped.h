@@ -59,7 +59,7 @@ inline TableMapping number_mapping() {
   mapping.headers = "meta";
   mapping.default_aggregate_type = "thing";
   mapping.pending = {{"state", {"new", "again"}}};
-  mapping.when_sent = {{"state", Assignment::Value::text, "done"}};
+  mapping.when_delivered = {{"state", Assignment::Value::text, "done"}};
   mapping.when_parked = {{"state", Assignment::Value::text, "bad"},
                          {"why", Assignment::Value::reason},
                          {"tries", Assignment::Value::attempts}};

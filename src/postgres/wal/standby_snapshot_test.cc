@@ -49,7 +49,7 @@ class WalStandbySnapshot : public testing::Test {
   }
 
   // The current end of WAL records.
-  std::int64_t end_of_log() { return number(connection_, "pg_current_wal_insert_lsn() - '0/0'"); }
+  std::int64_t end_of_wal() { return number(connection_, "pg_current_wal_insert_lsn() - '0/0'"); }
   std::int64_t notes_since(std::int64_t from) {
     must(connection_, "CREATE TABLE on_disk (); DROP TABLE on_disk");  // and everything before it
     return number(connection_,
@@ -65,7 +65,7 @@ class WalStandbySnapshot : public testing::Test {
     if (may_ask)
       must(connection_, "GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO " + role);
     Connection maker = database_.connect(role);
-    const std::int64_t from = end_of_log();
+    const std::int64_t from = end_of_wal();
     EXPECT_TRUE(StandbySnapshot().make(maker));
     EXPECT_TRUE(maker.query("SELECT 1"));
     EXPECT_EQ(notes_since(from) > 0, may_ask);

@@ -48,20 +48,20 @@ class MappedTable final : public SourceUnderTest {
     mapping_.headers = "headers";
     mapping_.created_at = "at";
     mapping_.order_by = "number";
-    mapping_.from_log = kPath == Path::log;
-    if (mapping_.from_log) return;
+    mapping_.from_wal = kPath == Path::log;
+    if (mapping_.from_wal) return;
     mapping_.pending = {{"state", {"new"}}};
-    mapping_.when_sent = {{"state", Assignment::Value::text, "sent"}};
+    mapping_.when_delivered = {{"state", Assignment::Value::text, "sent"}};
     mapping_.when_parked = {{"state", Assignment::Value::text, "parked"}};
   }
   SourceAbilities abilities() const override {
     SourceAbilities abilities;
-    if (mapping_.from_log) abilities.arrival_max = milliseconds(300);
+    if (mapping_.from_wal) abilities.arrival_max = milliseconds(300);
     return abilities;
   }
   std::unique_ptr<Source> make() override {
     Reader reader{conninfo_, "test"};
-    if (!mapping_.from_log)
+    if (!mapping_.from_wal)
       return std::make_unique<OwningSource<MappedSource>>(std::move(reader), mapping_,
                                                           system_clock());
     const auto options = [this](MappedWindows& windows) { return log_options(windows); };

@@ -383,15 +383,15 @@ void Siege::judge() {
   const std::uint64_t seen = duplicates();
   if (seen > static_cast<std::uint64_t>(interruptions) * kWindow * road_.lanes())
     broken("more duplicates than the windows of all interruptions");
-  const bool reads_log = road_.mode() == "auto" || road_.mode() == "wal";
+  const bool reads_wal = road_.mode() == "auto" || road_.mode() == "wal";
   // Each event is settled by one write; an accepted write of a stale relay would count twice.
   // Events from the WAL are counted before their position is reported, so a repeated event counts
   // again.
-  const std::uint64_t counted_again = reads_log ? seen : 0;
+  const std::uint64_t counted_again = reads_wal ? seen : 0;
   if (outbox_.settled < outbox_.events || outbox_.settled > outbox_.events + counted_again)
     broken(std::to_string(outbox_.settled) + " events settled, and there are " +
            std::to_string(outbox_.events));
-  if (reads_log && relays_said("reads the WAL").empty())
+  if (reads_wal && relays_said("reads the WAL").empty())
     broken("the log was never read: the test is blind there");
   if (aborts_ == 0) broken("the deadly order never killed a consumer: the test is blind there");
   summary(*books, verdict, seen);

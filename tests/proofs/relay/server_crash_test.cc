@@ -257,7 +257,7 @@ TEST_F(PostgresCrash, HidesNoRowOfATableThatIsReadOutOfTheLog) {
   TableMapping mapping;
   mapping.table = "orders_outbox";
   mapping.aggregate_id = "who";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   quiet_ = 1500ms;  // it scans the whole table each time, with pauses
   MappedWindows windows(reader_, mapping, system_clock());
   const int lost =
@@ -278,7 +278,7 @@ TEST_F(PostgresCrash, MarksNoRowThatWasNeverSent) {
   mapping.table = "orders_outbox";
   mapping.aggregate_id = "aggregate_id";
   mapping.pending = {*parse_pending("processed_at is null")};
-  mapping.when_sent = {*parse_assignment("processed_at = now()")};
+  mapping.when_delivered = {*parse_assignment("processed_at = now()")};
   MappedSource source(reader_, mapping, system_clock());
   const Status opened = source.open();
   ASSERT_TRUE(opened) << text_of(opened);

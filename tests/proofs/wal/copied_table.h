@@ -24,7 +24,7 @@ inline postgres::TableMapping copied_mapping() {
   mapping.aggregate_version = "version";
   mapping.type = "type";
   mapping.order_by = "seq";
-  mapping.from_log = true;
+  mapping.from_wal = true;
   return mapping;
 }
 

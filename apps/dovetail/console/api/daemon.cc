@@ -87,7 +87,7 @@ Json daemon_json(const Desk& desk) {
   for (const RelayConfig& relay : desk.config.relays) {
     Json json = json_of(relay, members);
     json["topic"] = relay.topic;
-    json["mode"] = config::to_string(relay.mode);
+    json["mode"] = config::to_string(relay.reading.mode);
     relays.push_back(std::move(json));
   }
   Json consumers = Json::array();

@@ -50,7 +50,7 @@ void add_gauges(Samples& samples, const Labels& relay, const Member& member,
   samples.gauge("window_events_limit", "The most events of one lane in the window", relay,
                 number(options.window_events_max));
   samples.gauge("retained_wal_limit_bytes", "Above it the relay gives its slot up", relay,
-                number(member.relay->retained_wal_max));
+                static_cast<double>(member.relay->reading.retained_wal_max));
   // A lane that has nothing to send need not be connected.
   samples.gauge("sink_up", "0 while some lane has lost its receiver", relay,
                 metrics.sinks_lost.load(std::memory_order_relaxed) == 0 ? 1 : 0);

@@ -88,9 +88,9 @@ class Process {
   std::jthread thread_;
 };
 
-class MappedLog : public ::testing::Test {
+class MappedWal : public ::testing::Test {
  protected:
-  MappedLog() {
+  MappedWal() {
     EXPECT_TRUE(create_schema(application));
     must(application,
          "CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype "
@@ -98,7 +98,7 @@ class MappedLog : public ::testing::Test {
          "payload jsonb)");
     mapping = *mapping_preset("debezium");
     mapping.delete_when_done = false;
-    mapping.from_log = true;
+    mapping.from_wal = true;
   }
   void insert(int payload, const std::string& behind = "") {
     must(application,
@@ -151,7 +151,7 @@ class FrozenSender {
   int pid_;
 };
 
-TEST_F(MappedLog, WhatWasFlushedIsNotReadAgainThoughTheServerNeverHeardOfIt) {
+TEST_F(MappedWal, WhatWasFlushedIsNotReadAgainThoughTheServerNeverHeardOfIt) {
   Reader reader;
   reader.conninfo = database.conninfo;
   reader.relay = "mapped";
@@ -215,7 +215,7 @@ TEST_F(MappedLog, WhatWasFlushedIsNotReadAgainThoughTheServerNeverHeardOfIt) {
   EXPECT_EQ(second, Payloads{"3"});
 }
 
-TEST_F(MappedLog, RowsThatAreThereComeFirstAndThenWhatIsInsertedInTheOrderOfCommits) {
+TEST_F(MappedWal, RowsThatAreThereComeFirstAndThenWhatIsInsertedInTheOrderOfCommits) {
   must(application,
        "CREATE TABLE aggregate (id int PRIMARY KEY, version int DEFAULT 0); INSERT INTO aggregate "
        "SELECT generate_series(0, 5); ALTER TABLE outbox ADD COLUMN seq bigint GENERATED ALWAYS AS "
@@ -252,7 +252,7 @@ TEST_F(MappedLog, RowsThatAreThereComeFirstAndThenWhatIsInsertedInTheOrderOfComm
   EXPECT_EQ(rows(), 162) << "nothing is written to the table";
 }
 
-TEST_F(MappedLog, RowsThatAreDeletedAtOnceAreSentAlsoWhileNobodyRuns) {
+TEST_F(MappedWal, RowsThatAreDeletedAtOnceAreSentAlsoWhileNobodyRuns) {
   std::unique_ptr<Process> process = start();
   ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
   insert(1, "DELETE FROM outbox");
@@ -267,7 +267,7 @@ TEST_F(MappedLog, RowsThatAreDeletedAtOnceAreSentAlsoWhileNobodyRuns) {
   EXPECT_TRUE(process->stop());
 }
 
-TEST_F(MappedLog, StatusAndEventsTellWhatTheLogHasBrought) {
+TEST_F(MappedWal, StatusAndEventsTellWhatTheLogHasBrought) {
   const auto seen = [&] {
     std::string states;
     const Result<StoreStatus> status_now = status(database.conninfo, {{"mapped", mapping}});
@@ -293,7 +293,7 @@ TEST_F(MappedLog, StatusAndEventsTellWhatTheLogHasBrought) {
   EXPECT_TRUE(process->stop());
 }
 
-TEST_F(MappedLog, WhileTheServerMakesNoSlotTheTableIsReadAndThenTheLogGoesOn) {
+TEST_F(MappedWal, WhileTheServerMakesNoSlotTheTableIsReadAndThenTheLogGoesOn) {
   Connection open = database.connect();
   must(open,
        "BEGIN; INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES "
@@ -318,7 +318,7 @@ TEST_F(MappedLog, WhileTheServerMakesNoSlotTheTableIsReadAndThenTheLogGoesOn) {
   EXPECT_TRUE(process->stop());
 }
 
-TEST_F(MappedLog, SlotThatIsLostIsMadeAgainAndTheTableFillsTheGap) {
+TEST_F(MappedWal, SlotThatIsLostIsMadeAgainAndTheTableFillsTheGap) {
   std::unique_ptr<Process> process = start();
   for (int n = 1; n <= 5; ++n) insert(n);
   ASSERT_TRUE(delivered(5)) << process->said();
@@ -342,7 +342,7 @@ TEST_F(MappedLog, SlotThatIsLostIsMadeAgainAndTheTableFillsTheGap) {
   EXPECT_TRUE(process->stop());
 }
 
-TEST_F(MappedLog, SlotDroppedWhileItIsReadIsHealedByTheTable) {
+TEST_F(MappedWal, SlotDroppedWhileItIsReadIsHealedByTheTable) {
   std::unique_ptr<Process> process = start();
   ASSERT_TRUE(eventually([&] { return process->streams(); })) << process->said();
   insert(1);
@@ -369,7 +369,7 @@ TEST_F(MappedLog, SlotDroppedWhileItIsReadIsHealedByTheTable) {
   EXPECT_TRUE(process->stop());
 }
 
-TEST_F(MappedLog, SlotOfAnotherProgramIsTakenOverWhereItStands) {
+TEST_F(MappedWal, SlotOfAnotherProgramIsTakenOverWhereItStands) {
   insert(1);
   must(application, "CREATE PUBLICATION dbz_publication FOR ALL TABLES");
   const std::string name = "dbz_" + database.name;
@@ -393,7 +393,7 @@ TEST_F(MappedLog, SlotOfAnotherProgramIsTakenOverWhereItStands) {
 }
 
 // Since 15. Tables removed from the publication are not in the stream, which continues.
-TEST_F(MappedLog, RowOfASchemaThatWasNotPublishedThenIsSentAllTheSame) {
+TEST_F(MappedWal, RowOfASchemaThatWasNotPublishedThenIsSentAllTheSame) {
   if (is_before(application, 15)) GTEST_SKIP() << "no publication of a schema before 15";
   must(application, "CREATE PUBLICATION of_schema FOR TABLES IN SCHEMA public");
   mapping.publication = "of_schema";
@@ -416,7 +416,7 @@ TEST_F(MappedLog, RowOfASchemaThatWasNotPublishedThenIsSentAllTheSame) {
   EXPECT_TRUE(process->stop());
 }
 
-TEST_F(MappedLog, RowOfATableThatWasElsewhereThenIsSentAllTheSame) {
+TEST_F(MappedWal, RowOfATableThatWasElsewhereThenIsSentAllTheSame) {
   if (is_before(application, 15)) GTEST_SKIP() << "no publication of a schema before 15";
   must(application, "CREATE PUBLICATION of_schema FOR TABLES IN SCHEMA public");
   mapping.publication = "of_schema";
@@ -436,7 +436,7 @@ TEST_F(MappedLog, RowOfATableThatWasElsewhereThenIsSentAllTheSame) {
   EXPECT_TRUE(process->stop());
 }
 
-TEST_F(MappedLog, SlotThatIsNotThereToBeTakenOverHaltsTheRelay) {
+TEST_F(MappedWal, SlotThatIsNotThereToBeTakenOverHaltsTheRelay) {
   insert(1);
   must(application, "CREATE PUBLICATION dbz_publication FOR TABLE outbox");
   mapping.slot = "no_such_slot";
@@ -447,7 +447,7 @@ TEST_F(MappedLog, SlotThatIsNotThereToBeTakenOverHaltsTheRelay) {
   EXPECT_EQ(sink.received_count(), 0u) << "what another program may have sent";
 }
 
-TEST_F(MappedLog, SeveralLanesAndOtherModesAreRefused) {
+TEST_F(MappedWal, SeveralLanesAndOtherModesAreRefused) {
   Process process(database.conninfo, mapping, sink);
   LanesOptions options = process.options(database.conninfo, mapping);
   EXPECT_TRUE(process.stop());
