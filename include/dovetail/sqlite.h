@@ -4,16 +4,14 @@
 // One thread at a time may use a connection and the objects made from it, as SQLite requires.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <stop_token>
-#include <string>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "dovetail/claim.h"
+#include "dovetail/consumer.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 
@@ -56,69 +54,37 @@ class Publisher {
   std::unique_ptr<State> state_;
 };
 
-// For a service with its own loop: the inbox as one call. Records in the caller's open
-// transaction that `consumer` applies the event. True: it is the first time; apply it and commit.
-// False: it is a duplicate; skip it. rejected: the event is so old that it may have been applied
-// and forgotten.
-Result<bool> claim(sqlite3* transaction, std::string_view consumer, const EventId& id);
+// For a service with its own loop: the inbox as one call. Answers first or duplicate: whether
+// `consumer` applies the event for the first time. Call it first in the transaction of the effect,
+// and acknowledge the event after COMMIT in both cases. rejected: no transaction is open, or the
+// event is older than what the inbox remembers.
+Result<Claim::State> claim(sqlite3* transaction, std::string_view consumer, const EventId& id);
 
-struct ConsumerOptions {
-  // Behaviour
-  std::string database;               // the consumer's own file; created if missing
-  std::string name;                   // of the consumer; names its progress and its inbox rows
-  std::string from{};                 // empty: its own mailbox; else the file whose outbox it reads
-  std::vector<std::string> topics{};  // only these; empty: all
-  // Failures of one event, while others pass, before it is parked. If all fail, nothing counts.
-  std::uint32_t attempts_max = 15;
-  std::chrono::milliseconds retry_base{250};  // first wait after a failure; doubles, with jitter
-  std::chrono::milliseconds retry_cap{600'000};
-  std::chrono::milliseconds lease_term{
-      10'000};  // after a crash, another process takes over this much later at the latest
-  std::function<void(std::string_view)>
-      log{};  // gets lines for an operator; called on the thread in run()
-  // Performance
-  std::size_t batch_events_max = 1000;  // the size of one transaction
-  std::size_t batch_bytes_max = 1 << 20;
-  std::size_t window_events_max = 8000;  // read ahead
-  std::size_t window_bytes_max = 16 << 20;
-};
+// A handler gets the transaction of the inbox row, which may hold many events. The row, the
+// handler's writes and the events that it publishes commit together. It must not end the
+// transaction: a COMMIT or ROLLBACK undoes the batch and counts as a failure. Errc::failed says
+// that it did not work this time: a failed attempt, as is any exception. Errc::unavailable means
+// "not now" and costs no attempt. Errc::rejected parks the event. After a failure the same event
+// comes again in a new transaction.
+using Handler = std::function<Status(sqlite3* transaction, const Event& event)>;
+// The same for many events at once, in order. If it fails, each event comes again alone.
+using BatchHandler =
+    std::function<Status(sqlite3* transaction, std::span<const Event* const> events)>;
+using NamedHandler = HandlerOf<Handler, BatchHandler>;
+using dovetail::ConsumerCounts;
+using dovetail::ConsumerOptions;
 
-struct ConsumerCounts {
-  std::uint64_t applied = 0;     // effects committed since open()
-  std::uint64_t duplicates = 0;  // redeliveries that were recognised and skipped
-  std::uint64_t failed = 0;      // failed attempts
-  std::uint64_t parked = 0;
-};
-
-// Runs a handler once for each event, in commit order along each key. The inbox row, the handler's
-// writes and the events it publishes commit in one transaction, which may hold many events.
-//
-// The handler gets that transaction and must not end it: a COMMIT or ROLLBACK undoes the batch and
-// counts as a failure. Errc::failed says that it did not work this time: a failed attempt, as is
-// any exception. Errc::unavailable means "not now" and costs no attempt. Errc::rejected parks the
-// event. After a failure the same event comes again in a new transaction. The consumer uses the
-// connection's commit and rollback hooks. After an error it may open another connection, so a
-// handler must keep prepared statements together with their connection.
-class Consumer {
+// Runs handlers once for each event, in commit order along each key. It uses the connection's
+// commit and rollback hooks. After an error it may open another connection, so a handler must keep
+// prepared statements together with their connection.
+class Consumer : public dovetail::Consumer {
  public:
-  using Handler = std::function<Status(sqlite3* transaction, const Event& event)>;
+  using Handler = sqlite::Handler;
 
   // rejected: the options are wrong. unavailable, corrupt: the file cannot be used.
-  static Result<std::unique_ptr<Consumer>> open(ConsumerOptions options, Handler handler);
-  ~Consumer();
-
-  // Blocks until `stop` is requested and the current batch is finished. It survives every error: it
-  // waits, tries again and tells `log`. One thread calls it. While another process runs a consumer
-  // of the same name, this one stands by.
-  Status run(std::stop_token stop);
-
-  // Any thread, also while it runs.
-  ConsumerCounts counts() const;
-
- private:
-  struct State;
-  explicit Consumer(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  static Result<std::unique_ptr<Consumer>> open(ConsumerOptions options,
+                                                std::vector<NamedHandler> handlers);
+  static Result<std::unique_ptr<Consumer>> open(ConsumerOptions options, sqlite::Handler handler);
 };
 
 }  // namespace dovetail::sqlite

@@ -23,9 +23,12 @@ using Kind = config::HandlerConfig::Kind;
 
 bool is_external(const config::HandlerConfig& handler) { return handler.is_external(); }
 
-bool wants_topic(const config::ConsumerConfig& consumer, const Event& event) {
-  const auto& topics = consumer.topics;
-  return topics.empty() || std::find(topics.begin(), topics.end(), event.topic) != topics.end();
+// The stage takes events of these topics only, besides what it refuses by itself.
+void restrict_to(const std::vector<std::string>& topics, ChainedSink::Stage& stage) {
+  stage.takes = [topics, takes = std::move(stage.takes)](const Event& event) {
+    return std::find(topics.begin(), topics.end(), event.topic) != topics.end() &&
+           (!takes || takes(event));
+  };
 }
 
 constexpr std::size_t kProcesses = 4;  // of one handler at a time, per lane
@@ -70,44 +73,42 @@ std::shared_ptr<Sink> make_inside(const config::ConsumerConfig& consumer, Databa
 }
 
 // All handlers of one lane.
-std::shared_ptr<Sink> make_stages(const config::Config& config,
-                                  const config::ConsumerConfig& consumer, std::uint32_t lane,
-                                  Clock& clock) {
+std::vector<ChainedSink::Stage> make_stages(const config::Config& config,
+                                            const config::ConsumerConfig& consumer,
+                                            std::uint32_t lane, Clock& clock) {
   const std::unique_ptr<Database> database = database_of(*config.find_store(consumer.relay.to));
   std::vector<ChainedSink::Stage> stages;
   const auto& handlers = consumer.handlers;
-  if (!std::all_of(handlers.begin(), handlers.end(), is_external)) {
-    std::shared_ptr<Sink> inside = make_inside(consumer, *database, lane);
-    if (std::none_of(handlers.begin(), handlers.end(), is_external) && consumer.topics.empty())
-      return inside;
-    stages.push_back({std::move(inside),
-                      [&consumer](const Event& event) { return wants_topic(consumer, event); }});
-  }
+  if (!std::all_of(handlers.begin(), handlers.end(), is_external))
+    stages.push_back({make_inside(consumer, *database, lane)});
   for (const config::HandlerConfig& handler : handlers) {
     if (!handler.is_external()) continue;
     const auto external =
         std::make_shared<ExternalHandler>(config, consumer, handler, *database, clock);
-    stages.push_back({std::shared_ptr<Sink>(external, &external->sink),
-                      [&consumer, &handler](const Event& event) {
-                        return wants_topic(consumer, event) &&
-                               wants_type(handler.types, event.type);
-                      }});
+    stages.push_back(
+        {std::shared_ptr<Sink>(external, &external->sink),
+         [&handler](const Event& event) { return wants_type(handler.types, event.type); }});
   }
-  return std::make_shared<ChainedSink>(std::move(stages));
+  return stages;
 }
 
 // Handlers may be slow, so each lane has a thread for them. Lanes of a PostgreSQL store share its
 // keys. Other sources have one lane, and threads behind the relay share the keys instead.
-MakeSink make_sinks(const config::Config& config, const config::ConsumerConfig& consumer,
-                    Clock& clock) {
-  const config::StoreConfig& from = *config.find_store(consumer.relay.from);
-  const bool is_shared = from.type().has_lanes;
-  return [&config, &consumer, &clock, is_shared](std::uint32_t lane) -> std::unique_ptr<Sink> {
-    const std::uint32_t first = is_shared ? lane : 0;
-    const std::uint32_t workers = is_shared ? 1 : consumer.relay.lanes;
+MakeSink make_sinks(MakeStages make_stages, std::vector<std::string> topics, bool has_lanes,
+                    std::uint32_t workers, Clock& clock) {
+  return [=, &clock](std::uint32_t lane) -> std::unique_ptr<Sink> {
+    const std::uint32_t first = has_lanes ? lane : 0;
+    const std::uint32_t count = has_lanes ? 1 : workers;
     std::vector<std::shared_ptr<Sink>> sinks;
-    for (std::uint32_t worker = first; worker < first + workers; ++worker)
-      sinks.push_back(make_stages(config, consumer, worker, clock));
+    for (std::uint32_t worker = first; worker < first + count; ++worker) {
+      std::vector<ChainedSink::Stage> stages = make_stages(worker);
+      if (!topics.empty())
+        for (ChainedSink::Stage& stage : stages) restrict_to(topics, stage);
+      if (stages.size() == 1 && !stages[0].takes)
+        sinks.push_back(std::move(stages[0].sink));
+      else
+        sinks.push_back(std::make_shared<ChainedSink>(std::move(stages)));
+    }
     return std::make_unique<ParallelSink>(std::move(sinks), clock);
   };
 }
@@ -144,27 +145,52 @@ std::string describe(const config::Config& config, const config::HandlerConfig& 
 
 }  // namespace
 
+std::string inbox_name(const std::string& consumer, const std::string& handler) {
+  return handler.empty() ? consumer : consumer + "." + handler;
+}
+
 std::string inbox_name(const config::ConsumerConfig& consumer,
                        const config::HandlerConfig& handler) {
-  return handler.name.empty() ? consumer.relay.name : consumer.relay.name + "." + handler.name;
+  return inbox_name(consumer.relay.name, handler.name);
+}
+
+Result<std::unique_ptr<Lane>> make_consumer_lane(ConsumerPlan plan, Clock& clock) {
+  const config::RelayConfig& relay = plan.relay;
+  const bool has_lanes = !plan.origin.make && plan.from.type().has_lanes;
+  LanePlan lane{.from = plan.from,
+                .relay = relay,
+                .target = std::move(plan.target),
+                .source = plan.source,
+                .origin = std::move(plan.origin),
+                .notify = std::move(plan.notify)};
+  // Events of a mailbox have their topics, so others need not be read at all.
+  if (plan.source == SourceKind::mailbox) lane.only_topics = std::exchange(plan.topics, {});
+  lane.make_sink = make_sinks(std::move(plan.make_stages), std::move(plan.topics), has_lanes,
+                              relay.lanes, clock);
+  if (!relay.topic.empty()) {
+    auto parsed = TopicTemplate::parse(relay.topic);
+    if (!parsed) return fail(parsed.error());
+    lane.topics = std::move(*parsed);
+  }
+  return make_lane(std::move(lane), plan.home, clock);
 }
 
 Result<std::unique_ptr<Lane>> make_consumer_lane(const config::Config& config,
                                                  const config::ConsumerConfig& consumer,
                                                  Clock& clock,
                                                  std::function<void(const RelayNotice&)> notify) {
-  LanePlan plan{.from = *config.find_store(consumer.relay.from),
-                .relay = consumer.relay,
-                .target = target_of(config, consumer.relay),
-                .source = consumer.source,
-                .make_sink = make_sinks(config, consumer, clock),
-                .notify = std::move(notify)};
-  if (!consumer.relay.topic.empty()) {
-    auto parsed = TopicTemplate::parse(consumer.relay.topic);
-    if (!parsed) return fail(parsed.error());
-    plan.topics = std::move(*parsed);
-  }
-  return make_lane(std::move(plan), home_of(consumer.relay, config), clock);
+  return make_consumer_lane(ConsumerPlan{.from = *config.find_store(consumer.relay.from),
+                                         .home = home_of(consumer.relay, config),
+                                         .relay = consumer.relay,
+                                         .source = consumer.source,
+                                         .target = target_of(config, consumer.relay),
+                                         .topics = consumer.topics,
+                                         .make_stages =
+                                             [&config, &consumer, &clock](std::uint32_t worker) {
+                                               return make_stages(config, consumer, worker, clock);
+                                             },
+                                         .notify = std::move(notify)},
+                            clock);
 }
 
 Status check_handlers(const config::Config& config, const config::ConsumerConfig& consumer,

@@ -7,7 +7,6 @@
 #include "core/inbox/inbox.h"
 #include "postgres/inbox/function_check.h"
 #include "postgres/inbox/handlers.h"
-#include "postgres/inbox/inbox_store.h"
 #include "postgres/schema/schema.h"
 #include "postgres/work/queue.h"
 
@@ -28,22 +27,32 @@ Result<postgres::TransactionHandler> handler_of(const ConsumerConfig& consumer,
 
 }  // namespace
 
+std::shared_ptr<Sink> make_postgres_inbox(const std::string& conninfo,
+                                          const config::RelayConfig& relay, std::uint32_t lane,
+                                          bool version_guard,
+                                          std::vector<postgres::TransactionHandler> handlers) {
+  postgres::InboxStoreOptions options;
+  options.conninfo = conninfo;
+  options.consumer = relay.name;
+  options.lane = lane;
+  options.version_guard = version_guard;
+  options.handlers = std::move(handlers);
+  return inbox_on(std::make_unique<postgres::PostgresInboxStore>(std::move(options)),
+                  {.attempts_max = deaths_max(relay.options.attempts_max)});
+}
+
 Result<std::shared_ptr<Sink>> make_postgres_inbox(const StoreConfig& store,
                                                   const ConsumerConfig& consumer,
                                                   std::uint32_t lane) {
-  postgres::InboxStoreOptions options;
-  options.conninfo = store.conninfo;
-  options.consumer = consumer.relay.name;
-  options.lane = lane;
-  options.version_guard = consumer.version_guard;
+  std::vector<postgres::TransactionHandler> handlers;
   for (const HandlerConfig& handler : consumer.handlers) {
     if (handler.is_external()) continue;
     auto made = handler_of(consumer, handler);
     if (!made) return fail(made.error().code, handler.where + ": " + made.error().text);
-    options.handlers.push_back(std::move(*made));
+    handlers.push_back(std::move(*made));
   }
-  return inbox_on(std::make_unique<postgres::PostgresInboxStore>(std::move(options)),
-                  {.attempts_max = deaths_max(consumer.relay.options.attempts_max)});
+  return make_postgres_inbox(store.conninfo, consumer.relay, lane, consumer.version_guard,
+                             std::move(handlers));
 }
 
 Status check_postgres_handlers(const StoreConfig& store, const ConsumerConfig& consumer) {

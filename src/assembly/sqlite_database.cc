@@ -215,45 +215,52 @@ Result<std::vector<Finding>> SqliteDatabase::examine(const config::Config&) {
 class SqliteLane final : public Lane {
  public:
   SqliteLane(LanePlan plan, Clock& clock)
-      : reader_{.path = plan.from.path.string(),
+      : relay_(plan.relay),
+        reader_{.path = plan.from.path.string(),
                 .name = plan.relay.name,
                 .source = plan.source,
+                .topics = std::move(plan.only_topics),
                 .target = plan.target,
                 .filter = plan.relay.options.filter.json(),
                 .starts_now = plan.relay.starts_now},
+        clock_(clock),
         topics_(std::move(plan.topics)),
+        notify_(std::move(plan.notify)),
         source_(reader_, clock),
         parking_(reader_, clock),
         lease_(reader_, clock, process_label(), boot_id(), plan.relay.lease),
         sink_(plan.make_sink(0)),
-        recorder_(clock, sqlite::state_writer(reader_, clock)),
-        relay_(RelayPorts{.source = source_,
-                          .sink = *sink_,
-                          .parking = parking_,
-                          .lease = lease_,
-                          .clock = clock,
-                          .metrics = metrics_,
-                          .notify = std::move(plan.notify),
-                          .topics = topics_ ? &*topics_ : nullptr,
-                          .report =
-                              [this](const RelayState& state) {
-                                recorder_.report(state, reader_.epoch);
-                              }},
-               options_of(plan.relay)) {}
+        recorder_(clock, sqlite::state_writer(reader_, clock)) {}
 
-  Status run(std::stop_token stop) override { return relay_.run(stop); }
+  Status run(std::stop_token stop) override {
+    Relay relay(
+        RelayPorts{
+            .source = source_,
+            .sink = *sink_,
+            .parking = parking_,
+            .lease = lease_,
+            .clock = clock_,
+            .metrics = metrics_,
+            .notify = notify_,
+            .topics = topics_ ? &*topics_ : nullptr,
+            .report = [this](const RelayState& state) { recorder_.report(state, reader_.epoch); }},
+        options_of(relay_));
+    return relay.run(std::move(stop));
+  }
   const RelayMetrics& metrics() const override { return metrics_; }
 
  private:
+  const config::RelayConfig& relay_;
   sqlite::Reader reader_;
+  Clock& clock_;
   std::optional<TopicTemplate> topics_;
+  std::function<void(const RelayNotice&)> notify_;
   RelayMetrics metrics_;
   sqlite::SqliteSource source_;
   sqlite::SqliteParking parking_;
   sqlite::SqliteLease lease_;
   std::unique_ptr<Sink> sink_;
   StateRecorder recorder_;
-  Relay relay_;
 };
 
 std::unique_ptr<Lane> SqliteDatabase::make_lane(LanePlan&& plan, Clock& clock) {

@@ -1,13 +1,15 @@
 #include "assembly/wiring.h"
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
-#include "assembly/broker_lane.h"
 #include "assembly/brokers/brokers.h"
 #include "assembly/database.h"
 #include "assembly/target.h"
 #include "core/message/routing.h"
+#include "host/errand.h"
 #include "host/jitter.h"
 #include "host/parallel_sink.h"
 
@@ -25,6 +27,58 @@ class RefusedSink final : public Sink {
  private:
   Error why_;
 };
+
+// The relay's thread must renew the lease in time, and a busy broker may be slow.
+Duration call_max(Duration lease) { return std::max<Duration>(lease / 3, std::chrono::seconds(3)); }
+
+class BrokerLane final : public Lane {
+ public:
+  BrokerLane(LanePlan plan, std::unique_ptr<OriginStore> home, Clock& clock)
+      : relay_(plan.relay),
+        home_(std::move(home)),
+        clock_(clock),
+        topics_(std::move(plan.topics)),
+        notify_(std::move(plan.notify)),
+        source_(std::move(plan.origin), *home_, clock, run_errand, !topics_,
+                call_max(relay_.lease)),
+        lease_(source_, home_->lease()),
+        sink_(plan.make_sink(0)) {}
+
+  Status run(std::stop_token stop) override {
+    Relay relay(RelayPorts{.source = source_,
+                           .sink = *sink_,
+                           .parking = home_->parking(),
+                           .lease = lease_,
+                           .clock = clock_,
+                           .metrics = metrics_,
+                           .notify = notify_,
+                           .topics = topics_ ? &*topics_ : nullptr,
+                           .report = [this](const RelayState& state) { home_->say(state); }},
+                options_of(relay_));
+    return relay.run(std::move(stop));
+  }
+  const RelayMetrics& metrics() const override { return metrics_; }
+  std::optional<TimePoint> quiet_since() const override { return source_.quiet_since(); }
+
+ private:
+  const config::RelayConfig& relay_;
+  std::unique_ptr<OriginStore> home_;
+  Clock& clock_;
+  std::optional<TopicTemplate> topics_;
+  std::function<void(const RelayNotice&)> notify_;
+  RelayMetrics metrics_;
+  OriginSource source_;
+  OriginLease lease_;
+  std::unique_ptr<Sink> sink_;
+};
+
+Origin origin_of(const config::StoreConfig& from) {
+  Origin origin;
+  origin.make = [&kind = *broker_of(from), &from](Clock& clock, Duration longest) {
+    return kind.make_source(from, longest, clock);
+  };
+  return origin;
+}
 
 }  // namespace
 
@@ -98,10 +152,10 @@ Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
 }
 
 std::unique_ptr<Lane> make_lane(LanePlan plan, const config::StoreConfig& home, Clock& clock) {
-  if (!plan.from.is_broker()) return database_of(plan.from)->make_lane(std::move(plan), clock);
+  if (!plan.origin.make && plan.from.is_broker()) plan.origin = origin_of(plan.from);
+  if (!plan.origin.make) return database_of(plan.from)->make_lane(std::move(plan), clock);
   auto kept = database_of(home)->make_origin_store(plan.relay, plan.target, clock);
-  const BrokerKind& broker = *broker_of(plan.from);
-  return make_broker_lane(broker, std::move(plan), std::move(kept), clock);
+  return std::make_unique<BrokerLane>(std::move(plan), std::move(kept), clock);
 }
 
 }  // namespace dovetail::assembly

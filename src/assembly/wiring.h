@@ -7,6 +7,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "core/clock.h"
@@ -40,13 +41,15 @@ using MakeSink = std::function<std::unique_ptr<Sink>(std::uint32_t lane)>;
 
 // The parts of a lane. The store and the relay must outlive it.
 struct LanePlan {
-  const config::StoreConfig& from;
+  const config::StoreConfig& from;  // not used with an origin
   const config::RelayConfig& relay;
   std::string target;                      // the other end, see target.h
   SourceKind source = SourceKind::outbox;  // if a SQLite store is read
+  std::vector<std::string> only_topics{};  // of a mailbox; empty: all
+  Origin origin{};                         // the broker that is read; empty: `from` is read
   std::optional<TopicTemplate> topics{};   // empty: events keep their topics
-  MakeSink make_sink;
-  std::function<void(const RelayNotice&)> notify;  // called on any thread
+  MakeSink make_sink{};
+  std::function<void(const RelayNotice&)> notify{};  // called on any thread
 };
 
 // `config` must outlive the lane. `notify` is called on the thread that runs it.
@@ -54,7 +57,10 @@ Result<std::unique_ptr<Lane>> make_lane(const config::Config& config,
                                         const config::RelayConfig& relay, Clock& clock,
                                         std::function<void(const RelayNotice&)> notify);
 
-// The same from its parts. `home` keeps the lease and the parked events of a broker's reader.
+// The same from its parts. `home` keeps the lease, the counts and the parked events of a broker's
+// reader, under the relay's name. One process reads the broker and the others stand by, even if the
+// broker's groups would allow more: so the order holds for every broker, also behind a parked
+// event.
 std::unique_ptr<Lane> make_lane(LanePlan plan, const config::StoreConfig& home, Clock& clock);
 
 // The log level of a notice.

@@ -243,6 +243,16 @@ TEST_F(PostgresConsumer, OnlyTheTopicsThatItWants) {
   EXPECT_EQ(payloads(), "1");
 }
 
+TEST_F(PostgresConsumer, RunsAgainAfterAStop) {
+  auto consumer = Consumer::open(options, record);
+  ASSERT_TRUE(consumer) << text_of(consumer);
+  for (int round = 1; round <= 3; ++round) {
+    publish("k", std::to_string(round));
+    run_until(**consumer, [&] { return effects() == round; });
+  }
+  EXPECT_EQ((*consumer)->counts().applied, 3U);
+}
+
 TEST_F(PostgresConsumer, ASecondOneOfTheSameNameTakesOver) {
   auto first = open(only(record));
   auto second = open(only(record));

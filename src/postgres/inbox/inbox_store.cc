@@ -1,7 +1,6 @@
 #include "postgres/inbox/inbox_store.h"
 
 #include <algorithm>
-#include <exception>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,7 +9,8 @@
 #include "core/check.h"
 #include "core/event/type_filter.h"
 #include "core/inbox/forgotten.h"
-#include "postgres/inbox/inbox_rows.h"
+#include "core/inbox/guarded.h"
+#include "core/inbox/inbox_rows.h"
 #include "postgres/inbox/version_guard.h"
 #include "postgres/schema/schema.h"
 
@@ -88,20 +88,6 @@ std::vector<InboxKey> keys_of(const Rows& rows) {
   return keys;
 }
 
-// Calls `handle`; an exception becomes a failure.
-template <class Handle>
-Status guarded(const Handle& handle) {
-  try {
-    return handle();
-  } catch (const std::exception& thrown) {
-    return fail(Errc::failed,
-                std::string("the handler threw: ") + thrown.what() + "; check the handler");
-  } catch (...) {
-    return fail(Errc::failed,
-                "the handler threw an object that is not a std::exception; check the handler");
-  }
-}
-
 }  // namespace
 
 Param Param::bytes(std::string_view bytes) {
@@ -147,7 +133,7 @@ struct PostgresInboxStore::State {
   void list_rows(Events batch);
   Status insert_rows();
   bool moved_line(const Rows& lines);
-  Status send_insert(const std::vector<const InboxRow*>& chosen);
+  Status send_insert(const std::vector<const HandlerRow*>& chosen);
   Status look_for_known();
   Status insert_unapplied();
   Status leave_late_ones();
@@ -172,8 +158,8 @@ struct PostgresInboxStore::State {
 
   // For the open transaction.
   std::vector<const Event*> events{};
-  std::vector<InboxRow> rows{};  // in the order of insertion
-  bool is_line_moved = false;    // since the rows were built
+  std::vector<HandlerRow> rows{};  // in the order of insertion
+  bool is_line_moved = false;      // since the rows were built
   VersionGuard guard{};
   std::uint64_t superseded = 0;
   std::uint64_t unwanted = 0;  // wanted by no handler: seen, but not applied
@@ -272,22 +258,22 @@ void PostgresInboxStore::State::list_rows(Events batch) {
     for (std::uint32_t h = 0; h < options.handlers.size(); ++h)
       if (wants_type(options.handlers[h].types, batch[i]->type))
         rows.push_back(
-            InboxRow{batch[i]->id, handlers[h].id, i, h, digest, is_forgotten(*batch[i], h)});
+            HandlerRow{batch[i]->id, handlers[h].id, i, h, digest, is_forgotten(*batch[i], h)});
   }
-  for (InboxRow& row : rows)
+  for (HandlerRow& row : rows)
     if (row.is_forgotten) row.arrival = Arrival::forgotten;
   guard.clear();
   if (options.version_guard)
-    for (const InboxRow& row : rows) guard.add(row.handler_id, *events[row.event]);
+    for (const HandlerRow& row : rows) guard.add(row.handler_id, *events[row.event]);
   sort_rows(rows);
 }
 
-Status PostgresInboxStore::State::send_insert(const std::vector<const InboxRow*>& chosen) {
+Status PostgresInboxStore::State::send_insert(const std::vector<const HandlerRow*>& chosen) {
   std::vector<EventId> ids;
   std::vector<std::int32_t> of_handlers;
   std::vector<std::int64_t> digests;
   std::vector<WallTime> times;
-  for (const InboxRow* row : chosen) {
+  for (const HandlerRow* row : chosen) {
     ids.push_back(row->id);
     of_handlers.push_back(row->handler_id);
     digests.push_back(row->digest);
@@ -302,8 +288,8 @@ Status PostgresInboxStore::State::send_insert(const std::vector<const InboxRow*>
 // One round trip, with BEGIN.
 Status PostgresInboxStore::State::insert_rows() {
   std::vector<EventId> ids;
-  std::vector<const InboxRow*> chosen;
-  for (const InboxRow& row : rows) {
+  std::vector<const HandlerRow*> chosen;
+  for (const HandlerRow& row : rows) {
     if (row.is_forgotten) continue;
     ids.push_back(row.id);
     chosen.push_back(&row);
@@ -331,7 +317,7 @@ bool PostgresInboxStore::State::moved_line(const Rows& lines) {
   for (std::size_t i = 0; i < lines.size(); ++i)
     for (Known& handler : handlers)
       if (handler.id == lines.int4(i, 0)) handler.forgotten_until = lines.timestamptz(i, 1);
-  return std::any_of(rows.begin(), rows.end(), [&](const InboxRow& row) {
+  return std::any_of(rows.begin(), rows.end(), [&](const HandlerRow& row) {
     return row.is_forgotten != is_forgotten(*events[row.event], row.handler);
   });
 }
@@ -341,7 +327,7 @@ bool PostgresInboxStore::State::moved_line(const Rows& lines) {
 Status PostgresInboxStore::State::look_for_known() {
   if (!needs_comparing(rows)) return {};
   std::vector<EventId> ids;
-  for (const InboxRow& row : rows)
+  for (const HandlerRow& row : rows)
     if (row.arrival != Arrival::first && (ids.empty() || ids.back() != row.id))
       ids.push_back(row.id);
   DOVETAIL_TRY(pipeline.send(kKnown, Params().uuid_array(ids), Answer::kept));
@@ -359,15 +345,15 @@ Status PostgresInboxStore::State::look_for_known() {
 
 Status PostgresInboxStore::State::insert_unapplied() {
   std::vector<EventId> ids;
-  for (const InboxRow& row : rows)
+  for (const HandlerRow& row : rows)
     if (row.arrival == Arrival::forgotten) ids.push_back(row.id);
   if (ids.empty()) return {};
   DOVETAIL_TRY(pipeline.send(kTakeUnapplied, Params().uuid_array(ids).int4_array(handler_ids()),
                              Answer::kept));
   DOVETAIL_TRY(pipeline.finish());
   const std::vector<InboxKey> unapplied = keys_of(pipeline.take_rows().at(0));
-  std::vector<const InboxRow*> chosen;
-  for (const InboxRow& row : rows) {
+  std::vector<const HandlerRow*> chosen;
+  for (const HandlerRow& row : rows) {
     const InboxKey key{row.id, row.handler_id};
     const bool is_known = std::find(unapplied.begin(), unapplied.end(), key) != unapplied.end();
     if (row.arrival == Arrival::forgotten && is_known) chosen.push_back(&row);
@@ -382,11 +368,11 @@ Status PostgresInboxStore::State::insert_unapplied() {
 // An event that is late for its aggregate keeps its row, so it is a duplicate from now on.
 Status PostgresInboxStore::State::leave_late_ones() {
   if (guard.empty()) return {};
-  std::vector<InboxRow*> in_order;
-  for (InboxRow& row : rows) in_order.push_back(&row);
+  std::vector<HandlerRow*> in_order;
+  for (HandlerRow& row : rows) in_order.push_back(&row);
   std::stable_sort(in_order.begin(), in_order.end(),
-                   [](const InboxRow* a, const InboxRow* b) { return a->event < b->event; });
-  for (InboxRow* row : in_order) {
+                   [](const HandlerRow* a, const HandlerRow* b) { return a->event < b->event; });
+  for (HandlerRow* row : in_order) {
     const Event& event = *events[row->event];
     const bool is_late =
         row->arrival == Arrival::first
@@ -400,14 +386,14 @@ Status PostgresInboxStore::State::leave_late_ones() {
 void PostgresInboxStore::State::tell(std::span<Arrival> arrivals) {
   tell_arrivals(rows, arrivals);
   std::vector<bool> is_wanted(events.size(), false);
-  for (const InboxRow& row : rows) is_wanted[row.event] = true;
+  for (const HandlerRow& row : rows) is_wanted[row.event] = true;
   unwanted = static_cast<std::uint64_t>(std::count(is_wanted.begin(), is_wanted.end(), false));
   superseded =
       static_cast<std::uint64_t>(std::count(arrivals.begin(), arrivals.end(), Arrival::superseded));
   not_applied_by.clear();
   if (events.size() != 1) return;
   alone = events[0]->id;
-  for (const InboxRow& row : rows)
+  for (const HandlerRow& row : rows)
     if (row.arrival == Arrival::first) not_applied_by.push_back(row.handler_id);
 }
 
@@ -452,7 +438,7 @@ Status PostgresInboxStore::apply(Events events) {
   std::vector<const Event*> batch;
   for (std::uint32_t h = 0; h < state.options.handlers.size() && applied; ++h) {
     wanted.clear();
-    for (const InboxRow& row : state.rows)
+    for (const HandlerRow& row : state.rows)
       if (row.handler == h && row.arrival == Arrival::first && is_applied[row.event])
         wanted.push_back(row.event);
     if (wanted.empty()) continue;

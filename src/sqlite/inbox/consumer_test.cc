@@ -203,6 +203,86 @@ TEST_F(ConsumerOfAnOutbox, TakesOnlyItsTopics) {
   EXPECT_EQ(application.text("SELECT group_concat(payload) FROM effect"), "1,3");
 }
 
+TEST_F(ConsumerOfAnOutbox, AnEventWithoutATopicHasThatOfARelay) {
+  source.publish_one("k", "1");
+  source.publish_one("k", "2", "gossip");
+  options.topics = {"order.events"};
+  std::string topic;
+  auto consumer = open([&](sqlite3* transaction, const Event& event) {
+    topic = event.topic;
+    return record(transaction, event);
+  });
+  run_until(*consumer, [&] {
+    return source.number("SELECT passed_seq FROM dovetail_relay WHERE relay='billing'") == 2;
+  });
+  EXPECT_EQ(topic, "order.events");
+  EXPECT_EQ(effects(), 1);
+}
+
+TEST_F(ConsumerOfAnOutbox, SeveralHandlersEachForTheTypesThatItWants) {
+  source.publish_one("k", "1");
+  std::vector<NamedHandler> handlers(2);
+  handlers[0].name = "ledger";
+  handlers[0].each = record;
+  handlers[1].name = "mail";
+  handlers[1].types = {"nothing.*"};
+  std::atomic<int> mails = 0;
+  handlers[1].batch = [&](sqlite3*, std::span<const Event* const> events) {
+    mails += static_cast<int>(events.size());
+    return Status{};
+  };
+  auto consumer = Consumer::open(options, handlers);
+  ASSERT_TRUE(consumer) << text_of(consumer);
+  const auto has_passed = [&](int seq) {
+    return [this, seq] {
+      return source.number("SELECT passed_seq FROM dovetail_relay WHERE relay='billing'") == seq;
+    };
+  };
+  run_until(**consumer, has_passed(1));
+  EXPECT_EQ(effects(), 1);
+  EXPECT_EQ(mails, 0) << "it wants other types";
+  EXPECT_EQ(application.text("SELECT group_concat(name) FROM dovetail_consumer AS c JOIN "
+                             "dovetail_inbox AS i ON i.consumer_id = c.id"),
+            "billing.ledger");
+
+  // The first event comes again, and one handler wants more types than before.
+  source.run("UPDATE dovetail_relay SET passed_seq = 0");
+  source.publish_one("k", "2");
+  handlers[1].types = {};
+  consumer = Consumer::open(options, handlers);
+  ASSERT_TRUE(consumer) << text_of(consumer);
+  run_until(**consumer, has_passed(2));
+  EXPECT_EQ(effects(), 2) << "the ledger has each event once";
+  EXPECT_EQ(mails, 2) << "and the mail, too";
+}
+
+TEST_F(ConsumerOfAnOutbox, AFailingHandlerUndoesWhatTheOthersDid) {
+  source.publish_one("k", "1");
+  std::vector<NamedHandler> handlers(2);
+  handlers[0].name = "ledger";
+  handlers[0].each = record;
+  handlers[1].name = "mail";
+  std::atomic<int> tries = 0;
+  handlers[1].each = [&](sqlite3*, const Event&) -> Status {
+    if (++tries < 4) return fail(Errc::failed, "not yet");
+    return {};
+  };
+  auto consumer = Consumer::open(options, handlers);
+  ASSERT_TRUE(consumer) << text_of(consumer);
+  run_until(**consumer, [&] { return tries == 4 && effects() == 1; });
+  EXPECT_EQ(effects(), 1);
+  EXPECT_EQ((*consumer)->counts().applied, 1U);
+}
+
+TEST_F(ConsumerOfAnOutbox, RunsAgainAfterAStop) {
+  auto consumer = open(record);
+  for (int round = 1; round <= 3; ++round) {
+    source.publish_one("k");
+    run_until(*consumer, [&] { return effects() == round; });
+  }
+  EXPECT_EQ(consumer->counts().applied, 3U);
+}
+
 TEST_F(ConsumerOfAnOutbox, ASecondOneOfTheSameNameStandsBy) {
   for (int i = 0; i < 20; ++i) source.publish_one("k");
   std::atomic<bool> stood_by = false;
@@ -230,6 +310,18 @@ TEST_F(ConsumerOfAnOutbox, WrongOptionsAreRejected) {
   wrong.database = "";
   EXPECT_TRUE(rejected(wrong, record));
   EXPECT_TRUE(rejected(options, nullptr));
+  const auto refused = [&](const std::function<void(ConsumerOptions&)>& change) {
+    ConsumerOptions changed = options;
+    change(changed);
+    const auto consumer = Consumer::open(changed, record);
+    return failed_with(consumer, Errc::rejected) && contains(text_of(consumer), "; ");
+  };
+  EXPECT_TRUE(refused([](auto& one) { one.name = "billing.eu"; }));
+  EXPECT_TRUE(refused([](auto& one) { one.parallel = 2; })) << "a file has one writer";
+  EXPECT_TRUE(refused([](auto& one) { one.version_guard = true; })) << "PostgreSQL only";
+  EXPECT_TRUE(refused([](auto& one) {
+    one.origin.make = [](Clock&, Duration) -> Result<std::unique_ptr<Source>> { return nullptr; };
+  })) << "from and origin";
   wrong = options;
   wrong.from = publisher.directory() + "/missing.db";
   EXPECT_TRUE(failed_with(Consumer::open(wrong, record), Errc::unavailable));

@@ -2,9 +2,11 @@
 
 #include <sqlite3.h>
 
-#include <exception>
+#include <algorithm>
 
+#include "core/event/type_filter.h"
 #include "core/inbox/forgotten.h"
+#include "core/inbox/guarded.h"
 #include "sqlite/inbox/consumer_row.h"
 
 namespace dovetail::sqlite {
@@ -37,12 +39,25 @@ constexpr std::string_view kAnyAttempts =
 
 }  // namespace
 
-SqliteInboxStore::SqliteInboxStore(std::string path, std::string consumer, Handler handler,
-                                   Clock& clock)
+BatchHandler for_each(Handler each) {
+  if (!each) return nullptr;
+  return [each = std::move(each)](sqlite3* transaction, Events events) -> Status {
+    for (const Event* event : events) DOVETAIL_TRY(each(transaction, *event));
+    return {};
+  };
+}
+
+SqliteInboxStore::SqliteInboxStore(std::string path, std::string consumer,
+                                   std::vector<TransactionHandler> handlers, Clock& clock)
     : path_(std::move(path)),
       consumer_(std::move(consumer)),
-      handler_(std::move(handler)),
+      handlers_(std::move(handlers)),
       clock_(clock) {}
+
+SqliteInboxStore::SqliteInboxStore(std::string path, std::string consumer, Handler handler,
+                                   Clock& clock)
+    : SqliteInboxStore(std::move(path), consumer,
+                       {TransactionHandler{consumer, {}, for_each(std::move(handler))}}, clock) {}
 
 SqliteInboxStore::~SqliteInboxStore() = default;
 
@@ -104,6 +119,13 @@ Result<bool> SqliteInboxStore::start_session() {
   const Result<ConsumerRow> row = find_consumer(database_.get(), consumer_, clock_.wall());
   if (!row) return fail(row.error());
   consumer_id_ = row->id;
+  known_handlers_.clear();
+  for (const TransactionHandler& handler : handlers_) {
+    const Result<ConsumerRow> of_handler =
+        find_consumer(database_.get(), handler.name, clock_.wall());
+    if (!of_handler) return fail(of_handler.error());
+    known_handlers_.push_back(Known{of_handler->id});
+  }
   Result<Statement> mark =
       database_.prepare("UPDATE dovetail_consumer SET clean = 0 WHERE id = ?1");
   if (!mark) return fail(mark.error());
@@ -134,53 +156,102 @@ Status SqliteInboxStore::insert(Events events, std::span<Arrival> arrivals) {
 }
 
 Status SqliteInboxStore::insert_all(Events events, std::span<Arrival> arrivals) {
-  const Result<WallTime> forgotten = forgotten_until(database_.get(), consumer_id_);
-  if (!forgotten) return fail(forgotten.error());
-  insert_.bind(1, consumer_id_).bind(3, to_stored(clock_.wall()));
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    const Event& event = *events[i];
-    DOVETAIL_TRY(bind_payload(insert_.bind_id(2, event.id), 4, event).run());
-    const Result<Arrival> arrival =
-        insert_.changes() == 1 ? check_first(event, *forgotten) : compare(event);
-    if (!arrival) return fail(arrival.error());
-    arrivals[i] = *arrival;
-    if (counts_attempts_)
-      DOVETAIL_TRY(forget_attempt_.bind(1, consumer_id_).bind_id(2, event.id).run());
+  events_.assign(events.begin(), events.end());
+  rows_.clear();
+  for (Known& handler : known_handlers_) {
+    const Result<WallTime> forgotten = forgotten_until(database_.get(), handler.id);
+    if (!forgotten) return fail(forgotten.error());
+    handler.forgotten_until = *forgotten;
   }
+  insert_.bind(3, to_stored(clock_.wall()));
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
+    for (std::uint32_t h = 0; h < handlers_.size(); ++h) {
+      if (!wants_type(handlers_[h].types, events[i]->type)) continue;
+      HandlerRow& row = rows_.emplace_back();
+      row.event = i;
+      row.handler = h;
+      DOVETAIL_TRY(insert_one(*events[i], row));
+    }
+    if (counts_attempts_)
+      DOVETAIL_TRY(forget_attempt_.bind(1, consumer_id_).bind_id(2, events[i]->id).run());
+  }
+  tell(arrivals);
+  return {};
+}
+
+Status SqliteInboxStore::insert_one(const Event& event, HandlerRow& row) {
+  const Known& handler = known_handlers_[row.handler];
+  insert_.bind(1, handler.id);
+  DOVETAIL_TRY(bind_payload(insert_.bind_id(2, event.id), 4, event).run());
+  const Result<Arrival> arrival =
+      insert_.changes() == 1 ? check_first(event, handler) : compare(event, handler);
+  if (!arrival) return fail(arrival.error());
+  row.arrival = *arrival;
   return {};
 }
 
 // Its row was just inserted; it is removed again if the event may have been applied before.
-Result<Arrival> SqliteInboxStore::check_first(const Event& event, WallTime forgotten) {
-  if (is_forgotten(event, forgotten)) {
-    const Result<bool> known = is_unapplied(database_.get(), consumer_id_, event.id);
+Result<Arrival> SqliteInboxStore::check_first(const Event& event, const Known& handler) {
+  const bool is_old = is_forgotten(event, handler.forgotten_until);
+  if (is_old) {
+    const Result<bool> known = is_unapplied(database_.get(), handler.id, event.id);
     if (!known) return fail(known.error());
     if (!*known) {
-      DOVETAIL_TRY(take_back_.bind(1, consumer_id_).bind_id(2, event.id).run());
+      DOVETAIL_TRY(take_back_.bind(1, handler.id).bind_id(2, event.id).run());
       return Arrival::forgotten;
     }
   }
-  if (counts_attempts_ || is_forgotten(event, forgotten))
-    DOVETAIL_TRY(forget_unapplied_.bind(1, consumer_id_).bind_id(2, event.id).run());
+  if (counts_attempts_ || is_old)
+    DOVETAIL_TRY(forget_unapplied_.bind(1, handler.id).bind_id(2, event.id).run());
   return Arrival::first;
 }
 
-Result<Arrival> SqliteInboxStore::compare(const Event& event) {
+Result<Arrival> SqliteInboxStore::compare(const Event& event, const Known& handler) {
   const Reading reading(known_);
-  const Result<bool> row = known_.bind(1, consumer_id_).bind_id(2, event.id).step();
+  const Result<bool> row = known_.bind(1, handler.id).bind_id(2, event.id).step();
   if (!row) return fail(row.error());
   return *row && is_other_payload(known_, 0, event) ? Arrival::conflict : Arrival::duplicate;
 }
 
+void SqliteInboxStore::tell(std::span<Arrival> arrivals) {
+  tell_arrivals(rows_, arrivals);
+  const auto nobody_wants = [this](const Event* event) { return !wants(*event); };
+  unwanted_ =
+      static_cast<std::uint64_t>(std::count_if(events_.begin(), events_.end(), nobody_wants));
+  not_applied_by_.clear();
+  if (events_.size() != 1) return;
+  alone_ = events_[0]->id;
+  for (const HandlerRow& row : rows_)
+    if (row.arrival == Arrival::first) not_applied_by_.push_back(known_handlers_[row.handler].id);
+}
+
+bool SqliteInboxStore::wants(const Event& event) const {
+  return std::any_of(handlers_.begin(), handlers_.end(), [&](const TransactionHandler& one) {
+    return wants_type(one.types, event.type);
+  });
+}
+
+// Events to apply are among the inserted ones, in the same order.
 Status SqliteInboxStore::apply(Events events) {
-  for (const Event* event : events) DOVETAIL_TRY(apply_one(*event));
+  for (std::uint32_t h = 0; h < handlers_.size(); ++h) {
+    wanted_.clear();
+    auto next = events.begin();
+    for (const HandlerRow& row : rows_) {
+      if (row.handler != h || row.arrival != Arrival::first) continue;
+      const auto found = std::find(next, events.end(), events_[row.event]);
+      if (found == events.end()) continue;
+      wanted_.push_back(*found);
+      next = found + 1;
+    }
+    if (!wanted_.empty()) DOVETAIL_TRY(run_handler(handlers_[h], wanted_));
+  }
   return {};
 }
 
-Status SqliteInboxStore::apply_one(const Event& event) {
+Status SqliteInboxStore::run_handler(const TransactionHandler& handler, Events events) {
   commit_tried_ = rolled_back_ = rollback_asked_ = false;
   in_handler_ = true;
-  Status applied = call_handler(event);
+  Status applied = guarded([&] { return handler.run(database_.get(), events); });
   in_handler_ = false;
   const bool is_ended = rolled_back_ || !in_transaction(database_.get());
   if (commit_tried_ || (rollback_asked_ && is_ended))
@@ -195,19 +266,8 @@ Status SqliteInboxStore::apply_one(const Event& event) {
   return applied;
 }
 
-Status SqliteInboxStore::call_handler(const Event& event) {
-  try {
-    return handler_(database_.get(), event);
-  } catch (const std::exception& thrown) {
-    return fail(Errc::failed,
-                std::string("the handler threw: ") + thrown.what() + "; check the handler");
-  } catch (...) {
-    return fail(Errc::failed,
-                "the handler threw an object that is not a std::exception; check the handler");
-  }
-}
-
 Status SqliteInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates) {
+  applied -= std::min(unwanted_, applied);
   add_totals_.bind(1, consumer_id_)
       .bind(2, static_cast<std::int64_t>(applied))
       .bind(3, static_cast<std::int64_t>(duplicates));
@@ -240,11 +300,10 @@ Result<std::uint32_t> SqliteInboxStore::count_attempt(const EventId& id, std::in
   else
     counts_attempts_ = true;
   // Only unapplied events are tried, and a parked event may be replayed at any age.
-  if (change > 0)
-    DOVETAIL_TRY(note_unapplied_.bind(1, consumer_id_)
-                     .bind_id(2, id)
-                     .bind(3, to_stored(clock_.wall()))
-                     .run());
+  if (change > 0 && alone_ == id)
+    for (const std::int64_t handler : not_applied_by_)
+      DOVETAIL_TRY(
+          note_unapplied_.bind(1, handler).bind_id(2, id).bind(3, to_stored(clock_.wall())).run());
   DOVETAIL_TRY(transaction->commit("counting an attempt"));
   return attempts;
 }

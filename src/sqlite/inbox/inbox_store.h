@@ -3,19 +3,36 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/inbox/inbox.h"
+#include "core/inbox/inbox_rows.h"
+#include "dovetail/sqlite.h"
 #include "sqlite/connection/database.h"
 
 namespace dovetail::sqlite {
 
-using Handler = std::function<Status(sqlite3* transaction, const Event& event)>;
+// A handler inside the consumer's transaction.
+struct TransactionHandler {
+  std::string name;                  // names its inbox rows: "stock", or "stock.ledger"
+  std::vector<std::string> types{};  // types that it wants; empty: all
+  BatchHandler run;                  // gets the events that it wants and has not applied, in order
+};
 
-// The handler runs on the same connection. A commit by the handler is turned into a rollback
-// and reported: otherwise it would commit the inbox rows of later events without their
-// effects.
+// A handler of single events as one of batches.
+BatchHandler for_each(Handler each);
+
+// Handlers run on the same connection. A commit by a handler is turned into a rollback and
+// reported: otherwise it would commit the inbox rows of later events without their effects.
+//
+// An event is first if any of its handlers has not applied it. An event that no handler wants is
+// first, too, and no handler gets it.
 class SqliteInboxStore final : public InboxStore {
  public:
+  // `consumer`: the name for attempts and totals.
+  SqliteInboxStore(std::string path, std::string consumer, std::vector<TransactionHandler> handlers,
+                   Clock& clock);
+  // With one handler, whose rows have the consumer's name.
   SqliteInboxStore(std::string path, std::string consumer, Handler handler, Clock& clock);
   ~SqliteInboxStore() override;
 
@@ -23,25 +40,34 @@ class SqliteInboxStore final : public InboxStore {
   Status begin() override;
   Status insert(Events events, std::span<Arrival> arrivals) override;
   Status apply(Events events) override;
+  bool wants(const Event& event) const override;
   Status commit(std::uint64_t applied, std::uint64_t duplicates) override;
   void rollback() override;
   Result<std::uint32_t> count_attempt(const EventId& id, std::int64_t change) override;
   Status close() override;
 
  private:
+  // A handler as the file knows it.
+  struct Known {
+    std::int64_t id = 0;
+    WallTime forgotten_until = WallTime::min();
+  };
+
   Status prepare();
   Result<bool> start_session();
   Status look_for_attempts();
   Status insert_all(Events events, std::span<Arrival> arrivals);
-  Result<Arrival> check_first(const Event& event, WallTime forgotten);
-  Result<Arrival> compare(const Event& event);
-  Status apply_one(const Event& event);
-  Status call_handler(const Event& event);
+  Status insert_one(const Event& event, HandlerRow& row);
+  Result<Arrival> check_first(const Event& event, const Known& handler);
+  Result<Arrival> compare(const Event& event, const Known& handler);
+  void tell(std::span<Arrival> arrivals);
+  Status run_handler(const TransactionHandler& handler, Events events);
 
   std::string path_;
   std::string consumer_;
-  Handler handler_;
+  std::vector<TransactionHandler> handlers_;
   Clock& clock_;
+  std::vector<Known> known_handlers_;  // one for each handler
   std::int64_t consumer_id_ = 0;
   bool counts_attempts_ = false;  // some event has attempts: remove them when it is applied
   bool session_open_ = false;
@@ -49,6 +75,17 @@ class SqliteInboxStore final : public InboxStore {
   bool commit_tried_ = false;    // by the handler
   bool rolled_back_ = false;     // while the handler ran
   bool rollback_asked_ = false;  // by the handler
+
+  // For the open transaction.
+  std::vector<const Event*> events_;
+  std::vector<HandlerRow> rows_;      // by event, then by handler
+  std::uint64_t unwanted_ = 0;        // wanted by no handler: seen, but not applied
+  std::vector<const Event*> wanted_;  // reused by apply()
+
+  // The last event inserted alone, and the handlers that had not applied it.
+  EventId alone_;
+  std::vector<std::int64_t> not_applied_by_;
+
   Checkpointer checkpointer_;
   std::string file_;
   Database database_;

@@ -110,12 +110,12 @@ TEST_F(PrunedInbox, ARowStaysWhoseEventWouldNotBeKnownAsForgotten) {
 TEST_F(PrunedInbox, AClaimOfAForgottenEventIsRefusedAndLeavesNoRow) {
   const EventId id = event_of(60).id;
   application.run("BEGIN");
-  ASSERT_TRUE(claim(application.connection, "own loop", id).value());
+  ASSERT_EQ(claim(application.connection, "own loop", id).value(), Claim::State::first);
   application.run("COMMIT");
   age(60);
   prune_all();
   application.run("BEGIN");
-  const Result<bool> again = claim(application.connection, "own loop", id);
+  const Result<Claim::State> again = claim(application.connection, "own loop", id);
   EXPECT_TRUE(failed_with(again, Errc::rejected)) << text_of(again);
   application.run("COMMIT");
   EXPECT_EQ(rows(), 0);

@@ -119,7 +119,7 @@ Result<EventId> Publisher::publish(const NewEvent& event) {
   return insert(state_->connection, state_->insert, event, state_->limits);
 }
 
-Result<bool> claim(sqlite3* transaction, std::string_view consumer, const EventId& id) {
+Result<Claim::State> claim(sqlite3* transaction, std::string_view consumer, const EventId& id) {
   DOVETAIL_TRY(require_transaction(transaction, "claim()"));
   if (consumer.empty())
     return fail(Errc::rejected, "the consumer's name is empty; every consumer needs one");
@@ -142,7 +142,7 @@ Result<bool> claim(sqlite3* transaction, std::string_view consumer, const EventI
       "WHERE name = ?1");
   if (!count) return fail(count.error());
   DOVETAIL_TRY(count->bind_text(1, consumer).bind(2, first ? 1 : 0).run());
-  return first;
+  return first ? Claim::State::first : Claim::State::duplicate;
 }
 
 }  // namespace dovetail::sqlite

@@ -183,12 +183,13 @@ TEST_F(Publish, AClaimIsTrueOnceForEachConsumer) {
   const EventId id = new_event_id();
   EXPECT_TRUE(failed_with(claim(application.connection, "billing", id), Errc::rejected));
   application.run("BEGIN");
-  EXPECT_EQ(claim(application.connection, "billing", id).value(), true);
+  EXPECT_EQ(claim(application.connection, "billing", id).value(), Claim::State::first);
   application.run("ROLLBACK");
   application.run("BEGIN");
-  EXPECT_EQ(claim(application.connection, "billing", id).value(), true) << "it was undone";
-  EXPECT_EQ(claim(application.connection, "billing", id).value(), false);
-  EXPECT_EQ(claim(application.connection, "shipping", id).value(), true);
+  EXPECT_EQ(claim(application.connection, "billing", id).value(), Claim::State::first)
+      << "it was undone";
+  EXPECT_EQ(claim(application.connection, "billing", id).value(), Claim::State::duplicate);
+  EXPECT_EQ(claim(application.connection, "shipping", id).value(), Claim::State::first);
   application.run("COMMIT");
   EXPECT_EQ(application.number("SELECT duplicates FROM dovetail_consumer WHERE name='billing'"), 1);
 }

@@ -48,8 +48,9 @@ TEST_F(SqliteClaimsTest, WhatIsCompletedIsARowOfTheInboxAndCounted) {
   EXPECT_EQ(application.text("SELECT count(*) FROM dovetail_claim"), "0") << "it stays small";
   EXPECT_EQ(application.text("SELECT applied || ' ' || duplicates FROM dovetail_consumer"), "1 1");
   ASSERT_EQ(application.run("BEGIN IMMEDIATE"), SQLITE_OK);
-  const Result<bool> first = sqlite::claim(application.connection, "mail", event->id);
-  EXPECT_TRUE(first && !*first) << "a service that claims by itself sees it, too";
+  const Result<Claim::State> first = sqlite::claim(application.connection, "mail", event->id);
+  EXPECT_EQ(first.value(), Claim::State::duplicate)
+      << "a service that claims by itself sees it, too";
   application.run("ROLLBACK");
 }
 

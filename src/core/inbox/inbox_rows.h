@@ -9,10 +9,10 @@
 
 #include "core/inbox/inbox.h"
 
-namespace dovetail::postgres {
+namespace dovetail {
 
 // One row to insert: an event and one of its handlers.
-struct InboxRow {
+struct HandlerRow {
   EventId id{};
   std::int32_t handler_id = 0;
   std::uint32_t event = 0;  // index in the batch
@@ -33,18 +33,18 @@ struct KnownRow {
 
 // Sorts by the order of insertion, so that two consumers cannot wait for each other in a
 // circle.
-void sort_rows(std::span<InboxRow> rows);
+void sort_rows(std::span<HandlerRow> rows);
 
 // After an insert: rows in `inserted` are first, in any order that the server likes. If an event is
 // in the batch twice, only one of them is there.
-void mark_inserted(std::span<InboxRow> rows, std::vector<InboxKey> inserted);
+void mark_inserted(std::span<HandlerRow> rows, std::vector<InboxKey> inserted);
 
 // Whether rows were not inserted whose payload must be compared with the existing row.
-bool needs_comparing(std::span<const InboxRow> rows);
-void compare_known(std::span<InboxRow> rows, std::vector<KnownRow> known);
+bool needs_comparing(std::span<const HandlerRow> rows);
+void compare_known(std::span<HandlerRow> rows, std::vector<KnownRow> known);
 
 // An event is a conflict if it is one for any handler, forgotten if it is so for any, and so on. An
 // event that no handler wants is first.
-void tell_arrivals(std::span<const InboxRow> rows, std::span<Arrival> arrivals);
+void tell_arrivals(std::span<const HandlerRow> rows, std::span<Arrival> arrivals);
 
-}  // namespace dovetail::postgres
+}  // namespace dovetail

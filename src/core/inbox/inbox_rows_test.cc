@@ -1,10 +1,10 @@
-#include "postgres/inbox/inbox_rows.h"
+#include "core/inbox/inbox_rows.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace dovetail::postgres {
+namespace dovetail {
 namespace {
 
 EventId id_of(std::uint8_t number) {
@@ -12,22 +12,23 @@ EventId id_of(std::uint8_t number) {
   id.bytes[15] = number;
   return id;
 }
-InboxRow row_of(std::uint8_t number, std::uint32_t event, std::int64_t digest = 17,
-                std::int32_t handler = 1) {
-  return InboxRow{id_of(number), handler, event, 0, digest};
+HandlerRow row_of(std::uint8_t number, std::uint32_t event, std::int64_t digest = 17,
+                  std::int32_t handler = 1) {
+  return HandlerRow{id_of(number), handler, event, 0, digest};
 }
-std::vector<Arrival> arrivals_of(const std::vector<InboxRow>& rows) {
+std::vector<Arrival> arrivals_of(const std::vector<HandlerRow>& rows) {
   std::vector<Arrival> arrivals;
-  for (const InboxRow& row : rows) arrivals.push_back(row.arrival);
+  for (const HandlerRow& row : rows) arrivals.push_back(row.arrival);
   return arrivals;
 }
 using Arrivals = std::vector<Arrival>;
 
 TEST(InboxRows, AreMatchedByTheirIdsInWhateverOrderTheServerTellsThem) {
-  std::vector<InboxRow> rows{row_of(1, 0), row_of(2, 1), row_of(3, 2), row_of(3, 3), row_of(4, 4)};
+  std::vector<HandlerRow> rows{row_of(1, 0), row_of(2, 1), row_of(3, 2), row_of(3, 3),
+                               row_of(4, 4)};
   std::vector<InboxKey> inserted{{id_of(1), 1}, {id_of(3), 1}, {id_of(4), 1}};
   do {
-    std::vector<InboxRow> marked = rows;
+    std::vector<HandlerRow> marked = rows;
     mark_inserted(marked, inserted);
     EXPECT_EQ(arrivals_of(marked), (Arrivals{Arrival::first, Arrival::duplicate, Arrival::first,
                                              Arrival::duplicate, Arrival::first}));
@@ -35,7 +36,7 @@ TEST(InboxRows, AreMatchedByTheirIdsInWhateverOrderTheServerTellsThem) {
 }
 
 TEST(InboxRows, OfAnotherPayloadAreAConflictAndThoseOfAnUnknownOneAreNot) {
-  std::vector<InboxRow> rows{row_of(1, 0), row_of(2, 1), row_of(3, 2), row_of(4, 3)};
+  std::vector<HandlerRow> rows{row_of(1, 0), row_of(2, 1), row_of(3, 2), row_of(4, 3)};
   rows[3].arrival = Arrival::forgotten;
   mark_inserted(rows, {});
   ASSERT_TRUE(needs_comparing(rows));
@@ -48,7 +49,7 @@ TEST(InboxRows, OfAnotherPayloadAreAConflictAndThoseOfAnUnknownOneAreNot) {
 }
 
 TEST(InboxRows, TheWorstOfItsHandlersDecidesAboutAnEvent) {
-  std::vector<InboxRow> rows{row_of(1, 0), row_of(1, 0, 17, 2), row_of(2, 1)};
+  std::vector<HandlerRow> rows{row_of(1, 0), row_of(1, 0, 17, 2), row_of(2, 1)};
   rows[0].arrival = Arrival::first;
   rows[1].arrival = Arrival::conflict;
   std::vector<Arrival> arrivals(3);
@@ -58,4 +59,4 @@ TEST(InboxRows, TheWorstOfItsHandlersDecidesAboutAnEvent) {
 }
 
 }  // namespace
-}  // namespace dovetail::postgres
+}  // namespace dovetail
