@@ -1,7 +1,7 @@
 #include "dovetail/http.h"
 #include "host/host.h"
+#include "kit/free_port.h"
 #include "proofs/brokers/origins.h"
-#include "servers/free_port.h"
 #include "webhook/sink.h"
 
 namespace dovetail::live {
@@ -24,11 +24,12 @@ class Http final : public OriginUnderTest {
   }
 
  private:
-  std::uint16_t port_ = servers::free_port();
+  std::uint16_t port_ = free_port();
 };
 
 }  // namespace
 
-const OriginCase kHttpOrigin = {"http", [] () -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Http>(); }};
+const OriginCase kHttpOrigin = {
+    "http", false, []() -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Http>(); }};
 
 }  // namespace dovetail::live

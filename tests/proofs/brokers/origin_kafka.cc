@@ -27,6 +27,7 @@ class Kafka final : public OriginUnderTest {
 
 }  // namespace
 
-const OriginCase kKafkaOrigin = {"kafka", [] () -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Kafka>(); }};
+const OriginCase kKafkaOrigin = {
+    "kafka", false, []() -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Kafka>(); }};
 
 }  // namespace dovetail::live

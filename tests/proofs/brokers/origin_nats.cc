@@ -33,6 +33,7 @@ class Nats final : public OriginUnderTest {
 
 }  // namespace
 
-const OriginCase kNatsOrigin = {"nats", [] () -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Nats>(); }};
+const OriginCase kNatsOrigin = {
+    "nats", true, []() -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Nats>(); }};
 
 }  // namespace dovetail::live

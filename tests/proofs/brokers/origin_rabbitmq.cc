@@ -34,6 +34,8 @@ class Rabbitmq final : public OriginUnderTest {
 
 }  // namespace
 
-const OriginCase kRabbitmqOrigin = {"rabbitmq", [] () -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Rabbitmq>(); }};
+const OriginCase kRabbitmqOrigin = {"rabbitmq", false, []() -> std::unique_ptr<OriginUnderTest> {
+                                      return std::make_unique<Rabbitmq>();
+                                    }};
 
 }  // namespace dovetail::live

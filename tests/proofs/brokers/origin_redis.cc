@@ -27,6 +27,7 @@ class Redis final : public OriginUnderTest {
 
 }  // namespace
 
-const OriginCase kRedisOrigin = {"redis", [] () -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Redis>(); }};
+const OriginCase kRedisOrigin = {
+    "redis", false, []() -> std::unique_ptr<OriginUnderTest> { return std::make_unique<Redis>(); }};
 
 }  // namespace dovetail::live

@@ -21,6 +21,7 @@ class OriginUnderTest {
 
 struct OriginCase {
   const char* name;
+  bool drops_repeats;  // by their id, before a consumer sees them
   std::unique_ptr<OriginUnderTest> (*make)();
 };
 

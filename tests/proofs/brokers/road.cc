@@ -1,12 +1,10 @@
 #include "proofs/brokers/road.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
+
+#include "kit/free_port.h"
 
 #ifdef DOVETAIL_HAS_NATS
 #include "nats/test_server.h"
@@ -16,19 +14,6 @@ namespace dovetail::live {
 namespace {
 
 std::string at(const servers::Server& server) { return "127.0.0.1:" + server.field("port"); }
-
-// Free right now: nobody holds it until the endpoint does.
-[[maybe_unused]] std::uint16_t free_port() {
-  const int probe = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  (void)::bind(probe, reinterpret_cast<const sockaddr*>(&address), length);
-  ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(probe);
-  return ntohs(address.sin_port);
-}
 
 // A quorum queue of this server does not survive a crash in its first second.
 [[maybe_unused]] RoadStores rabbitmq_stores(const servers::Server& server) {
