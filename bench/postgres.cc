@@ -260,7 +260,7 @@ double write_transactions(const std::string& conninfo, Write what) {
       db.prepare("message", "SELECT pg_logical_emit_message(true, 'bench', $1::text)");
       db.prepare("bare", "INSERT INTO bare_outbox(key, payload) VALUES($1, $2::text)");
       db.prepare("publish", "SELECT dovetail.publish('order', $1, 'OrderPlaced', $2::text)");
-      const Result<postgres::Publisher> publisher = postgres::Publisher::prepare(db.get());
+      const Result<postgres::Publisher> publisher = postgres::Publisher::open(db.get());
       require(publisher.has_value(), "prepare failed");
       for (int i = 0; !stop; ++i) {
         write_one(db, *publisher, what, fmt::format("{}-{}", writer, i));

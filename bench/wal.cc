@@ -272,7 +272,7 @@ class LatencyMeter {
   }
   void write(int writer) {
     const Raw db(conninfo_);
-    const Result<postgres::Publisher> publisher = postgres::Publisher::prepare(db.get());
+    const Result<postgres::Publisher> publisher = postgres::Publisher::open(db.get());
     require(publisher.has_value(), "prepare failed");
     auto next = std::chrono::steady_clock::now();
     for (int i = 0; i < count_; ++i) {

@@ -2,7 +2,12 @@
 //
 // All functions use the application's own libpq connection (PGconn), work behind a pooler in
 // transaction mode and need no session state. One thread at a time may use a connection, as libpq
-// requires. Other languages call SELECT dovetail.publish(...).
+// requires. Other languages call SELECT dovetail.publish(...). Services with an event loop use
+// dovetail/postgres_async.h.
+//
+// Each call waits for the server's answer, at most as long as set_time_limit() says. Then it fails
+// with Errc::unavailable, or Errc::in_doubt if it commits, and cuts the connection: an answer that
+// comes later would be taken for that of another statement. The server rolls the transaction back.
 #pragma once
 
 #include <chrono>
@@ -20,6 +25,10 @@
 struct pg_conn;  // libpq's PGconn
 
 namespace dovetail::postgres {
+
+// How long each of these calls may wait for the server, in the whole process: 30 s unless set.
+// create_schema() and create_roles() may always take 10 minutes. Any thread.
+void set_time_limit(std::chrono::milliseconds limit);
 
 // Creates dovetail's schema or upgrades it, inside the caller's transaction if one is open. Safe to
 // call at every start and by several processes at once. corrupt: a newer dovetail made the schema.
@@ -70,15 +79,16 @@ Result<EventId> publish_at(pg_conn* transaction, const NewEvent& event, WallTime
 class Publisher {
  public:
   // Call it with no transaction open, once per connection and again after PQreset().
-  static Result<Publisher> prepare(pg_conn* connection);
+  static Result<Publisher> open(pg_conn* connection, EventLimits limits = {});
 
   // Like the functions of the same names.
-  Result<EventId> publish(const NewEvent& event, const EventLimits& limits = {}) const;
-  Result<EventId> publish_and_commit(const NewEvent& event, const EventLimits& limits = {}) const;
+  Result<EventId> publish(const NewEvent& event) const;
+  Result<EventId> publish_and_commit(const NewEvent& event) const;
 
  private:
-  explicit Publisher(pg_conn* connection) : connection_(connection) {}
+  Publisher(pg_conn* connection, EventLimits limits) : connection_(connection), limits_(limits) {}
   pg_conn* connection_;
+  EventLimits limits_;
 };
 
 // For a service that reads events in its own loop; postgres_consumer.h has a ready loop. Other

@@ -2,7 +2,6 @@
 // it arrives. The inbox row, the handler's writes and the events it publishes commit together.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -13,29 +12,12 @@
 
 #include "dovetail/consumer.h"
 #include "dovetail/event.h"
+#include "dovetail/postgres_param.h"
 #include "dovetail/result.h"
 
 struct pg_conn;  // libpq's PGconn
 
 namespace dovetail::postgres {
-
-// A parameter of a queued statement: text in the format of its type, or bytes.
-struct Param {
-  // NOLINTBEGIN(google-explicit-constructor)
-  Param(std::string_view text) : value(text) {}
-  Param(const char* text) : value(text) {}
-  Param(const std::string& text) : value(text) {}
-  Param(std::int64_t number) : value(std::to_string(number)) {}
-  Param(int number) : value(std::to_string(number)) {}
-  Param(const EventId& id) : value(id.to_string()) {}
-  // NOLINTEND(google-explicit-constructor)
-  static Param bytes(std::string_view bytes);  // of a bytea
-  static Param null();
-
-  std::string value;
-  bool is_null = false;
-  bool is_bytes = false;
-};
 
 // The open transaction (READ COMMITTED) of one handler call. Valid during the call. The handler
 // must not end the transaction: a COMMIT or ROLLBACK undoes the batch and counts as a failure. It

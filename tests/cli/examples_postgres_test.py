@@ -110,6 +110,22 @@ class Cpp(Shop):
     def missing():
         return lacks(str(harness.EXAMPLES / "postgres_orders"))
 
+    def test_many_orders_are_placed_at_once_without_waiting(self):
+        places = [harness.EXAMPLES / "postgres_async_orders", self.as_login, "mug", 2]
+        orders = self.new_ids(20)
+        for _ in range(2):  # the second time as a service that heard no answer
+            self.assertEqual(self.accepted(self.run_example(*places, *orders)), "".join(f"{id}: placed\n" for id in orders))
+        self.assertEqual(self.orders(), {id: ("mug", 2) for id in orders})
+        self.assertEqual([(id, key) for id, _, _, key, *_ in self.carry()], [(id, id) for id in orders])
+
+        # The event of one order is refused: neither it nor its order stays, and the others do.
+        good, bad, last = self.new_ids(3)
+        self.sql(f"SELECT dovetail.publish('orders', 'x', 'Other', '{{}}', id => '{bad}')")
+        done = self.run_example(*places, good, bad, last)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, f"{good}: placed\n{bad}: .*other content.*\n{last}: placed\n")
+        self.assertEqual(set(self.orders()), {*orders, good, last})
+
     def service(self, *words):
         return self.run_example(harness.EXAMPLES / "postgres_orders", self.as_login, *words)
 

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "postgres/connection/byte_order.h"
+#include "postgres/connection/statement.h"
 
 namespace dovetail::postgres {
 
@@ -101,7 +102,7 @@ std::string one_line(const char* text) {
   return out;
 }
 
-Error server_error(pg_conn* connection, const pg_result* result, bool during_commit,
+Error server_error(const pg_conn* connection, const pg_result* result, bool during_commit,
                    std::string_view rights_hint) {
   const char* field = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_SQLSTATE);
   const std::string sqlstate = field == nullptr ? "" : field;
@@ -122,12 +123,12 @@ Error server_error(pg_conn* connection, const pg_result* result, bool during_com
   return Error{errc_of(sqlstate, during_commit), primary + " (" + sqlstate + ")" + hint};
 }
 
-namespace {
-
 bool succeeded(const pg_result* result) {
   const ExecStatusType status = PQresultStatus(result);
   return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || status == PGRES_EMPTY_QUERY;
 }
+
+namespace {
 
 void ignore_notice(void*, const char*) {}
 
@@ -197,55 +198,32 @@ std::size_t Params::bytes() const {
   return bytes;
 }
 
-// The parameters in libpq's form.
-class Statement {
- public:
-  Statement(std::string_view sql, const Params& params) : sql_(sql) {
-    for (const Params::Value& value : params.values_) {
-      // An empty text is not null, but libpq takes a null pointer for null.
-      const std::string_view bytes = value.is_own ? std::string_view(value.own) : value.view;
-      types_.push_back(value.type);
-      values_.push_back(value.is_null ? nullptr : bytes.data() == nullptr ? "" : bytes.data());
-      lengths_.push_back(static_cast<int>(bytes.size()));
-      formats_.push_back(value.is_text_form ? 0 : 1);
-    }
+Statement::Statement(std::string_view sql, const Params& params) : sql_(sql) {
+  for (const Params::Value& value : params.values_) {
+    // An empty text is not null, but libpq takes a null pointer for null.
+    const std::string_view bytes = value.is_own ? std::string_view(value.own) : value.view;
+    types_.push_back(value.type);
+    values_.push_back(value.is_null ? nullptr : bytes.data() == nullptr ? "" : bytes.data());
+    lengths_.push_back(static_cast<int>(bytes.size()));
+    formats_.push_back(value.is_text_form ? 0 : 1);
   }
+}
 
-  bool send(pg_conn* connection) const {
-    return PQsendQueryParams(connection, sql_.c_str(), static_cast<int>(values_.size()),
-                             types_.data(), values_.data(), lengths_.data(), formats_.data(),
-                             1) == 1;
-  }
-  // The text is the name of a prepared statement.
-  bool send_prepared(pg_conn* connection, bool binary_rows = true) const {
-    return PQsendQueryPrepared(connection, sql_.c_str(), static_cast<int>(values_.size()),
-                               values_.data(), lengths_.data(), formats_.data(),
-                               binary_rows ? 1 : 0) == 1;
-  }
-  pg_result* execute_prepared(pg_conn* connection) const {
-    return PQexecPrepared(connection, sql_.c_str(), static_cast<int>(values_.size()),
-                          values_.data(), lengths_.data(), formats_.data(), 1);
-  }
-  bool send_prepare(pg_conn* connection) const {
-    return PQsendPrepare(connection, "", sql_.c_str(), static_cast<int>(types_.size()),
-                         types_.data()) == 1;
-  }
-  pg_result* prepare(pg_conn* connection, const std::string& name) const {
-    return PQprepare(connection, name.c_str(), sql_.c_str(), static_cast<int>(types_.size()),
-                     types_.data());
-  }
-  pg_result* execute(pg_conn* connection) const {
-    return PQexecParams(connection, sql_.c_str(), static_cast<int>(values_.size()), types_.data(),
-                        values_.data(), lengths_.data(), formats_.data(), 1);
-  }
+bool Statement::send(pg_conn* connection) const {
+  return PQsendQueryParams(connection, sql_.c_str(), static_cast<int>(values_.size()),
+                           types_.data(), values_.data(), lengths_.data(), formats_.data(), 1) == 1;
+}
 
- private:
-  std::string sql_;
-  std::vector<Oid> types_;
-  std::vector<const char*> values_;
-  std::vector<int> lengths_;
-  std::vector<int> formats_;
-};
+bool Statement::send_prepared(pg_conn* connection, bool binary_rows) const {
+  return PQsendQueryPrepared(connection, sql_.c_str(), static_cast<int>(values_.size()),
+                             values_.data(), lengths_.data(), formats_.data(),
+                             binary_rows ? 1 : 0) == 1;
+}
+
+bool Statement::send_prepare(pg_conn* connection, const std::string& name) const {
+  return PQsendPrepare(connection, name.c_str(), sql_.c_str(), static_cast<int>(types_.size()),
+                       types_.data()) == 1;
+}
 
 std::size_t Rows::size() const {
   return result_ ? static_cast<std::size_t>(PQntuples(result_.get())) : 0;
@@ -311,13 +289,6 @@ Errc errc_of(std::string_view sqlstate, bool during_commit) {
   return Errc::rejected;
 }
 
-Result<Rows> run(pg_conn* connection, std::string_view sql, const Params& params) {
-  pg_result* const result = Statement(sql, params).execute(connection);
-  Rows rows(result);
-  if (!succeeded(result)) return fail(server_error(connection, result));
-  return rows;
-}
-
 Status check_server_version(pg_conn* connection) {
   constexpr int kOldest = 130000;
   const char* version = PQparameterStatus(connection, "server_version");
@@ -326,72 +297,12 @@ Status check_server_version(pg_conn* connection) {
                                   ", which has no pg_snapshot; upgrade it to 13 or newer");
 }
 
-Status prepare(pg_conn* connection, const std::string& name, std::string_view sql,
-               const Params& params) {
-  const Rows owner(Statement(sql, params).prepare(connection, name));
-  if (succeeded(owner.get())) return {};
-  const char* state = PQresultErrorField(owner.get(), PG_DIAG_SQLSTATE);
-  if (state != nullptr && std::string_view(state) == "42P05") return {};  // already prepared
-  return fail(server_error(connection, owner.get(), false));
-}
-
 bool send_prepare(pg_conn* connection, std::string_view sql, const Params& params) {
   return Statement(sql, params).send_prepare(connection);
 }
 
 bool send_prepared(pg_conn* connection, const Params& params, bool binary_rows) {
   return Statement({}, params).send_prepared(connection, binary_rows);
-}
-
-Result<Rows> run_prepared(pg_conn* connection, const std::string& name, const Params& params) {
-  pg_result* const result = Statement(name, params).execute_prepared(connection);
-  Rows rows(result);
-  if (!succeeded(result)) return fail(server_error(connection, result, false));
-  return rows;
-}
-
-namespace {
-
-// `send` sends the statement; COMMIT follows it.
-template <class Send>
-Status send_and_commit(pg_conn* connection, const Send& send) {
-  if (PQenterPipelineMode(connection) != 1)
-    return fail(Errc::rejected,
-                "another statement on this connection is not finished; read its results first");
-  const bool sent =
-      send() && Statement("COMMIT", {}).send(connection) && PQpipelineSync(connection) == 1;
-  // A null result ends each statement; the sync's result ends all of them.
-  Status outcome = fail(Errc::in_doubt, "the connection was lost during COMMIT; do it again");
-  std::size_t statements_done = 0;
-  bool is_synced = false;
-  while (sent && !is_synced && PQstatus(connection) == CONNECTION_OK) {
-    const Rows owner(PQgetResult(connection));
-    pg_result* const result = owner.get();
-    if (result == nullptr) continue;
-    const ExecStatusType status = PQresultStatus(result);
-    if (status == PGRES_PIPELINE_SYNC) {
-      is_synced = true;
-    } else if (status == PGRES_PIPELINE_ABORTED) {
-      continue;  // COMMIT after a failure: the first error is reported
-    } else if (!succeeded(result)) {
-      outcome = fail(server_error(connection, result, true));
-    } else if (++statements_done == 2) {
-      outcome = {};
-    }
-  }
-  (void)PQexitPipelineMode(connection);
-  return outcome;
-}
-
-}  // namespace
-
-Status run_and_commit(pg_conn* connection, std::string_view sql, const Params& params) {
-  return send_and_commit(connection, [&] { return Statement(sql, params).send(connection); });
-}
-
-Status run_prepared_and_commit(pg_conn* connection, const std::string& name, const Params& params) {
-  return send_and_commit(connection,
-                         [&] { return Statement(name, params).send_prepared(connection); });
 }
 
 namespace {
@@ -459,9 +370,6 @@ bool wait_for_socket(pg_conn* connection, bool also_write,
   }
 }
 
-namespace {
-
-// Reads the answers of all statements: the first error, else the last result. Null: no answer.
 pg_result* take_results(pg_conn* connection, std::chrono::steady_clock::time_point end) {
   pg_result* kept = nullptr;
   while (true) {
@@ -480,8 +388,6 @@ pg_result* take_results(pg_conn* connection, std::chrono::steady_clock::time_poi
   PQclear(kept);
   return nullptr;
 }
-
-}  // namespace
 
 Result<Rows> Connection::finish(bool sent, bool during_commit) {
   const auto end = std::chrono::steady_clock::now() + timeout_;

@@ -93,14 +93,14 @@ Errc errc_of(std::string_view sqlstate, bool during_commit = false);
 
 // The error of the server or libpq in one line, and what to check. Only the primary text: the
 // detail may quote data. `rights_hint`: the rights to name if they are missing.
-Error server_error(pg_conn* connection, const pg_result* result, bool during_commit = false,
+Error server_error(const pg_conn* connection, const pg_result* result, bool during_commit = false,
                    std::string_view rights_hint = {});
 
 // rejected: the server is older than PostgreSQL 13.
 Status check_server_version(pg_conn* connection);
 
-// Runs a statement on a connection of the caller, such as the application's own. Waits without a
-// limit, like libpq.
+// Runs a statement on a connection of the caller, such as the application's own. Waits for the
+// server as long as set_time_limit() of dovetail/postgres.h says; see call.h.
 Result<Rows> run(pg_conn* connection, std::string_view sql, const Params& params = {});
 
 // Prepares a statement under a name in the server's session, with the types of `params`; their

@@ -90,18 +90,6 @@ std::vector<InboxKey> keys_of(const Rows& rows) {
 
 }  // namespace
 
-Param Param::bytes(std::string_view bytes) {
-  Param param(bytes);
-  param.is_bytes = true;
-  return param;
-}
-
-Param Param::null() {
-  Param param("");
-  param.is_null = true;
-  return param;
-}
-
 TransactionHandler cpp_handler(std::string name, std::vector<std::string> types, Handler each) {
   return {std::move(name), std::move(types),
           [each = std::move(each)](BatchInvocation& invocation, Events events) -> Status {

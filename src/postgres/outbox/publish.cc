@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "dovetail/postgres.h"
+#include "dovetail/postgres_async.h"
 #include "host/host.h"
+#include "postgres/connection/statement.h"
 
 namespace dovetail::postgres {
 
@@ -15,11 +17,13 @@ namespace {
 // An id that we made cannot exist yet.
 constexpr std::string_view kInsert =
     "INSERT INTO dovetail.outbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
-    "headers, payload, aggregate_version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    "headers, payload, aggregate_version) VALUES ($1::uuid, $2::text, $3::text, $4::text, "
+    "$5::text, $6::text, $7::text, $8::bytea, $9::bigint)";
 
 // An id from the caller may exist; then the content is compared.
 constexpr std::string_view kAdd =
-    "SELECT dovetail.add_event($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    "SELECT dovetail.add_event($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, "
+    "$7::text, $8::bytea, $9::bigint, $10::timestamptz)";
 
 const std::string kInsertName = "dovetail_insert_1";
 const std::string kAddName = "dovetail_add_1";
@@ -129,6 +133,62 @@ Result<EventId> send_publish(const NewEvent& event, const EventLimits& limits, c
   return prepared->id;
 }
 
+Param Param::bytes(std::string_view bytes) {
+  Param param(bytes);
+  param.is_bytes = true;
+  return param;
+}
+
+Param Param::null() {
+  Param param("");
+  param.is_null = true;
+  return param;
+}
+
+Result<PublishStatement> publish_statement(const NewEvent& event, const EventLimits& limits) {
+  const Result<Prepared> prepared = check(event, limits);
+  if (!prepared) return fail(prepared.error());
+  PublishStatement statement;
+  statement.id = prepared->id;
+  statement.sql = event.id ? kAdd : kInsert;
+  statement.params = {prepared->id,
+                      event.topic,
+                      event.aggregate_type,
+                      event.aggregate_id,
+                      event.type,
+                      event.content_type,
+                      prepared->headers,
+                      Param::bytes(event.payload),
+                      event.aggregate_version};
+  if (event.id) statement.params.push_back(Param::null());  // delivered at once
+  return statement;
+}
+
+Result<EventId> enqueue_publish(pg_conn* connection, const NewEvent& event,
+                                const EventLimits& limits) {
+  if (PQstatus(connection) != CONNECTION_OK)
+    return fail(Errc::unavailable, "the connection is lost; open it again");
+  if (PQisnonblocking(connection) == 0)
+    return fail(Errc::rejected,
+                "the connection blocks; call PQsetnonblocking(connection, 1) after it was opened");
+  // In a pipeline, only the server knows whether BEGIN has run.
+  if (PQpipelineStatus(connection) == PQ_PIPELINE_OFF)
+    DOVETAIL_TRY(require_transaction(connection));
+  return send_publish(event, limits, [&](std::string_view sql, const Params& params) -> Status {
+    if (Statement(sql, params).send(connection)) return {};
+    return fail(server_error(connection, nullptr));
+  });
+}
+
+Status publish_outcome(const pg_conn* connection, const pg_result* result) {
+  if (result != nullptr && PQresultStatus(result) == PGRES_PIPELINE_ABORTED)
+    return fail(Errc::failed,
+                "an earlier statement of the pipeline failed, so nothing was published; check the "
+                "first error");
+  if (succeeded(result)) return {};
+  return fail(server_error(connection, result));
+}
+
 Result<EventId> publish(pg_conn* transaction, const NewEvent& event, const EventLimits& limits) {
   return publish_one(transaction, event, std::nullopt, limits);
 }
@@ -186,7 +246,7 @@ Result<std::vector<EventId>> publish(pg_conn* transaction, std::span<const NewEv
   return ids;
 }
 
-Result<Publisher> Publisher::prepare(pg_conn* connection) {
+Result<Publisher> Publisher::open(pg_conn* connection, EventLimits limits) {
   if (PQtransactionStatus(connection) != PQTRANS_IDLE)
     return fail(Errc::rejected,
                 "a publisher is prepared outside of transactions; do it when the connection was "
@@ -195,12 +255,12 @@ Result<Publisher> Publisher::prepare(pg_conn* connection) {
   const Prepared none{};
   DOVETAIL_TRY(postgres::prepare(connection, kInsertName, kInsert, columns(any, none)));
   DOVETAIL_TRY(postgres::prepare(connection, kAddName, kAdd, columns(any, none).null()));
-  return Publisher(connection);
+  return Publisher(connection, limits);
 }
 
-Result<EventId> Publisher::publish(const NewEvent& event, const EventLimits& limits) const {
+Result<EventId> Publisher::publish(const NewEvent& event) const {
   DOVETAIL_TRY(require_transaction(connection_));
-  const Result<Prepared> prepared = check(event, limits);
+  const Result<Prepared> prepared = check(event, limits_);
   if (!prepared) return fail(prepared.error());
   const Request asked = request(event, *prepared);
   const Result<Rows> done = run_prepared(connection_, asked.name, asked.params);
@@ -208,10 +268,9 @@ Result<EventId> Publisher::publish(const NewEvent& event, const EventLimits& lim
   return prepared->id;
 }
 
-Result<EventId> Publisher::publish_and_commit(const NewEvent& event,
-                                              const EventLimits& limits) const {
+Result<EventId> Publisher::publish_and_commit(const NewEvent& event) const {
   DOVETAIL_TRY(require_transaction(connection_));
-  const Result<Prepared> prepared = check(event, limits);
+  const Result<Prepared> prepared = check(event, limits_);
   if (!prepared) return fail(prepared.error());
   const Request asked = request(event, *prepared);
   DOVETAIL_TRY(run_prepared_and_commit(connection_, asked.name, asked.params));

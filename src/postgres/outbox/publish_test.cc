@@ -78,12 +78,12 @@ TEST_F(PostgresPublish, PublishAndCommitWithoutAnAnswerIsInDoubt) {
 }
 
 TEST_F(PostgresPublish, APublisherDoesTheSameWithPreparedStatements) {
-  ASSERT_TRUE(Publisher::prepare(connection_.get()));
-  const Result<Publisher> publisher = Publisher::prepare(connection_.get());
+  ASSERT_TRUE(Publisher::open(connection_.get()));
+  const Result<Publisher> publisher = Publisher::open(connection_.get());
   ASSERT_TRUE(publisher) << "again: " << text_of(publisher);
   EXPECT_TRUE(failed_with(publisher->publish(event()), Errc::rejected)) << "no transaction is open";
   must(connection_, "BEGIN");
-  EXPECT_TRUE(failed_with(Publisher::prepare(connection_.get()), Errc::rejected));
+  EXPECT_TRUE(failed_with(Publisher::open(connection_.get()), Errc::rejected));
   const Result<EventId> first = publisher->publish(event("1"));
   ASSERT_TRUE(first) << text_of(first);
   NewEvent chosen = event("2");

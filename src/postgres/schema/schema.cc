@@ -3,9 +3,11 @@
 
 #include <libpq-fe.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
+#include "postgres/connection/call.h"
 #include "postgres_roles_v1.h"
 #include "postgres_schema_objects.h"
 #include "postgres_schema_v1.h"
@@ -70,16 +72,16 @@ Status check_not_too_new(const Stored& stored, std::int64_t known) {
                                  "; upgrade dovetail");
 }
 
+// Locks of the application's own statements can hold a migration up, and large tables take a while.
+constexpr Duration kSchemaMax = std::chrono::minutes(10);
+
 Status execute(pg_conn* connection, std::string_view sql, std::string_view what) {
-  pg_result* const result = PQexec(connection, std::string(sql).c_str());
-  const Rows owner(result);
-  const ExecStatusType status = PQresultStatus(result);
-  if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK) return {};
-  Error error = server_error(connection, result, /*during_commit=*/false,
-                             "; check that this user owns the database or was granted CREATE on "
-                             "it, owns the schema \"dovetail\" if there is one, and for --roles "
-                             "has CREATEROLE");
-  return fail(error.code, std::string(what) + ": " + error.text);
+  const Status done = run_script(connection, sql, std::max(time_limit(), kSchemaMax),
+                                 "; check that this user owns the database or was granted CREATE "
+                                 "on it, owns the schema \"dovetail\" if there is one, and for "
+                                 "--roles has CREATEROLE");
+  if (done) return {};
+  return fail(done.error().code, std::string(what) + ": " + done.error().text);
 }
 
 // Calls `work` in the open transaction, or in its own.
