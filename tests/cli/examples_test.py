@@ -26,6 +26,9 @@ class Examples(harness.Case):
         self.run_program(harness.EXAMPLES / "inventory_service", "inventory.db", "--until-quiet")
         self.assertEqual(taken, self.rows("inventory.db", "SELECT product, -on_hand FROM stock ORDER BY product"))
 
+    def test_a_handler_is_tested_without_a_database(self):
+        self.assertIn("does what it should", self.run_program(harness.EXAMPLES / "handler_test"))
+
     def test_publishing_from_python_with_nothing_but_sqlite(self):
         self.init()
         self.run_program(sys.executable, harness.ROOT / "examples" / "publish.py", "orders.db")

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "dovetail/sqlite.h"
+#include "dovetail/testing.h"
 
 namespace {
 
@@ -59,10 +60,34 @@ void consume_one(const std::string& path) {
   require(consumer->counts().applied == 1, "one event is applied");
 }
 
+// The installed doubles, as a unit test of a handler uses them.
+void test_the_handler() {
+  bool works = true;
+  dovetail::test::Consumer consumer([&](const dovetail::Event&) -> dovetail::Status {
+    if (works) return {};
+    return dovetail::fail(dovetail::Errc::failed, "not this time");
+  });
+  dovetail::NewEvent event{
+      .aggregate_type = "order", .aggregate_id = "7", .type = "OrderPlaced", .payload = "{}"};
+  using dovetail::test::Fate;
+  event.id = must(dovetail::EventId::parse("01890000-0000-7000-8000-000000000001"), "the id");
+  require(must(consumer.deliver(event), "deliver").fate == Fate::applied, "it is applied");
+  require(must(consumer.deliver(event), "again").fate == Fate::duplicate, "it is a duplicate");
+  works = false;
+  event.id.reset();
+  require(must(consumer.deliver(event), "fail").fate == Fate::failed, "it failed");
+
+  dovetail::test::Relay relay;
+  must(relay.publish(event), "publish in memory");
+  must(relay.run(), "run the relay in memory");
+  require(relay.received().size() == 1, "it is received");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   require(argc == 2, "usage: outside FILE");
+  test_the_handler();
   sqlite3* database = nullptr;
   require(sqlite3_open(argv[1], &database) == SQLITE_OK, "open the file");
   must(dovetail::sqlite::prepare_connection(database), "prepare the connection");
