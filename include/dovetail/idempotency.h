@@ -94,6 +94,8 @@ Problem key_problem(std::string_view why);
 
 namespace postgres {
 
+// These functions wait for the server as long as set_time_limit() of dovetail/postgres.h says.
+
 // Call it first in the caller's open transaction. Others see the row when that transaction commits.
 // Until then they get `running`, or wait if they passed `wait`.
 Result<RequestTicket> begin_request(pg_conn* transaction, const RequestKey& request,

@@ -52,7 +52,9 @@ using dovetail::ConsumerOptions;
 
 class Consumer : public dovetail::Consumer {
  public:
-  // rejected: the options are wrong. unavailable, corrupt: a database cannot be used.
+  // rejected: the options are wrong. unavailable, corrupt: a database cannot be used. Connects to
+  // each database within 10 s, unless `connect_timeout` in its settings says otherwise; looking up
+  // a host name has the system's own limits.
   static Result<std::unique_ptr<Consumer>> open(ConsumerOptions options,
                                                 std::vector<NamedHandler> handlers);
   static Result<std::unique_ptr<Consumer>> open(ConsumerOptions options, Handler handler);

@@ -30,8 +30,9 @@ inline std::string hex_of(std::string_view bytes) {
 
 }  // namespace detail
 
-// Keeps the promises of publish() in dovetail/postgres.h. An error from the server is an exception
-// of libpqxx, as for any other statement of the transaction.
+// Keeps the promises of publish() in dovetail/postgres.h, except that libpqxx waits for the server
+// without a limit: set tcp_user_timeout and statement_timeout for the connection. An error from the
+// server is an exception of libpqxx, as for any other statement of the transaction.
 template <class Transaction>
   requires std::is_base_of_v<pqxx::transaction_base, Transaction>
 Result<EventId> publish(Transaction& transaction, const NewEvent& event,

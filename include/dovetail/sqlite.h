@@ -1,7 +1,9 @@
 // Dovetail in a SQLite file: publish events inside your own transaction, and consume them inside
 // your own transaction.
 //
-// One thread at a time may use a connection and the objects made from it, as SQLite requires.
+// One thread at a time may use a connection and the objects made from it, as SQLite requires. A
+// call waits for other writers of the file as long as the connection's busy timeout says, 5 s after
+// prepare_connection(), and fails with Errc::unavailable then.
 #pragma once
 
 #include <functional>
@@ -81,7 +83,8 @@ class Consumer : public dovetail::Consumer {
  public:
   using Handler = sqlite::Handler;
 
-  // rejected: the options are wrong. unavailable, corrupt: the file cannot be used.
+  // rejected: the options are wrong. unavailable, corrupt: the file cannot be used. Waits at most
+  // 5 s for each other writer.
   static Result<std::unique_ptr<Consumer>> open(ConsumerOptions options,
                                                 std::vector<NamedHandler> handlers);
   static Result<std::unique_ptr<Consumer>> open(ConsumerOptions options, sqlite::Handler handler);
