@@ -17,6 +17,7 @@ import unittest
 import console
 import harness
 import postgres_test
+import receiver
 
 MONITORING = harness.ROOT / "apps" / "dovetail" / "monitoring"
 PROMTOOL = shutil.which("promtool") or str(harness.ROOT / "build" / "prometheus" / "usr" / "bin" / "promtool")
@@ -219,6 +220,35 @@ class Ready(WatchCase):
         said = lambda document: (document["verdict"]["title"], [one["kind"] for one in document["problems"]])
         expected = ("The broker bus is away.", ["broker-away"])
         self.wait_for("both say it", lambda: said(self.call("/api/v1/status").json()) == said(self.ask("status")) == expected)
+
+
+class CatchUp(WatchCase):
+    def test_a_long_catch_up_logs_its_rate_and_the_time_left(self):
+        port, _ = receiver.serve(self, lambda event: 204)
+        self.write("dovetail.toml", f"""
+[store.orders]
+url = "sqlite:orders.db"
+[store.hook]
+url = "http://127.0.0.1:{port}/"
+[store.hook.settings]
+allow_private = true
+requests_max = 4
+[[relay]]
+name = "out"
+from = "orders"
+to = "hook"
+[log]
+format = "json"
+{console.HTTP}""")
+        self.init()
+        self.change("orders.db", "INSERT INTO dovetail_outbox (topic, aggregate_type, aggregate_id, type, payload) WITH RECURSIVE "
+                    "n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) SELECT 't', 'a', i, 'e', '{}' FROM n")
+        self.start_daemon()
+        lines = lambda: re.findall(r'"message":"(out catches up[^"]*)"', self.log())
+        [line] = self.wait_for("it is logged", lines)
+        self.assertRegex(line, r"^out catches up: [\d,]+ events are left, [\d,]+ fewer each second, done in about \d")
+        time.sleep(3)
+        self.assertEqual(len(lines()), 1, "not more than one in a minute")
 
 
 class Alerts(WatchCase):

@@ -16,16 +16,11 @@ struct Sign {
 
 // The first that is in the text decides. These say the same wherever they are met.
 constexpr std::array kSigns = {
-    Sign{"the disk is full", disk_full},
-    Sign{"No space left on device", disk_full},
-    Sign{"pgbouncer", pooler_down},
-    Sign{"pooler", pooler_down},
-    Sign{"server_login_retry", pooler_down},
-    Sign{"the clock was set", clock_step},
-    Sign{"the clock may be wrong", clock_step},
-    Sign{"the lease ran out", lease_lost},
-    Sign{"the lease is lost", lease_lost},
-    Sign{"has taken over", lease_lost},
+    Sign{"the disk is full", disk_full},        Sign{"No space left on device", disk_full},
+    Sign{"server_login_retry", database_away},  // PgBouncer runs, and its server does not
+    Sign{"query_wait_timeout", database_away},  Sign{"the clock was set", clock_step},
+    Sign{"the clock may be wrong", clock_step}, Sign{"the lease ran out", lease_lost},
+    Sign{"the lease is lost", lease_lost},      Sign{"has taken over", lease_lost},
 };
 // Of a broker that answers.
 constexpr std::array kTopicSigns = {
@@ -63,6 +58,11 @@ const Sign* sign_in(std::string_view text, std::span<const Sign> signs) {
   return found == signs.end() ? nullptr : &*found;
 }
 
+// A store with replication_url has a pooler, and this is its place.
+bool is_pooler_down(std::string_view error, const config::StoreConfig& store) {
+  return !store.replication_where.empty() && contains(error, "Connection refused");
+}
+
 bool lacks_a_topic(std::string_view error) {
   if (sign_in(error, kTopicSigns) != nullptr) return true;
   return contains(error, "does not exist") && contains_any(error, kNamesOfTopics);
@@ -86,7 +86,8 @@ Cause cause_of(std::string_view error, bool is_halted, const config::Config& con
   if (is_of_database && !is_halted) {
     const bool is_targets = to != nullptr && !to->is_broker() && to != &home;
     const bool names_target = is_targets && contains(error, to->path.string());
-    return {database_away, names_target && !to->path.empty() ? to : &home};
+    if (names_target && !to->path.empty()) return {database_away, to};
+    return {is_pooler_down(error, home) ? pooler_down : database_away, &home};
   }
   if (broker != nullptr && lacks_a_topic(error)) return {missing_topic, broker};
   if (is_halted && relay != nullptr && home.tables.contains(relay->name) &&
@@ -101,8 +102,10 @@ Cause cause_of(std::string_view error, bool is_halted, const config::Config& con
   return {otherwise, nullptr};
 }
 
-ProblemKind cause_of_database(std::string_view error, bool is_unavailable) {
+ProblemKind cause_of_database(std::string_view error, const config::StoreConfig& store,
+                              bool is_unavailable) {
   if (const Sign* sign = sign_in(error, kSigns)) return sign->kind;
+  if (is_unavailable && is_pooler_down(error, store)) return pooler_down;
   return is_unavailable ? database_away : database_unusable;
 }
 

@@ -18,6 +18,7 @@ Cause cause_of(std::string_view error, bool is_halted, const config::Config& con
                const config::StoreConfig& home, const config::RelayConfig* relay, bool is_consumer);
 
 // The same for the failure of a database that was asked itself.
-ProblemKind cause_of_database(std::string_view error, bool is_unavailable);
+ProblemKind cause_of_database(std::string_view error, const config::StoreConfig& store,
+                              bool is_unavailable);
 
 }  // namespace dovetail::app

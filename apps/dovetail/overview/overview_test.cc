@@ -131,9 +131,9 @@ TEST_F(Overviews, TheKindFollowsFromTheError) {
                     "refused; check the connection settings and that the server runs"),
             "database-away");
   EXPECT_EQ(kind_of("out", "backing_off",
-                    "cannot connect: FATAL: server login has been failing, try again later "
-                    "(server_login_retry); check the connection settings"),
-            "pooler-down");
+                    "the connection to the server is lost: FATAL: server login has been failing, "
+                    "try again later (server_login_retry)"),
+            "database-away");
   EXPECT_EQ(kind_of("out", "backing_off", "the disk is full; free some space or prune the file"),
             "disk-full");
   EXPECT_EQ(kind_of("out", "backing_off",
@@ -160,6 +160,17 @@ TEST_F(Overviews, ADatabaseThatIsAwayIsToldOnce) {
       "Nothing is lost: how many events wait is not known now. None of three relays delivers.");
   view().failure = Failure{Exit::corrupt, "store shop: version 99"};
   EXPECT_EQ(to_string(only().kind), "database-unusable");
+}
+
+// Where replication_url goes past a pooler, the url leads to it.
+TEST_F(Overviews, APoolerThatIsDown) {
+  config_.stores[1].replication_where = "dovetail.toml:3:1";
+  view().status.reset();
+  view().failure = Failure{Exit::unavailable, "store shop: cannot connect: Connection refused"};
+  EXPECT_EQ(to_string(only().kind), "pooler-down");
+  EXPECT_EQ(title(), "The pooler before the database shop is down.");
+  view().failure = Failure{Exit::unavailable, "store shop: cannot connect: timeout expired"};
+  EXPECT_EQ(to_string(only().kind), "database-away");
 }
 
 TEST_F(Overviews, TheRestOfTheKinds) {
@@ -213,6 +224,9 @@ TEST_F(Overviews, ARelayThatNeverRanIsNamedWhereEventsWait) {
   ASSERT_EQ(found.size(), 2U) << "old reads a table of its own";
   EXPECT_EQ(to_string(found[0].kind), "no-owner");
   EXPECT_EQ(found[0].severity, Severity::warning);
+  EXPECT_EQ(
+      verdict_of(overview_, found).text,
+      "Nothing is lost: how many events wait is not known now. None of three relays delivers.");
 }
 
 TEST_F(Overviews, TheWorstIsFirstAndNothingIsSaidTwice) {

@@ -97,7 +97,7 @@ std::string title_of(const Cause& cause, const config::StoreConfig& home, bool i
 void Finder::find() {
   if (view_.failure) {
     const bool is_unavailable = view_.failure->exit == Exit::unavailable;
-    const ProblemKind kind = cause_of_database(view_.failure->text, is_unavailable);
+    const ProblemKind kind = cause_of_database(view_.failure->text, store_, is_unavailable);
     const Cause cause{kind, &store_};
     Problem& problem =
         add(kind, Severity::error,

@@ -108,6 +108,11 @@ Totals totals_of(const Overview& overview, const std::vector<Problem>& problems)
     }
     for (const QueueStatus& queue : view.status->queues) totals.parked += queue.parked;
   }
+  // What no relay has read yet is not counted.
+  if (std::any_of(problems.begin(), problems.end(), [](const Problem& problem) {
+        return problem.kind == no_owner && problem.severity == Severity::warning;
+      }))
+    totals.is_pending_known = false;
   std::set<std::string> silent;
   for (const config::RelayConfig* relay : overview.config->readers()) {
     ++totals.relays;
