@@ -27,7 +27,7 @@ def why_not():
     """Why there are no tests with a browser here; None: they run."""
     if CHROMIUM and DRIVER:
         return None
-    return "no chromium here; install the packages chromium and chromium-driver, or run ./dev test, which does"
+    return "no chromium here; install the packages chromium and chromium-driver; ./dev test does"
 
 
 class Browser:
