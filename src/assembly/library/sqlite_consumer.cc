@@ -1,7 +1,7 @@
 // Consumers of an application whose inbox is in a SQLite file.
 #include <utility>
 
-#include "assembly/own_consumer.h"
+#include "assembly/library/own_consumer.h"
 #include "core/inbox/inbox.h"
 #include "dovetail/sqlite.h"
 #include "host/host.h"

@@ -1,4 +1,4 @@
-#include "assembly/own_consumer.h"
+#include "assembly/library/own_consumer.h"
 
 #include <algorithm>
 #include <set>

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "assembly/own_consumer.h"
+#include "assembly/library/own_consumer.h"
 #include "assembly/postgres_inbox.h"
 #include "postgres/schema/schema.h"
 
