@@ -128,7 +128,7 @@ TEST(Config, AValueThatDoesNotFitNamesWhatIsAllowed) {
   expect_error(store + "[log]\nformat = \"xml\"\n", ":4:10", {"log.format", "\"text\", \"json\""});
   expect_error(store + "[retention]\ndelivered = \"7 days\"\n", ":4:13",
                {"retention.delivered", "\"7d\""});
-  expect_error(store + "[retention]\nsent = \"7d\"\n", ":4:1", {"retention.sent", "\"delivered\""});
+  expect_error(store + "[retention]\nsent = \"7d\"\n", ":4:8", {"retention.sent", "\"delivered\""});
   const std::string relay = store + "[[relay]]\nname = \"r\"\nfrom = \"a\"\nto = \"a\"\n";
   expect_error(relay + "attempts_max = 0\n", ":7:16", {"relay.attempts_max", "from 1 to"});
   expect_error(relay + "topic = \"{colour}\"\n", ":7:9", {"relay.topic"});

@@ -478,6 +478,7 @@ RETIRED = tuple((re.compile(rf"\b{old}\b"), new) for old, new in (
     (r"dovetail\.consumer_lane", "dovetail.consumer_session"), (r"dovetail\.slot\(", "dovetail.bucket("),
     ("settled_" + "total", "delivered_total"), ("streams_" + "(?:since|why)", "reads_since, reads_why"),
     ("payload_" + "length", "payload_bytes"), ("(?:first|last)_" + "slot", "first_bucket, last_bucket"),
+    ("from_" + "log", "from_wal"), ("Log" + "Slots?", "WalSlot"), ("log_" + "settled", "wal_settled"), ("Log" + "Reader", "WalReader"),
     ("Handling", "Invocation"), ("Stream::" + "outside", "SourceKind::broker"), ("is_" + "outside", "is_external"),
     ("find_" + "way", "find_slot_access"), ("(?:Outside" + "Home|LetGo|RunningNote|Surroundings)", "a word one can say")))
 WORDS_OF_OLD_VERSIONS = re.compile(r"^CHANGELOG\.md$|/schema/v\d+\.sql$|upgrade_test\.(cc|py)$|connection/database_test\.cc$"

@@ -408,13 +408,13 @@ void Lanes::State::keep_backlog() {
 // While a relay is paused nobody keeps its slot. The bound holds all the same: its process gives
 // the slot up, and the relay then continues with the table.
 void Lanes::State::bound_unused_slot() {
-  if (options.mode != ReadMode::wal || clock.now() < slot_look_at) return;
+  if (options.reading.mode != ReadMode::wal || clock.now() < slot_look_at) return;
   slot_look_at = clock.now() + kLookAtSlotEvery;
   const Result<Rows> unused = connection.query(kUnusedSlot, Params().text(options.relay));
   if (!unused || unused->empty()) return;
   const std::string slot(unused->text(0, 0));
   const Result<std::optional<SlotState>> found = find_slot(connection, slot);
-  if (!found || !*found || (*found)->retained_bytes <= options.retained_wal_max) return;
+  if (!found || !*found || (*found)->retained_bytes <= options.reading.retained_wal_max) return;
   const Status dropped = drop_slot(connection, slot, {options.relay, 0, kUnfenced});
   note(Kind::source_changed, dropped
                                  ? "gives up the slot " + slot +

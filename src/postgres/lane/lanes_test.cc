@@ -216,7 +216,7 @@ TEST_F(PostgresLanes, AnOrderBindsEveryProcessAlsoOneThatStartsLater) {
 TEST_F(PostgresLanes, TheSlotOfAPausedRelayIsGivenUpAboveItsBound) {
   LanesOptions options = Process::options(database_, "one");
   options.lanes = 1;
-  options.mode = ReadMode::wal;
+  options.reading.mode = ReadMode::wal;
   const auto slots = [&] {
     return number(connection_,
                   "SELECT count(*) FROM pg_replication_slots WHERE database = "
@@ -233,7 +233,7 @@ TEST_F(PostgresLanes, TheSlotOfAPausedRelayIsGivenUpAboveItsBound) {
     EXPECT_EQ(slots(), 1) << "it keeps little";
   }
   publish(3);
-  options.retained_wal_max = 1;
+  options.reading.retained_wal_max = 1;
   Lanes lanes(options, system_clock(), make_sink);
   std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(lanes.run(stop)); });
   EXPECT_TRUE(eventually([&] { return slots() == 0; }));
