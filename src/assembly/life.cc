@@ -83,7 +83,7 @@ Status Gathering::ask_database(const StoreConfig& store, Database& database) {
   DOVETAIL_TRY(ask_for_rows(store, database, SourceKind::outbox));
   if (store.type().has_mailbox) DOVETAIL_TRY(ask_for_rows(store, database, SourceKind::mailbox));
   DOVETAIL_TRY(ask_for_parked(store, database));
-  const auto audit = database.list_audit(facts_.id.to_string());
+  const auto audit = database.list_audit({.subject = facts_.id.to_string()});
   if (!audit) return fail(audit.error());
   for (const AuditRow& row : *audit) facts_.decisions.push_back({store.name, row});
   auto handlers = database.list_handlers(facts_.id);

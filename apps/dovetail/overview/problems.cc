@@ -209,13 +209,14 @@ void Finder::tell_of_owner(const assembly::RelayStatus& relay) {
 void Finder::tell_of_wal(const assembly::RelayStatus& relay) {
   if (!relay.reading || config_ == nullptr || relay.lease_left <= Duration::zero()) return;
   const assembly::Reading& reading = *relay.reading;
-  const auto budget = static_cast<double>(config_->retained_wal_max);
+  const auto budget = static_cast<double>(config_->reading.retained_wal_max);
   if (reading.retained_wal > 0 &&
       static_cast<double>(reading.retained_wal) > limits_.wal_warning * budget) {
     Problem& problem = add(wal_budget, Severity::warning,
                            "The database " + store_.name + " keeps " +
                                config::human_size(reading.retained_wal) + " of WAL for " + name_);
-    problem.text = "retained_wal_max allows " + config::human_size(config_->retained_wal_max) + ".";
+    problem.text =
+        "retained_wal_max allows " + config::human_size(config_->reading.retained_wal_max) + ".";
     problem.effect = "Above it the relay gives its slot up and reads the table; nothing is lost.";
   }
   const bool has_lost = reading.why.find("is gone") != std::string::npos ||
