@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/event/time_text.h"
+#include "core/relay/parking.h"
 
 namespace dovetail::life {
 
@@ -150,7 +151,7 @@ void Teller::tell_delivered(const RelayFacts& relay) {
 }
 
 void Teller::tell_parked(const RelayFacts& relay, const ParkedRow& row) {
-  const bool is_behind = row.reason.empty();
+  const bool is_behind = row.reason == kWaitsBehind;
   add(row.parked_at, row.parked_at,
       {.actor = relay.name,
        .what = is_behind                          ? "held back"
@@ -241,7 +242,7 @@ void Teller::explain_relay(const RelayFacts& relay) {
   for (const ParkedRow& row : relay.parked) {
     const bool is_open = row.finished_at <= WallTime{};
     if (!is_open) continue;
-    if (row.reason.empty())
+    if (row.reason == kWaitsBehind)
       explain("Why it waits", "An earlier event of its key is parked by " + relay.name +
                                   ". It goes out when that one is replayed or discarded.");
     else if (row.state == EventState::waiting)
@@ -337,8 +338,9 @@ Life Teller::tell() {
   for (const MessageFacts& message : facts_.messages) tell_message(message);
   for (const HandlerFacts& handler : facts_.handlers) tell_handler(handler);
   for (const Decision& decision : facts_.decisions) tell_decision(decision);
-  std::stable_sort(steps_.begin(), steps_.end(),
-                   [](const Placed& a, const Placed& b) { return a.order < b.order; });
+  std::stable_sort(steps_.begin(), steps_.end(), [](const Placed& a, const Placed& b) {
+    return a.order != b.order ? a.order < b.order : a.step.at && !b.step.at;
+  });
   if (!facts_.places.empty()) {
     const EventRow& row = facts_.places.front().row;
     if (!row.aggregate_id.empty())

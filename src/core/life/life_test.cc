@@ -5,6 +5,8 @@
 #include <chrono>
 #include <string>
 
+#include "core/relay/parking.h"
+
 namespace dovetail::life {
 namespace {
 
@@ -120,6 +122,19 @@ TEST(Life, AParkedEventSaysWhyAndWhatToDo) {
   EXPECT_EQ(life.sentence, "It is parked by shop-to-bus and waits for a decision.");
   EXPECT_NE(explained(life).find("parked it: 422 vat_id"), std::string::npos);
   EXPECT_NE(explained(life).find("3 later events"), std::string::npos);
+}
+
+TEST(Life, AnEventBehindAParkedOneWasHeldBack) {
+  Facts facts = committed(EventState::waiting);
+  ParkedRow row;
+  row.state = EventState::waiting;
+  row.reason = kWaitsBehind;
+  row.parked_at = kStart + 3s;
+  facts.relays[0].parked.push_back(row);
+  const Life life = life_of(facts);
+  EXPECT_EQ(told(life), (std::vector<std::string>{"shop committed", "shop-to-bus held back"}));
+  EXPECT_NE(explained(life).find("An earlier event of its key is parked by shop-to-bus"),
+            std::string::npos);
 }
 
 TEST(Life, AReplayedEventWasParkedAndConfirmed) {

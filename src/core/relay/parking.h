@@ -25,6 +25,9 @@ enum class ParkState : std::uint8_t {
   waiting,  // goes out after its delay, once no earlier event of its key is left
 };
 
+// The reason of an event that was parked only because an earlier one of its key is.
+inline constexpr std::string_view kWaitsBehind = "waits behind an earlier event of its key";
+
 struct ParkRequest {
   const Event* event = nullptr;
   ParkState state = ParkState::parked;

@@ -97,12 +97,11 @@ void Relay::park_behind(Entry& entry) {
 
 void Relay::park_now(Entry& entry) {
   const std::string_view defect = entry.event->defect;
-  park_requests_.push_back(ParkRequest{
-      entry.event,
-      defect.empty() ? ParkState::waiting : ParkState::parked,
-      entry.attempts,
-      {},
-      std::string(defect.empty() ? "waits behind an earlier event of its key" : defect)});
+  park_requests_.push_back(ParkRequest{entry.event,
+                                       defect.empty() ? ParkState::waiting : ParkState::parked,
+                                       entry.attempts,
+                                       {},
+                                       std::string(defect.empty() ? kWaitsBehind : defect)});
   park_entries_.push_back(&entry);
 }
 
