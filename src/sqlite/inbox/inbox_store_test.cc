@@ -109,6 +109,7 @@ TEST_F(InboxRows, AnExceptionOfTheHandlerIsAFailure) {
   handler = [](sqlite3*, const Event&) -> Status { throw std::runtime_error("no such customer"); };
   auto store = open_store_of("billing");
   ASSERT_TRUE(store->begin());
+  EXPECT_TRUE(insert_one(*store, event));
   const Status applied = apply_one(*store, event);
   EXPECT_TRUE(failed_with(applied, Errc::failed)) << text_of(applied);
   EXPECT_TRUE(contains(text_of(applied), "no such customer")) << text_of(applied);
