@@ -145,6 +145,9 @@ TEST_F(Overviews, TheKindFollowsFromTheError) {
   say("out", "delivering", "");
   EXPECT_EQ(kind_of("old", "halted", "the table old_outbox has no column \"p\""), "wrong-mapping");
   say("old", "delivering", "");
+  say("taker", "backing_off", "apply() raised: division by zero");
+  EXPECT_TRUE(problems().empty()) << "what failed is parked, and nothing is left";
+  relay("taker").pending = 1;
   EXPECT_EQ(kind_of("taker", "backing_off", "apply() raised: division by zero"), "handler-failing");
   EXPECT_EQ(title(), "The handlers of the consumer taker fail.");
 }

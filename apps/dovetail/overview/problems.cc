@@ -180,6 +180,9 @@ void Finder::say_what_it_said(const assembly::RelayStatus& relay, const std::str
   const bool is_halted = state == "halted";
   const Cause cause =
       cause_of(said.last_error, is_halted, *overview_.config, store_, config_, is_consumer_);
+  // The last event that failed was parked, and none came after it to show that others pass.
+  const bool is_idle = knows_pending(relay) && relay.pending == 0 && relay.waiting == 0;
+  if (cause.kind == handler_failing && is_idle) return;
   Problem& problem = add(cause.kind, Severity::error, title_of(cause, store_, is_consumer_, name_));
   problem.text = name_ + ": " + said.last_error;
   problem.since = said.since;
