@@ -88,7 +88,7 @@ class PostgresLog final : public SourceUnderTest {
   std::unique_ptr<Source> make() override {
     const auto options = [](PostgresSource&) {
       postgres::WalSourceOptions of_mode;
-      of_mode.mode = kMode;
+      of_mode.reading.mode = kMode;
       return of_mode;
     };
     return std::make_unique<OwningLogSource<PostgresSource>>(store_.reader(), options,
