@@ -159,6 +159,8 @@ void Gathering::route(const RelayConfig& relay, const ConsumerConfig* consumer,
     facts.topic = std::string(topics->route(event_of(*row), arena));
     facts.topic_because = "the publisher set none, so the template " + relay.topic + " decides";
   }
+  if (!relay.options.filter.accepts(event_of(*row)))
+    facts.left_out_because = "it does not pass its filter " + relay.options.filter.json();
   if (consumer == nullptr) return;
   const std::vector<std::string>& wanted = consumer->topics;
   if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), facts.topic) == wanted.end())
