@@ -159,7 +159,7 @@ TEST_F(AsyncPublish, WhatCannotWorkIsRefusedBeforeItIsSent) {
   ASSERT_EQ(PQsetnonblocking(app(), 1), 0);
   run("ROLLBACK");
   ASSERT_EQ(PQenterPipelineMode(app()), 1);
-  EXPECT_TRUE(contains(text_of(publish(app(), event_of("1"))), "pipeline mode")) << "it would wait";
+  EXPECT_TRUE(contains(text_of(create_schema(app())), "pipeline mode")) << "it would wait";
 }
 
 TEST_F(AsyncPublish, ALostConnectionIsNoAnswer) {
