@@ -96,7 +96,7 @@ class Road:
             if isinstance(value, list):
                 for part in value:
                     yield from pendings(part)
-        found = list(pendings(json.loads(self.dovetail("status", "--json"))))
+        found = list(pendings(json.loads(self.dovetail("status", "--json"))["stores"]))
         return bool(found) and not any(found)
 
     def counted(self):
