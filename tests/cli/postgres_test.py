@@ -203,7 +203,7 @@ class Carrying(PostgresCase):
         self.assertEqual(shown["payload"], '{"total": 3}')
 
     def test_status_shows_what_nobody_reads_yet(self):
-        self.assertIn("nothing was published", self.dovetail("status").out)
+        self.assertIn("Nothing was published", self.dovetail("status").out)
         self.publish()
         self.assertIn("orders.outbox: about 1 event pending, no relay has run yet", self.dovetail("status").out)
 

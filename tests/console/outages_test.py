@@ -118,6 +118,8 @@ class Outages(console.ConsoleCase, postgres_test.PostgresCase):
 
     def test_a_pooler_that_is_down(self):
         direct = self.conninfo
+        self.write("dovetail.toml", '[store.two]\nurl = "sqlite:two.db"\n')
+        self.dovetail("init")
         self.configure(f"host=127.0.0.1 port={free_port()} dbname=shop user=x",
                        f'replication_url = "postgres:{direct}"\n[store.two]\nurl = "sqlite:two.db"\n', RELAY % ("two", ""))
         self.dovetail("init", code=4)

@@ -24,13 +24,18 @@ class OrderedLease final : public Lease {
     if (order == Hold::draining) order = Hold::drained;
     return release();
   }
-  Hold hold() const override { return order; }
+  Hold hold() const override {
+    const Hold now = order;
+    if (now != Hold::none) is_heard = true;
+    return now;
+  }
   TimePoint deadline() const override { return inner_.deadline(); }
   TimePoint renew_at() const override { return inner_.renew_at(); }
   const MemoryLease& inner() const { return inner_; }
 
   std::atomic<Hold> order{Hold::none};
   std::atomic<bool> is_held{false};
+  mutable std::atomic<bool> is_heard{false};  // the relay has seen an order
 
  private:
   MemoryLease inner_;
@@ -42,9 +47,17 @@ class RelayHoldTest : public RelayTest {
     options_.drain_timeout = 1h;
     options_.idle_wait = 5ms;
   }
-  ~RelayHoldTest() override { thread_ = {}; }
 
-  void begin(Sink& sink) {
+  // Stops the relay at the end of its scope, while the sink is still there.
+  struct Run {
+    explicit Run(std::jthread& relay) : thread(relay) {}
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+    ~Run() { thread = {}; }
+    std::jthread& thread;
+  };
+
+  [[nodiscard]] Run begin(Sink& sink) {
     held_relay_.emplace(RelayPorts{.source = from_,
                                    .sink = sink,
                                    .parking = parking_at_,
@@ -63,6 +76,7 @@ class RelayHoldTest : public RelayTest {
                                        }},
                         options_);
     thread_ = std::jthread([this](std::stop_token stop) { result_ = held_relay_->run(stop); });
+    return Run(thread_);
   }
 
   OrderedLease ordered_{reader_, clock_};
@@ -105,9 +119,10 @@ class SlowSink final : public Sink {
 TEST_F(RelayHoldTest, APausedRelayFinishesWhatIsInFlightAndLetsGoOfItsLease) {
   publish("a", 3);
   SlowSink sink;
-  begin(sink);
+  const Run run = begin(sink);
   ASSERT_TRUE(eventually([&] { return sink.sent == 3; }));
   ordered_.order = Hold::paused;
+  ASSERT_TRUE(eventually([&] { return ordered_.is_heard.load(); }));
   publish("a", 2);
   std::this_thread::sleep_for(20ms);
   EXPECT_TRUE(ordered_.is_held) << "three events are in flight";
@@ -124,7 +139,7 @@ TEST_F(RelayHoldTest, ARelayThatIsPausedBeforeItStartsSendsNothing) {
   ordered_.order = Hold::drained;
   publish("a", 3);
   SlowSink sink;
-  begin(sink);
+  const Run run = begin(sink);
   ASSERT_TRUE(eventually([&] { return said_held_ && notices_of(RelayNotice::Kind::held) == 1; }));
   EXPECT_EQ(sink.sent, 0);
   EXPECT_EQ(notices_of(RelayNotice::Kind::session_lost), 0) << "an order is no failure";
@@ -142,7 +157,7 @@ TEST_F(RelayHoldTest, ADrainingRelayDeliversWhatWaitsForItsNextTryAndReadsNothin
   });
   options_.attempts_max = 1'000'000;
   publish("sick", 2);
-  begin(sink);
+  const Run run = begin(sink);
   // Other keys pass, so the sick one waits in parking.
   ASSERT_TRUE(eventually([&] {
     publish("well");
@@ -154,6 +169,7 @@ TEST_F(RelayHoldTest, ADrainingRelayDeliversWhatWaitsForItsNextTryAndReadsNothin
   ASSERT_TRUE(eventually([&] { return tries > before + 2; })) << "what failed is tried again";
   EXPECT_EQ(ordered_.order, Hold::draining) << "two events wait for their next try";
   const std::size_t received = sink.received_count();
+  ASSERT_TRUE(eventually([&] { return ordered_.is_heard.load(); }));
   publish("new", 5);
   works = true;
   ASSERT_TRUE(eventually([&] { return ordered_.order == Hold::drained && said_held_; }));
@@ -170,7 +186,7 @@ TEST_F(RelayHoldTest, AParkedEventNeedsADecisionAndDoesNotKeepARelayFromBeingDra
   });
   publish("bad", 2);
   publish("good");
-  begin(sink);
+  const Run run = begin(sink);
   ASSERT_TRUE(eventually([&] { return reader_.settled() == 3; }));
   ordered_.order = Hold::draining;
   ASSERT_TRUE(eventually([&] { return ordered_.order == Hold::drained; }));

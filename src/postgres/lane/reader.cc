@@ -65,6 +65,18 @@ Error not_written(Reader& reader, std::string_view of) {
   return *run == of ? taken_over(reader) : run_has_ended();
 }
 
+// $1 relay, $2 lanes, $3 source. Two statements, because a relay of a mapped table has no right to
+// the outbox's sequence.
+constexpr std::string_view kStartAtTheBeginning =
+    "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, window_start, passed_seq, "
+    "system_identifier) SELECT $1, lane, $2, $3, '1:1:', 0, 0 FROM generate_series(0, $2 - 1) AS "
+    "lane";
+constexpr std::string_view kStartNow =
+    "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, window_start, passed_seq, "
+    "system_identifier) SELECT $1, lane, $2, $3, pg_current_snapshot(), s.last_value, "
+    "c.system_identifier FROM generate_series(0, $2 - 1) AS lane, dovetail.outbox_seq AS s, "
+    "pg_control_system() AS c";
+
 Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
                                    std::uint32_t lanes, SourceKind source, bool starts_now) {
   if (relay.empty() || relay.size() > 255 || lanes == 0 || lanes > kKeyBuckets)
@@ -82,16 +94,8 @@ Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& re
   const Result<std::uint32_t> meanwhile = stored_lanes(connection, relay, source);
   if (!meanwhile || *meanwhile != 0) return meanwhile;
   const Result<Rows> made = connection.query(
-      "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, window_start, passed_seq, "
-      "system_identifier) SELECT $1, lane, $2, $3, CASE WHEN $4 THEN pg_current_snapshot() ELSE "
-      "'1:1:' END, CASE WHEN $4 THEN s.last_value ELSE 0 END, CASE WHEN $4 THEN "
-      "c.system_identifier ELSE 0 END FROM generate_series(0, $2 - 1) AS lane, "
-      "dovetail.outbox_seq AS s, pg_control_system() AS c",
-      Params()
-          .text(relay)
-          .int4(static_cast<std::int32_t>(lanes))
-          .text(to_string(source))
-          .boolean(starts_now));
+      starts_now ? kStartNow : kStartAtTheBeginning,
+      Params().text(relay).int4(static_cast<std::int32_t>(lanes)).text(to_string(source)));
   if (!made) return fail(made.error());
   DOVETAIL_TRY(transaction->commit());
   return lanes;
