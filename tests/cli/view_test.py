@@ -158,7 +158,7 @@ class Commands(harness.Case):
             text = re.sub(r"\\\n\s*", " ", self.dovetail(command, "--help").out)
             for line in re.findall(r"^  ((?:generate \| )?dovetail .*)$", text, re.MULTILINE):
                 example = re.sub(r"   +.*", "", line)
-                if re.search(r"--watch|--roles|^dovetail run(?! --)|gateway|retarget|0190\.\.\.|01932b7e|\bID\b|--drop|remember|KEY|demo", example):
+                if re.search(r"--watch|--roles|^dovetail run(?! --)|gateway|retarget|reconcile|0190\.\.\.|01932b7e|\bID\b|--drop|remember|KEY|demo", example):
                     continue
                 example = example.replace("generate", "echo 1").replace("dovetail ", harness.DOVETAIL + " ", 1)
                 done = subprocess.run(["bash", "-o", "pipefail", "-c", example], cwd=self.folder, capture_output=True,
