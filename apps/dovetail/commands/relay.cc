@@ -220,8 +220,8 @@ void add_relay(Command& app) {
   const auto options = std::make_shared<RetargetOptions>();
   Command sub =
       app.command("relay", "Steer a relay or a consumer: pause, drain, move, rename or forget it",
-                  "  dovetail relay pause orders-to-inventory --reason 'the broker moves' --dry-run\n"
-                  "  dovetail relay resume orders-to-inventory --reason 'the broker has moved'\n"
+                  "  dovetail relay pause orders-to-inventory --reason 'a new broker' --dry-run\n"
+                  "  dovetail relay resume orders-to-inventory --reason 'it is there'\n"
                   "  dovetail relay retarget orders-to-inventory --reason 'the broker has moved'");
   sub.requires_command();
   add_hold(sub, "pause", "Let a relay deliver nothing until it is resumed",
