@@ -44,6 +44,7 @@ class Reader {
     while (events.size() < count && std::chrono::steady_clock::now() < end) {
       const Status status = read_once();
       EXPECT_TRUE(status) << (status ? "" : status.error().text);
+      if (!status) return false;
     }
     return events.size() >= count;
   }
