@@ -39,8 +39,8 @@ class Raw {
 // User and system time of a process, such as a backend of the server on this machine.
 double process_cpu_seconds(int pid);
 
-// Starts a server, makes a database with dovetail's schema, runs the benchmark in it, of which the
-// user wants some parts or all, and stops the server. Returns the exit code.
+// Starts a server, makes a database with dovetail's schema, runs the wanted
+// parts of the benchmark in it, and stops the server. Returns the exit code.
 int on_postgres(const std::string& name, const std::vector<std::string>& wanted,
                 void (*benchmark)(const std::string& conninfo, Report& report,
                                   const std::vector<std::string>& wanted));

@@ -52,7 +52,7 @@ class Report {
  public:
   explicit Report(std::string name) : name_(std::move(name)) {}
   void add(Figure figure);
-  // Runs `measure` five times, of which the least disturbed three count. It returns a value for
+  // Runs `measure` five times; the three least disturbed runs count. `measure` returns a value for
   // each figure, in order.
   void measure(std::vector<Wanted> figures, const std::function<std::vector<double>()>& measure);
   // Prints the table, writes build/bench/NAME.json, and returns the exit code: 1 when a target was

@@ -34,7 +34,7 @@ class LatencyHistogram {
   std::atomic<std::uint64_t> sum_us_{0};
 };
 
-// Gathers the values of a batch, most of which are alike, so that the shared numbers are touched
+// Gathers the values of a batch. Most are alike, so the shared numbers are touched
 // rarely. For one thread.
 class LatencyBatch {
  public:

@@ -155,7 +155,7 @@ Result<int> TopicScan::count_partitions() {
 
 Status TopicScan::check_policy() {
   const Result<Settings> settings = topic_settings(client_.get(), full_name_, kAnswerMax);
-  // Whoever may read a topic need not have the right to see its settings.
+  // A user may read a topic without the right to see its settings.
   if (!settings) return settings.error().code == Errc::rejected ? Status{} : fail(settings.error());
   const auto policy = settings->find("cleanup.policy");
   if (policy == settings->end() || policy->second.find("compact") == std::string::npos) return {};

@@ -167,8 +167,8 @@ SqlClaimStore::Sets SqlClaimStore::held(std::span<const EventId> ids,
   return sets;
 }
 
-// Also when its lease has ended: whoever takes a claim changes its epoch. An event that was applied
-// without a claim is not completed by us.
+// Also when its lease has ended: a new owner would have changed its epoch. An event that was
+// applied without a claim is not completed by us.
 Status SqlClaimStore::complete(std::span<const EventId> ids, std::span<const std::int64_t> epochs,
                                std::span<bool> done) {
   if (ids.empty()) return {};

@@ -54,7 +54,7 @@ struct RetentionOptions {
 // rejected: a time is negative, or nothing could be deleted.
 Status check_retention(const RetentionOptions& options);
 
-// A statement with "$1 rows" deletes at most so many. It changes rows, or returns how many.
+// A statement with "$1 rows" deletes at most that number. It changes rows, or returns how many.
 struct RetentionStatements {
   // A table of events that relays read.
   struct Box {

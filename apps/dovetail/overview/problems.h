@@ -49,7 +49,7 @@ struct Problem {
   // error: events are not delivered. warning: somebody should look. note: it is meant to be so.
   Severity severity = Severity::error;
   std::string title{};   // "The broker bus is away"
-  std::string text{};    // the reason, in the words of whoever met it
+  std::string text{};    // the reason, as the part that failed words it
   std::string effect{};  // what it means and what happens next
   std::optional<WallTime> since{};
   ProblemPlace where{};

@@ -19,7 +19,7 @@ std::string verdict_of(const assembly::ReconcileReport& report);
 std::string text_of(const assembly::ReconcileReport& report, const Json& document);
 
 // Self-contained: no script runs, and nothing is loaded. It prints on one page and holds the whole
-// document, of which it shows the first findings.
+// document. The page shows its first findings.
 std::string page_of(const assembly::ReconcileReport& report, const Json& document);
 // The file is whole or not there. unavailable: it cannot be written.
 Status write_page(const std::filesystem::path& file, const std::string& page);

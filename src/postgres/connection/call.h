@@ -22,7 +22,7 @@ class Call {
 
   // The answer to what was sent: the first error, else the last result.
   Rows finish(bool sent);
-  // The same for `statements` in pipeline mode, of which the last is COMMIT. After PQpipelineSync.
+  // The same for `statements` in pipeline mode; the last one is COMMIT. After PQpipelineSync.
   Status finish_pipeline(bool sent, std::size_t statements);
   Error error(const pg_result* result, bool during_commit = false,
               std::string_view rights_hint = {}) const;

@@ -38,11 +38,11 @@ Expected<std::optional<WallTime>> time_of(const Request& request, std::string_vi
 // usage: not an id.
 Expected<EventId> id_of(const Request& request);
 
-// The databases of the config, or the one that is asked for. usage: there is none of that name.
+// All databases of the config, or only the named one. usage: no database has that name.
 app::Expected<std::vector<const config::StoreConfig*>> databases_of(const config::Config& config,
                                                                     std::string_view name);
 
-// The body of a change: an object. usage: it is none, or has another name.
+// The body of a change. usage: it is not an object, or it has a name that is not in `names`.
 Expected<Json> body_of(const Request& request, std::initializer_list<std::string_view> names);
 // Of a body; the default if it is not there. usage: another kind of value.
 Expected<std::string> text_in(const Json& body, const char* name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "assembly/consumer_lane.h"
 #include "config/units.h"
 #include "console/api/call.h"
 #include "host/host.h"
@@ -59,16 +60,11 @@ std::string_view to_string(HandlerConfig::Kind kind) {
   return "command";
 }
 
-// Its inbox rows have this name.
-std::string inbox_name(const ConsumerConfig& consumer, const HandlerConfig& handler) {
-  return handler.name.empty() ? consumer.relay.name : consumer.relay.name + "." + handler.name;
-}
-
 Json json_of(const ConsumerConfig& consumer, const std::vector<Member>& members) {
   Json json = json_of(consumer.relay, members);
   json["handlers"] = Json::array();
   for (const HandlerConfig& handler : consumer.handlers)
-    json["handlers"].push_back({{"name", inbox_name(consumer, handler)},
+    json["handlers"].push_back({{"name", assembly::inbox_name(consumer, handler)},
                                 {"kind", to_string(handler.kind)},
                                 {"types", handler.types},
                                 {"applies_once", !handler.is_external()}});
