@@ -23,10 +23,11 @@ class NatsCluster : public testing::Test {
   static void TearDownTestSuite() { started_.reset(); }
 
   void SetUp() override {
-    nats::Operator admin(connection(1));
-    admin.drop_stream("ORDERS");
-    admin.make_stream("ORDERS", "orders", ",\"num_replicas\":3,\"duplicate_window\":600000000000");
+    ask_until_done(
+        "STREAM.CREATE.ORDERS",
+        R"({"name":"ORDERS","subjects":["orders"],"storage":"file","num_replicas":3,"duplicate_window":600000000000})");
   }
+  void TearDown() override { ask_until_done("STREAM.DELETE.ORDERS", "", nats::kStreamNotFound); }
   // All servers, starting with number `first`.
   static nats::ConnectionOptions connection(std::size_t first) {
     std::vector<net::Endpoint> all;
@@ -53,14 +54,18 @@ class NatsCluster : public testing::Test {
     options.long_poll = seconds(1);
     return std::make_unique<nats::NatsSource>(options, system_clock());
   }
-  // Without a leader there is no answer, so it asks until the change is done.
-  static void change_leader(const std::string& what) {
-    ASSERT_TRUE(eventually([&] {
+  // Without a leader there is no answer, so it asks again. What is asked may be done twice; `done`
+  // is the error that says so.
+  static void ask_until_done(const std::string& what, const std::string& body = {}, int done = 0) {
+    std::string said;
+    const bool asked = eventually([&] {
       Result<nats::Connection> to = nats::Connection::open(connection(1));
       if (!to) return false;
-      nats::JetStream jetstream(*to, "", seconds(3));
-      return jetstream.require(what).has_value();
-    }));
+      const Result<nats::Answer> answer = nats::JetStream(*to, "", seconds(3)).ask(what, body);
+      said = answer ? answer->error_text() : answer.error().text;
+      return answer && (answer->error_number() == 0 || answer->error_number() == done);
+    });
+    ASSERT_TRUE(asked) << what << ": " << said;
   }
 
   inline static std::unique_ptr<servers::Started> started_;
@@ -71,7 +76,7 @@ TEST_F(NatsCluster, LeadersChangeAndAServerDiesUnderLoad) {
   const int changes = live::is_long() ? 20 : 3;
   for (int i = 0; i < changes; ++i) {
     ASSERT_TRUE(flow.goes_on()) << flow.relay().log();
-    change_leader("STREAM.LEADER.STEPDOWN.ORDERS");
+    ask_until_done("STREAM.LEADER.STEPDOWN.ORDERS");
   }
   ASSERT_TRUE(flow.goes_on()) << flow.relay().log();
   ASSERT_TRUE(started_->kill());
@@ -107,7 +112,7 @@ TEST_F(NatsCluster, LeadersOfTheConsumerChangeUnderLoad) {
   const int changes = live::is_long() ? 20 : 2;
   for (int i = 0; i < changes; ++i) {
     ASSERT_TRUE(goes_on()) << consumer.relay().log();
-    change_leader("CONSUMER.LEADER.STEPDOWN.ORDERS.reader");
+    ask_until_done("CONSUMER.LEADER.STEPDOWN.ORDERS.reader");
   }
   ASSERT_TRUE(goes_on()) << consumer.relay().log();
   const bool settled = flow.finish();
