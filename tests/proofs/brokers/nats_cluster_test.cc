@@ -23,9 +23,9 @@ class NatsCluster : public testing::Test {
   static void TearDownTestSuite() { started_.reset(); }
 
   void SetUp() override {
-    ask_until_done(
-        "STREAM.CREATE.ORDERS",
-        R"({"name":"ORDERS","subjects":["orders"],"storage":"file","num_replicas":3,"duplicate_window":600000000000})");
+    ask_until_done("STREAM.CREATE.ORDERS",
+                   R"({"name":"ORDERS","subjects":["orders"],"storage":"file",)"
+                   R"("num_replicas":3,"duplicate_window":600000000000})");
   }
   void TearDown() override { ask_until_done("STREAM.DELETE.ORDERS", "", nats::kStreamNotFound); }
   // All servers, starting with number `first`.
