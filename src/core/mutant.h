@@ -34,6 +34,8 @@ enum class Mutant : std::uint8_t {
   crash_not_noticed,                // a snapshot is used although the server has crashed since
   store_clock_trusted,              // only the store's clock decides when a lease ends
   far_due_waited_for,               // a pause lasts as long as the store's clock says, even a day
+  slow_batches_not_cut,             // a slow handler gets batches of any size
+  hold_obeyed_late,                 // reads and sends once more after an operator's order
 };
 
 inline thread_local Mutant active_mutant = Mutant::none;

@@ -69,7 +69,9 @@ class Daemon(harness.Case):
         first.kill()
         first.wait(harness.PATIENCE_S)  # a process that still ends is not provably gone
         self.publish()
+        standstill, since = harness.Standstill(), time.time()
         second = self.start("run")
+        self.assert_logged_soon(standstill, since, '"event":"started"', count=2)
         self.wait_for("the event arrived, and nobody waited for an hour", lambda: self.mailbox() == 1)
         self.assertNotIn('"event":"standby"', self.log())
         self.stop(second)

@@ -1,5 +1,6 @@
 """What the tests of the command line share: a folder of their own, the binary, and a patient way to wait."""
 
+import datetime
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ DOVETAIL = os.environ.get("DOVETAIL", "dovetail")
 EXAMPLES = pathlib.Path(os.environ.get("EXAMPLES", "."))
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE_S = 90
+TIME_SCALE = float(os.environ.get("DOVETAIL_TIME_SCALE", "1"))  # with a sanitizer, everything takes longer
 
 CONFIG = """\
 [store.orders]
@@ -143,6 +145,17 @@ class Case(unittest.TestCase):
     def log(self):
         path = self.folder / "daemon.log"
         return path.read_text() if path.exists() else ""
+
+    def assert_logged_soon(self, standstill, since, part, count=1, limit_s=1):
+        """The line number `count` with this part came within the limit after `since`, which is of time.time()."""
+        lines = self.wait_for(f"{part} is in the log", lambda: self.lines_with(part, count))
+        took_s = datetime.datetime.fromisoformat(json.loads(lines[count - 1])["time"][:-1] + "+00:00").timestamp() - since
+        if standstill.is_below(limit_s / 10):
+            self.assertLess(took_s, limit_s * TIME_SCALE, self.log())
+
+    def lines_with(self, part, count):
+        lines = [line for line in self.log().splitlines() if part in line]
+        return lines if len(lines) >= count else None
 
     def wait_for(self, what, condition):
         deadline = time.monotonic() + PATIENCE_S

@@ -253,7 +253,9 @@ class Carrying(PostgresCase):
         first.kill()
         first.wait()
         self.publish()
+        standstill, since = harness.Standstill(), time.time()
         second = self.start("run")
+        self.assert_logged_soon(standstill, since, '"event":"started"', count=4)
         self.wait_for("the event arrived, and nobody waited for an hour", lambda: self.mailbox() == 1)
         second.terminate()
         self.assertEqual(second.wait(harness.PATIENCE_S), 0)
@@ -270,7 +272,9 @@ class Carrying(PostgresCase):
         process = self.start("run")
         self.wait_for("the prune waits", lambda: self.sql(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") != "0")
+        standstill, since = harness.Standstill(), time.time()
         process.terminate()
+        self.assert_logged_soon(standstill, since, "stopping: ")
         self.assertEqual(process.wait(harness.PATIENCE_S), 0, self.log())
         self.assertIsNone(holder.poll(), "it still has the lock")
 

@@ -27,6 +27,8 @@ class ClaimsUnderTest {
   virtual std::unique_ptr<ClaimStore> make(const std::string& consumer) = 0;
   // Lets this time pass on the database's clock.
   virtual void pass(Duration duration) { std::this_thread::sleep_for(duration); }
+  // Sets the database's clock, while it runs.
+  virtual void set_clock(std::chrono::hours step) = 0;
   // The longest lease that a test waits for.
   virtual Duration short_lease() const { return std::chrono::milliseconds(300); }
 };
@@ -259,6 +261,43 @@ TEST_P(ClaimSuite, OfManyWhoClaimAtOnceOneHasIt) {
       if (one.state == State::first) ++firsts;
     }
   EXPECT_EQ(firsts, kEvents);
+}
+
+TEST_P(ClaimSuite, AClaimEndsAfterItsTermThoughTheClockWasSetBack) {
+  for (const auto step : {std::chrono::hours(-1), std::chrono::hours(-48)}) {
+    const Event* one = event();
+    claim(*ours_, one, database_->short_lease());
+    database_->set_clock(step);
+    EXPECT_EQ(claim(*theirs_, one).state, State::in_progress) << "its holder may be at work";
+    database_->pass(database_->short_lease() + std::chrono::milliseconds(50));
+    const Claim taken = claim(*theirs_, one);
+    EXPECT_EQ(taken.state, State::first) << step.count() << " h";
+    EXPECT_EQ(taken.attempts, 2U);
+  }
+}
+
+TEST_P(ClaimSuite, AHolderKeepsItsClaimWhenTheClockIsSetBack) {
+  for (const auto step : {std::chrono::hours(-1), std::chrono::hours(-48)}) {
+    const Event* one = event();
+    const Claim held = claim(*ours_, one);
+    database_->set_clock(step);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(claim(*theirs_, one).state, State::in_progress);
+    EXPECT_TRUE(complete(*ours_, one, held.epoch)) << step.count() << " h";
+  }
+}
+
+// A claim may end early then; a late holder is told.
+TEST_P(ClaimSuite, OneHolderCompletesWhenTheClockIsSetAhead) {
+  for (const auto step : {std::chrono::hours(1), std::chrono::hours(48)}) {
+    const Event* one = event();
+    const Claim held = claim(*ours_, one);
+    database_->set_clock(step);
+    const Claim next = claim(*theirs_, one);
+    const bool is_taken = next.state == State::first;
+    EXPECT_EQ(complete(*ours_, one, held.epoch), !is_taken) << step.count() << " h";
+    EXPECT_EQ(is_taken && complete(*theirs_, one, next.epoch), is_taken);
+    EXPECT_EQ(claim(*ours_, one).state, State::duplicate);
+  }
 }
 
 TEST_P(ClaimSuite, OpeningAgainKeepsWhatIsHeld) {

@@ -37,6 +37,8 @@ class RequestsUnderTest {
   virtual std::unique_ptr<RequestStore> make() = 0;
   virtual std::unique_ptr<OwnTransaction> connect() = 0;
   virtual void elapse(std::chrono::milliseconds time) = 0;
+  // Sets the database's clock, while it runs.
+  virtual void set_clock(std::chrono::hours step) = 0;
   virtual std::vector<RequestInfo> list(const RequestFilter& filter) = 0;
   virtual bool forget(const RequestKey& request) = 0;
   virtual std::uint64_t prune(std::size_t rows_max) = 0;
@@ -137,6 +139,46 @@ TEST_P(Requests, TheOutcomeIsUnknownAfterTheLeaseAndTheKeyIsHeld) {
   EXPECT_EQ(state(kOne), RequestState::unknown);
   EXPECT_TRUE(finish(kOne, first.token)) << "who was only slow settles it";
   EXPECT_EQ(state(kOne), RequestState::finished);
+}
+
+TEST_P(Requests, ALeaseEndsAfterItsTermThoughTheClockWasSetBack) {
+  for (const auto step : {std::chrono::hours(-1), std::chrono::hours(-48)}) {
+    const std::string key = "back-" + std::to_string(-step.count());
+    const RequestKey request{"shop/a", key, "print-1"};
+    begin(request);
+    under_test_->set_clock(step);
+    const RequestTicket repeat = begin(request, true);
+    EXPECT_EQ(repeat.state, RequestState::running) << "its holder may be at work";
+    EXPECT_LE(repeat.retry_after, kLease);
+    under_test_->elapse(2 * kLease);
+    EXPECT_EQ(state(request), RequestState::unknown) << key;
+    EXPECT_EQ(begin(request, true).state, RequestState::first) << key;
+  }
+}
+
+TEST_P(Requests, ARequestThatRunsIsFinishedWhenTheClockIsSetBack) {
+  for (const auto step : {std::chrono::hours(-1), std::chrono::hours(-48)}) {
+    const std::string key = "runs-" + std::to_string(-step.count());
+    const RequestKey request{"shop/a", key, "print-1"};
+    const RequestTicket first = begin(request);
+    under_test_->set_clock(step);
+    EXPECT_EQ(begin(request, true).state, RequestState::running) << key;
+    EXPECT_TRUE(finish(request, first.token)) << key;
+  }
+}
+
+// A lease may end early then; a late holder is told.
+TEST_P(Requests, OneHolderFinishesWhenTheClockIsSetAhead) {
+  for (const auto step : {std::chrono::hours(1), std::chrono::hours(48)}) {
+    const std::string key = "ahead-" + std::to_string(step.count());
+    const RequestKey request{"shop/a", key, "print-1"};
+    const RequestTicket first = begin(request);
+    under_test_->set_clock(step);
+    const RequestTicket next = begin(request, true);
+    const bool is_taken = next.state == RequestState::first;
+    EXPECT_EQ(finish(request, first.token), !is_taken) << key;
+    EXPECT_EQ(is_taken && finish(request, next.token), is_taken) << key;
+  }
 }
 
 TEST_P(Requests, WithRetriesTheNextTakesOverAndTheLateOneIsFenced) {

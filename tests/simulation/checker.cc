@@ -69,6 +69,8 @@ class Checker {
         continue;
       }
       check_integrity(event, change->second);
+      if (!simulation_.world().options().carries(event.aggregate_type))
+        violation("filter", "published although the filter leaves it out: " + name(event));
       if (!seen.insert(event.id).second || event.key_hash == 0) continue;
       // A copy that was in flight when the operator discarded the event may arrive at any time.
       if (simulation_.discarded().contains(event.id)) continue;
@@ -78,7 +80,8 @@ class Checker {
       version = event.aggregate_version;
     }
     for (const auto& [id, change] : truth_)
-      if (!seen.contains(id) && !simulation_.discarded().contains(id))
+      if (!seen.contains(id) && !simulation_.discarded().contains(id) &&
+          simulation_.world().options().carries(change.aggregate_type))
         violation("loss", "never published: " + name(change));
   }
 

@@ -22,10 +22,10 @@ void DatabaseServer::accepted(const char* write, std::uint32_t lane, std::uint64
                                             std::to_string(lease.epoch));
 }
 
-void DatabaseServer::note_parked(std::span<const ParkRequest> requests) {
+void DatabaseServer::note_parked(std::span<const ParkRequest> requests, bool held) {
   // When the relay stops, events before confirmed ones move to parking, so that progress can be
   // recorded.
-  const bool stops = server.world().current().stop().stop_requested();
+  const bool stops = held || server.world().current().stop().stop_requested();
   for (const ParkRequest& request : requests) {
     const bool makes_way = stops && request.state == ParkState::waiting;
     (makes_way                            ? put_aside
@@ -55,8 +55,11 @@ Status SimLease::acquire() {
   World& world = database_.server.world();
   const TimePoint asked_at = clock_.now();
   std::uint64_t epoch = 0;
+  Hold hold = Hold::none;
   const Status status = call("lease.acquire", [&]() -> Status {
     LeaseRow& row = database_.tables.lane(lane_).lease;
+    hold = database_.tables.lane(lane_).hold;
+    if (stops(hold)) return fail(Errc::unavailable, "an operator holds it; resume the relay");
     const TimePoint now = database_.server.clock();
     const std::string sign =
         std::to_string(row.epoch) + " " + std::to_string(row.expires.time_since_epoch().count());
@@ -73,6 +76,7 @@ Status SimLease::acquire() {
     world.note("lease.acquired", owner_, lane_, static_cast<std::int64_t>(epoch));
     return {};
   });
+  hold_ = hold;
   if (!status) return status;
   epoch_ = epoch;
   asked_at_ = asked_at;
@@ -83,23 +87,37 @@ Status SimLease::acquire() {
 Status SimLease::renew() {
   World& world = database_.server.world();
   const TimePoint asked_at = clock_.now();
+  Hold hold = Hold::none;
   const Status status = call("lease.renew", [&]() -> Status {
     LeaseRow& row = database_.tables.lane(lane_).lease;
     if (!epoch_is_current(row, epoch_)) return stale(world);
     database_.accepted("a renewal", lane_, epoch_);
     row.expires = database_.server.clock() + term_;
+    hold = database_.tables.lane(lane_).hold;
     return {};
   });
-  if (status) asked_at_ = asked_at;
-  return status;
+  if (!status) return status;
+  asked_at_ = asked_at;
+  if (hold != Hold::none && hold_ != hold)
+    world.sometimes(stops(hold) ? "running relay paused" : "running relay drains");
+  hold_ = hold;
+  return {};
 }
 
-Status SimLease::release() {
+Status SimLease::release() { return give_back(false); }
+Status SimLease::release_drained() { return give_back(true); }
+
+Status SimLease::give_back(bool drained) {
   World& world = database_.server.world();
   return call("lease.release", [&]() -> Status {
     LeaseRow& row = database_.tables.lane(lane_).lease;
     if (!epoch_is_current(row, epoch_)) return {};
     database_.accepted("a release", lane_, epoch_);
+    Hold& hold = database_.tables.lane(lane_).hold;
+    if (drained && hold == Hold::draining) {
+      world.sometimes("relay drained");
+      hold = Hold::drained;
+    }
     row.owner.clear();
     row.expires = database_.server.clock();
     world.note("lease.released", owner_, lane_);
@@ -134,6 +152,8 @@ Status OutboxSource::check_run() const {
 
 Status OutboxSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
   World& world = database_.server.world();
+  if (lease_.hold() != Hold::none)
+    world.violation("hold", "a relay reads although it knows that an operator holds it");
   const TimePoint until = world.now() + limits.wait_max;
   for (;;) {
     DOVETAIL_TRY(read_page(out, limits));
@@ -176,7 +196,15 @@ Status OutboxSource::read_page(Batch& out, const Limits& limits) {
   });
 }
 
-Status OutboxSource::settle(const Batch& batch, std::span<const Settled>) {
+Status OutboxSource::settle(const Batch& batch, std::span<const Settled> fates) {
+  World& world = database_.server.world();
+  for (std::size_t i = 0; i < fates.size(); ++i) {
+    const bool skipped = fates[i] == Settled::skipped;
+    if (skipped) world.sometimes("event filtered");
+    if (skipped == world.options().carries(batch.events()[i].aggregate_type))
+      world.violation("filter", skipped ? "an event that passes the filter was skipped"
+                                        : "an event was settled, but not as skipped by the filter");
+  }
   const std::int64_t last = batch.events().back().position;
   bool known = false;
   for (const Read& read : unsettled_) known = known || read.last == last;
@@ -245,7 +273,7 @@ Status SimParking::park(std::span<const ParkRequest> requests) {
       world.sometimes(request.state == ParkState::parked ? "parked" : "parked behind");
       if (!request.event->has_key()) database_.parked_without_key.insert(request.event->id);
     }
-    database_.note_parked(requests);
+    database_.note_parked(requests, lease_.hold() != Hold::none);
     rows.park(requests, database_.server.wall());
   });
 }

@@ -25,7 +25,8 @@ struct DatabaseServer {
 
   // Records that a write with this epoch was accepted, and judges it by its own rule.
   void accepted(const char* write, std::uint32_t lane, std::uint64_t epoch);
-  void note_parked(std::span<const ParkRequest> requests);
+  // `held`: an operator holds the relay.
+  void note_parked(std::span<const ParkRequest> requests, bool held);
 
   Server server;
   ModelDatabase tables;
@@ -43,6 +44,8 @@ class SimLease final : public Lease {
   Status acquire() override;
   Status renew() override;
   Status release() override;
+  Status release_drained() override;
+  Hold hold() const override { return hold_; }
   TimePoint deadline() const override { return asked_at_ + term_ - term_ / 8; }
   TimePoint renew_at() const override { return asked_at_ + term_ / 3; }
 
@@ -52,6 +55,7 @@ class SimLease final : public Lease {
  private:
   template <class Effect>
   Status call(std::string_view name, Effect effect);
+  Status give_back(bool drained);
 
   DatabaseServer& database_;
   Connection connection_;
@@ -62,6 +66,7 @@ class SimLease final : public Lease {
   LeaseWatch watch_{};
   TimePoint asked_at_{};
   std::uint64_t epoch_ = 0;
+  Hold hold_ = Hold::none;
 };
 
 class OutboxSource final : public Source {

@@ -127,12 +127,43 @@ Status SimInboxStore::fate_of_handler(const Event& event) {
   return {};
 }
 
+// Its broker does not hear from the member meanwhile, and may give its partitions to another.
+void SimInboxStore::take_time() {
+  const Options& options = world().options();
+  Duration time = world().faults_on() ? options.handler_time : Duration{};
+  if (time > Duration{}) world().sometimes("slow handlers");
+  if (world().fault(options.slow_handler, "slow handler"))
+    time += Duration(
+        world().random().below(static_cast<std::uint64_t>(2 * options.lease_term.count())));
+  if (time == Duration{}) return;
+  struct Busy {
+    std::set<std::string>& busy;
+    const std::string& name;
+    ~Busy() { busy.erase(name); }
+  } const here{database_.in_handler, actor_.name()};
+  here.busy.insert(here.name);
+  world().sleep(time);
+}
+
+// When a batch took longer than it may, the next ones are smaller, except those that are submitted
+// already.
+void SimInboxStore::check_pace(std::size_t events, Duration time) {
+  const Options& options = world().options();
+  if (options.handler_time == Duration{} || !world().faults_on()) return;
+  slow_batches_ = events > 1 && time > options.batch_time_max() ? slow_batches_ + 1 : 0;
+  if (slow_batches_ > options.batches_in_flight_max + 1)
+    world().violation("pace", "a slow handler gets batches that are too large, again and again");
+}
+
 Status SimInboxStore::apply(Events events) {
+  const TimePoint began = world().now();
   for (const Event* event : events) DOVETAIL_TRY(apply_one(*event));
+  check_pace(events.size(), world().now() - began);
   return {};
 }
 
 Status SimInboxStore::apply_one(const Event& event) {
+  take_time();
   const Status applied = connection_.call("inbox.apply", [&]() -> Status {
     if (!database_.tables.is_open(tx_))
       return fail(Errc::unavailable, "the transaction is gone; check the server");
@@ -151,7 +182,8 @@ Status SimInboxStore::apply_one(const Event& event) {
   return applied;
 }
 
-Status SimInboxStore::commit(std::uint64_t, std::uint64_t) {
+Status SimInboxStore::commit(std::uint64_t, std::uint64_t duplicates) {
+  if (duplicates > 0) slow_batches_ = 0;  // they are fast, and hide how slow the handler is
   const ModelInbox::Transaction tx = std::exchange(tx_, 0);
   database_.transactions.erase(actor_.name());
   // Later effects happen at the server, whether this store still exists or not.

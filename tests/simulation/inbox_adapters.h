@@ -30,6 +30,7 @@ struct InboxServer {
   TimePoint service_down_until{};   // a dependency of the handlers is down
   TimePoint handlers_sick_until{};  // for example a missing table
   std::map<std::string, ModelInbox::Transaction> transactions;  // by client
+  std::set<std::string> in_handler;                             // clients
   using ConsumerEvent = std::pair<std::string, EventId>;
   std::set<ConsumerEvent> at_fault;  // its handler failed, or the process died in a counted try
   std::set<ConsumerEvent> untried;   // the database or a dependency of its handler was down
@@ -54,6 +55,8 @@ class SimInboxStore final : public InboxStore {
  private:
   Status insert_row(const Event& event, Arrival& arrival, TimePoint until);
   Status apply_one(const Event& event);
+  void take_time();
+  void check_pace(std::size_t events, Duration time);
   Status fate_of_handler(const Event& event);
   void abandon();
   World& world() { return database_.server.world(); }
@@ -63,6 +66,7 @@ class SimInboxStore final : public InboxStore {
   std::string consumer_;
   Actor& actor_;
   ModelInbox::Transaction tx_ = 0;
+  std::size_t slow_batches_ = 0;  // in a row, of more than one event
 };
 
 // Members of a group share the rows; each replays the events of its own partitions.

@@ -69,6 +69,8 @@ constexpr NamedMutant kMutants[] = {
     DOVETAIL_NAMED(crash_not_noticed),
     DOVETAIL_NAMED(store_clock_trusted),
     DOVETAIL_NAMED(far_due_waited_for),
+    DOVETAIL_NAMED(slow_batches_not_cut),
+    DOVETAIL_NAMED(hold_obeyed_late),
 };
 #undef DOVETAIL_NAMED
 Mutant chosen_mutant = Mutant::none;

@@ -289,6 +289,8 @@ Status BrokerSink::submit(Events events) {
   // The relay checked its lease before this call, and no time has passed since.
   if (clock_.now() >= lease_.deadline())
     world.violation("ownership", "events were sent after the lease may have run out");
+  if (stops(lease_.hold()))
+    world.violation("hold", "events were sent although the relay knows that it is paused");
   world.crash_point("sink.submit", "before");
   if (!channel_ || !connection_.is_up())
     return fail(Errc::unavailable, "not connected; check the broker");

@@ -58,6 +58,7 @@ struct LaneRow {
   Progress progress;
   Progress progress_on_disk{};  // it is written without fsync
   LeaseRow lease;
+  Hold hold = Hold::none;  // what an operator ordered
   ParkedRows parked;
 };
 

@@ -95,6 +95,12 @@ Options::Options(std::uint64_t seed_) : seed(seed_) {
   slow_confirm = maybe(random, 0.02);
   wall_steps = random.chance(0.3);
   database_steps = random.chance(0.3);
+  slow_handler = maybe(random, 0.05);
+  if (slow_handler == 0 && random.chance(0.4))
+    handler_time =
+        lease_term / 5 + Duration(random.below(static_cast<std::uint64_t>(lease_term.count() / 8)));
+  operator_holds = random.chance(0.3);
+  filters = random.chance(0.2);
 }
 
 std::string Options::text() const {
@@ -130,6 +136,8 @@ std::string Options::text() const {
   chance("unreadable", unreadable);
   chance("slow_open", slow_open);
   chance("slow_confirm", slow_confirm);
+  chance("slow_handler", slow_handler);
+  if (handler_time > Duration{}) out << " handler_time=" << handler_time.count() / 1000 << "ms";
   chance("handler_fails", handler_fails);
   chance("handler_rejects", handler_rejects);
   chance("handler_kills", handler_kills);
@@ -153,6 +161,8 @@ std::string Options::text() const {
   flag("database_steps", database_steps);
   flag("operator_replays", operator_replays);
   flag("operator_discards", operator_discards);
+  flag("operator_holds", operator_holds);
+  flag("filters", filters);
   return out.str();
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/clock.h"
 
@@ -12,10 +13,16 @@ namespace dovetail::sim {
 struct Options {
   explicit Options(std::uint64_t seed);
   std::string text() const;
+  // Of a sink that blocks, as the product has it.
+  Duration batch_time_max() const { return lease_term / 6; }
   // Whether anything except the sink can keep a relay from renewing its lease.
   bool may_lose_lease() const {
     return pauses || database_restarts || database_crashes || connection_loss > 0 ||
            reply_loss > 0 || lease_term < 40 * latency_max;
+  }
+  // Whether the relays' filter lets the event pass.
+  bool carries(std::string_view aggregate_type) const {
+    return !filters || aggregate_type != "customer";
   }
 
   std::uint64_t seed;
@@ -72,6 +79,8 @@ struct Options {
 
   double slow_open = 0;     // opening the broker's connection takes up to three leases
   double slow_confirm = 0;  // a confirmation takes up to two leases
+  double slow_handler = 0;  // a handler takes up to two leases
+  Duration handler_time{};  // every handler takes so long, more than a batch may
 
   // Faults by the nemesis
   bool kills = false;
@@ -90,6 +99,8 @@ struct Options {
   bool database_steps = false;   // of the clocks of the two databases
   bool operator_replays = false;
   bool operator_discards = false;
+  bool operator_holds = false;  // pauses, drains and resumes the relays
+  bool filters = false;         // the relays leave events out
 };
 
 }  // namespace dovetail::sim

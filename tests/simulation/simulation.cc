@@ -98,7 +98,7 @@ void Simulation::live(Actor& actor, Life life) {
   --processes_left_;
 }
 
-RelayOptions Simulation::relay_options() {
+RelayOptions Simulation::consumer_options() {
   const Options& options = world_.options();
   RelayOptions relay;
   relay.attempts_max = options.attempts_max;
@@ -110,6 +110,7 @@ RelayOptions Simulation::relay_options() {
   relay.batch_events_max = options.batch_events_max;
   relay.batch_bytes_max = options.batch_bytes_max;
   relay.batches_in_flight_max = options.batches_in_flight_max;
+  relay.batch_time_max = options.batch_time_max();
   relay.window_events_max = options.window_events_max;
   relay.idle_wait = milliseconds(100);
   relay.aside_after = options.aside_after;
@@ -120,7 +121,13 @@ RelayOptions Simulation::relay_options() {
   return relay;
 }
 
-void Simulation::run_until_stopped(RelayPorts ports, Actor& actor,
+RelayOptions Simulation::relay_options() {
+  RelayOptions relay = consumer_options();
+  if (world_.options().filters) relay.filter.aggregate_types = {"order", "log"};
+  return relay;
+}
+
+void Simulation::run_until_stopped(RelayPorts ports, RelayOptions options, Actor& actor,
                                    const std::function<void(RelayNotice::Kind)>& noticed) {
   ports.notify = [this, &noticed](const RelayNotice& notice) {
     noticed(notice.kind);
@@ -132,7 +139,7 @@ void Simulation::run_until_stopped(RelayPorts ports, Actor& actor,
       world_.violation("lease",
                        "it ran out although nothing was paused and the database was there");
   };
-  Relay relay(std::move(ports), relay_options());
+  Relay relay(std::move(ports), std::move(options));
   const Status ended = relay.run(actor.stop().get_token());
   if (!ended) world_.violation("liveness", "a relay halted: " + ended.error().text);
 }
@@ -156,8 +163,8 @@ void Simulation::run_relay(Actor& actor, std::uint32_t lane, Duration clock_offs
     if (!sink.confirmed().contains(id)) memory.read.insert(id);
   });
   RelayMetrics metrics;
-  run_until_stopped({source, sink, parking, lease, clock, metrics, {}, &topics_}, actor,
-                    [&](RelayNotice::Kind kind) {
+  run_until_stopped({source, sink, parking, lease, clock, metrics, {}, &topics_}, relay_options(),
+                    actor, [&](RelayNotice::Kind kind) {
                       if (kind == RelayNotice::Kind::started) {
                         sink.begin_session();
                         if (!std::exchange(memory.ended_in_order, false)) memory.read.clear();
@@ -185,8 +192,8 @@ void Simulation::run_consumer(Actor& actor, const std::string& consumer, Duratio
   SimInboxStore store(inbox_, consumer, actor);
   Inbox inbox(store, {deaths_max(world_.options().attempts_max), 20});
   RelayMetrics metrics;
-  run_until_stopped({source, inbox, parking, lease, clock, metrics, {}, nullptr}, actor,
-                    [](RelayNotice::Kind) {});
+  run_until_stopped({source, inbox, parking, lease, clock, metrics, {}, nullptr},
+                    consumer_options(), actor, [](RelayNotice::Kind) {});
   broker_.leave(broker_.group(consumer), actor.name());
   // If close() fails, the next session is only more careful. For the database this process died,
   // perhaps inside a counted try.
@@ -197,13 +204,15 @@ void Simulation::run_consumer(Actor& actor, const std::string& consumer, Duratio
 // stopped.
 void Simulation::watch_groups() {
   for (Actor* process : processes_) {
-    const bool absent = process->is_down() || process->is_paused(world_.now());
+    const bool in_handler = inbox_.in_handler.contains(process->name());
+    const bool absent = in_handler || process->is_down() || process->is_paused(world_.now());
     if (!absent) {
       absent_since_.erase(process->name());
       continue;
     }
     const TimePoint since = absent_since_.try_emplace(process->name(), world_.now()).first->second;
     if (world_.now() - since < kMemberTimeout) continue;
+    if (in_handler) world_.sometimes("member dropped while its handler ran");
     for (auto& [name, group] : broker_.groups()) broker_.leave(group, process->name());
   }
   world_.at(milliseconds(100), [this] { watch_groups(); });
@@ -215,6 +224,7 @@ void Simulation::operator_desk(Actor&) {
     // A crash alarms the operator, who replays everything, often before the process is back.
     const bool alarmed = std::exchange(alarm_, false);
     const bool at_end = !world_.faults_on();
+    if (world_.options().operator_holds) order_hold(at_end);
     if (!at_end && !world_.options().operator_replays) continue;
     const bool everything = at_end || alarmed;
     for (std::uint32_t lane = 0; lane < database_.tables.lanes(); ++lane)
@@ -222,6 +232,20 @@ void Simulation::operator_desk(Actor&) {
     for (const std::string& consumer : consumers_)
       visit(inbox_.tables.parked(consumer), consumer, everything);
     if (at_end && writers_left_ == 0) at_rest_ = unfinished().empty();
+  }
+}
+
+// Of one relay, in all of its lanes.
+void Simulation::order_hold(bool resumes) {
+  if (!resumes && !world_.chance(0.02)) return;
+  constexpr Hold kOrders[] = {Hold::none, Hold::paused, Hold::draining};
+  const Hold order = resumes ? Hold::none : kOrders[world_.random().below(std::size(kOrders))];
+  for (std::uint32_t lane = 0; lane < database_.tables.lanes(); ++lane) {
+    Hold& hold = database_.tables.lane(lane).hold;
+    if (hold == order || (hold == Hold::drained && order == Hold::draining)) continue;
+    world_.note("operator.hold", to_string(order), lane);
+    if (stops(hold) && order == Hold::none) world_.sometimes("held relay resumed");
+    hold = order;
   }
 }
 
@@ -251,7 +275,8 @@ std::string Simulation::unfinished() {
   ModelDatabase& tables = database_.tables;
   if (writers_left_ > 0) return "a writer is still at work";
   for (const StoredEvent& event : tables.business_changes()) {
-    if (!broker_.has(event.id) && !discarded_.contains(event.id))
+    if (!broker_.has(event.id) && !discarded_.contains(event.id) &&
+        world_.options().carries(event.aggregate_type))
       return "not at the broker: " + event.aggregate_id + " version " +
              std::to_string(event.aggregate_version);
   }

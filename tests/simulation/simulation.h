@@ -63,15 +63,17 @@ class Simulation {
   void run_consumer(Actor& actor, const std::string& consumer, Duration clock_offset);
   template <class Life>
   void live(Actor& actor, Life life);
-  void run_until_stopped(RelayPorts ports, Actor& actor,
+  void run_until_stopped(RelayPorts ports, RelayOptions options, Actor& actor,
                          const std::function<void(RelayNotice::Kind)>& noticed);
   RelayOptions relay_options();
+  RelayOptions consumer_options();
   void nemesis(Actor& actor);
   void strike();
   void crash_database();
   Duration random_step();
   void step_database_clock();
   void operator_desk(Actor& actor);
+  void order_hold(bool resumes);
   void visit(ParkedRows& rows, const std::string& consumer, bool everything);
   void watch_groups();
   Duration random_time(Duration most);

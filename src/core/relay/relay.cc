@@ -249,6 +249,10 @@ Status Relay::wait_for_source(const std::stop_token& stop) {
 
 Status Relay::step(std::stop_token stop) {
   DOVETAIL_TRY(hold_lease());
+  // An order comes with a renewal. is_over() obeys it before anything else is read or sent.
+  const Hold hold = ports_.lease.hold();
+  const bool is_new = stops(hold) || (hold == Hold::draining && reads_);
+  if (is_new && !DOVETAIL_MUTANT(hold_obeyed_late)) return {};
   const Duration lasting = was_halted_ ? kLastsAfterHalt : kLasts;
   if (session_failures_ > 0 && ports_.clock.now() - session_since_ >= lasting) recover_session();
   DOVETAIL_TRY(ports_.source.keep_alive());

@@ -68,7 +68,8 @@ Result<bool> Relay::wait_for_sink() {
 }
 
 std::size_t Relay::batch_limit() const {
-  if (!ports_.sink.blocks()) return options_.batch_events_max;
+  if (!ports_.sink.blocks() || DOVETAIL_MUTANT(slow_batches_not_cut))
+    return options_.batch_events_max;
   return std::min(options_.batch_events_max, pace_.limit());
 }
 

@@ -354,4 +354,293 @@ END
 $$;
 REVOKE ALL ON FUNCTION dovetail.forget_relay(text, text) FROM PUBLIC;
 
+-- Part 3: claims, queues and requests after the clock was set back. What ends later than its term and a tenth of it from
+-- now was written by a clock that was ahead. Whoever meets it lets it last a whole term from now on: a holder that lives
+-- keeps its lease, and nobody waits until the clock is there again.
+
+-- For how long the lease, or the pause, was given. Null: nobody knows, and the clock is believed.
+ALTER TABLE dovetail.claim ADD COLUMN term interval;
+ALTER TABLE dovetail.queue ADD COLUMN term interval;
+ALTER TABLE dovetail.queue ALTER COLUMN term SET DEFAULT '0';
+ALTER TABLE dovetail.request ADD COLUMN term interval;
+
+CREATE FUNCTION dovetail.note_term() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  ends timestamptz;
+BEGIN
+  IF TG_TABLE_NAME = 'queue' THEN
+    ends := NEW.due;
+  ELSE
+    ends := NEW.expires;
+  END IF;
+  NEW.term := CASE WHEN isfinite(ends) THEN greatest('0', ends - clock_timestamp()) END;
+  RETURN NEW;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.note_term() FROM PUBLIC;
+CREATE TRIGGER note_term BEFORE UPDATE OF expires ON dovetail.claim FOR EACH ROW EXECUTE FUNCTION dovetail.note_term();
+CREATE TRIGGER note_term BEFORE UPDATE OF due ON dovetail.queue FOR EACH ROW EXECUTE FUNCTION dovetail.note_term();
+
+CREATE OR REPLACE FUNCTION dovetail.claim_event(
+  of_consumer int, id uuid, created_at timestamptz, digest bigint, lease interval,
+  OUT state text, OUT epoch bigint, OUT attempts int)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  known record;
+BEGIN
+  SELECT i.digest INTO known FROM dovetail.inbox AS i WHERE i.event_id = claim_event.id AND i.consumer_id = of_consumer;
+  IF FOUND THEN
+    state := CASE WHEN known.digest <> claim_event.digest THEN 'conflict' ELSE 'duplicate' END;
+    RETURN;
+  END IF;
+  INSERT INTO dovetail.claim AS c (event_id, consumer_id, epoch, attempts, expires, term, digest, available_at)
+  VALUES (claim_event.id, of_consumer, nextval('dovetail.claim_epoch'), 1, clock_timestamp() + lease, lease,
+          claim_event.digest,
+          nullif(dovetail.available_at(claim_event.id, claim_event.created_at), dovetail.time_of(claim_event.id)))
+  ON CONFLICT (event_id, consumer_id) DO UPDATE
+    SET epoch = nextval('dovetail.claim_epoch'), attempts = c.attempts + 1, expires = clock_timestamp() + lease,
+        digest = coalesce(excluded.digest, c.digest), available_at = coalesce(excluded.available_at, c.available_at)
+    WHERE c.expires <= clock_timestamp() AND (c.digest = excluded.digest) IS NOT false
+  RETURNING c.epoch, c.attempts INTO epoch, attempts;
+  IF epoch IS NULL THEN
+    SELECT c.digest INTO known FROM dovetail.claim AS c WHERE c.event_id = claim_event.id AND c.consumer_id = of_consumer;
+    state := CASE WHEN known.digest <> claim_event.digest THEN 'conflict' ELSE 'in_progress' END;
+    UPDATE dovetail.claim AS c SET expires = clock_timestamp() + c.term
+    WHERE c.event_id = claim_event.id AND c.consumer_id = of_consumer AND c.expires > clock_timestamp() + c.term * 1.1;
+    RETURN;
+  END IF;
+  -- Who completed it meanwhile deleted the row that stood in the way, and is seen only now.
+  SELECT i.digest INTO known FROM dovetail.inbox AS i WHERE i.event_id = claim_event.id AND i.consumer_id = of_consumer;
+  IF FOUND THEN
+    state := CASE WHEN known.digest <> claim_event.digest THEN 'conflict' ELSE 'duplicate' END;
+  ELSIF dovetail.is_forgotten(of_consumer, claim_event.id, claim_event.created_at) THEN
+    state := 'forgotten';
+  ELSE
+    state := 'first';
+    RETURN;
+  END IF;
+  DELETE FROM dovetail.claim AS c WHERE c.event_id = claim_event.id AND c.consumer_id = of_consumer;
+  epoch := NULL;
+  attempts := NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION dovetail.receive(
+  consumer text, events_max int DEFAULT 1, lease interval DEFAULT '1 minute', attempts_max int DEFAULT 15)
+RETURNS TABLE (id uuid, epoch bigint, attempts int, topic text, aggregate_type text, aggregate_id text, type text,
+               content_type text, headers jsonb, payload bytea, aggregate_version bigint, created_at timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  of_consumer int := dovetail.known_consumer(consumer);
+  at          timestamptz := clock_timestamp();
+  last_due    timestamptz := '-infinity';
+  last_number bigint := 0;
+  seen        uuid[];
+  chosen      uuid[] := '{}';
+  one         record;
+  room        int := events_max;
+  page        int := 1;
+  pages       int := 0;
+  set_back    uuid[];
+BEGIN
+  PERFORM dovetail.check_lease(lease);
+  IF coalesce(events_max, 0) NOT BETWEEN 1 AND 10000 OR coalesce(attempts_max, 0) < 1 THEN
+    RAISE EXCEPTION 'events_max is %, attempts_max is %', coalesce(events_max::text, 'null'),
+                    coalesce(attempts_max::text, 'null')
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'events_max is from 1 to 10000, attempts_max at least 1';
+  END IF;
+  WHILE room > 0 LOOP
+    seen := '{}';
+    FOR one IN
+      SELECT q.event_id, q.due, q.number, q.held, q.attempts, q.failures, q.reason FROM dovetail.queue AS q
+      WHERE q.consumer_id = of_consumer AND NOT q.waiting AND q.parked_number IS NULL AND q.due <= at
+        AND (q.due, q.number) > (last_due, last_number)
+      ORDER BY q.due, q.number LIMIT greatest(room, page) FOR UPDATE SKIP LOCKED
+    LOOP
+      last_due := one.due;
+      last_number := one.number;
+      IF one.held AND one.failures >= least(5, attempts_max) THEN
+        PERFORM dovetail.queue_park(of_consumer, one.event_id, format(
+          'given up after %s attempts: the last worker had it until its lease ended', one.attempts)
+          || coalesce('; before that: ' || nullif(one.reason, ''), ''));
+      ELSIF NOT one.held THEN
+        seen := seen || one.event_id;
+      ELSE
+        -- A worker died with it or was too slow, perhaps because of another that it had: so this one goes out alone.
+        IF cardinality(chosen) + cardinality(seen) = 0 THEN
+          seen := ARRAY[one.event_id];
+        END IF;
+        room := 0;
+        EXIT;
+      END IF;
+    END LOOP;
+    EXIT WHEN NOT FOUND;
+    chosen := chosen || ARRAY(SELECT unnest(seen) EXCEPT SELECT unnest(dovetail.queue_behind(of_consumer, seen)));
+    room := least(room, events_max - cardinality(chosen));
+    -- What comes now is behind others, mostly: it is put aside for good. In steps, so that a limit of the caller's on the
+    -- time of a statement does not undo it again and again.
+    page := 200;
+    pages := pages + 1;
+    EXIT WHEN pages = 25;
+  END LOOP;
+  -- The look costs more than a busy worker should pay each time.
+  IF cardinality(chosen) < events_max OR random() < 0.01 THEN
+    set_back := ARRAY(
+      SELECT f.event_id FROM (
+        SELECT q.event_id, q.due, q.term FROM dovetail.queue AS q
+        WHERE q.consumer_id = of_consumer AND NOT q.waiting AND q.parked_number IS NULL AND q.due > at
+        ORDER BY q.due DESC LIMIT 100) AS f
+      WHERE f.due > at + f.term * 1.1);
+    UPDATE dovetail.queue AS q SET due = at + q.term
+    WHERE q.consumer_id = of_consumer AND q.event_id = ANY (ARRAY(
+      SELECT s.event_id FROM dovetail.queue AS s
+      WHERE s.event_id = ANY (set_back) AND s.consumer_id = of_consumer AND s.due > at + s.term * 1.1
+      FOR NO KEY UPDATE SKIP LOCKED));
+  END IF;
+  RETURN QUERY
+  WITH taken AS (
+    UPDATE dovetail.queue AS q
+    SET epoch = nextval('dovetail.claim_epoch'), attempts = q.attempts + 1, attempts_max = receive.attempts_max,
+        suspect = q.suspect OR q.held, held = true, due = clock_timestamp() + lease
+    WHERE q.event_id = ANY (chosen[1:events_max]) AND q.consumer_id = of_consumer RETURNING q.*)
+  SELECT t.event_id, t.epoch, t.attempts, t.topic, t.aggregate_type, t.aggregate_id, t.type, t.content_type, t.headers,
+         t.payload, t.aggregate_version, t.created_at
+  FROM taken AS t ORDER BY t.number;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION dovetail.take_request(
+  scope text, key text, fingerprint bytea, token uuid, lease interval, keep interval, wait boolean, retry_unknown boolean,
+  OUT state text, OUT status int, OUT headers text, OUT body bytea, OUT retry_after interval, OUT attempts int)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  seen dovetail.request;
+  is_there boolean;
+  is_locked boolean := lease IS NOT NULL;
+  lock_number bigint := hashtextextended(take_request.key, hashtextextended(take_request.scope, 7309));
+  moment timestamptz;
+  ends timestamptz;
+BEGIN
+  IF take_request.keep < coalesce(take_request.lease, '0') OR coalesce(take_request.lease, '1 second') <= '0' THEN
+    RAISE EXCEPTION 'a request is kept for %, and its lease is %', take_request.keep, take_request.lease
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'check that the lease is positive and no longer than it is kept';
+  END IF;
+  LOOP
+    SELECT * INTO seen FROM dovetail.request AS r WHERE r.scope = take_request.scope AND r.key = take_request.key;
+    is_there := FOUND;
+    moment := clock_timestamp();
+    ends := CASE WHEN take_request.lease IS NULL THEN '-infinity' ELSE moment + take_request.lease END;
+    take_request.attempts := coalesce(seen.attempts, 0);
+    IF is_there AND seen.expires_at > moment AND seen.status IS NOT NULL THEN
+      IF seen.fingerprint <> take_request.fingerprint THEN
+        take_request.state := 'mismatch';
+      ELSE
+        take_request.state := 'finished';
+        take_request.status := seen.status;
+        take_request.headers := seen.headers;
+        take_request.body := seen.body;
+      END IF;
+      RETURN;
+    END IF;
+    -- One that runs inside its transaction cannot be seen, only met: at this lock.
+    IF NOT is_locked THEN
+      IF take_request.wait THEN
+        PERFORM pg_advisory_xact_lock(lock_number);
+      ELSIF NOT pg_try_advisory_xact_lock(lock_number) THEN
+        take_request.state := 'running';
+        take_request.retry_after := '1 second';
+        RETURN;
+      END IF;
+      is_locked := true;
+      CONTINUE;
+    END IF;
+    IF NOT is_there THEN
+      INSERT INTO dovetail.request (scope, key, fingerprint, token, lease_until, term, created_at, expires_at)
+      VALUES (take_request.scope, take_request.key, take_request.fingerprint, take_request.token, ends,
+              take_request.lease, moment, moment + take_request.keep)
+      ON CONFLICT DO NOTHING;
+      CONTINUE WHEN NOT FOUND;
+      take_request.state := 'first';
+      take_request.attempts := 1;
+      RETURN;
+    END IF;
+    IF seen.status IS NULL AND seen.token = take_request.token THEN
+      take_request.state := 'first';  -- the same caller again, who lost our answer
+      RETURN;
+    END IF;
+    IF seen.status IS NULL AND seen.lease_until > moment + seen.term * 1.1 THEN
+      UPDATE dovetail.request AS r SET lease_until = moment + r.term
+      WHERE r.scope = take_request.scope AND r.key = take_request.key AND r.token = seen.token
+        AND r.lease_until = seen.lease_until;
+      CONTINUE;
+    END IF;
+    IF seen.status IS NULL AND (seen.lease_until > moment OR seen.expires_at > moment) THEN
+      take_request.state := CASE WHEN seen.fingerprint <> take_request.fingerprint THEN 'mismatch'
+                                 WHEN seen.lease_until > moment THEN 'running'
+                                 WHEN NOT take_request.retry_unknown THEN 'unknown' END;
+      IF take_request.state = 'running' THEN
+        take_request.retry_after := seen.lease_until - moment;
+      END IF;
+      IF take_request.state IS NOT NULL THEN
+        RETURN;
+      END IF;
+    END IF;
+    -- Expired, or to be tried again. Whoever is first here changes the token.
+    UPDATE dovetail.request AS r
+    SET fingerprint = take_request.fingerprint, token = take_request.token, lease_until = ends,
+        term = take_request.lease, status = NULL, headers = NULL, body = NULL, created_at = moment, finished_at = NULL,
+        expires_at = moment + take_request.keep,
+        attempts = CASE WHEN seen.expires_at > moment THEN r.attempts + 1 ELSE 1 END
+    WHERE r.scope = take_request.scope AND r.key = take_request.key AND r.token = seen.token
+      AND r.status IS NOT DISTINCT FROM seen.status AND r.lease_until = seen.lease_until
+    RETURNING r.attempts INTO take_request.attempts;
+    CONTINUE WHEN NOT FOUND;
+    take_request.state := 'first';
+    RETURN;
+  END LOOP;
+END
+$$;
+
+CREATE OR REPLACE VIEW dovetail.requests AS
+SELECT scope, key, CASE WHEN status IS NOT NULL THEN 'finished'
+                        WHEN lease_until <= clock_timestamp() OR lease_until > clock_timestamp() + term * 1.1 THEN 'unknown'
+                        ELSE 'running' END AS state,
+       attempts, status, octet_length(body) AS body_bytes, created_at, finished_at, expires_at
+FROM dovetail.request WHERE expires_at > '-infinity';
+
+CREATE OR REPLACE FUNCTION dovetail.forget_request(scope text, key text, reason text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF coalesce(forget_request.reason, '') = '' THEN
+    RAISE EXCEPTION 'to forget a request needs a reason, which is kept'
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'say why the request may run again';
+  END IF;
+  DELETE FROM dovetail.request AS r
+  WHERE r.scope = forget_request.scope AND r.key = forget_request.key
+    AND (r.status IS NOT NULL OR r.lease_until <= clock_timestamp() OR r.lease_until > clock_timestamp() + r.term * 1.1);
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  INSERT INTO dovetail.audit (what, subject, events, reason)
+  VALUES ('forget request', forget_request.scope || ' ' || forget_request.key, 1, left(forget_request.reason, 1000));
+  RETURN true;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION dovetail.prune_requests(rows_max int) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH old AS (
+    SELECT r.ctid FROM dovetail.request AS r
+    WHERE r.expires_at <= clock_timestamp()
+      AND (r.status IS NOT NULL OR r.lease_until <= clock_timestamp() OR r.lease_until > clock_timestamp() + r.term * 1.1)
+    ORDER BY r.expires_at LIMIT rows_max FOR UPDATE SKIP LOCKED),
+  gone AS (DELETE FROM dovetail.request AS r USING old WHERE r.ctid = old.ctid RETURNING 1)
+  SELECT count(*) FROM gone
+$$;
+
 UPDATE dovetail.schema_version SET version = 11;

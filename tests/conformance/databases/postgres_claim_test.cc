@@ -2,6 +2,7 @@
 // mode.
 #include "conformance/claim_suite.h"
 #include "postgres/schema/schema.h"
+#include "postgres/testing/clock_step.h"
 #include "postgres/testing/test_database.h"
 #include "postgres/work/claims.h"
 
@@ -28,6 +29,10 @@ class DirectClaims : public ClaimsUnderTest {
  public:
   std::unique_ptr<ClaimStore> make(const std::string& consumer) override {
     return std::make_unique<postgres::PostgresClaimStore>(conninfo(), consumer);
+  }
+  void set_clock(std::chrono::hours step) override {
+    postgres::Connection owner = SharedDatabase::database->connect();
+    postgres::set_clock(owner, "dovetail.claim", "expires", step);
   }
 
  protected:

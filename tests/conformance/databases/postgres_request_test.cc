@@ -3,6 +3,7 @@
 
 #include "conformance/request_suite.h"
 #include "dovetail/postgres.h"
+#include "postgres/testing/clock_step.h"
 #include "postgres/testing/test_database.h"
 #include "postgres/work/requests.h"
 
@@ -54,6 +55,11 @@ class PostgresRequests final : public RequestsUnderTest {
     const std::string span = "interval '" + std::to_string(time.count()) + " milliseconds'";
     must(owner, "UPDATE dovetail.request SET lease_until = lease_until - " + span +
                     ", expires_at = expires_at - " + span);
+  }
+  void set_clock(std::chrono::hours step) override {
+    Connection owner = database_.connect();
+    postgres::set_clock(owner, "dovetail.request", "lease_until", step);
+    postgres::set_clock(owner, "dovetail.request", "expires_at", step);
   }
   std::vector<RequestInfo> list(const RequestFilter& filter) override {
     return postgres::list_requests(conninfo_, filter).value();
@@ -184,6 +190,20 @@ TEST_F(PostgresRequestFunctions, RolesUseTheFunctionsAndReadNoAnswersOfOthers) {
   person.close();
   for (const std::string role : {"worker", "relay", "operator"})
     must(owner_, "DROP ROLE " + database_.name + "_" + role);
+}
+
+// What the clock of the time before wrote is no reason to keep it from an operator or a prune.
+TEST_F(PostgresRequestFunctions, AfterTheClockWasSetBackALeaseIsNotTakenForALiveOne) {
+  for (const std::string key : {"one", "two"})
+    must(owner_,
+         "SELECT dovetail.lease_request('shop', '" + key + "', 'print', '1 minute', '1 h')");
+  postgres::set_clock(owner_, "dovetail.request", "lease_until", std::chrono::hours(-48));
+  EXPECT_EQ(text(owner_, "SELECT string_agg(state, ' ') FROM dovetail.requests"),
+            "unknown unknown");
+  EXPECT_EQ(number(owner_, "SELECT dovetail.forget_request('shop', 'one', 'looked at it')::int"),
+            1);
+  must(owner_, "UPDATE dovetail.request SET expires_at = now()");
+  EXPECT_EQ(number(owner_, "SELECT dovetail.prune_requests(10)"), 1);
 }
 
 TEST_F(PostgresRequestFunctions, FinishingInSqlRaisesWhenTheRequestWasLost) {

@@ -27,16 +27,17 @@ class Service final : public OwnTransaction {
   sqlite::Application application_;
 };
 
-// Ahead of the machine's clock by the test's passed time: functions for services use the real
-// clock.
+// Ahead of the machine's clock by the test's passed time, and set: functions for services use the
+// real clock.
 class AheadClock final : public Clock {
  public:
   TimePoint now() override { return system_clock().now() + ahead; }
-  WallTime wall() override { return system_clock().wall() + ahead; }
+  WallTime wall() override { return system_clock().wall() + ahead + step; }
   void sleep(Duration duration, std::stop_token stop) override {
     system_clock().sleep(duration, std::move(stop));
   }
   Duration ahead{0};
+  Duration step{0};
 };
 
 class SqliteRequests final : public RequestsUnderTest {
@@ -48,6 +49,7 @@ class SqliteRequests final : public RequestsUnderTest {
     return std::make_unique<Service>(file_.path);
   }
   void elapse(std::chrono::milliseconds time) override { clock_.ahead += time; }
+  void set_clock(std::chrono::hours step) override { clock_.step += step; }
   std::vector<RequestInfo> list(const RequestFilter& filter) override {
     return sqlite::list_requests(file_.path, filter, clock_, boot_id()).value();
   }

@@ -128,6 +128,7 @@ class SqliteClaims final : public ClaimsUnderTest {
     return std::make_unique<sqlite::SqliteClaimStore>(file_.path, consumer, clock_, "boot");
   }
   void pass(Duration duration) override { clock_.advance(duration); }
+  void set_clock(std::chrono::hours step) override { clock_.set_wall(clock_.wall() + step); }
 
  private:
   TestClock clock_;
