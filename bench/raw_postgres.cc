@@ -24,9 +24,7 @@ int servers(const char* words) {
 
 void require(bool ok, const std::string& what) {
   if (ok) return;
-  fmt::print(stderr, "bench: {}\n", what);
-  (void)servers("stop > /dev/null");
-  std::exit(2);
+  give_up(what);
 }
 
 Raw::Raw(const std::string& conninfo) : connection_(PQconnectdb(conninfo.c_str())) {
@@ -79,6 +77,7 @@ int on_postgres(const std::string& name, const std::vector<std::string>& wanted,
                 void (*benchmark)(const std::string& conninfo, Report& report,
                                   const std::vector<std::string>& wanted)) {
   if (servers("start postgres") != 0) return 2;
+  std::atexit([] { (void)servers("stop > /dev/null"); });
   std::ifstream file("build/bench/servers/postgres.conninfo");
   std::string server;
   std::getline(file, server);
@@ -95,9 +94,7 @@ int on_postgres(const std::string& name, const std::vector<std::string>& wanted,
   }
   Report report(name);
   benchmark(conninfo, report, wanted);
-  const int code = report.finish();
-  (void)servers("stop");
-  return code;
+  return report.finish();
 }
 
 }  // namespace dovetail::bench

@@ -12,7 +12,7 @@ struct pg_result;
 
 namespace dovetail::bench {
 
-// Ends the program when something is not as it must be, and stops the server before.
+// Ends the program when something is not as it must be.
 void require(bool ok, const std::string& what);
 
 // One thread at a time. Whatever fails ends the program.

@@ -154,6 +154,11 @@ void progress(std::string_view text) {
   std::fflush(stdout);
 }
 
+void give_up(std::string_view why) {
+  fmt::print(stderr, "bench: {}\n", why);
+  std::exit(2);
+}
+
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -76,6 +76,7 @@ void run_parts(Report& report, const std::vector<std::string>& wanted,
 extern const std::string kPayload;
 
 void progress(std::string_view text);
+[[noreturn]] void give_up(std::string_view why);  // ends the program
 double seconds_now();
 double cpu_seconds();  // user and system, of this process
 

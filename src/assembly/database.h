@@ -51,7 +51,7 @@ struct StoreStatus {
   std::vector<ConsumerStatus> consumers{};
   std::vector<QueueStatus> queues{};
   std::uint64_t outbox_rows = 0;
-  bool are_rows_estimated = false;  // of outbox and inbox, from the server's statistics
+  bool are_rows_estimated = false;  // of outbox, mailbox and inbox: too many to count
   std::uint64_t mailbox_rows = 0;
   std::uint64_t inbox_rows = 0;
   std::uint64_t file_bytes = 0;

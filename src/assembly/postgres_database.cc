@@ -206,13 +206,24 @@ const std::optional<SaidState>& worse(const std::optional<SaidState>& one,
   return rank(other) > rank(one) ? other : one;
 }
 
+// Whose lease ran out is named only while nobody holds any.
+void add_owner(RelayStatus& reader, const postgres::LaneStatus& lane) {
+  const bool is_held = lane.lease_left > Duration::zero();
+  const bool was_held = reader.lease_left > Duration::zero();
+  if (is_held && !was_held) reader.owner.clear();
+  reader.lease_left = std::max(reader.lease_left, lane.lease_left);
+  if (lane.owner.empty() || (was_held && !is_held)) return;
+  if (reader.owner.find(lane.owner) == std::string::npos)
+    reader.owner += (reader.owner.empty() ? "" : ", ") + lane.owner;
+}
+
 void add_lane(std::vector<RelayStatus>& readers, const postgres::LaneStatus& lane) {
   if (readers.empty() || readers.back().name != lane.relay) {
     readers.emplace_back();
     readers.back().name = lane.relay;
     readers.back().source = lane.source;
     // Only a relay with one lane can read the WAL, so the first lane is enough.
-    if (lane.source != SourceKind::broker && !lane.owner.empty())
+    if (lane.source != SourceKind::broker && lane.lease_left > Duration::zero())
       readers.back().reading = Reading{lane.reads_wal, lane.reads_since, lane.reads_why, lane.slot,
                                        static_cast<std::uint64_t>(lane.retained_wal)};
   }
@@ -233,11 +244,8 @@ void add_lane(std::vector<RelayStatus>& readers, const postgres::LaneStatus& lan
   reader.parked += lane.parked;
   reader.waiting += lane.waiting;
   reader.epoch = std::max(reader.epoch, lane.epoch);
-  reader.lease_left = std::max(reader.lease_left, lane.lease_left);
   reader.updated_at = std::max(reader.updated_at, lane.updated_at);
-  if (!lane.owner.empty() && reader.owner.find(lane.owner) == std::string::npos) {
-    reader.owner += (reader.owner.empty() ? "" : ", ") + lane.owner;
-  }
+  add_owner(reader, lane);
   reader.lanes.push_back(
       {lane.lane, lane.pending, lane.owner, lane.epoch, lane.lease_left, lane.said});
   reader.said = worse(reader.said, lane.said);

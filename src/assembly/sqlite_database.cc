@@ -160,6 +160,7 @@ Result<StoreStatus> SqliteDatabase::status() {
   result.outbox_rows = found->outbox_rows;
   result.mailbox_rows = found->mailbox_rows;
   result.inbox_rows = found->inbox_rows;
+  result.are_rows_estimated = found->are_rows_estimated;
   result.file_bytes = found->file_bytes;
   result.wal_bytes = found->wal_bytes;
   result.schema_version = found->schema_version;

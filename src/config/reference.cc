@@ -134,11 +134,11 @@ std::vector<TableReference> table_references() {
                    [&](Settings& keys) { declare_retention(retention, keys); }),
       reference_of("http", "[http]",
                    "`dovetail run` answers here: health, metrics and the dashboard. Without this "
-                   "table it listens nowhere. [OPERATE.md](OPERATE.md) says what is there.",
+                   "table it listens nowhere. [MONITOR.md](MONITOR.md) says what is there.",
                    [&](Settings& keys) { declare_http(http, "", keys); }),
       reference_of("alerts", "[alerts]",
                    "What `dovetail status`, `/readyz` and the posts of `dovetail run` take for a "
-                   "problem. [OPERATE.md](OPERATE.md#alerts) has an example.",
+                   "problem. [MONITOR.md](MONITOR.md#alerts) has an example.",
                    [&](Settings& keys) { declare_alerts(alerts, keys); }),
       reference_of("log", "[log]", "For `dovetail run` and `dovetail gateway`.",
                    [&](Settings& keys) { declare_log(log, keys); })};

@@ -1,18 +1,26 @@
 """Each outage is named by the verdict of `dovetail status`, by /readyz and by the JSON API, in the same words."""
 
+import datetime
 import os
+import pathlib
+import shutil
 import signal
 import socket
+import subprocess
 import time
 import unittest
 
+import clock_test
 import console
 import harness
+import kafka_topics
 import postgres_test
 
 POOLER = postgres_test.first_line("pgbouncer.conninfo")
 REDIS = postgres_test.first_line("redis.conninfo")
 RABBITMQ = postgres_test.first_line("rabbitmq.conninfo")
+KAFKA = postgres_test.first_line("kafka.conninfo")
+FULL = postgres_test.first_line("postgres_full.conninfo")
 NAMED_S = 5  # from the first call that failed; printed, and not judged
 RELAY = """
 [[relay]]
@@ -61,8 +69,31 @@ def fields_of(conninfo):
     return dict(one.split("=", 1) for one in conninfo.split())
 
 
+class OutageCase(console.ConsoleCase):
+    def named(self, kind, says, ready=503, code=0, by_command=True):
+        """All three say it, in the same words."""
+        def all_say_it():
+            api = self.call("/api/v1/status").json()
+            return api if api["verdict"]["title"].startswith(says) and api["problems"][0]["kind"] == kind else None
+
+        began = datetime.datetime.now(datetime.timezone.utc)
+        try:
+            self.wait_for(f"the daemon says '{says}'", all_say_it)
+        except AssertionError:
+            print(self.call("/api/v1/status").body)
+            raise
+        since = (all_say_it() or {"problems": [{"since": None}]})["problems"][0]["since"]
+        failed = datetime.datetime.fromisoformat(since.replace("Z", "+00:00")) if since else began
+        took = datetime.datetime.now(datetime.timezone.utc) - max(failed, began)
+        print(f"{kind}: named {took.total_seconds():.1f} s after the first call that failed (wanted: {NAMED_S})")
+        if by_command:
+            self.wait_for("the command says it", lambda: self.dovetail("status", code=code).out.startswith(says))
+        self.wait_for(f"/readyz answers {ready}", lambda: (answer := self.call("/readyz")).status == ready and
+                      kind in [one["kind"] for one in answer.json()["reasons" if ready == 503 else "problems"]])
+
+
 @unittest.skipUnless(postgres_test.SERVER, "the server of the tests is missing; run it through ctest")
-class Outages(console.ConsoleCase, postgres_test.PostgresCase):
+class Outages(OutageCase, postgres_test.PostgresCase):
     def setUp(self):
         postgres_test.PostgresCase.setUp(self)
 
@@ -77,24 +108,6 @@ class Outages(console.ConsoleCase, postgres_test.PostgresCase):
 
     def event(self, key="1"):
         self.sql(f"SELECT dovetail.publish('orders', '{key}', 'placed', '{{}}'::jsonb)")
-
-    def named(self, kind, says, ready=503, code=0):
-        """All three say it."""
-        began = time.monotonic()
-
-        def all_say_it():
-            api = self.call("/api/v1/status").json()
-            return api["verdict"]["title"].startswith(says) and api["problems"][0]["kind"] == kind
-
-        try:
-            self.wait_for(f"the daemon says '{says}'", all_say_it)
-        except AssertionError:
-            print(self.call("/api/v1/status").body)
-            raise
-        print(f"{kind}: named after {time.monotonic() - began:.1f} s (wanted: {NAMED_S})")
-        self.wait_for("the command says it", lambda: self.dovetail("status", code=code).out.startswith(says))
-        self.wait_for(f"/readyz answers {ready}", lambda: (answer := self.call("/readyz")).status == ready and
-                      kind in [one["kind"] for one in answer.json()["reasons" if ready == 503 else "problems"]])
 
     def test_a_broker_that_is_away(self):
         for url in ("kafka://127.0.0.1:%d", "amqp://127.0.0.1:%d/", "nats://127.0.0.1:%d", "redis://127.0.0.1:%d/0",
@@ -194,6 +207,75 @@ class Outages(console.ConsoleCase, postgres_test.PostgresCase):
         self.start_daemon()
         self.named("missing-topic", "The broker bus does not have what out needs.")
 
+    def test_a_topic_that_is_missing_in_kafka(self):
+        if not KAFKA:
+            self.skipTest("Kafka is missing")
+        port = fields_of(KAFKA)["port"]
+        self.bus(f"kafka://127.0.0.1:{port}", '[store.bus.settings]\ntopic_prefix = "outage%d."\n' % os.getpid())
+        self.event()
+        self.start_daemon()
+        self.named("missing-topic", "The broker bus does not have what out needs.")
+        kafka_topics.create(int(port), f"outage{os.getpid()}.orders.events")
+        self.wait_for("it goes on by itself", lambda: self.call("/readyz").status == 200)
+
+    def test_a_slot_that_is_lost_while_the_receiver_is_well(self):
+        self.configure(self.conninfo, '[store.two]\nurl = "sqlite:two.db"\n', RELAY % ("two", 'mode = "wal"'))
+        self.dovetail("init")
+        daemon = self.start_daemon()
+        reads_wal = lambda: self.sql("SELECT count(*) FROM pg_replication_slots WHERE database = current_database() AND "
+                                     "active AND NOT temporary") == "1"
+        self.wait_for("it reads the WAL", reads_wal)
+        # Somebody drops it, and takes every place where a new one could be.
+        daemon.send_signal(signal.SIGSTOP)
+        self.sql("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = current_database()")
+        self.wait_for("it is dropped", lambda: not reads_wal() and self.sql(
+            "SELECT count(pg_drop_replication_slot(slot_name)) FROM pg_replication_slots WHERE database = "
+            "current_database() AND NOT active") is not None and self.sql(
+            "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()") == "0")
+        taken = f"taken_{os.getpid()}_"
+        free = int(self.sql("SELECT current_setting('max_replication_slots')::int - count(*) FROM pg_replication_slots"))
+        self.addCleanup(postgres_test.psql, "SELECT count(pg_drop_replication_slot(slot_name)) FROM pg_replication_slots "
+                        f"WHERE slot_name LIKE '{taken}%'")
+        for n in range(free):
+            self.sql(f"SELECT pg_create_physical_replication_slot('{taken}{n}')")
+        daemon.send_signal(signal.SIGCONT)
+        self.event()
+        self.named("slot-lost", "The relay out gets no slot in shop", ready=200)
+        self.assertEqual(self.rows("two.db", "SELECT count(*) FROM dovetail_mailbox"), [(1,)], "it goes on with the table")
+
+    def test_a_lease_that_ran_out_beside_a_second_process(self):
+        self.configure(self.conninfo, '[store.two]\nurl = "sqlite:two.db"\n', RELAY % ("two", ""))
+        self.dovetail("init")
+        first = self.start_daemon()
+        self.wait_for("it has the relay", lambda: self.ask("status")["totals"]["delivering"] == 1)
+        first.send_signal(signal.SIGSTOP)
+        self.event()
+        mine = (self.folder / "dovetail.toml").read_text()
+        self.configure(self.conninfo, '[store.two]\nurl = "sqlite:two.db"\n',
+                       (RELAY % ("two", "")).replace('"out"', '"another"'))
+        second = self.start_daemon()  # looks at the same database, and does not have the relay
+        self.named("lease-lost", "No process runs the relay out: its lease ran out.", ready=200)
+        [problem] = [one for one in self.call("/api/v1/status").json()["problems"] if one["kind"] == "lease-lost"]
+        self.assertIn(f":{first.pid}#", problem["text"], "it names the process that is frozen")
+        # One that has the relay takes over, and the frozen one finds that out.
+        self.end(second)
+        self.write("dovetail.toml", mine)
+        self.start_daemon()
+        self.wait_for("another process delivers", lambda: self.call("/api/v1/status").json()["verdict"]["kind"] == "ok")
+        first.send_signal(signal.SIGCONT)
+        self.wait_for("it learns that", lambda: "the lease ran out before it was renewed" in self.log())
+        self.assertEqual(self.call("/api/v1/status").json()["verdict"]["kind"], "ok")
+
+    @unittest.skipUnless(shutil.which("cc"), "cc is missing; install the package gcc")
+    def test_a_clock_that_was_set(self):
+        self.configure(self.conninfo, '[store.two]\nurl = "sqlite:two.db"\n', RELAY % ("two", ""))
+        self.dovetail("init")
+        self.start_daemon(env=clock_test.under_another_clock(self, 50))
+        # The command has a clock of its own, which is right.
+        self.named("clock-step", "The clock of the database", ready=200, by_command=False)
+        self.event()
+        self.wait_for("events go on", lambda: self.rows("two.db", "SELECT count(*) FROM dovetail_mailbox") == [(1,)])
+
     def test_a_relay_that_is_paused(self):
         self.configure(self.conninfo, '[store.two]\nurl = "sqlite:two.db"\n', RELAY % ("two", ""))
         self.dovetail("init")
@@ -212,6 +294,55 @@ class Outages(console.ConsoleCase, postgres_test.PostgresCase):
         process.wait(harness.PATIENCE_S)
         self.event()
         self.assertTrue(self.dovetail("status").out.startswith("No process runs the relay out."))
+
+
+@unittest.skipUnless(FULL, "the server whose disk gets full is missing; run it through ctest")
+class FullServer(OutageCase):
+    """The disk of the database is full, so that not even a report can be kept there."""
+
+    def test_the_disk_of_a_server(self):
+        home = pathlib.Path(fields_of(FULL)["host"])
+        room = lambda: [(home / disk).unlink(missing_ok=True) for disk in ("full", "log_full")]
+        self.addCleanup(room)
+        name = f"outage_{os.getpid()}"
+        postgres_test.psql(f"CREATE DATABASE {name}", FULL)
+        self.addCleanup(postgres_test.drop_database, name, FULL)
+        self.write("dovetail.toml", f'[store.shop]\nurl = "postgres:{FULL} dbname={name}"\n' + CONSUMER +
+                   '[alerts]\naway_max = "1s"\n[log]\nformat = "json"\n' + console.HTTP)
+        self.dovetail("init")
+        sql = lambda text: postgres_test.psql(text, f"{FULL} dbname={name}")
+        sql(FUNCTION)
+        self.dovetail("run", "--until-idle")
+        sql("SELECT count(dovetail.publish('orders', n::text, 'placed', '{}'::jsonb)) FROM generate_series(1, 600) AS n")
+        (home / "full").touch()
+        self.start_daemon()
+        # The command asks the store, which cannot keep what the relay reports.
+        self.named("disk-full", "The disk of the database shop is full.", by_command=False)
+        room()
+        self.wait_for("it goes on by itself", lambda: sql("SELECT count(*) FROM taken") == "600" and
+                      self.call("/readyz").status == 200)
+
+
+@unittest.skipUnless(shutil.which("cc"), "cc is missing; install the package gcc")
+class FullDisk(OutageCase):
+    """The same for SQLite files."""
+
+    def test_the_disk_of_a_file(self):
+        self.write("dovetail.toml", harness.CONFIG + console.HTTP + '[alerts]\naway_max = "1s"\n')
+        self.init()
+        (self.folder / "disk").mkdir()
+        source, library = harness.ROOT / "tests/servers/full_disk.c", self.folder / "disk/full_disk.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        flag = self.folder / "disk/full"
+        self.start_daemon(env={"LD_PRELOAD": str(library), "DOVETAIL_DISK": str(self.folder),
+                               "DOVETAIL_DISK_FULL": str(flag),
+                               "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"})
+        self.wait_for("it is ready", lambda: self.call("/readyz").status == 200)
+        flag.touch()
+        self.publish()
+        self.named("disk-full", "The disk of the database", by_command=False)
+        flag.unlink()
+        self.wait_for("it goes on by itself", lambda: self.call("/readyz").status == 200)
 
 
 if __name__ == "__main__":

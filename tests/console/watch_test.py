@@ -123,7 +123,7 @@ class Metrics(WatchCase):
     def test_every_rule_is_tested_and_explained(self):
         rules = re.findall(r"- alert: (\w+)", (MONITORING / "dovetail.rules.yml").read_text())
         tested = set(re.findall(r"alertname: (\w+)\n +exp_alerts:\n", (MONITORING / "dovetail.rules_test.yml").read_text()))
-        page = (harness.ROOT / "docs" / "OPERATE.md").read_text()
+        page = (harness.ROOT / "docs" / "MONITOR.md").read_text()
         self.assertGreater(len(rules), 10)
         self.assertEqual(set(rules), tested)
         for rule in rules:

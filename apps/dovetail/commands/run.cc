@@ -25,6 +25,7 @@
 #include "console/console.h"
 #include "host/errand.h"
 #include "host/host.h"
+#include "overview/cause.h"
 #include "process/log.h"
 #include "process/signals.h"
 
@@ -100,7 +101,8 @@ class Daemon : public std::enable_shared_from_this<Daemon> {
   bool is_quiet(const Running& relay) const;
   bool is_log_read(Running& relay, const StoreStatus& store,
                    const assembly::RelayStatus& reader) const;
-  Expected<std::unique_ptr<Running>> make(const Job& job) const;
+  Expected<std::unique_ptr<Running>> make(const Job& job);
+  void tell_of_disk(const config::RelayConfig& relay, const RelayNotice& notice);
   std::uint64_t parked() const;
   Json report(bool of_consumers) const;
   std::string summary(std::uint64_t parked_now) const;
@@ -156,13 +158,14 @@ Expected<std::vector<Job>> Daemon::chosen() const {
   return some;
 }
 
-Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
+Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) {
   auto running = std::make_unique<Running>();
   running->job = job;
   running->config = job.relay;
-  auto notify = [relay = job.relay](const RelayNotice& notice) {
+  auto notify = [this, relay = job.relay](const RelayNotice& notice) {
     log_line(level_of(notice.kind), relay->name, notice.text,
              {{"event", dovetail::to_string(notice.kind)}});
+    tell_of_disk(*relay, notice);
   };
   auto lane = job.consumer == nullptr
                   ? make_lane(config_, *job.relay, system_clock(), std::move(notify))
@@ -170,6 +173,15 @@ Expected<std::unique_ptr<Running>> Daemon::make(const Job& job) const {
   if (!lane) return refuse(lane.error());
   running->lane = std::move(*lane);
   return running;
+}
+
+// A store whose disk is full keeps no report of a relay, so the console hears it from here.
+void Daemon::tell_of_disk(const config::RelayConfig& relay, const RelayNotice& notice) {
+  using Kind = RelayNotice::Kind;
+  if (is_disk_full(notice.text))
+    console_.note_full_disk(relay.name, notice.text);
+  else if (notice.kind == Kind::started || notice.kind == Kind::sink_restored)
+    console_.note_full_disk(relay.name, std::nullopt);
 }
 
 // Runs a call to a store or a broker in another thread and takes signals meanwhile. None: a signal

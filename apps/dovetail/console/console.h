@@ -35,6 +35,9 @@ class Console {
   void note_clock(std::string_view store, std::optional<std::string> wrong) {
     watcher_.note_clock(store, std::move(wrong));
   }
+  void note_full_disk(std::string_view relay, std::optional<std::string> error) {
+    watcher_.note_full_disk(relay, std::move(error));
+  }
 
  private:
   struct Parts;

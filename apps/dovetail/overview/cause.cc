@@ -102,6 +102,11 @@ Cause cause_of(std::string_view error, bool is_halted, const config::Config& con
   return {otherwise, nullptr};
 }
 
+bool is_disk_full(std::string_view error) {
+  const Sign* const sign = sign_in(error, kSigns);
+  return sign != nullptr && sign->kind == disk_full;
+}
+
 ProblemKind cause_of_database(std::string_view error, const config::StoreConfig& store,
                               bool is_unavailable) {
   if (const Sign* sign = sign_in(error, kSigns)) return sign->kind;

@@ -17,6 +17,8 @@ struct Cause {
 Cause cause_of(std::string_view error, bool is_halted, const config::Config& config,
                const config::StoreConfig& home, const config::RelayConfig* relay, bool is_consumer);
 
+bool is_disk_full(std::string_view error);
+
 // The same for the failure of a database that was asked itself.
 ProblemKind cause_of_database(std::string_view error, const config::StoreConfig& store,
                               bool is_unavailable);

@@ -186,8 +186,13 @@ TEST_F(Overviews, TheRestOfTheKinds) {
   relay("out").lease_left = {};
   relay("out").said->is_current = false;
   relay("out").pending = 2;
+  EXPECT_EQ(to_string(only().kind), "lease-lost");
+  EXPECT_EQ(title(), "No process runs the relay out: its lease ran out.");
+  EXPECT_TRUE(only().text.starts_with("host:1 did not renew it"));
+  relay("out").owner.clear();
   EXPECT_EQ(to_string(only().kind), "no-owner");
   EXPECT_EQ(title(), "No process runs the relay out.");
+  relay("out").owner = "host:1";
   relay("out").lease_left = 5s;
   relay("out").said->is_current = true;
 
@@ -201,6 +206,10 @@ TEST_F(Overviews, TheRestOfTheKinds) {
   relay("out").reading =
       assembly::Reading{false, {}, "the slot s is gone; the gap is closed", "", 0};
   EXPECT_EQ(to_string(only().kind), "slot-lost");
+  EXPECT_EQ(only().title, "The relay out lost its slot in shop");
+  relay("out").reading->why = "all replication slots are in use (53400)";
+  EXPECT_EQ(to_string(only().kind), "slot-lost");
+  EXPECT_EQ(only().title, "The relay out gets no slot in shop");
   relay("out").reading.reset();
 
   shop().consumers.push_back({.name = "taker", .trying = 2});

@@ -194,12 +194,21 @@ void Finder::say_what_it_said(const assembly::RelayStatus& relay, const std::str
   problem.effect += ".";
 }
 
+// Who stops in good order gives its lease back, so an owner that is still named did not.
 void Finder::tell_of_owner(const assembly::RelayStatus& relay) {
   if (relay.pending == 0 && relay.waiting == 0) return;
-  Problem& problem = add(no_owner, Severity::error, "No process runs the relay " + name_);
-  if (is_consumer_) problem.title = "No process runs the consumer " + name_;
+  const bool has_run_out = !relay.owner.empty();
+  Problem& problem =
+      add(has_run_out ? lease_lost : no_owner, Severity::error,
+          std::string("No process runs the ") + (is_consumer_ ? "consumer " : "relay ") + name_);
   problem.text = config_ == nullptr ? "This config file does not have it."
                                     : "Start 'dovetail run' with this config file.";
+  if (has_run_out) {
+    problem.title += ": its lease ran out";
+    problem.text = relay.owner +
+                   " did not renew it; check whether that process is frozen, cut off or dead. " +
+                   problem.text;
+  }
   if (relay.said && !relay.said->last_error.empty())
     problem.text +=
         " Its last error, " +
@@ -225,9 +234,11 @@ void Finder::tell_of_wal(const assembly::RelayStatus& relay) {
   const bool has_lost = reading.why.find("is gone") != std::string::npos ||
                         reading.why.find("cannot resume") != std::string::npos ||
                         reading.why.find("retained_wal_max") != std::string::npos;
-  if (reading.streams || !has_lost) return;
+  const bool has_none = reading.why.find("replication slots are in use") != std::string::npos;
+  if (reading.streams || (!has_lost && !has_none)) return;
   Problem& problem = add(slot_lost, Severity::warning,
-                         named(is_consumer_, name_) + " lost its slot in " + store_.name);
+                         named(is_consumer_, name_) +
+                             (has_none ? " gets no slot in " : " lost its slot in ") + store_.name);
   problem.text = reading.why;
   problem.effect = "It reads the table until it has a new slot; nothing is lost.";
   problem.since = reading.since;

@@ -7,6 +7,7 @@
 #include "postgres/lane/lease.h"
 #include "postgres/mapped/catalog.h"
 #include "postgres/operate/admin_slots.h"
+#include "postgres/operate/statements.h"
 #include "postgres/outbox/delayed.h"
 #include "postgres/schema/schema.h"
 
@@ -17,12 +18,23 @@ namespace {
 // Counting reads every row, so a large backlog is estimated by the numbers given out.
 constexpr std::int64_t kExactPendingMax = 100'000;
 
+// For a query that finds its rows by indexes and in their order. The planner cannot know how little
+// lies behind a snapshot, and that the first rows are enough: it would read whole partitions.
+Result<Rows> query_by_index(Connection& connection, std::string_view sql, const Params& params) {
+  DOVETAIL_TRY(connection.execute(
+      "BEGIN READ ONLY; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL jit "
+      "= off"));
+  Result<Rows> rows = connection.query(sql, params);
+  if (rows) DOVETAIL_TRY(connection.execute("COMMIT"));
+  return rows;
+}
+
 // Rows after the lane's snapshot are found by the index on xid, those of its open transactions one
 // by one. Delayed events that are due count with lane 0, which moves them into the outbox.
 const std::string kLanes =
     "SELECT r.relay, r.lane, r.lanes, r.source, r.delivered_total, r.parked_total, "
-    "CASE WHEN " +
-    std::string(kIsHeld) + " THEN r.owner ELSE '' END, r.epoch, CASE WHEN " + std::string(kIsHeld) +
+    "r.owner, r.epoch, CASE WHEN " +
+    std::string(kIsHeld) +
     " THEN (EXTRACT(epoch FROM r.expires - c.now) * "
     "1000000)::int8 ELSE 0::int8 END, r.updated_at, "
     "CASE WHEN c.now - r.updated_at > interval '10 s' OR s.at = '-infinity' THEN 0::int8 ELSE "
@@ -218,6 +230,48 @@ Status read_consumers(Connection& connection, StoreStatus& status) {
   return {};
 }
 
+Result<Rows> find_events(Connection& connection, const EventFilter& filter, const EventId& id) {
+  std::string where =
+      "e.seq > $1 AND ($2 = '' OR e.relay = $2) AND ($3 = '' OR e.state = $3) AND ($4 = '' OR "
+      "e.type = $4) AND ($5 = '' OR e.aggregate_id = $5) AND ($6 = '' OR e.topic = $6)";
+  bool is_found_by_id = !filter.id.empty();
+  if (is_found_by_id) where += " AND e.id = $8";
+  // Parked ones are few and found by their own table. Pending ones are not long before the
+  // snapshots of the relays. So nobody walks over everything that was delivered.
+  if (filter.state == EventState::pending) {
+    where +=
+        // "+ 0", or the first of them would be looked for along the index on seq.
+        " AND e.seq >= (SELECT min(o.seq + 0) FROM dovetail.outbox o WHERE o.xid >= "
+        "coalesce((SELECT "
+        "min(pg_catalog.pg_snapshot_xmin(r.window_start)::text::int8)::text::pg_catalog.xid8 FROM "
+        "dovetail.relay_lane r WHERE r.source = 'outbox'), '0'::pg_catalog.xid8))";
+  } else if (filter.state && *filter.state != EventState::delivered &&
+             *filter.state != EventState::skipped) {
+    is_found_by_id = true;
+    where +=
+        " AND e.id IN (SELECT p.id FROM dovetail.parked p WHERE p.state = $3 AND p.finished_at " +
+        std::string(*filter.state == EventState::discarded ? "IS NOT NULL)" : "IS NULL)");
+  }
+  const std::string sql =
+      "SELECT page.*, coalesce((SELECT o.headers FROM dovetail.outbox o WHERE o.id = page.id), '') "
+      "FROM (SELECT e.seq, e.id, coalesce(e.relay, '') AS relay, e.state, e.topic, "
+      "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_bytes, "
+      "e.aggregate_version, e.created_at FROM dovetail.events e WHERE "
+      // With all readers of the last event: the next page begins behind it.
+      + where +
+      " ORDER BY e.seq FETCH FIRST ($7) ROWS WITH TIES) AS page ORDER BY page.seq, page.relay";
+  const Params params = Params()
+                            .int8(filter.after)
+                            .text(filter.relay)
+                            .text(filter.state ? to_string(*filter.state) : std::string_view())
+                            .text(filter.type)
+                            .text(filter.key)
+                            .text(filter.topic)
+                            .int8(static_cast<std::int64_t>(filter.limit))
+                            .uuid(id);
+  return is_found_by_id ? connection.query(sql, params) : query_by_index(connection, sql, params);
+}
+
 }  // namespace
 
 Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
@@ -246,7 +300,7 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   Result<std::optional<DelayedStatus>> delayed = delayed_status(*connection);
   if (!delayed) return fail(delayed.error());
   result.delayed = *delayed;
-  const Result<Rows> lanes = connection->query(kLanes);
+  const Result<Rows> lanes = query_by_index(*connection, kLanes, Params());
   if (!lanes) return fail(lanes.error());
   for (std::size_t i = 0; i < lanes->size(); ++i) {
     LaneStatus& lane = result.lanes.emplace_back(lane_of_row(*lanes, i));
@@ -281,38 +335,7 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
     if (!parsed) return fail(parsed.error());
     id = *parsed;
   }
-  std::string where =
-      "e.seq > $1 AND ($2 = '' OR e.relay = $2) AND ($3 = '' OR e.state = $3) AND ($4 = '' OR "
-      "e.type = $4) AND ($5 = '' OR e.aggregate_id = $5) AND ($6 = '' OR e.topic = $6)";
-  if (!filter.id.empty()) where += " AND e.id = $8";
-  // Parked ones are few and found by their own table, and pending ones are not long before the
-  // snapshots of the relays: nobody walks over everything that was delivered.
-  if (filter.state == EventState::pending) {
-    where +=
-        " AND e.id IN (SELECT o.id FROM dovetail.outbox o WHERE o.xid >= coalesce((SELECT "
-        "min(pg_catalog.pg_snapshot_xmin(r.window_start)::text::int8)::text::pg_catalog.xid8 FROM "
-        "dovetail.relay_lane r WHERE r.source = 'outbox'), '0'::pg_catalog.xid8))";
-  } else if (filter.state && *filter.state != EventState::delivered &&
-             *filter.state != EventState::skipped) {
-    where += " AND e.id IN (SELECT p.id FROM dovetail.parked p WHERE p.state = $3)";
-  }
-  const Result<Rows> rows = connection->query(
-      "SELECT page.*, coalesce((SELECT o.headers FROM dovetail.outbox o WHERE o.id = page.id), '') "
-      "FROM (SELECT e.seq, e.id, coalesce(e.relay, '') AS relay, e.state, e.topic, "
-      "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_bytes, "
-      "e.aggregate_version, e.created_at FROM dovetail.events e WHERE " +
-          // With all readers of the last event: the next page begins behind it.
-          where +
-          " ORDER BY e.seq FETCH FIRST ($7) ROWS WITH TIES) AS page ORDER BY page.seq, page.relay",
-      Params()
-          .int8(filter.after)
-          .text(filter.relay)
-          .text(filter.state ? to_string(*filter.state) : std::string_view())
-          .text(filter.type)
-          .text(filter.key)
-          .text(filter.topic)
-          .int8(static_cast<std::int64_t>(filter.limit))
-          .uuid(id));
+  const Result<Rows> rows = find_events(*connection, filter, id);
   if (!rows) return fail(rows.error());
   std::vector<EventRow> events;
   for (std::size_t i = 0; i < rows->size(); ++i) {
@@ -342,9 +365,10 @@ Result<std::string> payload_of(const std::string& url, const EventId& id) {
   DOVETAIL_TRY(check_schema(*connection));
   const Result<Rows> rows = connection->query(
       "SELECT payload FROM dovetail.outbox WHERE id = $1 UNION ALL SELECT payload FROM "
-      "dovetail.delayed WHERE id = $1 UNION ALL SELECT payload FROM dovetail.parked WHERE id = $1 "
-      "UNION ALL SELECT payload FROM dovetail.queue WHERE event_id = $1 "
-      "LIMIT 1",
+      "dovetail.delayed WHERE id = $1 UNION ALL SELECT payload FROM dovetail.queue WHERE event_id "
+      "= "
+      "$1 UNION ALL SELECT payload FROM dovetail.parked WHERE id = $1 AND " +
+          std::string(kOfAnyRelay) + " LIMIT 1",
       Params().uuid(id));
   if (!rows) return fail(rows.error());
   if (rows->empty())

@@ -31,7 +31,7 @@ struct LaneStatus {
   std::uint64_t skipped_total = 0;
   std::uint64_t parked = 0;   // now, needing an operator
   std::uint64_t waiting = 0;  // now, behind them or before a retry
-  std::string owner;          // empty: nobody holds the lease
+  std::string owner;          // until the lease is given back; see lease_left
   std::int64_t epoch = 0;
   Duration lease_left{0};  // 0: expired
   WallTime updated_at{};

@@ -38,15 +38,6 @@ class PostgresSearch : public ::testing::Test {
     for (const EventRow& row : found.rows) all.push_back(row.position);
     return all;
   }
-  // Rows that were read by scans of whole tables.
-  std::int64_t scanned() {
-    must(application, "SELECT pg_stat_force_next_flush()");
-    return std::stoll(
-        text(application,
-             "SELECT coalesce(sum(seq_tup_read), 0)::text FROM pg_stat_user_tables WHERE "
-             "schemaname = 'dovetail' AND (relname LIKE 'outbox%' OR relname LIKE 'inbox%') AND "
-             "relname NOT IN ('outbox_limit', 'inbox_state')"));
-  }
 
   TestDatabase database;
   Connection application = database.connect();
@@ -129,26 +120,6 @@ TEST_F(PostgresSearch, TellsWhatAnInboxKnows) {
   EXPECT_EQ(tried->front().attempts, 3U);
   EXPECT_FALSE(tried->front().applied_at);
   EXPECT_TRUE(inbox_of(url, new_event_id())->empty());
-}
-
-TEST_F(PostgresSearch, NoQueryScansTheOutboxOrAnInbox) {
-  fill(20'000);
-  must(application, "INSERT INTO dovetail.consumer (name) VALUES ('stock')");
-  must(application,
-       "INSERT INTO dovetail.inbox (event_id, consumer_id) SELECT o.id, c.id FROM dovetail.outbox "
-       "o, dovetail.consumer c");
-  must(application, "ANALYZE dovetail.inbox");
-  const EventId id = search({.before = 100, .limit = 1}).rows.at(0).id;
-  const std::int64_t before = scanned();
-  (void)search({.key = "rare", .look_max = 100});
-  (void)search({.from = second(500), .until = second(600), .look_max = 100});
-  EXPECT_TRUE(list_events(url, {.id = id.to_string()}));
-  EXPECT_TRUE(list_parked(url, {.id = id.to_string(), .with_finished = true}));
-  EXPECT_TRUE(payload_of(url, id));
-  EXPECT_EQ(inbox_of(url, id)->size(), 1U);
-  EXPECT_EQ(scanned() - before, 0);
-  must(application, "SELECT count(payload) FROM dovetail.outbox");
-  EXPECT_EQ(scanned() - before, 20'000) << "the counter of the server does not count";
 }
 
 TEST_F(PostgresSearch, TheAuditPagesAndTakesWhatIsRecorded) {

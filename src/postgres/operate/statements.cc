@@ -24,7 +24,7 @@ const ParkedActionStatements& parked_action_statements() {
           "dovetail.queue_parked) AS p WHERE ($1 = '' OR p.relay = $1) AND ($2 = '' OR "
           "p.aggregate_id = $2) AND ($3 = '' OR p.aggregate_type = $3) AND ($4 = '' OR p.type = "
           "$4) AND ($5 = '' OR pg_catalog.strpos(p.reason, $5) > 0) AND number > $6",
-      .list_of_event = " AND id = $8",
+      .list_of_event = " AND id = $8 AND " + std::string(kOfAnyRelay),
       .list_unfinished = " AND finished_at IS NULL",
       .list_heads = " AND at_head",
       .list_end = " ORDER BY number LIMIT $7",
@@ -33,8 +33,9 @@ const ParkedActionStatements& parked_action_statements() {
           "consumer AS relay, 'parked' AS state, true AS at_head, false AS is_finished, "
           "aggregate_type, aggregate_id, 0 AS place FROM dovetail.queue_parked WHERE id = $1 UNION "
           "ALL SELECT relay, state, at_head, finished_at IS NOT NULL, aggregate_type, "
-          "aggregate_id, 1 FROM dovetail.parked WHERE id = $1) AS p WHERE $2 = '' OR relay = $2 "
-          "ORDER BY is_finished, place, relay",
+          "aggregate_id, 1 FROM dovetail.parked WHERE id = $1) AS p WHERE ($2 = '' OR relay = $2) "
+          "AND " +
+          std::string(kOfAnyRelay) + " ORDER BY is_finished, place, relay",
       .head_of =
           "SELECT id FROM dovetail.parked WHERE relay = $1 AND aggregate_type = $2 AND "
           "aggregate_id = $3 AND at_head",

@@ -6,8 +6,12 @@ namespace dovetail::postgres {
 
 namespace {
 
+// Exact up to 100,000. Those that failed are due soon, and so among the first.
 constexpr std::string_view kStatus =
-    "SELECT count(*), count(*) FILTER (WHERE failures > 0), min(deliver_at) FROM dovetail.delayed";
+    "SELECT CASE WHEN count(*) > 100000 THEN greatest(count(*), (SELECT c.reltuples::int8 FROM "
+    "pg_catalog.pg_class c WHERE c.oid = 'dovetail.delayed'::pg_catalog.regclass)) ELSE count(*) "
+    "END, count(*) FILTER (WHERE d.failures > 0), min(d.deliver_at) FROM (SELECT failures, "
+    "deliver_at FROM dovetail.delayed ORDER BY deliver_at, number LIMIT 100001) AS d";
 
 // $1 id or null, $2 type, $3 key, $4 topic, $5 after which number, $6 how many. Ordered by number,
 // because delivery times may change between two pages.

@@ -11,12 +11,13 @@
 #include "sqlite/connection/database.h"
 #include "sqlite/lane/reader.h"
 #include "sqlite/operate/event_rows.h"
+#include "sqlite/operate/statements.h"
 
 namespace dovetail::sqlite {
 
 namespace {
 
-constexpr std::int64_t kExactPendingMax = 100'000;
+constexpr std::int64_t kExactMax = 100'000;  // larger counts are estimated
 
 Result<std::int64_t> one_integer(Database& database, const std::string& sql) {
   Result<Statement> select = database.prepare(sql);
@@ -29,6 +30,53 @@ Result<std::int64_t> one_integer(Database& database, const std::string& sql) {
 std::uint64_t size_of(const std::string& file) {
   struct stat found{};
   return stat(file.c_str(), &found) == 0 ? static_cast<std::uint64_t>(found.st_size) : 0;
+}
+
+// Counting reads every row, so a large table is estimated. Numbers are given out once and deleted
+// from the oldest on.
+std::string rows_between_numbers(SourceKind source) {
+  const std::string table(table_of(source));
+  return "SELECT (SELECT max(seq) FROM " + table + ") - (SELECT min(seq) FROM " + table + ") + 1";
+}
+
+// Of what each consumer ever applied, as much as its oldest row is old: right where nothing was
+// pruned yet, or where events come evenly. A handler counts with its consumer. ?1 is the time.
+constexpr std::string_view kInboxEstimate =
+    "SELECT coalesce(sum(applied * CASE WHEN since = 0 OR oldest <= since OR since >= ?1 THEN 1.0 "
+    "ELSE max(0.0, (?1 - oldest) * 1.0 / (?1 - since)) END), 0) FROM (SELECT max(c.applied, "
+    "coalesce((SELECT max(h.applied) FROM dovetail_consumer AS h WHERE substr(c.name, 1, "
+    "length(h.name) + 1) = h.name || '.'), 0)) AS applied, c.created_at AS since, (SELECT "
+    "i.applied_at FROM dovetail_inbox AS i WHERE i.consumer_id = c.id ORDER BY i.event_id LIMIT 1) "
+    "AS oldest FROM dovetail_consumer AS c) WHERE oldest IS NOT NULL";
+
+Status read_rows_of(Database& database, const std::string& table, const std::string& estimate,
+                    WallTime now, StoreStatus& status, std::uint64_t StoreStatus::* rows) {
+  const Result<std::int64_t> counted =
+      one_integer(database, "SELECT count(*) FROM (SELECT 1 FROM " + table + " LIMIT " +
+                                std::to_string(kExactMax + 1) + ")");
+  if (!counted) return fail(counted.error());
+  status.*rows = static_cast<std::uint64_t>(*counted);
+  if (*counted <= kExactMax) return {};
+  status.are_rows_estimated = true;
+  Result<Statement> select = database.prepare(estimate);
+  if (!select) return fail(select.error());
+  if (select->parameters() > 0) select->bind(1, to_stored(now));
+  const Result<bool> row = select->step();
+  if (!row) return fail(row.error());
+  status.*rows = static_cast<std::uint64_t>(std::max(*counted, select->integer(0)));
+  return {};
+}
+
+Status read_sizes(Database& database, StoreStatus& status, WallTime now) {
+  const std::string file = database.file();
+  status.file_bytes = size_of(file);
+  status.wal_bytes = size_of(file + "-wal");
+  for (const auto& [source, rows] : {std::pair{SourceKind::outbox, &StoreStatus::outbox_rows},
+                                     std::pair{SourceKind::mailbox, &StoreStatus::mailbox_rows}})
+    DOVETAIL_TRY(read_rows_of(database, std::string(table_of(source)), rows_between_numbers(source),
+                              now, status, rows));
+  return read_rows_of(database, "dovetail_inbox", std::string(kInboxEstimate), now, status,
+                      &StoreStatus::inbox_rows);
 }
 
 std::vector<std::string> split_topics(std::string_view stored) {
@@ -51,13 +99,12 @@ Status read_pending(Database& database, RelayStatus& reader, std::string_view to
   // Counting reads every row, so a large backlog is estimated by the numbers given out.
   Result<Statement> count =
       database.prepare("SELECT count(*), (SELECT max(seq) FROM " + table + ") - ?1 FROM (SELECT 1" +
-                       behind + " LIMIT " + std::to_string(kExactPendingMax + 1) + ")");
+                       behind + " LIMIT " + std::to_string(kExactMax + 1) + ")");
   if (!count) return fail(count.error());
   Result<bool> row = count->bind(1, reader.passed_seq).bind_text(2, topics).step();
   if (!row) return fail(row.error());
   const std::int64_t counted = count->integer(0);
-  reader.pending =
-      static_cast<std::uint64_t>(counted <= kExactPendingMax ? counted : count->integer(1));
+  reader.pending = static_cast<std::uint64_t>(counted <= kExactMax ? counted : count->integer(1));
   count->reset();
 
   Result<Statement> oldest =
@@ -248,20 +295,9 @@ Result<StoreStatus> status(const std::string& path, Clock& clock) {
   if (!database) return fail(database.error());
   StoreStatus result;
   result.schema_version = kSchemaVersion;
-  const std::string file = database->file();
-  result.file_bytes = size_of(file);
-  result.wal_bytes = size_of(file + "-wal");
   // One snapshot for all numbers, so that they fit each other.
   DOVETAIL_TRY(database->execute("BEGIN", "reading the status"));
-  const std::pair<const char*, std::uint64_t*> counts[] = {
-      {"SELECT count(*) FROM dovetail_outbox", &result.outbox_rows},
-      {"SELECT count(*) FROM dovetail_mailbox", &result.mailbox_rows},
-      {"SELECT count(*) FROM dovetail_inbox", &result.inbox_rows}};
-  for (const auto& [sql, count] : counts) {
-    const Result<std::int64_t> value = one_integer(*database, sql);
-    if (!value) return fail(value.error());
-    *count = static_cast<std::uint64_t>(*value);
-  }
+  DOVETAIL_TRY(read_sizes(*database, result, clock.wall()));
   DOVETAIL_TRY(read_readers(*database, result, clock));
   DOVETAIL_TRY(read_consumers(*database, result, clock));
   return result;
@@ -277,19 +313,21 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
     id = *parsed;
   }
   if (filter.source == SourceKind::broker) return list_of_broker(*database, filter, id);
-  std::string sql = select_events(filter.source) +
-                    " WHERE o.seq > ?3 "
-                    "AND (?4 = '' OR derived = ?4) AND (?5 = '' OR o.type = ?5) AND "
+  // What is pending is behind the slowest relay.
+  const std::string after =
+      filter.state == EventState::pending
+          ? "max(?3, coalesce((SELECT min(passed_seq) FROM dovetail_relay WHERE source = ?1), 0))"
+          : "?3";
+  std::string sql = select_events(filter.source) + " WHERE o.seq > " + after +
+                    " AND (?4 = '' OR derived = ?4) AND (?5 = '' OR o.type = ?5) AND "
                     "(?6 = '' OR o.aggregate_id = ?6) AND (?7 = '' OR o.topic = ?7)";
   if (!filter.id.empty()) sql += " AND o.id = ?9";
   // Parked ones are few and found by their own table, not by walking over everything that was
   // delivered.
   if (filter.state && *filter.state != EventState::pending &&
       *filter.state != EventState::delivered && *filter.state != EventState::skipped)
-    sql += " AND o.id IN (SELECT id FROM dovetail_parked WHERE state = ?4)";
-  if (filter.state == EventState::pending)
-    sql +=
-        " AND o.seq > coalesce((SELECT min(passed_seq) FROM dovetail_relay WHERE source = ?1), 0)";
+    sql += " AND o.id IN (SELECT id FROM dovetail_parked WHERE state = ?4 AND finished_at " +
+           std::string(*filter.state == EventState::discarded ? "> 0)" : "= 0)");
   sql += " ORDER BY o.seq, r.relay LIMIT ?8";
 
   Result<Statement> select = database->prepare(sql);
@@ -301,9 +339,10 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
 Result<std::string> payload_of(const std::string& path, const EventId& id) {
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
-  for (const char* table : {"dovetail_outbox", "dovetail_mailbox", "dovetail_parked"}) {
-    Result<Statement> select =
-        database->prepare("SELECT payload FROM " + std::string(table) + " WHERE id = ?1");
+  const std::string parked = "dovetail_parked WHERE " + std::string(kOfAnyRelay) + " AND id = ?1";
+  for (const std::string& box : {std::string("dovetail_outbox WHERE id = ?1"),
+                                 std::string("dovetail_mailbox WHERE id = ?1"), parked}) {
+    Result<Statement> select = database->prepare("SELECT payload FROM " + box);
     if (!select) return fail(select.error());
     const Result<bool> row = select->bind_id(1, id).step();
     if (!row) return fail(row.error());

@@ -25,6 +25,7 @@ struct StoreStatus {
   std::uint64_t outbox_rows = 0;
   std::uint64_t mailbox_rows = 0;
   std::uint64_t inbox_rows = 0;
+  bool are_rows_estimated = false;  // some of these three, because a table is too large to count
   std::uint64_t file_bytes = 0;
   std::uint64_t wal_bytes = 0;
   std::int64_t schema_version = 0;

@@ -1,9 +1,5 @@
 #include "sqlite/operate/search.h"
 
-#include <sqlite3.h>
-
-#include <map>
-
 #include "host/host.h"
 #include "sqlite/operate/admin.h"
 #include "sqlite/testing/test_file.h"
@@ -132,36 +128,6 @@ TEST_F(SqliteSearch, TellsWhatAnInboxKnows) {
   EXPECT_EQ(tried->front().attempts, 3U);
   EXPECT_FALSE(tried->front().applied_at);
   EXPECT_TRUE(inbox_of(file.path, new_event_id(), system_clock())->empty());
-}
-
-// Steps of full scans, by statement, of every connection that is opened meanwhile.
-std::map<std::string, int> scanned;
-
-int note_scan(unsigned, void*, void* statement, void*) {
-  auto* const done = static_cast<sqlite3_stmt*>(statement);
-  scanned[sqlite3_sql(done)] += sqlite3_stmt_status(done, SQLITE_STMTSTATUS_FULLSCAN_STEP, 0);
-  return 0;
-}
-
-int watch_connection(sqlite3* connection, char**, const void*) {
-  return sqlite3_trace_v2(connection, SQLITE_TRACE_PROFILE, note_scan, nullptr);
-}
-
-TEST_F(SqliteSearch, NoQueryScansTheOutbox) {
-  fill(5000);
-  const EventId id = search({.before = 100, .limit = 1}).rows.at(0).id;
-  scanned.clear();
-  ASSERT_EQ(sqlite3_auto_extension(reinterpret_cast<void (*)()>(watch_connection)), SQLITE_OK);
-  (void)search({.key = "rare", .look_max = 100});
-  (void)search(
-      {.from = from_stored(500 * kSecond), .until = from_stored(600 * kSecond), .look_max = 100});
-  EXPECT_TRUE(list_events(file.path, {.id = id.to_string()}));
-  EXPECT_TRUE(list_parked(file.path, {.id = id.to_string(), .with_finished = true}));
-  EXPECT_TRUE(payload_of(file.path, id));
-  EXPECT_TRUE(inbox_of(file.path, id, system_clock()));
-  sqlite3_reset_auto_extension();
-  EXPECT_GE(scanned.size(), 6U);
-  for (const auto& [sql, steps] : scanned) EXPECT_LE(steps, 200) << sql;
 }
 
 }  // namespace

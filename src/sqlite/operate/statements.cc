@@ -19,7 +19,8 @@ const AuditStatements& audit_statements() {
           "(:now, :user, $1, $2, $3, $4, $5)",
       .list =
           "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE "
-          "($2 = '' OR subject = $2) AND ($3 = 0 OR number < $3) ORDER BY number DESC LIMIT $1"};
+          "($2 = '' OR subject = $2) AND number < CASE $3 WHEN 0 THEN 9223372036854775807 ELSE $3 "
+          "END ORDER BY number DESC LIMIT $1"};
   return statements;
 }
 
@@ -31,14 +32,17 @@ const ParkedActionStatements& parked_action_statements() {
           "FROM dovetail_parked WHERE ($1 = '' OR relay = $1) AND ($2 = '' OR aggregate_id = $2) "
           "AND ($3 = '' OR aggregate_type = $3) AND ($4 = '' OR type = $4) AND "
           "($5 = '' OR instr(reason, $5) > 0) AND number > $6",
-      .list_of_event = " AND id = $8",
-      .list_unfinished = " AND finished_at = 0",
+      .list_of_event = " AND id = $8 AND " + std::string(kOfAnyRelay),
+      // The index on unfinished rows finds them: history may be long.
+      .list_unfinished =
+          " AND finished_at = 0 AND number IN (SELECT number FROM dovetail_parked WHERE "
+          "finished_at = 0)",
       .list_heads = " AND at_head = 1",
       .list_end = " ORDER BY number LIMIT $7",
       .find =
           "SELECT relay, state, at_head, finished_at > 0, aggregate_type, aggregate_id FROM "
-          "dovetail_parked WHERE id = $1 AND ($2 = '' OR relay = $2) ORDER BY finished_at > 0, "
-          "relay",
+          "dovetail_parked WHERE id = $1 AND ($2 = '' OR relay = $2) AND " +
+          std::string(kOfAnyRelay) + " ORDER BY finished_at > 0, relay",
       .head_of =
           "SELECT id FROM dovetail_parked INDEXED BY dovetail_parked_head WHERE relay = $1 AND "
           "aggregate_type = $2 AND aggregate_id = $3 AND at_head = 1",

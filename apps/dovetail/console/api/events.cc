@@ -17,7 +17,7 @@ namespace {
 using assembly::database_of;
 using config::StoreConfig;
 
-// A search goes on until it has a page, or for so long.
+// A search goes on until it has a page, or for so long: in all stores together.
 constexpr Duration kSearchTime = std::chrono::milliseconds(150);
 constexpr std::size_t kLookMax = 5000;
 
@@ -56,8 +56,8 @@ Expected<EventSearch> search_of(const Request& request, std::size_t limit) {
   return search;
 }
 
-Result<FoundEvents> search_in(const StoreConfig& store, EventSearch search, Clock& clock) {
-  const TimePoint until = clock.now() + kSearchTime;
+Result<FoundEvents> search_in(const StoreConfig& store, EventSearch search, Clock& clock,
+                              TimePoint until) {
   const std::size_t limit = search.limit;
   FoundEvents all;
   while (true) {
@@ -145,11 +145,15 @@ Expected<Json> search_events(const Desk& desk, const Request& request) {
   std::vector<StorePage> pages;
   std::vector<Silent> silent;
   std::optional<WallTime> back_to;
+  const TimePoint end = desk.clock.now() + kSearchTime;
+  auto left = static_cast<std::int64_t>(stores->size());
   for (const StoreConfig* store : *stores) {
+    const TimePoint now = desk.clock.now();
+    const TimePoint until = now + std::max(Duration{0}, end - now) / left--;
     const auto begin = cursor->of(store->name);
     if (!begin || (search->source == SourceKind::mailbox && !store->type().has_mailbox)) continue;
     search->before = *begin;
-    auto found = search_in(*store, *search, desk.clock);
+    auto found = search_in(*store, *search, desk.clock, until);
     if (!found) {
       silent.push_back({store->name, found.error().text});
       continue;

@@ -12,7 +12,7 @@ namespace {
 using assembly::database_of;
 using config::StoreConfig;
 
-constexpr std::size_t kPage = 1000;
+constexpr std::size_t kPage = 10'000;  // each costs a connection
 
 bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' ||

@@ -10,6 +10,7 @@
 
 #include "config/units.h"
 #include "host/errand.h"
+#include "host/host.h"
 #include "overview/progress.h"
 #include "process/log.h"
 
@@ -43,11 +44,13 @@ struct Watcher::Desk {
   std::mutex mutex{};
   std::condition_variable changed{};
   bool is_stopping = false;
-  std::deque<Place> places{};  // of databases
+  std::deque<Place> places{};                                  // of databases
+  std::map<std::string, SaidState, std::less<>> full_disks{};  // by relay
   app::Progress progress{};
 
   void take(Place& place, app::Expected<assembly::StoreStatus> status);
   void log_progress(Place& place);
+  void tell_full_disks(StoreView& view, const config::Config& config) const;
   void watch(Place& place);
 };
 
@@ -81,6 +84,23 @@ void Watcher::Desk::log_progress(Place& place) {
     place.logged_at[relay.name] = now;
     app::log_line(config::LogLevel::info, relay.name, app::Progress::line(relay.name, *catch_up),
                   {{"event", "progress"}, {"pending", std::to_string(catch_up->pending)}});
+  }
+}
+
+// What a relay would have said, unless another process has it by now. A file on a full disk may not
+// even open, and does not say why.
+void Watcher::Desk::tell_full_disks(StoreView& view, const config::Config& config) const {
+  for (const config::RelayConfig* relay : config.readers()) {
+    const auto found = full_disks.find(relay->name);
+    if (found == full_disks.end()) continue;
+    const bool is_of_store = relay->from == view.store->name || relay->to == view.store->name;
+    if (view.failure && is_of_store) view.failure->text = found->second.last_error;
+    if (!view.status) continue;
+    for (assembly::RelayStatus& known : view.status->relays) {
+      const bool is_ours = known.owner.starts_with(found->second.owner + "#");
+      if (known.name == relay->name && (is_ours || known.lease_left <= Duration::zero()))
+        known.said = found->second;
+    }
   }
 }
 
@@ -137,6 +157,7 @@ app::Overview Watcher::latest() const {
                                     [&](const auto& one) { return one.store == &store; });
     if (place == desk_->places.end()) continue;
     view = place->view;
+    desk_->tell_full_disks(view, config_);
     const Duration waits = place->asked_at ? clock_.now() - *place->asked_at : Duration{0};
     if (waits < kHangs || view.failure) continue;
     view.status.reset();
@@ -167,6 +188,22 @@ void Watcher::note_clock(std::string_view store, std::optional<std::string> wron
   const std::lock_guard lock(desk_->mutex);
   for (Desk::Place& place : desk_->places)
     if (place.store->name == store) place.view.clock = wrong;
+}
+
+void Watcher::note_full_disk(std::string_view relay, std::optional<std::string> error) {
+  const std::lock_guard lock(desk_->mutex);
+  const auto found = desk_->full_disks.find(relay);
+  if (!error) {
+    if (found != desk_->full_disks.end()) desk_->full_disks.erase(found);
+  } else if (found != desk_->full_disks.end()) {
+    found->second.last_error = std::move(*error);
+  } else {
+    desk_->full_disks[std::string(relay)] = {.state = "backing_off",
+                                             .since = clock_.wall(),
+                                             .last_error = std::move(*error),
+                                             .owner = process_label(),
+                                             .is_current = true};
+  }
 }
 
 }  // namespace dovetail::console

@@ -34,6 +34,8 @@ class Watcher {
   std::optional<TimePoint> answered_at(std::string_view store) const;
   // What the maintenance of a database found wrong with its clock; empty: nothing.
   void note_clock(std::string_view store, std::optional<std::string> wrong);
+  // A relay of this process met a full disk, where its report cannot be kept; empty: not any more.
+  void note_full_disk(std::string_view relay, std::optional<std::string> error);
 
  private:
   struct Desk;
