@@ -3,20 +3,18 @@
 #include <curl/curl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
 #include "core/check.h"
 #include "core/handle.h"
+#include "gateway/answer_head.h"
 #include "server/header_field.h"
 #include "webhook/url.h"
 
 namespace dovetail::http {
 
 namespace {
-
-constexpr std::size_t kHeaderBytesMax = 64 << 10;
 
 using Lines = Handle<curl_slist, curl_slist_free_all>;
 
@@ -27,20 +25,6 @@ void set(CURL* easy, CURLoption option, Value value) {
 
 long milliseconds(Duration duration) {
   return static_cast<long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
-  return text;
-}
-
-void add_names(std::string_view value, std::vector<std::string>& names) {
-  while (!value.empty()) {
-    const std::size_t comma = std::min(value.find(','), value.size());
-    names.push_back(to_lower(trimmed(value.substr(0, comma))));
-    value.remove_prefix(std::min(comma + 1, value.size()));
-  }
 }
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
@@ -70,14 +54,6 @@ std::string to_latin1(std::string_view text) {
 }
 
 }  // namespace
-
-bool is_of_connection(std::string_view lower_name, const std::vector<std::string>& connection) {
-  return is_one_of(lower_name,
-                   {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
-                    "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
-                    "http2-settings", "content-length", "expect"}) ||
-         std::find(connection.begin(), connection.end(), lower_name) != connection.end();
-}
 
 bool is_about_client(std::string_view lower_name) {
   std::string name(lower_name);
@@ -138,9 +114,7 @@ struct Forwarder::Transfer {
   std::string prefix{};  // the url's path
   std::array<char, CURL_ERROR_SIZE> error{};
   ForwardAnswer answer{};
-  std::vector<std::string> connection{};  // names in the answer's Connection header
-  std::size_t header_bytes = 0;
-  bool headers_done = false;
+  AnswerHead head{};
 
   void set_up();
   Lines lines_of(const ForwardRequest& request) const;
@@ -157,39 +131,9 @@ struct Forwarder::Transfer {
 std::size_t Forwarder::Transfer::take_header(char* bytes, std::size_t, std::size_t count,
                                              void* data) {
   auto& transfer = *static_cast<Transfer*>(data);
-  const std::string_view line(bytes, count);
-  if (transfer.headers_done) return count;  // ignores trailers
-  if (line.starts_with("HTTP/")) {
-    transfer.answer.headers.clear();
-    transfer.connection.clear();
-    transfer.header_bytes = 0;
-    long status = 0;
-    curl_easy_getinfo(transfer.easy.get(), CURLINFO_RESPONSE_CODE, &status);
-    transfer.answer.status = static_cast<int>(status);
-    return count;
-  }
-  if (trimmed(line).empty()) {
-    transfer.headers_done =
-        transfer.answer.status >= 200;  // the final headers follow an interim answer
-    return count;
-  }
-  transfer.header_bytes += count;
-  if (transfer.header_bytes > kHeaderBytesMax) {
-    transfer.answer.fate = ForwardAnswer::Fate::too_large;
-    return 0;
-  }
-  const std::size_t colon = line.find(':');
-  if (colon == std::string_view::npos) return count;
-  const std::string name(line.substr(0, colon));
-  const std::string_view value = trimmed(line.substr(colon + 1));
-  if (to_lower(name) == "connection") add_names(value, transfer.connection);
-  if (to_lower(name) == "content-length") {
-    std::uint64_t length = 0;
-    const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), length);
-    if (code == std::errc{} && end == value.data() + value.size()) transfer.answer.length = length;
-  }
-  transfer.answer.headers.push_back({name, std::string(value)});
-  return count;
+  if (transfer.head.take({bytes, count})) return count;
+  transfer.answer.fate = ForwardAnswer::Fate::too_large;
+  return 0;
 }
 
 std::size_t Forwarder::Transfer::take_body(char* bytes, std::size_t, std::size_t count,
@@ -283,9 +227,7 @@ Lines Forwarder::Transfer::lines_of(const ForwardRequest& request) const {
 
 void Forwarder::Transfer::start(const ForwardRequest& request) {
   answer = ForwardAnswer{};
-  connection.clear();
-  header_bytes = 0;
-  headers_done = false;
+  head = AnswerHead{};
   error[0] = '\0';
   const std::string method(request.method);
   const bool has_body = !request.body.empty() || is_one_of(method, {"POST", "PUT", "PATCH"});
@@ -308,9 +250,9 @@ void Forwarder::Transfer::start(const ForwardRequest& request) {
 
 void Forwarder::Transfer::finish(CURLcode code) {
   using Fate = ForwardAnswer::Fate;
-  std::erase_if(answer.headers, [this](const Header& header) {
-    return is_of_connection(to_lower(header.name), connection);
-  });
+  answer.status = head.status();
+  answer.headers = head.headers();
+  answer.length = head.length();
   if (code == CURLE_OK && answer.status >= 200) {
     answer.fate = Fate::answered;
     return;

@@ -75,10 +75,6 @@ class Forwarder {
   std::unique_ptr<Transfer> transfer_;
 };
 
-// Fields of one connection (RFC 9110, 7.6.1), and fields that each side writes itself.
-// `connection`: the values of the field Connection, which names more.
-bool is_of_connection(std::string_view lower_name, const std::vector<std::string>& connection);
-
 // Fields in which a proxy names its client. '_' counts as '-', because many services treat them
 // alike.
 bool is_about_client(std::string_view lower_name);

@@ -36,11 +36,15 @@ Sighting look_for_process(std::int64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   std::getline(file, line);
+  return sighting_in(line);
+}
+
+Sighting sighting_in(const std::string& stat) {
   // The program name is in brackets and may contain anything. After it come the fields from the
   // third on: state ... number of threads (20) ... start (22).
-  const std::size_t name_ends = line.rfind(')');
+  const std::size_t name_ends = stat.rfind(')');
   if (name_ends == std::string::npos) return {};
-  std::istringstream rest(line.substr(name_ends + 1));
+  std::istringstream rest(stat.substr(name_ends + 1));
   std::vector<std::string> fields;
   for (std::string field; rest >> field;) fields.push_back(std::move(field));
   std::uint64_t started = 0;

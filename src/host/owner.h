@@ -30,6 +30,8 @@ struct Sighting {
   std::uint64_t started = 0;  // when it is alive or dead
 };
 Sighting look_for_process(std::int64_t pid);
+// The same from the text of /proc/PID/stat.
+Sighting sighting_in(const std::string& stat);
 
 // "label#1a2b3c", then '@' and the identity of this process. Each call gives another one.
 std::string lease_owner(std::string_view label);

@@ -27,6 +27,15 @@ bool gone(const ProcessIdentity& owner, Sighting seen,
   });
 }
 
+TEST(Sighting, TakesTheNameOfAProgramAsItIs) {
+  const std::string fields = " 1 1 1 0 -1 4194560 1 0 0 0 1 1 0 0 20 0 1 0 5000 1 1";
+  EXPECT_EQ(sighting_in("7 (a) Z b) R" + fields).state, State::alive);
+  EXPECT_EQ(sighting_in("7 (a) R b) Z" + fields).state, State::dead);
+  EXPECT_EQ(sighting_in("7 (a) Z" + fields).started, 5000U);
+  EXPECT_EQ(sighting_in("7 (a) Z 1 1 1").state, State::unknown);
+  EXPECT_EQ(sighting_in("").state, State::unknown);
+}
+
 TEST(Owner, OneWhoseProcessIsNotThereIsGone) { EXPECT_TRUE(gone(kOwner, {State::none, 0})); }
 
 TEST(Owner, OneWhoseProcessRunsIsNot) { EXPECT_FALSE(gone(kOwner, {State::alive, 6000})); }

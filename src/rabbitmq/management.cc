@@ -1,5 +1,6 @@
 #include "rabbitmq/management.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -75,6 +76,20 @@ std::string percent_encoded(std::string_view text) {
   return out;
 }
 
+Result<HttpAnswer> parse_answer(std::string_view bytes) {
+  const std::size_t head = bytes.find("\r\n\r\n");
+  const std::string_view code = bytes.substr(std::min<std::size_t>(9, bytes.size()), 3);
+  HttpAnswer answer;
+  const char* const end = code.data() + code.size();
+  const auto [read, error] = std::from_chars(code.data(), end, answer.status);
+  if (!bytes.starts_with("HTTP/1.") || head == std::string_view::npos || error != std::errc{} ||
+      read != end || answer.status < 100)
+    return fail(Errc::unavailable,
+                "the server at management_url is not the management API; check management_url");
+  answer.body = bytes.substr(head + 4);
+  return answer;
+}
+
 Result<HttpAnswer> request(const Options& options, std::string_view method, std::string_view path,
                            std::string_view body) {
   const Result<Url> url = parse_url(options.management_url);
@@ -103,14 +118,7 @@ Result<HttpAnswer> request(const Options& options, std::string_view method, std:
     if (!got) break;  // the end; checked below
     answer.append(piece.data(), *got);
   }
-  const std::size_t head = answer.find("\r\n\r\n");
-  HttpAnswer result;
-  if (!answer.starts_with("HTTP/1.") || head == std::string::npos)
-    return fail(Errc::unavailable,
-                "the server at management_url is not the management API; check management_url");
-  std::from_chars(answer.data() + 9, answer.data() + 12, result.status);
-  result.body = answer.substr(head + 4);
-  return result;
+  return parse_answer(answer);
 }
 
 Result<Json> look_up(const Options& options, std::string_view path) {

@@ -15,6 +15,9 @@ struct HttpAnswer {
   std::string body{};
 };
 
+// All that a server said until it closed the connection. unavailable: this is no answer.
+Result<HttpAnswer> parse_answer(std::string_view bytes);
+
 // One request to options.management_url with the user and password of `options`; `path` begins
 // after "/api/". Waits at most answer_timeout. unavailable: no answer. rejected: the url is wrong.
 Result<HttpAnswer> request(const Options& options, std::string_view method, std::string_view path,

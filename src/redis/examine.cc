@@ -129,17 +129,6 @@ constexpr Check kConsumerGone{
     "{idle_s} s ago",
     "start its relay, or another of the group, which takes them over after redeliver_after"};
 
-// "name:value" in each line of INFO.
-void add_info(std::string_view text, Facts& facts) {
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find("\r\n"), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 2, text.size()));
-    if (const std::size_t colon = line.find(':'); colon != std::string_view::npos)
-      facts.set(line.substr(0, colon), line.substr(colon + 1));
-  }
-}
-
 class Examination {
  public:
   Examination(const Options& options, Connection& connection, std::size_t payload_bytes_max)
@@ -169,7 +158,7 @@ class Examination {
     if (info->value().is_error())
       server_.set("info_refused", describe(info->value().text()));
     else
-      add_info(info->value().text(), server_);
+      parse_info(info->value().text(), server_);
     const std::string_view version = server_.text("redis_version");
     const std::size_t dot = version.find('.');
     server_.set("major", server_.number("redis_version"));
@@ -263,6 +252,16 @@ class Examination {
 };
 
 }  // namespace
+
+void parse_info(std::string_view text, Facts& facts) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find("\r\n"), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 2, text.size()));
+    if (const std::size_t colon = line.find(':'); colon != std::string_view::npos)
+      facts.set(line.substr(0, colon), line.substr(colon + 1));
+  }
+}
 
 std::vector<Kept> retention(const Options& options) {
   std::vector<Kept> kept;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
+#include "core/findings.h"
 #include "core/operations.h"
 #include "dovetail/result.h"
 #include "redis/options.h"
@@ -16,6 +18,9 @@ namespace dovetail::redis {
 // not answer.
 Result<std::vector<Finding>> examine(const Options& options, Clock& clock,
                                      std::size_t payload_bytes_max = 0);
+
+// Adds what the answer to INFO says: "name:value" in each line.
+void parse_info(std::string_view text, Facts& facts);
 
 // A stream keeps entries until they are deleted. Unless settled entries are deleted, they come
 // again when a group starts anew. Does not connect.

@@ -1,7 +1,7 @@
 """A canary in the mine: secrets and payloads that are unmistakable random text go through every kind of store at the log
 level debug, with right and wrong passwords, failed TLS and bad configs. Then all that was written is searched: what the
-commands say, the log, what the stores keep, command lines and environments. No secret is anywhere, and a payload only
-where payloads are kept."""
+commands say, the log, metrics, pages, answers of the console, alerts, what the stores keep, command lines and
+environments. No secret is anywhere, and a payload only where payloads are kept, or where somebody asked to see it."""
 
 import base64
 import concurrent.futures
@@ -15,14 +15,18 @@ import subprocess
 import sys
 import unittest
 
+import console
 import harness
 import http_test
+import openapi
 import postgres_test
 import receiver
 
 SERVERS = harness.ROOT / "tests/servers/servers.py"
 SERVICE = harness.ROOT / "tests/cli/gateway_service.py"
-VARIABLES = ("PG", "REDIS", "WRONG", "NATS", "TOKEN", "AMQP", "KAFKA", "BEARER", "BASIC", "SIGNING", "ENTRY", "PLACE")
+VARIABLES = ("PG", "REDIS", "WRONG", "NATS", "TOKEN", "AMQP", "KAFKA", "BEARER", "BASIC", "SIGNING", "ENTRY", "PLACE", "VIEWER",
+             "OPERATOR")
+OTHER_ID = "0190ffff-0000-7000-8000-00000000ffff"
 
 RELAY = """
 [[relay]]
@@ -63,6 +67,20 @@ cat > /dev/null
 [ "$DOVETAIL_EVENT_KEY" != 7 ]
 """
 
+CONSOLE = """
+[http]
+listen = "127.0.0.1:0"
+tokens_file = "tokens"
+[store.pager]
+url = "http://127.0.0.1:%d/alerts/${MY_PLACE}?token=${MY_PLACE}"
+password_env = "MY_BEARER"
+[store.pager.settings]
+secret_env = "MY_SIGNING"
+allow_private = true
+[alerts]
+to = "pager"
+away_max = "1s"
+"""
 
 GATEWAY = """
 [store.answers]
@@ -90,7 +108,7 @@ def canary():
     return "c4n4ry" + secrets.token_hex(12)
 
 
-class Canary(postgres_test.PostgresCase):
+class Canary(postgres_test.PostgresCase, console.ConsoleCase):
     def setUp(self):
         super().setUp()
         self.secret = {name: canary() for name in VARIABLES}
@@ -98,6 +116,7 @@ class Canary(postgres_test.PostgresCase):
         self.payload = canary()
         self.env = {"MY_" + name: value for name, value in self.secret.items()}
         self.said = []  # (by what, what)
+        self.alerts = []  # as they were posted
 
     def server(self, name):
         """Of its own: its users are ours."""
@@ -119,6 +138,7 @@ class Canary(postgres_test.PostgresCase):
                        capture_output=True)
         hook, took = receiver.serve(self, lambda event: 200)
         refuser, _ = receiver.serve(self, lambda event: 400)
+        pager, _ = receiver.serve(self, lambda event: 204, self.alerts)
         asks = postgres_test.AskForPassword()
         asks.start()
         self.addCleanup(asks.listener.close)
@@ -148,19 +168,26 @@ class Canary(postgres_test.PostgresCase):
                          'secret_env = "MY_SIGNING"\nconnect_timeout = "500ms"\n' + ours),
         }
         self.write("program", PROGRAM % self.folder).chmod(0o755)
+        self.write("tokens", f"viewer vera {self.secret['VIEWER']}\noperator olga {self.secret['OPERATOR']}\n").chmod(0o600)
         config = f'[store.shop]\nurl = "postgres:{self.conninfo}"\npassword_env = "MY_PG"\n'
         config += f'[store.asks]\nurl = "postgres:host=127.0.0.1 port={asks.port} user=shop dbname=shop"\npassword_env = "MY_PG"\n'
         config += "".join(STORE % (name, *store) + RELAY % (name, name) for name, store in stores.items())
         config += RELAY.replace('from = "shop"', 'from = "asks"') % ("nowhere", "redis")
         config += CONSUMER % ("refuse", 'kind = "sql"\nfunction = "refuse"')
         config += CONSUMER % ("program", 'kind = "command"\ncommand = ["./program"]')
-        self.write("dovetail.toml", config + '[log]\nformat = "json"\nlevel = "debug"\n')
+        self.write("dovetail.toml", config + CONSOLE % pager + '[log]\nformat = "json"\nlevel = "debug"\n')
         return took
 
     def run_dovetail(self, *arguments, **more):
         done = super().run_dovetail(*arguments, **{"env": self.env, **more})
         self.said.append((" ".join(arguments), done.out + done.err))
         return done
+
+    def run_all(self, commands):
+        """At once: most of them wait for brokers that are not there. Each as text and as JSON."""
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            return list(pool.map(lambda command: self.run_dovetail(*command),
+                                 [(*command, *form) for command in commands for form in ((), ("--json",))]))
 
     def search(self, *wanted):
         """Where one of these is, as it is or encoded as a password travels."""
@@ -179,6 +206,71 @@ class Canary(postgres_test.PostgresCase):
                               "UNION ALL SELECT 'pg_stat_activity'").split():
             self.said.append((table, self.sql(f"SELECT * FROM {table} one").encode()))
 
+    def sign_in(self, token):
+        """The cookie for it. Who has that needs no token, so it is a secret as well."""
+        answer = self.call("/api/v1/session", "POST", {"Content-Type": "application/json"}, json.dumps({"token": token}))
+        self.said.append(("a sign-in", answer.body.encode()))
+        if answer.status != 200:
+            return None
+        cookie = answer.headers["Set-Cookie"].split(";")[0]
+        self.assertNotIn(token, cookie)
+        self.secret["COOKIE"] = cookie.split(".")[1]
+        return cookie
+
+    def bodies(self, event):
+        """Of all changes that the console offers, by the end of their paths."""
+        dry = {"reason": "x", "dry_run": True}
+        return {"session": {"token": self.secret["WRONG"]}, "reveal": {"reason": "x"}, "doctor": {}, "pause": dry, "drain": dry,
+                "resume": dry, "replay": {"ids": [event], **dry}, "discard": {"ids": [event], **dry},
+                "edit": {"id": OTHER_ID, "payload": self.payload, "headers": {"a": "b"}, "reason": "x"}}  # it is not JSON
+
+    def ask_console(self, event):
+        """Everything, as everybody. Only the payload that an operator asks for is shown."""
+        self.assertIsNone(self.sign_in(self.secret["WRONG"]))
+        bearer = lambda name: {"Authorization": "Bearer " + self.secret[name]}
+        everybody = {"nobody": {}, "a stranger": bearer("WRONG"), "a viewer": bearer("VIEWER"), "an operator": bearer("OPERATOR"),
+                     "a browser": {"Cookie": self.sign_in(self.secret["OPERATOR"]), "Origin": f"http://127.0.0.1:{self.port}"}}
+        group = self.call("/api/v1/parked", headers=everybody["an operator"]).json()["groups"][0]["id"]
+        bodies, revealed = self.bodies(event), []
+        calls = [(method, path) for method, path, _ in openapi.Description(self.call("/api/v1/openapi.json").json()).calls()]
+        calls += [("GET", path) for path in ("/metrics", "/readyz", "/livez", "/", f"/api/v1/events?token={self.secret['WRONG']}")]
+        calls += [("GET", path) for path in re.findall(r'(?:src|href)="(/[^"]+)"', self.call("/").body)]
+        calls += [("GET", f"/{self.secret['WRONG']}/../")]
+        self.assertGreaterEqual(len(calls), 40)
+        for who, headers in everybody.items():
+            for method, template in calls:
+                path = template.replace("{id}", event).replace("{group}", group).replace("{name}", "to-hook")
+                body = None if method == "GET" else json.dumps(bodies[path.rsplit("/", 1)[1]])
+                answer = self.call(path, method, {**headers, **({"Content-Type": "application/json"} if body else {})}, body)
+                self.assertNotEqual(answer.status, 500, (who, path, answer))
+                if who == "an operator" and path != "/api/v1/session":
+                    self.assertNotIn(answer.status, (401, 403), (path, answer))
+                text = f"{answer.headers} {answer.body}".encode()
+                if template.endswith("/reveal") and answer.status == 200:
+                    revealed.append((who, text))
+                else:
+                    self.said.append((f"{who}: {method} {template}", text))
+        said, self.said = self.said, revealed
+        self.assertEqual([who for who, _ in revealed], ["an operator", "a browser"])
+        self.search(*self.secret.values())
+        with self.assertRaises(AssertionError):
+            self.search(self.payload)
+        self.said = said
+
+    def steer(self, event):
+        """What follows one event, compares stores and orders relays about, while the daemon runs."""
+        reads = [("trace", event), ("explain", event), ("config", "check", "--connect"),
+                 ("reconcile", "--outbox", "shop", "--inbox", "shop", "--consumer", "refuse", "--report", "page.html")]
+        done = self.run_all(reads)
+        self.assertEqual([one.code for one in done[:4]], [0] * 4, done[:4])
+        orders = [("pause",), ("resume",), ("drain",), ("resume",), ("seek", "--to", "beginning")]
+        for order, *more in orders:
+            for form in ((), ("--json",)):
+                done = self.run_dovetail("relay", order, "to-hook", *more, "--reason", "x", *form)
+                self.assertEqual(done.code, 0, (order, done))
+        self.run_all([("prune", "--delivered", "1h", "--inbox", "30d")])
+        self.said.append(("the report", (self.folder / "page.html").read_bytes()))
+
     def test_nothing_that_a_daemon_or_a_command_writes_shows_a_secret_or_a_payload(self):
         self.init()
         took = self.everything()
@@ -186,25 +278,29 @@ class Canary(postgres_test.PostgresCase):
         self.sql(FUNCTIONS)
         self.dovetail("run", "refuse", "program", "--until-idle")  # they know what comes from their first start on
         self.publish_some(20)
-        daemon = self.start("run", env=self.env)
+        daemon = self.start_daemon(env=self.env)
         self.wait_for("an event is delivered and all others have failed", lambda: len(took) >= 20 and all(
             f'"subject":"{one}"' in self.log() for one in ("to-redis", "to-wrong-redis", "to-nowhere")))
         # An event is at fault when it fails while others pass, so others have to come.
         self.wait_for("something is parked of each who refuses", lambda: self.sql(
             "SELECT count(DISTINCT relay) FROM dovetail.parked") == "3" or self.publish_some(2))
         self.said.append(("the daemon", pathlib.Path(f"/proc/{daemon.pid}/cmdline").read_bytes()))
-        commands = [(*command, *more) for command in (("status",), ("doctor",), ("parked", "list"), ("slots",),
-                                                      ("events", "--store", "shop")) for more in ((), ("--json",))]
-        commands += [("run", one, "--until-idle", "--idle-after", "100ms") for one in ("to-wrong-redis", "to-wrong-nats")]
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda command: self.run_dovetail(*command), commands))
+        self.run_all([("status",), ("doctor",), ("parked", "list"), ("slots",), ("events", "--store", "shop"),
+                      *(("run", one, "--until-idle", "--idle-after", "100ms") for one in ("to-wrong-redis", "to-wrong-nats"))])
         event = self.sql("SELECT id FROM dovetail.parked LIMIT 1")
+        self.ask_console(event)
+        self.steer(event)
         self.run_dovetail("parked", "discard", event, "--reason", "x", "--yes")
+        self.wait_for("alerts are posted", lambda: len(self.alerts) >= 3)
         daemon.terminate()
         self.assertEqual(daemon.wait(harness.PATIENCE_S), 0)
+        for command in (("rename", "to-kafka", "to-another"), ("forget", "to-another", "--store", "shop"), ("retarget", "to-hook")):
+            for more in ((), ("--json",)):
+                self.run_dovetail("relay", *command, "--reason", "x", *more)
         self.said += [("the log", self.log().encode()), ("a program", (self.folder / "child").read_bytes())]
+        self.said += [("an alert", alert) for alert in self.alerts]
         self.stored()
-        self.assertGreater(len(self.said), 25)
+        self.assertGreater(len(self.said), 250)
         self.search(self.payload, *self.secret.values())
         # What its own detail shows of a row that a function wrote, the server keeps to itself.
         home = dict(one.split("=", 1) for one in postgres_test.SERVER.split())["host"]
@@ -260,15 +356,21 @@ class Canary(postgres_test.PostgresCase):
                       f'url = "redis://db/0"\npassword = "{secret}"', f'url = "redis://db/0"\npassword = "{secret}',
                       f'url = "redis://db/0"\npassword = {secret}', f'url = "https://db/?token={secret}&{{nope}}"',
                       f'url = "https://db/"\nsettings = {{ secret = "{secret}" }}',
+                      'url = "${MY_PG}"', 'url = "sqlite:b.db"\nkind = "${MY_PG}"', 'url = "redis://db/${MY_PG}"',
+                      'url = "redis://db/0"\nheaders = { x = "{${MY_PG}}" }', 'url = "kafka://${MY_PG}:${MY_PG}"',
                       'url = "https://db/"\nsettings = { secret_env = "MY_BASIC" }'):  # no secret by its form
             self.write("dovetail.toml", f"[store.orders]\nurl = \"sqlite:o.db\"\n[store.bus]\n{lines}\n"
                        '[[relay]]\nname = "r"\nfrom = "orders"\nto = "bus"\n')
-            for command in (("status",), ("doctor",), ("run", "--until-idle")):
+            for command in (("status",), ("doctor",), ("config", "check"), ("run", "--until-idle")):
                 for more in ((), ("--json",)):
                     done = self.run_dovetail(*command, *more)
                     self.assertIn(done.code, (1, 3, 4), (lines, done))
-        self.write("dovetail.toml", harness.CONFIG)
+        self.write("dovetail.toml", harness.CONFIG + '[http]\nlisten = "127.0.0.1:0"\ntokens_file = "tokens"\n')
         self.init()
+        for line in (f"admin ada {secret} and more", f"root ada {secret}", f"{secret} ada", f'admin ada "{secret}"',
+                     f"admin ada {secret}\nviewer vera {secret}"):
+            self.write("tokens", line).chmod(0o600)
+            self.assertEqual(self.run_dovetail("run").code, 5)
         for payload in (f'{{"p": "{self.payload}"', f'{{"{self.payload}": nope}}', self.payload):
             self.publish(payload=payload, code=5)
             self.publish("--json", payload=payload, code=5)

@@ -1,33 +1,35 @@
-"""Malformed, slow and greedy clients, at the endpoint for webhooks and at the gateway, over real sockets."""
+"""Malformed, slow and greedy clients, at the endpoint for webhooks, at the gateway and at the console, over real sockets."""
 
 import socket
 import time
 
+import console
 import gateway_test
 import harness
 import http_test
 
-HEAD = b"POST %s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"
-BODY = b"Content-Length: 2\r\n\r\n{}"
-CHUNKS = b"2\r\n{}\r\n0\r\n\r\n"
+HEAD = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"
+JSON = b'{"reason":"x"}'
+BODY = b"Content-Length: 14\r\n\r\n" + JSON
+CHUNKS = b"e\r\n" + JSON + b"\r\n0\r\n\r\n"
 GOOD = HEAD + BODY
-SMUGGLED = b"POST %s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: smuggled\r\nContent-Length: 2\r\n\r\n{}"
+SMUGGLED = GOOD.replace(b"Key: k", b"Key: smuggled")
 
 # What could be understood in two ways. The whole table is in src/server/test_malformed.h.
 MALFORMED = {
-    "two lengths": HEAD + b"Content-Length: 2\r\nContent-Length: 60\r\n\r\n{}",
-    "the same length twice": HEAD + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
-    "a blank before the colon": HEAD + b"Content-Length : 2\r\n\r\n{}",
-    "a length with a sign": HEAD + b"Content-Length: +2\r\n\r\n{}",
-    "a list of lengths": HEAD + b"Content-Length: 2, 2\r\n\r\n{}",
-    "length and encoding": HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    "two lengths": HEAD + b"Content-Length: 14\r\nContent-Length: 60\r\n\r\n" + JSON,
+    "the same length twice": HEAD + b"Content-Length: 14\r\nContent-Length: 14\r\n\r\n" + JSON,
+    "a blank before the colon": HEAD + b"Content-Length : 14\r\n\r\n" + JSON,
+    "a length with a sign": HEAD + b"Content-Length: +14\r\n\r\n" + JSON,
+    "a list of lengths": HEAD + b"Content-Length: 14, 14\r\n\r\n" + JSON,
+    "length and encoding": HEAD + b"Content-Length: 14\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
     "encoding and length": HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 60\r\n\r\n" + CHUNKS,
-    "another encoding": HEAD + b"Transfer-Encoding: gzip\r\n\r\n{}",
+    "another encoding": HEAD + b"Transfer-Encoding: gzip\r\n\r\n" + JSON,
     "encodings in a list": HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKS,
     "an encoding that looks like it": HEAD + b"Transfer-Encoding: \x0bchunked\r\n\r\n" + CHUNKS,
     "encoding in HTTP/1.0": HEAD.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS,
-    "CR alone ends a header": HEAD + b"X: y\rContent-Length: 2\r\n\r\n{}",
-    "LF alone ends a header": HEAD + b"X: y\nContent-Length: 2\r\n\r\n{}",
+    "CR alone ends a header": HEAD + b"X: y\rContent-Length: 14\r\n\r\n" + JSON,
+    "LF alone ends a header": HEAD + b"X: y\nContent-Length: 14\r\n\r\n" + JSON,
     "LF alone everywhere": GOOD.replace(b"\r", b""),
     "a header in two lines": HEAD + b"X: y\r\n z\r\n" + BODY,
     "a zero": HEAD + b"X: a\0b\r\n" + BODY,
@@ -35,15 +37,17 @@ MALFORMED = {
     "no host": GOOD.replace(b"Host: x\r\n", b""),
     "two hosts": HEAD + b"Host: y\r\n" + BODY,
     "a whole url": GOOD.replace(b"%s", b"http://x%s"),
-    "a chunk that overflows": HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff2\r\n{}\r\n0\r\n\r\n",
-    "a chunk with a sign": HEAD + b"Transfer-Encoding: chunked\r\n\r\n+2\r\n{}\r\n0\r\n\r\n",
-    "a chunk with LF alone": HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\n{}\r\n0\r\n\r\n",
-    "a chunk that is too long": HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}x\r\n0\r\n\r\n",
+    "a chunk that overflows": HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffe\r\n" + JSON + b"\r\n0\r\n\r\n",
+    "a chunk with a sign": HEAD + b"Transfer-Encoding: chunked\r\n\r\n+e\r\n" + JSON + b"\r\n0\r\n\r\n",
+    "a chunk with LF alone": HEAD + b"Transfer-Encoding: chunked\r\n\r\ne\n" + JSON + b"\r\n0\r\n\r\n",
+    "a chunk that is too long": HEAD + b"Transfer-Encoding: chunked\r\n\r\ne\r\n" + JSON + b"x\r\n0\r\n\r\n",
 }
 
 
 class Clients:
-    """What both are asked. `port` and `path` say where, untouched() that nothing came through."""
+    """What all are asked. `port` and `path` say where, untouched() that nothing came through."""
+
+    connections = 150  # more than there are places
 
     def connect(self, source="127.0.0.1"):
         connection = socket.create_connection(("127.0.0.1", self.port), harness.PATIENCE_S, (source, 0))
@@ -76,7 +80,7 @@ class Clients:
         return (GOOD.replace(b"Idempotency-Key: k", b"Connection: close\r\nIdempotency-Key: good") % self.path)
 
     def test_slow_clients_do_not_shut_others_out_and_their_time_ends(self):
-        slow = [self.connect() for _ in range(150)]  # more than there are places
+        slow = [self.connect() for _ in range(self.connections)]
         for connection in slow:
             try:
                 connection.sendall(b"POST /x HTTP/1.1\r\nHost: x\r\n")
@@ -136,6 +140,29 @@ class Endpoint(Clients, harness.Case):
 
     def untouched(self):
         return self.rows("inventory.db", "SELECT count(*) FROM dovetail_mailbox") == [(0,)]
+
+
+class Console(Clients, console.ConsoleCase):
+    """Whoever comes through here pauses a relay."""
+
+    config = console.ConsoleCase.config + 'without_token = "operator"\nhosts = ["x"]\n'
+    path = b"/api/v1/relays/orders-to-inventory/pause"
+    good_status = b"HTTP/1.1 200"
+    connections = 300
+
+    def setUp(self):
+        super().setUp()
+        self.init()
+        self.start_daemon()
+        self.wait_for("the relay has run", self.reader)
+
+    def untouched(self):
+        return self.rows("orders.db", "SELECT count(*) FROM dovetail_audit") == [(0,)]
+
+    def test_who_comes_through_is_seen(self):
+        self.assertTrue(self.untouched())
+        self.hear(self.good())
+        self.assertFalse(self.untouched())
 
 
 if __name__ == "__main__":

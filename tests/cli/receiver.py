@@ -4,15 +4,17 @@ import http.server
 import threading
 
 
-def serve(case, answer):
-    """An endpoint of HTTP: `answer(id)` is the status. Returns its port and the ids that it took."""
+def serve(case, answer, bodies=None):
+    """An endpoint of HTTP: `answer(id)` is the status. Returns its port and the ids that it took. `bodies` gets what came."""
     took = []
 
     class Endpoint(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
-            self.rfile.read(int(self.headers["content-length"] or 0))
+            body = self.rfile.read(int(self.headers["content-length"] or 0))
+            if bodies is not None:
+                bodies.append(body)
             event = self.headers["idempotency-key"]
             status = answer(event)
             if status < 300:

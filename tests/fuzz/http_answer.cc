@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "fuzz/fuzz.h"
+#include "gateway/answer_head.h"
 #include "gateway/forward.h"
+#include "server/header_field.h"
 #include "server/reply_text.h"
 #include "webhook/answer.h"
 
@@ -21,10 +23,36 @@ std::size_t lines_in(std::string_view text) {
   return count;
 }
 
+// Each line as libcurl hands it over, with its end.
+void check_head(std::string_view input) {
+  AnswerHead head;
+  std::size_t taken = 0;
+  while (!input.empty()) {
+    const std::string_view line = input.substr(0, std::min(input.find('\n'), input.size() - 1) + 1);
+    input.remove_prefix(line.size());
+    const bool was_whole = head.is_whole();
+    if (!head.take(line)) {
+      FUZZ_REQUIRE(taken + line.size() > 60'000);
+      return;
+    }
+    taken += line.size();
+    FUZZ_REQUIRE(head.is_whole() || !was_whole);
+  }
+  FUZZ_REQUIRE(head.status() == 0 || (head.status() >= 100 && head.status() <= 999));
+  FUZZ_REQUIRE(!head.is_whole() || head.status() >= 200);
+  for (const Header& one : head.headers()) {
+    FUZZ_REQUIRE(!is_of_connection(to_lower(one.name), {}));
+    FUZZ_REQUIRE(one.value.empty() || (one.value.front() != ' ' && one.value.back() > ' ') ||
+                 static_cast<unsigned char>(one.value.back()) >= 0x80);
+    FUZZ_REQUIRE((one.name + one.value).find('\n') == std::string::npos);
+  }
+}
+
 }  // namespace
 
 // Lines are headers, "name: value".
 void check_input(std::string_view input) {
+  check_head(input);
   const WallTime now{std::chrono::seconds(1'700'000'000)};
   if (const auto pause = parse_retry_after(input, now)) FUZZ_REQUIRE(*pause >= Duration{0});
   std::vector<Header> headers;
@@ -58,13 +86,17 @@ void check_input(std::string_view input) {
 
 std::vector<std::string_view> seed_inputs() {
   using namespace std::string_view_literals;
-  return {"120",
-          "Wed, 21 Oct 2026 07:28:00 GMT",
-          "Wednesday, 21-Oct-26 07:28:00 GMT",
-          "99999999999999999999",
-          "-1",
-          " 5\t",
-          "Content-Type: text/plain\nSet-Cookie: a=1\nSet-Cookie: b=2\n",
-          "X: a\r\rInjected: b\nDate: now\nContent-Length: 5\nTransfer-Encoding: chunked",
-          "X: caf\xe9\xff\0\n: empty\nX y: z\n"sv};
+  return {
+      "HTTP/1.1 103 Early Hints\r\nX: a\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close, X-Hop\r\n"
+      "X-Hop: 1\r\nContent-Length: 12\r\nETag:  \"a\" \r\n b: folded\r\n\r\nX: trailer\r\n",
+      "HTTP/1.1\r\n\r\nHTTP/2  404\r\n\r\n",
+      "120",
+      "Wed, 21 Oct 2026 07:28:00 GMT",
+      "Wednesday, 21-Oct-26 07:28:00 GMT",
+      "99999999999999999999",
+      "-1",
+      " 5\t",
+      "Content-Type: text/plain\nSet-Cookie: a=1\nSet-Cookie: b=2\n",
+      "X: a\r\rInjected: b\nDate: now\nContent-Length: 5\nTransfer-Encoding: chunked",
+      "X: caf\xe9\xff\0\n: empty\nX y: z\n"sv};
 }

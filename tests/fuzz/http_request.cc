@@ -8,8 +8,10 @@
 #include "server/conversation.h"
 #include "server/header_field.h"
 #include "server/path.h"
+#include "server/request_head.h"
 #include "server/test_malformed.h"
 
+using dovetail::MessageHeader;
 using namespace dovetail::http;
 
 namespace {
@@ -57,10 +59,38 @@ std::vector<std::string> requests_in(std::string_view bytes, std::size_t piece) 
   return handler.taken;
 }
 
+bool lies_within(std::string_view part, std::string_view whole) {
+  return part.empty() ||
+         (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
+}
+
+void check_head(std::string_view input) {
+  std::vector<MessageHeader> fields;
+  if (!parse_fields(input, fields))
+    for (const MessageHeader& one : fields)
+      FUZZ_REQUIRE(is_token(one.name) && lies_within(one.name, input) &&
+                   lies_within(one.value, input));
+  const HeadEnd end = find_head_end(input, 0);
+  if (end.bytes == 0 || end.fault) return;
+  FUZZ_REQUIRE(end.bytes <= input.size());
+  // In its own memory, so that a read beyond its end is seen.
+  const std::string bytes(input.substr(0, end.bytes));
+  RequestHead head;
+  if (const auto fault = parse_head(bytes, head)) {
+    FUZZ_REQUIRE(fault->status >= 400 && !fault->text.empty());
+    return;
+  }
+  FUZZ_REQUIRE(is_token(head.method) && lies_within(head.method, bytes));
+  FUZZ_REQUIRE(!head.target.empty() && lies_within(head.target, bytes));
+  for (const MessageHeader& one : head.headers)
+    FUZZ_REQUIRE(is_token(one.name) && is_field_value(one.value) && lies_within(one.value, bytes));
+}
+
 }  // namespace
 
 void check_input(std::string_view input) {
   if (input.empty()) return;
+  check_head(input.substr(1));
   const std::size_t piece = 1 + static_cast<unsigned char>(input.front()) % 16;
   input.remove_prefix(1);
   const auto whole = requests_in(input, input.size() + 1);

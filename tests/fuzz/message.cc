@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/event/utf8.h"
+#include "core/message/cloudevents.h"
 #include "dovetail/event.h"
 #include "fuzz/fuzz.h"
 
@@ -25,6 +26,12 @@ std::string_view line(std::string_view& rest) {
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= EventLimits{}.name_bytes_max && is_valid_utf8(text) &&
          text.find('\0') == std::string_view::npos;
+}
+
+void check_value(std::string_view text) {
+  Arena arena;
+  FUZZ_REQUIRE(percent_decoded(percent_encoded(text, arena), arena) == text);
+  FUZZ_REQUIRE(percent_decoded(text, arena).size() <= text.size());
 }
 
 }  // namespace
@@ -51,6 +58,7 @@ void check_input(std::string_view input) {
   reader.read(message, EventId{}, batch);
   reader.read(message, EventId{}, batch);
   FUZZ_REQUIRE(batch.size() == 2);
+  check_value(message.payload);
   const Event& event = batch.events()[0];
   FUZZ_REQUIRE(event.id == batch.events()[1].id);
   FUZZ_REQUIRE(event.payload == message.payload);

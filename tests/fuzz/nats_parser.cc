@@ -1,5 +1,7 @@
 // Bytes from a NATS server. Parsing never reads beyond their end; accepted frames lie inside them;
 // if the bytes are incomplete, so is every shorter prefix.
+#include <string>
+
 #include "fuzz/fuzz.h"
 #include "nats/json.h"
 #include "nats/protocol.h"
@@ -18,6 +20,27 @@ void check_headers(std::string_view block) {
     FUZZ_REQUIRE(lies_within(header.name, block) && lies_within(header.value, block));
     FUZZ_REQUIRE(!header.name.empty());
   }
+}
+
+void check_acknowledgement(std::string_view subject) {
+  dovetail::nats::AckSubject ack;
+  if (!dovetail::nats::parse_ack_subject(subject, ack)) return;
+  FUZZ_REQUIRE(subject.starts_with("$JS.ACK.") && ack.stream_sequence > 0);
+  // The same in the form with a domain and an account.
+  std::string longer = "$JS.ACK.domain.account.stream.consumer.1";
+  for (const std::int64_t number : {ack.stream_sequence, ack.consumer_sequence, ack.time_ns})
+    longer += "." + std::to_string(number);
+  dovetail::nats::AckSubject again;
+  FUZZ_REQUIRE(dovetail::nats::parse_ack_subject(longer + ".0.token", again));
+  FUZZ_REQUIRE(again.stream_sequence == ack.stream_sequence &&
+               again.consumer_sequence == ack.consumer_sequence && again.time_ns == ack.time_ns);
+}
+
+void check_version(std::string_view text) {
+  const auto version = dovetail::nats::parse_version(text);
+  const std::string shown = std::to_string(version.major) + "." + std::to_string(version.minor) +
+                            "." + std::to_string(version.patch);
+  FUZZ_REQUIRE(dovetail::nats::parse_version(shown) == version);
 }
 
 void check_json(std::string_view text) {
@@ -56,6 +79,8 @@ void check_input(std::string_view input) {
   }
   check_headers(input);
   check_json(input);
+  check_acknowledgement(input);
+  check_version(input);
   const std::string token = dovetail::nats::to_token(input);
   FUZZ_REQUIRE(token.empty() || dovetail::nats::why_no_subject(token).empty());
   FUZZ_REQUIRE(dovetail::nats::from_token(token) == input);
@@ -65,6 +90,9 @@ void check_input(std::string_view input) {
 
 std::vector<std::string_view> seed_inputs() {
   return {
+      "$JS.ACK.ORDERS.worker.1.17.4.1794751247541648951.5",
+      "$JS.ACK.hub.ACC.ORDERS.worker.1.17.4.1794751247541648951.5.rnd",
+      "2.10.29-RC.1",
       "INFO {\"version\":\"2.9.10\",\"headers\":true,\"max_payload\":1048576} \r\n",
       "MSG _INBOX.x.12 1  23\r\n{\"stream\":\"S\", \"seq\":1}\r\n",
       "HMSG _INBOX.x.3 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",

@@ -5,6 +5,7 @@
 
 #include "fuzz/fuzz.h"
 #include "rabbitmq/json.h"
+#include "rabbitmq/management.h"
 
 namespace {
 
@@ -30,9 +31,20 @@ std::size_t depth_of(std::string_view input) {
   return depth;
 }
 
+void check_answer(std::string_view input) {
+  const auto answer = dovetail::rabbitmq::parse_answer(input);
+  if (!answer) {
+    FUZZ_REQUIRE(answer.error().code == dovetail::Errc::unavailable);
+    return;
+  }
+  FUZZ_REQUIRE(answer->status >= 100 && answer->status <= 999 && input.starts_with("HTTP/1."));
+  FUZZ_REQUIRE(input.ends_with("\r\n\r\n" + answer->body));
+}
+
 }  // namespace
 
 void check_input(std::string_view input) {
+  check_answer(input);
   const auto ours = dovetail::rabbitmq::Json::parse(input);
   const auto theirs = nlohmann::json::parse(input, nullptr, false);
   if (!ours) FUZZ_REQUIRE(!ours.error().text.empty());
@@ -43,7 +55,10 @@ void check_input(std::string_view input) {
 }
 
 std::vector<std::string_view> seed_inputs() {
-  return {R"({})",
+  return {"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n[{\"name\":\"orders\"}]",
+          "HTTP/1.1 -99 x\r\n\r\n",
+          "HTTP/1.1\r\n\r\n",
+          R"({})",
           R"([{"name":"orders","durable":true,"arguments":{"x-max-length":1000}},null,-1.5e3])",
           R"("\u00e9\ud83d\ude00\n\"\\\/")",
           R"({"a":{"b":["c",{"d":false}]}})",

@@ -7,6 +7,7 @@
 #include "fuzz/fuzz.h"
 #include "redis/connection.h"
 #include "redis/entry_id.h"
+#include "redis/examine.h"
 
 using dovetail::redis::Reply;
 using dovetail::redis::Value;
@@ -33,9 +34,22 @@ bool announces_much(std::string_view input) {
   return false;
 }
 
+void check_texts(std::string_view input) {
+  dovetail::Facts facts;
+  dovetail::redis::parse_info(input, facts);
+  FUZZ_REQUIRE(facts.text("redis_version").size() <= input.size());
+  FUZZ_REQUIRE(!facts.has("role") || input.find("role:") != std::string_view::npos);
+  (void)facts.number("maxmemory");
+  const auto id = dovetail::redis::EntryId::parse(input);
+  if (!id) return;
+  FUZZ_REQUIRE(dovetail::redis::EntryId::parse(id->to_string()) == id);
+  FUZZ_REQUIRE(id->position(17) > 17);
+}
+
 }  // namespace
 
 void check_input(std::string_view input) {
+  check_texts(input);
   if (announces_much(input)) return;
   redisReader* const reader = redisReaderCreate();
   // In two pieces, as a network cuts them.
@@ -60,6 +74,8 @@ std::vector<std::string_view> seed_inputs() {
     return text;
   }();
   return {deep,
+          "# Server\r\nredis_version:7.0.15\r\nrole:master\r\nmaxmemory:-1\r\n\r\nno colon\r\n",
+          "1700000000000-18446744073709551615",
           "+OK\r\n",
           "-ERR no\r\n",
           ":17\r\n",

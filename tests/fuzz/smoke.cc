@@ -1,15 +1,15 @@
 // A short run without libFuzzer, so that every test run uses the fuzzers: the kept corpus, the
 // seeds, and seeds with a few random changes, from one fixed random seed.
 //
-//     NAME [FOLDER [RUNS]] FOLDER: tests/fuzz/corpus/NAME; it may be missing
+//     NAME FILE [RUNS]   FILE: tests/fuzz/corpus/NAME
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/clock.h"
@@ -39,18 +39,27 @@ std::string changed(std::string text, const std::vector<std::string_view>& seeds
   return text;
 }
 
-// Sorted by name, so that a failure is the same each time.
-std::vector<std::string> kept_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  if (std::filesystem::is_directory(folder))
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-      files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+[[noreturn]] void give_up(const std::string& file, const char* what) {
+  std::fprintf(stderr, "%s: %s; ./dev fuzz NAME writes it anew\n", file.c_str(), what);
+  std::exit(1);
+}
+
+// What tests/fuzz/corpus.py has packed.
+std::vector<std::string> kept_in(const std::string& name) {
+  std::ifstream file(name, std::ios::binary);
+  if (!file) give_up(name, "cannot be read");
   std::vector<std::string> inputs;
-  for (const auto& path : files) {
-    std::ifstream file(path, std::ios::binary);
-    inputs.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  std::array<char, 4> head{};
+  while (file.read(head.data(), head.size())) {
+    std::size_t size = 0;
+    for (const char c : head) size = size << 8 | static_cast<unsigned char>(c);
+    std::string input(std::min<std::size_t>(size, 1 << 20), '\0');
+    if (!file.read(input.data(), static_cast<std::streamsize>(input.size())) ||
+        input.size() != size)
+      give_up(name, "an input is cut off");
+    inputs.push_back(std::move(input));
   }
+  if (file.gcount() != 0 || inputs.empty()) give_up(name, "has no inputs, or is cut off");
   return inputs;
 }
 

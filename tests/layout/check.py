@@ -472,6 +472,49 @@ def check_rooms(tree):
                 tree.broken(f"{room}/README.md", 1, "room", f"it does not say what {stem} is")
 
 
+# Functions in headers that read bytes from outside, by their names; `parse` alone is named with its class.
+DECODER = re.compile(r"\b(parse_\w+|decode\w*|\w+_decoded)\(|^\s+static [^;(]*\b(parse)\(", re.MULTILINE)
+
+
+def decoders_in(text):
+    """(name, offset)"""
+    text = without_comments(text)
+    for match in DECODER.finditer(text):
+        name = match.group(1)
+        if not name:
+            name = re.findall(r"^(?:class|struct) (\w+)", text[:match.start()], re.MULTILINE)[-1] + "::parse"
+        yield name, match.start()
+
+
+def check_fuzz(tree):
+    """Every decoder has a fuzzer that calls it, and every fuzzer has kept inputs. The table of the README says which."""
+    readme, table = "tests/fuzz/README.md", {}
+    targets = re.findall(r"^\s*dovetail_fuzz\((\w+)", tree.files.get("tests/fuzz/CMakeLists.txt", ""), re.MULTILINE)
+    for row in re.finditer(r"^\| (`.+`) \| .* \| `(\w+)` \|$", tree.files.get(readme, ""), re.MULTILINE):
+        names, target = re.findall(r"`([\w:]+)`", row.group(1)), row.group(2)
+        table.setdefault(target, []).extend(names)
+        if target not in targets:
+            tree.broken(readme, line_of(tree.files[readme], row.start()), "fuzz", f"no fuzzer is called {target}")
+        for name in names:
+            called = name if name.endswith("::parse") else name.rsplit("::", 1)[-1]
+            if not re.search(rf"\b{called}\(", tree.files.get(f"tests/fuzz/{target}.cc", "")):
+                tree.broken(readme, line_of(tree.files[readme], row.start()), "fuzz", f"{target} does not call {name}")
+    folder = tree.root / "tests/fuzz/corpus"
+    kept = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    for target in targets:
+        if target not in table:
+            tree.broken("tests/fuzz/CMakeLists.txt", 1, "fuzz", f"{readme} does not say what {target} decodes")
+        if target not in kept:
+            tree.broken("tests/fuzz/CMakeLists.txt", 1, "fuzz", f"{target} has no corpus; ./dev fuzz {target} makes one")
+    for name in sorted(kept - set(targets)):
+        tree.broken(f"tests/fuzz/corpus/{name}", 1, "fuzz", "no fuzzer has this name")
+    listed = {name if name.endswith("::parse") else name.rsplit("::", 1)[-1] for names in table.values() for name in names}
+    for name, text in tree.code("src/", "apps/", "include/"):
+        for decoder, offset in decoders_in(text) if name.endswith(".h") and not is_test(name) else ():
+            if decoder not in listed:
+                tree.broken(name, line_of(text, offset), "fuzz", f"{readme} names no fuzzer for {decoder}")
+
+
 # (a word that has been replaced, the one that is used now). docs/GLOSSARY.md says what words mean.
 RETIRED = tuple((re.compile(rf"\b{old}\b"), new) for old, new in (
     (r"dovetail\.reader", "dovetail.relay_lane"), ("dovetail_reader", "dovetail_relay"),
@@ -538,7 +581,7 @@ def check_repeats(tree):
                                                    f"comment that begins with '{REPEATED}'")
 
 
-CHECKS = (check_rooms, check_repeats, check_toy, check_words, check_subjects, check_includes, check_lines, check_headers,
+CHECKS = (check_rooms, check_fuzz, check_repeats, check_toy, check_words, check_subjects, check_includes, check_lines, check_headers,
           check_file_lengths, check_functions, check_sql, check_documents)
 
 
@@ -565,6 +608,11 @@ GOOD_TREE = {
     "src/README.md": "| `core/` | `host/` | `config/` | `sqlite/` | `memory/` |\n",
     "include/dovetail/result.h": "// Why.\n#pragma once\n#include <tl/expected.hpp>\n",
     "include/dovetail/sqlite.h": "#pragma once\n#include \"dovetail/result.h\"\nnamespace sqlite {}\n",
+    "tests/fuzz/CMakeLists.txt": "# dovetail_fuzz(name)\ndovetail_fuzz(id)\n",
+    "tests/fuzz/README.md": "| `core::parse_id`, `Id::parse` | clients | `id` |\n",
+    "tests/fuzz/id.cc": "void check() { parse_id(Id::parse(1)); }\n",
+    "tests/fuzz/corpus/id": "x\n",
+    "src/core/id.h": "#pragma once\nclass Id {\n  static Id parse(int);  // parse_nothing(\n};\nint parse_id(Id);\n",
     "examples/go/publish.go": "func main() {\n\tpublish()\n}\n",
     "src/core/relay.h": "#pragma once\n#include <vector>\n#include \"dovetail/result.h\"\n#include \"core/relay.h\"\n",
     "src/core/relay_test.cc": "#include <gtest/gtest.h>\n#include \"memory/memory.h\"\n"
@@ -575,7 +623,7 @@ GOOD_TREE = {
     "docs/GLOSSARY.md": "".join(f"| {word} | what it is |\n" for word in USER_WORDS),
     "docs/ARCHITECTURE.md": "| 1 | `src/host/clock.cc` | `now` | |\n",
     "src/memory/memory.h": "#pragma once\n",
-    "src/core/README.md": "| `relay` | `mutant` | `test_clock` |\n",
+    "src/core/README.md": "| `id` | `relay` | `mutant` | `test_clock` |\n",
     "src/host/README.md": "| `clock` |\n",
     "src/memory/README.md": "| `memory.h` |\n",
     "src/config/README.md": "| `config` |\n",
@@ -640,6 +688,12 @@ BAD_FILES = (
     ("map", "src/new/bad.cc", "int x;\n"),
     ("room", "src/core/README.md", "| `relay` | `mutant` |\n"),
     ("room", "tests/cli/README.md", "nothing\n"),
+    ("fuzz", "tests/fuzz/CMakeLists.txt", "dovetail_fuzz(id)\ndovetail_fuzz(other)\n"),
+    ("fuzz", "tests/fuzz/corpus/other", "x\n"),
+    ("fuzz", "tests/fuzz/README.md", "| `parse_id`, `Id::parse` | clients | `id` |\n| `parse_id` | x | `other` |\n"),
+    ("fuzz", "tests/fuzz/README.md", "| `parse_id`, `Id::parse`, `parse_gone` | clients | `id` |\n"),
+    ("fuzz", "src/core/bad.h", "#pragma once\nint parse_bad(int);\n"),
+    ("fuzz", "src/core/bad.h", "#pragma once\nstruct Bad {\n  static int parse(int);\n};\n"),
     ("walk", "docs/ARCHITECTURE.md", "| 1 | `src/host/clock.cc` | `Clock::never_written` | |\n"),
     ("addition", "docs/ADD_A_DATABASE.md", "nothing\n"),
     ("addition", "docs/ADD_A_DATABASE.md", "`include/dovetail/sqlite.h`\n| `src/gone.cc` | |\n"),

@@ -22,7 +22,8 @@ struct Value {
   using List = std::vector<Value>;
   using Table = std::vector<Member>;
 
-  std::variant<Other, bool, std::int64_t, std::string, List, Table> content{};
+  // Without "{}": clang would need Member here.
+  std::variant<Other, bool, std::int64_t, std::string, List, Table> content;
   Place place{};
 
   template <class Kind>

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <optional>
 
 namespace dovetail::postgres {
 
@@ -36,7 +35,20 @@ std::int64_t ms_of(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-// The two ids of "FOR VALUES FROM ('...') TO ('...')".
+std::string name_of(const std::string& table, std::int64_t from_ms) {
+  const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(from_ms)};
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "_p%04d%02u%02u_%02d%02d", static_cast<int>(date.year()),
+                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()));
+  return table + name.data();
+}
+
+}  // namespace
+
 std::optional<Partition> parse_bounds(std::string_view name, std::string_view bounds) {
   constexpr std::size_t kIdLength = 36;
   Partition partition{std::string(name)};
@@ -51,20 +63,6 @@ std::optional<Partition> parse_bounds(std::string_view name, std::string_view bo
   }
   return partition;
 }
-
-std::string name_of(const std::string& table, std::int64_t from_ms) {
-  const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(from_ms)};
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "_p%04d%02u%02u_%02d%02d", static_cast<int>(date.year()),
-                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()));
-  return table + name.data();
-}
-
-}  // namespace
 
 bool is_passing(const Error& error) { return error.code == Errc::unavailable; }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "postgres/connection/connection.h"
@@ -19,6 +21,10 @@ struct Partition {
 
   std::string qualified() const;  // quoted, with the schema
 };
+
+// `bounds`: "FOR VALUES FROM ('...') TO ('...')" with an id in each place, as the catalog has it.
+// None: they are others, such as DEFAULT.
+std::optional<Partition> parse_bounds(std::string_view name, std::string_view bounds);
 
 // One thread at a time; a part of one call of maintain(). What must be left for the next time is a
 // note in the report, and no error.

@@ -13,8 +13,6 @@ namespace {
 using assembly::database_of;
 using config::StoreConfig;
 
-constexpr std::string_view kReplaces = "dovetail-replaces";
-
 struct Held {
   const StoreConfig* store = nullptr;
   std::string payload{};
@@ -75,32 +73,7 @@ Expected<std::vector<std::string>> parked_by(const StoreConfig& store, const Eve
   return relays;
 }
 
-Expected<std::vector<Header>> edited_headers(const Json& body, const EventRow& row,
-                                             const EventId& replaced) {
-  std::vector<Header> headers;
-  if (body.contains("headers")) {
-    if (!body["headers"].is_object())
-      return refuse(Exit::usage, "headers must be an object of texts");
-    for (const auto& [name, value] : body["headers"].items()) {
-      if (!value.is_string()) return refuse(Exit::usage, "headers must be an object of texts");
-      headers.push_back({name, value.get<std::string>()});
-    }
-  } else if (!row.headers.empty()) {
-    auto decoded = decode_headers(row.headers);
-    if (!decoded) return refuse(decoded.error());
-    headers = std::move(*decoded);
-  }
-  std::erase_if(headers, [](const Header& one) { return one.name == kReplaces; });
-  headers.push_back({std::string(kReplaces), replaced.to_string()});
-  return headers;
-}
-
-struct Edit {
-  EventId replaced{};
-  EventId id{};
-  std::string payload{};
-  std::string reason{};
-};
+}  // namespace
 
 Expected<Edit> edit_of(const Request& request, const Json& body) {
   Edit edit;
@@ -122,7 +95,25 @@ Expected<Edit> edit_of(const Request& request, const Json& body) {
   return edit;
 }
 
-}  // namespace
+Expected<std::vector<Header>> edited_headers(const Json& body, std::string_view stored,
+                                             const EventId& replaced) {
+  std::vector<Header> headers;
+  if (body.contains("headers")) {
+    if (!body["headers"].is_object())
+      return refuse(Exit::usage, "headers must be an object of texts");
+    for (const auto& [name, value] : body["headers"].items()) {
+      if (!value.is_string()) return refuse(Exit::usage, "headers must be an object of texts");
+      headers.push_back({name, value.get<std::string>()});
+    }
+  } else if (!stored.empty()) {
+    auto decoded = decode_headers(stored);
+    if (!decoded) return refuse(decoded.error());
+    headers = std::move(*decoded);
+  }
+  std::erase_if(headers, [](const Header& one) { return one.name == kReplaces; });
+  headers.push_back({std::string(kReplaces), replaced.to_string()});
+  return headers;
+}
 
 Expected<Json> reveal_payload(const Desk& desk, const Request& request, const Identity& who) {
   const auto id = id_of(request);
@@ -155,7 +146,7 @@ Expected<Json> publish_edited(const Desk& desk, const Request& request, const Id
   const EventRow& row = committed->row;
   const auto parked = parked_by(store, edit->replaced);
   if (!parked) return tl::unexpected(parked.error());
-  const auto headers = edited_headers(*body, row, edit->replaced);
+  const auto headers = edited_headers(*body, row.headers, edit->replaced);
   if (!headers) return tl::unexpected(headers.error());
   if (row.content_type.find("json") != std::string::npos && !nlohmann::json::accept(edit->payload))
     return refuse(Exit::rejected, "the payload is not valid JSON, which its content type promises");
