@@ -202,6 +202,39 @@ class Postgres(Steering, postgres_test.PostgresCase):
         super().setUp()
         self.init()
 
+    def test_a_drained_relay_lets_no_delayed_event_go_before_it_is_resumed(self):
+        self.publish()
+        daemon = self.start("run")
+        self.becomes("delivering", 0)
+        self.order("drain")
+        self.becomes("drained", 0)
+        self.publish("--deliver-at", "2100-01-01T00:00:00Z")
+        self.sql("UPDATE dovetail.delayed SET deliver_at = clock_timestamp()")
+        self.becomes("drained", 1)
+        self.stop(daemon)
+        self.dovetail("run", "--until-idle")
+        self.assertEqual((self.mailbox(), self.sql("SELECT count(*) FROM dovetail.delayed")), (1, "1"))
+        self.order("resume")
+        self.dovetail("run", "--until-idle")
+        self.assertEqual((self.mailbox(), self.sql("SELECT count(*) FROM dovetail.delayed")), (2, "0"))
+
+    def test_a_filter_holds_for_delayed_events_and_a_replay_of_an_operator_goes_out_all_the_same(self):
+        config = self.folder / "dovetail.toml"
+        open_config = config.read_text()
+        self.publish()
+        self.dovetail("run", "--until-idle")
+        self.sql("INSERT INTO dovetail.parked (relay, id, position, topic, aggregate_type, aggregate_id, type, content_type, "
+                 "headers, payload, aggregate_version, created_at, state, at_head, attempts, reason, retry_at) "
+                 f"SELECT '{self.relay}', dovetail.uuid7(), seq, topic, aggregate_type, aggregate_id, type, content_type, headers, "
+                 "payload, aggregate_version, created_at, 'parked', true, 1, 'x', now() FROM dovetail.outbox")
+        config.write_text(open_config.replace('to = "inventory"', 'to = "inventory"\ntypes = "Mail*"'))
+        self.publish("--deliver-at", "2100-01-01T00:00:00Z")
+        self.sql("UPDATE dovetail.delayed SET deliver_at = clock_timestamp()")
+        self.ask("parked", "replay", "--all", "--yes")
+        self.dovetail("run", "--until-idle")
+        self.wait_for("the replay is delivered", lambda: self.mailbox() == 2)
+        self.assertEqual((self.reader()["skipped_total"], self.sql("SELECT count(*) FROM dovetail.delayed")), (1, "0"))
+
     def test_a_relay_that_reads_the_wal_is_moved_while_it_streams(self):
         config = self.folder / "dovetail.toml"
         config.write_text(config.read_text().replace("lanes = 2", 'lanes = 1\nmode = "wal"'))
