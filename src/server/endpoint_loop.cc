@@ -86,6 +86,12 @@ void Endpoint::Loop::wake() const {
   static_cast<void>(!write(wake_.get(), &one, sizeof one));
 }
 
+// Before what it was woken for is taken. A counter that is not emptied wakes the loop for ever.
+void Endpoint::Loop::fall_asleep() const {
+  std::uint64_t count = 0;
+  static_cast<void>(!read(wake_.get(), &count, sizeof count));
+}
+
 void Endpoint::Loop::stop_listening() {
   const std::lock_guard lock(mutex_);
   listening_.reset();  // closing removes it from epoll
@@ -109,8 +115,10 @@ void Endpoint::Loop::run() {
     bool is_called = false;
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = ready[static_cast<std::size_t>(i)];
-      if (event.data.ptr == &wake_ || event.data.ptr == &listening_)
-        is_called |= event.data.ptr == &listening_;
+      if (event.data.ptr == &wake_)
+        fall_asleep();
+      else if (event.data.ptr == &listening_)
+        is_called = true;
       else
         on_ready(*static_cast<ClientConnection*>(event.data.ptr), event.events);
     }

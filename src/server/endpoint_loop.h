@@ -73,6 +73,7 @@ class Endpoint::Loop {
  private:
   void run();
   void wake() const;
+  void fall_asleep() const;
   void accept_all();
   void accept_one(Descriptor socket, const sockaddr* address);
   bool make_room(const std::string& client);

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -281,6 +282,24 @@ TEST_F(EndpointTest, AClientThatSaysAllAndClosesItsSideIsAnswered) {
   client.say(std::string(kGood) + "GET /quick HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   const std::string heard = client.hear_all();
   EXPECT_NE(heard.find("HTTP/1.1 200", 1), std::string::npos) << heard;
+}
+
+// An answer from another thread wakes the loop, once.
+TEST_F(EndpointTest, AfterAnAnswerFromAnotherThreadItSleepsAgain) {
+  listen({});
+  const Client client(endpoint_->port());
+  client.say("GET /held HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  ASSERT_TRUE(eventually([&] { return taken_ == 1; }));
+  let_go();
+  EXPECT_TRUE(client.hear_all().starts_with("HTTP/1.1 200"));
+  const auto of_process = [] {
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  };
+  const auto before = of_process();
+  std::this_thread::sleep_for(seconds(1));
+  EXPECT_LT(of_process() - before, milliseconds(40)) << "nobody asks, and it is busy";
 }
 
 }  // namespace
