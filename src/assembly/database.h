@@ -98,8 +98,14 @@ class Database {
   virtual Result<std::vector<InboxRow>> inbox_of(const EventId& id);
   // Actions of operators, newest first.
   virtual Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter);
-  // Records what an operator did with an event that changes no row: "reveal" or "edit".
-  virtual Status note_action(std::string_view what, const EventId& id, const std::string& reason);
+  // Records that somebody sees the payload of an event.
+  virtual Status note_reveal(const EventId& id, const std::string& reason);
+  // Publishes a changed copy of an event, records that, and discards the event for every relay that
+  // parked it: all or nothing. `copy` has its id and the header dovetail-replaces. Returns the
+  // number of relays. rejected: the event waits behind another one, or no reason is given.
+  virtual Result<std::uint64_t> publish_edited(const EventId& replaced, const NewEvent& copy,
+                                               const EventLimits& limits,
+                                               const std::string& reason);
 
   // Parked events.
   virtual Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter);
@@ -168,7 +174,10 @@ class Database {
   virtual Result<std::unique_ptr<reconcile::ReceiverScan>> scan_inbox(
       const std::string& consumer, const std::vector<std::string>& handlers);
 
-  // HTTP requests. `limit`: the longest wait for the server's answer.
+  // HTTP requests. Whether a gateway can keep them here: the tables are there, and so are the
+  // rights.
+  virtual Status check_requests();
+  // `limit`: the longest wait for the server's answer.
   virtual std::unique_ptr<RequestStore> make_request_store(Duration limit);
   virtual Result<std::vector<RequestInfo>> list_requests(const RequestFilter& filter);
   // False: it does not exist, or it is running.

@@ -76,7 +76,14 @@ Result<std::vector<InboxRow>> Database::inbox_of(const EventId&) { return std::v
 Result<std::vector<AuditRow>> Database::list_audit(const AuditFilter&) {
   return std::vector<AuditRow>{};
 }
-Status Database::note_action(std::string_view, const EventId&, const std::string&) {
+Status Database::check_requests() {
+  const auto usable = status();
+  if (!usable) return fail(usable.error());
+  return {};
+}
+Status Database::note_reveal(const EventId&, const std::string&) { return no_database(); }
+Result<std::uint64_t> Database::publish_edited(const EventId&, const NewEvent&, const EventLimits&,
+                                               const std::string&) {
   return no_database();
 }
 Result<std::vector<ParkedRow>> Database::list_parked(const ParkedFilter&) {

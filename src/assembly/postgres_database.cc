@@ -54,8 +54,13 @@ class PostgresDatabase final : public Database {
   Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter) override {
     return postgres::list_audit(store_.conninfo, filter);
   }
-  Status note_action(std::string_view what, const EventId& id, const std::string& reason) override {
-    return postgres::note_action(store_.conninfo, what, id, reason);
+  Status note_reveal(const EventId& id, const std::string& reason) override {
+    return postgres::note_reveal(store_.conninfo, id, reason);
+  }
+  Result<std::uint64_t> publish_edited(const EventId& replaced, const NewEvent& copy,
+                                       const EventLimits& limits,
+                                       const std::string& reason) override {
+    return postgres::publish_edited(store_.conninfo, replaced, copy, limits, reason);
   }
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
   Result<std::uint64_t> replay(const std::string& reader, const EventId& id,
@@ -135,6 +140,7 @@ class PostgresDatabase final : public Database {
   Result<bool> forget_request(const RequestKey& request, std::string_view reason) override {
     return postgres::forget_request(store_.conninfo, request, reason);
   }
+  Status check_requests() override { return postgres::check_requests(store_.conninfo); }
   Result<std::uint64_t> prune_requests(std::size_t rows_max) override {
     return postgres::prune_requests(store_.conninfo, rows_max);
   }

@@ -48,8 +48,13 @@ class SqliteDatabase final : public Database {
   Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter) override {
     return sqlite::list_audit(path(), filter);
   }
-  Status note_action(std::string_view what, const EventId& id, const std::string& reason) override {
-    return sqlite::note_action(path(), what, id, reason, system_clock());
+  Status note_reveal(const EventId& id, const std::string& reason) override {
+    return sqlite::note_reveal(path(), id, reason, system_clock());
+  }
+  Result<std::uint64_t> publish_edited(const EventId& replaced, const NewEvent& copy,
+                                       const EventLimits& limits,
+                                       const std::string& reason) override {
+    return sqlite::publish_edited(path(), replaced, copy, limits, reason, system_clock());
   }
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
   Result<std::uint64_t> replay(const std::string& reader, const EventId& id,

@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::string_view kNeedsReason =
     "a discard needs a reason, which is recorded; say why you give up the event";
+constexpr std::string_view kEditNeedsReason =
+    "a changed copy needs a reason, which is recorded; say why the event is changed";
 
 ParkedRow row_in(const SqlRows& rows, std::size_t i) {
   ParkedRow parked;
@@ -75,25 +77,31 @@ Result<std::vector<ParkedRow>> ParkedActions::list(const ParkedFilter& filter) {
   return found;
 }
 
-// All unfinished rows of the event, one for each relay that parked it.
 Result<std::vector<ParkedActions::Parked>> ParkedActions::find(std::string_view relay,
                                                                const EventId& id) {
   const Result<SqlRows> rows = session_.run(sql_.find, SqlParams().id(id).text(relay));
   if (!rows) return fail(rows.error());
-  if (rows->empty()) {
+  std::vector<Parked> found;
+  for (std::size_t i = 0; i < rows->size(); ++i)
+    found.push_back(Parked{rows->bytes(i, 0), rows->bytes(i, 1), rows->boolean(i, 2),
+                           rows->boolean(i, 3), rows->bytes(i, 4), rows->bytes(i, 5)});
+  return found;
+}
+
+Result<std::vector<ParkedActions::Parked>> ParkedActions::find_unfinished(std::string_view relay,
+                                                                          const EventId& id) {
+  Result<std::vector<Parked>> found = find(relay, id);
+  if (!found) return found;
+  if (found->empty()) {
     const std::string whose =
         relay.empty() ? std::string() : " for relay \"" + std::string(relay) + "\"";
     return fail(Errc::rejected, "the event " + id.to_string() + " is not parked" + whose +
                                     "; check the id with `dovetail parked`");
   }
-  std::vector<Parked> found;
-  for (std::size_t i = 0; i < rows->size(); ++i)
-    found.push_back(Parked{rows->bytes(i, 0), rows->bytes(i, 1), rows->boolean(i, 2),
-                           rows->boolean(i, 3), rows->bytes(i, 4), rows->bytes(i, 5)});
-  if (found.front().is_finished)
+  if (found->front().is_finished)
     return fail(Errc::rejected, "the event " + id.to_string() + " is already finished: it was " +
-                                    found.front().state + "; nothing is left to do");
-  std::erase_if(found, [](const Parked& row) { return row.is_finished; });
+                                    found->front().state + "; nothing is left to do");
+  std::erase_if(*found, [](const Parked& row) { return row.is_finished; });
   return found;
 }
 
@@ -115,7 +123,7 @@ Result<std::uint64_t> ParkedActions::replay(std::string_view relay, const EventI
   DOVETAIL_TRY(check_length(reason));
   Result<SqlTransaction> transaction = SqlTransaction::begin(session_, "replaying");
   if (!transaction) return fail(transaction.error());
-  const Result<std::vector<Parked>> rows = find(relay, id);
+  const Result<std::vector<Parked>> rows = find_unfinished(relay, id);
   if (!rows) return fail(rows.error());
   for (const Parked& row : *rows) DOVETAIL_TRY(check_head(id, row));
   const Result<SqlRows> done =
@@ -137,12 +145,16 @@ Status ParkedActions::discard(std::string_view relay, const EventId& id, std::st
   DOVETAIL_TRY(check_reason(reason, kNeedsReason));
   Result<SqlTransaction> transaction = SqlTransaction::begin(session_, "discarding");
   if (!transaction) return fail(transaction.error());
-  const Result<std::vector<Parked>> rows = find(relay, id);
+  const Result<std::vector<Parked>> rows = find_unfinished(relay, id);
   if (!rows) return fail(rows.error());
   if (rows->size() > 1)
     return fail(Errc::rejected, "several relays parked the event " + id.to_string() +
                                     "; name the relay that should give it up");
-  const Parked& row = rows->front();
+  DOVETAIL_TRY(discard(id, rows->front(), reason));
+  return transaction->commit();
+}
+
+Status ParkedActions::discard(const EventId& id, const Parked& row, std::string_view reason) {
   DOVETAIL_TRY(check_head(id, row));
   const Result<SqlRows> done =
       session_.run(sql_.discard, SqlParams().text(row.relay).id(id).text(reason));
@@ -150,13 +162,38 @@ Status ParkedActions::discard(std::string_view relay, const EventId& id, std::st
   if (count_in(*done) == 0) return fail(changed_meanwhile(id));
   DOVETAIL_TRY(
       refresh_heads(session_, sql_.heads, row.relay, {{row.aggregate_type, row.aggregate_id}}));
-  DOVETAIL_TRY(add_audit(session_, sql_.audit,
-                         {.what = "discard",
-                          .relay = row.relay,
-                          .subject = id.to_string(),
-                          .events = 1,
-                          .reason = std::string(reason)}));
-  return transaction->commit();
+  return add_audit(session_, sql_.audit,
+                   {.what = "discard",
+                    .relay = row.relay,
+                    .subject = id.to_string(),
+                    .events = 1,
+                    .reason = std::string(reason)});
+}
+
+Result<std::uint64_t> ParkedActions::replace(const EventId& id, const EventId& copy,
+                                             std::string_view reason,
+                                             const std::function<Status()>& publish) {
+  const std::string why = std::string(reason) + "; as " + copy.to_string();
+  DOVETAIL_TRY(check_reason(reason, kEditNeedsReason));
+  DOVETAIL_TRY(check_length(why));
+  Result<SqlTransaction> transaction = SqlTransaction::begin(session_, "publishing a changed copy");
+  if (!transaction) return fail(transaction.error());
+  DOVETAIL_TRY(publish());
+  const std::string replaced = id.to_string();
+  const std::string by = copy.to_string();
+  const Result<SqlRows> noted =
+      session_.run(sql_.note_edit, SqlParams().text(replaced).text(by).text(reason));
+  if (!noted) return fail(noted.error());
+  const Result<std::vector<Parked>> rows = find({}, id);
+  if (!rows) return fail(rows.error());
+  std::uint64_t discarded = 0;
+  for (const Parked& row : *rows) {
+    if (row.is_finished) continue;
+    DOVETAIL_TRY(discard(id, row, why));
+    ++discarded;
+  }
+  DOVETAIL_TRY(transaction->commit());
+  return discarded;
 }
 
 }  // namespace dovetail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,9 @@ struct ParkedActionStatements {
   std::string replay;
   // $1 relay, $2 event id, $3 reason. A head is discarded for good. Changes or returns 1 or 0.
   std::string discard;
+  // $1 event id, $2 id of its copy, both as text, $3 reason. Adds the audit row of an edit, unless
+  // an earlier call with this copy has.
+  std::string note_edit;
   HeadStatements heads;
   AuditStatements audit;
 };
@@ -50,11 +54,21 @@ class ParkedActions {
   Result<std::uint64_t> replay(std::string_view relay, const EventId& id, std::string_view reason);
   // rejected: the same, no reason is given, or several relays have it and none was named.
   Status discard(std::string_view relay, const EventId& id, std::string_view reason);
+  // A changed copy goes out instead of an event: publishes it, records that, and discards the event
+  // for every relay that parked it. All of this or nothing: `publish` runs in the same transaction.
+  // Returns the number of relays. rejected: it waits behind another one, or no reason is given.
+  Result<std::uint64_t> replace(const EventId& id, const EventId& copy, std::string_view reason,
+                                const std::function<Status()>& publish);
 
  private:
   struct Parked;
+  // All rows of the event, one for each relay that parked it, unfinished ones first.
   Result<std::vector<Parked>> find(std::string_view relay, const EventId& id);
+  // Those that are not finished. rejected: there is none.
+  Result<std::vector<Parked>> find_unfinished(std::string_view relay, const EventId& id);
   Status check_head(const EventId& id, const Parked& row);
+  // In the caller's transaction.
+  Status discard(const EventId& id, const Parked& row, std::string_view reason);
 
   SqlSession& session_;
   const ParkedActionStatements& sql_;

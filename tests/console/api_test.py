@@ -10,7 +10,9 @@ import scene
 UNKNOWN = "0190ffff-0000-7000-8000-00000000ffff"
 
 
-class Api(scene.SceneCase):
+class EveryCall:
+    """Each call of the description, whatever the database of the scene."""
+
     def setUp(self):
         super().setUp()
         self.begin()
@@ -50,6 +52,8 @@ class Api(scene.SceneCase):
                 self.described(method, path, self.api(place, body, method=method))
         self.assertEqual(calls, {})
 
+
+class Api(EveryCall, scene.SceneCase):
     def test_the_status_is_that_of_the_command(self):
         self.wait_for("the relay is known", lambda: self.get("status")["totals"]["running"])
         names = lambda document: {store["name"]: {relay["name"] for relay in store["relays"]} for store in document["stores"]}

@@ -133,7 +133,7 @@ class Janitor {
 
 Answer run_gateway(const config::GatewayConfig& config, const config::StoreConfig& store,
                    Duration every, bool json) {
-  if (const auto usable = database_of(store)->status(); !usable) {
+  if (const auto usable = database_of(store)->check_requests(); !usable) {
     const auto failure = refuse_in(store, usable.error());
     if (failure.value().exit != Exit::unavailable) return failure;
     log_line(LogLevel::warn, config.options.name, failure.value().text);

@@ -141,7 +141,8 @@ TEST_F(Doctor, FindsRightsThatWereTakenAway) {
   ASSERT_TRUE(create_roles(application));
   EXPECT_EQ(find(look(), "missing-right"), nullptr) << shown(look());
   must(application, "REVOKE UPDATE ON dovetail.relay_lane FROM dovetail_relay");
-  expect("missing-right", Severity::error, "UPDATE ON dovetail.relay_lane TO dovetail_relay");
+  expect("missing-right", Severity::error,
+         "UPDATE ON dovetail.relay_lane (owner) TO dovetail_relay");
   must(application, "REVOKE EXECUTE ON FUNCTION dovetail.discard_parked FROM dovetail_operator");
   expect("missing-right", Severity::error, "discard_parked");
   ASSERT_TRUE(create_roles(application));

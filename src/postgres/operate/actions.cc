@@ -1,5 +1,7 @@
 // What an operator decides. Functions of the schema do it and write the audit; see
 // src/sql/README.md.
+#include "core/check.h"
+#include "dovetail/postgres.h"
 #include "postgres/connection/session.h"
 #include "postgres/operate/admin.h"
 #include "postgres/operate/statements.h"
@@ -56,12 +58,28 @@ Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilt
              [&](SqlSession& session) { return read_audit(session, audit_statements(), filter); });
 }
 
-Status note_action(const std::string& url, std::string_view what, const EventId& id,
-                   std::string_view reason) {
-  const Result<SqlRows> noted = call(url, "SELECT dovetail.note_action($1, $2, $3)::text",
-                                     SqlParams().text(what).id(id).text(reason));
+Status note_reveal(const std::string& url, const EventId& id, std::string_view reason) {
+  const Result<SqlRows> noted =
+      call(url, "SELECT dovetail.note_reveal($1, $2)", SqlParams().id(id).text(reason));
   if (!noted) return fail(noted.error());
   return {};
+}
+
+Result<std::uint64_t> publish_edited(const std::string& url, const EventId& replaced,
+                                     const NewEvent& copy, const EventLimits& limits,
+                                     std::string_view reason) {
+  DOVETAIL_CHECK(copy.id);
+  Result<Connection> connection = Connection::open(url);
+  if (!connection) return fail(connection.error());
+  DOVETAIL_TRY(check_schema(*connection));
+  PostgresSession session(*connection);
+  const auto add = [&]() -> Status {
+    const Result<EventId> added = publish(connection->get(), copy, limits);
+    if (!added) return fail(added.error());
+    return {};
+  };
+  return ParkedActions(session, parked_action_statements())
+      .replace(replaced, *copy.id, reason, add);
 }
 
 Result<std::uint64_t> forget_event(const std::string& url, std::string_view consumer,

@@ -119,8 +119,13 @@ Result<std::string> retarget(const std::string& url, const std::string& relay,
 
 // The newest first; with a subject only what was done to it.
 Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilter& filter = {});
-// Records what an operator did with an event that changes no row: "reveal" or "edit".
-Status note_action(const std::string& url, std::string_view what, const EventId& id,
-                   std::string_view reason);
+// Records that somebody sees the payload of an event. rejected: this database has no such event.
+Status note_reveal(const std::string& url, const EventId& id, std::string_view reason);
+// Publishes a changed copy of an event, records that, and discards the event for every relay that
+// parked it: all or nothing. `copy` has its id and the header dovetail-replaces. Returns the number
+// of relays. rejected: the event waits behind another one, or no reason is given.
+Result<std::uint64_t> publish_edited(const std::string& url, const EventId& replaced,
+                                     const NewEvent& copy, const EventLimits& limits,
+                                     std::string_view reason);
 
 }  // namespace dovetail::postgres

@@ -41,6 +41,7 @@ const ParkedActionStatements& parked_action_statements() {
           "aggregate_id = $3 AND at_head",
       .replay = "SELECT dovetail.replay_parked($1, $2, '', '', '', '', $3)",
       .discard = "SELECT dovetail.discard_parked($1, $2, '', '', '', '', true, false, $3)",
+      .note_edit = "SELECT dovetail.note_edit($1::uuid, $2::uuid, $3)",
       .heads = {},
       .audit = audit_statements()};
   return statements;

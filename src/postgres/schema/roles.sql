@@ -60,6 +60,9 @@ GRANT EXECUTE ON FUNCTION dovetail.request_fingerprint(text, text, bytea),
   dovetail.release_request(text, text, uuid), dovetail.abandon_request(text, text, uuid),
   dovetail.prune_requests(int) TO dovetail_worker, dovetail_relay;
 
+-- A gateway refuses a schema that is too new for it.
+GRANT SELECT ON dovetail.schema_version TO dovetail_worker;
+
 -- These refuse a publisher, and tell it what it lacks; without the right to call them the server would only say that it is
 -- missing. See dovetail.check_worker().
 GRANT EXECUTE ON FUNCTION
@@ -72,7 +75,14 @@ GRANT SELECT ON dovetail.schema_version, dovetail.schema_made, dovetail.outbox, 
   dovetail.server_mark TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.mark_server() TO dovetail_relay;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_relay;
-GRANT SELECT, INSERT, UPDATE ON dovetail.relay_lane TO dovetail_relay;
+-- Its lanes, but not which there are, nor what an operator ordered: see dovetail.refuse_order().
+GRANT SELECT, INSERT (relay, lane, lanes, source, window_start, passed_seq, system_identifier),
+  UPDATE (owner, epoch, lease_term, expires, hold, target, filter, window_start, window_end, window_seq, passed_seq,
+          system_identifier, slot, slot_timeline, slot_reported, reads_wal, reads_why, reads_since, delivered_total,
+          parked_total, replayed_total, skipped_total, updated_at, sample_at, sample_total, previous_at, previous_total)
+  ON dovetail.relay_lane TO dovetail_relay;
+-- `dovetail reconcile` asks it since when events are retained.
+GRANT SELECT ON dovetail.outbox_default TO dovetail_relay;
 -- It parks events and ends that, but neither renames one nor gives it to another relay; only a decision discards.
 GRANT SELECT,
   INSERT (relay, id, position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,
@@ -90,7 +100,8 @@ GRANT EXECUTE ON FUNCTION dovetail.read_window(xid8, xid8[], int, int, bigint, b
   dovetail.refresh_heads(text, text[], text[]) TO dovetail_relay;
 
 -- A consumer's inbox: its rows, its attempts and its counts. Its handlers' own tables need rights of their own.
-GRANT SELECT, INSERT ON dovetail.consumer, dovetail.inbox TO dovetail_relay;
+GRANT SELECT, INSERT (name) ON dovetail.consumer TO dovetail_relay;
+GRANT SELECT, INSERT (event_id, consumer_id, digest, available_at) ON dovetail.inbox TO dovetail_relay;
 GRANT SELECT ON dovetail.inbox_state, dovetail.claim, dovetail.forgetting TO dovetail_relay;
 GRANT SELECT, INSERT (event_id, consumer_id), DELETE ON dovetail.unapplied TO dovetail_relay;
 GRANT EXECUTE ON FUNCTION dovetail.time_of(uuid) TO dovetail_relay;
@@ -121,7 +132,7 @@ GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovet
   dovetail.cancel_delayed(uuid, text), dovetail.retarget_relay(text, text, text),
   dovetail.hold_relay(text, text, text), dovetail.seek_relay(text, bigint, text, text, boolean),
   dovetail.rename_relay(text, text, text), dovetail.forget_relay(text, text),
-  dovetail.note_action(text, uuid, text) TO dovetail_operator;
+  dovetail.note_reveal(uuid, text), dovetail.note_edit(uuid, uuid, text) TO dovetail_operator;
 
 -- For `dovetail doctor`.
 DELETE FROM dovetail.schema_made WHERE kind = 'right';

@@ -192,5 +192,183 @@ TEST_F(PostgresDecisions, ChangeNothingOfTheEvent) {
   EXPECT_EQ(text(owner_, event), before);
 }
 
+constexpr const char* kDelayed = "01890000-0000-7000-8000-000000000003";
+constexpr const char* kPublished = "01890000-0000-7000-8000-000000000004";
+constexpr const char* kApplied = "01890000-0000-7000-8000-000000000005";
+constexpr const char* kCopy = "01890000-0000-7000-8000-000000000006";
+
+// One call of each function that decides, and the row of the audit without who: what, relay,
+// subject, events, reason.
+struct Decision {
+  const char* function;
+  std::string call;
+  std::string row;
+};
+
+std::string quoted(const std::string& id) { return "'" + id + "'"; }
+
+std::vector<Decision> each_decision() {
+  return {
+      {"hold_relay", "hold_relay('moved', 'paused', 'why')", "pause|moved||0|why"},
+      {"deliver_again", "deliver_again('moved', " + quoted(kPublished) + ", 'why')",
+       "deliver again|moved|" + std::string(kPublished) + "|1|why"},
+      {"seek_relay", "seek_relay('moved', 0, 'why', '', false)",
+       "seek|moved|after 0: 1 again, 0 skipped|1|why"},
+      {"rename_relay", "rename_relay('old', 'new', 'why')", "rename|new|old -> new|0|why"},
+      {"forget_relay", "forget_relay('gone', 'why')", "forget relay|gone||0|why"},
+      {"retarget_relay", "retarget_relay('bound', 'there', 'why')",
+       "retarget|bound|here -> there|0|why"},
+      {"cancel_delayed", "cancel_delayed(" + quoted(kDelayed) + ", 'why')",
+       "cancel||" + std::string(kDelayed) + "|1|why"},
+      {"apply_event", "apply_event('mail', " + quoted(kPublished) + ", 'why')",
+       "apply|mail|" + std::string(kPublished) + "|1|why"},
+      {"remember_since", "remember_since('2020-01-01 00:00:00+00', 'why')",
+       "remember||since 2020-01-01 00:00:00+00 instead of 2021-01-01 00:00:00+00|0|why"},
+      {"forget_event", "forget_event('mail', " + quoted(kApplied) + ", 'why')",
+       "forget|mail|" + std::string(kApplied) + "|1|why"},
+      {"forget_request", "forget_request('shop', 'key', 'why')", "forget request||shop key|1|why"},
+      {"note_reveal", "note_reveal(" + quoted(kParked) + ", 'why')",
+       "reveal||" + std::string(kParked) + "|1|why"},
+      {"replay", "replay('stock', " + quoted(kQueued) + ")",
+       "replay|stock|" + std::string(kQueued) + "|1|"},
+      {"replay_parked", "replay_parked('orders', " + quoted(kParked) + ", '', '', '', '', 'why')",
+       "replay|orders|" + std::string(kParked) + "|1|why"},
+      {"discard_parked",
+       "discard_parked('orders', " + quoted(kParked) + ", '', '', '', '', false, false, 'why')",
+       "discard|orders|" + std::string(kParked) + "|1|why"},
+      {"discard", "discard('mail', " + quoted(kQueued) + ", 'why')",
+       "discard|mail|" + std::string(kQueued) + "|1|why"},
+  };
+}
+
+class PostgresEachDecision : public PostgresDecisions {
+ protected:
+  PostgresEachDecision() {
+    must(owner_,
+         "TRUNCATE dovetail.relay_lane, dovetail.delayed, dovetail.outbox, dovetail.inbox, "
+         "dovetail.unapplied, dovetail.request; INSERT INTO dovetail.relay_lane (relay, lane, "
+         "lanes, target) VALUES ('moved', 0, 1, ''), ('old', 0, 1, ''), ('gone', 0, 1, ''), "
+         "('bound', 0, 1, 'here')");
+    must(owner_, "SELECT dovetail.publish('order', '1', 'placed', '{}', id => '" +
+                     std::string(kDelayed) + "', deliver_at => now() + interval '1 h')");
+    must(owner_, "SELECT dovetail.publish('order', '1', 'placed', '{}', id => '" +
+                     std::string(kPublished) + "')");
+    must(owner_,
+         "UPDATE dovetail.relay_lane SET window_start = pg_current_snapshot() WHERE relay = "
+         "'moved'");
+    must(owner_, "INSERT INTO dovetail.inbox (event_id, consumer_id) SELECT '" +
+                     std::string(kApplied) +
+                     "', id FROM dovetail.consumer WHERE name = 'mail'; UPDATE "
+                     "dovetail.consumer SET forgotten_until = '2021-01-01 00:00:00+00'; UPDATE "
+                     "dovetail.inbox_state SET forgotten_before = '2021-01-01 00:00:00+00', "
+                     "exact_before = '2021-01-01 00:00:00+00'");
+    must(owner_,
+         "SELECT dovetail.begin_request('shop', 'key', 'print'); UPDATE dovetail.request SET "
+         "status = 201");
+    fill(owner_, "mail");
+    must(owner_,
+         "SELECT dovetail.fail('mail', id, epoch, 'broken', park => true) FROM "
+         "dovetail.receive('mail')");
+  }
+  ~PostgresEachDecision() override {
+    must(owner_,
+         "UPDATE dovetail.consumer SET forgotten_until = '-infinity'; UPDATE dovetail.inbox_state "
+         "SET forgotten_before = '-infinity', exact_before = '-infinity'");
+  }
+  NewEvent copy_of_parked() const {
+    NewEvent copy;
+    copy.aggregate_type = "order";
+    copy.aggregate_id = "a";
+    copy.type = "placed";
+    copy.payload = "{}";
+    copy.id = *EventId::parse(kCopy);
+    copy.headers = {&replaces_, 1};
+    return copy;
+  }
+  const Header replaces_{"dovetail-replaces", kParked};
+  std::string last_row() {
+    return text(owner_,
+                "SELECT concat_ws('|', who, what, relay, subject, events, reason) FROM "
+                "dovetail.audit ORDER BY number DESC LIMIT 1");
+  }
+};
+
+TEST_F(PostgresEachDecision, IsWrittenDownInTheNameOfTheLogin) {
+  Connection person = as("operator");
+  must(person, "SET ROLE dovetail_operator; SET timezone = 'UTC'");
+  for (const Decision& decision : each_decision()) {
+    must(owner_, "TRUNCATE dovetail.audit");
+    must(person, "SELECT dovetail." + decision.call);
+    EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.audit"), 1) << decision.call;
+    EXPECT_EQ(last_row(), login("operator") + "|" + decision.row);
+  }
+}
+
+TEST_F(PostgresEachDecision, IsInTheListAbove) {
+  std::string known;
+  for (const Decision& decision : each_decision()) known += std::string(decision.function) + " ";
+  // An edit needs the right to publish, and the drop of a slot REPLICATION: tests of their own.
+  known += "note_edit note_slot_drop";
+  EXPECT_EQ(text(owner_,
+                 "SELECT coalesce(string_agg(p.proname, ' '), '') FROM pg_proc AS p WHERE "
+                 "p.pronamespace = 'dovetail'::regnamespace AND p.provolatile = 'v' AND "
+                 "has_function_privilege('dovetail_operator', p.oid, 'EXECUTE') AND p.prosecdef "
+                 "AND p.proname <> ALL (string_to_array('" +
+                     known + "', ' '))"),
+            "");
+}
+
+TEST_F(PostgresEachDecision, NamesOnlyEventsThatAreThere) {
+  Connection person = as("operator");
+  must(owner_, "GRANT dovetail_app TO " + login("operator"));
+  const std::string unknown = quoted("01890000-0000-7000-8000-0000000000ff");
+  EXPECT_EQ(sqlstate(person, "SELECT dovetail.note_reveal(" + unknown + ", 'x')"), "42704");
+  EXPECT_EQ(sqlstate(person, "SELECT dovetail.note_reveal(NULL, 'x')"), "42704");
+  EXPECT_EQ(sqlstate(person, "SELECT dovetail.note_reveal(" + quoted(kDelayed) + ", ' ')"),
+            "22023");
+  for (const char* id : {kDelayed, kPublished, kParked, kQueued})
+    EXPECT_EQ(sqlstate(person, "SELECT dovetail.note_reveal(" + quoted(id) + ", 'x')"), "ok") << id;
+  const std::string edit = "SELECT dovetail.note_edit(" + quoted(kParked) + ", ";
+  EXPECT_EQ(sqlstate(person, edit + unknown + ", 'x')"), "42704");
+  EXPECT_EQ(sqlstate(person, edit + quoted(kPublished) + ", 'x')"), "42704") << "no copy of it";
+  EXPECT_EQ(sqlstate(person, edit + "NULL, 'x')"), "42704");
+  EXPECT_EQ(audit(), "");
+  must(owner_, "REVOKE dovetail_app FROM " + login("operator"));
+}
+
+TEST_F(PostgresEachDecision, AnEditIsWrittenDownByTheTransactionThatPublishesTheCopy) {
+  const NewEvent copy = copy_of_parked();
+  const EventId parked = *EventId::parse(kParked);
+  const auto refused = publish_edited(url_, parked, copy, {}, "why");
+  EXPECT_TRUE(failed_with(refused, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(refused), "dovetail_app")) << text_of(refused);
+  EXPECT_EQ(audit(), "");
+  must(owner_, "GRANT dovetail_app TO " + login("operator"));
+  EXPECT_TRUE(failed_with(publish_edited(url_, parked, copy, {}, " "), Errc::rejected));
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.outbox"), 1);
+  const std::string both = login("operator") + " edit  " + kParked + " 1 why; as " + kCopy + "; " +
+                           login("operator") + " discard orders " + kParked + " 1 why; as " + kCopy;
+  for (const std::uint64_t discarded : {1U, 0U}) {
+    const auto done = publish_edited(url_, parked, copy, {}, "why");
+    ASSERT_TRUE(done) << text_of(done);
+    EXPECT_EQ(*done, discarded);
+    EXPECT_EQ(audit(), both) << "a repeated call changes nothing";
+  }
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.outbox"), 2);
+  must(owner_, "REVOKE dovetail_app FROM " + login("operator"));
+}
+
+// What waits behind another event is not replaced, and then nothing of it is done.
+TEST_F(PostgresEachDecision, AnEditThatCannotDiscardPublishesNothing) {
+  must(owner_, "GRANT dovetail_app TO " + login("operator"));
+  must(owner_, "UPDATE dovetail.parked SET at_head = false");
+  const auto refused = publish_edited(url_, *EventId::parse(kParked), copy_of_parked(), {}, "why");
+  EXPECT_TRUE(failed_with(refused, Errc::rejected));
+  EXPECT_TRUE(contains(text_of(refused), "waits behind")) << text_of(refused);
+  EXPECT_EQ(audit(), "");
+  EXPECT_EQ(number(owner_, "SELECT count(*) FROM dovetail.outbox"), 1);
+  must(owner_, "REVOKE dovetail_app FROM " + login("operator"));
+}
+
 }  // namespace
 }  // namespace dovetail::postgres

@@ -140,7 +140,7 @@ TEST_P(Upgrade, RefusesOlderProgramsAndSaysWhatToDo) {
 TEST_P(Upgrade, GrantsTheRightsOnTheNewNames) {
   update();
   EXPECT_EQ(text(sql_,
-                 "SELECT concat(has_table_privilege('dovetail_relay', 'dovetail.relay_lane', "
+                 "SELECT concat(has_any_column_privilege('dovetail_relay', 'dovetail.relay_lane', "
                  "'UPDATE'), has_function_privilege('dovetail_relay', 'dovetail.read_window(xid8, "
                  "xid8[], int, int, bigint, bigint)', 'EXECUTE'), "
                  "has_function_privilege('dovetail_app', 'dovetail.bucket(text, text, uuid)', "

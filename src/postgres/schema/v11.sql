@@ -170,21 +170,6 @@ END
 $$;
 REVOKE ALL ON FUNCTION dovetail.hold_relay(text, text, text) FROM PUBLIC;
 
--- What an operator did with an event that changes no row here: 'reveal' (its payload was shown) or 'edit' (a changed copy
--- goes out).
-CREATE FUNCTION dovetail.note_action(what text, id uuid, reason text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF what IS NULL OR id IS NULL OR what NOT IN ('reveal', 'edit') THEN
-    RAISE EXCEPTION 'the action is reveal or edit; it cannot be "%"', what
-      USING ERRCODE = 'invalid_parameter_value', HINT = 'check the action and the id';
-  END IF;
-  INSERT INTO dovetail.audit (what, subject, events, reason)
-  VALUES (note_action.what, note_action.id::text, 1, dovetail.check_reason(note_action.reason));
-END
-$$;
-REVOKE ALL ON FUNCTION dovetail.note_action(text, uuid, text) FROM PUBLIC;
-
 -- The relay continues after the event with this number of the sequence; null: after all that is there. Events that it passes
 -- in this way without delivering them are skipped. `again` were delivered before; `discarded` of these an operator had given
 -- up. Nobody may have a lane, because an owner sends on. The new epoch refuses the late write of one whose lease has run out.
@@ -642,5 +627,71 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   gone AS (DELETE FROM dovetail.request AS r USING old WHERE r.ctid = old.ctid RETURNING 1)
   SELECT count(*) FROM gone
 $$;
+-- Part 4: what roles may not write past the audit.
+
+-- The relay's role writes its lanes: `drained`, where an operator ordered it, and its first target. Every other order and
+-- target is a decision, which is written down. In the functions above the user is the owner.
+CREATE FUNCTION dovetail.refuse_order() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class AS c WHERE c.oid = TG_RELID), 'USAGE') THEN
+    RAISE EXCEPTION 'only an operator gives orders to a relay, or another target'
+      USING ERRCODE = 'insufficient_privilege',
+            HINT = 'use `dovetail relay pause`, `drain`, `resume` or `retarget`, which keep the reason';
+  END IF;
+  RETURN NEW;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.refuse_order() FROM PUBLIC;
+CREATE TRIGGER refuse_order BEFORE UPDATE OF hold, target ON dovetail.relay_lane FOR EACH ROW
+  WHEN ((OLD.hold <> NEW.hold AND NOT (OLD.hold = 'draining' AND NEW.hold = 'drained'))
+    OR (OLD.target <> NEW.target AND OLD.target <> ''))
+  EXECUTE FUNCTION dovetail.refuse_order();
+
+-- Before the payload of an event is shown. A table of the application's own is unknown here: where a relay reads one, the
+-- event may be in it.
+CREATE FUNCTION dovetail.note_reveal(id uuid, reason text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  why text := dovetail.check_reason(reason);
+BEGIN
+  IF NOT EXISTS (SELECT FROM dovetail.outbox AS o WHERE o.id = note_reveal.id)
+     AND NOT EXISTS (SELECT FROM dovetail.delayed AS d WHERE d.id = note_reveal.id)
+     AND NOT EXISTS (SELECT FROM dovetail.parked AS p WHERE p.id = note_reveal.id)
+     AND NOT EXISTS (SELECT FROM dovetail.queue AS q WHERE q.event_id = note_reveal.id)
+     AND NOT EXISTS (SELECT FROM dovetail.relay_lane AS r WHERE r.source = 'mapped') THEN
+    RAISE EXCEPTION 'this database has no event %', id
+      USING ERRCODE = 'undefined_object', HINT = 'check the id; its payload may have been pruned';
+  END IF;
+  INSERT INTO dovetail.audit (what, subject, events, reason) VALUES ('reveal', id::text, 1, why);
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.note_reveal(uuid, text) FROM PUBLIC;
+
+-- In the transaction that publishes the changed copy of an event, so that the audit tells of no copy that does not exist.
+-- False: another transaction published it, and noted it.
+CREATE FUNCTION dovetail.note_edit(id uuid, copy uuid, reason text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  why text := dovetail.check_reason(reason);
+  published xid8;
+BEGIN
+  SELECT o.xid INTO published FROM dovetail.outbox AS o
+  WHERE o.id = copy AND nullif(o.headers, '')::jsonb ->> 'dovetail-replaces' = note_edit.id::text;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the outbox has no event % that replaces the event %', copy, id
+      USING ERRCODE = 'undefined_object', HINT = 'publish it first, in this transaction';
+  END IF;
+  IF published <> pg_current_xact_id() THEN
+    RETURN false;
+  END IF;
+  INSERT INTO dovetail.audit (what, subject, events, reason)
+  VALUES ('edit', id::text, 1, left(why, 1950) || '; as ' || copy);
+  RETURN true;
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.note_edit(uuid, uuid, text) FROM PUBLIC;
 
 UPDATE dovetail.schema_version SET version = 11;

@@ -14,7 +14,8 @@ constexpr const char* kQueued = "01890000-0000-7000-8000-000000000001";  // for 
 constexpr const char* kParked = "01890000-0000-7000-8000-000000000002";  // of the relay "orders"
 
 // Roles belong to the cluster, so logins have the database's name in theirs. "worker" may use the
-// consumer stock, not mail; "nobody" has no role.
+// consumer stock, not mail; "nobody" has no role. An operator paused the relay "held"; the relays
+// "held" and "bound" have a target.
 class PostgresRoles : public testing::Test {
  protected:
   static constexpr const char* kLogins[] = {"app", "worker", "relay", "operator", "nobody"};
@@ -32,6 +33,9 @@ class PostgresRoles : public testing::Test {
     must(owner, "SELECT dovetail.publish('order', '1', 'placed', '{}')");
     for (const std::string consumer : {"stock", "mail"}) fill(owner, consumer);
     park(owner);
+    must(owner,
+         "INSERT INTO dovetail.relay_lane (relay, lane, lanes, hold, target) VALUES ('held', 0, 1, "
+         "'paused', 'here'), ('bound', 0, 1, '', 'here')");
   }
   static void TearDownTestSuite() {
     {

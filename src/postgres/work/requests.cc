@@ -8,6 +8,7 @@
 #include "host/host.h"
 #include "postgres/connection/session.h"
 #include "postgres/operate/clock_statements.h"
+#include "postgres/schema/schema.h"
 
 namespace dovetail::postgres {
 
@@ -93,6 +94,17 @@ Result<std::vector<RequestInfo>> list_requests(const std::string& conninfo,
   OwnSession session(conninfo);
   DOVETAIL_TRY(session.connect());
   return SqlRequests(session, request_statements()).list(filter);
+}
+
+// Deletes nothing. A gateway's role reads no table but that of the version.
+Status check_requests(const std::string& conninfo) {
+  Result<Connection> connection = Connection::open(conninfo);
+  if (!connection) return fail(connection.error());
+  DOVETAIL_TRY(check_schema(*connection));
+  PostgresSession session(*connection);
+  const Result<std::uint64_t> none = SqlRequests(session, request_statements()).prune(0);
+  if (!none) return fail(none.error());
+  return {};
 }
 
 // A gateway's role may not write marks of the clock.

@@ -22,6 +22,8 @@ Result<std::vector<RequestInfo>> list_requests(const std::string& conninfo,
                                                const RequestFilter& filter);
 // Deletes requests that have expired, the oldest first, and returns how many.
 Result<std::uint64_t> prune_requests(const std::string& conninfo, std::size_t rows_max);
+// Whether a gateway can keep its requests here. rejected: a right is missing.
+Status check_requests(const std::string& conninfo);
 // False: the request does not exist, or it is running.
 Result<bool> forget_request(const std::string& conninfo, const RequestKey& request,
                             std::string_view reason);

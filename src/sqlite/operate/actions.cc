@@ -1,4 +1,6 @@
 // What an operator decides: parked events, targets, the inbox. The rules are in src/sql.
+#include "core/check.h"
+#include "dovetail/sqlite.h"
 #include "host/host.h"
 #include "sqlite/connection/session.h"
 #include "sqlite/operate/admin.h"
@@ -37,6 +39,22 @@ Status discard(const std::string& path, std::string_view reader, const EventId& 
   return act(path, clock, [&](SqlSession& session) {
     return ParkedActions(session, parked_action_statements()).discard(reader, id, reason);
   });
+}
+
+Result<std::uint64_t> publish_edited(const std::string& path, const EventId& replaced,
+                                     const NewEvent& copy, const EventLimits& limits,
+                                     std::string_view reason, Clock& clock) {
+  DOVETAIL_CHECK(copy.id);
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  SqliteSession session(database->get(), clock, boot_id());
+  const auto add = [&]() -> Status {
+    const Result<EventId> added = publish(database->get(), copy, limits);
+    if (!added) return fail(added.error());
+    return {};
+  };
+  return ParkedActions(session, parked_action_statements())
+      .replace(replaced, *copy.id, reason, add);
 }
 
 Result<std::vector<AuditRow>> list_audit(const std::string& path, const AuditFilter& filter) {

@@ -39,9 +39,15 @@ Result<std::vector<ParkedRow>> list_parked(const std::string& path, const Parked
 
 // Actions of operators, newest first; with a subject, only those about it.
 Result<std::vector<AuditRow>> list_audit(const std::string& path, const AuditFilter& filter = {});
-// Records what an operator did with an event that changes no row: "reveal" or "edit".
-Status note_action(const std::string& path, std::string_view what, const EventId& id,
-                   std::string_view reason, Clock& clock);
+// Records that somebody sees the payload of an event.
+Status note_reveal(const std::string& path, const EventId& id, std::string_view reason,
+                   Clock& clock);
+// Publishes a changed copy of an event, records that, and discards the event for every relay that
+// parked it: all or nothing. `copy` has its id. Returns the number of relays. rejected: the event
+// waits behind another one, or no reason is given.
+Result<std::uint64_t> publish_edited(const std::string& path, const EventId& replaced,
+                                     const NewEvent& copy, const EventLimits& limits,
+                                     std::string_view reason, Clock& clock);
 
 // Lets a relay continue with another target; returns the old one. rejected: no such relay, or it is
 // running. Keeps the reason.

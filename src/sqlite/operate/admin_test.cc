@@ -312,5 +312,61 @@ TEST_F(Operator, StateNamesGoBothWays) {
   EXPECT_TRUE(failed_with(parse_event_state("lost"), Errc::rejected));
 }
 
+class Edited : public Operator {
+ protected:
+  Edited() {
+    old.id = parked;
+    copy.aggregate_type = "order";
+    copy.aggregate_id = "k";
+    copy.type = "placed";
+    copy.payload = "{}";
+    copy.id = new_event_id();
+    park({old, make_event("k", 11)});
+  }
+  // What an edit changes.
+  std::vector<std::string> trace() {
+    std::vector<std::string> rows;
+    const auto audit = list_audit(file.path);
+    EXPECT_TRUE(audit) << text_of(audit);
+    for (const AuditRow& row : *audit)
+      rows.push_back(row.what + " " + row.subject + " " + row.reason);
+    rows.push_back("events " + std::to_string(status(file.path, clock)->outbox_rows));
+    return rows;
+  }
+  const EventId parked = new_event_id();
+  Event old = make_event("k", 10);
+  NewEvent copy;
+};
+
+TEST_F(Edited, IsPublishedRecordedAndDiscardedTogetherAndOnce) {
+  const std::string why = " why; as " + copy.id->to_string();
+  const std::vector<std::string> all = {"discard " + parked.to_string() + why,
+                                        "edit " + parked.to_string() + why, "events 1"};
+  for (const std::uint64_t discarded : {1U, 0U}) {
+    const auto done = publish_edited(file.path, parked, copy, {}, "why", clock);
+    ASSERT_TRUE(done) << text_of(done);
+    EXPECT_EQ(*done, discarded);
+    EXPECT_EQ(trace(), all);
+  }
+}
+
+TEST_F(Edited, LeavesNoTraceWhenAnyPartOfItFails) {
+  const std::vector<std::string> nothing = {"events 0"};
+  EXPECT_TRUE(failed_with(publish_edited(file.path, parked, copy, {}, " ", clock), Errc::rejected));
+  EXPECT_EQ(trace(), nothing);
+  EXPECT_TRUE(
+      failed_with(publish_edited(file.path, parked, copy, {.payload_bytes_max = 1}, "why", clock),
+                  Errc::rejected));
+  EXPECT_EQ(trace(), nothing) << "it is not published";
+  application.run(
+      "CREATE TRIGGER no BEFORE UPDATE ON dovetail_parked BEGIN SELECT RAISE(ABORT, 'no'); END");
+  EXPECT_FALSE(publish_edited(file.path, parked, copy, {}, "why", clock));
+  EXPECT_EQ(trace(), nothing) << "it is not discarded";
+  application.run("DROP TRIGGER no; UPDATE dovetail_parked SET at_head = 0");
+  const auto behind = publish_edited(file.path, parked, copy, {}, "why", clock);
+  EXPECT_TRUE(contains(text_of(behind), "waits behind")) << text_of(behind);
+  EXPECT_EQ(trace(), nothing);
+}
+
 }  // namespace
 }  // namespace dovetail::sqlite

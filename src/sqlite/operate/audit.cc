@@ -21,16 +21,14 @@ Status write_audit(Database& database, const AuditRow& row, Clock& clock) {
       .run();
 }
 
-Status note_action(const std::string& path, std::string_view what, const EventId& id,
-                   std::string_view reason, Clock& clock) {
+Status note_reveal(const std::string& path, const EventId& id, std::string_view reason,
+                   Clock& clock) {
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
-  return write_audit(*database,
-                     {.what = std::string(what),
-                      .subject = id.to_string(),
-                      .events = 1,
-                      .reason = std::string(reason)},
-                     clock);
+  return write_audit(
+      *database,
+      {.what = "reveal", .subject = id.to_string(), .events = 1, .reason = std::string(reason)},
+      clock);
 }
 
 }  // namespace dovetail::sqlite

@@ -52,6 +52,10 @@ const ParkedActionStatements& parked_action_statements() {
       .discard =
           "UPDATE dovetail_parked SET state = 'discarded', at_head = 0, finished_at = :now, note "
           "= $3 WHERE id = $2 AND at_head = 1 AND relay = $1",
+      .note_edit =
+          "INSERT INTO dovetail_audit (at, who, what, relay, subject, events, reason) SELECT :now, "
+          ":user, 'edit', '', $1, 1, $3 || '; as ' || $2 WHERE NOT EXISTS (SELECT 1 FROM "
+          "dovetail_audit WHERE what = 'edit' AND subject = $1 AND reason LIKE '%; as ' || $2)",
       .heads = parking_statements().heads,
       .audit = audit_statements()};
   return statements;

@@ -55,24 +55,6 @@ Expected<Committed> find_committed(const config::Config& config, const EventId& 
                     "; only an event of an outbox can go out again with another payload");
 }
 
-// What is parked of the event in the store of its outbox. rejected: another event of its key comes
-// before it.
-Expected<std::vector<std::string>> parked_by(const StoreConfig& store, const EventId& id) {
-  ParkedFilter filter;
-  filter.id = id.to_string();
-  const auto rows = database_of(store)->list_parked(filter);
-  if (!rows) return app::refuse_in(store, rows.error());
-  std::vector<std::string> relays;
-  for (const ParkedRow& row : *rows) {
-    if (!row.head)
-      return refuse(Exit::rejected, id.to_string() +
-                                        " waits behind another event of its key; decide about that "
-                                        "one first");
-    relays.push_back(row.relay);
-  }
-  return relays;
-}
-
 }  // namespace
 
 Expected<Edit> edit_of(const Request& request, const Json& body) {
@@ -125,8 +107,7 @@ Expected<Json> reveal_payload(const Desk& desk, const Request& request, const Id
   const auto held = find_payload(desk.config, *id);
   if (!held) return tl::unexpected(held.error());
   const std::string spoken = spoken_reason(request, who, *reason);
-  if (const Status recorded = database_of(*held->store)->note_action("reveal", *id, spoken);
-      !recorded)
+  if (const Status recorded = database_of(*held->store)->note_reveal(*id, spoken); !recorded)
     return app::refuse_in(*held->store, recorded.error());
   Json json{{"id", id->to_string()},
             {"store", held->store->name},
@@ -144,8 +125,6 @@ Expected<Json> publish_edited(const Desk& desk, const Request& request, const Id
   if (!committed) return tl::unexpected(committed.error());
   const StoreConfig& store = *committed->store;
   const EventRow& row = committed->row;
-  const auto parked = parked_by(store, edit->replaced);
-  if (!parked) return tl::unexpected(parked.error());
   const auto headers = edited_headers(*body, row.headers, edit->replaced);
   if (!headers) return tl::unexpected(headers.error());
   if (row.content_type.find("json") != std::string::npos && !nlohmann::json::accept(edit->payload))
@@ -162,23 +141,10 @@ Expected<Json> publish_edited(const Desk& desk, const Request& request, const Id
   event.id = edit->id;
   EventLimits limits;
   if (store.payload_bytes_max != 0) limits.payload_bytes_max = store.payload_bytes_max;
-  const std::string spoken =
-      spoken_reason(request, who, edit->reason) + "; as " + edit->id.to_string();
-  if (const Status recorded = database_of(store)->note_action("edit", edit->replaced, spoken);
-      !recorded)
-    return app::refuse_in(store, recorded.error());
-  const auto published = database_of(store)->publish(event, limits, std::nullopt);
-  if (!published) return app::refuse_in(store, published.error());
-  std::size_t discarded = 0;
-  for (const std::string& relay : *parked) {
-    const Status gone = database_of(store)->discard(relay, edit->replaced, spoken);
-    if (!gone)
-      return refuse(
-          Exit::rejected,
-          "the new event is published, but the old one is still parked: " + gone.error().text);
-    ++discarded;
-  }
-  return Json{{"id", published->to_string()}, {"store", store.name}, {"discarded", discarded}};
+  const auto discarded = database_of(store)->publish_edited(
+      edit->replaced, event, limits, spoken_reason(request, who, edit->reason));
+  if (!discarded) return app::refuse_in(store, discarded.error());
+  return Json{{"id", edit->id.to_string()}, {"store", store.name}, {"discarded", *discarded}};
 }
 
 }  // namespace dovetail::console

@@ -14,7 +14,7 @@ namespace dovetail::console {
 Expected<Json> reveal_payload(const Desk& desk, const Request& request, const Identity& who);
 
 // Publishes a changed copy as a new event with an id that the client chooses, so that a repeated
-// request publishes once; then discards the parked one.
+// request publishes once; and discards the parked one, in the same transaction.
 Expected<Json> publish_edited(const Desk& desk, const Request& request, const Identity& who);
 
 // What an operator sends for that.
