@@ -73,6 +73,9 @@ GRANT SELECT ON dovetail.schema_version, dovetail.schema_made, dovetail.outbox, 
 GRANT EXECUTE ON FUNCTION dovetail.mark_server() TO dovetail_relay;
 GRANT SELECT ON SEQUENCE dovetail.outbox_seq TO dovetail_relay;
 GRANT SELECT, INSERT, UPDATE ON dovetail.relay_lane TO dovetail_relay;
+-- What it delivered and when is not for it to change, nor the time for it to choose.
+GRANT INSERT (relay, owner, first_bucket, last_bucket, first_seq, last_seq, events, places) ON dovetail.receipt
+  TO dovetail_relay;
 -- It parks events and ends that, but neither renames one nor gives it to another relay; only a decision discards.
 GRANT SELECT,
   INSERT (relay, id, position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,

@@ -10,6 +10,11 @@ namespace {
 constexpr std::string_view kOfConsumer =
     "(c.name = $1 OR substr(c.name, 1, length($1) + 1) = $1 || '.')";
 
+std::string list_audit(const std::string& which) {
+  return "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE " +
+         which + "($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $1";
+}
+
 }  // namespace
 
 const AuditStatements& audit_statements() {
@@ -17,9 +22,8 @@ const AuditStatements& audit_statements() {
       .add =
           "INSERT INTO dovetail_audit (at, who, what, relay, subject, events, reason) VALUES "
           "(:now, :user, $1, $2, $3, $4, $5)",
-      .list =
-          "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE "
-          "($2 = '' OR subject = $2) AND ($3 = 0 OR number < $3) ORDER BY number DESC LIMIT $1"};
+      .list = list_audit(""),
+      .list_of_subject = list_audit("subject = $3 AND ")};
   return statements;
 }
 
