@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "assembly/brokers/brokers.h"
 #include "assembly/consumer_lane.h"
 #include "assembly/database.h"
 #include "core/event/batch.h"
@@ -31,7 +32,10 @@ constexpr std::size_t kBehindMax = 1000;
 
 class Gathering {
  public:
-  Gathering(const Config& config, const EventId& id) : config_(config) { facts_.id = id; }
+  Gathering(const Config& config, const EventId& id, Duration each_broker_max)
+      : config_(config), each_broker_max_(each_broker_max) {
+    facts_.id = id;
+  }
 
   Result<Facts> run();
 
@@ -45,6 +49,8 @@ class Gathering {
   void add_unknown_relays();
   void route(const RelayConfig& relay, const ConsumerConfig* consumer, RelayFacts& facts) const;
   Status fill(RelayFacts& relay);
+  void ask_brokers();
+  Result<std::string> ask_broker(const StoreConfig& store, const RelayFacts& relay);
   void compare_payload();
   const EventRow* row_in(const std::string& store, const std::string& relay) const;
   const EventRow* any_row() const;
@@ -60,6 +66,7 @@ class Gathering {
   };
 
   const Config& config_;
+  const Duration each_broker_max_;
   Facts facts_{};
   std::vector<Seen> seen_{};  // one for each relay that reads it
   std::vector<Kept> kept_{};
@@ -252,6 +259,49 @@ void Gathering::add_unknown_relays() {
   }
 }
 
+// Where a relay noted that the events of the topic went, the latest first; empty topic: of all.
+std::vector<PlaceRange> places_of(const RelayFacts& relay) {
+  std::vector<PlaceRange> places;
+  for (auto delivery = relay.deliveries.rbegin(); delivery != relay.deliveries.rend(); ++delivery)
+    for (const PlaceRange& range : delivery->places)
+      if (relay.topic.empty() || range.topic == relay.topic) places.push_back(range);
+  return places;
+}
+
+// Returns what is left unknown, and why; empty: nothing.
+Result<std::string> Gathering::ask_broker(const StoreConfig& store, const RelayFacts& relay) {
+  if (!store.unusable.empty()) return fail(Errc::unavailable, store.unusable);
+  const BrokerKind* const kind = broker_of(store);
+  if (kind == nullptr) return fail(built_without(store));
+  if (kind->find_event == nullptr) return "it cannot be asked for one event";
+  if (each_broker_max_ <= Duration{0}) return "nobody waits for it here; `dovetail trace` asks it";
+  if (!relay.parked.empty()) return "where a replayed event went is not noted";
+  const std::vector<PlaceRange> places = places_of(relay);
+  if (places.empty())
+    return relay.name + " noted no place of the event, so where to look is unknown";
+  Result<life::BrokerAnswer> answer = kind->find_event(store, facts_.id, places, each_broker_max_);
+  if (!answer) return fail(answer.error());
+  for (life::MessageFacts& message : answer->messages) {
+    message.store = store.name;
+    facts_.messages.push_back(std::move(message));
+  }
+  if (answer->unread == 0) return std::string();
+  return "there was no time for " + std::to_string(answer->unread) +
+         " of the messages among which the event is";
+}
+
+void Gathering::ask_brokers() {
+  for (const RelayFacts& relay : facts_.relays) {
+    const StoreConfig* const to = config_.find_store(relay.to);
+    if (relay.is_consumer || relay.state != EventState::delivered || to == nullptr ||
+        !to->is_broker())
+      continue;
+    const Result<std::string> unknown = ask_broker(*to, relay);
+    const std::string why = unknown ? *unknown : unknown.error().text;
+    if (!why.empty()) facts_.unasked.emplace_back(to->name, why);
+  }
+}
+
 // Whether handlers applied what the outbox has.
 void Gathering::compare_payload() {
   if (facts_.handlers.empty() || facts_.places.empty()) return;
@@ -269,14 +319,15 @@ Result<Facts> Gathering::run() {
     if (!store.is_broker()) ask(store);
   if (asked_ == 0 && error_) return fail(*error_);
   list_relays();
+  ask_brokers();
   compare_payload();
   return std::move(facts_);
 }
 
 }  // namespace
 
-Result<Facts> gather_life(const Config& config, const EventId& id) {
-  return Gathering(config, id).run();
+Result<Facts> gather_life(const Config& config, const EventId& id, Duration each_broker_max) {
+  return Gathering(config, id, each_broker_max).run();
 }
 
 }  // namespace dovetail::assembly

@@ -309,7 +309,8 @@ void KafkaSink::take_report(const rd_kafka_message_s& report) {
   }
   if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
     down_since_ = {};
-    tracker_.resolve(tag_of(report), Outcome{Fate::confirmed});
+    tracker_.resolve(tag_of(report),
+                     Outcome{.fate = Fate::confirmed, .place = {report.partition, report.offset}});
     return;
   }
   const char* const name = report.rkt == nullptr ? "?" : rd_kafka_topic_name(report.rkt);

@@ -135,9 +135,10 @@ class TestCluster {
   }
 
   // Deletes all records of partition 0 before `offset`, as retention does.
-  void delete_before(const std::string& name, std::int64_t offset) {
+  void delete_before(const std::string& name, std::int64_t offset, std::int32_t partition = 0) {
     const Handle<rd_kafka_topic_partition_list_s> list(rd_kafka_topic_partition_list_new(1));
-    rd_kafka_topic_partition_list_add(list.get(), (prefix_ + name).c_str(), 0)->offset = offset;
+    rd_kafka_topic_partition_list_add(list.get(), (prefix_ + name).c_str(), partition)->offset =
+        offset;
     rd_kafka_DeleteRecords_t* request = rd_kafka_DeleteRecords_new(list.get());
     run(
         RD_KAFKA_ADMIN_OP_DELETERECORDS,

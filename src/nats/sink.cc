@@ -235,9 +235,10 @@ void NatsSink::on_answer(std::uint64_t tag, const Frame& frame) {
   const std::string stream = answer.get("stream").text();
   if (const Json error = answer.get("error"); error.is_there())
     return tracker_.resolve(tag, outcome_of(error, stream));
-  if (!stream.empty() && answer.get("seq").number_or(0) > 0) {
+  if (const std::int64_t number = answer.get("seq").number_or(0); !stream.empty() && number > 0) {
     const bool is_duplicate = answer.get("duplicate").is_true();
-    return tracker_.resolve(tag, {is_duplicate ? Fate::duplicate : Fate::confirmed});
+    return tracker_.resolve(tag, {.fate = is_duplicate ? Fate::duplicate : Fate::confirmed,
+                                  .place = {.offset = number}});
   }
   // Servers before 2.11 may report a duplicate although they never stored the first copy.
   tracker_.resolve(tag,

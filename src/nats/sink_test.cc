@@ -97,9 +97,13 @@ TEST_F(NatsSinkTest, WhatTheStreamHasStoredIsConfirmedAndASecondCopyIsADuplicate
   make_stream();
   open(options_for());
   const Event* one = event(name_ + ".a", "1");
-  EXPECT_EQ(fates_of(send({one, event(name_ + ".b", "2")})),
-            (Fates{Fate::confirmed, Fate::confirmed}));
-  EXPECT_EQ(send_one(one).fate, Fate::duplicate);
+  const std::vector<Outcome> outcomes = send({one, event(name_ + ".b", "2")});
+  EXPECT_EQ(fates_of(outcomes), (Fates{Fate::confirmed, Fate::confirmed}));
+  EXPECT_EQ(outcomes[0].place.offset, 1) << "the number in the stream";
+  EXPECT_EQ(outcomes[1].place.offset, 2);
+  const Outcome repeat = send_one(one);
+  EXPECT_EQ(repeat.fate, Fate::duplicate);
+  EXPECT_EQ(repeat.place.offset, 1);
   EXPECT_EQ(admin_.messages(name_), 2);
 }
 

@@ -21,11 +21,11 @@ Status add_audit(SqlSession& session, const AuditStatements& sql, const AuditRow
 
 Result<std::vector<AuditRow>> read_audit(SqlSession& session, const AuditStatements& sql,
                                          const AuditFilter& filter) {
+  SqlParams params;
+  params.integer(static_cast<std::int64_t>(filter.limit)).integer(filter.before);
+  if (!filter.subject.empty()) params.text(filter.subject);
   const Result<SqlRows> rows =
-      session.run(sql.list, SqlParams()
-                                .integer(static_cast<std::int64_t>(filter.limit))
-                                .text(filter.subject)
-                                .integer(filter.before));
+      session.run(filter.subject.empty() ? sql.list : sql.list_of_subject, params);
   if (!rows) return fail(rows.error());
   std::vector<AuditRow> audit;
   for (std::size_t i = 0; i < rows->size(); ++i)

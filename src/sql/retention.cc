@@ -163,7 +163,7 @@ Status SqlRetention::clean_box(const RetentionStatements::Box& box) {
   }
   DOVETAIL_TRY(drop_events(box, before));
   std::int64_t after = 0;
-  return repeat([&](std::size_t limit) -> Result<std::pair<std::uint64_t, bool>> {
+  DOVETAIL_TRY(repeat([&](std::size_t limit) -> Result<std::pair<std::uint64_t, bool>> {
     const Result<SqlRows> page = session_.run(
         box.page,
         SqlParams().integer(static_cast<std::int64_t>(limit)).time(before).integer(after));
@@ -177,7 +177,9 @@ Status SqlRetention::clean_box(const RetentionStatements::Box& box) {
     const auto rows = static_cast<std::uint64_t>(gone->affected());
     report_.*box.count += rows;
     return std::pair(rows, true);
-  });
+  }));
+  std::uint64_t receipts = 0;
+  return sweep(box.receipts, {}, receipts);
 }
 
 // What is parked here, and not applied as long as that is known, is written down as such: it may be

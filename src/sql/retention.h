@@ -66,6 +66,8 @@ struct RetentionStatements {
     // Deletes what is after position $1 and up to $2, was made before $3, and is passed by every
     // relay.
     std::string remove;
+    // $1 rows. Deletes receipts of relays whose events are all gone.
+    std::string receipts;
     std::uint64_t PruneReport::* count;
   };
   std::vector<Box> boxes;

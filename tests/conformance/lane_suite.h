@@ -9,10 +9,13 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "core/event/batch.h"
+#include "core/life/receipt.h"
 #include "core/relay/lease.h"
 #include "core/relay/parking.h"
 #include "core/relay/source.h"
@@ -28,6 +31,21 @@ struct LaneOwner {
   std::unique_ptr<Parking> parking{};
 };
 
+// A row that a store keeps of what a relay delivered.
+struct KeptReceipt {
+  std::string owner{};
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t events = 0;
+  std::string places{};
+
+  friend bool operator==(const KeptReceipt&, const KeptReceipt&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const KeptReceipt& one) {
+    return out << one.owner << ' ' << one.first << '-' << one.last << ' ' << one.events << ' '
+               << one.places;
+  }
+};
+
 class LaneUnderTest {
  public:
   static constexpr Duration kTerm = std::chrono::seconds(10);
@@ -36,6 +54,8 @@ class LaneUnderTest {
   // Leases have the term kTerm and use `clock`.
   virtual LaneOwner join(const std::string& name) = 0;
   virtual void publish(const NewEvent& event) = 0;
+  // Nothing: its source keeps none.
+  virtual std::optional<std::vector<KeptReceipt>> receipts() { return std::nullopt; }
 
   TestClock clock;
 };
@@ -80,6 +100,15 @@ class LaneFixture : public testing::TestWithParam<LaneCase> {
 
 class LeaseSuite : public LaneFixture {
  protected:
+  void publish_numbered(std::uint8_t number) {
+    NewEvent event;
+    event.aggregate_type = "order";
+    event.aggregate_id = "k";
+    event.type = "changed";
+    event.payload = "{}";
+    event.id = EventId{{number}};
+    lane_->publish(event);
+  }
   // Lets the lease of `stale` run out and gives the lane to another owner.
   LaneOwner take_over() {
     lane_->clock.advance(LaneUnderTest::kTerm + std::chrono::seconds(1));
@@ -142,13 +171,7 @@ TEST_P(LeaseSuite, AStaleOwnersReleaseHarmsNobody) {
 }
 
 TEST_P(LeaseSuite, AStaleOwnerCannotSettle) {
-  NewEvent published;
-  published.aggregate_type = "order";
-  published.aggregate_id = "k";
-  published.type = "changed";
-  published.payload = "{}";
-  published.id = EventId{{1}};
-  lane_->publish(published);
+  publish_numbered(1);
   LaneOwner first = owner("first");
   Batch batch;
   ASSERT_TRUE(first.source->read(batch, Limits{}, std::stop_token{}));
@@ -161,6 +184,53 @@ TEST_P(LeaseSuite, AStaleOwnerCannotSettle) {
   Batch again;
   ASSERT_TRUE(second.source->read(again, Limits{}, std::stop_token{}));
   EXPECT_EQ(again.size(), 1U) << "the new owner reads it again";
+}
+
+// Reads `count` events and settles them as delivered to partition 2, from offset 100 on.
+inline std::vector<std::int64_t> deliver_some(Source& source, std::size_t count) {
+  std::vector<std::int64_t> positions;
+  Batch batch;
+  EXPECT_TRUE(source.read(batch, Limits{.events_max = count}, {}));
+  EXPECT_EQ(batch.size(), count);
+  for (Event& event : batch.events()) {
+    event.topic = "orders";
+    source.receipt()->add(event, {2, 100 + static_cast<std::int64_t>(positions.size())});
+    positions.push_back(event.position);
+  }
+  EXPECT_TRUE(source.settle(batch, std::vector<Settled>(batch.size(), Settled::delivered)));
+  return positions;
+}
+
+TEST_P(LeaseSuite, AReceiptIsWrittenOnceWithTheProgress) {
+  if (!lane_->receipts()) GTEST_SKIP() << "it keeps no receipts";
+  for (std::uint8_t i = 1; i <= 5; ++i) publish_numbered(i);
+  LaneOwner first = owner("first");
+  deliver_some(*first.source, 3);
+  ASSERT_TRUE(first.source->open()) << "the session is lost before its progress was written";
+  EXPECT_TRUE(lane_->receipts()->empty());
+  const std::vector<std::int64_t> positions = deliver_some(*first.source, 3);
+  ASSERT_TRUE(first.source->flush());
+  const std::vector<KeptReceipt> expected = {
+      {"first", positions.front(), positions.back(), 3, "orders\t2\t100\t102\t3\n"}};
+  EXPECT_EQ(*lane_->receipts(), expected);
+  ASSERT_TRUE(first.source->flush());
+  ASSERT_TRUE(first.source->open());
+  EXPECT_EQ(*lane_->receipts(), expected);
+  deliver_some(*first.source, 2);
+  ASSERT_TRUE(first.source->flush());
+  EXPECT_EQ(lane_->receipts()->size(), 2U) << "it covers what came since the last one";
+}
+
+TEST_P(LeaseSuite, AStaleOwnerWritesNoReceipt) {
+  if (!lane_->receipts()) GTEST_SKIP() << "it keeps no receipts";
+  publish_numbered(1);
+  LaneOwner first = owner("first");
+  deliver_some(*first.source, 1);
+  LaneOwner second = take_over();
+  const Status refused = first.source->flush();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(code(refused), Errc::stopped);
+  EXPECT_TRUE(lane_->receipts()->empty());
 }
 
 TEST_P(LeaseSuite, AStaleOwnerCannotPark) {

@@ -1,10 +1,15 @@
 """`dovetail trace` and `dovetail explain`: what every store knows of one event."""
 
+import re
 import unittest
 import uuid
 
 import consumer_test
 import harness
+import kafka_topics
+import postgres_test
+
+KAFKA = dict(part.split("=", 1) for part in postgres_test.first_line("kafka.conninfo").split()).get("port", "")
 
 
 class Trace(consumer_test.ConsumerCase):
@@ -111,6 +116,91 @@ class Trace(consumer_test.ConsumerCase):
         self.refused("trace", str(uuid.uuid4()), code=4, name="unavailable", says=("not asked: away",))
 
 
+@unittest.skipUnless(KAFKA, "the server of the tests is missing; run it through ctest")
+class Topic(consumer_test.ConsumerCase):
+    """Out to a topic of Kafka, and from there into the inbox."""
+
+    def setUp(self):
+        super().setUp()
+        self.topic = f"trace-{self.database}"
+        kafka_topics.create(int(KAFKA), self.topic, partitions=3)
+        self.bus()
+
+    def bus(self, port=KAFKA, more=""):
+        self.configure(source="bus", stores=(
+            f'[store.bus]\nurl = "kafka://127.0.0.1:{port}"\nread = ["{self.topic}"]\n\n[[relay]]\nname = "out"\n'
+            f'from = "shop"\nto = "bus"\ntopic = "{self.topic}"\n{more}'))
+
+    def trace(self, n):
+        return self.ask("trace", self.id_of(n))
+
+    def id_of(self, n):
+        return self.sql(f"SELECT id FROM dovetail.outbox WHERE convert_from(payload, 'UTF8')::jsonb->>'n' = '{n}'")
+
+    def step(self, life, actor, what):
+        [step] = [one for one in life["steps"] if (one["actor"], one["what"]) == (actor, what)]
+        return step
+
+    def test_from_the_outbox_over_the_topic_to_the_inbox(self):
+        self.place(200, keys=20)
+        self.dovetail("run", "out", "--until-idle")
+        self.start("run", "booking")
+        self.wait_for("everything is booked", lambda: len(self.booked()) == 200)
+        life = self.trace(117)
+        self.assertEqual([(step["actor"], step["what"]) for step in life["steps"] if step["actor"] != "bus"],
+                         [("shop", "committed"), ("out", "confirmed"), ("booking", "applied")])
+        stored, confirmed = self.step(life, "bus", "stored"), self.step(life, "out", "confirmed")
+        self.assertIsNotNone(stored["at"])
+        self.assertRegex(stored["detail"], rf"^{self.topic}, partition [012], offset \d+$")
+        self.assertEqual(confirmed["kind"], "ok")
+        self.assertGreater(confirmed["at_us"], 0)
+        self.assertRegex(confirmed["detail"], r"^bus; by .+:\d+.* with \d+ events?$")
+        self.assertEqual(life["not_asked"], [])
+        # Where the trace says it is, Kafka has it.
+        partition, offset = map(int, re.findall(r"partition (\d), offset (\d+)$", stored["detail"])[0])
+        report = self.ask("reconcile", "--outbox", "shop", "--topic", f"bus/{self.topic}")
+        self.assertEqual(report["findings"], [])
+        self.sql(f"UPDATE dovetail.outbox SET payload = '{{\"n\": 0}}' WHERE id = '{life['id']}'")
+        [altered] = self.ask("reconcile", "--outbox", "shop", "--topic", f"bus/{self.topic}", code=1)["findings"]
+        self.assertEqual((altered["partition"], altered["offset"]), (partition, offset))
+        # One row for a write of progress, not one for each event.
+        rows, events = self.sql("SELECT count(*), sum(events) FROM dovetail.receipt WHERE relay = 'out'").split("|")
+        self.assertEqual(int(events), 200)
+        self.assertLess(int(rows), 20)
+
+    def test_without_the_broker_the_receipt_tells(self):
+        self.place(40)
+        self.dovetail("run", "out", "--until-idle")
+        self.bus(port=1, more='[store.bus.settings]\nconnect_timeout = "500ms"\n')
+        life = self.trace(17)
+        self.assertEqual([one["store"] for one in life["not_asked"]], ["bus"])
+        confirmed = self.step(life, "out", "confirmed")
+        self.assertRegex(confirmed["detail"], rf"^bus, in {self.topic}, partition \d, offset \d+ to \d+")
+        self.assertIn("not asked: bus: ", self.dovetail("trace", self.id_of(17)).out)
+
+    def test_what_no_relay_noted_stays_unknown(self):
+        self.place(1)
+        self.dovetail("run", "out", "--until-idle")
+        self.sql("DELETE FROM dovetail.receipt")
+        life = self.trace(1)
+        self.assertEqual(self.step(life, "out", "confirmed")["kind"], "unknown")
+        [unasked] = life["not_asked"]
+        self.assertIn("noted no place", unasked["why"])
+
+    def test_a_replayed_event_has_no_noted_place(self):
+        self.place(1)
+        self.bus(more='[store.bus.settings]\nmessage_max = "1KiB"\n')
+        self.sql("UPDATE dovetail.outbox SET payload = convert_to(jsonb_build_object('n', 1, 'x', repeat('x', 2000))::text, 'UTF8')")
+        self.dovetail("run", "out", "--until-idle", code=1)
+        self.assertEqual(self.trace(1)["state"], "parked")
+        self.bus()
+        self.dovetail("parked", "replay", self.id_of(1))
+        self.dovetail("run", "out", "--until-idle")
+        life = self.trace(1)
+        self.assertEqual(self.step(life, "out", "confirmed")["detail"], "bus, from parking")
+        self.assertIn("replayed event", life["not_asked"][0]["why"])
+
+
 class Files(harness.Case):
     """From one SQLite file into the mailbox of another."""
 
@@ -123,6 +213,9 @@ class Files(harness.Case):
         self.assertEqual(life["state"], "delivered")
         self.assertEqual([(step["actor"], step["what"]) for step in life["steps"]][0], ("orders", "committed"))
         self.assertIn(("inventory", "received"), [(step["actor"], step["what"]) for step in life["steps"]])
+        [confirmed] = [step for step in life["steps"] if step["what"] == "confirmed"]
+        self.assertEqual(confirmed["kind"], "ok")
+        self.assertRegex(confirmed["detail"], r"^inventory; by .+ with 1 event$")
 
 
 if __name__ == "__main__":

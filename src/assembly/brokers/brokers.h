@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "config/config.h"
 #include "config/reference.h"
 #include "core/clock.h"
+#include "core/life/life.h"
 #include "core/operations.h"
 #include "core/reconcile/comparison.h"
 #include "core/relay/sink.h"
@@ -35,6 +37,11 @@ struct BrokerKind {
   Result<std::vector<Kept>> (*retention)(const config::StoreConfig& store);
   // A warning for operators before a relay fills it; empty: none. Null: never a warning.
   std::string_view (*caution)(const config::StoreConfig& to) = nullptr;
+  // One event, in the places that a relay noted: a trace waits for it at most about `time_max`.
+  // Null: it cannot be asked for one event.
+  Result<life::BrokerAnswer> (*find_event)(const config::StoreConfig& store, const EventId& id,
+                                           std::span<const PlaceRange> places,
+                                           Duration time_max) = nullptr;
   // A topic as a side of a comparison: what came since `from`. Null: its messages cannot be read
   // again.
   Result<std::unique_ptr<reconcile::ReceiverScan>> (*scan_topic)(

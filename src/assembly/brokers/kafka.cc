@@ -8,9 +8,10 @@
 #include "assembly/brokers/settings.h"
 #include "kafka/client.h"
 #include "kafka/examine.h"
+#include "kafka/lookup/find_event.h"
+#include "kafka/lookup/topic_scan.h"
 #include "kafka/sink.h"
 #include "kafka/source.h"
-#include "kafka/topic_scan.h"
 
 namespace dovetail::assembly {
 namespace {
@@ -155,6 +156,13 @@ Result<std::vector<Kept>> retention(const StoreConfig& store) {
   return kafka::retention(*options);
 }
 
+Result<life::BrokerAnswer> find_event(const StoreConfig& store, const EventId& id,
+                                      std::span<const PlaceRange> places, Duration time_max) {
+  const Result<kafka::Options> options = options_of(store);
+  if (!options) return fail(options.error());
+  return kafka::find_event(*options, id, places, time_max);
+}
+
 Result<std::unique_ptr<reconcile::ReceiverScan>> scan_topic(const StoreConfig& store,
                                                             const std::string& topic, WallTime from,
                                                             const reconcile::Watch& watch) {
@@ -171,6 +179,7 @@ const BrokerKind kKafka = {.settings = settings,
                            .make_source = make_source,
                            .examine = examine,
                            .retention = retention,
+                           .find_event = find_event,
                            .scan_topic = scan_topic};
 
 }  // namespace dovetail::assembly

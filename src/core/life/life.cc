@@ -35,6 +35,7 @@ class Teller {
   void explain(std::string title, std::string text);
   WallTime committed_at() const;
   bool has_message(const RelayFacts& relay) const;
+  const Delivery* delivery_of(const RelayFacts& relay) const;
   EventState state() const;
   std::string sentence() const;
 
@@ -65,6 +66,24 @@ std::string range_text(const PlaceRange& range) {
   text += range.partition >= 0 ? ", offset " : ", number ";
   text += std::to_string(range.first);
   if (range.last != range.first) text += " to " + std::to_string(range.last);
+  return text;
+}
+
+// Where the events of one topic went; empty topic: of all.
+std::string places_text(const Delivery& delivery, const std::string& topic) {
+  constexpr std::size_t kShown = 8;
+  if (delivery.places.empty()) return topic.empty() ? "" : ", " + topic;
+  std::string text;
+  std::size_t count = 0;
+  std::uint64_t noted = 0;
+  for (const PlaceRange& range : delivery.places) {
+    noted += range.events;
+    if (!topic.empty() && range.topic != topic) continue;
+    if (++count <= kShown) text += ", in " + range_text(range);
+  }
+  if (count > kShown) text += " and " + number(count - kShown) + " more partitions";
+  if (noted < delivery.events)
+    text += "; where " + number(delivery.events - noted) + " of its events went is not noted";
   return text;
 }
 
@@ -122,10 +141,28 @@ bool Teller::has_message(const RelayFacts& relay) const {
          std::any_of(facts_.places.begin(), facts_.places.end(), is_mailbox);
 }
 
-// A consumer tells of itself what it applied and when, so its notes add nothing.
+// The broker's own answer decides between several receipts; else the last one is the likeliest.
+const Delivery* Teller::delivery_of(const RelayFacts& relay) const {
+  const auto has_it = [&](const PlaceRange& range) {
+    return std::any_of(facts_.messages.begin(), facts_.messages.end(),
+                       [&](const MessageFacts& one) {
+                         return one.store == relay.to && one.topic == range.topic &&
+                                one.place.partition == range.partition &&
+                                one.place.offset >= range.first && one.place.offset <= range.last;
+                       });
+  };
+  for (auto one = relay.deliveries.rbegin(); one != relay.deliveries.rend(); ++one)
+    if (std::any_of(one->places.begin(), one->places.end(), has_it)) return &*one;
+  return relay.deliveries.empty() ? nullptr : &relay.deliveries.back();
+}
+
+// A consumer tells of itself what it applied and when, so its receipts add nothing.
 void Teller::tell_delivered(const RelayFacts& relay) {
-  if (relay.is_consumer || has_message(relay)) return;
-  if (relay.deliveries.empty()) {
+  if (relay.is_consumer) return;
+  const bool is_there = has_message(relay);
+  const Delivery* const delivery = delivery_of(relay);
+  if (delivery == nullptr) {
+    if (is_there) return;
     add(std::nullopt, committed_at(),
         {.actor = relay.name,
          .what = "confirmed",
@@ -133,21 +170,17 @@ void Teller::tell_delivered(const RelayFacts& relay) {
          .detail = relay.to + " confirmed it; when and where nobody recorded"});
     return;
   }
-  const Delivery& last = relay.deliveries.back();
   std::string detail = relay.to;
-  if (relay.deliveries.size() > 1)
+  if (!is_there && relay.deliveries.size() > 1)
     detail += ", in one of " + number(relay.deliveries.size()) + " batches that end here";
-  else if (last.places.empty() && !relay.topic.empty())
-    detail += ", " + relay.topic;
-  for (const PlaceRange& range : last.places)
-    if (relay.deliveries.size() == 1 && (range.topic == relay.topic || relay.topic.empty()))
-      detail += ", in " + range_text(range);
-  add(last.at, last.at,
+  else if (!is_there)
+    detail += places_text(*delivery, relay.topic);
+  add(delivery->at, delivery->at,
       {.actor = relay.name,
        .what = "confirmed",
        .kind = "ok",
-       .detail = detail + "; by " + last.owner + " with " + number(last.events) +
-                 (last.events == 1 ? " event" : " events")});
+       .detail = detail + "; by " + delivery->owner + " with " + number(delivery->events) +
+                 (delivery->events == 1 ? " event" : " events")});
 }
 
 void Teller::tell_parked(const RelayFacts& relay, const ParkedRow& row) {

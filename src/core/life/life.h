@@ -15,8 +15,9 @@
 
 namespace dovetail::life {
 
-// A note that a relay left beside its progress. The event is among its positions; of several such
-// notes of one relay, nobody knows which one is right, unless the broker was asked.
+// A receipt that a relay left with its progress, as a database keeps it. The event is among its
+// positions; of several such receipts of one relay, nobody knows which one is right, unless the
+// broker was asked.
 struct Delivery {
   WallTime at{};  // when its events were settled
   std::string owner{};
@@ -42,7 +43,7 @@ struct RelayFacts {
   std::string owner{};  // of the lane, now; empty: nobody
   std::int64_t epoch = 0;
   std::optional<SaidState> said{};
-  std::vector<Delivery> deliveries{};
+  std::vector<Delivery> deliveries{};  // by time
   std::vector<ParkedRow> parked{};
   std::uint64_t waiting_behind = 0;  // later events of its key
 };
@@ -53,6 +54,12 @@ struct MessageFacts {
   std::string topic{};
   BrokerPlace place{};
   WallTime at{};
+};
+
+// What a broker said when it was asked for the event.
+struct BrokerAnswer {
+  std::vector<MessageFacts> messages{};  // without the store
+  std::uint64_t unread = 0;              // messages of the noted places that there was no time for
 };
 
 // A handler that applied the event, or tries to.

@@ -55,7 +55,7 @@ std::string explained(const Life& life) {
 TEST(Life, GoesFromTheCommitToEveryHandler) {
   Facts facts = committed();
   facts.relays[0].deliveries.push_back(
-      {kStart + 5ms, "relay-a", 300, {{"order.events", 3, 100, 180, 80}, {"other", 0, 1, 2, 2}}});
+      {kStart + 5ms, "relay-a", 82, {{"order.events", 3, 100, 180, 80}, {"other", 0, 1, 2, 2}}});
   facts.handlers.push_back({.store = "inventory", .name = "stock.mail", .applied_at = kStart + 2s});
   facts.handlers.push_back(
       {.store = "inventory", .name = "stock.ledger", .applied_at = kStart + 1s});
@@ -63,7 +63,7 @@ TEST(Life, GoesFromTheCommitToEveryHandler) {
   EXPECT_EQ(told(life), (std::vector<std::string>{"shop committed", "shop-to-bus confirmed",
                                                   "stock.ledger applied", "stock.mail applied"}));
   EXPECT_EQ(life.steps[1].detail,
-            "bus, in order.events, partition 3, offset 100 to 180; by relay-a with 300 events");
+            "bus, in order.events, partition 3, offset 100 to 180; by relay-a with 82 events");
   EXPECT_EQ(life.steps[1].at, kStart + 5ms);
   EXPECT_EQ(life.state, "delivered");
   EXPECT_EQ(life.sentence, "It is delivered. 2 handlers have applied it.");
@@ -80,13 +80,29 @@ TEST(Life, WhatNoRelayCarriesIsSkippedAndNotDelivered) {
   EXPECT_EQ(life_of(facts).state, "delivered") << "another relay has carried it";
 }
 
-TEST(Life, AMessageThatWasFoundIsBetterThanANote) {
+TEST(Life, AMessageThatWasFoundSaysWhereAndWhichReceiptIsRight) {
   Facts facts = committed();
-  facts.relays[0].deliveries.push_back({kStart + 5ms, "relay-a", 300, {}});
   facts.messages.push_back({"bus", "order.events", {3, 117}, kStart + 4ms});
+  EXPECT_EQ(told(life_of(facts)), (std::vector<std::string>{"shop committed", "bus stored"}));
+  std::vector<Delivery>& deliveries = facts.relays[0].deliveries;
+  deliveries.push_back({kStart + 5ms, "relay-a", 300, {{"order.events", 3, 100, 180, 80}}});
+  deliveries.push_back({kStart + 9ms, "relay-b", 20, {{"order.events", 3, 200, 219, 20}}});
   const Life life = life_of(facts);
-  EXPECT_EQ(told(life), (std::vector<std::string>{"shop committed", "bus stored"}));
+  EXPECT_EQ(told(life),
+            (std::vector<std::string>{"shop committed", "bus stored", "shop-to-bus confirmed"}));
   EXPECT_EQ(life.steps[1].detail, "order.events, partition 3, offset 117");
+  EXPECT_EQ(life.steps[2].detail, "bus; by relay-a with 300 events");
+  EXPECT_EQ(life.steps[2].at, kStart + 5ms);
+}
+
+TEST(Life, AReceiptThatDoesNotListEverythingSaysSo) {
+  Facts facts = committed();
+  Delivery delivery{kStart + 5ms, "relay-a", 300, {}};
+  for (std::int32_t i = 0; i < 10; ++i) delivery.places.push_back({"order.events", i, 5, 6, 2});
+  facts.relays[0].deliveries.push_back(delivery);
+  const std::string detail = life_of(facts).steps[1].detail;
+  EXPECT_NE(detail.find("partition 7, offset 5 to 6 and 2 more partitions"), std::string::npos);
+  EXPECT_NE(detail.find("; where 280 of its events went is not noted"), std::string::npos);
 }
 
 TEST(Life, WhatNobodyRecordedIsUnknown) {

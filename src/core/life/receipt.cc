@@ -16,6 +16,12 @@ bool read_number(std::string_view text, Integer& value) {
   return read.ec == std::errc{} && read.ptr == text.data() + text.size();
 }
 
+bool can_be_listed(std::string_view topic) {
+  return topic.size() <= Receipt::kTopicBytesMax &&
+         std::none_of(topic.begin(), topic.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < ' '; });
+}
+
 bool read_range(std::string_view line, PlaceRange& range) {
   std::array<std::string_view, kFields> fields;
   for (std::size_t i = 0; i < kFields; ++i) {
@@ -47,7 +53,7 @@ void Receipt::add_place(std::string_view topic, BrokerPlace place) {
     const auto found = std::find_if(places_.begin(), places_.end(), is_of);
     at_ = static_cast<std::size_t>(found - places_.begin());
     if (found == places_.end()) {
-      if (places_.size() == kRangesMax) return;
+      if (places_.size() == kRangesMax || !can_be_listed(topic)) return;
       places_.push_back({std::string(topic), place.partition, place.offset, place.offset, 0});
     }
   }

@@ -9,18 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/relay/sink.h"
 #include "dovetail/event.h"
-#include "dovetail/result.h"
 
 namespace dovetail {
-
-// Where a broker put an event: a partition and an offset, or a number of a stream alone.
-struct BrokerPlace {
-  std::int32_t partition = -1;
-  std::int64_t offset = -1;  // -1: the broker does not tell
-
-  bool is_known() const { return offset >= 0; }
-};
 
 // Places of one partition.
 struct PlaceRange {
@@ -36,8 +28,10 @@ struct PlaceRange {
 // Collects what was delivered between two writes of progress. One thread.
 class Receipt {
  public:
-  // More partitions than this are not listed.
+  // More partitions than this are not listed, nor topics with a longer name, or with a control
+  // character: their events are counted, and that they are missing can be seen.
   static constexpr std::size_t kRangesMax = 64;
+  static constexpr std::size_t kTopicBytesMax = 256;
 
   void add(const Event& event, BrokerPlace place) {
     if (event.position < first_) first_ = event.position;

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "core/testing/test_relay.h"
+
 namespace dovetail {
 namespace {
 
@@ -39,6 +41,34 @@ TEST(Receipt, ListsNoMoreThanItsLimit) {
   for (std::int32_t i = 0; i < 1000; ++i) receipt.add(event_at(i), {i, 1});
   EXPECT_EQ(receipt.places().size(), Receipt::kRangesMax);
   EXPECT_EQ(receipt.events(), 1000U);
+}
+
+TEST(Receipt, ListsNoTopicThatWouldSpoilItsText) {
+  Receipt receipt;
+  receipt.add(event_at(1, std::string(Receipt::kTopicBytesMax + 1, 'x')), {0, 1});
+  receipt.add(event_at(2, "two\nlines"), {0, 1});
+  receipt.add(event_at(3, "a\ttab"), {0, 1});
+  EXPECT_TRUE(receipt.places().empty());
+  EXPECT_EQ(receipt.events(), 3U) << "that places are missing can be seen";
+}
+
+TEST_F(RelayTest, TheReceiptHasWhatTheSinkConfirmedAndNothingElse) {
+  MemorySink sink;
+  sink.decide_by([](const Event& event) {
+    if (event.aggregate_id == "refused") return Outcome{Fate::rejected, 0, "not as it is"};
+    return Outcome{.fate = Fate::confirmed, .place = {3, 100 + event.position}};
+  });
+  publish("a", 2);
+  publish("refused");
+  publish("b");
+  start(sink);
+  ASSERT_TRUE(eventually([&] { return reader_.settled() == 4; }));
+  stop();
+  const Receipt& noted = counted_->noted;
+  EXPECT_EQ(noted.events(), 3U);
+  EXPECT_EQ(noted.first(), 1);
+  EXPECT_EQ(noted.last(), 4);
+  EXPECT_EQ(noted.places(), (std::vector<PlaceRange>{{"", 3, 101, 104, 3}}));
 }
 
 TEST(Receipt, PlacesSurviveAsText) {

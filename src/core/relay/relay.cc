@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/life/receipt.h"
 #include "core/mutant.h"
 #include "core/relay/relay_state.h"
 
@@ -425,13 +426,18 @@ Status Relay::read_source(std::stop_token stop) {
 
 Status Relay::settle() {
   bool settled = false;
+  Receipt* const receipt = ports_.source.receipt();
   while (!flights_.empty() && flights_.front()->unresolved == 0) {
     std::unique_ptr<Flight> flight = std::move(flights_.front());
     flights_.pop_front();
     window_events_ -= flight->entries.size();
     window_bytes_ -= flight->batch.bytes();
     fates_.clear();
-    for (const Entry& entry : flight->entries) fates_.push_back(entry.fate);
+    for (const Entry& entry : flight->entries) {
+      fates_.push_back(entry.fate);
+      if (receipt != nullptr && entry.fate == Settled::delivered)
+        receipt->add(*entry.event, entry.place);
+    }
     DOVETAIL_TRY(ports_.source.settle(flight->batch, fates_));
     ports_.metrics.settled.fetch_add(flight->entries.size(), std::memory_order_relaxed);
     if (unwritten_events_ == 0)

@@ -240,6 +240,7 @@ void Relay::deliver(Entry& entry, const Outcome& outcome) {
     ports_.metrics.replayed.fetch_add(1, std::memory_order_relaxed);
     entry.flight->delivered.push_back(entry.event->id);
   }
+  entry.place = outcome.place;
   finish(entry, Settled::delivered);
   if (!lines_.empty()) leave_line(entry.line_key());
 }

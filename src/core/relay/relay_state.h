@@ -23,6 +23,7 @@ struct Relay::Entry {
   std::uint64_t confirmations = 0;  // of other keys, at that time
   std::string reason{};             // of the last failure
   Settled fate = Settled::delivered;
+  BrokerPlace place{};  // if delivered
 
   // A line is found by the hash of its key; an event without a key has its own line.
   std::uint64_t line_key() const { return event->has_key() ? event->key_hash : ~order; }

@@ -22,6 +22,14 @@ enum class Fate : std::uint8_t {
   rejected,  // never acceptable as it is: park it now
 };
 
+// Where a broker put an event: a partition and an offset, or a number of a stream alone.
+struct BrokerPlace {
+  std::int32_t partition = -1;
+  std::int64_t offset = -1;  // -1: the broker does not tell
+
+  bool is_known() const { return offset >= 0; }
+};
+
 struct Outcome {
   Fate fate = Fate::again;
   std::uint32_t attempts =
@@ -29,6 +37,7 @@ struct Outcome {
   std::string reason{};  // for failed, busy, rejected and again; never contains payload
   // Confirmed without an effect: this says nothing about the receiver.
   bool untried = false;
+  BrokerPlace place{};  // if confirmed
 };
 
 using Events = std::span<const Event* const>;

@@ -12,6 +12,8 @@
 
 namespace dovetail {
 
+class Receipt;
+
 struct Limits {
   std::size_t events_max = 1000;
   std::size_t bytes_max = 4 << 20;  // a single larger event is still read, alone
@@ -55,6 +57,10 @@ class Source {
 
   // Makes settled events durable.
   virtual Status flush() = 0;
+
+  // The caller adds what was delivered before it calls settle(). The source writes it together with
+  // its progress, and clears it. Null: it keeps no receipts.
+  virtual Receipt* receipt() { return nullptr; }
 
   // Called in every round of the relay, even if nothing can be read because the sink blocks. Must
   // be quick.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/event/event_id.h"
+#include "core/life/receipt.h"
 #include "core/relay/relay.h"
 #include "host/host.h"
 #include "kit/eventually.h"
@@ -27,7 +28,8 @@ namespace dovetail {
 
 using namespace std::chrono_literals;
 
-// Counts writes of progress, and marks events that a test chooses as defective.
+// Counts writes of progress, keeps what the relay notes, and marks events that a test chooses as
+// defective.
 class CountingSource final : public Source {
  public:
   explicit CountingSource(Source& inner) : inner_(inner) {}
@@ -44,7 +46,9 @@ class CountingSource final : public Source {
     ++flushes;
     return inner_.flush();
   }
+  Receipt* receipt() override { return &noted; }
   std::atomic<int> flushes{0};
+  Receipt noted{};  // of all sessions; read it after stop()
   std::function<std::string_view(const Event&)> defect_of = [](const Event&) {
     return std::string_view{};
   };

@@ -28,6 +28,8 @@ constexpr std::string_view kRights =
     "pg_catalog.has_table_privilege('dovetail.relay_lane', 'SELECT') AND "
     "pg_catalog.has_any_column_privilege('dovetail.relay_lane', 'INSERT') AND "
     "pg_catalog.has_any_column_privilege('dovetail.relay_lane', 'UPDATE')), "
+    "('run relays', false, 'INSERT ON dovetail.receipt', "
+    "pg_catalog.has_any_column_privilege('dovetail.receipt', 'INSERT')), "
     "('run relays', false, 'SELECT, INSERT, UPDATE ON dovetail.parked', "
     "pg_catalog.has_table_privilege('dovetail.parked', 'SELECT') AND "
     "pg_catalog.has_any_column_privilege('dovetail.parked', 'INSERT') AND "

@@ -22,6 +22,14 @@ const std::string kLane =
     "dovetail.relay_state AS s ON s.relay = r.relay AND s.lane = r.lane WHERE r.relay = $1 AND "
     "dovetail.bucket($2, $3, $4) * r.lanes / 256 = r.lane";
 
+// $1 the relay, $2 to $4 what the bucket of an event comes from, $5 its number, $6 how many
+// receipts are looked at: while an old transaction is open, those of newer events span its numbers.
+constexpr std::string_view kReceipts =
+    "SELECT t.at, t.owner, t.events, t.places FROM (SELECT * FROM dovetail.receipt AS r WHERE "
+    "r.relay = $1 AND r.last_seq >= $5 ORDER BY r.last_seq LIMIT $6) AS t WHERE t.first_seq <= $5 "
+    "AND dovetail.bucket($2, $3, $4) BETWEEN t.first_bucket AND t.last_bucket ORDER BY t.at";
+constexpr std::int64_t kReceiptsMax = 10'000;
+
 constexpr std::string_view kHandlers =
     "SELECT c.name, i.applied_at, i.digest, coalesce(q.attempts, k.attempts, a.attempts, 0), "
     "coalesce(a.updated_at, q.queued_at), q.event_id IS NOT NULL, CASE WHEN q.held THEN q.due WHEN "
@@ -31,6 +39,23 @@ constexpr std::string_view kHandlers =
     "dovetail.claim AS k ON k.event_id = $1 AND k.consumer_id = c.id LEFT JOIN dovetail.queue AS q "
     "ON q.event_id = $1 AND q.consumer_id = c.id WHERE i.event_id IS NOT NULL OR a.event_id IS NOT "
     "NULL OR k.event_id IS NOT NULL OR q.event_id IS NOT NULL ORDER BY c.name";
+
+Status fill_deliveries(Connection& connection, const EventRow& row, life::RelayFacts& relay) {
+  const Result<Rows> rows = connection.query(kReceipts, Params()
+                                                            .text(relay.name)
+                                                            .text(row.aggregate_type)
+                                                            .text(row.aggregate_id)
+                                                            .uuid(row.id)
+                                                            .int8(row.position)
+                                                            .int8(kReceiptsMax));
+  if (!rows) return fail(rows.error());
+  for (std::size_t i = 0; i < rows->size(); ++i)
+    relay.deliveries.push_back({.at = rows->timestamptz(i, 0),
+                                .owner = std::string(rows->text(i, 1)),
+                                .events = static_cast<std::uint64_t>(rows->int8(i, 2)),
+                                .places = parse_places(rows->text(i, 3))});
+  return {};
+}
 
 }  // namespace
 
@@ -47,6 +72,7 @@ Status fill_relay(const std::string& url, const EventRow& row, life::RelayFacts&
   relay.lanes = static_cast<std::uint32_t>(rows->int4(0, 1));
   relay.owner = shown_owner(rows->text(0, 2));
   relay.epoch = rows->int8(0, 3);
+  DOVETAIL_TRY(fill_deliveries(*connection, row, relay));
   if (rows->is_null(0, 4)) return {};
   SaidState said;
   said.state = std::string(rows->text(0, 4));

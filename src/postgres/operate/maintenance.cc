@@ -52,6 +52,11 @@ const RetentionStatements& retention_statements() {
                  .remove = "DELETE FROM dovetail.outbox_default AS o WHERE o.seq > $1 AND o.seq <= "
                            "$2 AND o.created_at < $3 AND NOT " +
                            std::string(kUnpassed),
+                 .receipts =
+                     "DELETE FROM dovetail.receipt WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM "
+                     "(SELECT DISTINCT relay FROM dovetail.relay_lane) AS r JOIN dovetail.receipt "
+                     "AS t ON t.relay = r.relay AND t.last_seq < coalesce((SELECT min(seq) FROM "
+                     "dovetail.outbox), 9223372036854775807) LIMIT $1))",
                  .count = &PruneReport::outbox}},
       .parked = delete_old("parked", "finished_at"),
       .audit = delete_old("audit", "at"),

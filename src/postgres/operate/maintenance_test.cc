@@ -127,6 +127,24 @@ TEST_F(Maintenance, DropsWhatEveryRelayHasPassedAndIsOldEnough) {
   EXPECT_EQ(rows(), 1);
 }
 
+TEST_F(Maintenance, ReceiptsGoWithTheLastEventThatTheySpeakOf) {
+  publish_old(20);
+  publish_old(3);
+  relay_all(2);
+  must(application,
+       "INSERT INTO dovetail.receipt (relay, owner, first_bucket, last_bucket, first_seq, "
+       "last_seq, events, places) VALUES ('relay', 'x', 0, 255, 1, 1, 1, ''), ('relay', 'x', 0, "
+       "255, 1, 2, 2, ''), ('relay', 'x', 0, 255, 2, 2, 1, '')");
+  run();
+  EXPECT_EQ(text(application,
+                 "SELECT string_agg(first_seq || '-' || last_seq, ' ' ORDER BY first_seq) FROM "
+                 "dovetail.receipt"),
+            "1-2 2-2");
+  must(application, "DELETE FROM dovetail.outbox");
+  run();
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.receipt"), 0);
+}
+
 TEST_F(Maintenance, KeepsWhatOneOfTheRelaysHasNotPassed) {
   publish_old(20);
   relay_all(1);

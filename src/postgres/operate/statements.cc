@@ -2,12 +2,18 @@
 
 namespace dovetail::postgres {
 
+namespace {
+
+std::string list_audit(const std::string& which) {
+  return "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit WHERE " +
+         which + "($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $1";
+}
+
+}  // namespace
+
 const AuditStatements& audit_statements() {
   static const AuditStatements statements = {
-      .add = "",
-      .list =
-          "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit WHERE "
-          "($2 = '' OR subject = $2) AND ($3 = 0 OR number < $3) ORDER BY number DESC LIMIT $1"};
+      .add = "", .list = list_audit(""), .list_of_subject = list_audit("subject = $3 AND ")};
   return statements;
 }
 

@@ -86,6 +86,7 @@ Status Progress::count_streamed() {
 void Progress::written() {
   written_ = settled_;
   events_ = parked_ = skipped_ = 0;
+  receipt_.clear();
 }
 
 }  // namespace dovetail::postgres

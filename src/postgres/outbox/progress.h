@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "core/life/receipt.h"
 #include "core/relay/source.h"
 #include "postgres/outbox/streamed_transactions.h"
 #include "postgres/stream/position.h"
@@ -118,7 +119,9 @@ class Progress {
   std::int64_t skipped() const { return skipped_; }
   bool has_moved() const { return settled_ != written_; }
   bool has_news() const { return events_ > 0 || has_moved(); }
-  // The database has settled_to() and the counts.
+  // What was delivered since the last write.
+  Receipt& receipt() { return receipt_; }
+  // The database has settled_to(), the counts and the receipt.
   void written();
 
  private:
@@ -130,6 +133,7 @@ class Progress {
   std::int64_t events_ = 0;
   std::int64_t parked_ = 0;
   std::int64_t skipped_ = 0;
+  Receipt receipt_{};
   std::int64_t passed_ = 0;
 
   TablePosition read_{};

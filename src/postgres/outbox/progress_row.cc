@@ -24,16 +24,21 @@ const std::string kAdoptCluster =
     "AND system_identifier <> $3 AND (epoch = $7 OR $7 = -1) AND " +
     kServerRun + " = $8";
 
-// The last condition: the snapshots belong to the current run of the server.
+// The last condition: the snapshots belong to the current run of the server. A receipt is written
+// only with its progress.
 const std::string kWrite =
-    "UPDATE dovetail.relay_lane SET window_start = $4::text::pg_snapshot, "
+    "WITH moved AS (UPDATE dovetail.relay_lane SET window_start = $4::text::pg_snapshot, "
     "window_end = nullif($5, '')::pg_snapshot, window_seq = $6, passed_seq = greatest(passed_seq, "
     "$7), "
     "delivered_total = delivered_total + $8 - $9 - $11, parked_total = parked_total + $9, "
     "skipped_total = skipped_total + $11, " +
     kSampled + "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) AND " + kServerRun +
     // Not worth an fsync; the setting ends with this transaction.
-    " = $10 RETURNING set_config('synchronous_commit', 'off', true)";
+    " = $10 RETURNING split_part(owner, '@', 1) AS owner, set_config('synchronous_commit', 'off', "
+    "true) AS is_lazy), noted AS "
+    "(INSERT INTO dovetail.receipt (relay, owner, first_bucket, last_bucket, first_seq, last_seq, "
+    "events, places) SELECT $1, owner, $12, $13, $14, $15, $16, $17 FROM moved WHERE $16 > 0) "
+    "SELECT is_lazy FROM moved";
 
 }  // namespace
 
@@ -87,6 +92,7 @@ Status ProgressRow::write(Progress& progress) {
   if (!progress.has_news()) return {};
   DOVETAIL_TRY(check());
   const TablePosition& settled = progress.settled_to();
+  const Receipt& receipt = progress.receipt();
   const Result<Rows> rows =
       reader_.connection.query(kWrite, Params()
                                            .text(reader_.relay)
@@ -99,7 +105,13 @@ Status ProgressRow::write(Progress& progress) {
                                            .int8(progress.events())
                                            .int8(progress.parked())
                                            .text(run_)
-                                           .int8(progress.skipped()));
+                                           .int8(progress.skipped())
+                                           .int4(reader_.first_bucket())
+                                           .int4(reader_.last_bucket())
+                                           .int8(receipt.first())
+                                           .int8(receipt.last())
+                                           .int8(static_cast<std::int64_t>(receipt.events()))
+                                           .text(to_text(receipt.places())));
   if (!rows) return fail(rows.error());
   if (rows->empty()) return fail(not_written(reader_, run_));
   progress.written();

@@ -35,6 +35,7 @@ class PostgresSource final : public Windows {
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   // stopped: another relay has taken the lane.
   Status flush() override;
+  Receipt* receipt() override { return &progress_.receipt(); }
 
   Progress& progress() override { return progress_; }
   bool is_between_windows() const override { return at().now.empty(); }

@@ -83,6 +83,9 @@ GRANT SELECT, INSERT (relay, lane, lanes, source, window_start, passed_seq, syst
   ON dovetail.relay_lane TO dovetail_relay;
 -- `dovetail reconcile` asks it since when events are retained.
 GRANT SELECT ON dovetail.outbox_default TO dovetail_relay;
+-- What it delivered and when is not for it to change, nor the time for it to choose.
+GRANT INSERT (relay, owner, first_bucket, last_bucket, first_seq, last_seq, events, places) ON dovetail.receipt
+  TO dovetail_relay;
 -- It parks events and ends that, but neither renames one nor gives it to another relay; only a decision discards.
 GRANT SELECT,
   INSERT (relay, id, position, topic, aggregate_type, aggregate_id, type, content_type, headers, payload, aggregate_version,

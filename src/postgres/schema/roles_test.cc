@@ -75,6 +75,7 @@ constexpr Attempt kAppAttempts[] = {
     {"app", "SELECT dovetail.note_reveal('01890000-0000-7000-8000-000000000002', 'x')"},
     {"app",
      "SELECT dovetail.note_edit('01890000-0000-7000-8000-000000000002', gen_random_uuid(), 'x')"},
+    {"app", "SELECT * FROM dovetail.receipt"},
     {"app", "SELECT dovetail.consumer_id('x')"},
     {"app", "CREATE TABLE dovetail.mine (x int)"},
     {"app", "CREATE FUNCTION dovetail.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"},
@@ -91,6 +92,7 @@ constexpr Attempt kAppAttempts[] = {
 // HTTP requests; reads no table and publishes nothing."
 constexpr Attempt kWorkerAttempts[] = {
     {"worker", "SELECT payload FROM dovetail.queue"},
+    {"worker", "SELECT * FROM dovetail.receipt"},
     {"worker", "SELECT body FROM dovetail.request"},
     {"worker", "SELECT dovetail.receive('mail')"},
     {"worker", "SELECT dovetail.receive('no such consumer')"},
@@ -182,6 +184,12 @@ constexpr Attempt kRelayAttempts[] = {
     {"relay",
      "INSERT INTO dovetail.inbox (event_id, consumer_id, applied_at) VALUES (gen_random_uuid(), 1, "
      "'epoch')"},
+    {"relay", "SELECT * FROM dovetail.receipt"},
+    {"relay", "UPDATE dovetail.receipt SET owner = 'x'"},
+    {"relay", "DELETE FROM dovetail.receipt"},
+    {"relay",
+     "INSERT INTO dovetail.receipt (relay, at, owner, first_bucket, last_bucket, first_seq, "
+     "last_seq, events, places) VALUES ('r', now(), '', 0, 255, 1, 2, 2, '')"},
     {"relay",
      "INSERT INTO dovetail.unapplied (event_id, consumer_id, by_operator) VALUES "
      "(gen_random_uuid(), 1, true)"},
@@ -262,6 +270,11 @@ constexpr Attempt kOperatorAttempts[] = {
     {"operator", "UPDATE dovetail.queue SET payload = 'x'"},
     {"operator", "SELECT dovetail.receive('stock')"},
     {"operator", "SELECT dovetail.claim('stock', gen_random_uuid())"},
+    {"operator", "DELETE FROM dovetail.receipt"},
+    {"operator", "UPDATE dovetail.receipt SET owner = 'x'"},
+    {"operator",
+     "INSERT INTO dovetail.receipt (relay, owner, first_bucket, last_bucket, first_seq, last_seq, "
+     "events, places) VALUES ('r', '', 0, 255, 1, 2, 2, '')"},
     {"operator", "DELETE FROM dovetail.inbox"},
     {"operator",
      "INSERT INTO dovetail.unapplied (event_id, consumer_id, by_operator) VALUES "
@@ -325,6 +338,9 @@ TEST_F(PostgresRoles, ARelayReadsAndKeepsItsProgress) {
   must(relay, "SELECT payload FROM dovetail.outbox");
   must(relay, "SELECT dovetail.release_delayed(10), dovetail.adopt_foreign_rows(10)");
   EXPECT_EQ(sqlstate(relay, "UPDATE dovetail.parked SET state = 'waiting', payload = 'x'"), "ok");
+  must(relay,
+       "INSERT INTO dovetail.receipt (relay, owner, first_bucket, last_bucket, first_seq, "
+       "last_seq, events, places) VALUES ('r', '', 0, 255, 1, 2, 2, '')");
 }
 
 // Every other order and target is a decision: see kRelayAttempts.
@@ -346,6 +362,7 @@ TEST_F(PostgresRoles, AnOperatorLooks) {
   must(person, "SELECT * FROM dovetail.events; SELECT * FROM dovetail.lag");
   must(person, "SELECT * FROM dovetail.queues; SELECT * FROM dovetail.queue_parked");
   must(person, "SELECT * FROM dovetail.audit; SELECT * FROM dovetail.requests");
+  must(person, "SELECT * FROM dovetail.receipt");
 }
 
 TEST_F(PostgresRoles, AnOperatorPausesAndTheAuditHasTheLogin) {

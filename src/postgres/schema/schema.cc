@@ -13,6 +13,7 @@
 #include "postgres_schema_v1.h"
 #include "postgres_schema_v10.h"
 #include "postgres_schema_v11.h"
+#include "postgres_schema_v12.h"
 #include "postgres_schema_v2.h"
 #include "postgres_schema_v3.h"
 #include "postgres_schema_v4.h"
@@ -26,7 +27,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::array<Migration, 11> kMigrations = {{{1, kPostgresSchemaV1},
+constexpr std::array<Migration, 12> kMigrations = {{{1, kPostgresSchemaV1},
                                                     {2, kPostgresSchemaV2},
                                                     {3, kPostgresSchemaV3},
                                                     {4, kPostgresSchemaV4},
@@ -36,7 +37,8 @@ constexpr std::array<Migration, 11> kMigrations = {{{1, kPostgresSchemaV1},
                                                     {8, kPostgresSchemaV8},
                                                     {9, kPostgresSchemaV9},
                                                     {10, kPostgresSchemaV10},
-                                                    {11, kPostgresSchemaV11}}};
+                                                    {11, kPostgresSchemaV11},
+                                                    {12, kPostgresSchemaV12}}};
 
 struct Stored {
   std::int64_t version = 0;  // 0: there are no dovetail tables

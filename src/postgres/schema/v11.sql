@@ -627,6 +627,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   gone AS (DELETE FROM dovetail.request AS r USING old WHERE r.ctid = old.ctid RETURNING 1)
   SELECT count(*) FROM gone
 $$;
+
 -- Part 4: what roles may not write past the audit.
 
 -- The relay's role writes its lanes: `drained`, where an operator ordered it, and its first target. Every other order and

@@ -35,6 +35,7 @@ class WalSource final : public Source {
   Status flush() override;
   // unavailable: the server keeps too much WAL for us, or the stream has ended.
   Status keep_alive() override;
+  Receipt* receipt() override { return windows_.receipt(); }
 
  private:
   Status read_windows(Batch& out, const Limits& limits, std::stop_token stop);

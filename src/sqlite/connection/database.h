@@ -139,7 +139,7 @@ bool in_transaction(sqlite3* connection);
 // corrupt: a newer dovetail made the file. unavailable: the file has no dovetail tables yet, or
 // older ones.
 Status check_schema(sqlite3* connection);
-inline constexpr std::int64_t kSchemaVersion = 9;
+inline constexpr std::int64_t kSchemaVersion = 10;
 
 // Opens a file that already has dovetail's tables.
 Result<Database> open_store(const std::string& path, const OpenOptions& options = {});

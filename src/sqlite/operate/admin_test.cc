@@ -257,6 +257,24 @@ TEST_F(Operator, PrunesOnlyWhatIsOldAndPassedByEveryReader) {
   EXPECT_EQ(application.number("SELECT min(seq) FROM dovetail_outbox"), 9);
 }
 
+TEST_F(Operator, ReceiptsGoWithTheLastEventThatTheySpeakOf) {
+  for (int i = 0; i < 10; ++i) application.publish_one("k");
+  application.run("UPDATE dovetail_outbox SET created_at = 1 WHERE seq <= 8");
+  register_reader(10);
+  application.run(
+      "INSERT INTO dovetail_receipt (relay, at, owner, first_seq, last_seq, events, places) SELECT "
+      "relay, 1, 'x', column1, column2, 1, '' FROM dovetail_relay, (VALUES (1, 8), (5, 9), (9, "
+      "10))");
+  const std::string left =
+      "SELECT group_concat(first_seq || '-' || last_seq, ' ') FROM "
+      "dovetail_receipt ORDER BY first_seq";
+  EXPECT_TRUE(prune(file.path, {}, clock));
+  EXPECT_EQ(application.text(left), "5-9 9-10");
+  application.run("DELETE FROM dovetail_outbox");
+  EXPECT_TRUE(prune(file.path, {}, clock));
+  EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_receipt"), 0);
+}
+
 TEST_F(Operator, PrunesNothingThatNobodyHasRead) {
   application.publish_one("k");
   application.run("UPDATE dovetail_outbox SET created_at = 1");

@@ -9,6 +9,13 @@ namespace dovetail::sqlite {
 
 namespace {
 
+// ?1 the relay, ?2 the event's number, ?3 how many receipts are looked at: after a relay was moved
+// back, several have it.
+constexpr std::string_view kReceipts =
+    "SELECT at, owner, events, places FROM (SELECT * FROM dovetail_receipt WHERE relay = ?1 AND "
+    "last_seq >= ?2 ORDER BY last_seq LIMIT ?3) WHERE first_seq <= ?2 ORDER BY at";
+constexpr std::int64_t kReceiptsMax = 1000;
+
 constexpr std::string_view kHandlers =
     "SELECT c.name, i.applied_at, i.digest, coalesce(k.attempts, a.attempts, 0), "
     "coalesce(a.updated_at, k.updated_at), i.event_id IS NOT NULL FROM dovetail_consumer AS c LEFT "
@@ -17,10 +24,29 @@ constexpr std::string_view kHandlers =
     "k ON k.consumer_id = c.id AND k.event_id = ?1 WHERE i.event_id IS NOT NULL OR a.event_id IS "
     "NOT NULL OR k.event_id IS NOT NULL ORDER BY c.name";
 
+Status fill_deliveries(const std::string& path, const EventRow& row, life::RelayFacts& relay) {
+  Result<Database> database = open_store(path);
+  if (!database) return fail(database.error());
+  Result<Statement> select = database->prepare(kReceipts);
+  if (!select) return fail(select.error());
+  select->bind_text(1, relay.name).bind(2, row.position).bind(3, kReceiptsMax);
+  for (;;) {
+    const Result<bool> found = select->step();
+    if (!found) return fail(found.error());
+    if (!*found) return {};
+    relay.deliveries.push_back({.at = from_stored(select->integer(0)),
+                                .owner = std::string(select->bytes(1)),
+                                .events = static_cast<std::uint64_t>(select->integer(2)),
+                                .places = parse_places(select->bytes(3))});
+  }
+}
+
 }  // namespace
 
 // A file has one lane.
-Status fill_relay(const std::string& path, const EventRow&, life::RelayFacts& relay, Clock& clock) {
+Status fill_relay(const std::string& path, const EventRow& row, life::RelayFacts& relay,
+                  Clock& clock) {
+  DOVETAIL_TRY(fill_deliveries(path, row, relay));
   const Result<StoreStatus> found = status(path, clock);
   if (!found) return fail(found.error());
   for (const RelayStatus& one : found->relays) {

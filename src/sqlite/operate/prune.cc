@@ -25,6 +25,13 @@ RetentionStatements::Box box_of(std::string_view table, const std::string& relay
                   name + " WHERE seq > $3" + passed + " ORDER BY seq LIMIT $1)",
           .remove =
               "DELETE FROM " + name + " WHERE seq > $1 AND seq <= $2 AND created_at < $3" + passed,
+          .receipts =
+              "DELETE FROM dovetail_receipt WHERE rowid IN (SELECT t.rowid FROM "
+              "(SELECT relay" +
+              relays +
+              ") AS r JOIN dovetail_receipt AS t ON t.relay = r.relay AND t.last_seq < "
+              "(SELECT coalesce(min(seq), 9223372036854775807) FROM " +
+              name + ") LIMIT $1)",
           .count = count};
 }
 

@@ -48,9 +48,14 @@ TEST_F(SqliteRelayControl, WhatIsParkedKeepsARelayFromBeingForgottenAndAHoldFrom
   ASSERT_TRUE(write_hold(file.path, "r", Hold::paused, "why", clock));
   EXPECT_TRUE(failed_with(write_rename(file.path, "r", "q", "why", clock), Errc::rejected));
   ASSERT_TRUE(write_hold(file.path, "r", Hold::none, "why", clock));
+  application.run(
+      "INSERT INTO dovetail_receipt (relay, at, owner, first_seq, last_seq, events, places) VALUES "
+      "('r', 1, 'x', 1, 3, 3, ''), ('other', 1, 'x', 1, 3, 3, '')");
   ASSERT_TRUE(write_rename(file.path, "r", "q", "why", clock));
+  EXPECT_EQ(application.text("SELECT max(relay) || min(relay) FROM dovetail_receipt"), "qother");
   EXPECT_TRUE(failed_with(write_forget(file.path, "r", "why", clock), Errc::rejected));
   ASSERT_TRUE(write_forget(file.path, "q", "why", clock));
+  EXPECT_EQ(application.text("SELECT group_concat(relay) FROM dovetail_receipt"), "other");
   EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_relay"), 0);
 }
 

@@ -10,6 +10,13 @@ namespace {
 constexpr std::string_view kOfConsumer =
     "(c.name = $1 OR substr(c.name, 1, length($1) + 1) = $1 || '.')";
 
+std::string list_audit(const std::string& which) {
+  return "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE " +
+         which +
+         "number < CASE $2 WHEN 0 THEN 9223372036854775807 ELSE $2 END ORDER BY number DESC LIMIT "
+         "$1";
+}
+
 }  // namespace
 
 const AuditStatements& audit_statements() {
@@ -17,10 +24,8 @@ const AuditStatements& audit_statements() {
       .add =
           "INSERT INTO dovetail_audit (at, who, what, relay, subject, events, reason) VALUES "
           "(:now, :user, $1, $2, $3, $4, $5)",
-      .list =
-          "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE "
-          "($2 = '' OR subject = $2) AND number < CASE $3 WHEN 0 THEN 9223372036854775807 ELSE $3 "
-          "END ORDER BY number DESC LIMIT $1"};
+      .list = list_audit(""),
+      .list_of_subject = list_audit("subject = $3 AND ")};
   return statements;
 }
 

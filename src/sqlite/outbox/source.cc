@@ -24,6 +24,11 @@ constexpr auto kIdleBeforeCheckpoint = 1s;
 // A crash loses nothing of progress over other topics, so it is written rarely.
 constexpr std::int64_t kSkippedBeforeWrite = 1000;
 
+constexpr std::string_view kInsertReceipt =
+    "INSERT INTO dovetail_receipt (relay, at, owner, first_seq, last_seq, events, places) SELECT "
+    "relay, ?2, substr(owner, 1, instr(owner || '@', '@') - 1), ?3, ?4, ?5, ?6 FROM dovetail_relay "
+    "WHERE relay = ?1";
+
 std::size_t bytes_of(const Event& event) {
   return event.topic.size() + event.aggregate_type.size() + event.aggregate_id.size() +
          event.type.size() + event.content_type.size() + event.headers.size() +
@@ -51,6 +56,7 @@ Status SqliteSource::open() {
   settled_ = *row ? settled->integer(0) : 0;
   read_to_ = handed_to_ = written_ = settled_;
   settled_since_ = parked_since_ = skipped_since_ = 0;
+  receipt_.clear();
   file_ = database_.file();
   watch_.open(file_);
   active_at_ = Steady::now();
@@ -72,6 +78,7 @@ Status SqliteSource::prepare() {
   for (std::size_t i = 0; i < reader_.topics.size(); ++i)
     select_.bind_text(static_cast<int>(i + 3), reader_.topics[i]);
   DOVETAIL_TRY(database_.prepare(select_last_, "SELECT max(seq) FROM " + table));
+  DOVETAIL_TRY(database_.prepare(insert_receipt_, kInsertReceipt));
   return database_.prepare(update_progress_, kUpdateProgress);
 }
 
@@ -171,12 +178,29 @@ Status SqliteSource::settle(const Batch& batch, std::span<const Settled> fates) 
   return {};
 }
 
+// read() writes progress, too, but no receipt: single events that come one after the other would
+// get a row each.
 Status SqliteSource::flush() {
   if (!database_) return fail(Errc::unavailable, "the source is not open; call open() first");
-  return settled_ == written_ ? Status{} : write_progress();
+  if (receipt_.empty()) return settled_ == written_ ? Status{} : write_progress();
+  constexpr std::string_view kDoing = "recording progress";
+  Result<Transaction> transaction = Transaction::begin(database_.get(), kDoing);
+  if (!transaction) return fail(transaction.error());
+  DOVETAIL_TRY(update_progress());
+  DOVETAIL_TRY(insert_receipt());
+  DOVETAIL_TRY(transaction->commit(kDoing));
+  written();
+  receipt_.clear();
+  return {};
 }
 
 Status SqliteSource::write_progress() {
+  DOVETAIL_TRY(update_progress());
+  written();
+  return {};
+}
+
+Status SqliteSource::update_progress() {
   update_progress_.bind_text(1, reader_.name)
       .bind(2, reader_.epoch)
       .bind(3, settled_)
@@ -185,13 +209,26 @@ Status SqliteSource::write_progress() {
       .bind(6, to_stored(clock_.wall()))
       .bind(7, skipped_since_);
   DOVETAIL_TRY(update_progress_.run());
-  if (update_progress_.changes() == 0)
-    return fail(Errc::stopped, "another process took over the relay \"" + reader_.name +
-                                   "\"; check that only one process runs it");
+  if (update_progress_.changes() != 0) return {};
+  return fail(Errc::stopped, "another process took over the relay \"" + reader_.name +
+                                 "\"; check that only one process runs it");
+}
+
+Status SqliteSource::insert_receipt() {
+  const std::string places = to_text(receipt_.places());
+  return insert_receipt_.bind_text(1, reader_.name)
+      .bind(2, to_stored(clock_.wall()))
+      .bind(3, receipt_.first())
+      .bind(4, receipt_.last())
+      .bind(5, static_cast<std::int64_t>(receipt_.events()))
+      .bind_text(6, places)
+      .run();
+}
+
+void SqliteSource::written() {
   written_ = settled_;
   settled_since_ = parked_since_ = skipped_since_ = 0;
   checkpointer_.after_commit(database_.get(), file_);
-  return {};
 }
 
 }  // namespace dovetail::sqlite

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/life/receipt.h"
 #include "core/relay/source.h"
 #include "sqlite/connection/change_watch.h"
 #include "sqlite/connection/database.h"
@@ -24,6 +25,7 @@ class SqliteSource final : public Source {
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
   // stopped: another relay has taken the lane.
   Status flush() override;
+  Receipt* receipt() override { return &receipt_; }
 
  private:
   Status prepare();
@@ -31,6 +33,9 @@ class SqliteSource final : public Source {
   // False: nothing was committed in that time.
   Result<bool> wait_for_commit(Duration wait_max, std::stop_token stop);
   Status write_progress();
+  Status update_progress();
+  Status insert_receipt();
+  void written();
 
   Reader& reader_;
   Clock& clock_;
@@ -39,6 +44,7 @@ class SqliteSource final : public Source {
   Statement select_;
   Statement select_last_;
   Statement update_progress_;
+  Statement insert_receipt_;
   ChangeWatch watch_;
   Checkpointer checkpointer_;
   std::chrono::steady_clock::time_point active_at_{};
@@ -50,6 +56,7 @@ class SqliteSource final : public Source {
   std::int64_t settled_since_ = 0;  // events settled since the last write
   std::int64_t parked_since_ = 0;
   std::int64_t skipped_since_ = 0;
+  Receipt receipt_{};  // of what was delivered since the last flush()
 };
 
 }  // namespace dovetail::sqlite

@@ -7,6 +7,7 @@
 #include "dovetail/sqlite.h"
 #include "sqlite/connection/database.h"
 #include "sqlite_schema_v1.h"
+#include "sqlite_schema_v10.h"
 #include "sqlite_schema_v2.h"
 #include "sqlite_schema_v3.h"
 #include "sqlite_schema_v4.h"
@@ -45,9 +46,9 @@ Error newer(std::int64_t version) {
 }
 
 // The step from each version to the next.
-constexpr std::string_view kSteps[] = {kSqliteSchemaV1, kSqliteSchemaV2, kSqliteSchemaV3,
-                                       kSqliteSchemaV4, kSqliteSchemaV5, kSqliteSchemaV6,
-                                       kSqliteSchemaV7, kSqliteSchemaV8, kSqliteSchemaV9};
+constexpr std::string_view kSteps[] = {
+    kSqliteSchemaV1, kSqliteSchemaV2, kSqliteSchemaV3, kSqliteSchemaV4, kSqliteSchemaV5,
+    kSqliteSchemaV6, kSqliteSchemaV7, kSqliteSchemaV8, kSqliteSchemaV9, kSqliteSchemaV10};
 static_assert(std::size(kSteps) == kSchemaVersion);
 
 Status create_tables(sqlite3* connection) {

@@ -139,7 +139,9 @@ class Steering:
         self.order("resume")
         tried = self.ask("relay", "rename", self.relay, "shop", "--reason", "x", "--dry-run")
         self.assertIn("config", [one["kind"] for one in tried["consequences"]])
+        self.assertEqual(self.receipts(), [self.relay])
         self.ask("relay", "rename", self.relay, "shop", "--reason", "the shop has another name")
+        self.assertEqual(self.receipts(), ["shop"])
         config = self.folder / "dovetail.toml"
         config.write_text(config.read_text().replace(f'"{self.relay}"', '"shop"'))
         self.publish()
@@ -153,8 +155,10 @@ class Steering:
         self.publish()
         self.assertEqual(self.order("forget", "--dry-run")["skipped"], 1)
         self.assertIsNotNone(self.reader())
+        self.assertEqual(self.receipts(), [self.relay])
         self.order("forget", "--store", "orders")
         self.assertIsNone(self.reader())
+        self.assertEqual(self.receipts(), [])
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.delivered(), 2, "it is a new relay")
 
@@ -195,6 +199,9 @@ class Sqlite(Steering, harness.Case):
     def audit(self):
         return [f"{what}: {why}" for what, why in
                 self.rows("orders.db", "SELECT what, reason FROM dovetail_audit ORDER BY number")]
+
+    def receipts(self):
+        return [name for name, in self.rows("orders.db", "SELECT relay FROM dovetail_receipt")]
 
 
 class Postgres(Steering, postgres_test.PostgresCase):
@@ -256,6 +263,9 @@ class Postgres(Steering, postgres_test.PostgresCase):
 
     def audit(self):
         return self.sql("SELECT what || ': ' || reason FROM dovetail.audit ORDER BY number").splitlines()
+
+    def receipts(self):
+        return self.sql("SELECT relay FROM dovetail.receipt").splitlines()
 
 
 if __name__ == "__main__":

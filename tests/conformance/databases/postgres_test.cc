@@ -157,6 +157,19 @@ class PostgresLane final : public LaneUnderTest {
     return owner;
   }
   void publish(const NewEvent& event) override { store_.publish(event); }
+  std::optional<std::vector<KeptReceipt>> receipts() override {
+    Connection connection = store_.connect();
+    const auto rows = connection.query(
+        "SELECT split_part(owner, '#', 1), first_seq, last_seq, events, places FROM "
+        "dovetail.receipt "
+        "ORDER BY at");
+    EXPECT_TRUE(rows) << rows.error().text;
+    std::vector<KeptReceipt> kept;
+    for (std::size_t i = 0; i < rows->size(); ++i)
+      kept.push_back({std::string(rows->text(i, 0)), rows->int8(i, 1), rows->int8(i, 2),
+                      rows->int8(i, 3), std::string(rows->text(i, 4))});
+    return kept;
+  }
 
  private:
   Store store_{kPath};

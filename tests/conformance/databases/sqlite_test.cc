@@ -117,6 +117,18 @@ class SqliteLane final : public LaneUnderTest {
     return owner;
   }
   void publish(const NewEvent& event) override { publish_committed(file_.path, event); }
+  std::optional<std::vector<KeptReceipt>> receipts() override {
+    std::vector<KeptReceipt> kept;
+    Result<sqlite::Database> database = sqlite::open_store(file_.path);
+    EXPECT_TRUE(database);
+    Result<sqlite::Statement> select = database->prepare(
+        "SELECT owner, first_seq, last_seq, events, places FROM dovetail_receipt ORDER BY rowid");
+    EXPECT_TRUE(select);
+    while (*select->step())
+      kept.push_back({std::string(select->bytes(0)), select->integer(1), select->integer(2),
+                      select->integer(3), std::string(select->bytes(4))});
+    return kept;
+  }
 
  private:
   sqlite::TestFile file_;

@@ -1,4 +1,4 @@
-#include "kafka/topic_scan.h"
+#include "kafka/lookup/topic_scan.h"
 
 #include <librdkafka/rdkafka.h>
 
@@ -15,6 +15,7 @@
 #include "kafka/admin.h"
 #include "kafka/client.h"
 #include "kafka/decoder.h"
+#include "kafka/lookup/partition_reader.h"
 
 namespace dovetail::kafka {
 
@@ -55,16 +56,10 @@ Record record_of(const Event& event, std::int32_t partition, WallTime at) {
   return record;
 }
 
-// Partitions are assigned by hand, so the group is never joined.
-Options with_group(Options options) {
-  if (options.group.empty()) options.group = "dovetail-reconcile";
-  return options;
-}
-
 class TopicScan final : public reconcile::ReceiverScan, private reconcile::Stream<Received> {
  public:
   TopicScan(const Options& options, std::string topic)
-      : options_(with_group(options)),
+      : options_(options),
         full_name_(options.topic_prefix + topic),
         names_{std::move(topic)},
         decoder_(options),
@@ -79,19 +74,15 @@ class TopicScan final : public reconcile::ReceiverScan, private reconcile::Strea
 
  private:
   struct Part {
-    std::int64_t next = 0;
-    std::int64_t end = 0;
     bool has_lost = false;  // it deleted its oldest messages
     bool is_begun = false;
   };
 
   Result<const Received*> next() override;
-  Status connect();
   Result<int> count_partitions();
   Status check_policy();
   Status find_ends(int partitions);
   Status find_starts(WallTime from);
-  Status assign();
   Status read_parts(const reconcile::Watch& watch);
   Status take(const rd_kafka_message_s& message);
   bool is_over() const;
@@ -102,6 +93,7 @@ class TopicScan final : public reconcile::ReceiverScan, private reconcile::Strea
   Decoder decoder_;
   ConnectErrors errors_{};
   Handle<rd_kafka_s> client_{};
+  std::vector<OffsetRange> ranges_{};  // by partition
   std::vector<Part> parts_{};
   Batch batch_{};
   SortedRuns<kRecordBytes> records_;
@@ -122,26 +114,6 @@ Result<const Received*> TopicScan::next() {
   current_.digest = get(bytes, 36, 8);
   current_.available_at = WallTime(std::chrono::microseconds(get(bytes, 44, 8)));
   return &current_;
-}
-
-Status TopicScan::connect() {
-  Result<Properties> properties = properties_of(options_, Role::consumer);
-  if (!properties) return fail(properties.error());
-  properties->emplace_back("enable.partition.eof", "true");
-  auto configuration = make_configuration(*properties);
-  if (!configuration) return fail(configuration.error());
-  rd_kafka_conf_set_opaque(configuration->get(), &errors_);
-  rd_kafka_conf_set_error_cb(configuration->get(),
-                             [](rd_kafka_t*, int code, const char* text, void* opaque) {
-                               static_cast<ConnectErrors*>(opaque)->note(code, text);
-                             });
-  auto client = make_client(Role::consumer, std::move(*configuration));
-  if (!client) return fail(client.error());
-  client_ = std::move(*client);
-  DOVETAIL_TRY(wait_for_broker(client_.get(), options_, errors_,
-                               [this] { rd_kafka_poll(client_.get(), 0); }));
-  rd_kafka_poll_set_consumer(client_.get());
-  return {};
 }
 
 Result<int> TopicScan::count_partitions() {
@@ -168,16 +140,13 @@ Status TopicScan::check_policy() {
 Status TopicScan::find_ends(int partitions) {
   parts_.resize(static_cast<std::size_t>(partitions));
   for (int i = 0; i < partitions; ++i) {
-    Part& part = parts_[static_cast<std::size_t>(i)];
-    const rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
-        client_.get(), full_name_.c_str(), i, &part.next, &part.end, to_milliseconds(kAnswerMax));
-    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-      return fail(Errc::unavailable, "Kafka: cannot read the range of offsets in " +
-                                         partition_name(full_name_, i) + ": " +
-                                         rd_kafka_err2str(code) + "; check the brokers");
-    part.has_lost = part.next > 0;
+    const Result<OffsetRange> stored = stored_offsets(client_.get(), full_name_, i, kAnswerMax);
+    if (!stored) return fail(stored.error());
+    ranges_.push_back(*stored);
+    const bool has_lost = stored->next > 0;
+    parts_[static_cast<std::size_t>(i)].has_lost = has_lost;
     // Nobody knows what a partition had that has nothing any more.
-    if (part.has_lost && part.next == part.end) retained_since_ = place_.at;
+    if (has_lost && stored->next == stored->end) retained_since_ = place_.at;
   }
   return {};
 }
@@ -187,8 +156,8 @@ Status TopicScan::find_starts(WallTime from) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(since.time_since_epoch());
   if (ms.count() <= 0) return {};
   const Handle<rd_kafka_topic_partition_list_s> list(
-      rd_kafka_topic_partition_list_new(static_cast<int>(parts_.size())));
-  for (std::size_t i = 0; i < parts_.size(); ++i)
+      rd_kafka_topic_partition_list_new(static_cast<int>(ranges_.size())));
+  for (std::size_t i = 0; i < ranges_.size(); ++i)
     rd_kafka_topic_partition_list_add(list.get(), full_name_.c_str(), static_cast<int>(i))->offset =
         ms.count();
   const rd_kafka_resp_err_t code =
@@ -197,55 +166,42 @@ Status TopicScan::find_starts(WallTime from) {
     return fail(Errc::unavailable, "Kafka: cannot find the offsets of a time in " + full_name_ +
                                        ": " + rd_kafka_err2str(code) + "; check the brokers");
   for (int i = 0; i < list->cnt; ++i) {
-    Part& part = parts_[static_cast<std::size_t>(list->elems[i].partition)];
+    const auto at = static_cast<std::size_t>(list->elems[i].partition);
+    OffsetRange& range = ranges_[at];
     const std::int64_t offset = list->elems[i].offset;
     // A negative offset: every message is older.
-    const std::int64_t start = offset < 0 ? part.end : offset;
-    if (start > part.next) part.has_lost = false;  // what it lost is older than what is wanted
-    part.next = std::max(part.next, start);
+    const std::int64_t start = offset < 0 ? range.end : offset;
+    // What it lost is older than what is wanted.
+    if (start > range.next) parts_[at].has_lost = false;
+    range.next = std::max(range.next, start);
   }
   return {};
 }
 
-Status TopicScan::assign() {
-  const Handle<rd_kafka_topic_partition_list_s> list(
-      rd_kafka_topic_partition_list_new(static_cast<int>(parts_.size())));
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    if (parts_[i].next >= parts_[i].end) continue;
-    rd_kafka_topic_partition_list_add(list.get(), full_name_.c_str(), static_cast<int>(i))->offset =
-        parts_[i].next;
-  }
-  const rd_kafka_resp_err_t code = rd_kafka_assign(client_.get(), list.get());
-  if (code == RD_KAFKA_RESP_ERR_NO_ERROR) return {};
-  return fail(Errc::unavailable, "Kafka: cannot read " + full_name_ + ": " +
-                                     rd_kafka_err2str(code) + "; check the brokers");
-}
-
 bool TopicScan::is_over() const {
-  return std::all_of(parts_.begin(), parts_.end(),
-                     [](const Part& part) { return part.next >= part.end; });
+  return std::all_of(ranges_.begin(), ranges_.end(),
+                     [](const OffsetRange& range) { return range.next >= range.end; });
 }
 
 Status TopicScan::take(const rd_kafka_message_s& message) {
   Part& part = parts_[static_cast<std::size_t>(message.partition)];
+  OffsetRange& range = ranges_[static_cast<std::size_t>(message.partition)];
   if (message.err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
     // Behind its last message may be marks of transactions, which nobody gets.
-    part.next = std::max(part.next, message.offset);
+    range.next = std::max(range.next, message.offset);
     return {};
   }
-  if (message.err == RD_KAFKA_RESP_ERR__TRANSPORT ||
-      message.err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
-    return {};
+  if (is_passing(message)) return {};
   if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR)
     return fail(Errc::unavailable, "Kafka: cannot read " + full_name_ + ": " +
                                        rd_kafka_message_errstr(&message) +
                                        "; check that this user may read the topic");
-  part.next = std::max(part.next, message.offset + 1);
+  range.next = std::max(range.next, message.offset + 1);
   const std::int64_t time_ms = rd_kafka_message_timestamp(&message, nullptr);
   const WallTime at{std::chrono::milliseconds(std::max<std::int64_t>(0, time_ms))};
   if (part.has_lost && !part.is_begun) retained_since_ = std::max(retained_since_, at);
   part.is_begun = true;
-  if (message.offset >= part.end) return {};  // it came meanwhile
+  if (message.offset >= range.end) return {};  // it came meanwhile
   batch_.clear();
   decoder_.read(message, batch_);
   return records_.add(record_of(batch_.events().front(), message.partition, at));
@@ -273,13 +229,15 @@ Status TopicScan::read_parts(const reconcile::Watch& watch) {
 Status TopicScan::read(WallTime from, const reconcile::Watch& watch) {
   place_.at = system_clock().wall();
   place_.login = options_.user;
-  DOVETAIL_TRY(connect());
+  Result<Handle<rd_kafka_s>> client = open_reader(options_, errors_);
+  if (!client) return fail(client.error());
+  client_ = std::move(*client);
   const Result<int> partitions = count_partitions();
   if (!partitions) return fail(partitions.error());
   DOVETAIL_TRY(check_policy());
   DOVETAIL_TRY(find_ends(*partitions));
   DOVETAIL_TRY(find_starts(from));
-  DOVETAIL_TRY(assign());
+  DOVETAIL_TRY(assign(client_.get(), full_name_, ranges_));
   DOVETAIL_TRY(read_parts(watch));
   client_.reset();
   return {};

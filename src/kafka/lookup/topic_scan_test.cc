@@ -1,5 +1,5 @@
 // A topic as a side of a comparison, on a real server.
-#include "kafka/topic_scan.h"
+#include "kafka/lookup/topic_scan.h"
 
 #include <gtest/gtest.h>
 
