@@ -58,7 +58,7 @@ struct RelayStatus {
   std::uint64_t skipped_total = 0;   // passed without delivery: by a filter, or by an order
   std::uint64_t parked = 0;          // now; they need an operator
   std::uint64_t waiting = 0;         // now; behind a parked event or before a retry
-  std::string owner;                 // empty: nobody holds the lease
+  std::string owner;                 // until it gives the lease back; see lease_left
   std::int64_t epoch = 0;
   Duration lease_left{0};  // 0: expired, or of an earlier boot
   WallTime updated_at{};
