@@ -65,6 +65,17 @@ Speed measured(std::size_t events, const std::function<void()>& work);
 // Adds the ratio, which must be 0.8 or more, both speeds and both costs to the report.
 void compare(Report& report, const Contest& contest, const BenchEvents& events);
 
+// Events of the topic for a new and empty place of a broker.
+struct Place {
+  const char* name;  // of the server in tests/servers
+  const char* topic;
+  std::unique_ptr<Sink> (*make_sink)(const servers::Server& server);
+};
+Place kafka_place();
+Place rabbitmq_place();
+Place nats_place();
+Place redis_place();
+
 // Only those are there whose broker this program was built with.
 void bench_kafka(Report& report);
 void bench_rabbitmq(Report& report);

@@ -149,6 +149,8 @@ std::unique_ptr<Sink> our_sink(const servers::Server& server) {
 
 }  // namespace
 
+Place kafka_place() { return {"kafka", kTopic, our_sink}; }
+
 void bench_kafka(Report& report) {
   const Broker broker("kafka");
   const BenchEvents events(kEvents, kTopic);

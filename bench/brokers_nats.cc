@@ -139,6 +139,8 @@ std::unique_ptr<Sink> our_sink(const servers::Server& server) {
 
 }  // namespace
 
+Place nats_place() { return {"nats", kSubject, our_sink}; }
+
 void bench_nats(Report& report) {
   const Broker broker("nats");
   const BenchEvents events(kEvents, kSubject);

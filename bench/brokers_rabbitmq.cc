@@ -149,6 +149,8 @@ std::unique_ptr<Sink> our_sink(const servers::Server& server) {
 
 }  // namespace
 
+Place rabbitmq_place() { return {"rabbitmq", kQueue, our_sink}; }
+
 void bench_rabbitmq(Report& report) {
   const Broker broker("rabbitmq");
   const BenchEvents events(kEvents, kQueue);

@@ -123,6 +123,8 @@ std::int64_t bytes_of(const servers::Server& server) {
 
 }  // namespace
 
+Place redis_place() { return {"redis", kStream, our_sink}; }
+
 void bench_redis(Report& report) {
   const Broker broker("redis");
   const BenchEvents events(kEvents, kStream);

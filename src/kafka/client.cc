@@ -45,7 +45,7 @@ constexpr std::array kRefused = {
     Refused{"message.send.max.retries", "a message that librdkafka gives up would leave a gap"},
     Refused{"max.in.flight", kOrder},
     Refused{"max.in.flight.requests.per.connection", kOrder},
-    Refused{"enable.gapless.guarantee", "it is experimental, and dovetail prevents gaps itself"},
+    Refused{"enable.gapless.guarantee", kOrder},
     Refused{"queuing.strategy", kOrder},
     Refused{"transactional.id", kUnused},
     Refused{"transaction.timeout.ms", kUnused},
@@ -111,9 +111,13 @@ void add_security(const Options& options, Properties& out) {
 void add_producer(const Options& options, Properties& out) {
   out.emplace_back("acks", "all");
   out.emplace_back("enable.idempotence", "true");
-  // Longer than the relay ever waits. Otherwise librdkafka could give up one message and still send
+  // A batch that fails for good ends the producer; otherwise librdkafka would number those behind
+  // it anew and send them. One request at a time: nothing overtakes a batch that is sent again.
+  out.emplace_back("enable.gapless.guarantee", "true");
+  out.emplace_back("max.in.flight", "1");
+  // Never: the relay decides how long to wait. librdkafka would give up one message and still send
   // later ones of its partition.
-  out.emplace_back("message.timeout.ms", "86400000");
+  out.emplace_back("message.timeout.ms", "0");
   out.emplace_back("partitioner", "murmur2_random");  // that of Kafka's own Java client
   out.emplace_back("linger.ms", std::to_string(to_milliseconds(options.linger)));
   // The sink counts payload, key and headers; librdkafka also counts the framing.

@@ -33,7 +33,9 @@ struct Options : net::Access {
   bool single_node = false;  // the cluster has no replicas on purpose
 
   // Performance
-  Duration linger = std::chrono::milliseconds(2);  // how long a batch waits for more messages
+  // How long a batch waits for more messages. 0: it takes what has piled up while the last request
+  // was out.
+  Duration linger{0};
   // Payload, key and headers together; larger messages are refused unsent. By default a broker
   // accepts 1,048,588 bytes including framing.
   std::size_t message_bytes_max = 1'048'000;

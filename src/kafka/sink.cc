@@ -18,8 +18,15 @@ constexpr std::size_t kBatchBytes = 1'000'000;
 // How long batches stay at the size limit of a topic, or at one record.
 constexpr Duration kTopicsBatches = std::chrono::minutes(10);
 constexpr Duration kLoneRecords = std::chrono::minutes(1);
+constexpr Duration kLoneAfterBlame = std::chrono::seconds(2);
 constexpr Duration kAskTopicMax = std::chrono::seconds(1);
 constexpr Duration kAskTopicAgain = std::chrono::milliseconds(250);
+constexpr Duration kTroubleMax = std::chrono::seconds(30);  // the longest pause of a topic
+constexpr Duration kReportsMax = std::chrono::seconds(1);   // after a batch ended the producer
+constexpr Duration kBlameMax = std::chrono::minutes(1);
+constexpr std::size_t kBlamedMax = 10'000;
+// Much shorter than producer.id.expiration.ms, after which a broker forgets a producer.
+constexpr Duration kForgetKeys = std::chrono::minutes(10);
 constexpr Duration kPatience = std::chrono::seconds(1);  // of one submit()
 // Long enough for a broker to restart, or for another one to lead its partitions.
 constexpr Duration kDownMax = std::chrono::seconds(5);
@@ -32,6 +39,11 @@ std::uint64_t tag_of(const rd_kafka_message_t& report) {
 
 // The minimum size of a record in its batch.
 std::size_t bytes_of(const rd_kafka_message_t& report) { return report.len + report.key_len; }
+
+std::uint64_t mix(std::uint64_t hash, std::string_view text) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return (hash ^ 0xffU) * 1099511628211U;  // where the text ends
+}
 
 // A final refusal, of this record or of another one in its batch.
 bool is_refusal(rd_kafka_resp_err_t code) {
@@ -80,10 +92,12 @@ void KafkaSink::disconnect() {
   }
   producer_.reset();
   tracker_.clear();
+  order_.clear();
   uncollected_ = 0;
   topic_bytes_max_.clear();
   connect_errors_.clear();
   fault_.reset();
+  refused_at_ = {};
   down_since_ = {};
 }
 
@@ -128,59 +142,106 @@ Status KafkaSink::submit(Events events) {
   // Larger batches again.
   if (opened_batch_bytes_ != kBatchBytes && uncollected_ == 0 && clock_.now() >= batch_bytes_until_)
     DOVETAIL_TRY(open());
+  // A failure that is known must stop what is behind it.
+  take_events(0);
+  DOVETAIL_TRY(check_connection());
   patience_until_ = clock_.now() + kPatience;
+  if (clock_.now() >= forget_at_) {
+    order_.forget_idle_keys();
+    forget_at_ = clock_.now() + kForgetKeys;
+  }
   const std::uint64_t first = tracker_.add_batch(events.size());
+  order_.add_batch(first, events);
   ++uncollected_;
-  for (std::size_t i = 0; i < events.size(); ++i) DOVETAIL_TRY(send(*events[i], first + i));
+  for (std::size_t i = 0; i < events.size(); ++i) DOVETAIL_TRY(send(first + i));
   return {};
 }
 
 void KafkaSink::refuse(std::uint64_t tag, Fate fate, std::string reason) {
+  order_.failed(tag);
   tracker_.resolve(tag, Outcome{fate, 0, std::move(reason)});
 }
 
-Status KafkaSink::send(const Event& event, std::uint64_t tag) {
+// Where librdkafka keeps the order of what it sends. Without a record key, any partition is
+// possible.
+std::uint64_t KafkaSink::channel_of(std::uint64_t tag) const {
+  if (partition_ != RD_KAFKA_PARTITION_UA)
+    return mix(static_cast<std::uint64_t>(partition_), name_);
+  if (message_.key.empty()) return KeyOrder::own_channel(tag);
+  return mix(mix(14695981039346656037U, name_), message_.key);
+}
+
+std::string KafkaSink::blame_of(const Event& event) const {
+  if (blamed_.empty()) return {};
+  const auto found = blamed_.find(event.id);
+  return found != blamed_.end() && clock_.now() < found->second.until ? found->second.why
+                                                                      : std::string();
+}
+
+std::string KafkaSink::compose(const Event& event) {
+  if (std::string why = blame_of(event); !why.empty()) return why;
   arena_.clear();
-  if (Status written = writer_->write(event, arena_, message_); !written) {
-    refuse(tag, Fate::rejected, std::move(written.error().text));
-    return {};
-  }
-  std::string_view name = message_.topic;
-  if (!options_.topic_prefix.empty()) {
-    topic_.assign(options_.topic_prefix).append(name);
-    name = topic_;
-  }
-  if (const std::string_view problem = topic_problem(name); !problem.empty()) {
-    refuse(tag, Fate::rejected,
-           "invalid topic name: " + std::string(problem) + "; check the relay's topic template");
-    return {};
-  }
-  std::int32_t partition = RD_KAFKA_PARTITION_UA;
+  if (Status written = writer_->write(event, arena_, message_); !written)
+    return std::move(written.error().text);
+  name_.assign(options_.topic_prefix).append(message_.topic);
+  if (const std::string_view problem = topic_problem(name_); !problem.empty())
+    return "invalid topic name: " + std::string(problem) + "; check the relay's topic template";
+  partition_ = RD_KAFKA_PARTITION_UA;
   if (!message_.partition.empty()) {
     const char* const end = message_.partition.data() + message_.partition.size();
-    const auto parsed = std::from_chars(message_.partition.data(), end, partition);
-    if (parsed.ec != std::errc() || parsed.ptr != end || partition < 0) {
-      refuse(tag, Fate::rejected, "the partition template must yield a non-negative integer");
-      return {};
-    }
+    const auto parsed = std::from_chars(message_.partition.data(), end, partition_);
+    if (parsed.ec != std::errc() || parsed.ptr != end || partition_ < 0)
+      return "the partition template must yield a non-negative integer";
   }
   std::size_t bytes = message_.payload.size() + message_.key.size();
   for (const MessageHeader& one : message_.headers) bytes += one.name.size() + one.value.size();
-  if (bytes > options_.message_bytes_max) {
-    refuse(tag, Fate::rejected,
-           "payload, key and headers have " + std::to_string(bytes) + " bytes, the limit is " +
-               std::to_string(options_.message_bytes_max) +
-               "; raise message_max and max.message.bytes of the topic");
+  if (bytes > options_.message_bytes_max)
+    return "payload, key and headers have " + std::to_string(bytes) + " bytes, the limit is " +
+           std::to_string(options_.message_bytes_max) +
+           "; raise message_max and max.message.bytes of the topic";
+  return {};
+}
+
+Status KafkaSink::send(std::uint64_t tag) {
+  std::string why = compose(order_.event_of(tag));
+  // What can never be sent is refused when its turn comes.
+  const std::uint64_t channel = why.empty() ? channel_of(tag) : KeyOrder::own_channel(tag);
+  switch (order_.place(tag, channel)) {
+    case KeyOrder::Turn::now:
+      break;
+    case KeyOrder::Turn::later:
+      return {};
+    case KeyOrder::Turn::never:
+      tracker_.resolve(tag,
+                       Outcome{Fate::again, 0, "not sent: an earlier event of its key failed"});
+      return {};
+  }
+  if (!why.empty()) {
+    blamed_.erase(order_.event_of(tag).id);
+    refuse(tag, Fate::rejected, std::move(why));
     return {};
   }
-  const Result<Topic*> topic = find_topic(name);
+  const Result<Topic*> topic = find_topic(name_);
   if (!topic) return fail(topic.error());
   if (!(*topic)->is_there && clock_.now() >= (*topic)->ask_at) ask_for(**topic);
   if (!(*topic)->why.empty()) {
     refuse(tag, Fate::busy, (*topic)->why);
     return {};
   }
-  return produce(**topic, partition, tag);
+  if (const auto trouble = troubles_.find(name_);
+      trouble != troubles_.end() && clock_.now() < trouble->second.until) {
+    refuse(tag, Fate::busy, trouble->second.why);
+    return {};
+  }
+  return produce(**topic, tag);
+}
+
+// Sends what waited for confirmations.
+Status KafkaSink::send_due() {
+  if (fault_) return {};
+  patience_until_ = clock_.now() + kPatience;
+  while (const std::optional<std::uint64_t> tag = order_.take_due()) DOVETAIL_TRY(send(*tag));
+  return {};
 }
 
 // Refreshes librdkafka's own metadata, too. Without an answer in time, nothing changes.
@@ -214,7 +275,7 @@ Result<KafkaSink::Topic*> KafkaSink::find_topic(std::string_view name) {
   return &topics_.emplace(std::move(owned), Topic{std::move(topic)}).first->second;
 }
 
-Status KafkaSink::produce(Topic& topic, std::int32_t partition, std::uint64_t tag) {
+Status KafkaSink::produce(Topic& topic, std::uint64_t tag) {
   Handle<rd_kafka_headers_s> headers(rd_kafka_headers_new(message_.headers.size()));
   for (const MessageHeader& one : message_.headers)
     rd_kafka_header_add(headers.get(), one.name.data(), static_cast<ssize_t>(one.name.size()),
@@ -223,7 +284,7 @@ Status KafkaSink::produce(Topic& topic, std::int32_t partition, std::uint64_t ta
   parts[0].vtype = RD_KAFKA_VTYPE_RKT;
   parts[0].u.rkt = topic.handle.get();
   parts[1].vtype = RD_KAFKA_VTYPE_PARTITION;
-  parts[1].u.i32 = partition;
+  parts[1].u.i32 = partition_;
   parts[2].vtype = RD_KAFKA_VTYPE_VALUE;
   parts[2].u.mem.ptr = const_cast<char*>(message_.payload.data());
   parts[2].u.mem.size = message_.payload.size();
@@ -270,8 +331,10 @@ Result<bool> KafkaSink::collect(std::span<Outcome> outcomes, Duration timeout) {
     return fail(Errc::unavailable, "Kafka: the sink is not open; call open() first");
   const TimePoint end = clock_.now() + timeout;
   for (;;) {
+    DOVETAIL_TRY(send_due());
     if (tracker_.oldest_is_complete()) {
       tracker_.take_oldest(outcomes);
+      order_.collected();
       --uncollected_;
       return true;
     }
@@ -299,41 +362,52 @@ bool KafkaSink::take_events(int timeout_ms) {
 }
 
 void KafkaSink::take_report(const rd_kafka_message_s& report) {
-  if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR && report.offset < 0) {
-    // librdkafka assumes that it is stored because a later batch of its partition is. But a broker
-    // that does not know the producer yet accepts any first sequence number. It may have refused
-    // the first batch for a moment (no leader, too few replicas) and accepted the second: then the
-    // first is lost.
-    refuse(tag_of(report), Fate::again, "the broker confirmed the event without an offset");
-    return;
-  }
-  if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    down_since_ = {};
-    tracker_.resolve(tag_of(report),
-                     Outcome{.fate = Fate::confirmed, .place = {report.partition, report.offset}});
-    return;
-  }
+  const std::uint64_t tag = tag_of(report);
   const char* const name = report.rkt == nullptr ? "?" : rd_kafka_topic_name(report.rkt);
-  if (is_refusal(report.err)) {
+  if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR && report.offset < 0) {
+    // librdkafka assumes that it is stored. Only the broker knows.
+    give_up(Errc::in_doubt, "a broker confirmed an event without an offset");
+  } else if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    down_since_ = {};
+    if (!troubles_.empty()) troubles_.erase(name);
+    order_.confirmed(tag);
+    tracker_.resolve(tag,
+                     Outcome{.fate = Fate::confirmed, .place = {report.partition, report.offset}});
+  } else if (report.err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+             report.err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT ||
+             report.err == RD_KAFKA_RESP_ERR__FATAL) {
+    return;  // the producer has ended; another report says why
+  } else if (is_refusal(report.err)) {
     take_refusal(report, name);
   } else if (is_of_topic(report.err)) {
-    if (const auto known = topics_.find(name); known != topics_.end())
-      known->second.is_there = false;
-    refuse(tag_of(report), Fate::busy, reason_of(report.err, name));
+    note_trouble(name, reason_of(report.err, name));
+    give_up(Errc::in_doubt, reason_of(report.err, name));
   } else {
-    // Timed out, or the producer is fenced or failed: later messages may have overtaken it.
     give_up(Errc::in_doubt, rd_kafka_err2str(report.err));
   }
+}
+
+// All records of a batch report the same, so only the first one after a pause counts.
+void KafkaSink::note_trouble(const std::string& topic, std::string why) {
+  if (troubles_.size() >= kTopicsMax) troubles_.clear();
+  Trouble& trouble = troubles_[topic];
+  if (clock_.now() < trouble.until) return;
+  trouble.why = std::move(why);
+  trouble.pause = std::clamp(2 * trouble.pause, kAskTopicAgain, kTroubleMax);
+  trouble.until = clock_.now() + trouble.pause;
 }
 
 void KafkaSink::take_refusal(const rd_kafka_message_s& report, const char* topic) {
   const std::size_t bytes = std::max<std::size_t>(1, bytes_of(report));
   // The record was alone: a batch of this size takes no second one.
   if (bytes >= opened_batch_bytes_) {
-    refuse(tag_of(report), Fate::rejected, reason_of(report.err, topic));
+    if (blamed_.size() >= kBlamedMax) blamed_.clear();
+    const TimePoint now = clock_.now();
+    blamed_[order_.event_of(tag_of(report)).id] = {reason_of(report.err, topic), now + kBlameMax};
+    if (batch_bytes_ == 1) batch_bytes_until_ = std::min(batch_bytes_until_, now + kLoneAfterBlame);
+    give_up(Errc::in_doubt, reason_of(report.err, topic));
     return;
   }
-  refuse(tag_of(report), Fate::again, reason_of(report.err, topic));
   std::size_t wanted = 1;
   Duration how_long = kLoneRecords;
   if (report.err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) {
@@ -370,6 +444,11 @@ void KafkaSink::take_error(rd_kafka_op_s* event) {
   if (code == RD_KAFKA_RESP_ERR__FATAL || rd_kafka_event_error_is_fatal(event) != 0) {
     std::array<char, 512> why{};
     code = rd_kafka_fatal_error(producer_.get(), why.data(), why.size());
+    // The reports of the refused batch say more.
+    if (code == RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE) {
+      refused_at_ = clock_.now();
+      return;
+    }
     give_up(Errc::in_doubt, std::string("the producer failed: ") + why.data());
     return;
   }
@@ -387,6 +466,8 @@ void KafkaSink::give_up(Errc code, std::string text) {
 
 // An error if the producer can no longer be used.
 Status KafkaSink::check_connection() {
+  if (refused_at_ != TimePoint{} && clock_.now() - refused_at_ >= kReportsMax)
+    give_up(Errc::in_doubt, "a broker refused a batch of records");
   if (fault_) return fail(*fault_);
   if (tracker_.unresolved() == 0) return {};
   if (connect_errors_.is_final())

@@ -151,13 +151,14 @@ class TestCluster {
     rd_kafka_DeleteRecords_destroy(request);
   }
 
-  // From now on only user `only` may use the topic.
-  void reserve_topic(const std::string& name, const std::string& only) {
+  // From now on only user `only` may use the topic, and only for `operation`.
+  void reserve_topic(const std::string& name, const std::string& only,
+                     rd_kafka_AclOperation_t operation = RD_KAFKA_ACL_OPERATION_ALL) {
     std::array<char, 256> why{};
     rd_kafka_AclBinding_t* binding = rd_kafka_AclBinding_new(
         RD_KAFKA_RESOURCE_TOPIC, (prefix_ + name).c_str(), RD_KAFKA_RESOURCE_PATTERN_LITERAL,
-        ("User:" + only).c_str(), "*", RD_KAFKA_ACL_OPERATION_ALL,
-        RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, why.data(), why.size());
+        ("User:" + only).c_str(), "*", operation, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, why.data(),
+        why.size());
     ASSERT_NE(binding, nullptr) << why.data();
     run(
         RD_KAFKA_ADMIN_OP_CREATEACLS,

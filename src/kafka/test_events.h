@@ -38,7 +38,7 @@ inline std::vector<Outcome> deliver(Sink& sink, const std::vector<const Event*>&
   std::vector<Outcome> outcomes(events.size());
   std::vector<std::size_t> open(events.size());
   for (std::size_t i = 0; i < open.size(); ++i) open[i] = i;
-  for (int tries = 0; tries < 10 && !open.empty(); ++tries) {
+  for (int tries = 0; tries < 100 && !open.empty(); ++tries) {
     std::vector<const Event*> some;
     some.reserve(open.size());
     for (const std::size_t i : open) some.push_back(events[i]);

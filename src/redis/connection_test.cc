@@ -68,7 +68,13 @@ class FakeServer {
 
 // What RedisSink asks in open().
 const FakeServer::Script kOpening = {{"dovetail:probe", "-ERR The ID must be greater\r\n"},
-                                     {"proto-max-bulk-len", "-ERR no\r\n"}};
+                                     {"proto-max-bulk-len", "-ERR no\r\n"},
+                                     {"MULTI", "+OK\r\n"}};
+
+// The answers to a window of one XADD, and to the MULTI behind it.
+std::string window_of(const std::string& answer) {
+  return "+QUEUED\r\n*1\r\n" + answer + "+OK\r\n";
+}
 
 Result<bool> fate_of_one(FakeServer& server, Outcome& outcome) {
   RedisSink sink(server.options, system_clock());
@@ -93,7 +99,7 @@ TEST(RedisFakeServerTest, AnotherProtocolIsUnavailableInWords) {
 TEST(RedisFakeServerTest, OnlyAnIdConfirmsAnEvent) {
   for (const char* answer : {"+OK\r\n", ":1\r\n", "*0\r\n", "$0\r\n\r\n", "$3\r\n1-x\r\n"}) {
     FakeServer::Script script = kOpening;
-    script.emplace_back("XADD", answer);
+    script.emplace_back("EXEC", window_of(answer));
     FakeServer server(script);
     Outcome outcome;
     const Result<bool> known = fate_of_one(server, outcome);
@@ -101,7 +107,7 @@ TEST(RedisFakeServerTest, OnlyAnIdConfirmsAnEvent) {
     EXPECT_EQ(known.error().code, Errc::unavailable);
   }
   FakeServer::Script script = kOpening;
-  script.emplace_back("XADD", "$3\r\n1-1\r\n");
+  script.emplace_back("EXEC", window_of("$3\r\n1-1\r\n"));
   FakeServer server(script);
   Outcome outcome;
   const Result<bool> known = fate_of_one(server, outcome);
@@ -111,7 +117,7 @@ TEST(RedisFakeServerTest, OnlyAnIdConfirmsAnEvent) {
 
 TEST(RedisFakeServerTest, AnAnswerToNothingIsUnavailable) {
   FakeServer::Script script = kOpening;
-  script.emplace_back("XADD", "$3\r\n1-1\r\n$3\r\n1-2\r\n");
+  script.emplace_back("EXEC", window_of("$3\r\n1-1\r\n") + "$3\r\n1-2\r\n");
   FakeServer server(script);
   RedisSink sink(server.options, system_clock());
   ASSERT_TRUE(sink.open());
@@ -126,8 +132,9 @@ TEST(RedisFakeServerTest, AnAnswerToNothingIsUnavailable) {
 
 TEST(RedisFakeServerTest, AnArgumentThatAnErrorQuotesIsNotRepeated) {
   FakeServer::Script script = kOpening;
-  script.emplace_back("XADD",
-                      "-ERR unknown command `XADD`, with args beginning with: `secret`\r\n");
+  script.emplace_back("EXEC",
+                      "-ERR unknown command `XADD`, with args beginning with: `secret`\r\n"
+                      "-EXECABORT Transaction discarded because of previous errors.\r\n+OK\r\n");
   FakeServer server(script);
   Outcome outcome;
   const Result<bool> known = fate_of_one(server, outcome);

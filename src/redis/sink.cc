@@ -14,6 +14,24 @@ namespace {
 
 // Timeout of one WAIT. For slower replicas the sink sends another WAIT, until the relay gives up.
 constexpr std::uint64_t kReplicaWaitMs = 1000;
+// The server does nothing else while a window runs.
+constexpr std::size_t kWindowEvents = 1000;
+constexpr std::size_t kWindowBytes = 1 << 20;
+
+// "EXECABORT Transaction discarded because of: OOM ..." without the beginning.
+std::string_view cause_of(std::string_view reply) {
+  constexpr std::string_view kBecause = "because of: ";
+  const std::size_t at = reply.find(kBecause);
+  return reply.starts_with("EXECABORT ") && at != std::string_view::npos
+             ? reply.substr(at + kBecause.size())
+             : reply;
+}
+
+std::uint64_t channel_of(std::string_view stream) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const char c : stream) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return hash;
+}
 
 }  // namespace
 
@@ -25,6 +43,12 @@ RedisSink::RedisSink(Options options, Clock& clock)
 void RedisSink::forget() {
   connection_.close();
   tracker_.clear();
+  order_.clear();
+  queue_.clear();
+  window_.clear();
+  in_vain_.clear();
+  queued_ = window_bytes_ = 0;
+  in_transaction_ = multi_is_out_ = false;
   expected_.clear();
   refusal_.clear();
   lost_.reset();
@@ -44,7 +68,11 @@ Status RedisSink::open() {
   connection_ = std::move(*connection);
   DOVETAIL_TRY(check_writable());
   DOVETAIL_TRY(check_replicas());
-  return learn_limit();
+  DOVETAIL_TRY(learn_limit());
+  const Result<Reply> multi = connection_.ask({"MULTI"});
+  if (!multi) return fail(multi.error());
+  in_transaction_ = true;
+  return {};
 }
 
 Status RedisSink::check_writable() {
@@ -91,21 +119,34 @@ Status RedisSink::submit(Events events) {
   // The server's limit may have been raised since the event was parked: a replay asks again.
   const bool replays = std::any_of(events.begin(), events.end(),
                                    [](const Event* event) { return event->replays > 0; });
-  if (replays && batches_ == 0) DOVETAIL_TRY(learn_limit());
+  if (replays && batches_ == 0) {
+    DOVETAIL_TRY(leave_transaction());
+    DOVETAIL_TRY(learn_limit());
+  }
   const std::uint64_t first = tracker_.add_batch(events.size());
+  order_.add_batch(first, events);
   ++batches_;
+  last_tag_ = first + events.size() - 1;
   // Collects events in flight first, so that no confirmed event is sent again.
   if (lost_) return {};
   if (!refusal_.empty()) {
-    if (!events.empty())
-      tracker_.resolve_through(first + events.size() - 1, Outcome{Fate::busy, 0, refusal_});
+    for (std::uint64_t tag = first; tag <= last_tag_; ++tag)
+      come_back(tag, Outcome{Fate::busy, 0, refusal_});
     return {};
   }
-  const std::size_t before = expected_.size();
-  for (std::size_t i = 0; i < events.size(); ++i) write(*events[i], first + i);
-  if (options_.wait_replicas > 0 && expected_.size() > before)
-    write_wait(first + events.size() - 1);
+  for (std::uint64_t tag = first; tag <= last_tag_; ++tag) queue_.push_back(tag);
   pump();
+  return {};
+}
+
+Status RedisSink::leave_transaction() {
+  while (multi_is_out_ && !lost_) {
+    DOVETAIL_TRY(connection_.wait(options_.connect_timeout));
+    DOVETAIL_TRY(take_replies());
+  }
+  if (!std::exchange(in_transaction_, false)) return {};
+  const Result<Reply> reply = connection_.ask({"DISCARD"});
+  if (!reply) return fail(reply.error());
   return {};
 }
 
@@ -114,16 +155,85 @@ Status RedisSink::submit(Events events) {
 void RedisSink::pump() {
   if (lost_) return;
   Status done = take_replies();
-  if (done) done = connection_.send();
+  if (done) {
+    fill_window();
+    done = connection_.send();
+  }
   if (!done) lost_ = done.error();
 }
 
-void RedisSink::write(const Event& event, std::uint64_t tag) {
+void RedisSink::fill_window() {
+  if (!window_.empty() || !refusal_.empty()) return;
+  if (!in_transaction_) {
+    if (multi_is_out_ || (in_vain_.empty() && queue_.empty() && tracker_.unresolved() == 0)) return;
+    connection_.command({"MULTI"});
+    expected_.push_back(Answer::multi);
+    multi_is_out_ = true;
+    return;
+  }
+  window_bytes_ = 0;
+  for (const Sent& sent : std::exchange(in_vain_, {})) {
+    std::string why;
+    if (order_.is_blocked(sent.tag))
+      come_back(sent.tag, Outcome{Fate::again, 0, "not sent: an earlier event of its key failed"});
+    else if (compose(order_.event_of(sent.tag), why))
+      write(sent);
+    else
+      come_back(sent.tag, Outcome{Fate::rejected, 0, std::move(why)});
+  }
+  while (window_.size() < kWindowEvents && window_bytes_ < kWindowBytes) {
+    if (const std::optional<std::uint64_t> due = order_.take_due()) {
+      place(*due);
+    } else if (!queue_.empty()) {
+      place(queue_.front());
+      queue_.pop_front();
+    } else {
+      break;
+    }
+  }
+  if (window_.empty()) return;
+  connection_.command({"EXEC"});
+  expected_.push_back(Answer::exec);
+  if (options_.wait_replicas > 0) write_wait();
+  connection_.command({"MULTI"});
+  expected_.push_back(Answer::multi);
+  in_transaction_ = false;
+  multi_is_out_ = true;
+}
+
+// What can never be sent is refused when its turn comes.
+void RedisSink::place(std::uint64_t tag) {
+  const Event& event = order_.event_of(tag);
+  std::string why;
+  const bool can_go = compose(event, why);
+  switch (order_.place(tag, can_go ? channel_of(message_.topic) : KeyOrder::own_channel(tag))) {
+    case KeyOrder::Turn::now:
+      if (can_go) return write(Sent{tag, 0, event.topic, {}});
+      return come_back(tag, Outcome{Fate::rejected, 0, std::move(why)});
+    case KeyOrder::Turn::later:
+      return;
+    case KeyOrder::Turn::never:
+      return come_back(tag,
+                       Outcome{Fate::again, 0, "not sent: an earlier event of its key failed"});
+  }
+}
+
+void RedisSink::come_back(std::uint64_t tag, Outcome outcome) {
+  order_.failed(tag);
+  tracker_.resolve(tag, std::move(outcome));
+}
+
+// Fills message_.
+bool RedisSink::compose(const Event& event, std::string& why_not) {
   arena_.clear();
   if (const Status written = writer_->write(event, arena_, message_); !written)
-    return tracker_.resolve(tag, Outcome{Fate::rejected, 0, written.error().text});
-  if (std::string reason = why_refused(message_); !reason.empty())
-    return tracker_.resolve(tag, Outcome{Fate::rejected, 0, std::move(reason)});
+    why_not = written.error().text;
+  else
+    why_not = why_refused(message_);
+  return why_not.empty();
+}
+
+void RedisSink::write(Sent sent) {
   const std::size_t fields =
       message_.headers.size() + 1U + static_cast<std::size_t>(!message_.key.empty());
   connection_.begin(3 + 2 * fields + static_cast<std::size_t>(!options_.declare));
@@ -140,10 +250,15 @@ void RedisSink::write(const Event& event, std::uint64_t tag) {
     connection_.add(header.name);
     connection_.add(header.value);
     largest = std::max(largest, header.value.size());
+    window_bytes_ += header.name.size() + header.value.size();
   }
   connection_.add(options_.payload_field);
   connection_.add(message_.payload);
-  expected_.push_back(Expected{tag, std::max<std::size_t>(largest, 1), event.topic});
+  window_bytes_ += message_.payload.size();
+  expected_.push_back(Answer::queued);
+  sent.largest_field = std::max<std::size_t>(largest, 1);
+  sent.refusal.clear();
+  window_.push_back(std::move(sent));
 }
 
 std::string RedisSink::why_refused(const Message& message) const {
@@ -163,12 +278,12 @@ std::string RedisSink::why_refused(const Message& message) const {
   return {};
 }
 
-void RedisSink::write_wait(std::uint64_t tag) {
+void RedisSink::write_wait() {
   connection_.begin(3);
   connection_.add("WAIT");
   connection_.add_number(options_.wait_replicas);
   connection_.add_number(kReplicaWaitMs);
-  expected_.push_back(Expected{tag});
+  expected_.push_back(Answer::wait);
 }
 
 Result<bool> RedisSink::collect(std::span<Outcome> outcomes, Duration timeout) {
@@ -188,6 +303,7 @@ Result<bool> RedisSink::collect(std::span<Outcome> outcomes, Duration timeout) {
     if (const Status waited = connection_.wait(end - now); !waited) lost_ = waited.error();
   }
   tracker_.take_oldest(outcomes);
+  order_.collected();
   --batches_;
   return true;
 }
@@ -203,63 +319,145 @@ Status RedisSink::take_replies() {
           server_error("redis: unexpected reply; check proxies between dovetail and the server",
                        reply->value().text()));
     }
-    const Expected expected = expected_.front();
+    const Answer expected = expected_.front();
     expected_.pop_front();
-    DOVETAIL_TRY(resolve(expected, reply->value()));
+    DOVETAIL_TRY(take_answer(expected, reply->value()));
   }
 }
 
-Status RedisSink::resolve(const Expected& expected, Value reply) {
-  if (reply.is_error()) return resolve_error(expected, reply.text());
-  if (expected.largest_field == 0) {
-    if (reply.integer() >= options_.wait_replicas) {
-      tracker_.resolve_through(expected.tag, Outcome{Fate::confirmed});
+Status RedisSink::take_answer(Answer expected, Value reply) {
+  switch (expected) {
+    case Answer::multi:
+      multi_is_out_ = false;
+      in_transaction_ = !reply.is_error();
+      if (reply.is_error()) refuse_all(reply.text());
+      return {};
+    case Answer::queued: {
+      Sent& sent = window_[queued_++];
+      if (!reply.is_error()) return {};
+      sent.refusal = reply.text();
+      // The server then closes the connection; events of this size are not sent again.
+      if (reach_of(reply.text()) == Reach::event)
+        field_bytes_max_ = std::min(field_bytes_max_, sent.largest_field - 1);
       return {};
     }
-    write_wait(expected.tag);
+    case Answer::exec:
+      return take_window(reply);
+    case Answer::wait:
+      return take_wait(reply);
+    case Answer::discard:
+      return {};
+  }
+  return {};
+}
+
+Status RedisSink::take_window(Value reply) {
+  queued_ = 0;
+  if (reply.is_error()) return resend_window(reply.text());
+  if (reply.size() != window_.size()) {
+    connection_.close();
+    return fail(Errc::unavailable,
+                "redis: the answer to EXEC lacks events; check proxies between dovetail and the "
+                "server");
+  }
+  for (std::size_t i = 0; i < window_.size(); ++i) DOVETAIL_TRY(resolve(window_[i], reply.at(i)));
+  if (options_.wait_replicas == 0) window_.clear();
+  return {};
+}
+
+// The window did not run. The events that the server names come back, the others go again.
+Status RedisSink::resend_window(std::string_view reply) {
+  bool is_named = false;
+  std::string_view server_says = reach_of(cause_of(reply)) == Reach::server ? cause_of(reply) : "";
+  for (const Sent& sent : window_) {
+    is_named = is_named || !sent.refusal.empty();
+    if (!sent.refusal.empty() && reach_of(sent.refusal) == Reach::server)
+      server_says = sent.refusal;
+  }
+  if (!server_says.empty()) {
+    refuse_all(server_says);
+  } else if (is_named) {
+    for (Sent& sent : window_) {
+      if (sent.refusal.empty())
+        in_vain_.push_back(std::move(sent));
+      else
+        resolve_error(sent, sent.refusal);
+    }
+  } else {
+    connection_.close();
+    return fail(server_error("redis: a window of events failed", reply));
+  }
+  window_.clear();
+  return {};
+}
+
+// The server takes nothing: all events come back.
+void RedisSink::refuse_all(std::string_view reply) {
+  refusal_ = server_error("redis: cannot add events", reply).text;
+  const std::size_t open = tracker_.unresolved();
+  if (open == 0) return;
+  for (std::uint64_t tag = order_.first_tag(); tag <= last_tag_; ++tag) order_.failed(tag);
+  tracker_.resolve_through(last_tag_, Outcome{Fate::busy, 0, refusal_});
+  queue_.clear();
+  in_vain_.clear();
+}
+
+Status RedisSink::take_wait(Value reply) {
+  if (reply.is_error()) {
+    connection_.close();
+    return fail(server_error("redis: WAIT failed", reply.text()));
+  }
+  // A window that did not run.
+  if (window_.empty()) return {};
+  if (reply.integer() < options_.wait_replicas) {
+    // WAIT does not wait in the transaction that is open by then.
+    connection_.command({"DISCARD"});
+    expected_.push_back(Answer::discard);
+    write_wait();
+    connection_.command({"MULTI"});
+    expected_.push_back(Answer::multi);
     return connection_.send();
   }
-  if (reply.is_nil()) {
-    tracker_.resolve(expected.tag,
-                     Outcome{Fate::busy, 0,
-                             "the stream \"" + std::string(expected.topic) +
-                                 "\" does not exist; create it, or set declare = true"});
-    return {};
+  for (const Sent& sent : window_) {
+    order_.confirmed(sent.tag);
+    tracker_.resolve(sent.tag, Outcome{Fate::confirmed});
   }
-  if (!EntryId::parse(reply.text())) {
+  window_.clear();
+  return {};
+}
+
+Status RedisSink::resolve(const Sent& sent, Value reply) {
+  if (reply.is_error()) {
+    resolve_error(sent, reply.text());
+  } else if (reply.is_nil()) {
+    come_back(sent.tag, Outcome{Fate::busy, 0,
+                                "the stream \"" + std::string(sent.topic) +
+                                    "\" does not exist; create it, or set declare = true"});
+  } else if (!EntryId::parse(reply.text())) {
     connection_.close();
     return fail(
         Errc::unavailable,
         "redis: the answer to XADD has no id; check proxies between dovetail and the server");
+  } else if (options_.wait_replicas == 0) {
+    order_.confirmed(sent.tag);
+    tracker_.resolve(sent.tag, Outcome{Fate::confirmed});
   }
-  if (options_.wait_replicas == 0) tracker_.resolve(expected.tag, Outcome{Fate::confirmed});
   return {};
 }
 
-Status RedisSink::resolve_error(const Expected& expected, std::string_view reply) {
-  if (expected.largest_field == 0) {
-    connection_.close();
-    return fail(server_error("redis: WAIT failed", reply));
-  }
+void RedisSink::resolve_error(const Sent& sent, std::string_view reply) {
+  const std::string text = "stream \"" + std::string(sent.topic) + "\": " + describe(reply);
   switch (reach_of(reply)) {
     case Reach::server:
-      refusal_ = server_error("redis: cannot add events", reply).text;
-      tracker_.resolve(expected.tag, Outcome{Fate::busy, 0, refusal_});
-      break;
+      return refuse_all(reply);
     case Reach::stream:
+      return come_back(sent.tag, Outcome{Fate::busy, 0, text});
     case Reach::unknown:
-      tracker_.resolve(
-          expected.tag,
-          Outcome{reach_of(reply) == Reach::stream ? Fate::busy : Fate::failed, 0,
-                  "stream \"" + std::string(expected.topic) + "\": " + describe(reply)});
-      break;
+      return come_back(sent.tag, Outcome{Fate::failed, 0, text});
     case Reach::event:
-      // The server then closes the connection; events of this size are not sent again.
-      field_bytes_max_ = std::min(field_bytes_max_, expected.largest_field - 1);
-      tracker_.resolve(expected.tag, Outcome{Fate::rejected, 0, describe(reply)});
-      break;
+      field_bytes_max_ = std::min(field_bytes_max_, sent.largest_field - 1);
+      return come_back(sent.tag, Outcome{Fate::rejected, 0, describe(reply)});
   }
-  return {};
 }
 
 }  // namespace dovetail::redis

@@ -51,6 +51,11 @@ class RedisSinkTest : public testing::Test {
     EXPECT_EQ(database_.run({"XLEN", "orders"}).value().integer(), 1);
   }
   const Options& options() const { return database_.options(); }
+  std::int64_t used_memory() {
+    const Reply reply = database_.run({"INFO", "memory"});
+    const std::string_view text = reply.value().text();
+    return std::stoll(std::string(text.substr(text.find("used_memory:") + 12, 20)));
+  }
 
   TestDatabase database_{own_server().server()};
   TestEvents events_;
@@ -189,8 +194,8 @@ TEST_F(RedisSinkTest, AUserWhoMayNotAddAtAllIsUnavailable) {
 }
 
 TEST_F(RedisSinkTest, TheRightsThatTheReadmeNamesAreEnough) {
-  database_.run(
-      {"ACL", "SETUSER", "writer", "on", ">writer-secret", "~orders", "+xadd", "+select"});
+  database_.run({"ACL", "SETUSER", "writer", "on", ">writer-secret", "~orders", "+xadd", "+multi",
+                 "+exec", "+discard", "+select"});
   Options writer = options();
   writer.user = "writer";
   writer.password = "writer-secret";
@@ -208,6 +213,49 @@ TEST_F(RedisSinkTest, AForbiddenStreamIsBusyAloneAndAnAllowedOneIsServed) {
   EXPECT_NE(outcomes[0].reason.find("NOPERM"), std::string::npos) << outcomes[0].reason;
   EXPECT_NE(outcomes[0].reason.find("forbidden"), std::string::npos) << outcomes[0].reason;
   EXPECT_EQ(outcomes[1].fate, Fate::confirmed);
+}
+
+TEST_F(RedisSinkTest, BehindAForbiddenStreamNothingOfTheKeyIsStored) {
+  database_.run({"ACL", "SETUSER", "limited", "on", ">limited-secret", "~allowed", "+xadd",
+                 "+multi", "+exec", "+discard", "+select"});
+  Options limited = options();
+  limited.user = "limited";
+  limited.password = "limited-secret";
+  const auto sink = opened(limited);
+  const auto outcomes =
+      send(*sink, {&events_.make("allowed", "a", "1"), &events_.make("forbidden", "a", "2"),
+                   &events_.make("allowed", "a", "3"), &events_.make("allowed", "b", "4")});
+  EXPECT_EQ(outcomes[0].fate, Fate::confirmed) << outcomes[0].reason;
+  EXPECT_EQ(outcomes[1].fate, Fate::busy) << outcomes[1].reason;
+  EXPECT_EQ(outcomes[2].fate, Fate::again);
+  EXPECT_EQ(outcomes[3].fate, Fate::confirmed) << outcomes[3].reason;
+  EXPECT_EQ(database_.run({"XLEN", "allowed"}).value().integer(), 2);
+}
+
+// Memory is short for the first event only: each command of a pipeline alone would be judged anew.
+TEST_F(RedisSinkTest, AWindowIsTakenWholeOrNotAtAll) {
+  const auto sink = opened(options());
+  std::vector<const Event*> events;
+  for (int i = 0; i < 500; ++i)
+    events.push_back(&events_.make("orders", "k", std::to_string(i) + std::string(1000, 'x')));
+  std::int64_t stored = 0;
+  for (int i = 0; i < 20; ++i) {
+    const std::string limit = std::to_string(used_memory() + 1 + 100'000 * (i % 4));
+    database_.run({"CONFIG", "SET", "maxmemory", limit});
+    std::vector<Outcome> outcomes(events.size());
+    const bool is_sent = sink->submit(events).has_value();
+    if (is_sent) outcomes = collect(*sink, events.size());
+    database_.run({"CONFIG", "SET", "maxmemory", "0"});
+    if (!is_sent) {
+      ASSERT_TRUE(sink->open());
+      continue;
+    }
+    const std::int64_t now = database_.run({"XLEN", "orders"}).value().integer();
+    EXPECT_TRUE(now == stored || now == stored + 500) << now - stored;
+    for (const Outcome& one : outcomes)
+      EXPECT_EQ(one.fate, now == stored ? Fate::busy : Fate::confirmed) << one.reason;
+    stored = now;
+  }
 }
 
 TEST_F(RedisSinkTest, AKeyThatIsNoStreamIsBusyAloneUntilItIsRemoved) {
@@ -366,8 +414,8 @@ TEST_F(RedisReplicaTest, AnEventIsConfirmedWhenSoManyReplicasHaveIt) {
   EXPECT_NE(before.text.find("wait_replicas"), std::string::npos) << before.text;
 
   attach();
-  database_.run(
-      {"ACL", "SETUSER", "waiter", "on", ">waiter-secret", "~orders", "+xadd", "+select", "+wait"});
+  database_.run({"ACL", "SETUSER", "waiter", "on", ">waiter-secret", "~orders", "+xadd", "+multi",
+                 "+exec", "+discard", "+select", "+wait"});
   Options as_user = waiting();
   as_user.user = "waiter";
   as_user.password = "waiter-secret";

@@ -285,7 +285,7 @@ TEST_P(LimitsSuite, HeadersWithNamesOfTheFormatArriveOrAreRefused) {
        {"id", "ce_id", "ce-id", "ce_type", "content-type", "Content-Type", "content-length", "Host",
         "Nats-Msg-Id", "Nats-Expected-Stream", "key", "data", "traceparent", "Idempotency-Key",
         "webhook-id", "webhook-signature", "Transfer-Encoding", "Message-Key", "x-match"}) {
-    Event event = plain("header", "{}");
+    Event event = plain(std::string("header ") + name, "{}");
     event.headers = headers({{name, "mine"}});
     add(name, event);
   }

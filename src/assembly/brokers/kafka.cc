@@ -43,7 +43,11 @@ void declare(kafka::Options& options, Settings& keys) {
             "The largest message: payload, key and headers together. A larger event is parked "
             "before it is sent.");
   keys.renamed("message_bytes_max", "message_max");
-  keys.duration("linger", options.linger, Duration{0}, "How long a batch waits for more messages.");
+  keys.duration(
+      "linger", options.linger, Duration{0},
+      "How long a batch waits for more messages. With `0ms` it takes what has piled up while "
+      "the last request was out: the lowest latency. A longer one costs the broker less "
+      "CPU while few events flow.");
   keys.duration("connect_timeout", options.connect_timeout, milliseconds(100),
                 "How long opening waits for a broker.");
   keys.flag("from_end", options.from_end,

@@ -40,10 +40,11 @@ struct Verdict {
   std::uint64_t duplicates = 0;  // arrived again
 };
 
-// The events of a test and their order. Any thread.
+// The events of a test and their order: half of them are of a few hot keys. Any thread.
 class Ledger {
  public:
   static constexpr std::uint64_t kKeys = 50;
+  static constexpr std::uint64_t kHotKeys = 2;
   static constexpr std::uint64_t kRun = 5;  // consecutive events of one key
 
   // The next event: its id and its payload, which names key and version.
@@ -96,8 +97,11 @@ class Ledger {
   static Entry entry(std::uint64_t number) {
     Entry made;
     made.id = numbered_id(number + 1);
-    made.key = "key-" + std::to_string(number / kRun % kKeys);
-    made.version = static_cast<std::int64_t>(number / (kKeys * kRun) * kRun + number % kRun) + 1;
+    const std::uint64_t run = number / kRun;
+    const bool is_hot = run % 2 == 0;
+    const std::uint64_t keys = is_hot ? kHotKeys : kKeys;
+    made.key = (is_hot ? "hot-" : "key-") + std::to_string(run / 2 % keys);
+    made.version = static_cast<std::int64_t>(run / 2 / keys * kRun + number % kRun) + 1;
     made.payload = "{\"key\":\"" + made.key + "\",\"version\":" + std::to_string(made.version) +
                    ",\"fill\":\"" + std::string(60 + number % 100, 'x') + "\"}";
     return made;
