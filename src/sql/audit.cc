@@ -25,7 +25,10 @@ Result<std::vector<AuditRow>> read_audit(SqlSession& session, const AuditStateme
       session.run(sql.list, SqlParams()
                                 .integer(static_cast<std::int64_t>(filter.limit))
                                 .text(filter.subject)
-                                .integer(filter.before));
+                                .integer(filter.before)
+                                .text(filter.what)
+                                .text(filter.who)
+                                .text(filter.who + std::string(kByConsole)));
   if (!rows) return fail(rows.error());
   std::vector<AuditRow> audit;
   for (std::size_t i = 0; i < rows->size(); ++i)

@@ -15,9 +15,9 @@ struct AuditStatements {
   // $1 what, $2 relay, $3 subject, $4 events, $5 reason. Adds time and user. Empty: the database's
   // own functions write the audit.
   std::string add;
-  // $1 limit, $2 subject (empty: all), $3 number that comes after (0: from the newest on). Returns
-  // the columns of AuditRow in their order, the newest
-  // first.
+  // $1 limit, $2 subject (empty: all), $3 number that comes after (0: from the newest on), $4 what
+  // (empty: all), $5 who (empty: all), or $6 what the reason begins with. Returns the columns of
+  // AuditRow in their order, the newest first.
   std::string list;
 };
 

@@ -7,7 +7,9 @@ const AuditStatements& audit_statements() {
       .add = "",
       .list =
           "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit WHERE "
-          "($2 = '' OR subject = $2) AND ($3 = 0 OR number < $3) ORDER BY number DESC LIMIT $1"};
+          "($2 = '' OR subject = $2) AND ($3 = 0 OR number < $3) AND ($4 = '' OR what = $4) AND "
+          "($5 "
+          "= '' OR who = $5 OR pg_catalog.starts_with(reason, $6)) ORDER BY number DESC LIMIT $1"};
   return statements;
 }
 

@@ -6,6 +6,7 @@
 
 #include "host/host.h"
 #include "sqlite/operate/admin.h"
+#include "sqlite/operate/life.h"
 #include "sqlite/testing/test_file.h"
 
 namespace dovetail::sqlite {
@@ -120,18 +121,18 @@ TEST_F(SqliteSearch, TellsWhatAnInboxKnows) {
   application.run(
       "INSERT INTO dovetail_attempt (consumer_id, event_id, attempts, updated_at) VALUES (2, x'" +
       hex(failed) + "', 3, 1)");
-  const auto known = inbox_of(file.path, applied, system_clock());
+  const auto known = list_handlers(file.path, applied, system_clock());
   ASSERT_TRUE(known) << text_of(known);
   ASSERT_EQ(known->size(), 1U);
-  EXPECT_EQ(known->front().consumer, "stock");
+  EXPECT_EQ(known->front().name, "stock");
   EXPECT_EQ(known->front().applied_at, from_stored(7 * kSecond));
-  const auto tried = inbox_of(file.path, failed, system_clock());
+  const auto tried = list_handlers(file.path, failed, system_clock());
   ASSERT_TRUE(tried) << text_of(tried);
   ASSERT_EQ(tried->size(), 1U);
-  EXPECT_EQ(tried->front().consumer, "mail");
+  EXPECT_EQ(tried->front().name, "mail");
   EXPECT_EQ(tried->front().attempts, 3U);
   EXPECT_FALSE(tried->front().applied_at);
-  EXPECT_TRUE(inbox_of(file.path, new_event_id(), system_clock())->empty());
+  EXPECT_TRUE(list_handlers(file.path, new_event_id(), system_clock())->empty());
 }
 
 // Steps of full scans, by statement, of every connection that is opened meanwhile.
@@ -158,7 +159,7 @@ TEST_F(SqliteSearch, NoQueryScansTheOutbox) {
   EXPECT_TRUE(list_events(file.path, {.id = id.to_string()}));
   EXPECT_TRUE(list_parked(file.path, {.id = id.to_string(), .with_finished = true}));
   EXPECT_TRUE(payload_of(file.path, id));
-  EXPECT_TRUE(inbox_of(file.path, id, system_clock()));
+  EXPECT_TRUE(list_handlers(file.path, id, system_clock()));
   sqlite3_reset_auto_extension();
   EXPECT_GE(scanned.size(), 6U);
   for (const auto& [sql, steps] : scanned) EXPECT_LE(steps, 200) << sql;

@@ -19,7 +19,9 @@ const AuditStatements& audit_statements() {
           "(:now, :user, $1, $2, $3, $4, $5)",
       .list =
           "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE "
-          "($2 = '' OR subject = $2) AND ($3 = 0 OR number < $3) ORDER BY number DESC LIMIT $1"};
+          "($2 = '' OR subject = $2) AND ($3 = 0 OR number < $3) AND ($4 = '' OR what = $4) AND "
+          "($5 "
+          "= '' OR who = $5 OR instr(reason, $6) = 1) ORDER BY number DESC LIMIT $1"};
   return statements;
 }
 
