@@ -46,7 +46,7 @@
     const node = (name, col, prefix, role) => {
       const away = D.isAway(name), known = D.status.stores.find(one => one.name === name) || {};
       const rows = prefix === 's:' ? known.outbox_rows : known.mailbox_rows;
-      const line = away ? away.title : rows === undefined ? 'a broker' : `${known.rows_are_estimated ? 'about ' : ''}${short(rows)} rows`;
+      const line = away ? away.title : rows === undefined ? 'a broker' : known.rows_are_estimated && !rows ? 'few rows' : `${known.rows_are_estimated ? 'about ' : ''}${short(rows)} rows`;
       nodes.push({ id: prefix + name, role, col, title: name, kind: kindOfStore(name), line, state: away ? 'bad' : 'ok', href: '#/stores/' + encodeURIComponent(name) });
     };
     sources.forEach(name => node(name, 0, 's:', 'Source'));
@@ -180,7 +180,7 @@
   }
   function readsLine(r) {
     if (!r.reads) return null;
-    return h('section.reads', {}, icon(r.reads.from === 'wal' ? 'play' : 'events'), h('p', {}, h('b', {}, `Reads the ${r.reads.from === 'wal' ? 'WAL' : 'table'}`), ` for ${age(D.time(r.reads.since))}`, r.reads.why && `: ${r.reads.why}`, '.', r.reads.slot && [' Slot ', mono(r.reads.slot), `; the server retains ${bytes(r.reads.retained_wal_bytes)} of WAL for it.`]));
+    return h('section.reads', {}, icon(r.reads.from === 'wal' ? 'play' : 'events'), h('p', {}, h('b', {}, `Reads the ${r.reads.from === 'wal' ? 'WAL' : 'table'}`), ` for ${age(D.time(r.reads.since))}`, r.reads.why && `: ${r.reads.why}`, '.', r.reads.slot && [!(r.reads.why || '').includes(r.reads.slot) && [' Its slot is ', mono(r.reads.slot), '.'], ` The server retains ${bytes(r.reads.retained_wal_bytes)} of WAL for it.`]));
   }
   function errorLine(r) {
     const text = r.error ? r.error.text : r.last_error;
