@@ -94,8 +94,6 @@ class Database {
   virtual Status cancel(const EventId& id, const std::string& reason);
   // Outbox or mailbox; not mapped tables.
   virtual Result<FoundEvents> search_events(const EventSearch& search);
-  // Of every consumer that knows the event.
-  virtual Result<std::vector<InboxRow>> inbox_of(const EventId& id);
   // Actions of operators, newest first.
   virtual Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter);
   // Records that somebody sees the payload of an event.

@@ -72,7 +72,6 @@ Result<std::vector<EventRow>> Database::list_events(const EventFilter&) { return
 Result<std::string> Database::payload_of(const EventId&) { return no_database(); }
 Status Database::cancel(const EventId&, const std::string&) { return no_database(); }
 Result<FoundEvents> Database::search_events(const EventSearch&) { return no_database(); }
-Result<std::vector<InboxRow>> Database::inbox_of(const EventId&) { return std::vector<InboxRow>{}; }
 Result<std::vector<AuditRow>> Database::list_audit(const AuditFilter&) {
   return std::vector<AuditRow>{};
 }

@@ -48,9 +48,6 @@ class PostgresDatabase final : public Database {
   Result<FoundEvents> search_events(const EventSearch& search) override {
     return postgres::search_events(store_.conninfo, search);
   }
-  Result<std::vector<InboxRow>> inbox_of(const EventId& id) override {
-    return postgres::inbox_of(store_.conninfo, id);
-  }
   Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter) override {
     return postgres::list_audit(store_.conninfo, filter);
   }

@@ -42,9 +42,6 @@ class SqliteDatabase final : public Database {
   Result<FoundEvents> search_events(const EventSearch& search) override {
     return sqlite::search_events(path(), search);
   }
-  Result<std::vector<InboxRow>> inbox_of(const EventId& id) override {
-    return sqlite::inbox_of(path(), id, system_clock());
-  }
   Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter) override {
     return sqlite::list_audit(path(), filter);
   }
@@ -101,7 +98,7 @@ class SqliteDatabase final : public Database {
     return sqlite::fill_relay(path(), row, relay, system_clock());
   }
   Result<std::vector<life::HandlerFacts>> list_handlers(const EventId& id) override {
-    return sqlite::list_handlers(path(), id);
+    return sqlite::list_handlers(path(), id, system_clock());
   }
   Result<std::unique_ptr<reconcile::OutboxScan>> scan_outbox(const std::string& relay,
                                                              WallTime from, WallTime to) override {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace dovetail {
 
@@ -47,23 +48,28 @@ LatencyHistogram::Counts LatencyHistogram::counts() const {
   return counts;
 }
 
-std::uint64_t LatencyHistogram::count() const {
-  std::uint64_t total = 0;
-  for (const auto& bucket : buckets_) total += bucket.load(std::memory_order_relaxed);
-  return total;
+std::uint64_t LatencyHistogram::Counts::count() const {
+  return std::accumulate(buckets.begin(), buckets.end(), std::uint64_t{0});
 }
 
-Duration LatencyHistogram::quantile(double q) const {
+Duration LatencyHistogram::Counts::quantile(double q) const {
   const std::uint64_t total = count();
   if (total == 0) return Duration{0};
   const auto wanted = std::clamp<std::uint64_t>(
       static_cast<std::uint64_t>(q * static_cast<double>(total)) + 1, 1, total);
   std::uint64_t seen = 0;
   for (std::size_t i = 0; i < kBuckets; ++i) {
-    seen += buckets_[i].load(std::memory_order_relaxed);
+    seen += buckets[i];
     if (seen >= wanted) return Duration{static_cast<Duration::rep>(1) << i};
   }
   return Duration{static_cast<Duration::rep>(1) << (kBuckets - 1)};
+}
+
+LatencyHistogram::Counts LatencyHistogram::Counts::since(const Counts& before) const {
+  Counts left;
+  for (std::size_t i = 0; i < kBuckets; ++i) left.buckets[i] = buckets[i] - before.buckets[i];
+  left.sum_us = sum_us - before.sum_us;
+  return left;
 }
 
 }  // namespace dovetail

@@ -18,12 +18,17 @@ class LatencyHistogram {
   struct Counts {
     std::array<std::uint64_t, kBuckets> buckets{};
     std::uint64_t sum_us = 0;
+
+    std::uint64_t count() const;
+    // The upper bound of the bucket that holds it; 0 without any values.
+    Duration quantile(double q) const;
+    // What came since `before`. REQUIRES: both are of one histogram.
+    Counts since(const Counts& before) const;
   };
 
   void observe(Duration value, std::uint64_t count = 1);
-  Duration quantile(
-      double q) const;  // the upper bound of the bucket that holds it; 0 without any values
-  std::uint64_t count() const;
+  Duration quantile(double q) const { return counts().quantile(q); }
+  std::uint64_t count() const { return counts().count(); }
   Counts counts() const;
 
  private:

@@ -190,8 +190,14 @@ struct AuditRow {
   std::string reason{};
 };
 
+// Between the name of who asked the console and the reason: a database knows only the login of the
+// daemon.
+inline constexpr std::string_view kByConsole = " by the console: ";
+
 struct AuditFilter {
   std::string subject{};
+  std::string what{};
+  std::string who{};        // a login, or who asked the console
   std::int64_t before = 0;  // AuditRow::number; for paging; 0: from the newest on
   std::size_t limit = 100;
 };
@@ -217,15 +223,6 @@ struct FoundEvents {
   std::vector<EventRow> rows{};  // newest first
   std::int64_t next = 0;         // continue with `before` = next; 0: at the end
   WallTime looked_back_to{};     // of the oldest event that was looked at, if not at the end
-};
-
-// What an inbox knows about one event.
-struct InboxRow {
-  std::string consumer;  // or one of its handlers: "stock.ledger"
-  std::optional<WallTime> applied_at{};
-  std::uint32_t attempts = 0;            // failed ones, while it is not applied
-  std::optional<WallTime> held_until{};  // a worker or a handler outside the transaction has it
-  bool is_queued = false;                // it waits for a worker, or a worker has it
 };
 
 // Counts rows deleted one by one; partitions dropped as a whole are in the notes.

@@ -15,8 +15,9 @@ struct AuditStatements {
   // $1 what, $2 relay, $3 subject, $4 events, $5 reason. Adds time and user. Empty: the database's
   // own functions write the audit.
   std::string add;
-  // $1 limit, $2 number that comes after (0: from the newest on). Returns the columns of AuditRow
-  // in their order, the newest first. The second also takes $3 subject, which has an index.
+  // $1 limit, $2 number that comes after (0: from the newest on), $3 what (empty: all), $4 who
+  // (empty: all), or $5 what the reason begins with. Returns the columns of AuditRow in their
+  // order, the newest first. The second also takes $6 subject, which has an index.
   std::string list;
   std::string list_of_subject;
 };

@@ -16,8 +16,10 @@ class Description:
                 yield method.upper(), path, call
 
     def answer(self, method, path):
-        call = self.paths[path][method.lower()]
-        return call["responses"]["200"]["content"]["application/json"]["schema"]
+        """The type of the answer, and its schema."""
+        content = self.paths[path][method.lower()]["responses"]["200"]["content"]
+        ((kind, answer),) = content.items()
+        return kind, answer["schema"]
 
     def error(self):
         return {"$ref": "#/components/schemas/Error"}

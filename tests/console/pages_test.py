@@ -1,150 +1,39 @@
-"""Every page and action of the dashboard in a browser: both themes, narrow and wide, nothing on its console.
-
-DOVETAIL_PICTURES=folder keeps a picture of each page."""
+"""Every page and action of the dashboard in a browser: both themes, narrow and wide, nothing on its console."""
 
 import json
-import os
-import pathlib
 import signal
-import socket
 import sys
 import time
 
 import browser
+import dashboard
 import harness
 import scene
 
-WIDTHS = (390, 1440)
 MARKUP = '<img src=x onerror="alert(1)"><b>bold</b>'
 
-# What is wrong with the page as it is, for everybody and for those who use a keyboard or a screen reader.
-CHECK = r"""
-const wrong = [], root = document.documentElement;
-const seen = e => e.checkVisibility({ checkVisibilityCSS: true, checkOpacity: true });
-if (root.scrollWidth > innerWidth) wrong.push(`scrolls to the side: ${root.scrollWidth} > ${innerWidth}: ` +
-  [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map(e => e.outerHTML.slice(0, 150)).join(' | '));
-if ([...document.querySelectorAll('h1')].filter(seen).length !== 1) wrong.push('there is not one h1');
-const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
-ids.filter((id, i) => ids.indexOf(id) !== i).forEach(id => wrong.push('id twice: ' + id));
-const nameOf = e => (e.getAttribute('aria-label') || e.getAttribute('title') || (e.labels && [...e.labels].map(l => l.textContent).join(' ')) ||
-  (e.getAttribute('aria-labelledby') && document.getElementById(e.getAttribute('aria-labelledby')).textContent) ||
-  (/^(INPUT|SELECT|TEXTAREA)$/.test(e.tagName) ? '' : e.textContent) || '').trim();
-for (const e of document.querySelectorAll('a, button, input, select, textarea, summary, [role=img], [role=region], [role=meter], dialog, nav'))
-  if (seen(e) && !nameOf(e)) wrong.push('without a name: ' + e.outerHTML.slice(0, 200));
-for (const e of document.querySelectorAll('th')) if (!e.scope) wrong.push('a th without scope');
-for (const e of document.querySelectorAll('[tabindex]')) if (e.tabIndex > 0) wrong.push('a tabindex above 0');
-for (const e of document.querySelectorAll('svg')) if (seen(e) && !e.closest('[aria-hidden=true], [role=img], [role=group], [role=meter]') && !e.querySelector('title')) wrong.push('a picture without words: ' + e.outerHTML.slice(0, 100));
 
-const pen = Object.assign(document.createElement('canvas'), { width: 1, height: 1 }).getContext('2d', { willReadFrequently: true });
-const rgba = color => { pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1); const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
-const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a), 1];
-const ground = e => { const list = []; for (let at = e; at; at = at.parentElement) { const c = rgba(getComputedStyle(at).backgroundColor); list.push(c); if (c[3] === 1) break; } return list.reduceRight((below, c) => over(c, below), [255, 255, 255, 1]); };
-const light = ([r, g, b]) => { const f = v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }; return .2126 * f(r) + .7152 * f(g) + .0722 * f(b); };
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-let texts = 0;
-while (walker.nextNode()) {
-  const e = walker.currentNode.parentElement;
-  if (!walker.currentNode.data.trim() || !seen(e) || e.closest('svg, :disabled, .sr, .skip, noscript')) continue;
-  const style = getComputedStyle(e), below = ground(e), [a, b] = [light(over(rgba(style.color), below)), light(below)].sort((x, y) => y - x);
-  const ratio = (a + .05) / (b + .05), size = parseFloat(style.fontSize), needed = size >= 24 || (size >= 18.6 && style.fontWeight >= 700) ? 3 : 4.5;
-  texts += 1;
-  if (ratio < needed) wrong.push(`contrast ${ratio.toFixed(2)} of ${JSON.stringify(walker.currentNode.data.slice(0, 40))}`);
-}
-if (texts < 3) wrong.push(`only ${texts} texts`);
-return [...new Set(wrong)];
-"""
-
-# The element with the focus: where it is, whether it can be seen, and what it is.
-FOCUS = r"""
-const at = document.activeElement, all = [...document.querySelectorAll('*')], style = getComputedStyle(at);
-const body = at.querySelector && at.querySelector('.body');
-return [all.indexOf(at), at === document.body ? 'body' : at.outerHTML.slice(0, 120),
-  style.outlineStyle !== 'none' || (body && getComputedStyle(body).strokeWidth === '2px') || (at.closest('.find') !== null) || at.id === 'main'];
-"""
-
-
-class Pages(scene.SceneCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.browser = browser.Browser()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-
-    def setUp(self):
-        super().setUp()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.config = self.config.replace("127.0.0.1:0", f"127.0.0.1:{free.getsockname()[1]}")
-        self.write("dovetail.toml", self.config)
-        self.begin()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.page = self.browser
-        self.page.look(1440)
-
-    def tearDown(self):
-        self.page.go("about:blank")
-        self.page.devtools("Network.clearBrowserCookies")
-        self.page.console()
-        super().tearDown()
-
-    def open(self, place="/", role="operator"):
-        self.page.go("about:blank")
-        if role:
-            self.page.go(self.url + "/livez")
-            self.page.devtools("Network.clearBrowserCookies")
-            done = self.page.run("""return fetch('/api/v1/session', {method: 'POST', headers: {'Content-Type': 'application/json'},
-                body: JSON.stringify({token: arguments[0]})}).then(answer => answer.status)""", scene.TOKENS[role])
-            self.assertEqual(done, 200)
-            self.page.console()
-        self.page.go(f"{self.url}/#{place}")
-        self.arrived()
-
-    def arrived(self):
-        self.page.wait("the page is there", "return document.querySelector('main h1, form.login-card') && "
-                       "!document.querySelector('[aria-busy]')")
-
-    def no_complaints(self):
-        self.assertEqual(self.page.console(), [])
-
+class Pages(dashboard.DashboardCase):
     def places(self):
         return {"overview": "/", "relays": "/relays", "relay": "/relays/orders-to-inventory", "parked": "/parked",
                 "events": "/events", "event": f"/events/{self.good[0]}", "parked-event": f"/events/{self.poison[0]}",
                 "edit": f"/events/{self.poison[0]}/edit", "consumers": "/consumers", "stores": "/stores",
-                "store": "/stores/orders", "audit": "/audit", "missing": "/nowhere", "missing-relay": "/relays/nobody",
+                "store": "/stores/orders", "reconcile": "/reconcile", "audit": "/audit", "missing": "/nowhere", "missing-relay": "/relays/nobody",
                 "missing-event": "/events/0190ffff-0000-7000-8000-00000000ffff", "nothing-found": "/events?q=nothing"}
 
     def test_every_page_in_both_themes_narrow_and_wide(self):
         self.post(f"events/{self.good[0]}/reveal", {"reason": "so that the audit has a row"})
+        self.assertEqual(self.api("parked/discard", {"key": "a", "reason": "so that it has a refusal"}, role="viewer").status, 403)
         self.open()
-        pictures = os.environ.get("DOVETAIL_PICTURES")
-        for dark in (False, True):
-            for width in WIDTHS:
-                self.page.look(width, dark)
-                for name, place in self.places().items():
-                    with self.subTest(name, width=width, dark=dark):
-                        self.page.run("location.hash = '#/x'; location.hash = arguments[0]", "#" + place)
-                        time.sleep(0.1)
-                        self.arrived()
-                        self.page.wait("the place is there", "return D.status && document.querySelector('main .page')")
-                        if name == "stores":
-                            self.page.wait("the doctor has looked", "return !document.body.innerText.includes('The doctor is looking')")
-                        time.sleep(0.3)
-                        # A page that says that something is missing has asked for it.
-                        said = [one for one in self.page.console() if "404 (Not Found)" not in one or not name.startswith("missing")]
-                        self.assertEqual([said, self.page.run(CHECK)], [[], []])
-                        if pictures:
-                            kept = pathlib.Path(pictures) / f"{name}-{width}-{'dark' if dark else 'light'}.png"
-                            self.page.picture(kept)
+        self.check_every_page(self.places())
 
     def test_signing_in_and_out(self):
         self.page.go("about:blank")
         for dark in (False, True):
-            for width in WIDTHS:
+            for width in dashboard.WIDTHS:
                 self.page.look(width, dark)
                 self.open("/parked", role=None)
-                self.assertEqual(self.page.run(CHECK), [])
+                self.check()
         self.page.look(1440)
         self.page.type("#token", "x" * 32)
         self.page.click("button", "Sign in")
@@ -160,23 +49,7 @@ class Pages(scene.SceneCase):
         self.no_complaints()
 
     def test_the_keyboard_reaches_everything_in_order(self):
-        for place in ("/", "/parked", f"/events/{self.poison[0]}"):
-            for width in WIDTHS:
-                with self.subTest(place, width=width):
-                    self.page.look(width)
-                    self.open(place)
-                    wanted = self.page.run("""return [...document.querySelectorAll('a[href], button, input, select, textarea, [tabindex="0"]')]
-                        .filter(e => e.checkVisibility({checkVisibilityCSS: true}) && !e.disabled).length""")
-                    last, reached = -1, 0
-                    for _ in range(wanted + 3):
-                        self.page.press("Tab")
-                        index, what, is_visible = self.page.run(FOCUS)
-                        if what == "body" or index <= last:
-                            break
-                        self.assertTrue(is_visible, f"the focus cannot be seen on {what}")
-                        last, reached = index, reached + 1
-                    self.assertGreaterEqual(reached, wanted - 1)
-        self.page.look(1440)
+        self.check_focus(("/", "/parked", f"/events/{self.poison[0]}"))
 
     def test_keys(self):
         self.open()
@@ -184,7 +57,7 @@ class Pages(scene.SceneCase):
         self.page.shows("2 events are parked for 1 reason")
         self.page.press("?")
         self.page.wait("the keys are listed", "return document.querySelector('dialog[open]')")
-        self.assertEqual(self.page.run(CHECK), [])
+        self.check()
         self.page.press("Escape")
         self.page.wait("they are gone", "return !document.querySelector('dialog')")
         dark = "return getComputedStyle(document.body).backgroundColor"
@@ -198,7 +71,7 @@ class Pages(scene.SceneCase):
         self.page.press("/")
         self.page.type(".find input", self.good[0])
         self.page.press("Enter")
-        self.page.shows("Delivered by orders-to-inventory")
+        self.page.shows("It is delivered.")
         self.no_complaints()
 
     def test_searching(self):
@@ -241,7 +114,7 @@ class Pages(scene.SceneCase):
         self.page.shows("1 parked event selected")
         self.page.click(".select-bar button", "Discard 1")
         self.page.wait("the dialog counts", "return (document.querySelector('dialog .counts') || {innerText: ''}).innerText.includes('wait behind')")
-        self.assertEqual(self.page.run(CHECK), [])
+        self.check()
         self.assertTrue(self.page.run("return [...document.querySelectorAll('dialog button')].pop().disabled"))
         self.page.type("dialog textarea", "test data")
         self.page.click("dialog button", "Discard 1")
@@ -255,7 +128,7 @@ class Pages(scene.SceneCase):
         self.open("/parked")
         self.page.click(".group-tools button", "Replay all 2")
         self.page.wait("the dialog counts", "return document.querySelector('dialog .counts')")
-        self.assertEqual(self.page.run(CHECK), [])
+        self.check()
         self.page.click("dialog button", "Replay 2")
         self.page.shows("The first one was parked again. The others stay where they are.")
         self.assertEqual([one["subject"] for one in self.get("audit")["audit"]], [self.poison[0]])
@@ -307,7 +180,7 @@ class Pages(scene.SceneCase):
         self.page.type("dialog textarea", "the total was wrong")
         self.page.click("dialog button", "Reveal")
         self.page.shows("Nothing is changed yet")
-        self.assertEqual(self.page.run(CHECK), [])
+        self.check()
         self.page.type("textarea.code", '{"total": ')
         self.page.shows("This is not JSON")
         self.page.type("textarea.code", '{"total": 4}')
@@ -316,7 +189,7 @@ class Pages(scene.SceneCase):
         self.page.type("dialog textarea", "total corrected")
         self.page.click("dialog button", "Replay as a new event")
         self.page.shows("The new event is in the outbox")
-        self.page.shows("Delivered by orders-to-inventory")
+        self.page.shows("It is delivered.")
         self.wait_for("it is delivered", lambda: self.rows(
             "inventory.db", "SELECT payload FROM dovetail_mailbox WHERE aggregate_id = 'b'") == [(b'{"total": 4}',)])
         self.no_complaints()
@@ -334,7 +207,7 @@ class Pages(scene.SceneCase):
         self.open("/relays/orders-to-inventory")
         self.page.click("button", "Pause")
         self.page.shows("What will happen")
-        self.assertEqual(self.page.run(CHECK), [])
+        self.check()
         self.page.type("dialog textarea", "the shop moves")
         self.page.click("dialog button", "Pause")
         self.page.shows("the shop moves")

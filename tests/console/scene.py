@@ -5,6 +5,7 @@ import uuid
 
 import console
 import harness
+import openapi
 
 TOKENS = {"viewer": "v" * 32, "operator": "o" * 32, "admin": "a" * 32}
 NAMES = {"viewer": "vera", "operator": "olga", "admin": "ada"}
@@ -17,8 +18,11 @@ class SceneCase(console.ConsoleCase):
 
     config = CONFIG
 
-    def begin(self):
+    def write_tokens(self):
         self.write("tokens", "".join(f"{role} {NAMES[role]} {token}\n" for role, token in TOKENS.items())).chmod(0o600)
+
+    def begin(self):
+        self.write_tokens()
         self.init()
         self.good = [self.publish_id(key=str(key), payload=json.dumps({"secret": CANARY})) for key in (17, 18, 19)]
         self.poison = [self.insert(key) for key in ("a", "a", "b")]  # the second waits behind the first
@@ -49,6 +53,17 @@ class SceneCase(console.ConsoleCase):
     def post(self, path, body, **more):
         answer = self.api(path, body, **more)
         self.assertEqual(answer.status, 200, answer)
+        return answer.json()
+
+    def described(self, method, path, answer):
+        """The answer is as the API is described; returns its document."""
+        self.assertEqual(answer.status, 200, answer)
+        description = openapi.Description(self.get("openapi.json", role=None))
+        kind, schema = description.answer(method, path)
+        self.assertTrue(answer.headers["Content-Type"].startswith(kind), answer)
+        if kind != "application/json":
+            return answer.body
+        self.assertEqual(description.wrong(schema, answer.json()), [], answer)
         return answer.json()
 
     def mend(self):

@@ -1,8 +1,6 @@
-#include <charconv>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
 #include "assembly/database.h"
@@ -10,8 +8,7 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/output.h"
-#include "config/stores.h"
-#include "core/event/time_text.h"
+#include "documents/orders.h"
 
 namespace dovetail::app {
 
@@ -73,21 +70,6 @@ Expected<const config::StoreConfig*> home_for(const config::Config& config, cons
                                     "; for one that is no longer there, name its --store");
 }
 
-Json json_of(const std::string& relay, const char* action, const ActionReport& report) {
-  Json consequences = Json::array();
-  for (const Consequence& one : report.consequences)
-    consequences.push_back({{"kind", one.kind}, {"text", one.text}});
-  return {{"relay", relay},
-          {"action", action},
-          {"dry_run", !report.is_done},
-          {"consequences", consequences},
-          {"pending", report.pending},
-          {"parked", report.parked},
-          {"waiting", report.waiting},
-          {"sent_again", report.sent_again},
-          {"skipped", report.skipped}};
-}
-
 Answer answer(const CommandContext& context, const std::string& relay, const char* action,
               const ActionReport& report) {
   if (context.json) {
@@ -130,25 +112,9 @@ void add_hold(Command& sub, const char* name, const char* help, const char* foot
   add_options(hold, options);
 }
 
-// "beginning", "now", the number of an event, or a time.
-std::optional<SeekTo> parse_seek(const std::string& text) {
-  if (text == "beginning") return SeekTo{SeekTo::Kind::beginning};
-  if (text == "now") return SeekTo{SeekTo::Kind::now};
-  std::int64_t position = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), position);
-  if (failed == std::errc() && end == text.data() + text.size() && position > 0)
-    return SeekTo{SeekTo::Kind::position, position};
-  const auto time = parse_time(text);
-  if (!time) return std::nullopt;
-  return SeekTo{SeekTo::Kind::time, 0, *time};
-}
-
 Answer relay_seek(const CommandContext& context, const ActionOptions& options) {
   const auto to = parse_seek(options.to);
-  if (!to)
-    return refuse(Exit::usage,
-                  "--to is \"beginning\", \"now\", the number of an event as 'dovetail events' "
-                  "shows it, or a time such as 2026-01-31T09:05:00Z");
+  if (!to) return tl::unexpected(to.error());
   return act_on(context, options, "seek", [&](Database& home, const ActionRequest& request) {
     return home.seek_relay(options.name, *to, request);
   });
@@ -157,12 +123,8 @@ Answer relay_seek(const CommandContext& context, const ActionOptions& options) {
 Answer relay_rename(const CommandContext& context, const ActionOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  if (config->find_consumer(options.name) != nullptr)
-    return refuse(Exit::rejected, "\"" + options.name +
-                                      "\" is a consumer, whose inbox knows what it applied by this "
-                                      "name; a consumer keeps its name");
-  if (!config::is_plain_name(options.new_name))
-    return refuse(Exit::usage, "the new name has 1 to 64 letters, digits, '-', '_' and '.'");
+  const auto checked = check_new_name(*config, options.name, options.new_name);
+  if (!checked) return tl::unexpected(checked.error());
   return act_on(context, options, "rename", [&](Database& home, const ActionRequest& request) {
     return home.rename_relay(options.name, options.new_name, request);
   });

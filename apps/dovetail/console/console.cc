@@ -7,8 +7,8 @@
 
 #ifdef DOVETAIL_HAS_HTTP
 #include "console/api/api.h"
-#include "console/api/sampling.h"
 #include "console/health.h"
+#include "console/history/sampling.h"
 #include "console/listener.h"
 #include "console/pages/pages.h"
 #include "console/watch/watch_routes.h"
@@ -64,12 +64,16 @@ class RefusalLog {
   int left_ = kRefusedAtOnce;
 };
 
-ListenerOptions listener_options(const config::HttpConfig& http) {
+ListenerOptions listener_options(const config::HttpConfig& http,
+                                 const std::shared_ptr<Refusals>& refusals) {
   ListenerOptions options;
   options.http = http;
   options.warn = [](const std::string& text) { log_line(LogLevel::warn, kSubject, text); };
-  options.refused = [log = std::make_shared<RefusalLog>()](const Refused& refused) {
+  options.refused = [refusals, log = std::make_shared<RefusalLog>()](const Refused& refused) {
     log->add(refused);
+    if (refused.code == "role")
+      refusals->add(
+          {system_clock().wall(), refused.who, refused.method + " " + refused.path, refused.peer});
   };
   return options;
 }
@@ -115,13 +119,14 @@ Status Console::start(const std::shared_ptr<const void>& keeper) {
   if (!config_.http) return {};
   SystemClock& clock = system_clock();
   const auto history = std::make_shared<History>();
+  const auto refusals = std::make_shared<Refusals>();
   parts_->sampling = std::jthread([this, history](const std::stop_token& stop) {
     sample_again_and_again(roster_, watcher_, system_clock(), *history, stop);
   });
-  const auto desk =
-      std::make_shared<Desk>(Desk{config_, roster_, clock, keeper, history, clock.wall()});
-  parts_->listener =
-      std::make_unique<Listener>(listener_options(*config_.http), routes_of(desk, watcher_), clock);
+  const auto desk = std::make_shared<Desk>(
+      Desk{config_, roster_, clock, keeper, history, refusals, clock.wall()});
+  parts_->listener = std::make_unique<Listener>(listener_options(*config_.http, refusals),
+                                                routes_of(desk, watcher_), clock);
   const Status listening = listen(*parts_->listener, *config_.http);
   if (listening || listening.error().code == Errc::rejected) return listening;
   log_line(LogLevel::warn, kSubject, listening.error().text + "; trying again");

@@ -31,11 +31,14 @@ struct Refused {
   bool would_change = false;
 };
 
+// Of a client, for a handler.
+inline constexpr Duration kPatience = std::chrono::seconds(30);
+
 struct ListenerOptions {
   config::HttpConfig http{};
   std::size_t workers = 4;
   std::size_t queue_max = 64;
-  Duration patience = std::chrono::seconds(30);  // of a client, for a handler
+  Duration patience = kPatience;
   // On the listener's thread: they must not wait. `warn` gets what the operator should read.
   std::function<void(const Refused&)> refused = [](const Refused&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};

@@ -36,6 +36,7 @@ class Teller {
   WallTime committed_at() const;
   bool has_message(const RelayFacts& relay) const;
   const Delivery* delivery_of(const RelayFacts& relay) const;
+  bool is_cancelled() const;
   EventState state() const;
   std::string sentence() const;
 
@@ -314,8 +315,16 @@ void Teller::explain_handler(const HandlerFacts& handler) {
                            (handler.attempts == 1 ? " time" : " times") + " and is tried again.");
 }
 
+// Nothing else is left of an event that was cancelled before its time.
+bool Teller::is_cancelled() const {
+  return facts_.places.empty() &&
+         std::any_of(facts_.decisions.begin(), facts_.decisions.end(),
+                     [](const Decision& one) { return one.row.what == "cancel"; });
+}
+
 // What an operator has to know first.
 EventState Teller::state() const {
+  if (is_cancelled()) return EventState::discarded;
   constexpr std::array kWorst = {EventState::parked, EventState::waiting, EventState::pending,
                                  EventState::delayed, EventState::discarded};
   const auto is_in = [&](EventState state) {
@@ -352,6 +361,7 @@ std::string Teller::sentence() const {
     case EventState::delayed:
       return "It waits for its time.";
     case EventState::discarded:
+      if (is_cancelled()) return "An operator has cancelled it before its time.";
       return "An operator has given it up." + by;
     case EventState::skipped:
       return "It is skipped: no relay carries it." + by;

@@ -52,6 +52,15 @@ std::string explained(const Life& life) {
   return text;
 }
 
+TEST(Life, AnEventThatWasCancelledIsNotDelivered) {
+  Facts facts;
+  facts.decisions.push_back({"shop", {.at = kStart, .who = "olga", .what = "cancel"}});
+  const Life life = life_of(facts);
+  EXPECT_EQ(life.state, "discarded");
+  EXPECT_EQ(life.sentence, "An operator has cancelled it before its time.");
+  EXPECT_EQ(told(life), std::vector<std::string>{"olga cancel"});
+}
+
 TEST(Life, GoesFromTheCommitToEveryHandler) {
   Facts facts = committed();
   facts.relays[0].deliveries.push_back(

@@ -141,35 +141,4 @@ Result<FoundEvents> search_events(const std::string& url, const EventSearch& sea
   return found;
 }
 
-Result<std::vector<InboxRow>> inbox_of(const std::string& url, const EventId& id) {
-  Result<Connection> connection = Connection::open(url);
-  if (!connection) return fail(connection.error());
-  DOVETAIL_TRY(check_schema(*connection));
-  const Result<Rows> rows = connection->query(
-      "SELECT c.name, i.applied_at IS NOT NULL, coalesce(i.applied_at, 'epoch'), "
-      "coalesce(q.attempts, k.attempts, a.attempts, 0), "
-      "CASE WHEN q.held THEN q.due > clock_timestamp() ELSE coalesce(k.expires > "
-      "clock_timestamp(), false) END, coalesce(CASE WHEN q.held THEN q.due END, k.expires, "
-      "'epoch'), q.event_id IS NOT NULL "
-      "FROM dovetail.consumer c "
-      "LEFT JOIN dovetail.inbox i ON i.event_id = $1 AND i.consumer_id = c.id "
-      "LEFT JOIN dovetail.attempt a ON a.event_id = $1 AND a.consumer_id = c.id "
-      "LEFT JOIN dovetail.claim k ON k.event_id = $1 AND k.consumer_id = c.id "
-      "LEFT JOIN dovetail.queue q ON q.event_id = $1 AND q.consumer_id = c.id "
-      "WHERE i.event_id IS NOT NULL OR a.event_id IS NOT NULL OR k.event_id IS NOT NULL OR "
-      "q.event_id IS NOT NULL ORDER BY c.name",
-      Params().uuid(id));
-  if (!rows) return fail(rows.error());
-  std::vector<InboxRow> all;
-  for (std::size_t n = 0; n < rows->size(); ++n) {
-    InboxRow& row = all.emplace_back();
-    row.consumer = std::string(rows->text(n, 0));
-    if (rows->boolean(n, 1)) row.applied_at = rows->timestamptz(n, 2);
-    row.attempts = static_cast<std::uint32_t>(rows->int4(n, 3));
-    if (rows->boolean(n, 4)) row.held_until = rows->timestamptz(n, 5);
-    row.is_queued = rows->boolean(n, 6);
-  }
-  return all;
-}
-
 }  // namespace dovetail::postgres

@@ -1,4 +1,4 @@
-// Finds events without reading whole tables, and what an inbox knows about one.
+// Finds events without reading whole tables.
 #pragma once
 
 #include <string>
@@ -11,8 +11,5 @@ namespace dovetail::postgres {
 // Of the outbox, by commit numbers. The times of a search are found by bisection, because events
 // carry their times in about this order; after a step of the clock it may begin too late.
 Result<FoundEvents> search_events(const std::string& url, const EventSearch& search);
-
-// One row for each consumer that knows the event: applied, tried, held or queued.
-Result<std::vector<InboxRow>> inbox_of(const std::string& url, const EventId& id);
 
 }  // namespace dovetail::postgres

@@ -2,6 +2,7 @@
 
 #include "host/host.h"
 #include "postgres/operate/admin.h"
+#include "postgres/operate/life.h"
 #include "postgres/schema/schema.h"
 #include "postgres/testing/test_database.h"
 
@@ -109,17 +110,17 @@ TEST_F(PostgresSearch, TellsWhatAnInboxKnows) {
                         "name = 'stock'");
   must(application, "INSERT INTO dovetail.attempt (event_id, consumer_id, attempts) SELECT '" +
                         failed.to_string() + "', id, 3 FROM dovetail.consumer WHERE name = 'mail'");
-  const auto known = inbox_of(url, applied);
+  const auto known = list_handlers(url, applied);
   ASSERT_TRUE(known) << text_of(known);
   ASSERT_EQ(known->size(), 1U);
-  EXPECT_EQ(known->front().consumer, "stock");
+  EXPECT_EQ(known->front().name, "stock");
   EXPECT_EQ(known->front().applied_at, second(7));
-  const auto tried = inbox_of(url, failed);
+  const auto tried = list_handlers(url, failed);
   ASSERT_TRUE(tried) << text_of(tried);
   ASSERT_EQ(tried->size(), 1U);
   EXPECT_EQ(tried->front().attempts, 3U);
   EXPECT_FALSE(tried->front().applied_at);
-  EXPECT_TRUE(inbox_of(url, new_event_id())->empty());
+  EXPECT_TRUE(list_handlers(url, new_event_id())->empty());
 }
 
 TEST_F(PostgresSearch, TheAuditPagesAndTakesWhatIsRecorded) {
@@ -140,6 +141,23 @@ TEST_F(PostgresSearch, TheAuditPagesAndTakesWhatIsRecorded) {
   EXPECT_EQ(rest->front().subject, ids[0].to_string());
   EXPECT_EQ(rest->front().reason, "asked");
   EXPECT_TRUE(failed_with(note_reveal(url, new_event_id(), "forged"), Errc::rejected));
+}
+
+TEST_F(PostgresSearch, TheAuditIsFilteredByWhatAndByWho) {
+  must(application,
+       "INSERT INTO dovetail.audit (who, what, reason) VALUES ('daemon', 'reveal', 'olga by the "
+       "console: asked'), ('daemon', 'replay', 'olga2 by the console: asked'), ('olga', 'replay', "
+       "'by hand'), ('vera', 'replay', 'ask olga by the console: no')");
+  const auto found = [&](const AuditFilter& filter) {
+    std::string list;
+    const auto rows = list_audit(url, filter);
+    EXPECT_TRUE(rows) << text_of(rows);
+    for (const AuditRow& row : *rows) list += row.who + " " + row.what + " ";
+    return list;
+  };
+  EXPECT_EQ(found({.who = "olga"}), "olga replay daemon reveal ");
+  EXPECT_EQ(found({.what = "replay"}), "vera replay olga replay daemon replay ");
+  EXPECT_EQ(found({.what = "replay", .who = "olga"}), "olga replay ");
 }
 
 }  // namespace

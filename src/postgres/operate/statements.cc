@@ -6,14 +6,16 @@ namespace {
 
 std::string list_audit(const std::string& which) {
   return "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit WHERE " +
-         which + "($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $1";
+         which +
+         "($2 = 0 OR number < $2) AND ($3 = '' OR what = $3) AND ($4 = '' OR who = $4 OR "
+         "pg_catalog.starts_with(reason, $5)) ORDER BY number DESC LIMIT $1";
 }
 
 }  // namespace
 
 const AuditStatements& audit_statements() {
   static const AuditStatements statements = {
-      .add = "", .list = list_audit(""), .list_of_subject = list_audit("subject = $3 AND ")};
+      .add = "", .list = list_audit(""), .list_of_subject = list_audit("subject = $6 AND ")};
   return statements;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/host.h"
 #include "sqlite/connection/database.h"
 #include "sqlite/operate/admin.h"
 
@@ -18,7 +19,8 @@ constexpr std::int64_t kReceiptsMax = 1000;
 
 constexpr std::string_view kHandlers =
     "SELECT c.name, i.applied_at, i.digest, coalesce(k.attempts, a.attempts, 0), "
-    "coalesce(a.updated_at, k.updated_at), i.event_id IS NOT NULL FROM dovetail_consumer AS c LEFT "
+    "coalesce(a.updated_at, k.updated_at), i.event_id IS NOT NULL, CASE WHEN k.lease_boot = ?2 AND "
+    "k.lease_expires > ?3 THEN k.lease_expires END FROM dovetail_consumer AS c LEFT "
     "JOIN dovetail_inbox AS i ON i.consumer_id = c.id AND i.event_id = ?1 LEFT JOIN "
     "dovetail_attempt AS a ON a.consumer_id = c.id AND a.event_id = ?1 LEFT JOIN dovetail_claim AS "
     "k ON k.consumer_id = c.id AND k.event_id = ?1 WHERE i.event_id IS NOT NULL OR a.event_id IS "
@@ -59,12 +61,14 @@ Status fill_relay(const std::string& path, const EventRow& row, life::RelayFacts
   return {};
 }
 
-Result<std::vector<life::HandlerFacts>> list_handlers(const std::string& path, const EventId& id) {
+Result<std::vector<life::HandlerFacts>> list_handlers(const std::string& path, const EventId& id,
+                                                      Clock& clock) {
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
   Result<Statement> select = database->prepare(kHandlers);
   if (!select) return fail(select.error());
-  select->bind_id(1, id);
+  const TimePoint now = clock.now();
+  select->bind_id(1, id).bind_text(2, boot_id()).bind(3, now.time_since_epoch().count());
   std::vector<life::HandlerFacts> handlers;
   for (;;) {
     const Result<bool> row = select->step();
@@ -76,6 +80,8 @@ Result<std::vector<life::HandlerFacts>> list_handlers(const std::string& path, c
     if (!select->is_null(2)) handler.digest = select->integer(2);
     handler.attempts = static_cast<std::uint32_t>(std::max<std::int64_t>(0, select->integer(3)));
     if (!select->is_null(4)) handler.tried_at = from_stored(select->integer(4));
+    if (!select->is_null(6))
+      handler.held_until = clock.wall() + (TimePoint{Duration{select->integer(6)}} - now);
   }
 }
 

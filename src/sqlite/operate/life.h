@@ -13,6 +13,7 @@ namespace dovetail::sqlite {
 // As in assembly::Database.
 Status fill_relay(const std::string& path, const EventRow& row, life::RelayFacts& relay,
                   Clock& clock);
-Result<std::vector<life::HandlerFacts>> list_handlers(const std::string& path, const EventId& id);
+Result<std::vector<life::HandlerFacts>> list_handlers(const std::string& path, const EventId& id,
+                                                      Clock& clock);
 
 }  // namespace dovetail::sqlite

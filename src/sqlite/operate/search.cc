@@ -4,7 +4,6 @@
 #include <limits>
 #include <optional>
 
-#include "host/host.h"
 #include "sqlite/connection/database.h"
 #include "sqlite/lane/reader.h"
 #include "sqlite/operate/event_rows.h"
@@ -125,35 +124,6 @@ Result<FoundEvents> search_events(const std::string& path, const EventSearch& se
     found.looked_back_to = (*last)->created_at;
   }
   return found;
-}
-
-Result<std::vector<InboxRow>> inbox_of(const std::string& path, const EventId& id, Clock& clock) {
-  Result<Database> database = open_store(path);
-  if (!database) return fail(database.error());
-  Result<Statement> select = database->prepare(
-      "SELECT c.name, i.applied_at, coalesce(k.attempts, a.attempts, 0), "
-      "CASE WHEN k.lease_boot = ?2 AND k.lease_expires > ?3 THEN k.lease_expires END "
-      "FROM dovetail_consumer AS c "
-      "LEFT JOIN dovetail_inbox AS i ON i.consumer_id = c.id AND i.event_id = ?1 "
-      "LEFT JOIN dovetail_attempt AS a ON a.consumer_id = c.id AND a.event_id = ?1 "
-      "LEFT JOIN dovetail_claim AS k ON k.consumer_id = c.id AND k.event_id = ?1 "
-      "WHERE i.event_id IS NOT NULL OR a.event_id IS NOT NULL OR k.event_id IS NOT NULL "
-      "ORDER BY c.name");
-  if (!select) return fail(select.error());
-  const TimePoint now = clock.now();
-  select->bind_id(1, id).bind_text(2, boot_id()).bind(3, now.time_since_epoch().count());
-  std::vector<InboxRow> all;
-  while (true) {
-    const Result<bool> found = select->step();
-    if (!found) return fail(found.error());
-    if (!*found) return all;
-    InboxRow& row = all.emplace_back();
-    row.consumer = std::string(select->bytes(0));
-    if (!select->is_null(1)) row.applied_at = from_stored(select->integer(1));
-    row.attempts = static_cast<std::uint32_t>(select->integer(2));
-    if (!select->is_null(3))
-      row.held_until = clock.wall() + (TimePoint{Duration{select->integer(3)}} - now);
-  }
 }
 
 }  // namespace dovetail::sqlite

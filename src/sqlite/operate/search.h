@@ -1,4 +1,4 @@
-// Finds events without reading whole tables, and what an inbox knows about one.
+// Finds events without reading whole tables.
 #pragma once
 
 #include <string>
@@ -12,8 +12,5 @@ namespace dovetail::sqlite {
 // because events carry their times in about this order; after a step of the clock it may begin too
 // late.
 Result<FoundEvents> search_events(const std::string& path, const EventSearch& search);
-
-// One row for each consumer that knows the event: applied, tried or held.
-Result<std::vector<InboxRow>> inbox_of(const std::string& path, const EventId& id, Clock& clock);
 
 }  // namespace dovetail::sqlite

@@ -2,6 +2,7 @@
 
 #include "host/host.h"
 #include "sqlite/operate/admin.h"
+#include "sqlite/operate/life.h"
 #include "sqlite/testing/test_file.h"
 
 namespace dovetail::sqlite {
@@ -116,18 +117,18 @@ TEST_F(SqliteSearch, TellsWhatAnInboxKnows) {
   application.run(
       "INSERT INTO dovetail_attempt (consumer_id, event_id, attempts, updated_at) VALUES (2, x'" +
       hex(failed) + "', 3, 1)");
-  const auto known = inbox_of(file.path, applied, system_clock());
+  const auto known = list_handlers(file.path, applied, system_clock());
   ASSERT_TRUE(known) << text_of(known);
   ASSERT_EQ(known->size(), 1U);
-  EXPECT_EQ(known->front().consumer, "stock");
+  EXPECT_EQ(known->front().name, "stock");
   EXPECT_EQ(known->front().applied_at, from_stored(7 * kSecond));
-  const auto tried = inbox_of(file.path, failed, system_clock());
+  const auto tried = list_handlers(file.path, failed, system_clock());
   ASSERT_TRUE(tried) << text_of(tried);
   ASSERT_EQ(tried->size(), 1U);
-  EXPECT_EQ(tried->front().consumer, "mail");
+  EXPECT_EQ(tried->front().name, "mail");
   EXPECT_EQ(tried->front().attempts, 3U);
   EXPECT_FALSE(tried->front().applied_at);
-  EXPECT_TRUE(inbox_of(file.path, new_event_id(), system_clock())->empty());
+  EXPECT_TRUE(list_handlers(file.path, new_event_id(), system_clock())->empty());
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ constexpr std::string_view kOfConsumer =
 std::string list_audit(const std::string& which) {
   return "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE " +
          which +
-         "number < CASE $2 WHEN 0 THEN 9223372036854775807 ELSE $2 END ORDER BY number DESC LIMIT "
-         "$1";
+         "number < CASE $2 WHEN 0 THEN 9223372036854775807 ELSE $2 END AND ($3 = '' OR what = $3) "
+         "AND ($4 = '' OR who = $4 OR instr(reason, $5) = 1) ORDER BY number DESC LIMIT $1";
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ const AuditStatements& audit_statements() {
           "INSERT INTO dovetail_audit (at, who, what, relay, subject, events, reason) VALUES "
           "(:now, :user, $1, $2, $3, $4, $5)",
       .list = list_audit(""),
-      .list_of_subject = list_audit("subject = $3 AND ")};
+      .list_of_subject = list_audit("subject = $6 AND ")};
   return statements;
 }
 

@@ -8,6 +8,7 @@
 #include "console/api/events.h"
 #include "console/api/parked.h"
 #include "console/api/stores.h"
+#include "console/jobs/comparison.h"
 #include "console/orders/orders.h"
 #include "console_openapi.h"
 
@@ -19,7 +20,7 @@ std::vector<Route> api_routes(const std::shared_ptr<Desk>& desk) {
        [](const Request&, const Identity&) { return json_reply(std::string(kOpenApi)); },
        Route::Where::listener}};
   for (auto&& some : {daemon_routes(desk), event_routes(desk), parked_routes(desk),
-                      store_routes(desk), audit_routes(desk), order_routes(desk)})
+                      store_routes(desk), audit_routes(desk), order_routes(desk), job_routes(desk)})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }

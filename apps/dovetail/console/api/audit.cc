@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "assembly/database.h"
+#include "config/units.h"
 #include "console/api/call.h"
 #include "console/api/cursor.h"
 
@@ -18,8 +19,24 @@ struct Entry {
   AuditRow row{};
 };
 
+// Whom this process refused. Only on the first page.
+Json refused(const Desk& desk, const Request& request) {
+  Json list = Json::array();
+  const std::string_view who = request.asked("who");
+  const bool is_wanted = request.asked("after").empty() && request.asked("store").empty() &&
+                         request.asked("subject").empty() && request.asked("what").empty();
+  if (!is_wanted) return list;
+  for (const Refusals::One& one : desk.refusals->all())
+    if (who.empty() || who == one.who)
+      list.push_back({{"at", config::iso_time(one.at)},
+                      {"who", one.who},
+                      {"what", one.what},
+                      {"peer", one.peer}});
+  return list;
+}
+
 Expected<Json> list_audit(const Desk& desk, const Request& request) {
-  const auto named = check_query(request, {"store", "subject", "after", "limit"});
+  const auto named = check_query(request, {"store", "subject", "what", "who", "after", "limit"});
   if (!named) return tl::unexpected(named.error());
   const auto limit = limit_of(request);
   if (!limit) return tl::unexpected(limit.error());
@@ -33,8 +50,12 @@ Expected<Json> list_audit(const Desk& desk, const Request& request) {
   for (const StoreConfig* store : *stores) {
     const auto begin = cursor->of(store->name);
     if (!begin) continue;
-    auto rows = assembly::database_of(*store)->list_audit(
-        {.subject = std::string(request.asked("subject")), .before = *begin, .limit = *limit});
+    auto rows =
+        assembly::database_of(*store)->list_audit({.subject = std::string(request.asked("subject")),
+                                                   .what = std::string(request.asked("what")),
+                                                   .who = std::string(request.asked("who")),
+                                                   .before = *begin,
+                                                   .limit = *limit});
     if (!rows) {
       silent.push_back({store->name, rows.error().text});
       continue;
@@ -51,6 +72,7 @@ Expected<Json> list_audit(const Desk& desk, const Request& request) {
   Json list = Json::array();
   for (const Entry& one : all) list.push_back(app::json_of(*one.store, one.row));
   return Json{{"audit", list},
+              {"refused", refused(desk, request)},
               {"next", next.is_end() ? Json(nullptr) : Json(next.text())},
               {"problems", json_of(silent)}};
 }

@@ -138,7 +138,7 @@ Json json_of(const std::vector<Silent>& silent) {
 std::string spoken_reason(const Request& request, const Identity& who, const std::string& reason) {
   const std::string name =
       who.proof == Identity::Proof::none ? "anonymous at " + request.peer : who.name;
-  return name + " by the console: " + reason;
+  return name + std::string(kByConsole) + reason;
 }
 
 }  // namespace dovetail::console

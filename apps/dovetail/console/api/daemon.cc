@@ -124,7 +124,10 @@ Expected<Json> history_json(const Desk& desk, const Request& request) {
   const std::pair<const char*, std::optional<double> Point::*> columns[] = {
       {"pending", &Point::pending},
       {"oldest_age_us", &Point::oldest_age_us},
+      {"in_per_second", &Point::in_per_second},
       {"out_per_second", &Point::out_per_second},
+      {"p50_us", &Point::p50_us},
+      {"p99_us", &Point::p99_us},
       {"retained_wal_bytes", &Point::retained_wal_bytes},
       {"parked", &Point::parked}};
   for (const auto& [name, column] : columns) {

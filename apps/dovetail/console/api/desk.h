@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "config/config.h"
-#include "console/api/history.h"
+#include "console/history/history.h"
+#include "console/refusals.h"
 #include "console/roster.h"
 #include "core/clock.h"
 
@@ -17,6 +18,7 @@ struct Desk {
   Clock& clock;
   std::shared_ptr<const void> keeper;
   std::shared_ptr<const History> history;
+  std::shared_ptr<const Refusals> refusals;
   WallTime started_at{};
 };
 

@@ -1,4 +1,4 @@
-// One event: every row that a store has about it.
+// One event: its life, and every row that a store has about it.
 #pragma once
 
 #include "console/api/call.h"

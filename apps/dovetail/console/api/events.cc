@@ -8,6 +8,7 @@
 #include "config/units.h"
 #include "console/api/call.h"
 #include "console/api/cursor.h"
+#include "console/api/delayed.h"
 #include "console/api/event_life.h"
 #include "console/api/payload.h"
 
@@ -41,8 +42,7 @@ Expected<EventSearch> search_of(const Request& request, std::size_t limit) {
     return refuse(Exit::usage, "box must be outbox or mailbox");
   if (const std::string_view text = request.asked("state"); !text.empty()) {
     const auto state = parse_event_state(text);
-    if (!state || *state == EventState::delayed)
-      return refuse(Exit::usage, "state must be pending, delivered, waiting, parked or discarded");
+    if (!state) return refuse(Exit::usage, state.error().text);
     search.state = *state;
   }
   const auto from = time_of(request, "from");
@@ -70,21 +70,6 @@ Result<FoundEvents> search_in(const StoreConfig& store, EventSearch search, Cloc
     if (all.next == 0 || all.rows.size() >= limit || clock.now() >= until) return all;
     search.before = all.next;
   }
-}
-
-// One event with its state for each relay that reads it.
-Json event_json(const StoreConfig& store, SourceKind source, const std::vector<EventRow>& rows,
-                std::size_t& at) {
-  const EventRow& row = rows[at];
-  Json json = app::json_of(store, source, row);
-  json.erase("headers");
-  json.erase("relay");
-  json.erase("state");
-  json["states"] = Json::array();
-  const std::int64_t position = row.position;
-  for (; at < rows.size() && rows[at].position == position; ++at)
-    json["states"].push_back({{"relay", rows[at].relay}, {"state", app::state_of(rows[at])}});
-  return json;
 }
 
 struct Listed {
@@ -142,6 +127,8 @@ Expected<Json> search_events(const Desk& desk, const Request& request) {
   if (!stores) return tl::unexpected(stores.error());
   auto search = search_of(request, *limit);
   if (!search) return tl::unexpected(search.error());
+  if (search->state == EventState::delayed)
+    return list_delayed(*stores, *search, *cursor, desk.clock);
   std::vector<StorePage> pages;
   std::vector<Silent> silent;
   std::optional<WallTime> back_to;
@@ -174,6 +161,20 @@ Expected<Json> search_events(const Desk& desk, const Request& request) {
 
 }  // namespace
 
+Json event_json(const StoreConfig& store, SourceKind source, const std::vector<EventRow>& rows,
+                std::size_t& at) {
+  const EventRow& row = rows[at];
+  Json json = app::json_of(store, source, row);
+  json.erase("headers");
+  json.erase("relay");
+  json.erase("state");
+  json["states"] = Json::array();
+  const std::int64_t position = row.position;
+  for (; at < rows.size() && rows[at].position == position; ++at)
+    json["states"].push_back({{"relay", rows[at].relay}, {"state", app::state_of(rows[at])}});
+  return json;
+}
+
 std::vector<Route> event_routes(const std::shared_ptr<Desk>& desk) {
   using Kind = Route::Kind;
   return {{"GET", "/api/v1/events", Role::viewer, Kind::reads,
@@ -191,6 +192,10 @@ std::vector<Route> event_routes(const std::shared_ptr<Desk>& desk) {
           {"POST", "/api/v1/events/{id}/edit", Role::operator_, Kind::changes,
            answering([desk](const Request& request, const Identity& who) {
              return publish_edited(*desk, request, who);
+           })},
+          {"POST", "/api/v1/events/{id}/cancel", Role::operator_, Kind::changes,
+           answering([desk](const Request& request, const Identity& who) {
+             return cancel_delayed(*desk, request, who);
            })}};
 }
 

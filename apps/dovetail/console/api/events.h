@@ -4,10 +4,17 @@
 #include <memory>
 #include <vector>
 
+#include "assembly/database.h"
+#include "console/api/call.h"
 #include "console/api/desk.h"
 #include "console/route.h"
 
 namespace dovetail::console {
+
+// An event with its state for each relay that reads it: the rows from `at` on that are of one
+// event. Moves `at` behind them.
+Json event_json(const config::StoreConfig& store, SourceKind source,
+                const std::vector<EventRow>& rows, std::size_t& at);
 
 std::vector<Route> event_routes(const std::shared_ptr<Desk>& desk);
 

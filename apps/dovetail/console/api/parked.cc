@@ -105,6 +105,10 @@ Expected<Json> list_groups(const Desk& desk, const Request& request) {
               {"problems", json_of(heads->silent)}};
 }
 
+bool has_in_key(const ParkedRow& row, std::string_view part) {
+  return (row.aggregate_type + "/" + row.aggregate_id).find(part) != std::string::npos;
+}
+
 Expected<Json> list_group(const Desk& desk, const Request& request) {
   const auto named = check_query(request, {"key", "after", "limit"});
   if (!named) return tl::unexpected(named.error());
@@ -118,20 +122,21 @@ Expected<Json> list_group(const Desk& desk, const Request& request) {
   const std::string_view key = request.asked("key");
   Json list = Json::array();
   Json next = nullptr;
+  std::size_t matching = 0;
   for (const Head& head : heads->all) {
-    const ParkedRow& row = head.place.row;
-    if (head.group != id || !after->is_before(head)) continue;
-    if (!key.empty() &&
-        (row.aggregate_type + "/" + row.aggregate_id).find(key) == std::string::npos)
-      continue;
-    if (list.size() == *limit) break;
+    if (head.group != id || !has_in_key(head.place.row, key)) continue;
+    ++matching;
+    if (!after->is_before(head) || list.size() == *limit) continue;
     Json json = app::json_of(head.place);
     json["behind"] = head.behind;
     list.push_back(std::move(json));
-    next = head.place.store->name + ":" + std::to_string(row.number);
+    next = head.place.store->name + ":" + std::to_string(head.place.row.number);
   }
   if (list.size() < *limit) next = nullptr;
-  return Json{{"parked", list}, {"next", next}, {"problems", json_of(heads->silent)}};
+  return Json{{"parked", list},
+              {"matching", matching},
+              {"next", next},
+              {"problems", json_of(heads->silent)}};
 }
 
 // ---- deciding
@@ -140,6 +145,7 @@ Expected<Json> list_group(const Desk& desk, const Request& request) {
 struct Choice {
   std::set<std::string> ids{};
   std::string group{};
+  std::string key_part{};  // of a group: only what has this in its key
   std::string store{};
   std::string relay{};
   std::string aggregate_type{};
@@ -164,6 +170,7 @@ Expected<bool> read_ids(const Json& body, Choice& choice) {
 
 Expected<bool> read_texts(const Json& body, Choice& choice) {
   const std::pair<const char*, std::string*> texts[] = {{"group", &choice.group},
+                                                        {"key_part", &choice.key_part},
                                                         {"store", &choice.store},
                                                         {"relay", &choice.relay},
                                                         {"aggregate_type", &choice.aggregate_type},
@@ -177,8 +184,9 @@ Expected<bool> read_texts(const Json& body, Choice& choice) {
 }
 
 Expected<Choice> choice_of(const Desk& desk, const Request& request, bool needs_reason) {
-  const auto body = body_of(request, {"ids", "group", "store", "relay", "aggregate_type", "key",
-                                      "after", "limit", "dry_run", "reason"});
+  const auto body =
+      body_of(request, {"ids", "group", "key_part", "store", "relay", "aggregate_type", "key",
+                        "after", "limit", "dry_run", "reason"});
   if (!body) return tl::unexpected(body.error());
   Choice choice;
   if (const auto ids = read_ids(*body, choice); !ids) return tl::unexpected(ids.error());
@@ -186,6 +194,8 @@ Expected<Choice> choice_of(const Desk& desk, const Request& request, bool needs_
   const int ways =
       (choice.ids.empty() ? 0 : 1) + (choice.group.empty() ? 0 : 1) + (choice.key.empty() ? 0 : 1);
   if (ways != 1) return refuse(Exit::usage, "choose events by one of: ids, group, key");
+  if (!choice.key_part.empty() && choice.group.empty())
+    return refuse(Exit::usage, "key_part needs a group");
   const auto after = text_in(*body, "after");
   if (!after) return tl::unexpected(after.error());
   const auto place = after_of(desk.config, *after);
@@ -208,7 +218,7 @@ Expected<Choice> choice_of(const Desk& desk, const Request& request, bool needs_
 
 bool is_chosen(const Choice& choice, const Head& head) {
   const ParkedRow& row = head.place.row;
-  if (!choice.group.empty()) return head.group == choice.group;
+  if (!choice.group.empty()) return head.group == choice.group && has_in_key(row, choice.key_part);
   if (!choice.ids.empty()) return choice.ids.contains(row.id.to_string());
   return row.aggregate_id == choice.key &&
          (choice.aggregate_type.empty() || row.aggregate_type == choice.aggregate_type);

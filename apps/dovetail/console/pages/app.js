@@ -3,8 +3,8 @@
 (() => {
   const { h, icon, button, dialog } = D;
   const app = document.getElementById('app');
-  const places = [['overview', '#/', 'Overview', 'o'], ['relays', '#/relays', 'Relays', 'r'], ['parked', '#/parked', 'Parked', 'p'], ['events', '#/events', 'Events', 'e'], ['consumers', '#/consumers', 'Consumers', 'c'], ['stores', '#/stores', 'Databases & brokers', 'd'], ['audit', '#/audit', 'Audit', 'a']];
-  const routes = [[/^\/$/, 'overview', []], [/^\/relays$/, 'relays', []], [/^\/relays\/([^/]+)$/, 'relay', ['name'], 'relays'], [/^\/parked$/, 'parked', []], [/^\/events$/, 'events', []], [/^\/events\/([^/]+)$/, 'event', ['id'], 'events'], [/^\/events\/([^/]+)\/edit$/, 'edit', ['id'], 'parked'], [/^\/consumers$/, 'consumers', []], [/^\/stores(?:\/([^/]+))?$/, 'stores', ['name']], [/^\/audit$/, 'audit', []]];
+  const places = [['overview', '#/', 'Overview', 'o'], ['relays', '#/relays', 'Relays', 'r'], ['parked', '#/parked', 'Parked', 'p'], ['events', '#/events', 'Events', 'e'], ['consumers', '#/consumers', 'Consumers', 'c'], ['stores', '#/stores', 'Databases & brokers', 'd'], ['reconcile', '#/reconcile', 'Reconcile', 'n'], ['audit', '#/audit', 'Audit', 'a']];
+  const routes = [[/^\/$/, 'overview', []], [/^\/relays$/, 'relays', []], [/^\/relays\/([^/]+)$/, 'relay', ['name'], 'relays'], [/^\/parked$/, 'parked', []], [/^\/events$/, 'events', []], [/^\/events\/([^/]+)$/, 'event', ['id'], 'events'], [/^\/events\/([^/]+)\/edit$/, 'edit', ['id'], 'parked'], [/^\/consumers$/, 'consumers', []], [/^\/stores(?:\/([^/]+))?$/, 'stores', ['name']], [/^\/reconcile(?:\/([^/]+))?$/, 'reconcile', ['id']], [/^\/audit$/, 'audit', []]];
 
   const main = h('main', { id: 'main', tabindex: -1 });
   const fresh = h('span.fresh', {}), banner = h('div.banner-slot'), progress = h('div.progress', { role: 'status', 'aria-live': 'polite', hidden: true });
@@ -85,6 +85,7 @@
     if (mine !== turn) return;
     view = next;
     main.replaceChildren(view.render());
+    main.dataset.shows = location.hash;
     document.title = view.title() + ' · Dovetail';
     scrollTo(0, 0);
     if (view.after) requestAnimationFrame(view.after);

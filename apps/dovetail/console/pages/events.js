@@ -2,8 +2,8 @@
 'use strict';
 (() => {
   const { h, s, num, dur, exact, bytes, clock, stamp, age, many, shortId, state, icon, pill, button, card, facts, table, dialog, toast, will } = D;
-  const kinds = { delivered: 'ok', pending: 'info', unread: 'info', waiting: 'warn', parked: 'bad', discarded: 'off', delayed: 'info' };
-  const worst = ['parked', 'waiting', 'pending', 'unread', 'discarded', 'delivered'];
+  const kinds = { delivered: 'ok', pending: 'info', unread: 'info', waiting: 'warn', parked: 'bad', discarded: 'off', skipped: 'off', delayed: 'info' };
+  const worst = ['parked', 'waiting', 'pending', 'unread', 'delayed', 'discarded', 'delivered', 'skipped'];
   const isId = text => /^[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}$/.test(text);
   const keyOf = one => one.key ? `${one.aggregate_type}/${one.key}` : one.aggregate_type;
   const stateOf = states => worst.find(w => states.some(one => one.state === w)) || (states[0] && states[0].state) || 'unread';
@@ -22,54 +22,45 @@
       at = Date.now();
       found = await ask(params.after);
     };
+    // A search goes on by itself until it has a page, is at the end, or is stopped.
+    const here = location.hash, isSearch = params.q || params.state;
+    let isLooking = false;
+    const further = async () => {
+      isLooking = true;
+      while (isLooking && found.next && found.events.length < 50 && location.hash === here && !document.hidden) {
+        const more = await ask(found.next);
+        found = { ...more, events: [...found.events, ...more.events] };
+        D.show();
+      }
+      isLooking = false;
+      if (location.hash === here) D.show();
+    };
+    const look = () => further().catch(error => { isLooking = false; D.fault(error); });
     const render = () => {
       const go = change => { location.hash = link({ ...params, after: '', ...change }); };
       const select = (name, label, list) => h('label.field.inline', {}, h('span', {}, label), h('select', { name, onchange: e => go({ [name]: e.target.value }) }, list.map(([v, t]) => h('option', { value: v, selected: String(params[name] || '') === String(v) }, t))));
       const stores = D.daemon.stores.filter(one => !one.is_broker).map(one => [one.name, one.name]);
       const form = h('form.filters', { role: 'search', onsubmit: e => { e.preventDefault(); const text = e.target.q.value.trim(); if (isId(text)) location.hash = '#/events/' + text.toLowerCase(); else go({ q: text }); } },
         h('label.field.inline.grow', {}, h('span', {}, 'Id, key, type or topic'), h('input', { type: 'search', name: 'q', value: params.q || '', placeholder: 'order/48213, OrderPlaced or an id', autocomplete: 'off', spellcheck: 'false' })),
-        select('state', 'State', [['', 'all'], ...['pending', 'delivered', 'parked', 'waiting', 'discarded'].map(k => [k, k])]), select('store', 'Store', [['', 'all'], ...stores]), select('box', 'Box', [['', 'outbox'], ['mailbox', 'mailbox']]), select('minutes', 'Time', times), h('button.btn', { type: 'submit' }, 'Find'));
-      const filtered = ['q', 'state', 'store', 'box', 'minutes', 'after'].some(k => params[k]);
+        select('state', 'State', [['', 'all'], ...['pending', 'delivered', 'parked', 'waiting', 'delayed', 'skipped', 'discarded'].map(k => [k, k])]), select('store', 'Store', [['', 'all'], ...stores]), select('box', 'Box', [['', 'outbox'], ['mailbox', 'mailbox']]), select('minutes', 'Time', times), h('button.btn', { type: 'submit' }, 'Find'));
+      const isDelayed = params.state === 'delayed', filtered = ['q', 'state', 'store', 'box', 'minutes', 'after'].some(k => params[k]);
       return h('div.page', {}, h('header.page-head', {}, h('h1', {}, 'Events')), form,
         found.problems.map(p => h('section.alert.is-bad', { key: p.store }, state('bad'), h('p', {}, h('b', {}, `The store ${p.store} does not answer: `), p.text))),
-        h('p.result', { role: 'status' }, found.events.length ? [h('b', {}, many(found.events.length, 'event')), ', newest first.'] : 'No event matches.', found.looked_back_to && ` Looked back to ${stamp(D.time(found.looked_back_to))}.`, filtered && [' ', h('a', { href: '#/events' }, 'Clear all filters')]),
-        found.events.length ? table(['Event', 'Key', 'State', { name: 'Store and relay' }, { name: 'Committed', right: true }, { name: 'Size', right: true }],
-          found.events.map(e => { const word = stateOf(e.states); return { key: e.store + e.id, cells: [h('a', { href: '#/events/' + e.id }, h('b', {}, e.type), h('span.route.id', {}, shortId(e.id))), h('a.plain', { href: link({ q: keyOf(e), store: params.store }), title: 'All events of this key' }, keyOf(e)), pill(kinds[word] || 'info', word), h('span', {}, e.store, h('span.quiet', {}, ' ' + e.states.map(one => one.relay).filter(Boolean).join(', '))), h('time', { datetime: e.created_at, title: stamp(D.time(e.created_at), true) }, stamp(D.time(e.created_at))), bytes(e.payload_bytes)] }; }))
-          : D.empty('Nothing here.', found.next ? 'The search goes further back when you ask for more.' : filtered ? 'Try a longer time, or the whole key such as order/48213.' : 'The first event appears here when it is committed.'),
-        h('nav.pager', { 'aria-label': 'Pages' }, params.after && h('a.btn', { href: link({ ...params, after: '' }) }, 'Newest'), found.next && h('a.btn', { href: link({ ...params, after: found.next }) }, found.events.length ? 'Older' : 'Search further back')));
+        h('p.result', { role: 'status' }, found.events.length ? [h('b', {}, many(found.events.length, 'event')), isDelayed ? ', in the order of publishing.' : ', newest first.'] : isLooking ? 'Nothing found yet.' : 'No event matches.', found.looked_back_to && ` Looked back to ${stamp(D.time(found.looked_back_to))}${isLooking ? ', and still looking' : ''}.`, isLooking && [' ', button('Stop', () => { isLooking = false; }, 'plain')], filtered && [' ', h('a', { href: '#/events' }, 'Clear all filters')]),
+        found.events.length ? table(['Event', 'Key', 'State', { name: 'Store and relay' }, { name: isDelayed ? 'Due' : 'Committed', right: true }, { name: 'Size', right: true }],
+          found.events.map(e => { const word = stateOf(e.states); return { key: e.store + e.id, cells: [h('a', { href: '#/events/' + e.id }, h('b', {}, e.type), h('span.route.id', {}, shortId(e.id))), h('a.plain', { href: link({ q: keyOf(e), store: params.store }), title: 'All events of this key' }, keyOf(e)), pill(kinds[word] || 'info', word), h('span', {}, e.store, h('span.quiet', {}, ' ' + e.states.map(one => one.relay).filter(Boolean).join(', '))), timeCell(e.deliver_at || e.created_at, e.delayed_because), bytes(e.payload_bytes)] }; }))
+          : D.empty(isLooking ? 'Looking.' : 'Nothing here.', isLooking ? 'Older events are looked at, some thousand at a time.' : found.next ? 'The search goes further back when you ask for more.' : filtered ? 'Try a longer time, or the whole key such as order/48213.' : 'The first event appears here when it is committed.'),
+        h('nav.pager', { 'aria-label': 'Pages' }, params.after && h('a.btn', { href: link({ ...params, after: '' }) }, 'Newest'), found.next && !isLooking && (isSearch && found.events.length < 50 ? button('Search further back', look) : h('a.btn', { href: link({ ...params, after: found.next }) }, isDelayed ? 'More' : 'Older'))));
     };
-    return { load, title: () => 'Events', render };
+    return { load, title: () => 'Events', render, after: () => { if (isSearch) look(); } };
   };
 
-  // ---- one event: its life in steps, out of the rows of all stores
-  function stepsOf(e) {
-    const steps = [], push = (at, actor, what, kind, detail, isDecision) => { if (at) steps.push({ at: D.time(at), actor, what, kind, detail, isDecision }); };
-    const seen = new Set();
-    for (const row of e.places) {
-      const place = row.store + '/' + row.box;
-      if (row.box === 'outbox' && !seen.has(place)) push(row.created_at, row.store, 'committed', 'ok', `position ${num(row.position)}`);
-      seen.add(place);
-      if (row.deliver_at) push(row.deliver_at, row.store, 'due', 'info', row.delayed_because || 'a later delivery was asked for');
-    }
-    for (const row of e.parked) {
-      push(row.parked_at, row.relay, row.head || row.attempts ? 'parked' : 'waits behind its key', row.state === 'delivered' ? 'warn' : 'bad', row.reason ? `${many(row.attempts, 'attempt')}: ${row.reason}` : '');
-      if (row.finished_at) push(row.finished_at, row.relay, row.state, row.state === 'discarded' ? 'off' : 'ok', row.note);
-    }
-    for (const row of e.inbox) if (row.applied_at) push(row.applied_at, row.consumer, row.queued ? 'queued' : 'applied', 'ok', `inbox of ${row.store}`);
-    for (const row of e.audit) push(row.at, row.who, row.what, 'info', [row.relay, row.reason].filter(Boolean).join(': '), true);
-    return steps.sort((a, b) => a.at - b.at);
-  }
-  function summary(e, head) {
-    const unfinished = e.parked.filter(row => row.state === 'parked'), applied = e.inbox.filter(row => row.applied_at).length;
-    if (unfinished.length) return `Parked by ${unfinished.map(row => row.relay).join(', ')} for ${age(D.time(unfinished[0].parked_at))}. ${unfinished[0].behind ? `${many(unfinished[0].behind, 'later event')} of its key ${unfinished[0].behind === 1 ? 'waits' : 'wait'} behind it.` : 'Nothing waits behind it.'}`;
-    const parts = [];
-    const by = word => [...new Set(e.places.filter(row => row.state === word && row.relay).map(row => row.relay))];
-    if (by('delivered').length) parts.push(`Delivered by ${by('delivered').join(', ')}.`);
-    if (by('pending').length) parts.push(`Not delivered yet by ${by('pending').join(', ')}; it goes out by itself.`);
-    if (applied) parts.push(`Applied by ${e.inbox.filter(row => row.applied_at).map(row => row.consumer).join(', ')}.`);
-    return parts.join(' ') || (head && head.state === 'delayed' ? 'It waits for its time.' : 'No relay has read it yet.');
-  }
-  function wordOf(e) { return stateOf([...e.parked.filter(row => !row.finished_at), ...e.places.filter(row => row.relay || row.state)].map(row => ({ state: row.state }))); }
+  const timeCell = (iso, why) => [h('time', { datetime: iso, title: stamp(D.time(iso), true) }, stamp(D.time(iso))), why && h('span.route', {}, why)];
+
+  // ---- one event: its life, as the daemon tells it
+  const stepsOf = e => { const people = new Set(e.audit.map(row => row.who)); return e.steps.map(x => ({ ...x, at: x.at && D.time(x.at), isDecision: people.has(x.actor) })); };
+  // After the commit, or after the first step where nobody knows the commit.
+  const after = (x, first) => { const us = x.at_us === null ? (x.at - first.at) * 1000 : x.at_us; return us < 0 ? '−' + exact(-us) : '+' + exact(us); };
 
   D.views.event = async ({ id }) => {
     let e = null, at = 0;
@@ -79,21 +70,39 @@
     const payload = payloadCard(id, again);
     const render = () => {
       const head = e.places.find(row => row.box === 'outbox') || e.places[0] || e.parked[0] || { type: 'Event', aggregate_type: '', key: '' };
-      const word = wordOf(e), parked = e.parked.filter(row => row.state === 'parked' && row.head), steps = stepsOf(e);
+      const word = e.state, parked = e.parked.filter(row => row.state === 'parked' && row.head), steps = stepsOf(e), timed = steps.filter(x => x.at);
       return h('div.page', {}, h('header.page-head', {}, h('nav.crumbs', { 'aria-label': 'Path' }, h('a', { href: '#/events' }, 'Events'), ' / ', h('a', { href: link({ q: keyOf(head) }) }, keyOf(head)), ' / '),
-        h('div.head-row', {}, h('h1', {}, head.type, h('span.h1-sub', {}, keyOf(head))), pill(kinds[word] || 'info', word), parked.length > 0 && h('div.actions', { key: 'actions' }, h('a.btn', { href: `#/events/${id}/edit` }, 'Edit and replay…'), button('Discard…', () => D.decide('discard', { ids: [id] }, again)), button('Replay…', () => D.decide('replay', { ids: [id] }, again), 'primary'))),
-        h('p', {}, summary(e, head))),
+        h('div.head-row', {}, h('h1', {}, head.type, h('span.h1-sub', {}, keyOf(head))), pill(kinds[word] || 'info', word), parked.length > 0 && h('div.actions', { key: 'actions' }, h('a.btn', { href: `#/events/${id}/edit` }, 'Edit and replay…'), button('Discard…', () => D.decide('discard', { ids: [id] }, again)), button('Replay…', () => D.decide('replay', { ids: [id] }, again), 'primary')), word === 'delayed' && h('div.actions', { key: 'cancel' }, button('Cancel…', () => cancel(id, again)))),
+        h('p', {}, e.sentence)),
         e.problems.map(p => h('section.alert.is-bad', { key: p.store }, state('bad'), h('p', {}, h('b', {}, `The store ${p.store} does not answer: `), p.text))),
-        steps.length > 1 && h('section.card.flush.lanes-card', {}, h('div.card-head', {}, h('h2.card-title', {}, 'Its life'), h('span.hint', {}, 'what the stores recorded; time runs to the right, long waits are folded')), swimlanes(steps)),
+        timed.length > 1 && h('section.card.flush.lanes-card', {}, h('div.card-head', {}, h('h2.card-title', {}, 'Its life'), h('span.hint', {}, 'what the stores recorded; time runs to the right, long waits are folded')), swimlanes(timed)),
         h('div.event-cols', {},
-          h('div.stack', {}, h('section.card', {}, h('h2.card-title', {}, 'Step by step'), timeline(steps), h('p.hint', {}, 'Stores record no time for what went well at the first try, so a delivery has no step of its own.')), placesCard(e), inboxCard(e)),
-          h('div.stack', {}, D.kept(payload), factsCard(id, head))));
+          h('div.stack', {}, h('section.card', {}, h('h2.card-title', {}, 'Step by step'), timeline(steps)), keyCard(e, id, head), placesCard(e), inboxCard(e)),
+          h('div.stack', {}, explainCard(e), D.kept(payload), factsCard(id, head))));
     };
     return { load, title: () => 'Event ' + shortId(id), render };
   };
 
   function timeline(steps) {
-    return h('ol.timeline', {}, steps.map((x, i) => { const gap = i ? x.at - steps[i - 1].at : 0; return [gap > 1000 && h('li.gap-row', {}, dur(gap * 1000) + ' later'), h('li', {}, h('span.tl-time', {}, h('b', {}, i ? '+' + exact((x.at - steps[0].at) * 1000) : clock(x.at)), h('time', { datetime: new Date(x.at).toISOString(), title: stamp(x.at, true) }, clock(x.at, true))), state(x.kind), h('span.tl-text', {}, h('b', {}, x.what), ' ', h('span.tl-actor', {}, x.actor), h('span.quiet', {}, x.detail)))]; }));
+    const first = steps.find(x => x.at);
+    let last = null;
+    return h('ol.timeline', {}, steps.map(x => {
+      const gap = x.at && last ? x.at - last.at : 0, isFirst = x === first;
+      if (x.at) last = x;
+      const time = x.at ? [h('b', {}, isFirst ? clock(x.at) : after(x, first)), h('time', { datetime: new Date(x.at).toISOString(), title: stamp(x.at, true) }, clock(x.at, true))] : [h('b', {}, 'no time'), h('span.quiet', {}, 'not recorded')];
+      return [gap > 1000 && h('li.gap-row', {}, dur(gap * 1000) + ' later'), h('li', {}, h('span.tl-time', {}, time), state(x.kind), h('span.tl-text', {}, h('b', {}, x.what), ' ', h('span.tl-actor', {}, x.actor), x.attempt && h('span.tl-actor', {}, `, try ${num(x.attempt)}`), h('span.quiet', {}, x.detail)))];
+    }));
+  }
+  const explainCard = e => e.explain.length > 0 && card('Why', h('dl.explain', {}, e.explain.map(one => h('div', {}, h('dt', {}, one.title), h('dd', {}, one.text)))));
+  function keyCard(e, id, head) {
+    if (!e.of_its_key) return null;
+    const { before, behind } = e.of_its_key;
+    const row = (one, isHere) => { const word = isHere ? e.state : stateOf(one.states); return { key: one.id, kind: isHere ? 'here' : '', cells: [isHere ? h('b', {}, one.type, h('span.quiet', {}, ' this event')) : h('a', { href: '#/events/' + one.id }, one.type), h('span.id', { title: one.id }, shortId(one.id)), pill(kinds[word] || 'info', word), timeCell(one.created_at)] }; };
+    return h('section.card.flush', {}, h('div.card-head', {}, h('h2.card-title', {}, 'Its key, in order'), h('span.hint', {}, before.length + behind.length ? 'the nearest ones' : 'none near it in the outbox')), table(['Event', 'Id', 'State', { name: 'Committed', right: true }], [...before.map(one => row(one)), row({ ...head, id }, true), ...behind.map(one => row(one))]));
+  }
+  function cancel(id, done) {
+    dialog({ title: 'Cancel this event?', confirm: 'Cancel it', kind: 'bad', reason: { hint: 'Why is it no longer wanted?' }, cmd: `dovetail events cancel ${id} --reason '...'`, body: will([['bad', 'It is deleted before its time. Nobody gets it.'], ['info', 'The audit keeps its id, your name and the reason.']]),
+      onconfirm: async reason => { try { await D.post(`events/${id}/cancel`, { reason }); toast('The event is cancelled.'); await done(); } catch (error) { D.fault(error); } } });
   }
   function placesCard(e) {
     if (!e.places.length) return null;
@@ -134,7 +143,7 @@
       actors.forEach((a, i) => svg.append(s('rect', { class: 'swim-row' + (i % 2 ? ' odd' : ''), x: 0, y: top + i * row, width, height: row }), s('text.swim-name', { x: 16, y: y(a) + 4 }, a.length > 20 ? a.slice(0, 19) + '…' : a)));
       for (const [a, b] of folds) { const m = (x(a) + x(b)) / 2; svg.append(s('path.fold', { d: `M${m - 4} ${top - 6}v${height - top}M${m + 4} ${top - 6}v${height - top}` }), s('text.fold-text', { x: m, y: 12, 'text-anchor': 'middle' }, dur((b - a) * 1000))); }
       let lastEnd = -99;
-      stamps.forEach((t, i) => { const text = i ? '+' + exact((t - stamps[0]) * 1000) : clock(t), px = x(t), half = text.length * 3.1; const isFree = px - half >= lastEnd; if (isFree) { lastEnd = px + half + 4; svg.append(s('text.axis', { x: px, y: top - 12, 'text-anchor': 'middle' }, text)); } svg.append(s('line.swim-tick', { x1: px, x2: px, y1: top - (isFree ? 7 : 5), y2: top })); });
+      stamps.forEach((t, i) => { const text = i ? after(list.find(o => o.at === t), list[0]) : clock(t), px = x(t), half = text.length * 3.1; const isFree = px - half >= lastEnd; if (isFree) { lastEnd = px + half + 4; svg.append(s('text.axis', { x: px, y: top - 12, 'text-anchor': 'middle' }, text)); } svg.append(s('line.swim-tick', { x1: px, x2: px, y1: top - (isFree ? 7 : 5), y2: top })); });
       const ends = {};
       list.forEach((step, i) => {
         const before = list.slice(0, i).reverse().find(o => o.actor === step.actor);

@@ -31,10 +31,10 @@
       const origin = targets.has(conf.from) ? 't:' : 's:';
       edges.push({ from: origin + conf.from, to: 'c:' + conf.name, state: kind === 'bad' ? 'bad' : kind === 'off' ? 'off' : 'ok', rate: one ? one.events_per_second : 0 });
       for (const handler of conf.handlers) {
-        const known = D.inbox(conf.to, handler.name), queue = D.queue(conf.to, handler.name);
+        const known = D.inbox(conf.to, handler.name), whole = known || D.inbox(conf.to, conf.name), queue = D.queue(conf.to, handler.name);
         const parked = queue ? queue.parked : 0;
-        const line = !known ? 'has not run yet' : parked ? `${num(parked)} parked` : queue && queue.events ? `${num(queue.events)} queued · ${dur(queue.oldest_age_us)}` : `${short(known.applied)} applied`;
-        nodes.push({ id: 'h:' + handler.name, role: 'Handler', col: 4, title: handler.name.split('.').pop(), kind: handler.kind, line, state: parked ? 'warn' : known ? 'ok' : 'off', href: parked ? '#/parked' : '#/consumers' });
+        const line = !whole ? 'has not run yet' : parked ? `${num(parked)} parked` : queue && queue.events ? `${num(queue.events)} queued · ${dur(queue.oldest_age_us)}` : known ? `${short(known.applied)} applied` : queue ? 'nothing queued' : 'applies';
+        nodes.push({ id: 'h:' + handler.name, role: 'Handler', col: 4, title: handler.name.split('.').pop(), kind: handler.kind, line, state: parked ? 'warn' : whole ? 'ok' : 'off', href: parked ? '#/parked' : '#/consumers' });
         edges.push({ from: 'c:' + conf.name, to: 'h:' + handler.name, state: 'ok', rate: one ? one.events_per_second : 0 });
       }
     }
@@ -46,7 +46,7 @@
     const node = (name, col, prefix, role) => {
       const away = D.isAway(name), known = D.status.stores.find(one => one.name === name) || {};
       const rows = prefix === 's:' ? known.outbox_rows : known.mailbox_rows;
-      const line = away ? away.title : rows === undefined ? 'a broker' : `${known.rows_are_estimated ? 'about ' : ''}${short(rows)} rows`;
+      const line = away ? away.title : rows === undefined ? 'a broker' : known.rows_are_estimated && !rows ? 'few rows' : `${known.rows_are_estimated ? 'about ' : ''}${short(rows)} rows`;
       nodes.push({ id: prefix + name, role, col, title: name, kind: kindOfStore(name), line, state: away ? 'bad' : 'ok', href: '#/stores/' + encodeURIComponent(name) });
     };
     sources.forEach(name => node(name, 0, 's:', 'Source'));
@@ -129,6 +129,13 @@
     return card(title, chart.line({ title, start, step, format, ...more, series: series.slice(0, 4).map((one, i) => ({ ...one, kind: kinds[i] })) }));
   }
 
+  // Several lines of one relay.
+  function linesOf(title, one, columns, format) {
+    const isMeasured = one && columns.some(([column]) => one[column].filter(v => v !== null).length > 1);
+    if (!isMeasured) return card(title, h('p.quiet', {}, 'Measured every 20 s by this process. The line begins with the second measurement.'));
+    return card(title, chart.line({ title, ...startOf(one), format, series: columns.map(([column, name], i) => ({ name, values: one[column], kind: kinds[i] })) }));
+  }
+
   D.views.overview = async () => {
     let audit = [], all = [], at = 0;
     const load = async () => {
@@ -173,7 +180,7 @@
   }
   function readsLine(r) {
     if (!r.reads) return null;
-    return h('section.reads', {}, icon(r.reads.from === 'wal' ? 'play' : 'events'), h('p', {}, h('b', {}, `Reads the ${r.reads.from === 'wal' ? 'WAL' : 'table'}`), ` for ${age(D.time(r.reads.since))}`, r.reads.why && `: ${r.reads.why}`, '.', r.reads.slot && [' Slot ', mono(r.reads.slot), `; the server retains ${bytes(r.reads.retained_wal_bytes)} of WAL for it.`]));
+    return h('section.reads', {}, icon(r.reads.from === 'wal' ? 'play' : 'events'), h('p', {}, h('b', {}, `Reads the ${r.reads.from === 'wal' ? 'WAL' : 'table'}`), ` for ${age(D.time(r.reads.since))}`, r.reads.why && `: ${r.reads.why}`, '.', r.reads.slot && [!(r.reads.why || '').includes(r.reads.slot) && [' Its slot is ', mono(r.reads.slot), '.'], ` The server retains ${bytes(r.reads.retained_wal_bytes)} of WAL for it.`]));
   }
   function errorLine(r) {
     const text = r.error ? r.error.text : r.last_error;
@@ -190,20 +197,39 @@
   }
 
   // What the daemon says will follow is shown as it is.
-  const orders = { pause: ['Pause', 'is paused'], drain: ['Drain', 'drains'], resume: ['Resume', 'continues'] };
-  async function give(name, verb) {
-    if (!D.mayAct()) return;
-    const [word, done] = orders[verb], path = `relays/${encodeURIComponent(name)}/${verb}`;
+  const orders = { pause: ['Pause', 'is paused'], drain: ['Drain', 'drains'], resume: ['Resume', 'continues'], seek: ['Move', 'continues elsewhere'], rename: ['Rename', 'has its new name'], forget: ['Forget', 'is forgotten'] };
+  const isForAdmins = verb => verb === 'rename' || verb === 'forget';
+  async function give(r, verb, what = {}) {
+    const [word, done] = orders[verb], role = isForAdmins(verb) ? 'admin' : 'operator', path = `relays/${encodeURIComponent(r.name)}/${verb}`;
+    if (!D.mayAct(role)) return;
+    const order = { store: r.store, ...what };
     let plan;
-    try { plan = await D.post(path, { dry_run: true }); } catch (error) { D.fault(error); return; }
-    D.dialog({ title: `${word} ${name}?`, confirm: word, reason: { hint: 'Why? For those who look tomorrow' }, cmd: `dovetail relay ${verb} ${name} --reason '...'`,
-      body: [h('h3', {}, 'What will happen'), D.will(plan.consequences.map(one => ['info', one.text]))],
-      onconfirm: async reason => { try { await D.post(path, { reason }); D.toast(`${name} ${done}.`); D.refresh(); } catch (error) { D.fault(error); } } });
+    try { plan = await D.post(path, { ...order, dry_run: true }); } catch (error) { D.fault(error); return; }
+    const counts = [[plan.sent_again, 'sent again'], [plan.skipped, 'skipped'], [plan.pending, 'pending'], [plan.parked, 'parked']].filter(([n]) => n), is_loss = verb === 'forget' || plan.skipped > 0;
+    const options = { seek: ` --to '${what.to}'`, rename: ` ${what.new_name}` }[verb] || '';
+    D.dialog({ title: `${word} ${r.name}?`, confirm: word, kind: is_loss ? 'bad' : '', role, reason: { hint: 'Why? For those who look tomorrow' }, cmd: `dovetail relay ${verb} ${r.name}${options} --reason '...'`,
+      body: [counts.length > 0 && h('div.counts', {}, counts.map(([n, text]) => h('div', {}, h('b', {}, num(n)), h('span', {}, text)))), h('h3', {}, 'What will happen'), D.will(plan.consequences.map(one => [one.kind === 'skipped' ? 'bad' : one.kind === 'sent-again' ? 'warn' : 'info', one.text]))],
+      onconfirm: async reason => { try { await D.post(path, { ...order, reason }); D.toast(`${r.name} ${done}.`); if (verb === 'rename' || verb === 'forget') location.hash = '#/relays'; D.refresh(); } catch (error) { D.fault(error); } } });
+  }
+  // First where to, then what follows from it.
+  function askWhere(r) {
+    const text = h('input', { type: 'text', name: 'to', value: '', 'aria-label': 'Number or time', placeholder: '2026-01-31T09:05:00Z or 4711', autocomplete: 'off', spellcheck: 'false' });
+    const kinds = [['beginning', 'The beginning. ', 'Everything that is still in the store goes out again.'], ['now', 'Now. ', 'What is pending is skipped.'], ['there', 'An event or a time. ', 'Its number, or the time of the first event, in UTC.']];
+    const radios = kinds.map(([value]) => h('input', { type: 'radio', name: 'where', value, checked: value === 'there' }));
+    text.addEventListener('focus', () => { radios[2].checked = true; });
+    D.dialog({ title: `Where does ${r.name} continue?`, confirm: 'Show what will happen', body: [h('div', {}, kinds.map(([, title, more], i) => h('label.radio', {}, radios[i], h('span', {}, h('b', {}, title), more)))), h('label.field', {}, h('span', {}, 'Number or time'), text)],
+      onconfirm: () => { const to = radios.find(one => one.checked).value; give(r, 'seek', { to: to === 'there' ? text.value.trim() : to }); } });
+  }
+  function askName(r) {
+    const text = h('input', { type: 'text', name: 'new_name', value: r.name, autocomplete: 'off', spellcheck: 'false' });
+    D.dialog({ title: `Rename ${r.name}`, confirm: 'Show what will happen', role: 'admin', body: [h('p', {}, 'First stop every process that runs it. Its progress, counts and parked events get the new name.'), h('label.field', {}, h('span', {}, 'New name'), text)], onconfirm: () => give(r, 'rename', { new_name: text.value.trim() }) });
   }
   function orderButtons(r) {
-    const isHeld = ['paused', 'draining', 'drained'].includes(r.state);
+    const isHeld = ['paused', 'draining', 'drained'].includes(r.state), isConsumer = D.daemon.consumers.some(one => one.name === r.name);
     const verbs = isHeld ? ['resume'] : ['pause', 'drain'];
-    return D.configured(r.name) && h('div.actions', { key: 'orders-' + isHeld }, verbs.map(verb => D.button(orders[verb][0] + '…', () => give(r.name, verb), verb === 'resume' ? 'primary' : '')));
+    const pick = (text, act) => D.button(text, e => { e.target.closest('details').open = false; act(r); });
+    return h('div.actions', { key: 'orders-' + isHeld }, verbs.map(verb => D.button(orders[verb][0] + '…', () => give(r, verb), verb === 'resume' ? 'primary' : '')),
+      h('details.menu', {}, h('summary.btn', {}, 'More'), h('div.menu-list', {}, r.source !== 'broker' && r.source !== 'mapped' && pick('Move…', askWhere), !isConsumer && r.source !== 'broker' && r.source !== 'mapped' && pick('Rename…', askName), pick('Forget…', one => give(one, 'forget')))));
   }
 
   D.views.relay = async ({ name }) => {
@@ -224,7 +250,8 @@
           tile('Parked', num(r.parked), r.parked ? `${num(r.waiting)} wait behind` : 'nothing needs a decision', r.parked ? 'warn' : '', '#/parked'),
           counts && tile('Window', pair(num(counts.window_events), short(conf.window_events_max)), 'read and not settled', '', null, meter(counts.window_events, conf.window_events_max, 'Window'))),
         lanesCard(r, conf),
-        h('div.two', {}, chartOf('Age of the oldest waiting event', all, 'oldest_age_us', dur, { base: 'time', low: 2e6 }), chartOf('Events delivered each second', all, 'out_per_second', rate)),
+        h('div.two', {}, chartOf('Age of the oldest waiting event', all, 'oldest_age_us', dur, { base: 'time', low: 2e6 }), linesOf('Events read and delivered each second', all[0], [['out_per_second', 'delivered'], ['in_per_second', 'read']], rate)),
+        h('div.two', {}, linesOf('Commit to confirm', all[0], [['p50_us', 'p50'], ['p99_us', 'p99']], dur), linesOf('Parked', all[0], [['parked', 'parked']], num)),
         h('div.two', {}, card('Now', facts([['Owner', ownerOf(r) || 'nobody'], ['Epoch', num(r.epoch)], ['Lease left', dur(r.lease_left_us)], ['Replayed so far', num(r.replayed_total)], ['Parked so far', num(r.parked_total)], counts && ['Writes refused as stale', num(counts.refused_stale_writes)], ['Target', r.target || r.to]])), settingsCard(conf)));
     };
     return { load, title: () => name, render };

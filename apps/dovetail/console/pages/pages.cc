@@ -10,6 +10,7 @@
 #include "console_index.h"
 #include "console_live.h"
 #include "console_parked.h"
+#include "console_reconcile.h"
 #include "console_stores.h"
 #include "console_theme.h"
 #include "console_ui.h"
@@ -35,6 +36,7 @@ const std::vector<PageFile>& page_files() {
                                            {"/parked.js", kScript, kParkedJs},
                                            {"/events.js", kScript, kEventsJs},
                                            {"/stores.js", kScript, kStoresJs},
+                                           {"/reconcile.js", kScript, kReconcileJs},
                                            {"/app.js", kScript, kAppJs}};
   return files;
 }

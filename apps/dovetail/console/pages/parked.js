@@ -12,19 +12,19 @@
   const will = items => h('ul.will', {}, items.filter(Boolean).map(([kind, text]) => h('li', {}, state(kind), h('span', {}, text))));
 
   async function more(group) {
-    const held = loaded.get(group) || { rows: [], next: '', key: '' };
+    const held = loaded.get(group) || { rows: [], next: '', matching: 0, key: '' };
     const page = await D.get('parked/' + group, { key: held.key, after: held.next, limit: 50 });
-    loaded.set(group, { ...held, rows: [...held.rows, ...page.parked], next: page.next });
+    loaded.set(group, { ...held, rows: [...held.rows, ...page.parked], next: page.next, matching: page.matching });
   }
   // What is shown, again from its beginning.
   async function reload(group) {
     const held = loaded.get(group), wanted = Math.max(50, held ? held.rows.length : 0);
-    let rows = [], next = '';
+    let rows = [], next = '', matching = 0;
     do {
       const page = await D.get('parked/' + group, { key: held ? held.key : '', after: next, limit: Math.min(200, wanted - rows.length) });
-      rows = [...rows, ...page.parked]; next = page.next;
+      rows = [...rows, ...page.parked]; ({ next, matching } = page);
     } while (next && rows.length < wanted);
-    loaded.set(group, { rows, next, key: held ? held.key : '' });
+    loaded.set(group, { rows, next, matching, key: held ? held.key : '' });
   }
 
   D.views.parked = async () => {
@@ -76,10 +76,11 @@
     const ids = held.rows.map(row => row.id), count = ids.filter(id => chosen.has(id)).length;
     const all = h('input', { type: 'checkbox', 'aria-label': 'Select all that are shown', checked: count > 0 && count === ids.length, onchange: e => { for (const row of loaded.get(g.id).rows) if (e.target.checked) chosen.set(row.id, row); else chosen.delete(row.id); D.show(); } });
     all.indeterminate = count > 0 && count < ids.length;
+    const choice = { group: g.id, ...(held.key ? { key_part: held.key } : {}) }, all_of = num(held.key ? held.matching : g.parked), none = { disabled: !!held.key && !held.matching };
     let wait = 0;
-    const filter = h('input.small', { type: 'search', placeholder: 'Filter keys', 'aria-label': 'Filter keys', value: held.key, oninput: e => { clearTimeout(wait); const text = e.target.value.trim(); wait = setTimeout(() => { loaded.set(g.id, { rows: [], next: '', key: text }); reload(g.id).then(D.show, D.fault); }, 300); } });
+    const filter = h('input.small', { type: 'search', placeholder: 'Filter keys', 'aria-label': 'Filter keys', value: held.key, oninput: e => { clearTimeout(wait); const text = e.target.value.trim(); wait = setTimeout(() => { loaded.set(g.id, { rows: [], next: '', matching: 0, key: text }); reload(g.id).then(D.show, D.fault); }, 300); } });
     return h('div.group-tools', {}, h('label.check', {}, all, h('b', {}, `${num(ids.length)} shown`)),
-      h('div.actions', {}, filter, button(`Discard all ${num(g.parked)}…`, () => decide('discard', { group: g.id }, again)), button(`Replay all ${num(g.parked)}…`, () => decide('replay', { group: g.id }, again), 'primary')));
+      h('div.actions', {}, filter, button(`Discard all ${all_of}…`, () => decide('discard', choice, again), '', { ...none, key: 'discard ' + held.key }), button(`Replay all ${all_of}…`, () => decide('replay', choice, again), 'primary', { ...none, key: 'replay ' + held.key })));
   }
   function rows(held) {
     if (!held.rows.length) return h('p.result.inset', {}, 'No key matches.');

@@ -15,11 +15,16 @@
   function consumer(conf) {
     const one = D.relay(conf.name), [kind, word] = one ? D.stateOf(one) : ['off', 'has not run yet'];
     return h('section.card.flush', { key: conf.name, 'aria-label': conf.name }, h('div.card-head', {}, h('h2.card-title', {}, h('a', { href: '#/relays/' + encodeURIComponent(conf.name) }, conf.name)), pill(kind, word), h('span.route', {}, h('a', { href: '#/stores/' + encodeURIComponent(conf.from) }, conf.from), ' → inbox of ', h('a', { href: '#/stores/' + encodeURIComponent(conf.to) }, conf.to)), one && h('span.hint', {}, `${rate(one.events_per_second)} · ${one.parked ? num(one.parked) + ' parked' : 'nothing parked'} · ${one.owner.split('#')[0] || 'nobody has it'}`)),
-      table(columns, conf.handlers.map(x => ({ key: x.name, cells: [h('span', {}, h('b', {}, x.name), h('span.route', {}, `${x.kind}, ${x.applies_once ? 'applies once' : 'at least once'}`)), x.types.length ? x.types.join(', ') : 'all', ...numbers(D.inbox(conf.to, x.name), D.queue(conf.to, x.name))] }))));
+      table(columns, [...together(conf), ...conf.handlers.map(x => ({ key: x.name, cells: [h('span', {}, h('b', {}, x.name), h('span.route', {}, `${x.kind}, ${x.applies_once ? 'applies once' : 'at least once'}`)), x.types.length ? x.types.join(', ') : 'all', ...numbers(D.inbox(conf.to, x.name), D.queue(conf.to, x.name))] }))]));
+  }
+  // Handlers in one transaction are counted as one.
+  function together(conf) {
+    const whole = D.inbox(conf.to, conf.name);
+    return whole ? [{ key: conf.name, cells: [h('span', {}, h('b', {}, conf.name), h('span.route', {}, 'handlers in its transaction, together')), '', ...numbers(whole, null)] }] : [];
   }
   // Inboxes of services, which this config does not have.
   function others() {
-    const known = new Set(D.daemon.consumers.flatMap(one => one.handlers.map(x => one.to + '/' + x.name)));
+    const known = new Set(D.daemon.consumers.flatMap(one => [one.name, ...one.handlers.map(x => x.name)].map(name => one.to + '/' + name)));
     const rows = D.status.stores.flatMap(store => store.consumers.filter(one => !known.has(store.name + '/' + one.name)).map(one => [store, one]));
     if (!rows.length) return null;
     return h('section.card.flush', { key: 'others' }, h('div.card-head', {}, h('h2.card-title', {}, 'Inboxes of services'), h('span.hint', {}, 'their consumers run elsewhere')), table(columns, rows.map(([store, one]) => ({ key: store.name + one.name, cells: [h('span', {}, h('b', {}, one.name), h('span.route', {}, 'in ' + store.name)), '–', ...numbers(one, D.queue(store.name, one.name))] }))));
@@ -69,16 +74,23 @@
 
   // ---- audit
   D.views.audit = async (_, params) => {
-    let found = { audit: [], next: null, problems: [] }, at = 0;
-    const load = async () => { if (at && (params.after || Date.now() - at < 10000)) return; at = Date.now(); found = await D.get('audit', { store: params.store, after: params.after, limit: 50 }); };
+    let found = { audit: [], refused: [], next: null, problems: [] }, at = 0;
+    const load = async () => { if (at && (params.after || Date.now() - at < 10000)) return; at = Date.now(); found = await D.get('audit', { store: params.store, what: params.what, who: params.who, after: params.after, limit: 50 }); };
     const link = change => { const text = new URLSearchParams(Object.entries({ ...params, ...change }).filter(([, v]) => v)).toString(); return '#/audit' + (text ? '?' + text : ''); };
     const stores = () => D.daemon.stores.filter(one => !one.is_broker);
     const what = a => /^[0-9a-f-]{36}$/.test(a.subject) ? h('a.id', { href: '#/events/' + a.subject, title: a.subject }, D.shortId(a.subject)) : a.subject;
-    const render = () => h('div.page', {}, h('header.page-head', {}, h('h1', {}, 'Audit'), h('p', {}, 'Who did what, when and why. A database knows the login of the daemon; who asked the daemon is in the reason.')),
-      h('div.filters', {}, h('label.field.inline', {}, h('span', {}, 'Store'), h('select', { name: 'store', onchange: e => { location.hash = link({ store: e.target.value, after: '' }); } }, h('option', { value: '' }, 'all'), stores().map(one => h('option', { value: one.name, selected: params.store === one.name }, one.name))))),
+    const verbs = ['replay', 'discard', 'reveal', 'edit', 'cancel', 'pause', 'drain', 'resume', 'seek', 'rename', 'retarget', 'forget relay', 'apply', 'forget', 'deliver again', 'remember', 'drop slot'];
+    const search = e => { e.preventDefault(); location.hash = link({ who: e.target.who.value.trim(), after: '' }); };
+    // Refusals are in the memory of the daemon, and newer than what comes after them.
+    const rows = () => [...found.audit.map(a => ({ at: a.at, key: a.store + a.at + a.subject, cells: [h('b', {}, a.who), a.what, a.relay || '–', what(a), a.events ? num(a.events) : '–', a.reason ? `“${a.reason}”` : h('span.quiet', {}, 'none given'), a.store] })),
+      ...found.refused.map(a => ({ at: a.at, kind: 'warn', key: 'refused' + a.at + a.what, cells: [h('b', {}, a.who), h('span.warn-text', {}, 'refused'), '–', mono(a.what), '–', h('span.quiet', {}, `from ${a.peer}`), 'this daemon'] }))]
+      .sort((a, b) => D.time(b.at) - D.time(a.at)).map(row => ({ ...row, cells: [h('time', { datetime: row.at, title: stamp(D.time(row.at), true) }, stamp(D.time(row.at))), ...row.cells] }));
+    const render = () => h('div.page', {}, h('header.page-head', {}, h('h1', {}, 'Audit'), h('p', {}, 'Who did what, when and why. A database knows the login of the daemon; who asked the daemon is in the reason. The daemon remembers its last 200 refusals for lack of a role; its log has them all.')),
+      h('form.filters', { role: 'search', onsubmit: search }, h('label.field.inline', {}, h('span', {}, 'Who'), h('input', { type: 'search', name: 'who', value: params.who || '', placeholder: 'a name or a login', autocomplete: 'off', spellcheck: 'false' })),
+        h('label.field.inline', {}, h('span', {}, 'What'), h('select', { name: 'what', onchange: e => { location.hash = link({ what: e.target.value, after: '' }); } }, h('option', { value: '' }, 'all'), verbs.map(one => h('option', { value: one, selected: params.what === one }, one)))), h('label.field.inline', {}, h('span', {}, 'Store'), h('select', { name: 'store', onchange: e => { location.hash = link({ store: e.target.value, after: '' }); } }, h('option', { value: '' }, 'all'), stores().map(one => h('option', { value: one.name, selected: params.store === one.name }, one.name)))), h('button.btn', { type: 'submit' }, 'Find'), (params.who || params.what || params.store) && h('a', { href: '#/audit' }, 'Clear all filters')),
       found.problems.map(p => h('section.alert.is-bad', { key: p.store }, state('bad'), h('p', {}, h('b', {}, `The store ${p.store} does not answer: `), p.text))),
-      found.audit.length ? table([{ name: 'When' }, 'Who', 'What', 'Relay', { name: 'To what', wide: true }, { name: 'Events', right: true }, { name: 'Why', wide: true }, 'Store'], found.audit.map(a => ({ key: a.store + a.at + a.subject, cells: [h('time', { datetime: a.at, title: stamp(D.time(a.at), true) }, stamp(D.time(a.at))), h('b', {}, a.who), a.what, a.relay || '–', what(a), a.events ? num(a.events) : '–', a.reason ? `“${a.reason}”` : h('span.quiet', {}, 'none given'), a.store] })))
-        : D.empty('Nobody has decided anything yet.', 'Replays, discards and revealed payloads are written down here.'),
+      found.audit.length + found.refused.length ? table([{ name: 'When' }, 'Who', 'What', 'Relay', { name: 'To what', wide: true }, { name: 'Events', right: true }, { name: 'Why', wide: true }, 'Store'], rows())
+        : params.who || params.what || params.store ? D.empty('Nothing here.', 'No action matches.') : D.empty('Nobody has decided anything yet.', 'Replays, discards and revealed payloads are written down here.'),
       h('nav.pager', { 'aria-label': 'Pages' }, params.after && h('a.btn', { href: link({ after: '' }) }, 'Newest'), found.next && h('a.btn', { href: link({ after: found.next }) }, 'Older')));
     return { load, title: () => 'Audit', render };
   };
@@ -92,7 +104,7 @@
     const submit = async e => { e.preventDefault(); say.textContent = ''; try { await signIn(field.value.trim()); } catch (error) { say.textContent = error.status === 401 ? 'This token is not known.' : error.message; field.focus(); } };
     return h('main.login', { id: 'main', tabindex: -1 }, h('form.login-card', { onsubmit: submit },
       D.logo(), h('h1', {}, 'Dovetail'), h('input', { type: 'text', autocomplete: 'username', hidden: true, 'aria-label': 'User' }), h('p', {}, 'Sign in with a token. It decides what you may do.'), h('label.field', { for: 'token' }, h('span', {}, 'Token'), field), say, h('button.btn.btn-primary', { type: 'submit' }, 'Sign in'),
-      h('dl.roles', {}, [['viewer', 'sees everything but payloads'], ['operator', 'also replays, discards and reveals payloads'], ['admin', 'all of that']].map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v)))),
+      h('dl.roles', {}, [['viewer', 'sees everything but payloads'], ['operator', 'also pauses and moves relays, replays, discards, and reveals payloads'], ['admin', 'also renames and forgets relays']].map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v)))),
       h('p.hint', {}, 'Tokens are in the file that http.tokens_file of the config names.')));
   };
 

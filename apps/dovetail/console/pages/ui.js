@@ -103,6 +103,7 @@ const D = window.Dovetail = { views: {} };
     off: [['circle', { cx: 8, cy: 8, r: 6.5 }], ['path', { d: 'M6.3 5.5v5M9.7 5.5v5' }]],
     same: [['circle', { cx: 8, cy: 8, r: 6.5 }], ['path', { d: 'M5.5 6.5h5M5.5 9.5h5' }]],
     info: [['circle', { cx: 8, cy: 8, r: 6.5 }], ['path', { d: 'M8 7.4v3.6M8 5v.4' }]],
+    unknown: [['circle', { cx: 8, cy: 8, r: 6.5 }], ['path', { d: 'M6 6.4a2 2 0 1 1 2.9 1.8c-.7.4-.9.7-.9 1.3M8 11.4v.4' }]],
   };
   const lines = {
     overview: 'M2.5 9.5V14h4v-4.5zM9.5 2.5V14h4V2.5zM2.5 2.5V6h4V2.5z',
@@ -111,6 +112,7 @@ const D = window.Dovetail = { views: {} };
     events: 'M2 4h2M2 8h2M2 12h2M6.5 4H14M6.5 8H14M6.5 12H14',
     consumers: 'M2.5 9v4.5h11V9M8 2v7M5 6l3 3 3-3',
     stores: 'M2.5 4c0-1.1 2.5-2 5.5-2s5.5.9 5.5 2-2.5 2-5.5 2-5.5-.9-5.5-2zM2.5 4v8c0 1.1 2.5 2 5.5 2s5.5-.9 5.5-2V4M2.5 8c0 1.1 2.5 2 5.5 2s5.5-.9 5.5-2',
+    reconcile: 'M8 2v12M3.5 13.5h9M2 5h12M4 5L2 9.5h4zM12 5l-2 4.5h4z',
     audit: 'M3.5 2h6l3 3v9h-9zM9.5 2v3h3M5.5 8h5M5.5 11h5',
     search: 'M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9zM10.3 10.3L14 14',
     sun: 'M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M13 3l-1 1M4 12l-1 1',
@@ -161,16 +163,17 @@ const D = window.Dovetail = { views: {} };
   }
 
   // Says why not, if not. The daemon refuses it, too.
-  function mayAct() {
+  const ranks = ['nobody', 'viewer', 'operator', 'admin'];
+  function mayAct(role = 'operator') {
     if (D.stale) { toast('Actions are off until the daemon answers.', 'bad'); return false; }
-    if (D.user.role === 'operator' || D.user.role === 'admin') return true;
-    toast(`This needs the role operator, and ${D.user.name ? 'your role is ' + D.user.role : 'you are not signed in'}.`, 'warn');
+    if (ranks.indexOf(D.user.role) >= ranks.indexOf(role)) return true;
+    toast(`This needs the role ${role}, and ${D.user.name ? 'your role is ' + D.user.role : 'you are not signed in'}.`, 'warn');
     return false;
   }
 
   // ---- dialog: what, how many, what happens, why; the button says the verb and the count
-  function dialog({ title, body, confirm, kind, reason, cmd, onconfirm }) {
-    if (confirm && !mayAct()) return;
+  function dialog({ title, body, confirm, kind, reason, cmd, role, onconfirm }) {
+    if (confirm && !mayAct(role)) return;
     const opener = document.activeElement;
     const why = reason && h('textarea', { id: 'dlg-reason', rows: 2, required: !reason.optional, placeholder: reason.hint, oninput: check });
     const go = confirm && button(confirm, () => { close(); onconfirm(why ? why.value.trim() : ''); }, kind === 'bad' ? 'danger' : 'primary');

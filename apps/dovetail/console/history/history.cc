@@ -1,4 +1,4 @@
-#include "console/api/history.h"
+#include "console/history/history.h"
 
 #include <algorithm>
 
@@ -13,7 +13,13 @@ void History::Ring::add(const Measured& measured, TimePoint now, WallTime wall) 
   point.parked = measured.parked;
   if (last_at) {
     const double seconds = std::chrono::duration<double>(now - *last_at).count();
+    point.in_per_second = static_cast<double>(measured.read - last.read) / seconds;
     point.out_per_second = static_cast<double>(measured.confirmed - last.confirmed) / seconds;
+    const auto latency = measured.commit_to_confirm.since(last.commit_to_confirm);
+    if (latency.count() != 0) {
+      point.p50_us = static_cast<double>(latency.quantile(0.5).count());
+      point.p99_us = static_cast<double>(latency.quantile(0.99).count());
+    }
     // What was missed stays empty, but for so long only as is kept.
     const auto missed = (now - *last_at + step / 2) / step - 1;
     for (auto i = std::min<std::int64_t>(missed, static_cast<std::int64_t>(points_max)); i > 0; --i)

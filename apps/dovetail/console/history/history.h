@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/metrics.h"
 
 namespace dovetail::console {
 
@@ -19,14 +20,20 @@ struct Measured {
   std::optional<double> oldest_age_us{};
   std::optional<double> retained_wal_bytes{};
   std::optional<double> parked{};
-  std::uint64_t confirmed = 0;  // counted since the process started
+  // Counted since the process started.
+  std::uint64_t read = 0;
+  std::uint64_t confirmed = 0;
+  LatencyHistogram::Counts commit_to_confirm{};
 };
 
 // One interval.
 struct Point {
   std::optional<double> pending{};
   std::optional<double> oldest_age_us{};
+  std::optional<double> in_per_second{};
   std::optional<double> out_per_second{};
+  std::optional<double> p50_us{};  // from commit to confirmation; empty: nothing was confirmed
+  std::optional<double> p99_us{};
   std::optional<double> retained_wal_bytes{};
   std::optional<double> parked{};
 };

@@ -1,4 +1,4 @@
-#include "console/api/history.h"
+#include "console/history/history.h"
 
 #include <gtest/gtest.h>
 
@@ -31,6 +31,29 @@ TEST_F(HistoryTest, RatesAreOfTheirInterval) {
   EXPECT_FALSE(series->points[0].out_per_second);
   EXPECT_EQ(series->points[1].out_per_second, 10.0);
   EXPECT_EQ(series->points[2].out_per_second, 0.0);
+}
+
+TEST_F(HistoryTest, LatencyIsOfItsInterval) {
+  LatencyHistogram latency;
+  const auto add_now = [&](Duration at, std::uint64_t read) {
+    Measured measured;
+    measured.read = read;
+    measured.commit_to_confirm = latency.counts();
+    history.add("relay", measured, TimePoint{at}, WallTime{at});
+  };
+  latency.observe(1s, 1000);
+  add_now(20s, 1000);
+  latency.observe(3us, 99);
+  latency.observe(1000us);
+  add_now(40s, 1200);
+  add_now(60s, 1200);
+  const auto points = history.of("relay", false)->points;
+  EXPECT_FALSE(points[0].p50_us);
+  EXPECT_EQ(points[1].p50_us, 4.0);
+  EXPECT_EQ(points[1].p99_us, 1024.0);
+  EXPECT_EQ(points[1].in_per_second, 10.0);
+  EXPECT_FALSE(points[2].p50_us) << "nothing was confirmed";
+  EXPECT_EQ(points[2].in_per_second, 0.0);
 }
 
 TEST_F(HistoryTest, WhatWasNotMeasuredStaysEmpty) {

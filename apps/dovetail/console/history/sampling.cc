@@ -1,4 +1,4 @@
-#include "console/api/sampling.h"
+#include "console/history/sampling.h"
 
 #include <optional>
 #include <vector>
@@ -15,7 +15,10 @@ std::optional<double> known(bool is_known, double value) {
 
 Measured measure(const Member& member, const app::Overview& overview) {
   Measured measured;
-  measured.confirmed = member.lane->metrics().confirmed.load();
+  const RelayMetrics& metrics = member.lane->metrics();
+  measured.read = metrics.read.load();
+  measured.confirmed = metrics.confirmed.load();
+  measured.commit_to_confirm = metrics.commit_to_confirm.counts();
   for (const app::StoreView& view : overview.stores) {
     if (!view.status) continue;
     for (const assembly::RelayStatus& relay : view.status->relays) {

@@ -3,7 +3,7 @@
 
 #include <stop_token>
 
-#include "console/api/history.h"
+#include "console/history/history.h"
 #include "console/roster.h"
 #include "console/watch/watcher.h"
 #include "core/clock.h"
