@@ -1,7 +1,7 @@
 // The statements about operators' actions, for the shared rules of src/sql.
 #pragma once
 
-#include "sql/parked_actions.h"
+#include "sql/operate/parked_actions.h"
 
 namespace dovetail::postgres {
 
