@@ -41,7 +41,7 @@ class WalSlots : public ::testing::Test {
                           (temporary ? "true" : "false") + ")");
   }
   void make_relay(const std::string& relay, const std::string& slot = "") {
-    ASSERT_TRUE(ensure_relay(application, relay, 1, SourceKind::outbox));
+    ASSERT_TRUE(ensure_relay(application, {.relay = relay}));
     must(application,
          "UPDATE dovetail.relay_lane SET slot = '" + slot + "' WHERE relay = '" + relay + "'");
   }
