@@ -23,9 +23,10 @@ struct ReadOptions {
   std::string cert_file{};                               // PEM; needs key_file; then it is HTTPS
   std::string key_file{};                                // PEM
   std::size_t payload_bytes_max = 1 << 20;
-  // A request that is not settled in this time gets 503. Keep it below the senders' limit.
+  // A request whose event is not delivered or parked in this time gets 503. Keep it below the
+  // senders' limit.
   std::chrono::milliseconds answer_timeout{25'000};
-  std::size_t waiting_max = 500;             // requests that are not settled
+  std::size_t waiting_max = 500;             // requests without an answer
   std::size_t waiting_bytes_max = 64 << 20;  // their total size
 
   // Headers of other publishers' requests that carry the id, the key and the other fields.
