@@ -78,7 +78,7 @@ class LoadSource final : public Source {
     while (next_ < end && out.bytes() < limits.bytes_max) {
       out.append(load_.events()[next_++ % load_.events().size()]);
     }
-    // Whoever waits for more than there is, waits for the end.
+    // Waiting for more than there is means waiting for the end.
     if (out.empty()) std::this_thread::sleep_for(std::min<Duration>(limits.wait_max, 1ms));
     return {};
   }

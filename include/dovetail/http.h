@@ -19,13 +19,15 @@ struct ReadOptions {
   std::string token{};                // "Authorization: Bearer ..."; empty: not required
   // Of Standard Webhooks: "whsec_...", separated by spaces. Empty: signatures are not checked.
   std::string secrets{};
-  std::chrono::milliseconds signature_age_max{300'000};  // also the limit into the future
-  std::string cert_file{};                               // PEM; needs key_file; then it is HTTPS
-  std::string key_file{};                                // PEM
+  // How old a signature may be, and how far in the future.
+  std::chrono::microseconds signature_age_max = std::chrono::minutes(5);
+  std::string cert_file{};  // PEM; needs key_file; then it is HTTPS
+  std::string key_file{};   // PEM
   std::size_t payload_bytes_max = 1 << 20;
-  // A request that is not settled in this time gets 503. Keep it below the senders' limit.
-  std::chrono::milliseconds answer_timeout{25'000};
-  std::size_t waiting_max = 500;             // requests that are not settled
+  // A request whose event is not delivered or parked in this time gets 503. Keep it below the
+  // senders' limit.
+  std::chrono::microseconds answer_timeout = std::chrono::seconds(25);
+  std::size_t waiting_max = 500;             // requests without an answer
   std::size_t waiting_bytes_max = 64 << 20;  // their total size
 
   // Headers of other publishers' requests that carry the id, the key and the other fields.

@@ -27,8 +27,8 @@ struct ReadOptions {
   bool from_end = false;        // if there is no such consumer yet: read new messages only
   bool key_in_subject = false;  // the last token is the key, not a part of the topic
   std::string key_header = "Message-Key";  // of messages of other publishers
-  // A message that is not settled in this time comes again. Must exceed the longest handler. An
-  // existing durable consumer keeps its own value.
+  // A message that is not acknowledged in this time comes again. Must exceed the longest handler.
+  // An existing durable consumer keeps its own value.
   std::chrono::milliseconds redeliver_after{30'000};
   std::size_t prefetch = 2000;  // messages that are read ahead
   // The subject of answers. Change it if the user may not subscribe to "_INBOX.>".

@@ -24,7 +24,7 @@ struct ReadOptions {
   bool delete_settled = false;  // also deletes from the stream: only if no other group reads it
   std::string payload_field = "data";
   std::string key_header = "key";  // the field with the key
-  // Entries that another consumer has not settled for this long are taken over.
+  // Entries that another consumer has not acknowledged for this long are taken over.
   std::chrono::milliseconds redeliver_after{60'000};
   std::size_t prefetch = 500;  // entries of each stream that are read at once
 

@@ -38,7 +38,7 @@ struct RelayCounts {
   std::uint64_t duplicates = 0;              // of these, the receiver had the event already
   std::uint64_t failed = 0;                  // attempts that the receiver refused
   std::uint64_t parked = 0;                  // put aside, with those that wait behind a failure
-  std::uint64_t in_flight = 0;               // right now: read and not settled
+  std::uint64_t in_flight = 0;               // right now: read, not delivered or parked
   std::uint64_t reconnects = 0;              // broken connections that were replaced
   std::uint64_t lease_losses = 0;            // writes or sends refused because the lease was lost
   std::chrono::microseconds latency_p50{0};  // from commit to confirmation, rounded up

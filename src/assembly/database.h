@@ -64,6 +64,20 @@ struct StoreStatus {
   std::optional<DelayedStatus> delayed{};
 };
 
+// What makes a server keep its WAL until a relay has read it.
+struct WalSlot {
+  std::string name{};
+  std::string database{};
+  std::string relay{};   // that reads through it, or did last; empty: none that is known here
+  bool is_here = false;  // in the database that was asked; a slot belongs to one
+  bool ends_by_itself = false;  // with its connection
+  std::int32_t read_by = 0;     // the server's process that reads it; 0: none
+  std::string wal_status{};     // as the server says it
+  std::string invalidation{};   // why it is lost, if the server tells
+  std::int64_t retained_bytes = 0;
+  std::int64_t safe_bytes = -1;  // how much can be written before it is lost; -1: no limit
+};
+
 struct Retention {
   config::RetentionConfig keep;
   std::size_t rows_max = 1'000'000;  // per call
@@ -171,6 +185,13 @@ class Database {
                                                                      WallTime from, WallTime to);
   virtual Result<std::unique_ptr<reconcile::ReceiverScan>> scan_inbox(
       const std::string& consumer, const std::vector<std::string>& handlers);
+
+  // Slots, in databases that have them.
+  virtual bool has_slots() const { return false; }
+  virtual Result<std::vector<WalSlot>> list_slots();
+  // rejected: no such slot of ours, it ends by itself, or a relay still needs it and `force` is not
+  // set. unavailable: it is in use, or nobody can be asked.
+  virtual Status drop_slot(const std::string& name, bool force);
 
   // HTTP requests. Whether a gateway can keep them here: the tables are there, and so are the
   // rights.

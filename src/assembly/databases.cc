@@ -138,6 +138,8 @@ Result<std::unique_ptr<reconcile::ReceiverScan>> Database::scan_inbox(
     const std::string&, const std::vector<std::string>&) {
   return no_database();
 }
+Result<std::vector<WalSlot>> Database::list_slots() { return std::vector<WalSlot>{}; }
+Status Database::drop_slot(const std::string&, bool) { return no_database(); }
 Result<std::vector<RequestInfo>> Database::list_requests(const RequestFilter&) {
   return no_database();
 }

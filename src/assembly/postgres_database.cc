@@ -59,6 +59,11 @@ class PostgresDatabase final : public Database {
                                        const std::string& reason) override {
     return postgres::publish_edited(store_.conninfo, replaced, copy, limits, reason);
   }
+  bool has_slots() const override { return true; }
+  Result<std::vector<WalSlot>> list_slots() override;
+  Status drop_slot(const std::string& name, bool force) override {
+    return postgres::drop_wal_slot(store_.conninfo, name, force);
+  }
   Result<std::vector<ParkedRow>> list_parked(const ParkedFilter& filter) override;
   Result<std::uint64_t> replay(const std::string& reader, const EventId& id,
                                const std::string& reason) override {
@@ -146,7 +151,7 @@ class PostgresDatabase final : public Database {
   // A slot that no relay uses any more would keep WAL for ever.
   Result<std::string> drop_left(Result<std::string> slot) {
     if (!slot || slot->empty()) return slot;
-    const Status dropped = postgres::drop_log_slot(store_.conninfo, *slot, false);
+    const Status dropped = postgres::drop_wal_slot(store_.conninfo, *slot, false);
     if (dropped) return std::string();
     return "the slot " + *slot + " still keeps WAL (" + dropped.error().text +
            "); drop it with 'dovetail slots --drop " + *slot + "'";
@@ -324,6 +329,24 @@ Result<std::string> PostgresDatabase::payload_of(const EventId& id) {
     if (found || found.error().code != Errc::rejected) return found;
   }
   return postgres::payload_of(store_.conninfo, id);
+}
+
+Result<std::vector<WalSlot>> PostgresDatabase::list_slots() {
+  const auto found = postgres::list_wal_slots(store_.conninfo);
+  if (!found) return fail(found.error());
+  std::vector<WalSlot> slots;
+  for (const postgres::WalSlot& slot : *found)
+    slots.push_back({.name = slot.name,
+                     .database = slot.database,
+                     .relay = slot.relay,
+                     .is_here = slot.is_here,
+                     .ends_by_itself = slot.temporary,
+                     .read_by = slot.active ? slot.active_pid : 0,
+                     .wal_status = slot.wal_status,
+                     .invalidation = slot.invalidation,
+                     .retained_bytes = slot.retained_bytes,
+                     .safe_bytes = slot.safe_bytes});
+  return slots;
 }
 
 Result<std::vector<ParkedRow>> PostgresDatabase::list_parked(const ParkedFilter& filter) {

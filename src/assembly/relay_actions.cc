@@ -5,7 +5,7 @@
 
 #include "assembly/database.h"
 #include "host/host.h"
-#include "sql/relay_control.h"
+#include "sql/operate/relay_plans.h"
 
 namespace dovetail::assembly {
 

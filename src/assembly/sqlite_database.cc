@@ -14,7 +14,6 @@
 #include "sqlite/operate/admin.h"
 #include "sqlite/operate/doctor.h"
 #include "sqlite/operate/life.h"
-#include "sqlite/operate/relay_control.h"
 #include "sqlite/operate/search.h"
 #include "sqlite/outbox/source.h"
 #include "sqlite/reconcile/inbox_scan.h"

@@ -81,8 +81,9 @@ void declare_limits(GatewayConfig& gateway, Settings& keys) {
   keys.renamed("timeout", "request_timeout");
   keys.duration("connect_timeout", service.connect_timeout, 1ms,
                 "How long a connection to the service may take.");
-  keys.duration("wait_max", options.place_patience, 0ms,
+  keys.duration("place_timeout", options.place_patience, 0ms,
                 "How long a request waits for a place at the service.");
+  keys.renamed("wait_max", "place_timeout");
   keys.duration("store_timeout", options.store_patience, 100ms,
                 "How long a request, and the answer of the service, wait for a store that is away, "
                 "hangs or is too slow.");
@@ -95,7 +96,8 @@ void declare_limits(GatewayConfig& gateway, Settings& keys) {
                 "How long current requests may take to finish after SIGTERM.");
   keys.duration("lease", options.lease, 1s, "How long a request belongs to a gateway that died.")
       .otherwise(
-          "`request_timeout`, `connect_timeout`, `wait_max`, `store_timeout` and 30 s together");
+          "`request_timeout`, `connect_timeout`, `place_timeout`, `store_timeout` and 30 s "
+          "together");
   keys.size("request_max", endpoint.body_bytes_max, 1, "The largest body of a request.");
   keys.size("response_max", service.response_bytes_max, 1, "The largest body of an answer.");
   keys.number("requests_max", options.requests_max, 1, 4096,

@@ -98,7 +98,7 @@ void declare_limits(RelayConfig& relay, Settings& keys) {
               "The most batches that are sent and not confirmed.");
   keys.number("window_events", options.window_events_max, 1, 10'000'000,
               "The in-flight window of each lane: the most events that are read and not durably "
-              "settled. It bounds memory, and duplicates after a crash.");
+              "delivered or parked. It bounds memory, and duplicates after a crash.");
   keys.size("window_bytes", options.window_bytes_max, 1 << 10,
             "The same window in bytes of payload.");
   keys.number("blocked_keys_max", options.blocked_keys_max, 1, 100'000'000,

@@ -194,7 +194,7 @@ TEST_P(KafkaRebalanceTest, WhatIsSettledOfALostPartitionIsNotCommitted) {
 
 TEST_P(KafkaRebalanceTest, WhatIsSettledIsCommittedWhenItsPartitionGoes) {
   if (GetParam() != std::string("range"))
-    GTEST_SKIP() << "librdkafka 2.0.2 may rejoin first; whoever comes next reads them again";
+    GTEST_SKIP() << "librdkafka 2.0.2 may rejoin first; the next member reads them again";
   cluster_.create_topic("orders", 2);
   publish(20, 2);
   Reader first(options());

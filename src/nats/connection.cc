@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "core/message/json.h"
 #include "host/host.h"
-#include "nats/json.h"
 
 namespace dovetail::nats {
 
@@ -28,13 +28,13 @@ class Deadline {
 std::string connect_line(const ConnectionOptions& options) {
   std::string line = R"(CONNECT {"verbose":false,"pedantic":false,"headers":true,)"
                      R"("no_responders":true,"protocol":1,"lang":"c++","version":"dovetail",)";
-  line += "\"name\":" + quoted(options.name);
+  line += "\"name\":" + json_text(options.name);
   line += options.tls ? ",\"tls_required\":true" : ",\"tls_required\":false";
   if (!options.user.empty()) {
-    line += ",\"user\":" + quoted(options.user);
-    line += ",\"pass\":" + quoted(options.password);
+    line += ",\"user\":" + json_text(options.user);
+    line += ",\"pass\":" + json_text(options.password);
   }
-  if (!options.token.empty()) line += ",\"auth_token\":" + quoted(options.token);
+  if (!options.token.empty()) line += ",\"auth_token\":" + json_text(options.token);
   return line + "}\r\n";
 }
 

@@ -21,7 +21,7 @@ Status check_name(std::string_view what, const std::string& name) {
 
 std::string list_of(const std::vector<std::string>& texts) {
   std::string list;
-  for (const std::string& text : texts) list += (list.empty() ? "" : ",") + quoted(text);
+  for (const std::string& text : texts) list += (list.empty() ? "" : ",") + json_text(text);
   return "[" + list + "]";
 }
 
@@ -59,7 +59,7 @@ Result<std::vector<std::string>> stream_subjects(JetStream& jetstream, const Sou
   if (!info) return fail(info.error());
   if (info->error_number() == kStreamNotFound && options.declare && !options.subjects.empty())
     info = jetstream.require("STREAM.CREATE." + stream,
-                             "{\"name\":" + quoted(stream) + ",\"subjects\":" +
+                             "{\"name\":" + json_text(stream) + ",\"subjects\":" +
                                  list_of(options.subjects) + ",\"storage\":\"file\"}");
   if (!info) return fail(info.error());
   if (info->error_number() != 0)
@@ -70,12 +70,12 @@ Result<std::vector<std::string>> stream_subjects(JetStream& jetstream, const Sou
 
 std::string consumer_config(const SourceOptions& options, const std::vector<std::string>& filters) {
   std::string config =
-      "{\"durable_name\":" + quoted(options.durable) +
+      "{\"durable_name\":" + json_text(options.durable) +
       ",\"ack_policy\":\"explicit\",\"replay_policy\":\"instant\",\"max_deliver\":-1";
   config += ",\"deliver_policy\":" + std::string(options.from_end ? "\"new\"" : "\"all\"");
   config += ",\"ack_wait\":" + std::to_string(nanoseconds(options.ack_wait));
   config += ",\"max_ack_pending\":" + std::to_string(options.ack_pending_max);
-  if (filters.size() == 1) config += ",\"filter_subject\":" + quoted(filters[0]);
+  if (filters.size() == 1) config += ",\"filter_subject\":" + json_text(filters[0]);
   if (filters.size() > 1) config += ",\"filter_subjects\":" + list_of(filters);
   return config + "}";
 }
@@ -136,7 +136,7 @@ Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& option
   if (!info) return fail(info.error());
   if (info->error_number() == kConsumerNotFound)
     info = jetstream.require("CONSUMER.DURABLE.CREATE." + place,
-                             "{\"stream_name\":" + quoted(*stream) +
+                             "{\"stream_name\":" + json_text(*stream) +
                                  ",\"config\":" + consumer_config(options, filters) + "}");
   if (!info) return fail(info.error());
   const Json json = info->json();

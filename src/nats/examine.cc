@@ -3,9 +3,9 @@
 #include <set>
 
 #include "core/findings.h"
+#include "core/message/json.h"
 #include "nats/connection.h"
 #include "nats/jetstream.h"
-#include "nats/json.h"
 
 namespace dovetail::nats {
 

@@ -76,7 +76,7 @@ Result<Answer> JetStream::require(std::string_view what, std::string_view body,
 }
 
 Result<std::vector<std::string>> JetStream::streams_of(std::string_view subject) {
-  const Result<Answer> answer = require("STREAM.NAMES", "{\"subject\":" + quoted(subject) + "}");
+  const Result<Answer> answer = require("STREAM.NAMES", "{\"subject\":" + json_text(subject) + "}");
   if (!answer) return fail(answer.error());
   std::vector<std::string> names;
   for (const Json& name : answer->json().get("streams").items()) names.push_back(name.text());

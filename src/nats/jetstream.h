@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/message/json.h"
 #include "dovetail/result.h"
 #include "nats/connection.h"
-#include "nats/json.h"
 
 namespace dovetail::nats {
 

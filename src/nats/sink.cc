@@ -4,8 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "core/message/json.h"
 #include "nats/jetstream.h"
-#include "nats/json.h"
 
 namespace dovetail::nats {
 
@@ -289,7 +289,7 @@ void NatsSink::probe(std::uint64_t tag, bool nobody_took_it) {
     asked = probes_.emplace(++probes_made_, Probe{subject, {}, {}}).first;
     connection_.publish(api_prefix(options_.domain) + "STREAM.NAMES",
                         connection_.inbox() + "p" + std::to_string(probes_made_),
-                        "{\"subject\":" + quoted(subject) + "}");
+                        "{\"subject\":" + json_text(subject) + "}");
   }
   (nobody_took_it ? asked->second.tags : asked->second.silent_tags).push_back(tag);
 }

@@ -94,7 +94,7 @@ TEST_F(RabbitmqBlockedTest, AServerWithoutMemoryIsNamedCountsNothingAndIsGoneOnW
   // cost one message, not another copy of all.
   std::multiset<std::string> ids;
   for (const Json& message : broker_->messages("orders", "10"))
-    ids.insert(message["properties"]["message_id"].text());
+    ids.insert(message.get("properties").get("message_id").text());
   std::set<std::string> distinct(ids.begin(), ids.end());
   EXPECT_EQ(distinct.size(), first.size());
   EXPECT_LE(ids.size(), 2 * first.size() + 10);

@@ -24,22 +24,22 @@ constexpr std::uint16_t kChannel = 1;
 constexpr std::size_t kOfferedMax = 64 << 20;
 
 // A setting of the queue: its argument, or else the policies in effect.
-const Json& setting(const Json& queue, const std::string& name) {
-  const Json& argument = queue["arguments"]["x-" + name];
-  return argument.is_null() ? queue["effective_policy_definition"][name] : argument;
+Json setting(const Json& queue, const std::string& name) {
+  const Json argument = queue.get("arguments").get("x-" + name);
+  return argument.is_null() ? queue.get("effective_policy_definition").get(name) : argument;
 }
 
 // The arguments and policies that the checks need, as the server calls them. `what`: its name.
 Facts queue_facts(const Json& queue) {
   Facts facts;
-  facts.set("what", "queue \"" + queue["name"].text() + "\"");
-  facts.set("type", queue["type"].text());
-  facts.set("durable", queue["durable"].is_true());
-  facts.set("auto_delete", queue["auto_delete"].is_true());
-  facts.set("single_active", queue["arguments"]["x-single-active-consumer"].is_true());
+  facts.set("what", "queue \"" + queue.get("name").text() + "\"");
+  facts.set("type", queue.get("type").text());
+  facts.set("durable", queue.get("durable").is_true());
+  facts.set("auto_delete", queue.get("auto_delete").is_true());
+  facts.set("single_active", queue.get("arguments").get("x-single-active-consumer").is_true());
   for (const char* name : {"expires", "max-length", "max-length-bytes", "overflow", "message-ttl",
                            "dead-letter-exchange", "dead-letter-strategy", "delivery-limit"})
-    if (const Json& value = setting(queue, name); !value.is_null()) facts.set(name, value.text());
+    if (const Json value = setting(queue, name); !value.is_null()) facts.set(name, value.text());
   return facts;
 }
 
@@ -245,7 +245,7 @@ class Examination {
     // Without an exchange, any queue can be a destination.
     const bool all = options_.exchange.empty() && options_.queues.empty();
     for (const Json& queue : queues->items()) {
-      const std::string& name = queue["name"].text();
+      const std::string name = queue.get("name").text();
       const bool read =
           std::find(options_.queues.begin(), options_.queues.end(), name) != options_.queues.end();
       if (all || read || bound_.contains(name))
@@ -260,9 +260,9 @@ class Examination {
     if (!nodes) return Status{};  // the user may see queues but not nodes
     for (const Json& node : nodes->items())
       findings_.check(kNode, Facts()
-                                 .set("node", node["name"].text())
-                                 .set("mem_alarm", node["mem_alarm"].is_true())
-                                 .set("disk_free_alarm", node["disk_free_alarm"].is_true()));
+                                 .set("node", node.get("name").text())
+                                 .set("mem_alarm", node.get("mem_alarm").is_true())
+                                 .set("disk_free_alarm", node.get("disk_free_alarm").is_true()));
     return {};
   }
 
@@ -274,13 +274,13 @@ class Examination {
     const Result<Json> bindings = look_up(options_, path + "/bindings/source");
     if (!bindings) return fail(bindings.error());
     for (const Json& binding : bindings->items()) {
-      if (binding["destination_type"].text() == "queue")
-        bound_.insert(binding["destination"].text());
+      if (binding.get("destination_type").text() == "queue")
+        bound_.insert(binding.get("destination").text());
     }
     findings_.check(kExchange, Facts()
                                    .set("exchange", options_.exchange)
-                                   .set("durable", (*exchange)["durable"].is_true())
-                                   .set("auto_delete", (*exchange)["auto_delete"].is_true())
+                                   .set("durable", exchange->get("durable").is_true())
+                                   .set("auto_delete", exchange->get("auto_delete").is_true())
                                    .set("bindings", bindings->items().size()));
     return {};
   }
@@ -302,7 +302,7 @@ Result<std::vector<Kept>> retention(const Options& options) {
     const Result<Json> found = look_up(
         options, "queues/" + percent_encoded(options.virtual_host) + "/" + percent_encoded(queue));
     if (!found) return fail(found.error());
-    const std::string& ttl = setting(*found, "message-ttl").text();
+    const std::string ttl = setting(*found, "message-ttl").text();
     std::int64_t ms = 0;
     const auto end = std::from_chars(ttl.data(), ttl.data() + ttl.size(), ms).ptr;
     if (!ttl.empty() && end == ttl.data() + ttl.size()) one.age = std::chrono::milliseconds(ms);

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <utility>
 
 #include "host/stream.h"
 
@@ -122,7 +123,7 @@ Result<HttpAnswer> request(const Options& options, std::string_view method, std:
 }
 
 Result<Json> look_up(const Options& options, std::string_view path) {
-  const Result<HttpAnswer> answer = request(options, "GET", path);
+  Result<HttpAnswer> answer = request(options, "GET", path);
   if (!answer) return fail(answer.error());
   if (answer->status == 404) return Json();
   if (answer->status != 200)
@@ -130,7 +131,10 @@ Result<Json> look_up(const Options& options, std::string_view path) {
         Errc::unavailable,
         "the management API answered with status " + std::to_string(answer->status) +
             "; check the user's password and that the user has the tag monitoring or management");
-  return Json::parse(answer->body);
+  Json json = Json::keep(std::move(answer->body));
+  if (json.is_there()) return json;
+  return fail(Errc::unavailable,
+              "what came is not JSON; check that management_url is RabbitMQ's management API");
 }
 
 }  // namespace dovetail::rabbitmq

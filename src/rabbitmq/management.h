@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/message/json.h"
 #include "dovetail/result.h"
-#include "rabbitmq/json.h"
 #include "rabbitmq/options.h"
 
 namespace dovetail::rabbitmq {
@@ -23,7 +23,7 @@ Result<HttpAnswer> parse_answer(std::string_view bytes);
 Result<HttpAnswer> request(const Options& options, std::string_view method, std::string_view path,
                            std::string_view body = {});
 
-// Null if it does not exist. unavailable: no answer, or the user may not ask.
+// Absent if it does not exist. unavailable: no answer, or the user may not ask.
 Result<Json> look_up(const Options& options, std::string_view path);
 
 // `text` as one path segment.

@@ -241,7 +241,7 @@ TEST_F(RabbitmqSinkTest, WithDeclareWhatIsMissingIsMade) {
   options.queue_type = "classic";
   open(options);
   EXPECT_EQ(send({event("made.here")})[0].fate, Fate::confirmed);
-  EXPECT_TRUE(broker_.queue("made.here")["durable"].is_true());
+  EXPECT_TRUE(broker_.queue("made.here").get("durable").is_true());
   broker_.remove_queue("made.here");
   EXPECT_EQ(send({event("made.here")})[0].fate, Fate::busy) << "it was there before";
   EXPECT_EQ(send({event("made.here")})[0].fate, Fate::confirmed) << "it is made again";
@@ -249,7 +249,8 @@ TEST_F(RabbitmqSinkTest, WithDeclareWhatIsMissingIsMade) {
   open(options);
   expect_reason(send({event("nobody.listens")})[0], Fate::busy, "no RabbitMQ queue");
   EXPECT_EQ(look_up(broker_.options(), "exchanges/" + broker_.host() + "/made.exchange")
-                .value()["type"]
+                .value()
+                .get("type")
                 .text(),
             "topic");
 }
@@ -272,8 +273,8 @@ TEST_F(RabbitmqSinkTest, EmptyAndLargePayloadsArriveByteForByte) {
   EXPECT_EQ(outcomes[1].fate, Fate::confirmed);
   const auto messages = broker_.messages("orders");
   ASSERT_EQ(messages.size(), 2U);
-  EXPECT_EQ(from_base64(messages[0]["payload"].text()), "");
-  EXPECT_TRUE(from_base64(messages[1]["payload"].text()) == large);
+  EXPECT_EQ(from_base64(messages[0].get("payload").text()), "");
+  EXPECT_TRUE(from_base64(messages[1].get("payload").text()) == large);
 }
 
 TEST_F(RabbitmqSinkTest, OtherFormatsCarryTheKeyInAHeader) {
@@ -285,10 +286,10 @@ TEST_F(RabbitmqSinkTest, OtherFormatsCarryTheKeyInAHeader) {
   EXPECT_EQ(send({one})[0].fate, Fate::confirmed);
   const auto messages = broker_.messages("orders");
   ASSERT_EQ(messages.size(), 1U);
-  const Json& headers = messages[0]["properties"]["headers"];
-  EXPECT_EQ(headers["key"].text(), "7");
-  EXPECT_EQ(headers["id"].text(), one->id.to_string());
-  EXPECT_EQ(messages[0]["properties"]["timestamp"].text(), "1700000000");
+  const Json headers = messages[0].get("properties").get("headers");
+  EXPECT_EQ(headers.get("key").text(), "7");
+  EXPECT_EQ(headers.get("id").text(), one->id.to_string());
+  EXPECT_EQ(messages[0].get("properties").get("timestamp").text(), "1700000000");
 }
 
 TEST_F(RabbitmqSinkTest, AConnectionThatIsIdleForLongIsStillGood) {

@@ -290,8 +290,9 @@ TEST_F(RabbitmqSourceTest, WithDeclareTheQueueIsMade) {
   Options options = reading("made.here");
   options.declare = true;
   auto source = open(options);
-  EXPECT_EQ(broker_.queue("made.here")["arguments"]["x-queue-type"].text(), "quorum");
-  EXPECT_TRUE(broker_.queue("made.here")["arguments"]["x-single-active-consumer"].is_true());
+  EXPECT_EQ(broker_.queue("made.here").get("arguments").get("x-queue-type").text(), "quorum");
+  EXPECT_TRUE(
+      broker_.queue("made.here").get("arguments").get("x-single-active-consumer").is_true());
   publish_numbers("made.here", 1, 1);
   EXPECT_EQ(read(*source, 1).size(), 1U);
 }

@@ -109,9 +109,9 @@ class TestBroker {
         options_, "POST", "queues/" + host() + "/" + percent_encoded(queue) + "/get", wish + "}");
     EXPECT_TRUE(done && done->status == 200) << (done ? done->body : done.error().text);
     if (!done) return {};
-    const Result<Json> list = Json::parse(done->body);
-    EXPECT_TRUE(list);
-    return list ? list->items() : std::vector<Json>{};
+    const Json list = Json::keep(done->body);
+    EXPECT_TRUE(list.is_there());
+    return list.items();
   }
   Json queue(const std::string& name) const {
     return *look_up(options_, "queues/" + host() + "/" + name);

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 #include "core/clock.h"
 #include "core/message/message.h"
+#include "dovetail/http.h"
 
 namespace dovetail::http {
 
@@ -31,26 +31,12 @@ struct SinkOptions {
   std::size_t response_bytes_max = 64 << 10;  // read of an answer; its body is not used
 };
 
-struct SourceOptions {
-  // Behaviour
-  std::string address = "127.0.0.1";  // only loopback, unless there is a token or secret
-  std::uint16_t port = 0;             // 0: any free port
-  std::string path = "/events";       // the rest of a request's path is the event's topic
-  ForeignNames foreign{};
-  std::string token{};    // "Authorization: Bearer ..."; empty: not required
-  std::string secrets{};  // of Standard Webhooks; empty: signatures are not checked
-  Duration signature_age_max = std::chrono::minutes(5);  // also the limit into the future
-  std::string cert_file{};                               // needs key_file; then it serves HTTPS
-  std::string key_file{};
-  std::size_t payload_bytes_max = 1 << 20;
-  // A request that is not settled in this time gets 503. Keep it below the sender's limit.
-  Duration answer_timeout = std::chrono::seconds(25);
+// The application's options, and what it need not know. Here port 0 means any free port.
+struct SourceOptions : ReadOptions {
   Duration head_timeout = std::chrono::seconds(10);     // for the whole head
   Duration receive_timeout = std::chrono::seconds(30);  // for the body and for reading the answer
   // Performance
   std::size_t connections_per_client_max = 0;  // 0: three quarters of all
-  std::size_t waiting_max = 500;               // requests not settled
-  std::size_t waiting_bytes_max = 64 << 20;    // their total size
   std::size_t header_bytes_max = 32 << 10;     // of one request
 };
 

@@ -14,6 +14,7 @@
 #include "console/health.h"
 #include "console/pages/pages.h"
 #include "console/sign_in.h"
+#include "documents/orders.h"
 #include "fuzz/fuzz.h"
 #include "host/host.h"
 #include "server/address.h"
@@ -44,8 +45,9 @@ struct World {
     session = *tokens.open_session(kToken, kNow);
   }
   std::vector<Route> all_routes() {
-    auto all = api_routes(std::make_shared<Desk>(
-        Desk{config, roster, system_clock(), nullptr, std::make_shared<History>(), WallTime{}}));
+    auto all = api_routes(std::make_shared<Desk>(Desk{config, roster, system_clock(), nullptr,
+                                                      std::make_shared<History>(),
+                                                      std::make_shared<Refusals>(), WallTime{}}));
     for (auto&& some : {page_routes(), health_routes()})
       all.insert(all.end(), some.begin(), some.end());
     return with_sign_in(std::move(all), guard, tokens, system_clock());
@@ -95,6 +97,9 @@ void check_texts(std::string_view text) {
   FUZZ_REQUIRE(http::percent_decoded(encoded(text)) == text);
   if (const auto decoded = http::percent_decoded(text))
     FUZZ_REQUIRE(decoded->size() <= text.size());
+  const auto seek = app::parse_seek(std::string(text));
+  FUZZ_REQUIRE(!seek || seek->kind != SeekTo::Kind::position ||
+               app::parse_seek(std::to_string(seek->position))->position == seek->position);
   // A whole range has every address, and none of another length has a range.
   if (http::AddressRange::parse(text))
     FUZZ_REQUIRE(text.find_first_not_of("0123456789abcdefABCDEF:./") == std::string_view::npos);

@@ -1,9 +1,10 @@
 """Checks the rules that the compiler does not: who may include whom, and how a source file looks.
 
-    check.py [--root FOLDER] [--self-test]
+    check.py [--root FOLDER] [--self-test] [--sizes]
 
 Prints one line for each break of a rule, as file:line: rule: text, and fails when there is one. With --self-test it
-first proves that every rule still finds what it is for, on a small tree of its own.
+first proves that every rule still finds what it is for, on a small tree of its own. --sizes prints how many lines the
+product has in each room, as docs/decisions/0015-rooms.md has them, and checks nothing.
 """
 
 import argparse
@@ -449,26 +450,30 @@ def check_walk(tree):
 
 
 # What a README names, by folder.
-NAMED_IN_ROOMS = {"src": CODE, "apps": CODE, "bench": CODE + (".py",), "tests": CODE + (".py", ".sh", ".pml")}
+NAMED_IN_ROOMS = {"src": CODE, "apps": CODE, "bench": CODE + (".py",), "tests": CODE + (".py", ".sh", ".pml"),
+                  "include": CODE, "cmake": (".cmake", ".in"), "docs": (".md",),
+                  "examples": CODE + (".py", ".sh", ".sql", ".go", ".java", ".js")}
+DEATH = "**If the process dies here:**"
 
 
 def check_rooms(tree):
-    """Every folder with code is small enough to be read as a whole, and its README names every file in it. Unit tests are
+    """Every folder is small enough to be read as a whole, and its README names every file and folder in it. Unit tests are
     named by what they test; in tests/ they are what the folder is about."""
+    check_folders(tree)
     rooms = {}
     for name in tree.files:
         if name.split("/")[0] in NAMED_IN_ROOMS and "/" in name:
             rooms.setdefault(name.rsplit("/", 1)[0], []).append(name.rsplit("/", 1)[1])
     for room, files in rooms.items():
         top = room.split("/")[0]
-        named = [file for file in files if file.endswith(NAMED_IN_ROOMS[top])]
+        named = [file for file in files if file.endswith(NAMED_IN_ROOMS[top]) and file != "README.md"]
         if not named:
             continue
         if len(files) > ROOM_FILES_MAX:
             tree.broken(room, 1, "room", f"{len(files)} files, allowed {ROOM_FILES_MAX}: make two rooms of it")
         readme = tree.files.get(f"{room}/README.md", "")
-        for stem in sorted({file.split(".")[0] for file in named if top in ("tests", "bench") or not file.endswith("_test.cc")}):
-            if not re.search(rf"`{stem}(\.\w+)?`", readme):
+        for stem in sorted({file.split(".")[0] for file in named if top != "src" and top != "apps" or not file.endswith("_test.cc")}):
+            if not re.search(rf"`{stem}(\.[\w.]+)?`|\({stem}\.\w+\)", readme):
                 tree.broken(f"{room}/README.md", 1, "room", f"it does not say what {stem} is")
 
 
@@ -513,6 +518,24 @@ def check_fuzz(tree):
         for decoder, offset in decoders_in(text) if name.endswith(".h") and not is_test(name) else ():
             if decoder not in listed:
                 tree.broken(name, line_of(text, offset), "fuzz", f"{readme} names no fuzzer for {decoder}")
+
+
+def check_folders(tree):
+    """A README leads to each folder below it, and in src/ it says what happens when the process dies there."""
+    folders = set()
+    for name in tree.files:
+        parts = name.split("/")[:-1]
+        if parts and parts[0] in NAMED_IN_ROOMS:
+            folders.update("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    for folder in sorted(folders):
+        above, _, last = folder.rpartition("/")
+        is_data = not any(name.startswith(f"{folder}/") and name.endswith(TEXT) for name in tree.files)
+        readme = tree.files.get(f"{above}/README.md") if above else ""
+        if readme and not is_data and not re.search(rf"[`\[(]{re.escape(last)}[/`\])]", readme):
+            tree.broken(f"{above}/README.md", 1, "folder", f"it does not say what {last}/ is")
+        is_room = folder.count("/") and folder.startswith("src/") and last != "testing"
+        if is_room and DEATH not in tree.files.get(f"{folder}/README.md", DEATH):
+            tree.broken(f"{folder}/README.md", 1, "folder", f"it has no '{DEATH}'")
 
 
 # (a word that has been replaced, the one that is used now). docs/GLOSSARY.md says what words mean.
@@ -592,6 +615,35 @@ def check(root):
     return tree.breaks
 
 
+# Rooms that are counted together: (its name in the table, how its files begin).
+SIZES = (
+    ("`apps`, `src/assembly`, `src/config`", ("apps/", "src/assembly/", "src/config/", "src/ops/")),
+    ("`src/server`, `src/webhook`, `src/gateway`", ("src/server/", "src/webhook/", "src/gateway/", "src/http/")),
+    ("`src/core`", ("src/core/",)),
+    ("`src/host`", ("src/host/",)),
+    ("`src/sql`", ("src/sql/",)),
+    ("`src/postgres`", ("src/postgres/",)),
+    ("`src/sqlite`", ("src/sqlite/",)),
+    ("`src/kafka`, `src/nats`, `src/rabbitmq`, `src/redis`", ("src/kafka/", "src/nats/", "src/rabbitmq/", "src/redis/")),
+    ("`src/memory`, `src/command`, `include`", ("src/memory/", "src/command/", "include/")),
+)
+
+
+def sizes(tree):
+    """(room, lines) of the product: headers, sources and SQL, without tests and what they share."""
+    counts, migrations = dict.fromkeys((room for room, _ in SIZES), 0), 0
+    for name, text in tree.files.items():
+        is_product = name.startswith(("src/", "apps/", "include/")) and name.endswith(CODE + (".sql",))
+        if not is_product or is_test(name) or "/testing/" in name or "/test_" in name:
+            continue
+        if MIGRATION.fullmatch(name):
+            migrations += text.count("\n")
+            continue
+        counts[next(room for room, begins in SIZES if name.startswith(begins))] += text.count("\n")
+    rooms = list(counts.items()) + [("migrations, which never change", migrations)]
+    return rooms + [("**all**", sum(lines for _, lines in rooms))]
+
+
 GOOD_TREE = {
     "CMakeLists.txt": "project(\n  dovetail\n  VERSION 1.2.3\n  DESCRIPTION \"x\")\n",
     "CHANGELOG.md": "# Changes\n\n## 1.2.3\n",
@@ -614,6 +666,12 @@ GOOD_TREE = {
     "tests/fuzz/corpus/id": "x\n",
     "src/core/id.h": "#pragma once\nclass Id {\n  static Id parse(int);  // parse_nothing(\n};\nint parse_id(Id);\n",
     "examples/go/publish.go": "func main() {\n\tpublish()\n}\n",
+    "examples/go/README.md": "| `publish.go` |\n",
+    "include/dovetail/README.md": "| `result.h` | `sqlite.h` |\n",
+    "src/core/event/README.md": "| `id` | " + DEATH + "\n",
+    "src/core/event/id.h": "#pragma once\n",
+    "docs/README.md": "".join(f"[{name}]({name}.md)\n" for name in (
+        "GUARANTEES", "FAILURES", "HARDENING", "ADD_A_DATABASE", "GLOSSARY", "ARCHITECTURE")) + "[all](decisions)\n",
     "src/core/relay.h": "#pragma once\n#include <vector>\n#include \"dovetail/result.h\"\n#include \"core/relay.h\"\n",
     "src/core/relay_test.cc": "#include <gtest/gtest.h>\n#include \"memory/memory.h\"\n"
                               "TEST(Relay, SettlesWhatIsConfirmed) {}\n",
@@ -623,11 +681,11 @@ GOOD_TREE = {
     "docs/GLOSSARY.md": "".join(f"| {word} | what it is |\n" for word in USER_WORDS),
     "docs/ARCHITECTURE.md": "| 1 | `src/host/clock.cc` | `now` | |\n",
     "src/memory/memory.h": "#pragma once\n",
-    "src/core/README.md": "| `id` | `relay` | `mutant` | `test_clock` |\n",
-    "src/host/README.md": "| `clock` |\n",
-    "src/memory/README.md": "| `memory.h` |\n",
-    "src/config/README.md": "| `config` |\n",
-    "src/sqlite/README.md": "| `source` |\n",
+    "src/core/README.md": "| `id` | `relay` | `mutant` | `test_clock` | `event/` | " + DEATH + "\n",
+    "src/host/README.md": "| `clock` | " + DEATH + "\n",
+    "src/memory/README.md": "| `memory.h` | " + DEATH + "\n",
+    "src/config/README.md": "| `config` | " + DEATH + "\n",
+    "src/sqlite/README.md": "| `source` | " + DEATH + "\n",
     "src/config/config.cc": "#include <toml++/toml.h>\nconst char* kText = \"a // b {\";\n",
     "src/sqlite/CMakeLists.txt": "dovetail_embed(dovetail schema.sql kSchema schema_sql.h)\n",
     "src/sqlite/source.h": "#pragma once\n#include \"host/clock.h\"\n",
@@ -687,6 +745,12 @@ BAD_FILES = (
     ("version", "CHANGELOG.md", "## 1.2.2\n"),
     ("map", "src/new/bad.cc", "int x;\n"),
     ("room", "src/core/README.md", "| `relay` | `mutant` |\n"),
+    ("room", "include/dovetail/README.md", "| `result.h` |\n"),
+    ("room", "examples/go/README.md", "nothing\n"),
+    ("room", "docs/README.md", "nothing\n"),
+    ("folder", "src/core/README.md", "| `relay` | `mutant` | `test_clock` | " + DEATH + "\n"),
+    ("folder", "src/core/event/README.md", "| `id` |\n"),
+    ("folder", "docs/README.md", "nothing\n"),
     ("room", "tests/cli/README.md", "nothing\n"),
     ("fuzz", "tests/fuzz/CMakeLists.txt", "dovetail_fuzz(id)\ndovetail_fuzz(other)\n"),
     ("fuzz", "tests/fuzz/corpus/other", "x\n"),
@@ -766,7 +830,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parents[2])
     parser.add_argument("--self-test", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
     arguments = parser.parse_args()
+    if arguments.sizes:
+        for room, lines in sizes(Tree(arguments.root)):
+            print(f"| {room} | {lines:,} |")
+        return 0
     problems = self_test() if arguments.self_test else []
     for problem in problems:
         print("self-test:", problem)

@@ -18,9 +18,7 @@ struct SlotsOptions {
   bool force = false;
 };
 
-#ifdef DOVETAIL_HAS_POSTGRES
-
-std::string state_of(const postgres::WalSlot& slot) {
+std::string state_of(const assembly::WalSlot& slot) {
   if (slot.invalidation.empty()) return slot.wal_status.empty() ? "-" : slot.wal_status;
   return slot.wal_status + " (" + slot.invalidation + ")";
 }
@@ -36,7 +34,7 @@ void print_list(const CommandContext& context, const std::vector<ListedSlot>& al
     table.add({slot.name, printable(slot.database, 40),
                slot.relay.empty() ? "-" : printable(slot.relay, 40), mode_of(slot),
                config::human_size(static_cast<std::uint64_t>(slot.retained_bytes)), state_of(slot),
-               slot.active ? "pid " + std::to_string(slot.active_pid) : "nobody"});
+               slot.read_by == 0 ? "nobody" : "pid " + std::to_string(slot.read_by)});
   print(table.rows() == 0 ? "no slots\n" : table.to_string());
 }
 
@@ -44,7 +42,7 @@ Answer drop(const CommandContext& context, const std::vector<ListedSlot>& all,
             const SlotsOptions& options) {
   for (const auto& [store, slot] : all) {
     if (slot.name != options.drop) continue;
-    const Status dropped = postgres::drop_log_slot(store->conninfo, slot.name, options.force);
+    const Status dropped = assembly::database_of(*store)->drop_slot(slot.name, options.force);
     if (!dropped) return refuse_in(*store, dropped.error());
     if (context.json)
       print_json({{"dropped", slot.name}});
@@ -65,16 +63,6 @@ Answer slots(const CommandContext& context, const SlotsOptions& options) {
   print_list(context, *all);
   return Exit::ok;
 }
-
-#else
-
-Answer slots(const CommandContext& context, const SlotsOptions&) {
-  const auto config = load(context);
-  if (!config) return tl::unexpected(config.error());
-  return refuse(Exit::rejected, "this dovetail was built without PostgreSQL, so it has no slots");
-}
-
-#endif
 
 }  // namespace
 

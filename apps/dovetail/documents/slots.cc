@@ -4,8 +4,6 @@
 
 namespace dovetail::app {
 
-#ifdef DOVETAIL_HAS_POSTGRES
-
 namespace {
 
 // Several stores may be in one cluster; a slot belongs to the store of its database.
@@ -25,7 +23,7 @@ void leave_out_repeated(std::vector<ListedSlot>& all) {
 
 }  // namespace
 
-const char* mode_of(const postgres::WalSlot& slot) { return slot.temporary ? "auto" : "wal"; }
+const char* mode_of(const assembly::WalSlot& slot) { return slot.ends_by_itself ? "auto" : "wal"; }
 
 Expected<std::vector<ListedSlot>> list_slots(const config::Config& config,
                                              const std::string& name) {
@@ -33,39 +31,38 @@ Expected<std::vector<ListedSlot>> list_slots(const config::Config& config,
   if (!name.empty()) {
     const auto chosen = choose_store(config, name);
     if (!chosen) return tl::unexpected(chosen.error());
-    if ((*chosen)->scheme != config::StoreScheme::postgres)
+    if (!assembly::database_of(**chosen)->has_slots())
       return refuse(Exit::rejected, "the store \"" + name + "\" is " +
                                         std::string(config::to_string((*chosen)->scheme)) +
-                                        ", which has no slots; choose a PostgreSQL store");
+                                        ", which has no slots; choose another store");
   }
   for (const config::StoreConfig& store : config.stores) {
-    if (store.scheme != config::StoreScheme::postgres) continue;
     if (!name.empty() && store.name != name) continue;
+    const auto database = assembly::database_of(store);
+    if (!database->has_slots()) continue;
     if (const auto checked = check_secrets(store); !checked) return tl::unexpected(checked.error());
-    auto found = postgres::list_wal_slots(store.conninfo);
+    auto found = database->list_slots();
     if (!found) return refuse_in(store, found.error());
-    for (postgres::WalSlot& slot : *found) all.push_back({&store, std::move(slot)});
+    for (assembly::WalSlot& slot : *found) all.push_back({&store, std::move(slot)});
   }
   leave_out_repeated(all);
   return all;
 }
 
 Json json_of(const ListedSlot& one) {
-  const postgres::WalSlot& slot = one.slot;
+  const assembly::WalSlot& slot = one.slot;
   return {{"name", slot.name},
           {"store", one.store->name},
           {"database", slot.database},
           {"relay", slot.relay},
           {"mode", mode_of(slot)},
-          {"temporary", slot.temporary},
-          {"active", slot.active},
-          {"active_pid", slot.active_pid},
+          {"temporary", slot.ends_by_itself},
+          {"active", slot.read_by != 0},
+          {"active_pid", slot.read_by},
           {"wal_status", slot.wal_status},
           {"invalidation_reason", slot.invalidation},
           {"retained_bytes", slot.retained_bytes},
           {"safe_bytes", slot.safe_bytes}};
 }
-
-#endif
 
 }  // namespace dovetail::app

@@ -1,29 +1,23 @@
-// The replication slots of dovetail in the PostgreSQL stores.
+// The slots of dovetail in the stores that have them.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "assembly/database.h"
 #include "commands/command.h"
 #include "commands/output.h"
-#ifdef DOVETAIL_HAS_POSTGRES
-#include "postgres/operate/admin_slots.h"
-#endif
 
 namespace dovetail::app {
 
-#ifdef DOVETAIL_HAS_POSTGRES
-
 struct ListedSlot {
   const config::StoreConfig* store;
-  postgres::WalSlot slot;
+  assembly::WalSlot slot;
 };
 
-const char* mode_of(const postgres::WalSlot& slot);
+const char* mode_of(const assembly::WalSlot& slot);
 // Of one store, or of all. A slot of a cluster that several stores share is there once.
 Expected<std::vector<ListedSlot>> list_slots(const config::Config& config, const std::string& name);
 Json json_of(const ListedSlot& one);
-
-#endif
 
 }  // namespace dovetail::app

@@ -56,7 +56,8 @@ void declare(Both& both, Settings& keys) {
   keys.duration("signature_age_max", both.source.signature_age_max, std::chrono::seconds(1),
                 "Source: how old a signature may be, or how far in the future.");
   keys.duration("answer_timeout", both.source.answer_timeout, milliseconds(100),
-                "Source: a request that is not settled for this time gets 503. Keep it below the "
+                "Source: a request whose event is not delivered or parked in this time gets 503. "
+                "Keep it below the "
                 "time that senders wait.");
   keys.duration("head_timeout", both.source.head_timeout, milliseconds(100),
                 "Source: how long the head of a request may take to arrive, and the handshake of "
@@ -69,7 +70,7 @@ void declare(Both& both, Settings& keys) {
               "Source: the most connections of one address, or of one IPv6 network of 64 bits.")
       .otherwise("three quarters of all");
   keys.number("waiting_max", both.source.waiting_max, 1, 100'000,
-              "Source: the most requests that are not settled.");
+              "Source: the most requests that wait for their answer.");
   keys.size("waiting_bytes", both.source.waiting_bytes_max, 1 << 20,
             "Source: the most bytes that these requests hold.");
   keys.renamed("waiting_bytes_max", "waiting_bytes");
@@ -131,7 +132,10 @@ Result<Both> options_of(const StoreConfig& store) {
   both.source.port = broker.hosts.front().port;
   if (both.source.port == 0) both.source.port = broker.tls ? 443 : 80;
   both.source.path = "/" + broker.path;
-  both.source.foreign = broker.foreign;
+  both.source.id_header = broker.foreign.id;
+  both.source.type_header = broker.foreign.type;
+  both.source.aggregate_type_header = broker.foreign.aggregate_type;
+  both.source.aggregate_id_header = broker.foreign.aggregate_id;
   both.source.token = broker.password;
   DOVETAIL_TRY(read_settings_of(store, both));
   if (const Status checked = http::check(both.sink); !checked)

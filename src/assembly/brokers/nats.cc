@@ -39,9 +39,10 @@ void declare_source(NatsOptions& options, Settings& keys) {
   keys.flag("from_end", source.from_end,
             "A consumer that is made now begins at the end of the stream, not at the beginning.");
   keys.renamed("only_new", "from_end");
-  keys.duration("redeliver_after", source.ack_wait, seconds(1),
-                "A message that is not settled for this time comes again. Make it longer than the "
-                "slowest handler. A consumer that exists keeps its own.");
+  keys.duration(
+      "redeliver_after", source.ack_wait, seconds(1),
+      "A message that is not acknowledged in this time comes again. Make it longer than the "
+      "slowest handler. A consumer that exists keeps its own.");
   keys.renamed("ack_wait", "redeliver_after");
   keys.number("ack_pending_max", source.ack_pending_max, 1, 1'000'000,
               "The most messages that are delivered and not acknowledged, by all who read with "

@@ -55,9 +55,10 @@ void declare(rabbitmq::Options& options, Settings& keys) {
   keys.flag("exclusive", options.exclusive,
             "Only one consumer at a time reads a queue, which keeps the order of each key after a "
             "crash.");
-  keys.number("prefetch", options.prefetch, 1, 65'535,
-              "The most messages of each queue that are read and not settled. Bounds memory, and "
-              "what comes again after a crash.");
+  keys.number(
+      "prefetch", options.prefetch, 1, 65'535,
+      "The most messages of each queue that are read and not acknowledged. Bounds memory, and "
+      "what comes again after a crash.");
   keys.duration("blocked_wait_max", options.blocked_wait_max, seconds(1),
                 "How long the relay waits in silence for a server that is blocked because it lacks "
                 "memory or disk.");

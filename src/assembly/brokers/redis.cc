@@ -43,7 +43,7 @@ void declare(redis::Options& options, Settings& keys) {
             "Deletes entries after they are acknowledged (XDEL). Only where no other group reads "
             "the stream.");
   keys.duration("redeliver_after", options.claim_after, seconds(1),
-                "What another consumer has held unsettled for this time is taken over.");
+                "What another consumer has not acknowledged in this time is taken over.");
   keys.renamed("claim_after", "redeliver_after");
   keys.number("prefetch", options.fetch_events_max, 1, 100'000,
               "The most entries of each stream that are read at once; fewer where they are "

@@ -128,7 +128,7 @@ class OriginSourceTest : public testing::Test {
 };
 using Seen = std::vector<std::string>;
 
-TEST_F(OriginSourceTest, WhoeverAsksForTheLaneOrGivesItUpHasLeftTheBrokerBefore) {
+TEST_F(OriginSourceTest, AProcessThatAsksForTheLaneOrGivesItUpHasLeftTheBrokerBefore) {
   ASSERT_TRUE(lease_.acquire());
   ASSERT_TRUE(open(source_));
   ASSERT_TRUE(lease_.acquire());

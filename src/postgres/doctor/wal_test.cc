@@ -78,7 +78,7 @@ class DoctorOfTheWal : public ::testing::Test {
   }
   std::string own() const { return slot_name("shop", database.name); }
   void make_relay() {
-    ASSERT_TRUE(ensure_relay(application, "shop", 1, SourceKind::outbox));
+    ASSERT_TRUE(ensure_relay(application, {.relay = "shop"}));
     must(application, "UPDATE dovetail.relay_lane SET slot = '" + own() + "'");
   }
 

@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/event/type_filter.h"
 #include "core/inbox/forgotten.h"
 #include "core/inbox/guarded.h"
-#include "core/inbox/inbox_rows.h"
+#include "core/inbox/handler_batch.h"
 #include "postgres/inbox/version_guard.h"
 #include "postgres/schema/schema.h"
 
@@ -118,7 +117,7 @@ struct PostgresInboxStore::State {
   Status connect();
   Status read_ids(Connection& connection);
   Status begin_if_needed();
-  void list_rows(Events batch);
+  void list_rows(Events events);
   Status insert_rows();
   bool moved_line(const Rows& lines);
   Status send_insert(const std::vector<const HandlerRow*>& chosen);
@@ -129,7 +128,6 @@ struct PostgresInboxStore::State {
     return dovetail::is_forgotten(event, handlers[handler].forgotten_until);
   }
   std::vector<std::int32_t> handler_ids() const;
-  void tell(std::span<Arrival> arrivals);
   void rollback();
   Params lane_params() const {
     return Params().int4(consumer_id).int4(static_cast<std::int32_t>(options.lane));
@@ -145,16 +143,9 @@ struct PostgresInboxStore::State {
   bool broke = false;     // the connection broke in the last apply()
 
   // For the open transaction.
-  std::vector<const Event*> events{};
-  std::vector<HandlerRow> rows{};  // in the order of insertion
-  bool is_line_moved = false;      // since the rows were built
+  HandlerBatch batch{};        // its rows are in the order of insertion
+  bool is_line_moved = false;  // since the rows were built
   VersionGuard guard{};
-  std::uint64_t superseded = 0;
-  std::uint64_t unwanted = 0;  // wanted by no handler: seen, but not applied
-
-  // The last event inserted alone, and the handlers that had not applied it.
-  EventId alone{};
-  std::vector<std::int32_t> not_applied_by{};
 };
 
 PostgresInboxStore::PostgresInboxStore(InboxStoreOptions options)
@@ -238,21 +229,21 @@ std::vector<std::int32_t> PostgresInboxStore::State::handler_ids() const {
   return ids;
 }
 
-void PostgresInboxStore::State::list_rows(Events batch) {
-  events.assign(batch.begin(), batch.end());
-  rows.clear();
-  for (std::uint32_t i = 0; i < batch.size(); ++i) {
-    const std::int64_t digest = payload_digest(batch[i]->payload);
+void PostgresInboxStore::State::list_rows(Events events) {
+  batch.begin(events);
+  std::vector<HandlerRow>& rows = batch.rows;
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
+    const std::int64_t digest = payload_digest(events[i]->payload);
     for (std::uint32_t h = 0; h < options.handlers.size(); ++h)
-      if (wants_type(options.handlers[h].types, batch[i]->type))
+      if (wants_type(options.handlers[h].types, events[i]->type))
         rows.push_back(
-            HandlerRow{batch[i]->id, handlers[h].id, i, h, digest, is_forgotten(*batch[i], h)});
+            HandlerRow{events[i]->id, handlers[h].id, i, h, digest, is_forgotten(*events[i], h)});
   }
   for (HandlerRow& row : rows)
     if (row.is_forgotten) row.arrival = Arrival::forgotten;
   guard.clear();
   if (options.version_guard)
-    for (const HandlerRow& row : rows) guard.add(row.handler_id, *events[row.event]);
+    for (const HandlerRow& row : rows) guard.add(row.handler_id, batch.event_of(row));
   sort_rows(rows);
 }
 
@@ -265,7 +256,7 @@ Status PostgresInboxStore::State::send_insert(const std::vector<const HandlerRow
     ids.push_back(row->id);
     of_handlers.push_back(row->handler_id);
     digests.push_back(row->digest);
-    const std::optional<WallTime> time = available_at(*events[row->event]);
+    const std::optional<WallTime> time = available_at(batch.event_of(*row));
     times.push_back(time == time_of(row->id) ? WallTime{} : time.value_or(WallTime{}));
   }
   Params params;
@@ -277,7 +268,7 @@ Status PostgresInboxStore::State::send_insert(const std::vector<const HandlerRow
 Status PostgresInboxStore::State::insert_rows() {
   std::vector<EventId> ids;
   std::vector<const HandlerRow*> chosen;
-  for (const HandlerRow& row : rows) {
+  for (const HandlerRow& row : batch.rows) {
     if (row.is_forgotten) continue;
     ids.push_back(row.id);
     chosen.push_back(&row);
@@ -293,7 +284,7 @@ Status PostgresInboxStore::State::insert_rows() {
   if (!guard.empty()) DOVETAIL_TRY(guard.lock(pipeline));
   DOVETAIL_TRY(pipeline.finish());
   const std::vector<Rows> answers = pipeline.take_rows();
-  mark_inserted(rows, keys_of(answers.at(0)));
+  mark_inserted(batch.rows, keys_of(answers.at(0)));
   if (!guard.empty()) guard.read(answers.at(2));
   is_line_moved = moved_line(answers.at(1));
   return {};
@@ -305,17 +296,17 @@ bool PostgresInboxStore::State::moved_line(const Rows& lines) {
   for (std::size_t i = 0; i < lines.size(); ++i)
     for (Known& handler : handlers)
       if (handler.id == lines.int4(i, 0)) handler.forgotten_until = lines.timestamptz(i, 1);
-  return std::any_of(rows.begin(), rows.end(), [&](const HandlerRow& row) {
-    return row.is_forgotten != is_forgotten(*events[row.event], row.handler);
+  return std::any_of(batch.rows.begin(), batch.rows.end(), [&](const HandlerRow& row) {
+    return row.is_forgotten != is_forgotten(batch.event_of(row), row.handler);
   });
 }
 
 // Rows not inserted existed before, perhaps for another event with that id. Events before the line
 // may still be remembered, or known as not applied.
 Status PostgresInboxStore::State::look_for_known() {
-  if (!needs_comparing(rows)) return {};
+  if (!needs_comparing(batch.rows)) return {};
   std::vector<EventId> ids;
-  for (const HandlerRow& row : rows)
+  for (const HandlerRow& row : batch.rows)
     if (row.arrival != Arrival::first && (ids.empty() || ids.back() != row.id))
       ids.push_back(row.id);
   DOVETAIL_TRY(pipeline.send(kKnown, Params().uuid_array(ids), Answer::kept));
@@ -327,13 +318,13 @@ Status PostgresInboxStore::State::look_for_known() {
         known.emplace_back(KnownRow{{answers[0].uuid(i, 0), answers[0].int4(i, 1)}, std::nullopt});
     if (!answers[0].is_null(i, 2)) row.digest = answers[0].int8(i, 2);
   }
-  compare_known(rows, std::move(known));
+  compare_known(batch.rows, std::move(known));
   return insert_unapplied();
 }
 
 Status PostgresInboxStore::State::insert_unapplied() {
   std::vector<EventId> ids;
-  for (const HandlerRow& row : rows)
+  for (const HandlerRow& row : batch.rows)
     if (row.arrival == Arrival::forgotten) ids.push_back(row.id);
   if (ids.empty()) return {};
   DOVETAIL_TRY(pipeline.send(kTakeUnapplied, Params().uuid_array(ids).int4_array(handler_ids()),
@@ -341,7 +332,7 @@ Status PostgresInboxStore::State::insert_unapplied() {
   DOVETAIL_TRY(pipeline.finish());
   const std::vector<InboxKey> unapplied = keys_of(pipeline.take_rows().at(0));
   std::vector<const HandlerRow*> chosen;
-  for (const HandlerRow& row : rows) {
+  for (const HandlerRow& row : batch.rows) {
     const InboxKey key{row.id, row.handler_id};
     const bool is_known = std::find(unapplied.begin(), unapplied.end(), key) != unapplied.end();
     if (row.arrival == Arrival::forgotten && is_known) chosen.push_back(&row);
@@ -349,7 +340,7 @@ Status PostgresInboxStore::State::insert_unapplied() {
   if (chosen.empty()) return {};
   DOVETAIL_TRY(send_insert(chosen));
   DOVETAIL_TRY(pipeline.finish());
-  mark_inserted(rows, keys_of(pipeline.take_rows().at(0)));
+  mark_inserted(batch.rows, keys_of(pipeline.take_rows().at(0)));
   return {};
 }
 
@@ -357,11 +348,11 @@ Status PostgresInboxStore::State::insert_unapplied() {
 Status PostgresInboxStore::State::leave_late_ones() {
   if (guard.empty()) return {};
   std::vector<HandlerRow*> in_order;
-  for (HandlerRow& row : rows) in_order.push_back(&row);
+  for (HandlerRow& row : batch.rows) in_order.push_back(&row);
   std::stable_sort(in_order.begin(), in_order.end(),
                    [](const HandlerRow* a, const HandlerRow* b) { return a->event < b->event; });
   for (HandlerRow* row : in_order) {
-    const Event& event = *events[row->event];
+    const Event& event = batch.event_of(*row);
     const bool is_late =
         row->arrival == Arrival::first
             ? guard.supersedes(row->handler_id, event)
@@ -369,20 +360,6 @@ Status PostgresInboxStore::State::leave_late_ones() {
     if (is_late) row->arrival = Arrival::superseded;
   }
   return guard.store(pipeline);
-}
-
-void PostgresInboxStore::State::tell(std::span<Arrival> arrivals) {
-  tell_arrivals(rows, arrivals);
-  std::vector<bool> is_wanted(events.size(), false);
-  for (const HandlerRow& row : rows) is_wanted[row.event] = true;
-  unwanted = static_cast<std::uint64_t>(std::count(is_wanted.begin(), is_wanted.end(), false));
-  superseded =
-      static_cast<std::uint64_t>(std::count(arrivals.begin(), arrivals.end(), Arrival::superseded));
-  not_applied_by.clear();
-  if (events.size() != 1) return;
-  alone = events[0]->id;
-  for (const HandlerRow& row : rows)
-    if (row.arrival == Arrival::first) not_applied_by.push_back(row.handler_id);
 }
 
 Status PostgresInboxStore::insert(Events events, std::span<Arrival> arrivals) {
@@ -404,7 +381,7 @@ Status PostgresInboxStore::insert(Events events, std::span<Arrival> arrivals) {
     state.rollback();
     return inserted;
   }
-  state.tell(arrivals);
+  state.batch.tell(arrivals);
   return {};
 }
 
@@ -412,29 +389,15 @@ Status PostgresInboxStore::apply(Events events) {
   State& state = *state_;
   state.broke = false;
   DOVETAIL_TRY(state.begin_if_needed());
-  // Events to apply are among the inserted ones, in the same order.
-  std::vector<bool> is_applied(state.events.size(), false);
-  std::size_t at = 0;
-  for (const Event* event : events) {
-    while (at < state.events.size() && state.events[at] != event) ++at;
-    if (at < state.events.size()) is_applied[at++] = true;
-  }
+  state.batch.choose(events);
   state.pipeline.set_timeout(state.options.handlers_timeout);
   OpenTransaction transaction(state.pipeline);
   Status applied;
-  std::vector<std::uint32_t> wanted;
-  std::vector<const Event*> batch;
   for (std::uint32_t h = 0; h < state.options.handlers.size() && applied; ++h) {
-    wanted.clear();
-    for (const HandlerRow& row : state.rows)
-      if (row.handler == h && row.arrival == Arrival::first && is_applied[row.event])
-        wanted.push_back(row.event);
+    const Events wanted = state.batch.events_for(h);
     if (wanted.empty()) continue;
-    std::sort(wanted.begin(), wanted.end());
-    batch.clear();
-    for (const std::uint32_t event : wanted) batch.push_back(state.events[event]);
     applied = transaction.judge(
-        guarded([&] { return state.options.handlers[h].run(transaction, batch); }));
+        guarded([&] { return state.options.handlers[h].run(transaction, wanted); }));
   }
   if (applied) applied = transaction.finish();
   state.pipeline.set_timeout(std::chrono::seconds(30));
@@ -445,10 +408,7 @@ Status PostgresInboxStore::apply(Events events) {
 }
 
 bool PostgresInboxStore::wants(const Event& event) const {
-  const auto& handlers = state_->options.handlers;
-  return std::any_of(handlers.begin(), handlers.end(), [&](const TransactionHandler& one) {
-    return wants_type(one.types, event.type);
-  });
+  return any_wants(state_->options.handlers, event.type);
 }
 
 bool PostgresInboxStore::broke() const { return state_->broke; }
@@ -456,8 +416,8 @@ bool PostgresInboxStore::broke() const { return state_->broke; }
 Status PostgresInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates) {
   State& state = *state_;
   const auto number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
-  const std::uint64_t superseded = std::min(state.superseded, duplicates);
-  applied -= std::min(state.unwanted, applied);
+  const std::uint64_t superseded = std::min(state.batch.superseded(), duplicates);
+  applied -= std::min(state.batch.unwanted(), applied);
   const auto send = [&]() -> Status {
     DOVETAIL_TRY(state.begin_if_needed());
     // Without an effect, a crash of the server can lose nothing.
@@ -483,9 +443,7 @@ Status PostgresInboxStore::commit(std::uint64_t applied, std::uint64_t duplicate
 }
 
 void PostgresInboxStore::State::rollback() {
-  events.clear();
-  rows.clear();
-  superseded = unwanted = 0;
+  batch.clear();
   const bool was_begun = std::exchange(is_begun, false);
   if (!pipeline || (pipeline.is_lent() && !pipeline.take_back())) return;
   if (!was_begun) return;
@@ -507,9 +465,12 @@ Result<std::uint32_t> PostgresInboxStore::count_attempt(const EventId& id, std::
   const Params row = Params().uuid(id).int4(state.consumer_id);
   DOVETAIL_TRY(state.pipeline.send(kCountAttempt, Params(row).int4(count), Answer::kept));
   // Only unapplied events are tried, and a parked event may be replayed at any age.
-  if (count > 0 && state.alone == id && !state.not_applied_by.empty())
-    DOVETAIL_TRY(
-        state.pipeline.send(kNoteUnapplied, Params().uuid(id).int4_array(state.not_applied_by)));
+  std::vector<std::int32_t> unapplied;
+  if (count > 0)
+    for (const std::uint32_t handler : state.batch.not_applied_by(id))
+      unapplied.push_back(state.handlers[handler].id);
+  if (!unapplied.empty())
+    DOVETAIL_TRY(state.pipeline.send(kNoteUnapplied, Params().uuid(id).int4_array(unapplied)));
   if (count < 0) DOVETAIL_TRY(state.pipeline.send(kForgetAttempt, row));
   DOVETAIL_TRY(state.pipeline.finish());
   const auto attempts = static_cast<std::uint32_t>(state.pipeline.take_rows().at(0).int4(0, 0));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "host/host.h"
+#include "postgres/lane/lane_session.h"
 #include "postgres/lane/rate_samples.h"
 #include "postgres/lane/relay_state.h"
 #include "postgres/schema/schema.h"
@@ -11,13 +12,18 @@ namespace dovetail::postgres {
 
 namespace {
 
-const std::string kCount =
-    "UPDATE dovetail.relay_lane SET delivered_total = delivered_total + $4 - $5 - $6, "
-    "parked_total = parked_total + $5, skipped_total = skipped_total + $6, " +
-    kSampled +
-    "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) "
-    // Not worth an fsync; the setting ends with this transaction.
-    "RETURNING set_config('synchronous_commit', 'off', true)";
+const OriginStatements& origin_statements() {
+  static const OriginStatements statements = {
+      .last_parked = std::string(kLastParked),
+      .count =
+          "UPDATE dovetail.relay_lane SET delivered_total = delivered_total + $4 - $5 - $6, "
+          "parked_total = parked_total + $5, skipped_total = skipped_total + $6, " +
+          kSampled +
+          "WHERE relay = $1 AND lane = $2 AND (epoch = $3 OR $3 = -1) "
+          // The setting ends with this transaction.
+          "RETURNING set_config('synchronous_commit', 'off', true)"};
+  return statements;
+}
 
 }  // namespace
 
@@ -30,33 +36,8 @@ Reader broker_reader(std::string conninfo, std::string name, std::string target)
   return reader;
 }
 
-Status BrokerProgress::open() {
-  settled_since_ = parked_since_ = skipped_since_ = 0;
-  return connect(reader_);
-}
-
-void BrokerProgress::add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) {
-  settled_since_ += static_cast<std::int64_t>(settled);
-  parked_since_ += static_cast<std::int64_t>(parked);
-  skipped_since_ += static_cast<std::int64_t>(skipped);
-}
-
-Status BrokerProgress::write() {
-  if (settled_since_ == 0) return {};
-  DOVETAIL_TRY(connect(reader_));
-  const Result<Rows> counted =
-      reader_.connection.query(kCount, Params()
-                                           .text(reader_.relay)
-                                           .int4(static_cast<std::int32_t>(reader_.lane))
-                                           .int8(reader_.epoch)
-                                           .int8(settled_since_)
-                                           .int8(parked_since_)
-                                           .int8(skipped_since_));
-  if (!counted) return fail(counted.error());
-  if (counted->empty()) return fail(taken_over(reader_));
-  settled_since_ = parked_since_ = skipped_since_ = 0;
-  return {};
-}
+BrokerProgress::BrokerProgress(Reader& reader)
+    : OriginProgress(std::make_unique<LaneSession>(reader), origin_statements(), lane_of(reader)) {}
 
 PostgresOriginStore::PostgresOriginStore(std::string conninfo, std::string name, std::string target,
                                          Duration lease_term, Clock& clock)

@@ -9,6 +9,7 @@
 #include "postgres/lane/lease.h"
 #include "postgres/lane/parking.h"
 #include "postgres/lane/reader.h"
+#include "sql/origin_progress.h"
 
 namespace dovetail::postgres {
 
@@ -16,36 +17,22 @@ namespace dovetail::postgres {
 // lane, because a broker's order holds only with one reader.
 Reader broker_reader(std::string conninfo, std::string name, std::string target = {});
 
-// The broker knows the reader's progress; the database only keeps totals, beside the lease and the
-// parked events. A crash may lose some counts. One thread at a time.
-class BrokerProgress {
+class BrokerProgress final : public OriginProgress {
  public:
-  explicit BrokerProgress(Reader& reader) : reader_(reader) {}
-
-  // Connects if needed; creates the lane's row.
-  Status open();
-  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped);
-  // stopped: the lane has another owner. After another error the next write includes the counts.
-  Status write();
-
- private:
-  Reader& reader_;
-  std::int64_t settled_since_ = 0;
-  std::int64_t parked_since_ = 0;
-  std::int64_t skipped_since_ = 0;
+  explicit BrokerProgress(Reader& reader);
 };
 
 // `clock` must outlive it.
 class PostgresOriginStore final : public OriginStore {
  public:
-  // `target`: the broker that is read, see bind_target().
+  // `target`: the broker that is read.
   PostgresOriginStore(std::string conninfo, std::string name, std::string target,
                       Duration lease_term, Clock& clock);
 
   Lease& lease() override { return lease_; }
   Parking& parking() override { return parking_; }
   Status open() override { return progress_.open(); }
-  Result<std::int64_t> last_parked() override { return last_parked_position(reader_); }
+  Result<std::int64_t> last_parked() override { return progress_.last_parked(); }
   void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) override {
     progress_.add(settled, parked, skipped);
   }

@@ -67,14 +67,36 @@ TEST_F(PostgresBrokerReader, CountsThatCouldNotBeWrittenAreWrittenLater) {
 
 TEST_F(PostgresBrokerReader, ANameBelongsToWhatItReadFirst) {
   ASSERT_TRUE(progress.open());
-  const auto outbox = ensure_relay(application, "booking", 1, SourceKind::outbox);
+  const auto outbox = ensure_relay(application, {.relay = "booking"});
   EXPECT_TRUE(failed_with(outbox, Errc::rejected));
-  EXPECT_TRUE(contains(text_of(outbox), "a broker, not dovetail.outbox")) << text_of(outbox);
+  EXPECT_TRUE(contains(text_of(outbox), "a broker, not the outbox")) << text_of(outbox);
   EXPECT_TRUE(
-      failed_with(ensure_relay(application, "booking", 1, SourceKind::mapped), Errc::rejected));
-  ASSERT_TRUE(ensure_relay(application, "relay", 2, SourceKind::outbox));
+      failed_with(ensure_relay(application, {.relay = "booking", .source = SourceKind::mapped}),
+                  Errc::rejected));
+  ASSERT_TRUE(ensure_relay(application, {.relay = "relay", .lanes = 2}));
   Reader other = broker_reader(database.conninfo, "relay");
   EXPECT_TRUE(failed_with(connect(other), Errc::rejected));
+}
+
+TEST_F(PostgresBrokerReader, AFirstStartFixesTheTargetAndTheFilterMayChange) {
+  const auto row = [&] {
+    return text(application,
+                "SELECT DISTINCT target || ' ' || lanes || ' ' || coalesce(filter::text, '') FROM "
+                "dovetail.relay_lane");
+  };
+  const Carried some{.filter = "{\"types\": [\"a\"]}"};
+  ASSERT_TRUE(ensure_relay(application, {.relay = "r", .lanes = 2}, &some));
+  EXPECT_EQ(row(), " 2 {\"types\": [\"a\"]}");
+  ASSERT_EQ(ensure_relay(application, {.relay = "r", .lanes = 4, .target = "one"}).value_or(0), 2U)
+      << "it keeps the number of its first start";
+  EXPECT_EQ(row(), "one 2 {\"types\": [\"a\"]}") << "nothing was said of the filter";
+  EXPECT_TRUE(
+      failed_with(ensure_relay(application, {.relay = "r", .target = "two"}), Errc::rejected));
+  const Carried all{};
+  ASSERT_TRUE(ensure_relay(application, {.relay = "r", .target = "one"}, &all));
+  EXPECT_EQ(row(), "one 2 ");
+  EXPECT_TRUE(
+      failed_with(ensure_relay(application, {.relay = "r2", .lanes = 257}), Errc::rejected));
 }
 
 TEST_F(PostgresBrokerReader, WhatAnOperatorDiscardedStaysSoWhenTheBrokerBringsItAgain) {

@@ -146,14 +146,16 @@ Status Lanes::State::connect() {
     if (!table) return fail(table.error());
     binary = can_be_binary(*table, *options.mapping);
   }
-  const Result<std::uint32_t> stored =
-      ensure_relay(*opened, options.relay, options.lanes,
-                   options.mapping ? SourceKind::mapped : SourceKind::outbox,
-                   // Rows that somebody deletes later are made again for all events.
-                   options.starts_now && lanes == 0);
+  const std::string filter = options.relay_options.filter.json();
+  const Carried carried{.filter = filter};
+  const FirstStart start{.relay = options.relay,
+                         .source = options.mapping ? SourceKind::mapped : SourceKind::outbox,
+                         .lanes = options.lanes,
+                         // Rows that somebody deletes later are made again for all events.
+                         .starts_now = options.starts_now && lanes == 0,
+                         .target = options.target};
+  const Result<std::uint32_t> stored = ensure_relay(*opened, start, &carried);
   if (!stored) return fail(stored.error());
-  DOVETAIL_TRY(bind_target(*opened, options.relay, options.target));
-  DOVETAIL_TRY(keep_filter(*opened, options.relay, options.relay_options.filter.json()));
   if (lanes == 0 && *stored != options.lanes)
     note(Kind::started, "relay \"" + options.relay + "\" was first started with " +
                             std::to_string(*stored) + " lanes and keeps that number");

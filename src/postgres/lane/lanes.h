@@ -22,7 +22,7 @@ struct LanesOptions {
   std::string conninfo;
   std::string relay;        // names the progress; the same in all processes of a relay
   std::string owner{};      // for people, such as host and process id
-  std::string target{};     // where its events go, see bind_target(); empty: unknown
+  std::string target{};     // where its events go; empty: unknown
   std::uint32_t lanes = 4;  // for the first start; later starts keep that number
   bool starts_now = false;  // a first start leaves out what is there already
   std::optional<TableMapping> mapping{};  // of a mapped table; empty: dovetail.outbox

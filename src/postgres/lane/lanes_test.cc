@@ -117,7 +117,7 @@ TEST_F(PostgresLanes, OneProcessTakesAllAndLetsGoOfAllWhenItStops) {
 
 // Like a process that was killed a moment ago.
 TEST_F(PostgresLanes, TheLanesOfAProcessThatIsProvablyGoneAreTakenAtOnce) {
-  ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::outbox));
+  ASSERT_TRUE(ensure_relay(connection_, {.relay = "test", .lanes = 4}));
   const auto held_by = [&](const std::string& owner) {
     must(connection_, "UPDATE dovetail.relay_lane SET owner = '" + owner +
                           "', epoch = 7, expires = clock_timestamp() + interval '1 hour'; "
@@ -134,7 +134,7 @@ TEST_F(PostgresLanes, TheLanesOfAProcessThatIsProvablyGoneAreTakenAtOnce) {
 }
 
 TEST_F(PostgresLanes, WhereItCannotBeProvedItIsSaidWhoIsAwaitedAndUntilWhen) {
-  ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::outbox));
+  ASSERT_TRUE(ensure_relay(connection_, {.relay = "test", .lanes = 4}));
   ProcessIdentity elsewhere = dead_process();
   elsewhere.namespaces = "pid:[1]";
   must(connection_, "UPDATE dovetail.relay_lane SET owner = '" + owner_text(elsewhere) +
@@ -243,7 +243,7 @@ TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
   {
     Result<Connection> connection = Connection::open(database_.conninfo);
     ASSERT_TRUE(connection);
-    ASSERT_TRUE(ensure_relay(*connection, "test", 4, SourceKind::outbox));
+    ASSERT_TRUE(ensure_relay(*connection, {.relay = "test", .lanes = 4}));
   }
   // Like a process that was killed a moment ago.
   must(connection_,
@@ -262,7 +262,7 @@ TEST_F(PostgresLanes, TheLanesOfADeadProcessAreTakenOver) {
 
 // The database's clock was set back by two days since the process died.
 TEST_F(PostgresLanes, TheLanesOfASilentProcessAreTakenOverThoughTheClockWasSetBack) {
-  ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::outbox));
+  ASSERT_TRUE(ensure_relay(connection_, {.relay = "test", .lanes = 4}));
   must(connection_,
        "UPDATE dovetail.relay_lane SET owner = 'dead', epoch = 7, lease_term = 2000000, "
        "expires = clock_timestamp() + interval '48 h';"
@@ -279,7 +279,7 @@ TEST_F(PostgresLanes, TheLanesOfASilentProcessAreTakenOverThoughTheClockWasSetBa
 TEST_F(PostgresLanes, TheNumberOfLanesChosenFirstHolds) {
   {
     Result<Connection> connection = Connection::open(database_.conninfo);
-    ASSERT_TRUE(ensure_relay(*connection, "test", 2, SourceKind::outbox));
+    ASSERT_TRUE(ensure_relay(*connection, {.relay = "test", .lanes = 2}));
   }
   Process process(database_, "one", delivered_);
   EXPECT_TRUE(eventually([&] { return process.held() == 2; }));
@@ -330,7 +330,8 @@ TEST_F(PostgresLanes, ATableThatDoesNotFitEndsTheRunBeforeAnythingIsWritten) {
 }
 
 TEST_F(PostgresLanes, ARelayOfATableDoesNotReadTheOutbox) {
-  ASSERT_TRUE(ensure_relay(connection_, "test", 4, SourceKind::mapped));
+  ASSERT_TRUE(
+      ensure_relay(connection_, {.relay = "test", .source = SourceKind::mapped, .lanes = 4}));
   Lanes lanes(Process::options(database_, "one"), system_clock(),
               [&](std::uint32_t) { return std::make_unique<CountingSink>(delivered_); });
   const Status ended = lanes.run({});

@@ -10,10 +10,7 @@ PostgresParking::PostgresParking(Reader& reader)
                  parking_statements(reader.source == SourceKind::mapped), lane_of(reader)) {}
 
 Result<std::int64_t> last_parked_position(Reader& reader) {
-  const Result<Rows> rows = reader.connection.query(
-      "SELECT coalesce(max(position), 0)::int8 FROM dovetail.parked WHERE relay = $1 AND "
-      "finished_at IS NULL",
-      Params().text(reader.relay));
+  const Result<Rows> rows = reader.connection.query(kLastParked, Params().text(reader.relay));
   if (!rows) return fail(rows.error());
   return rows->int8(0, 0);
 }

@@ -8,11 +8,12 @@
 #include "core/relay/lease.h"
 #include "dovetail/result.h"
 #include "postgres/connection/connection.h"
+#include "sql/first_start.h"
 
 namespace dovetail::postgres {
 
 // The number of key buckets; a lane serves a contiguous range of them.
-constexpr std::uint32_t kKeyBuckets = 256;
+constexpr std::uint32_t kKeyBuckets = kLanesMax;
 
 // SQL: the timeline of the server, as in dovetail.read_window(). It changes when a standby is
 // promoted and after a restore.
@@ -39,7 +40,7 @@ struct Reader {
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;                 // of the relay; fixed by its first start
   SourceKind source = SourceKind::outbox;  // outbox, mapped, or broker
-  std::string target{};                    // where its events go, see bind_target(); empty: unknown
+  std::string target{};                    // where its events go; empty: unknown
   std::int64_t epoch = kUnfenced;          // of the current lease
   // For connecting and for each statement: the relay's thread must renew its lease in time.
   Duration call_max = std::chrono::seconds(30);
@@ -61,19 +62,9 @@ Duration call_max_of(Duration lease_term);
 // the lane has its row. unavailable: the server is a standby or unreachable.
 Status connect(Reader& reader);
 
-// Creates the rows of a relay at its first start; returns its number of lanes,
-// which is that of the first start. `starts_now`: a first start leaves out what is there already.
-// rejected: it was started to read something else.
-Result<std::uint32_t> ensure_relay(Connection& connection, const std::string& relay,
-                                   std::uint32_t lanes, SourceKind source, bool starts_now = false);
-
-// Records at the first start where the relay's events go, or come from if it reads a broker.
-// rejected: the record names another place: two processes of one name would split its events over
-// two targets. An empty `target` is not checked.
-Status bind_target(Connection& connection, const std::string& relay, const std::string& target);
-
-// Records what the relay carries, as RelayFilter::json(), for people.
-Status keep_filter(Connection& connection, const std::string& relay, const std::string& filter);
+// start_relay() of src/sql on this connection.
+Result<std::uint32_t> ensure_relay(Connection& connection, const FirstStart& start,
+                                   const Carried* carried = nullptr);
 
 Error taken_over(const Reader& reader);
 

@@ -113,7 +113,7 @@ TEST_F(RelayStates, EventsOutOfParkingCountAsDelivered) {
 }
 
 TEST_F(RelayStates, AWrongMappingIsToldInItsLaneAndHidesNoOther) {
-  ASSERT_TRUE(ensure_relay(application, "good", 1, SourceKind::outbox));
+  ASSERT_TRUE(ensure_relay(application, {.relay = "good"}));
   TableMapping mapping;
   mapping.table = "no_such_table";
   mapping.delete_when_done = true;
@@ -128,7 +128,7 @@ TEST_F(RelayStates, AWrongMappingIsToldInItsLaneAndHidesNoOther) {
 TEST_F(RelayStates, WhatIsPendingInATableThatIsTooLargeToCountIsNotKnown) {
   must(application,
        "CREATE TABLE t (id bigint PRIMARY KEY, payload text); INSERT INTO t VALUES (1)");
-  ASSERT_TRUE(ensure_relay(application, "m", 1, SourceKind::mapped));
+  ASSERT_TRUE(ensure_relay(application, {.relay = "m", .source = SourceKind::mapped}));
   TableMapping mapping;
   mapping.table = "t";
   mapping.from_wal = true;
@@ -151,7 +151,7 @@ TEST_F(RelayStates, TheViewOfTheLagHasWhatARelayCountedInATableOfItsOwn) {
   must(application,
        "CREATE TABLE t (id bigint PRIMARY KEY, payload text, at timestamptz); INSERT INTO t VALUES "
        "(1, 'x', now() - interval '1 hour'), (2, 'x', now())");
-  ASSERT_TRUE(ensure_relay(application, "m", 1, SourceKind::mapped));
+  ASSERT_TRUE(ensure_relay(application, {.relay = "m", .source = SourceKind::mapped}));
   TableMapping mapping;
   mapping.table = "t";
   mapping.created_at = "at";

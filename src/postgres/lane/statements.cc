@@ -87,6 +87,29 @@ const std::string kHolderColumns =
     "ELSE extract(epoch FROM expires - clock_timestamp()) * 1000000 END::bigint, " +
     kSign + ", target, hold, hold_by, hold_reason";
 
+// Two statements to start, because a relay of a mapped table has no right to the outbox's sequence.
+const FirstStartStatements& first_start_statements() {
+  static const FirstStartStatements statements = {
+      .find =
+          "SELECT source, lanes, target, filter IS NOT DISTINCT FROM nullif($2, '')::jsonb FROM "
+          "dovetail.relay_lane WHERE relay = $1 ORDER BY target LIMIT 1",
+      .lock = "SELECT pg_advisory_xact_lock(hashtextextended('dovetail.relay_lane', 0))",
+      .start =
+          "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, window_start, passed_seq, "
+          "system_identifier) SELECT $1, lane, $2, $3, '1:1:', 0, 0 FROM generate_series(0, $2 - "
+          "1) AS lane",
+      .start_now =
+          "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source, window_start, passed_seq, "
+          "system_identifier) SELECT $1, lane, $2, $3, pg_current_snapshot(), s.last_value, "
+          "c.system_identifier FROM generate_series(0, $2 - 1) AS lane, dovetail.outbox_seq AS s, "
+          "pg_control_system() AS c",
+      .bind = "UPDATE dovetail.relay_lane SET target = $2 WHERE relay = $1 AND target = ''",
+      .keep =
+          "UPDATE dovetail.relay_lane SET filter = nullif($2, '')::jsonb WHERE relay = $1 AND "
+          "filter IS DISTINCT FROM nullif($2, '')::jsonb"};
+  return statements;
+}
+
 const LaneStatements& lane_statements() {
   static const LaneStatements statements = {
       .holder = "SELECT " + kHolderColumns + " FROM dovetail.relay_lane" + kOfLane,

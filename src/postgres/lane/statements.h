@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "sql/first_start.h"
 #include "sql/lane.h"
 #include "sql/parking.h"
 #include "sql/relay_state.h"
@@ -13,6 +14,7 @@ namespace dovetail::postgres {
 // Columns of dovetail.relay_lane, as LeaseHolder needs them.
 extern const std::string kHolderColumns;
 
+const FirstStartStatements& first_start_statements();
 const LaneStatements& lane_statements();
 // `of_mapped_table`: a discarded event was published anew if its row was marked as discarded and is
 // pending again.

@@ -388,7 +388,7 @@ TEST_F(MappedWal, SlotOfAnotherProgramIsTakenOverWhereItStands) {
   process = start();
   insert(5);
   ASSERT_TRUE(delivered(4)) << process->said();
-  EXPECT_EQ(payloads(), (Payloads{"2", "3", "4", "5"})) << "gone on with";
+  EXPECT_EQ(payloads(), (Payloads{"2", "3", "4", "5"})) << "resumed";
   EXPECT_TRUE(process->stop());
 }
 

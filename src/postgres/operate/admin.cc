@@ -198,8 +198,8 @@ Status read_queues(Connection& connection, std::vector<QueueStatus>& queues) {
   return {};
 }
 
-// Whoever counts nothing is left out: handlers of a consumer, which is counted as a whole, and
-// services with a loop of their own while they hold no claim.
+// A consumer that counts nothing is left out: handlers of a consumer, which is counted as a whole,
+// and services with a loop of their own while they hold no claim.
 Status read_consumers(Connection& connection, StoreStatus& status) {
   const Result<Rows> rows = connection.query(
       "SELECT c.name, coalesce(sum(l.applied), 0)::int8, coalesce(sum(l.duplicates), 0)::int8, "

@@ -95,7 +95,7 @@ Result<std::vector<WalSlot>> list_wal_slots(const std::string& url) {
   return list_wal_slots(*connection);
 }
 
-Status drop_log_slot(const std::string& url, const std::string& name, bool force) {
+Status drop_wal_slot(const std::string& url, const std::string& name, bool force) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   const Result<std::vector<WalSlot>> slots = list_wal_slots(*connection);

@@ -1,4 +1,4 @@
-// What an operator asks of the slots through which the server's log is read, and does to them.
+// What an operator asks of the slots through which the server's WAL is read, and does to them.
 #pragma once
 
 #include <string>
@@ -22,6 +22,6 @@ Result<std::vector<WalSlot>> list_wal_slots(const std::string& url);
 // Lets the server forget what it keeps for the slot. rejected: there is no such slot of ours, it
 // ends by itself, or a relay of this database reads through it and `force` is not set. unavailable:
 // it is in use, or nobody can be asked.
-Status drop_log_slot(const std::string& url, const std::string& name, bool force);
+Status drop_wal_slot(const std::string& url, const std::string& name, bool force);
 
 }  // namespace dovetail::postgres

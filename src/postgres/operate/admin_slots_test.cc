@@ -41,7 +41,7 @@ class WalSlots : public ::testing::Test {
                           (temporary ? "true" : "false") + ")");
   }
   void make_relay(const std::string& relay, const std::string& slot = "") {
-    ASSERT_TRUE(ensure_relay(application, relay, 1, SourceKind::outbox));
+    ASSERT_TRUE(ensure_relay(application, {.relay = relay}));
     must(application,
          "UPDATE dovetail.relay_lane SET slot = '" + slot + "' WHERE relay = '" + relay + "'");
   }
@@ -55,7 +55,7 @@ class WalSlots : public ::testing::Test {
   }
   std::string own(const std::string& relay) const { return slot_name(relay, database.name); }
   Status drop(const std::string& name, bool force = false) {
-    return drop_log_slot(database.conninfo, name, force);
+    return drop_wal_slot(database.conninfo, name, force);
   }
 
   static std::unique_ptr<TestDatabase> shared;
@@ -117,11 +117,11 @@ TEST_F(WalSlots, ThatARelayWillLookForAreDroppedOnlyByForce) {
 TEST_F(WalSlots, OfAnotherDatabaseAreDroppedOnlyByForce) {
   make_slot(own("gone"));
   const std::string elsewhere = servers::with_database(database.conninfo, "postgres");
-  const Status refused = drop_log_slot(elsewhere, own("gone"), false);
+  const Status refused = drop_wal_slot(elsewhere, own("gone"), false);
   EXPECT_TRUE(failed_with(refused, Errc::rejected));
   EXPECT_TRUE(contains(text_of(refused), database.name)) << text_of(refused);
   EXPECT_EQ(here().size(), 1U);
-  EXPECT_TRUE(drop_log_slot(elsewhere, own("gone"), true));
+  EXPECT_TRUE(drop_wal_slot(elsewhere, own("gone"), true));
   EXPECT_TRUE(here().empty());
 }
 

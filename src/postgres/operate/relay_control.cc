@@ -1,11 +1,12 @@
 #include "postgres/operate/relay_control.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "postgres/connection/connection.h"
+#include "postgres/connection/session.h"
 #include "postgres/lane/lease.h"
 #include "postgres/schema/schema.h"
+#include "sql/operate/relay_control.h"
 
 namespace dovetail::postgres {
 
@@ -18,18 +19,9 @@ Result<Connection> open_store(const std::string& url) {
   return connection;
 }
 
-// The number of the last event that the relay then has passed; empty: that of the last one.
-Result<std::optional<std::int64_t>> last_before(Connection& connection, const SeekTo& to) {
-  if (to.kind == SeekTo::Kind::now) return std::nullopt;
-  if (to.kind == SeekTo::Kind::beginning) return 0;
-  if (to.kind == SeekTo::Kind::position) return std::max<std::int64_t>(to.position - 1, 0);
-  const Result<Rows> rows =
-      connection.query("SELECT min(seq) - 1 FROM dovetail.outbox WHERE created_at >= $1",
-                       Params().timestamptz(to.time));
-  if (!rows) return fail(rows.error());
-  if (rows->is_null(0, 0)) return std::nullopt;
-  return rows->int8(0, 0);
-}
+// $1 relay, $2 time. Returns the number before the first event of this time or later.
+constexpr std::string_view kBefore =
+    "SELECT min(seq) - 1 FROM dovetail.outbox WHERE created_at >= $2";
 
 Result<std::string> one_text(const std::string& url, std::string_view sql, const Params& params) {
   Result<Connection> connection = open_store(url);
@@ -67,7 +59,8 @@ Result<SeekCounts> write_seek(const std::string& url, const std::string& relay, 
                               const std::string& reason, Hold after, bool dry_run) {
   Result<Connection> connection = open_store(url);
   if (!connection) return fail(connection.error());
-  const Result<std::optional<std::int64_t>> target = last_before(*connection, to);
+  PostgresSession session(*connection);
+  const Result<std::optional<std::int64_t>> target = last_before(session, kBefore, relay, to);
   if (!target) return fail(target.error());
   Params params;
   params.text(relay);

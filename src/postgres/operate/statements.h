@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "sql/parked_actions.h"
+#include "sql/operate/parked_actions.h"
 
 namespace dovetail::postgres {
 

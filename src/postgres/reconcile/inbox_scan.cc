@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/reconcile/handlers.h"
 #include "postgres/connection/connection.h"
 #include "postgres/reconcile/held_rows.h"
 #include "postgres/schema/schema.h"
@@ -13,6 +14,7 @@ namespace dovetail::postgres {
 
 namespace {
 
+using reconcile::KnownHandler;
 using reconcile::Received;
 
 // $1 and $2 the last row, $3 rows. Rows of other consumers are left out afterwards: with a
@@ -21,10 +23,11 @@ constexpr std::string_view kApplied =
     "SELECT i.event_id, i.consumer_id, i.applied_at, i.digest, i.available_at FROM dovetail.inbox "
     "AS i WHERE (i.event_id, i.consumer_id) > ($1, $2) ORDER BY i.event_id, i.consumer_id LIMIT $3";
 
-struct Handlers {
-  std::vector<std::int32_t> ids{};
-  std::vector<std::string> names{};
-};
+std::vector<std::int32_t> ids_of(const std::vector<KnownHandler>& handlers) {
+  std::vector<std::int32_t> ids;
+  for (const KnownHandler& handler : handlers) ids.push_back(static_cast<std::int32_t>(handler.id));
+  return ids;
+}
 
 class InboxRows final : public reconcile::Pages<Received> {
  public:
@@ -68,14 +71,15 @@ class InboxRows final : public reconcile::Pages<Received> {
 class PostgresInboxScan final : public reconcile::ReceiverScan {
  public:
   PostgresInboxScan(Connection connection, reconcile::Place place, const std::string& consumer,
-                    Handlers handlers)
+                    const std::vector<KnownHandler>& handlers)
       : connection_(std::move(connection)),
         place_(std::move(place)),
-        handlers_(std::move(handlers)),
-        rows_(connection_, handlers_.ids),
+        names_(reconcile::names_of(handlers)),
+        ids_(ids_of(handlers)),
+        rows_(connection_, ids_),
         held_(connection_, consumer, place_.at) {}
 
-  const std::vector<std::string>& names() const override { return handlers_.names; }
+  const std::vector<std::string>& names() const override { return names_; }
   reconcile::Stream<Received>& rows() override { return rows_; }
   reconcile::Stream<reconcile::Held>* held() override { return &held_; }
   const reconcile::Place& place() const override { return place_; }
@@ -83,7 +87,7 @@ class PostgresInboxScan final : public reconcile::ReceiverScan {
   Result<WallTime> retained_since() override {
     const Result<Rows> rows = connection_.query(
         "SELECT max(f.until) FROM dovetail.forgetting AS f WHERE f.consumer_id = ANY ($1)",
-        Params().int4_array(handlers_.ids));
+        Params().int4_array(ids_));
     if (!rows) return fail(rows.error());
     return rows->is_null(0, 0) ? WallTime::min() : rows->timestamptz(0, 0);
   }
@@ -91,34 +95,23 @@ class PostgresInboxScan final : public reconcile::ReceiverScan {
  private:
   Connection connection_;
   const reconcile::Place place_;
-  const Handlers handlers_;
+  const std::vector<std::string> names_;
+  const std::vector<std::int32_t> ids_;
   InboxRows rows_;
   HeldRows held_;
 };
 
-// A consumer whose handlers have names has no rows of its own.
-Result<Handlers> find_handlers(Connection& connection, const std::string& consumer,
-                               const std::vector<std::string>& wanted) {
+Result<std::vector<KnownHandler>> find_handlers(Connection& connection, const std::string& consumer,
+                                                const std::vector<std::string>& wanted) {
   const Result<Rows> rows = connection.query(
       "SELECT c.id, c.name FROM dovetail.consumer AS c WHERE c.name = $1 OR "
-      "pg_catalog.starts_with(c.name, $1 || '.') ORDER BY c.name",
+      "pg_catalog.starts_with(c.name, $1 || '.')",
       Params().text(consumer));
   if (!rows) return fail(rows.error());
-  Handlers found;
-  for (std::size_t i = 0; i < rows->size(); ++i) {
-    const std::string_view name = rows->text(i, 1);
-    const bool is_wanted = wanted.empty()
-                               ? name != consumer || rows->size() == 1
-                               : std::find(wanted.begin(), wanted.end(), name) != wanted.end();
-    if (!is_wanted) continue;
-    found.ids.push_back(rows->int4(i, 0));
-    found.names.emplace_back(name);
-  }
-  const bool is_complete = !found.ids.empty() && found.ids.size() >= wanted.size();
-  if (is_complete) return found;
-  return fail(Errc::rejected, "this inbox does not know the consumer \"" + consumer +
-                                  "\" with all its handlers; check the name, and that the consumer "
-                                  "has run");
+  std::vector<KnownHandler> known;
+  for (std::size_t i = 0; i < rows->size(); ++i)
+    known.push_back({rows->int4(i, 0), std::string(rows->text(i, 1))});
+  return reconcile::choose_handlers(std::move(known), consumer, wanted);
 }
 
 }  // namespace
@@ -133,10 +126,10 @@ Result<std::unique_ptr<reconcile::ReceiverScan>> scan_inbox(
   if (const auto version = check_schema(*connection); !version) return fail(version.error());
   Result<reconcile::Place> place = read_place(*connection);
   if (!place) return fail(place.error());
-  Result<Handlers> found = find_handlers(*connection, consumer, handlers);
+  const Result<std::vector<KnownHandler>> found = find_handlers(*connection, consumer, handlers);
   if (!found) return fail(found.error());
   return std::make_unique<PostgresInboxScan>(std::move(*connection), std::move(*place), consumer,
-                                             std::move(*found));
+                                             *found);
 }
 
 }  // namespace dovetail::postgres

@@ -32,7 +32,7 @@ class Durably : public testing::Test {
 
 TEST_F(Durably, AnEventIsParked) {
   watch("dovetail.parked");
-  ASSERT_TRUE(ensure_relay(connection_, "shop", 1, SourceKind::outbox));
+  ASSERT_TRUE(ensure_relay(connection_, {.relay = "shop"}));
   Reader reader;
   reader.conninfo = database_.conninfo;
   reader.relay = "shop";

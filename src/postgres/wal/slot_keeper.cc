@@ -87,7 +87,7 @@ Result<SlotKeeper::Look> SlotKeeper::look_if_due(bool is_level) {
   look_at_ = clock_.now() + (is_much_kept() ? kLookAtMuchKeptEvery : kLookEvery);
   if (retained > options_.reading.retained_wal_max) {
     was_too_much_ = true;
-    if (stays()) distrust("more of the log was kept for it than retained_wal_max");
+    if (stays()) distrust("more WAL was kept for it than retained_wal_max");
     look.too_much =
         Error{Errc::unavailable,
               "the server keeps " + std::to_string(retained >> 20) +

@@ -63,8 +63,8 @@ Status StreamReader::check_probe() {
   }
   if (awaited_ < options_.probe_within) return {};
   return fail(Errc::corrupt,
-              "what was written into the WAL did not come out of it in time; check the server's "
-              "log");
+              "what was written into the WAL did not come out of it in time; check the "
+              "server's log");
 }
 
 Status StreamReader::read(Batch& out, Limits limits, Duration wait_max, std::stop_token stop) {

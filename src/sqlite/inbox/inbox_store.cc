@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "core/event/type_filter.h"
 #include "core/inbox/forgotten.h"
 #include "core/inbox/guarded.h"
 #include "sqlite/inbox/consumer_row.h"
@@ -156,8 +155,7 @@ Status SqliteInboxStore::insert(Events events, std::span<Arrival> arrivals) {
 }
 
 Status SqliteInboxStore::insert_all(Events events, std::span<Arrival> arrivals) {
-  events_.assign(events.begin(), events.end());
-  rows_.clear();
+  batch_.begin(events);
   for (Known& handler : known_handlers_) {
     const Result<WallTime> forgotten = forgotten_until(database_.get(), handler.id);
     if (!forgotten) return fail(forgotten.error());
@@ -167,7 +165,7 @@ Status SqliteInboxStore::insert_all(Events events, std::span<Arrival> arrivals) 
   for (std::uint32_t i = 0; i < events.size(); ++i) {
     for (std::uint32_t h = 0; h < handlers_.size(); ++h) {
       if (!wants_type(handlers_[h].types, events[i]->type)) continue;
-      HandlerRow& row = rows_.emplace_back();
+      HandlerRow& row = batch_.rows.emplace_back();
       row.event = i;
       row.handler = h;
       DOVETAIL_TRY(insert_one(*events[i], row));
@@ -175,7 +173,7 @@ Status SqliteInboxStore::insert_all(Events events, std::span<Arrival> arrivals) 
     if (counts_attempts_)
       DOVETAIL_TRY(forget_attempt_.bind(1, consumer_id_).bind_id(2, events[i]->id).run());
   }
-  tell(arrivals);
+  batch_.tell(arrivals);
   return {};
 }
 
@@ -213,37 +211,13 @@ Result<Arrival> SqliteInboxStore::compare(const Event& event, const Known& handl
   return *row && is_other_payload(known_, 0, event) ? Arrival::conflict : Arrival::duplicate;
 }
 
-void SqliteInboxStore::tell(std::span<Arrival> arrivals) {
-  tell_arrivals(rows_, arrivals);
-  const auto nobody_wants = [this](const Event* event) { return !wants(*event); };
-  unwanted_ =
-      static_cast<std::uint64_t>(std::count_if(events_.begin(), events_.end(), nobody_wants));
-  not_applied_by_.clear();
-  if (events_.size() != 1) return;
-  alone_ = events_[0]->id;
-  for (const HandlerRow& row : rows_)
-    if (row.arrival == Arrival::first) not_applied_by_.push_back(known_handlers_[row.handler].id);
-}
+bool SqliteInboxStore::wants(const Event& event) const { return any_wants(handlers_, event.type); }
 
-bool SqliteInboxStore::wants(const Event& event) const {
-  return std::any_of(handlers_.begin(), handlers_.end(), [&](const TransactionHandler& one) {
-    return wants_type(one.types, event.type);
-  });
-}
-
-// Events to apply are among the inserted ones, in the same order.
 Status SqliteInboxStore::apply(Events events) {
+  batch_.choose(events);
   for (std::uint32_t h = 0; h < handlers_.size(); ++h) {
-    wanted_.clear();
-    auto next = events.begin();
-    for (const HandlerRow& row : rows_) {
-      if (row.handler != h || row.arrival != Arrival::first) continue;
-      const auto found = std::find(next, events.end(), events_[row.event]);
-      if (found == events.end()) continue;
-      wanted_.push_back(*found);
-      next = found + 1;
-    }
-    if (!wanted_.empty()) DOVETAIL_TRY(run_handler(handlers_[h], wanted_));
+    const Events wanted = batch_.events_for(h);
+    if (!wanted.empty()) DOVETAIL_TRY(run_handler(handlers_[h], wanted));
   }
   return {};
 }
@@ -267,7 +241,7 @@ Status SqliteInboxStore::run_handler(const TransactionHandler& handler, Events e
 }
 
 Status SqliteInboxStore::commit(std::uint64_t applied, std::uint64_t duplicates) {
-  applied -= std::min(unwanted_, applied);
+  applied -= std::min(batch_.unwanted(), applied);
   add_totals_.bind(1, consumer_id_)
       .bind(2, static_cast<std::int64_t>(applied))
       .bind(3, static_cast<std::int64_t>(duplicates));
@@ -300,10 +274,12 @@ Result<std::uint32_t> SqliteInboxStore::count_attempt(const EventId& id, std::in
   else
     counts_attempts_ = true;
   // Only unapplied events are tried, and a parked event may be replayed at any age.
-  if (change > 0 && alone_ == id)
-    for (const std::int64_t handler : not_applied_by_)
-      DOVETAIL_TRY(
-          note_unapplied_.bind(1, handler).bind_id(2, id).bind(3, to_stored(clock_.wall())).run());
+  if (change > 0)
+    for (const std::uint32_t handler : batch_.not_applied_by(id))
+      DOVETAIL_TRY(note_unapplied_.bind(1, known_handlers_[handler].id)
+                       .bind_id(2, id)
+                       .bind(3, to_stored(clock_.wall()))
+                       .run());
   DOVETAIL_TRY(transaction->commit("counting an attempt"));
   return attempts;
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/inbox/handler_batch.h"
 #include "core/inbox/inbox.h"
-#include "core/inbox/inbox_rows.h"
 #include "dovetail/sqlite.h"
 #include "sqlite/connection/database.h"
 
@@ -60,7 +60,6 @@ class SqliteInboxStore final : public InboxStore {
   Status insert_one(const Event& event, HandlerRow& row);
   Result<Arrival> check_first(const Event& event, const Known& handler);
   Result<Arrival> compare(const Event& event, const Known& handler);
-  void tell(std::span<Arrival> arrivals);
   Status run_handler(const TransactionHandler& handler, Events events);
 
   std::string path_;
@@ -76,15 +75,7 @@ class SqliteInboxStore final : public InboxStore {
   bool rolled_back_ = false;     // while the handler ran
   bool rollback_asked_ = false;  // by the handler
 
-  // For the open transaction.
-  std::vector<const Event*> events_;
-  std::vector<HandlerRow> rows_;      // by event, then by handler
-  std::uint64_t unwanted_ = 0;        // wanted by no handler: seen, but not applied
-  std::vector<const Event*> wanted_;  // reused by apply()
-
-  // The last event inserted alone, and the handlers that had not applied it.
-  EventId alone_;
-  std::vector<std::int64_t> not_applied_by_;
+  HandlerBatch batch_;  // of the open transaction
 
   Checkpointer checkpointer_;
   std::string file_;

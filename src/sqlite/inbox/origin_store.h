@@ -6,7 +6,7 @@
 
 #include "core/clock.h"
 #include "core/relay/origin_source.h"
-#include "sqlite/connection/database.h"
+#include "sql/origin_progress.h"
 #include "sqlite/lane/lease.h"
 #include "sqlite/lane/parking.h"
 #include "sqlite/lane/reader.h"
@@ -14,30 +14,12 @@
 
 namespace dovetail::sqlite {
 
-// The broker knows the reader's progress; the file only keeps totals, beside the lease and the
-// parked events. A crash may lose some counts. One thread at a time.
-class BrokerProgress {
+class BrokerProgress final : public OriginProgress {
  public:
   BrokerProgress(Reader& reader, Clock& clock);
 
-  // Connects or reconnects; creates the reader's row.
-  Status open();
-  // After open().
-  Result<std::int64_t> last_parked();
-  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped);
-  // stopped: the lane has another owner. After another error the next write includes the counts.
-  Status write();
-
- private:
-  Reader& reader_;
-  Clock& clock_;
-  Database database_;
-  std::string file_;
-  Statement update_progress_;
-  Checkpointer checkpointer_;
-  std::int64_t settled_since_ = 0;
-  std::int64_t parked_since_ = 0;
-  std::int64_t skipped_since_ = 0;
+  // Reopens the file: it may be another one by now.
+  Status open() override;
 };
 
 // `clock` must outlive it.

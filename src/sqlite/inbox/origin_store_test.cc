@@ -130,7 +130,7 @@ TEST_F(SqliteBrokerReader, MayNotHaveTheNameOfAnotherReader) {
   BrokerProgress progress(reader, clock);
   const Status opened = progress.open();
   EXPECT_TRUE(failed_with(opened, Errc::rejected)) << text_of(opened);
-  EXPECT_TRUE(contains(text_of(opened), "choose another name")) << text_of(opened);
+  EXPECT_TRUE(contains(text_of(opened), "give it another name")) << text_of(opened);
 }
 
 }  // namespace

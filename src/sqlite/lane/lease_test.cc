@@ -3,7 +3,7 @@
 #include "core/testing/test_clock.h"
 #include "host/test_processes.h"
 #include "sqlite/lane/parking.h"
-#include "sqlite/operate/relay_control.h"
+#include "sqlite/operate/admin.h"
 #include "sqlite/testing/test_file.h"
 
 namespace dovetail::sqlite {

@@ -34,15 +34,14 @@ struct Reader {
 // another target, or the name is empty.
 Status ensure_reader(Database& database, const Reader& reader);
 
-// stopped: the row has another epoch. Call it in the transaction that writes.
-Status check_epoch(Statement& select_epoch, const Reader& reader);
-extern const std::string_view kSelectEpoch;
+// Assignments for an update of dovetail_relay that counts events: the time, and the samples from
+// which `status` computes a rate. `now` is a parameter.
+std::string sampled_at(const std::string& now);
 
-// Writes progress and counts, and takes samples for the rate. Parameters: name,
-// epoch, the number up to which everything is settled (0 for a broker), events
-// settled since, events parked of these, now, events skipped of these. Changes no row if the lane
-// has another owner.
-extern const std::string_view kUpdateProgress;
+// Writes progress and counts of a source. Parameters: name, epoch, the number up to which
+// everything is settled, events settled since, events parked of these, now, events skipped of
+// these. Changes no row if the lane has another owner.
+const std::string& update_progress_sql();
 
 // A list of topics as one text with a line break around each, so that SQL can find a topic without
 // parsing.

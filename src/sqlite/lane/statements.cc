@@ -67,6 +67,22 @@ ParkingStatements make_parking() {
 
 }  // namespace
 
+const FirstStartStatements& first_start_statements() {
+  static const FirstStartStatements statements = {
+      .find =
+          "SELECT source, 1, target, filter = $2 AND topics = $3 FROM dovetail_relay WHERE relay = "
+          "$1",
+      .lock = "",
+      .start = "INSERT INTO dovetail_relay (relay, source) VALUES ($1, $3)",
+      .start_now =
+          "INSERT INTO dovetail_relay (relay, source, passed_seq) VALUES ($1, $3, CASE $3 WHEN "
+          "'mailbox' THEN (SELECT coalesce(max(seq), 0) FROM dovetail_mailbox) ELSE (SELECT "
+          "coalesce(max(seq), 0) FROM dovetail_outbox) END)",
+      .bind = "UPDATE dovetail_relay SET target = $2 WHERE relay = $1 AND target = ''",
+      .keep = "UPDATE dovetail_relay SET filter = $2, topics = $3 WHERE relay = $1"};
+  return statements;
+}
+
 const LaneStatements& lane_statements() {
   static const LaneStatements statements = {
       .holder = "SELECT owner, epoch, NOT " + kIsHeld + ", 0, CASE WHEN " + kIsHeld +

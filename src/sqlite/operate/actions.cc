@@ -1,4 +1,4 @@
-// What an operator decides: parked events, targets, the inbox. The rules are in src/sql.
+// What an operator decides: parked events, relays, targets, the inbox. The rules are in src/sql.
 #include "core/check.h"
 #include "dovetail/sqlite.h"
 #include "host/host.h"
@@ -60,6 +60,50 @@ Result<std::uint64_t> publish_edited(const std::string& path, const EventId& rep
 Result<std::vector<AuditRow>> list_audit(const std::string& path, const AuditFilter& filter) {
   return act(path, system_clock(),
              [&](SqlSession& session) { return read_audit(session, audit_statements(), filter); });
+}
+
+Status note_reveal(const std::string& path, const EventId& id, std::string_view reason,
+                   Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return add_audit(
+        session, audit_statements(),
+        {.what = "reveal", .subject = id.to_string(), .events = 1, .reason = std::string(reason)});
+  });
+}
+
+Result<bool> has_owner(const std::string& path, const std::string& relay, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return RelayControl(session, relay_control_statements()).has_owner(relay);
+  });
+}
+
+Status write_hold(const std::string& path, const std::string& relay, Hold hold,
+                  const std::string& reason, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return RelayControl(session, relay_control_statements()).hold(relay, hold, reason);
+  });
+}
+
+Result<SeekCounts> write_seek(const std::string& path, const std::string& relay, const SeekTo& to,
+                              const std::string& reason, Hold after, bool dry_run, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return RelayControl(session, relay_control_statements())
+        .seek(relay, to, reason, after, dry_run);
+  });
+}
+
+Status write_rename(const std::string& path, const std::string& relay, const std::string& new_name,
+                    const std::string& reason, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return RelayControl(session, relay_control_statements()).rename(relay, new_name, reason);
+  });
+}
+
+Status write_forget(const std::string& path, const std::string& relay, const std::string& reason,
+                    Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) {
+    return RelayControl(session, relay_control_statements()).forget(relay, reason);
+  });
 }
 
 Result<std::string> retarget(const std::string& path, const std::string& reader,

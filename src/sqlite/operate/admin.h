@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/operations.h"
+#include "core/relay/hold.h"
+#include "core/steering.h"
 #include "sql/retention.h"
 
 namespace dovetail::sqlite {
@@ -48,6 +50,17 @@ Status note_reveal(const std::string& path, const EventId& id, std::string_view 
 Result<std::uint64_t> publish_edited(const std::string& path, const EventId& replaced,
                                      const NewEvent& copy, const EventLimits& limits,
                                      std::string_view reason, Clock& clock);
+
+// What operators order for a relay; see RelayControl.
+Result<bool> has_owner(const std::string& path, const std::string& relay, Clock& clock);
+Status write_hold(const std::string& path, const std::string& relay, Hold hold,
+                  const std::string& reason, Clock& clock);
+Result<SeekCounts> write_seek(const std::string& path, const std::string& relay, const SeekTo& to,
+                              const std::string& reason, Hold after, bool dry_run, Clock& clock);
+Status write_rename(const std::string& path, const std::string& relay, const std::string& new_name,
+                    const std::string& reason, Clock& clock);
+Status write_forget(const std::string& path, const std::string& relay, const std::string& reason,
+                    Clock& clock);
 
 // Lets a relay continue with another target; returns the old one. rejected: no such relay, or it is
 // running. Keeps the reason.

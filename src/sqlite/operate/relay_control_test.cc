@@ -1,7 +1,8 @@
 // What operators order for a relay of a file.
-#include "sqlite/operate/relay_control.h"
-
 #include "core/testing/test_clock.h"
+#include "host/host.h"
+#include "sqlite/lane/lease.h"
+#include "sqlite/lane/parking.h"
 #include "sqlite/operate/admin.h"
 #include "sqlite/testing/test_file.h"
 
@@ -44,6 +45,38 @@ TEST_F(SqliteRelayControl, AMoveCountsWhatIsSentAgainOrSkippedAndRaisesTheEpoch)
   EXPECT_EQ(application.text("SELECT epoch || ' ' || skipped_total FROM dovetail_relay"), "9 2");
 }
 
+TEST_F(SqliteRelayControl, ARelayThatRunsIsNeitherMovedNorRenamedNorForgotten) {
+  Reader reader{file.path, "r"};
+  SqliteLease lease(reader, clock, "host:1", boot_id());
+  ASSERT_TRUE(lease.acquire());
+  EXPECT_TRUE(has_owner(file.path, "r", clock).value());
+  EXPECT_TRUE(contains(text_of(seek({SeekTo::Kind::now})), "runs"));
+  EXPECT_TRUE(contains(text_of(write_rename(file.path, "r", "q", "why", clock)), "runs"));
+  EXPECT_TRUE(contains(text_of(write_forget(file.path, "r", "why", clock)), "runs"));
+  EXPECT_TRUE(seek({SeekTo::Kind::beginning}, true)) << "counting is allowed";
+  ASSERT_TRUE(lease.release());
+  EXPECT_EQ(seek({SeekTo::Kind::beginning})->again, 3U);
+}
+
+TEST_F(SqliteRelayControl, AnOrderThatItHasAlreadyChangesNothingAndIsNotInTheAudit) {
+  EXPECT_TRUE(failed_with(write_hold(file.path, "r", Hold::paused, " \n", clock), Errc::rejected));
+  ASSERT_TRUE(write_hold(file.path, "r", Hold::paused, "first", clock));
+  ASSERT_TRUE(write_hold(file.path, "r", Hold::paused, "second", clock));
+  EXPECT_EQ(application.text("SELECT hold || ' ' || hold_reason FROM dovetail_relay"),
+            "paused first");
+  EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_audit"), 1);
+  ASSERT_TRUE(write_hold(file.path, "r", Hold::none, "third", clock));
+  EXPECT_EQ(application.text("SELECT hold || hold_by || hold_reason FROM dovetail_relay"), "");
+}
+
+TEST_F(SqliteRelayControl, ARenameKeepsOffNamesInUseAndConsumers) {
+  application.run("INSERT INTO dovetail_relay (relay, source) VALUES ('q', 'outbox')");
+  application.run("INSERT INTO dovetail_consumer (name) VALUES ('r')");
+  EXPECT_TRUE(contains(text_of(write_rename(file.path, "r", "q", "why", clock)), "already"));
+  EXPECT_TRUE(contains(text_of(write_rename(file.path, "r", "s", "why", clock)), "a consumer"));
+  EXPECT_TRUE(contains(text_of(write_rename(file.path, "gone", "s", "why", clock)), "has run"));
+}
+
 TEST_F(SqliteRelayControl, WhatIsParkedKeepsARelayFromBeingForgottenAndAHoldFromARename) {
   ASSERT_TRUE(write_hold(file.path, "r", Hold::paused, "why", clock));
   EXPECT_TRUE(failed_with(write_rename(file.path, "r", "q", "why", clock), Errc::rejected));
@@ -54,6 +87,14 @@ TEST_F(SqliteRelayControl, WhatIsParkedKeepsARelayFromBeingForgottenAndAHoldFrom
   ASSERT_TRUE(write_rename(file.path, "r", "q", "why", clock));
   EXPECT_EQ(application.text("SELECT max(relay) || min(relay) FROM dovetail_receipt"), "qother");
   EXPECT_TRUE(failed_with(write_forget(file.path, "r", "why", clock), Errc::rejected));
+  Reader reader{file.path, "q"};
+  SqliteParking parking(reader, clock);
+  ASSERT_TRUE(parking.open());
+  const Event event = make_event("a", 1);
+  const ParkRequest request{.event = &event, .reason = "no such topic"};
+  ASSERT_TRUE(parking.park({&request, 1}));
+  EXPECT_TRUE(contains(text_of(write_forget(file.path, "q", "why", clock)), "parked events"));
+  ASSERT_TRUE(discard(file.path, "q", event.id, "why", clock));
   ASSERT_TRUE(write_forget(file.path, "q", "why", clock));
   EXPECT_EQ(application.text("SELECT group_concat(relay) FROM dovetail_receipt"), "other");
   EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_relay"), 0);

@@ -17,6 +17,13 @@ std::string list_audit(const std::string& which) {
          "AND ($4 = '' OR who = $4 OR instr(reason, $5) = 1) ORDER BY number DESC LIMIT $1";
 }
 
+// The same question to the outbox or the mailbox: what the relay reads.
+std::string of_box(const std::string& select, const std::string& where = "") {
+  return "SELECT CASE r.source WHEN 'mailbox' THEN (" + select + "dovetail_mailbox" + where +
+         ") ELSE (" + select + "dovetail_outbox" + where +
+         ") END FROM dovetail_relay AS r WHERE r.relay = $1";
+}
+
 }  // namespace
 
 const AuditStatements& audit_statements() {
@@ -72,6 +79,47 @@ const RetargetStatements& retarget_statements() {
           "SELECT target, owner <> '' AND lease_boot = :boot AND lease_expires > :boot_time FROM "
           "dovetail_relay WHERE relay = $1",
       .write = "UPDATE dovetail_relay SET target = $2 WHERE relay = $1",
+      .audit = audit_statements()};
+  return statements;
+}
+
+const RelayControlStatements& relay_control_statements() {
+  static const RelayControlStatements statements = {
+      .find =
+          "SELECT hold, owner <> '' AND lease_boot = :boot AND lease_expires > :boot_time, "
+          "passed_seq FROM dovetail_relay WHERE relay = $1",
+      .hold =
+          "UPDATE dovetail_relay SET hold = $2, hold_since = CASE $2 WHEN '' THEN 0 ELSE :now END, "
+          "hold_by = CASE $2 WHEN '' THEN '' ELSE :user END, hold_reason = CASE $2 WHEN '' THEN '' "
+          "ELSE $3 END WHERE relay = $1",
+      .last = of_box("SELECT coalesce(max(seq), 0) FROM "),
+      .before = of_box("SELECT min(seq) - 1 FROM ", " WHERE created_at >= $2"),
+      .count = of_box("SELECT count(*) FROM ",
+                      " WHERE seq > $2 AND seq <= $3 AND (r.topics = '' OR instr(r.topics, "
+                      "char(10) || topic || char(10)))"),
+      .count_discarded =
+          "SELECT count(*) FROM dovetail_parked WHERE relay = $1 AND state = 'discarded' AND "
+          "position > $2",
+      .move =
+          "UPDATE dovetail_relay SET passed_seq = $2, owner = '', lease_expires = 0, epoch = epoch "
+          "+ 1, skipped_total = skipped_total + $3, hold = $4, hold_since = CASE $4 WHEN '' THEN 0 "
+          "ELSE hold_since END, hold_by = CASE $4 WHEN '' THEN '' ELSE hold_by END, hold_reason = "
+          "CASE $4 WHEN '' THEN '' ELSE hold_reason END WHERE relay = $1",
+      .cut_skips = "UPDATE dovetail_relay_skip SET to_seq = min(to_seq, $2) WHERE relay = $1",
+      .add_skip = "INSERT INTO dovetail_relay_skip (relay, from_seq, to_seq) VALUES ($1, $2, $3)",
+      .names =
+          "SELECT EXISTS (SELECT 1 FROM dovetail_relay WHERE relay = $2) OR EXISTS (SELECT 1 FROM "
+          "dovetail_parked WHERE relay = $2), EXISTS (SELECT 1 FROM dovetail_consumer WHERE name = "
+          "$1)",
+      .rename = {"UPDATE dovetail_relay SET relay = $2, epoch = epoch + 1 WHERE relay = $1",
+                 "UPDATE dovetail_relay_skip SET relay = $2 WHERE relay = $1",
+                 "UPDATE dovetail_parked SET relay = $2 WHERE relay = $1",
+                 "DELETE FROM dovetail_relay_state WHERE relay = $1"},
+      .has_parked =
+          "SELECT EXISTS (SELECT 1 FROM dovetail_parked WHERE relay = $1 AND finished_at = 0)",
+      .forget = {"DELETE FROM dovetail_relay WHERE relay = $1",
+                 "DELETE FROM dovetail_relay_skip WHERE relay = $1",
+                 "DELETE FROM dovetail_relay_state WHERE relay = $1"},
       .audit = audit_statements()};
   return statements;
 }

@@ -3,9 +3,10 @@
 
 #include <string_view>
 
-#include "sql/inbox_actions.h"
-#include "sql/parked_actions.h"
-#include "sql/retarget.h"
+#include "sql/operate/inbox_actions.h"
+#include "sql/operate/parked_actions.h"
+#include "sql/operate/relay_control.h"
+#include "sql/operate/retarget.h"
 
 namespace dovetail::sqlite {
 
@@ -18,6 +19,7 @@ inline constexpr std::string_view kOfAnyRelay =
 
 const AuditStatements& audit_statements();
 const ParkedActionStatements& parked_action_statements();
+const RelayControlStatements& relay_control_statements();
 const RetargetStatements& retarget_statements();
 const InboxActionStatements& inbox_action_statements();
 

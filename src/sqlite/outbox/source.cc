@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "sqlite/connection/event_columns.h"
+#include "sqlite/lane/reader_session.h"
 
 namespace dovetail::sqlite {
 
@@ -79,7 +80,7 @@ Status SqliteSource::prepare() {
     select_.bind_text(static_cast<int>(i + 3), reader_.topics[i]);
   DOVETAIL_TRY(database_.prepare(select_last_, "SELECT max(seq) FROM " + table));
   DOVETAIL_TRY(database_.prepare(insert_receipt_, kInsertReceipt));
-  return database_.prepare(update_progress_, kUpdateProgress);
+  return database_.prepare(update_progress_, update_progress_sql());
 }
 
 Status SqliteSource::read(Batch& out, const Limits& limits, std::stop_token stop) {
@@ -209,9 +210,8 @@ Status SqliteSource::update_progress() {
       .bind(6, to_stored(clock_.wall()))
       .bind(7, skipped_since_);
   DOVETAIL_TRY(update_progress_.run());
-  if (update_progress_.changes() != 0) return {};
-  return fail(Errc::stopped, "another process took over the relay \"" + reader_.name +
-                                 "\"; check that only one process runs it");
+  if (update_progress_.changes() == 0) return fail(taken_over(lane_of(reader_)));
+  return {};
 }
 
 Status SqliteSource::insert_receipt() {

@@ -4,23 +4,20 @@
 #include <string_view>
 #include <utility>
 
+#include "core/reconcile/handlers.h"
 #include "sqlite/reconcile/held_rows.h"
 
 namespace dovetail::sqlite {
 
 namespace {
 
+using reconcile::KnownHandler;
 using reconcile::Received;
 
 // ?1 the handler, ?2 the last id, ?3 rows.
 constexpr std::string_view kApplied =
     "SELECT event_id, applied_at, digest, available_at FROM dovetail_inbox WHERE consumer_id = ?1 "
     "AND event_id > ?2 ORDER BY event_id LIMIT ?3";
-
-struct Handlers {
-  std::vector<std::int64_t> ids{};
-  std::vector<std::string> names{};
-};
 
 // The rows of one handler.
 class HandlerRows final : public reconcile::Pages<Received> {
@@ -58,10 +55,10 @@ class HandlerRows final : public reconcile::Pages<Received> {
 // The rows of all handlers in one order.
 class InboxRows final : public reconcile::Stream<Received> {
  public:
-  InboxRows(const Database& database, const std::vector<std::int64_t>& handlers) {
-    for (const std::int64_t handler : handlers)
+  InboxRows(const Database& database, const std::vector<KnownHandler>& handlers) {
+    for (const KnownHandler& handler : handlers)
       streams_.push_back(std::make_unique<HandlerRows>(
-          database, handler, static_cast<std::uint32_t>(streams_.size())));
+          database, handler.id, static_cast<std::uint32_t>(streams_.size())));
     first_.resize(streams_.size());
   }
 
@@ -92,14 +89,15 @@ class InboxRows final : public reconcile::Stream<Received> {
 class SqliteInboxScan final : public reconcile::ReceiverScan {
  public:
   SqliteInboxScan(Database database, reconcile::Place place, const std::string& consumer,
-                  const Passed& passed, Handlers handlers)
+                  const Passed& passed, std::vector<KnownHandler> handlers)
       : database_(std::move(database)),
         place_(std::move(place)),
         handlers_(std::move(handlers)),
-        rows_(database_, handlers_.ids),
+        names_(reconcile::names_of(handlers_)),
+        rows_(database_, handlers_),
         held_(database_, consumer, passed, place_.at) {}
 
-  const std::vector<std::string>& names() const override { return handlers_.names; }
+  const std::vector<std::string>& names() const override { return names_; }
   reconcile::Stream<Received>& rows() override { return rows_; }
   reconcile::Stream<reconcile::Held>* held() override { return &held_; }
   const reconcile::Place& place() const override { return place_; }
@@ -109,9 +107,9 @@ class SqliteInboxScan final : public reconcile::ReceiverScan {
         database_.prepare("SELECT forgotten_until FROM dovetail_consumer WHERE id = ?1");
     if (!select) return fail(select.error());
     WallTime since = WallTime::min();
-    for (const std::int64_t handler : handlers_.ids) {
+    for (const KnownHandler& handler : handlers_) {
       const Reading reading(*select);
-      const Result<bool> row = select->bind(1, handler).step();
+      const Result<bool> row = select->bind(1, handler.id).step();
       if (!row) return fail(row.error());
       if (*row && select->integer(0) != 0) since = std::max(since, from_stored(select->integer(0)));
     }
@@ -121,37 +119,28 @@ class SqliteInboxScan final : public reconcile::ReceiverScan {
  private:
   Database database_;
   const reconcile::Place place_;
-  const Handlers handlers_;
+  const std::vector<KnownHandler> handlers_;
+  const std::vector<std::string> names_;
   InboxRows rows_;
   HeldRows held_;
 };
 
-// A consumer whose handlers have names has no rows of its own.
-Result<Handlers> find_handlers(const Database& database, const std::string& consumer,
-                               const std::vector<std::string>& wanted) {
+Result<std::vector<KnownHandler>> find_handlers(const Database& database,
+                                                const std::string& consumer,
+                                                const std::vector<std::string>& wanted) {
   Result<Statement> select = database.prepare(
       "SELECT id, name FROM dovetail_consumer WHERE name = ?1 OR substr(name, 1, length(?1) + 1) = "
-      "?1 || '.' ORDER BY name DESC");
+      "?1 || '.'");
   if (!select) return fail(select.error());
   select->bind_text(1, consumer);
-  Handlers found;
+  std::vector<KnownHandler> known;
   for (;;) {
     const Result<bool> row = select->step();
     if (!row) return fail(row.error());
     if (!*row) break;
-    const std::string_view name = select->bytes(1);
-    const bool is_wanted = wanted.empty()
-                               ? name != consumer || found.ids.empty()
-                               : std::find(wanted.begin(), wanted.end(), name) != wanted.end();
-    if (!is_wanted) continue;
-    found.ids.push_back(select->integer(0));
-    found.names.emplace_back(name);
+    known.push_back({select->integer(0), std::string(select->bytes(1))});
   }
-  const bool is_complete = !found.ids.empty() && found.ids.size() >= wanted.size();
-  if (is_complete) return found;
-  return fail(Errc::rejected, "this inbox does not know the consumer \"" + consumer +
-                                  "\" with all its handlers; check the name, and that the consumer "
-                                  "has run");
+  return reconcile::choose_handlers(std::move(known), consumer, wanted);
 }
 
 }  // namespace
@@ -164,7 +153,7 @@ Result<std::unique_ptr<reconcile::ReceiverScan>> scan_inbox(
   const reconcile::Place place{.at = clock.wall()};
   const Result<Passed> passed = read_passed(*database, consumer);
   if (!passed) return fail(passed.error());
-  Result<Handlers> found = find_handlers(*database, consumer, handlers);
+  Result<std::vector<KnownHandler>> found = find_handlers(*database, consumer, handlers);
   if (!found) return fail(found.error());
   return std::make_unique<SqliteInboxScan>(std::move(*database), place, consumer, *passed,
                                            std::move(*found));

@@ -14,22 +14,22 @@
 namespace dovetail::conformance {
 
 // Read by the CloudEvents binding and the management API only, without our code.
-inline StoredEvent as_event(const rabbitmq::Json& message) {
-  const rabbitmq::Json& properties = message["properties"];
-  const rabbitmq::Json& headers = properties["headers"];
+inline StoredEvent as_event(const Json& message) {
+  const Json properties = message.get("properties");
+  const Json headers = properties.get("headers");
   const auto attribute = [&headers](const std::string& name) {
-    return headers["cloudEvents:" + name].text();
+    return headers.get("cloudEvents:" + name).text();
   };
   StoredEvent event;
-  event.id = EventId::parse(properties["message_id"].text()).value_or(EventId{});
-  EXPECT_EQ(attribute("id"), properties["message_id"].text());
-  EXPECT_EQ(properties["delivery_mode"].text(), "2");
-  event.topic = message["routing_key"].text();
+  event.id = EventId::parse(properties.get("message_id").text()).value_or(EventId{});
+  EXPECT_EQ(attribute("id"), properties.get("message_id").text());
+  EXPECT_EQ(properties.get("delivery_mode").text(), "2");
+  event.topic = message.get("routing_key").text();
   event.aggregate_type = attribute("aggregatetype");
   event.aggregate_id = attribute("subject");
   event.type = attribute("type");
-  event.content_type = properties["content_type"].text();
-  event.payload = rabbitmq::from_base64(message["payload"].text());
+  event.content_type = properties.get("content_type").text();
+  event.payload = rabbitmq::from_base64(message.get("payload").text());
   const std::string version = attribute("aggregateversion");
   event.aggregate_version = version.empty() ? 0 : std::stoll(version);
   std::vector<Header> own;
@@ -44,7 +44,7 @@ inline StoredEvent as_event(const rabbitmq::Json& message) {
 inline std::vector<StoredEvent> stored_in(const rabbitmq::TestBroker& broker,
                                           const std::string& queue) {
   std::vector<StoredEvent> events;
-  for (const rabbitmq::Json& message : broker.messages(queue)) events.push_back(as_event(message));
+  for (const Json& message : broker.messages(queue)) events.push_back(as_event(message));
   return events;
 }
 

@@ -46,7 +46,7 @@ async def all_at_once(port, path, keys):
 
 
 class Storm(Postgres, GatewayCase):
-    more = "waiting_max = 1400\nwait_max = \"60s\"\nstore_timeout = \"60s\""
+    more = "waiting_max = 1400\nplace_timeout = \"60s\"\nstore_timeout = \"60s\""
 
     def test_a_thousand_repeats_of_a_hundred_keys_reach_the_service_a_hundred_times(self):
         keys = [f"key-{n % 100}" for n in range(1000)]
@@ -142,7 +142,7 @@ class ServiceKilled(GatewayCase):
 
 
 class GatewayKilled(Postgres, GatewayCase):
-    more = 'request_timeout = "1s"\nconnect_timeout = "500ms"\nwait_max = "500ms"\nstore_timeout = "1s"\nlease = "4s"'
+    more = 'request_timeout = "1s"\nconnect_timeout = "500ms"\nplace_timeout = "500ms"\nstore_timeout = "1s"\nlease = "4s"'
 
     def test_a_gateway_that_dies_in_the_middle_leaves_its_key_running_and_then_unknown(self):
         def send():  # even if it takes so long that the gateway gives up before it has called the service

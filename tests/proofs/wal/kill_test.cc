@@ -246,7 +246,7 @@ TEST(WalKill, BehindAnyRowOfAStreamedTransactionTheRestStillComes) {
 void outlive_kills(WalStage& stage, const Words& as, const std::string& what) {
   {
     Process first = stage.start(as);
-    stage.wait_until("the slot can be gone on with", [&] {
+    stage.wait_until("the slot can be resumed", [&] {
       return postgres::number(
                  stage.connection(),
                  "SELECT count(*) FROM dovetail.relay_lane WHERE slot_reported > '0/0'") > 0;

@@ -92,7 +92,7 @@ TEST(WalPromotion, ASlotThatTheStandbyKeepsIsGoneOnWith) {
   const Books::Balance balance = stage.books.compare(there);
   claim(balance.phantom == 0, "promotion with the slot: %llu events were sent that it did not have",
         static_cast<unsigned long long>(balance.phantom));
-  claim(stage.log_has("where it stood"), "promotion with the slot: it is gone on with");
+  claim(stage.log_has("where it stood"), "promotion with the slot: it resumes");
 }
 
 }  // namespace

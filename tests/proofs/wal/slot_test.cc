@@ -67,7 +67,7 @@ class WalSlots : public ::testing::Test {
          "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = "
          "current_database() AND active");
   }
-  // Drops the slot, whoever uses it.
+  // Drops the slot, whichever process uses it.
   static void drop(WalStage& stage, const std::string& slot) {
     ASSERT_TRUE(eventually([&] {
       end_sender(stage);
@@ -127,7 +127,7 @@ TEST_F(WalSlots, ASlotThatTheServerInvalidatesIsMadeAgain) {
 TEST_F(WalSlots, TheDoctorFindsThemLostOrAllTaken) {
   WalStage stage(*server_);
   const std::string slot = "dovetail_shop";
-  ASSERT_TRUE(ensure_relay(stage.sql, "shop", 1, SourceKind::outbox));
+  ASSERT_TRUE(ensure_relay(stage.sql, {.relay = "shop"}));
   must(stage.sql, "SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput')");
   must(stage.sql, "UPDATE dovetail.relay_lane SET slot = '" + slot + "'");
   EXPECT_EQ(finding(stage, "slot-lost"), "");
@@ -159,7 +159,7 @@ TEST_F(WalSlots, TheDoctorTellsWhatAFailoverAndTheVersionOfTheServerDoToThem) {
   const std::int64_t version =
       number(stage.sql, "SELECT current_setting('server_version_num')::int8 / 10000");
   const std::string slot = "dovetail_shop";
-  ASSERT_TRUE(ensure_relay(stage.sql, "shop", 1, SourceKind::outbox));
+  ASSERT_TRUE(ensure_relay(stage.sql, {.relay = "shop"}));
   must(stage.sql, "SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput')");
   must(stage.sql, "UPDATE dovetail.relay_lane SET slot = '" + slot + "'");
   EXPECT_EQ(finding(stage, "idle-slot-timeout"), "");

@@ -65,13 +65,9 @@ Expected<Json> list_slots(const Desk& desk, const Request& request) {
   if (const auto named = check_query(request, {"store"}); !named)
     return tl::unexpected(named.error());
   Json list = Json::array();
-#ifdef DOVETAIL_HAS_POSTGRES
   const auto slots = app::list_slots(desk.config, std::string(request.asked("store")));
   if (!slots) return tl::unexpected(slots.error());
   for (const app::ListedSlot& one : *slots) list.push_back(app::json_of(one));
-#else
-  (void)desk;
-#endif
   return Json{{"slots", list}};
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "dovetail/event.h"
-#include "sql/audit.h"
+#include "sql/operate/audit.h"
 #include "sql/session.h"
 
 namespace dovetail {

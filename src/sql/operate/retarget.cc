@@ -1,4 +1,4 @@
-#include "sql/retarget.h"
+#include "sql/operate/retarget.h"
 
 namespace dovetail {
 

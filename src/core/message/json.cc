@@ -1,10 +1,10 @@
-#include "nats/json.h"
+#include "core/message/json.h"
 
 #include <charconv>
 
 #include "core/event/utf8.h"
 
-namespace dovetail::nats {
+namespace dovetail {
 
 namespace {
 
@@ -165,7 +165,12 @@ Json Json::parse(std::string_view text) {
   const std::size_t end = walker.at;
   walker.skip_space();
   if (walker.at != text.size()) return {};
-  return Json(text.substr(start, end - start));
+  return Json(text.substr(start, end - start), nullptr);
+}
+
+Json Json::keep(std::string text) {
+  auto whole = std::make_shared<const std::string>(std::move(text));
+  return Json(parse(*whole).raw(), whole);
 }
 
 Json Json::get(std::string_view name) const {
@@ -179,7 +184,7 @@ Json Json::get(std::string_view name) const {
     walker.skip_space();
     if (!walker.take(':')) return {};
     const std::string_view value = walker.value();
-    if (found == name) return Json(value);
+    if (found == name) return Json(value, whole_);
     walker.skip_space();
     if (!walker.take(',')) return {};
     walker.skip_space();
@@ -195,7 +200,7 @@ std::vector<Json> Json::items() const {
   while (walker.at < raw_.size() && walker.peek() != ']') {
     const std::string_view value = walker.value();
     if (value.empty()) return all;
-    all.push_back(Json(value));
+    all.push_back(Json(value, whole_));
     walker.skip_space();
     if (!walker.take(',')) return all;
     walker.skip_space();
@@ -211,11 +216,12 @@ std::optional<std::int64_t> Json::number() const {
 }
 
 std::string Json::text() const {
-  if (raw_.size() < 2 || raw_.front() != '"') return {};
+  if (is_null() || raw_.front() == '{' || raw_.front() == '[') return {};
+  if (raw_.front() != '"') return std::string(raw_);
   return decode(raw_.substr(1, raw_.size() - 2));
 }
 
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -230,4 +236,4 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-}  // namespace dovetail::nats
+}  // namespace dovetail

@@ -1,4 +1,4 @@
-#include "sql/relay_control.h"
+#include "sql/operate/relay_plans.h"
 
 #include <utility>
 
@@ -69,11 +69,13 @@ void plan_resume(ActionReport& report, const RelayStatus& relay) {
 
 std::string quoted(const RelayStatus& relay) { return "relay \"" + relay.name + "\""; }
 
+bool has_order(Hold now, Hold wanted) {
+  return now == wanted || (wanted == Hold::draining && now == Hold::drained);
+}
+
 ActionReport plan_hold(const RelayStatus& relay, Hold wanted) {
   ActionReport report = counts_of(relay);
-  const bool is_same =
-      relay.hold.hold == wanted || (wanted == Hold::draining && relay.hold.hold == Hold::drained);
-  if (is_same) {
+  if (has_order(relay.hold.hold, wanted)) {
     const std::string now = wanted == Hold::none ? "is neither paused nor drained"
                                                  : "is " + std::string(to_string(relay.hold.hold)) +
                                                        " already, by " + relay.hold.by;

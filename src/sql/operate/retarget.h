@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sql/audit.h"
+#include "sql/operate/audit.h"
 #include "sql/session.h"
 
 namespace dovetail {

@@ -1,4 +1,4 @@
-#include "sql/parked_actions.h"
+#include "sql/operate/parked_actions.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,5 @@
-// The rules about what operators order for a relay: what is refused, and what follows from an
-// order. The database only writes it.
+// What follows from an operator's order for a relay, and what is refused before a database is
+// asked to write it.
 #pragma once
 
 #include <string>
@@ -9,6 +9,9 @@
 #include "dovetail/result.h"
 
 namespace dovetail {
+
+// The order changes nothing: the relay has it already.
+bool has_order(Hold now, Hold wanted);
 
 // Pause (paused), drain (draining) or resume (none).
 ActionReport plan_hold(const RelayStatus& relay, Hold wanted);

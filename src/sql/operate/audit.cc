@@ -1,4 +1,4 @@
-#include "sql/audit.h"
+#include "sql/operate/audit.h"
 
 #include "core/event/utf8.h"
 

@@ -1,4 +1,4 @@
-#include "sql/inbox_actions.h"
+#include "sql/operate/inbox_actions.h"
 
 namespace dovetail {
 

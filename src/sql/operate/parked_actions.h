@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/operations.h"
-#include "sql/audit.h"
 #include "sql/heads.h"
+#include "sql/operate/audit.h"
 #include "sql/session.h"
 
 namespace dovetail {
