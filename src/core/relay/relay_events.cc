@@ -247,7 +247,11 @@ void Relay::deliver(Entry& entry, const Outcome& outcome) {
 
 void Relay::retry_later(Entry& entry, const Outcome& outcome, Duration delay, bool counts) {
   if (entry.flight->replay) return park(entry, ParkState::waiting, delay, outcome.reason);
-  if (is_blocked(*entry.event)) return park_behind(entry);
+  if (is_blocked(*entry.event)) {
+    // Somebody else parked events of its key meanwhile, so later ones may still be ready.
+    park_behind(entry);
+    return park_line(entry);
+  }
   entry.reason = outcome.reason;
   const std::uint64_t key = entry.line_key();
   join_line(key, entry);
