@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import unittest
 import uuid
 
 import api_test
+import browser
 import harness
+import pages_test
 import postgres_test
 import scene
 from postgres_test import psql
@@ -76,6 +79,27 @@ class WithTheRolesOfTheGuide(api_test.EveryCall, RestrictedCase):
                          [(self.login, "discard", f"olga by the console: the total was wrong; as {edit['id']}"),
                           (self.login, "edit", f"olga by the console: the total was wrong; as {edit['id']}"),
                           (self.login, "reveal", "olga by the console: a customer asks")])
+
+
+@unittest.skipIf(browser.why_not(), browser.why_not())
+class PagesWithTheRolesOfTheGuide(RestrictedCase):
+    roles = named_roles()
+    open, arrived, no_complaints = pages_test.Pages.open, pages_test.Pages.arrived, pages_test.Pages.no_complaints
+
+    def test_every_page_shows_what_it_is_about_and_complains_of_nothing(self):
+        self.begin()
+        self.url, self.page = f"http://127.0.0.1:{self.port}", browser.Browser()
+        self.addCleanup(self.page.close)
+        self.page.look(1440)
+        self.post(f"events/{self.poison[0]}/reveal", {"reason": "a customer asks"})
+        for place, text in (("/", "orders-to-inventory"), ("/relays", "orders-to-inventory"), ("/parked", "poison.events"),
+                            ("/events", "OrderPlaced"), (f"/events/{self.poison[0]}", "a customer asks"), ("/consumers", "onsumers"),
+                            ("/stores", "inventory"), ("/stores/orders", "PostgreSQL"), ("/audit", self.login)):
+            with self.subTest(place):
+                self.open(place)
+                self.page.shows(text)
+                self.assertNotIn("permission denied", self.page.text())
+                self.no_complaints()
 
 
 class Refused(RestrictedCase):
