@@ -5,6 +5,7 @@
 #include <amqp_tcp_socket.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,11 @@ inline StoredEvent as_event(const Json& message) {
   const std::string version = attribute("aggregateversion");
   event.aggregate_version = version.empty() ? 0 : std::stoll(version);
   std::vector<Header> own;
-  for (const auto& [name, value] : headers.fields()) {
+  auto fields = nlohmann::json::parse(headers.raw(), nullptr, false);
+  if (!fields.is_object()) fields = nlohmann::json::object();
+  for (const auto& [name, value] : fields.items()) {
     if (!name.starts_with("cloudEvents:") && name != "x-delivery-count")
-      own.push_back({name, value.text()});
+      own.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
   }
   if (!own.empty()) event.headers = *encode_headers(own);
   return event;
