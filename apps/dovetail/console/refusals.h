@@ -11,7 +11,7 @@
 namespace dovetail::console {
 
 // The last ones, in the memory of this process: who may not write must not fill a database by
-// asking. The log has them all. Any thread.
+// asking. Any thread.
 class Refusals {
  public:
   static constexpr std::size_t kKept = 200;
