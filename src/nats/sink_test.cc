@@ -41,9 +41,11 @@ class NatsSinkTest : public testing::Test {
     }
     return options;
   }
+  // Without a key it gets its own.
   const Event* event(const std::string& topic, std::string_view payload = "x",
-                     std::string_view key = "k", std::string_view headers = {}) {
-    return &events_.make(topic, key, payload, headers);
+                     std::string_view key = {}, std::string_view headers = {}) {
+    const std::string own = "k" + std::to_string(++made_);
+    return &events_.make(topic, key.empty() ? own : key, payload, headers);
   }
   // Until all outcomes are known, or an error comes.
   std::vector<Outcome> send(const std::vector<const Event*>& events) {
@@ -89,6 +91,7 @@ class NatsSinkTest : public testing::Test {
   std::string name_ = own_name("SINK");
   bool made_stream_ = false;
   std::unique_ptr<NatsSink> sink_;
+  int made_ = 0;
   TestEvents events_;
   Error error_{Errc::stopped, ""};
 };
@@ -164,6 +167,55 @@ TEST_F(NatsSinkTest, AFullStreamIsBusyUntilThereIsRoom) {
     EXPECT_EQ(send_one(waiting).fate, Fate::confirmed) << "there is room again";
     admin_.drop_stream(name_);
   }
+}
+
+// The small one would fit where the large one does not.
+TEST_F(NatsSinkTest, WhatIsBehindARefusedEventOfItsKeyIsNotStored) {
+  make_stream(R"(,"discard":"new","max_bytes":4000)");
+  open(options_for());
+  ASSERT_EQ(send_one(event(name_ + ".a", "first")).fate, Fate::confirmed);
+  const auto outcomes =
+      send({event(name_ + ".a", "before", "k"), event(name_ + ".a", std::string(8000, 'x'), "k"),
+            event(name_ + ".a", "behind", "k"), event(name_ + ".a", "other", "another key")});
+  EXPECT_EQ(outcomes[0].fate, Fate::confirmed) << outcomes[0].reason;
+  EXPECT_EQ(outcomes[1].fate, Fate::busy) << outcomes[1].reason;
+  EXPECT_EQ(outcomes[2].fate, Fate::again) << outcomes[2].reason;
+  EXPECT_EQ(admin_.messages(name_), outcomes[3].fate == Fate::confirmed ? 3 : 2);
+}
+
+TEST_F(NatsSinkTest, AnotherPublisherCostsNoEventAndNoOrder) {
+  make_stream();
+  open(options_for());
+  std::atomic<bool> is_over = false;
+  std::jthread other([&] {
+    NatsSink sink(options_for(), system_clock());
+    EXPECT_TRUE(sink.open());
+    while (!is_over) {
+      TestEvents events;
+      const Event* const one = &events.make(name_ + ".a", "theirs", "theirs");
+      EXPECT_TRUE(sink.submit({&one, 1}));
+      Outcome outcome;
+      EXPECT_TRUE(sink.collect({&outcome, 1}, seconds(30)));
+    }
+  });
+  std::vector<const Event*> left;
+  for (int i = 0; i < 300; ++i) left.push_back(event(name_ + ".a", std::to_string(i), "k"));
+  for (int tries = 0; tries < 300 && !left.empty(); ++tries) {
+    const auto outcomes = send(left);
+    if (outcomes.size() != left.size()) break;
+    std::vector<const Event*> again;
+    for (std::size_t i = 0; i < left.size(); ++i)
+      if (outcomes[i].fate == Fate::again) again.push_back(left[i]);
+    left = again;
+  }
+  is_over = true;
+  other.join();
+  EXPECT_TRUE(left.empty());
+  std::vector<std::string> stored;
+  for (const auto& message : admin_.stored(name_))
+    if (message.payload != "theirs") stored.push_back(message.payload);
+  ASSERT_EQ(stored.size(), 300U);
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(stored[static_cast<std::size_t>(i)], std::to_string(i));
 }
 
 TEST_F(NatsSinkTest, AFullStreamDoesNotHoldUpAnother) {

@@ -89,7 +89,10 @@ class LimitsSuite : public testing::TestWithParam<SinkCase> {
     one.position = static_cast<std::int64_t>(made_);
     one.topic = "orders";
     one.aggregate_type = "order";
-    one.aggregate_id = keep(key);
+    // One refused event must not hold up the others: short keys get a number of equal length.
+    const bool is_numbered = !key.empty() && key.size() < 40;
+    one.aggregate_id =
+        keep(is_numbered ? key + " " + std::to_string(1000 + static_cast<int>(made_)) : key);
     one.type = "changed";
     one.content_type = "application/json";
     one.payload = payload;
@@ -285,7 +288,7 @@ TEST_P(LimitsSuite, HeadersWithNamesOfTheFormatArriveOrAreRefused) {
        {"id", "ce_id", "ce-id", "ce_type", "content-type", "Content-Type", "content-length", "Host",
         "Nats-Msg-Id", "Nats-Expected-Stream", "key", "data", "traceparent", "Idempotency-Key",
         "webhook-id", "webhook-signature", "Transfer-Encoding", "Message-Key", "x-match"}) {
-    Event event = plain(std::string("header ") + name, "{}");
+    Event event = plain("header", "{}");
     event.headers = headers({{name, "mine"}});
     add(name, event);
   }

@@ -45,7 +45,7 @@ void declare(kafka::Options& options, Settings& keys) {
   keys.renamed("message_bytes_max", "message_max");
   keys.duration(
       "linger", options.linger, Duration{0},
-      "How long a batch waits for more messages. With `0ms` it takes what has piled up while "
+      "How long a batch waits for more messages. With zero it takes what has piled up while "
       "the last request was out: the lowest latency. A longer one costs the broker less "
       "CPU while few events flow.");
   keys.duration("connect_timeout", options.connect_timeout, milliseconds(100),

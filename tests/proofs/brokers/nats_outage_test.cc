@@ -35,10 +35,12 @@ class Nats final : public OutageUnderTest {
     nats::Operator admin(connection(port()));
     return stored_in(admin, "ORDERS");
   }
-  // Far above the current size: a stream above its new limit would lose the oldest messages.
+  // Far above the current size: a stream above its new limit would lose the oldest messages. By
+  // bytes: a small message may fit behind a large one that does not.
   void block() override {
     nats::Operator admin(connection(port()));
-    limit(admin, admin.messages("ORDERS") + 1500);
+    limit(admin, admin.ask("STREAM.INFO.ORDERS").json().get("state").get("bytes").number_or(0) +
+                     1'000'000);
   }
   void unblock() override {
     nats::Operator admin(connection(port()));
@@ -61,11 +63,11 @@ class Nats final : public OutageUnderTest {
     options.request_timeout = seconds(3);
     return options;
   }
-  static void limit(nats::Operator& admin, std::int64_t messages_max) {
+  static void limit(nats::Operator& admin, std::int64_t bytes_max) {
     admin.ask("STREAM.UPDATE.ORDERS",
               R"({"name":"ORDERS","subjects":["orders"],"storage":"file","discard":"new",)"
-              R"("max_msgs":)" +
-                  std::to_string(messages_max) + "}");
+              R"("max_bytes":)" +
+                  std::to_string(bytes_max) + "}");
   }
 
   servers::Started started_{"nats"};
