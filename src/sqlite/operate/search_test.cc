@@ -150,6 +150,9 @@ int watch_connection(sqlite3* connection, char**, const void*) {
 TEST_F(SqliteSearch, NoQueryScansTheOutbox) {
   fill(5000);
   const EventId id = search({.before = 100, .limit = 1}).rows.at(0).id;
+  application.run(
+      "INSERT INTO dovetail_audit (at, who, what, subject, reason) SELECT 1, 'x', 'y', seq, '' "
+      "FROM dovetail_outbox");
   scanned.clear();
   ASSERT_EQ(sqlite3_auto_extension(reinterpret_cast<void (*)()>(watch_connection)), SQLITE_OK);
   (void)search({.key = "rare", .look_max = 100});
@@ -158,10 +161,12 @@ TEST_F(SqliteSearch, NoQueryScansTheOutbox) {
   EXPECT_TRUE(list_events(file.path, {.id = id.to_string()}));
   EXPECT_TRUE(list_parked(file.path, {.id = id.to_string(), .with_finished = true}));
   EXPECT_TRUE(payload_of(file.path, id));
+  EXPECT_TRUE(list_audit(file.path, {.subject = id.to_string()}));
   EXPECT_TRUE(inbox_of(file.path, id, system_clock()));
   sqlite3_reset_auto_extension();
   EXPECT_GE(scanned.size(), 6U);
-  for (const auto& [sql, steps] : scanned) EXPECT_LE(steps, 200) << sql;
+  // Each call reads the catalogue, which has some fifty rows.
+  for (const auto& [sql, steps] : scanned) EXPECT_LE(steps, 500) << sql;
 }
 
 }  // namespace
