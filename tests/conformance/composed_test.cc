@@ -154,6 +154,7 @@ class MemoryClaims final : public ClaimsUnderTest {
     return std::make_unique<MemoryClaimStore>(database_, consumer);
   }
   void pass(Duration duration) override { clock_.advance(duration); }
+  void set_clock(std::chrono::hours step) override { clock_.set_wall(clock_.wall() + step); }
 
  private:
   TestClock clock_;

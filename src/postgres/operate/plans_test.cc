@@ -132,6 +132,8 @@ TEST_F(PostgresPlans, SearchAndListsReadWhatTheyShow) {
   expect_few_rows("parked history",
                   [&] { EXPECT_EQ(list_parked(url, {.with_finished = true})->size(), 100U); });
   expect_few_rows("audit", [&] { EXPECT_EQ(list_audit(url, {})->size(), 100U); });
+  expect_few_rows("audit of an event",
+                  [&] { EXPECT_EQ(list_audit(url, {.subject = "7"})->size(), 1U); });
   expect_few_rows("older audit",
                   [&] { EXPECT_EQ(list_audit(url, {.before = 200})->size(), 100U); });
 }
