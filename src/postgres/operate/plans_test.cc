@@ -151,7 +151,6 @@ TEST_F(PostgresPlans, OneEventIsFoundByItsId) {
   });
   for (const EventId& id : {row.id, parked, delayed})
     expect_few_rows("payload", [&] { EXPECT_TRUE(payload_of(url, id)); });
-  expect_few_rows("inbox", [&] { EXPECT_EQ(list_handlers(url, row.id)->size(), 1U); });
   expect_few_rows("handlers", [&] { EXPECT_EQ(list_handlers(url, row.id)->size(), 1U); });
   life::RelayFacts facts;
   facts.name = "one";

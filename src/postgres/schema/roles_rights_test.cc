@@ -97,7 +97,8 @@ TEST_F(PostgresRoleRights, ARelayReadsAndWritesTheseTables) {
   const Names own = {"applied_version", "attempt",       "consumer_session",
                      "mapped_backlog",  "relay_process", "relay_state"};
   Names inserts = own;
-  inserts.insert({"commit_guard", "consumer", "inbox", "parked", "relay_lane", "unapplied"});
+  inserts.insert(
+      {"commit_guard", "consumer", "inbox", "parked", "receipt", "relay_lane", "unapplied"});
   EXPECT_EQ(may("dovetail_relay", "INSERT"), inserts);
   Names updates = own;
   updates.insert({"parked", "relay_lane"});
@@ -185,6 +186,14 @@ TEST_F(PostgresRoleRights, ARelayWritesOnlyTheseColumnsOfWhatOperatorsDecideAbou
                                                         "parked.state",
                                                         "parked.topic",
                                                         "parked.type",
+                                                        "receipt.events",
+                                                        "receipt.first_bucket",
+                                                        "receipt.first_seq",
+                                                        "receipt.last_bucket",
+                                                        "receipt.last_seq",
+                                                        "receipt.owner",
+                                                        "receipt.places",
+                                                        "receipt.relay",
                                                         "relay_lane.lane",
                                                         "relay_lane.lanes",
                                                         "relay_lane.passed_seq",

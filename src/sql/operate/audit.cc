@@ -21,12 +21,13 @@ Status add_audit(SqlSession& session, const AuditStatements& sql, const AuditRow
 
 Result<std::vector<AuditRow>> read_audit(SqlSession& session, const AuditStatements& sql,
                                          const AuditFilter& filter) {
+  const std::string by_console = filter.who + std::string(kByConsole);
   SqlParams params;
   params.integer(static_cast<std::int64_t>(filter.limit))
       .integer(filter.before)
       .text(filter.what)
       .text(filter.who)
-      .text(filter.who + std::string(kByConsole));
+      .text(by_console);
   if (!filter.subject.empty()) params.text(filter.subject);
   const Result<SqlRows> rows =
       session.run(filter.subject.empty() ? sql.list : sql.list_of_subject, params);
