@@ -208,6 +208,8 @@ class Api(EveryCall, scene.SceneCase):
         self.post("parked/discard", {"ids": [self.poison[0]], "reason": "test data"})
         self.wait_for("what waited behind is parked, too", lambda: self.reader()["waiting"] == 0 and self.reader()["parked"] == 2)
         self.post("parked/discard", {"ids": [self.poison[1]], "reason": "test data"})
+        self.daemon.terminate()  # so that it gives its lease up
+        self.daemon.wait()
         self.end(self.daemon)
         self.write("dovetail.toml", self.config.replace('name = "orders-to-inventory"', 'name = "another"'))
         self.daemon = self.start_daemon()

@@ -130,11 +130,12 @@ class Outages(OutageCase, postgres_test.PostgresCase):
                 process.wait()
 
     def test_a_database_that_is_away(self):
-        self.configure(f"host=127.0.0.1 port={free_port()} dbname=shop user=x", '[store.two]\nurl = "sqlite:two.db"\n',
-                       RELAY % ("two", ""))
-        self.dovetail("init", code=4)
+        two = '[store.two]\nurl = "sqlite:two.db"\n'
+        self.write("dovetail.toml", two)
+        self.dovetail("init")  # or this one is away, too
+        self.configure(f"host=127.0.0.1 port={free_port()} dbname=shop user=x", two, RELAY % ("two", ""))
         self.start_daemon()
-        self.named("database-away", "The database shop is away", code=4)
+        self.named("database-away", "The database shop is away.", code=4)
 
     def test_a_pooler_that_is_down(self):
         direct = self.conninfo

@@ -1,4 +1,4 @@
-"""The console of a daemon whose login in PostgreSQL has exactly the roles that docs/OPERATE.md names, or fewer."""
+"""The console of a daemon whose login in PostgreSQL has exactly the roles that docs/MONITOR.md names, or fewer."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from postgres_test import psql
 
 def named_roles():
     """Those that the guide names for the login of a daemon with a dashboard."""
-    page = (harness.ROOT / "docs" / "OPERATE.md").read_text(encoding="utf-8")
+    page = (harness.ROOT / "docs" / "MONITOR.md").read_text(encoding="utf-8")
     sentence = page.split("In PostgreSQL the daemon's login needs", 1)[1].split("\n\n")[0]
     return re.findall(r"`(dovetail_\w+)`", sentence)
 

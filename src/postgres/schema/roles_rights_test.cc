@@ -164,6 +164,9 @@ TEST_F(PostgresRoleRights, ARelayWritesOnlyTheseColumnsOfWhatOperatorsDecideAbou
                          "window_seq",
                          "window_start"}));
   EXPECT_EQ(others, Names{});
+}
+
+TEST_F(PostgresRoleRights, ARelayAddsOnlyTheseColumnsOfWhatItMayNotChoose) {
   EXPECT_EQ(columns("dovetail_relay", "INSERT"), (Names{"consumer.name",
                                                         "inbox.available_at",
                                                         "inbox.consumer_id",
