@@ -272,7 +272,8 @@ class Outages(OutageCase, postgres_test.PostgresCase):
         self.wait_for("another process delivers", lambda: self.call("/api/v1/status").json()["verdict"]["kind"] == "ok")
         first.send_signal(signal.SIGCONT)
         self.wait_for("it learns that", lambda: "the lease ran out before it was renewed" in self.log())
-        self.assertEqual(self.call("/api/v1/status").json()["verdict"]["kind"], "ok")
+        # Its last words about the lane it lost may be seen for a moment.
+        self.wait_for("all is well", lambda: self.call("/api/v1/status").json()["verdict"]["kind"] == "ok")
 
     @unittest.skipUnless(shutil.which("cc"), "cc is missing; install the package gcc")
     def test_a_clock_that_was_set(self):
