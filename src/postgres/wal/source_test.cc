@@ -200,6 +200,7 @@ TEST_F(WalSourceTest, ATransactionThatIsOpenOverASafePointIsNotCovered) {
 TEST_F(WalSourceTest, ABacklogIsCaughtUpByWindowsAndThenTheLogIsReadAgain) {
   WalSourceOptions options = quick_wal(ReadMode::automatic);
   options.catch_up_events = 500;
+  options.safe_point_every = std::chrono::milliseconds(1);  // or a quick stream is level before
   WalReading reading(database_, options);
   ASSERT_TRUE(reading.until_streaming()) << reading.told();
   publish(0, 10);
@@ -207,15 +208,15 @@ TEST_F(WalSourceTest, ABacklogIsCaughtUpByWindowsAndThenTheLogIsReadAgain) {
   // Nobody reads meanwhile, as with a blocked sink. One transaction per event.
   must(connection_, "SET synchronous_commit = off");
   must(connection_,
-       "DO $$ BEGIN FOR i IN 10..4009 LOOP PERFORM dovetail.publish('order', 'k', 'placed', "
+       "DO $$ BEGIN FOR i IN 10..8009 LOOP PERFORM dovetail.publish('order', 'k', 'placed', "
        "i::text || repeat('x', 2000), content_type => 'text/plain'); COMMIT; END LOOP; END $$");
-  ASSERT_TRUE(until_read(reading, 4010)) << reading.payloads.size() << reading.told();
+  ASSERT_TRUE(until_read(reading, 8010)) << reading.payloads.size() << reading.told();
   EXPECT_GE(reading.metrics.stream_ends, 1U) << reading.told();
   ASSERT_TRUE(reading.until_streaming()) << reading.told();
   publish("behind");
-  ASSERT_TRUE(until_read(reading, 4011));
+  ASSERT_TRUE(until_read(reading, 8011));
   EXPECT_EQ(reading.repeated(), 0U);
-  EXPECT_EQ(reading.counts.size(), 4011U);
+  EXPECT_EQ(reading.counts.size(), 8011U);
   EXPECT_TRUE(reading.until([&] { return is_progress_complete(); }));
 }
 
