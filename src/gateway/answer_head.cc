@@ -19,7 +19,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// The whole text. 0 is left where it is no number.
+// Reads the whole text. Leaves 0 if it is not a number.
 template <class Number>
 bool parse(std::string_view text, Number& out) {
   const char* const end = text.data() + text.size();

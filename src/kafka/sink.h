@@ -35,8 +35,8 @@ namespace dovetail::kafka {
 //
 // librdkafka remembers for minutes that a topic is missing. So the sink itself asks whether a topic
 // exists, before its first event and, if it is missing, again before later ones. Events for a
-// missing topic come back as `busy`. So do those for a topic of which a producer has failed, for
-// some time.
+// missing topic come back as `busy`. If a topic makes a producer fail, its events come back as
+// `busy` for some time, too.
 class KafkaSink final : public Sink {
  public:
   KafkaSink(Options options, Clock& clock);
@@ -58,7 +58,7 @@ class KafkaSink final : public Sink {
     TimePoint ask_at{};     // if it is missing: do not ask earlier
     std::string why{};      // why its events are refused; empty: they are not
   };
-  // A topic of which a producer has failed: its events wait.
+  // A topic that made a producer fail: its events wait.
   struct Trouble {
     std::string why{};
     Duration pause{};

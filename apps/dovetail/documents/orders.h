@@ -17,7 +17,7 @@ Json json_of(const std::string& relay, std::string_view action, const ActionRepo
 // "beginning", "now", the number of an event, or a time. usage: none of these.
 Expected<SeekTo> parse_seek(const std::string& text);
 
-// Whether a relay may get another name. rejected: it is a consumer. usage: the name is none.
+// Whether a relay may get another name. rejected: it is a consumer. usage: the name is not valid.
 Expected<bool> check_new_name(const config::Config& config, const std::string& name,
                               const std::string& new_name);
 

@@ -133,7 +133,7 @@ TEST_F(PostgresRelayControl, ARenamedRelayGoesOnWhereItsSlotStood) {
   const std::string slot = text(sql_, "SELECT slot FROM dovetail.relay_lane");
   const Result<std::string> left = write_rename(database_.conninfo, "shop", "store", "why");
   ASSERT_TRUE(left) << text_of(left);
-  EXPECT_EQ(*left, slot) << "whoever renames it drops the slot";
+  EXPECT_EQ(*left, slot) << "the caller drops this slot";
   must(sql_, "SELECT dovetail.publish('order', '1', 'placed', '903')");
   WalReading reading(database_, quick_wal(ReadMode::wal), "store");
   ASSERT_TRUE(reading.until([&] { return reading.streams() && reading.counts.contains("903"); }))

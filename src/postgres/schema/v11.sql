@@ -340,8 +340,8 @@ $$;
 REVOKE ALL ON FUNCTION dovetail.forget_relay(text, text) FROM PUBLIC;
 
 -- Part 3: claims, queues and requests after the clock was set back. What ends later than its term and a tenth of it from
--- now was written by a clock that was ahead. Whoever meets it lets it last a whole term from now on: a holder that lives
--- keeps its lease, and nobody waits until the clock is there again.
+-- now was written by a clock that was ahead. The next caller gives it a whole term from now on. A holder that lives
+-- keeps its lease, and nobody waits until the clock gets there again.
 
 -- For how long the lease, or the pause, was given. Null: nobody knows, and the clock is believed.
 ALTER TABLE dovetail.claim ADD COLUMN term interval;
@@ -575,7 +575,7 @@ BEGIN
         RETURN;
       END IF;
     END IF;
-    -- Expired, or to be tried again. Whoever is first here changes the token.
+    -- Expired, or to be tried again. The first caller changes the token.
     UPDATE dovetail.request AS r
     SET fingerprint = take_request.fingerprint, token = take_request.token, lease_until = ends,
         term = take_request.lease, status = NULL, headers = NULL, body = NULL, created_at = moment, finished_at = NULL,
