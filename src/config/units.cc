@@ -103,6 +103,10 @@ std::string human_count(std::uint64_t count) {
   return text;
 }
 
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return human_count(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string human_size(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

@@ -25,7 +25,9 @@ std::string write_size(std::size_t bytes);
 
 std::string human_duration(Duration duration);  // "850 us", "3.2 s", "4 d 2 h"
 std::string human_count(std::uint64_t count);   // "1,234,567"
-std::string human_size(std::uint64_t bytes);    // "12 B", "3.2 MiB"
-std::string iso_time(WallTime time);            // "2026-11-15T08:08:28.123456Z"
+// "1 event", "1,234 events". The noun has a plain plural.
+std::string counted(std::uint64_t count, std::string_view noun);
+std::string human_size(std::uint64_t bytes);  // "12 B", "3.2 MiB"
+std::string iso_time(WallTime time);          // "2026-11-15T08:08:28.123456Z"
 
 }  // namespace dovetail::config

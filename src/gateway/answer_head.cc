@@ -5,6 +5,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "core/ascii.h"
 #include "server/header_field.h"
 
 namespace dovetail::http {

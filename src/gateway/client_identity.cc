@@ -1,5 +1,6 @@
 #include "gateway/client_identity.h"
 
+#include "core/ascii.h"
 #include "core/event/sha256.h"
 #include "dovetail/idempotency.h"
 #include "server/header_field.h"

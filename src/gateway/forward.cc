@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/check.h"
 #include "core/handle.h"
 #include "gateway/answer_head.h"

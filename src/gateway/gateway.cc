@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/check.h"
 #include "gateway/client_identity.h"
 #include "gateway/gateway_replies.h"

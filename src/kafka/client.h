@@ -2,12 +2,14 @@
 // errors.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/handle.h"
 #include "dovetail/result.h"
 #include "kafka/options.h"
@@ -33,6 +35,9 @@ void destroy(rd_kafka_topic_s* topic);
 void destroy(rd_kafka_topic_partition_list_s* list);
 template <class T>
 using Handle = dovetail::Handle<T, static_cast<void (*)(T*)>(destroy)>;
+
+// How long no broker has to answer until the connection counts as lost.
+constexpr Duration kDownMax = std::chrono::seconds(5);
 
 enum class Role : std::uint8_t { producer, consumer, admin };
 using Properties = std::vector<std::pair<std::string, std::string>>;

@@ -18,7 +18,7 @@ namespace {
 using F = const Facts&;
 
 constexpr std::size_t kBrokersMax = 10;
-constexpr std::size_t kTopicsMax = 200;
+constexpr std::size_t kLookedAtMax = 200;
 
 // Settings that the cluster does not tell.
 constexpr std::int64_t kOffsetsMinutes = 10'080;
@@ -224,7 +224,7 @@ class Examination {
     std::size_t looked_at = 0;
     for (const TopicShape& topic : shape.topics) {
       if (!is_written(topic.name) && !is_read(topic.name)) continue;
-      if (++looked_at <= kTopicsMax) look_at_topic(topic);
+      if (++looked_at <= kLookedAtMax) look_at_topic(topic);
     }
     const auto known = [&](const std::string& name) {
       return std::any_of(shape.topics.begin(), shape.topics.end(),

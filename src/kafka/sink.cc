@@ -29,7 +29,6 @@ constexpr std::size_t kBlamedMax = 10'000;
 constexpr Duration kForgetKeys = std::chrono::minutes(10);
 constexpr Duration kPatience = std::chrono::seconds(1);  // of one submit()
 // Long enough for a broker to restart, or for another one to lead its partitions.
-constexpr Duration kDownMax = std::chrono::seconds(5);
 constexpr std::size_t kTopicsMax = 10'000;
 
 void* as_opaque(std::uint64_t tag) { return reinterpret_cast<void*>(tag); }

@@ -15,7 +15,6 @@ namespace {
 constexpr Duration kSlice = std::chrono::milliseconds(50);
 constexpr Duration kAnswerMax = std::chrono::seconds(10);
 // Long enough for a broker to restart, or for another one to lead its partitions.
-constexpr Duration kDownMax = std::chrono::seconds(5);
 
 // The group rebalances: the next owner of the partition reads from the last commit.
 bool is_of_rebalance(rd_kafka_resp_err_t code) {

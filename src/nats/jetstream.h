@@ -19,6 +19,9 @@ inline constexpr int kConsumerNotFound = 10014;
 inline constexpr int kNotEnabled = 10076;
 inline constexpr int kNotEnabledForAccount = 10039;
 
+// The header by which a stream knows repeats.
+inline constexpr std::string_view kIdHeader = "Nats-Msg-Id";
+
 // An answer; it may be an error.
 struct Answer {
   std::string text{};

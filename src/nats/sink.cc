@@ -14,7 +14,6 @@ namespace {
 // The servers' default limit for the line before a message.
 constexpr std::size_t kPublishLineMax = 4096;
 constexpr std::string_view kFirstHeaderLine = "NATS/1.0\r\n";
-constexpr std::string_view kIdHeader = "Nats-Msg-Id";
 constexpr std::string_view kStreamHeader = "Nats-Expected-Stream";
 constexpr std::string_view kLastIdHeader = "Nats-Expected-Last-Msg-Id";
 constexpr int kAnotherLastId = 10070;  // than the one of Nats-Expected-Last-Msg-Id

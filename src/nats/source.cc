@@ -16,7 +16,6 @@ using std::chrono::seconds;
 constexpr Duration kHoldCheck = milliseconds(100);
 constexpr Duration kHoldCheckAfterNews = milliseconds(5);
 constexpr Duration kAskBackAgain = seconds(1);
-constexpr std::string_view kIdHeader = "Nats-Msg-Id";
 
 // The event's own id: for a replayed event the sink appends a colon and a number.
 std::string_view without_replay(std::string_view id) {

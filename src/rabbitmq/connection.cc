@@ -49,16 +49,13 @@ std::string closed_text(int code, std::string_view text) {
   return what + "the server's log";
 }
 
-template <class T>
-const T& decoded(const amqp_frame_t& frame) {
-  return *static_cast<const T*>(frame.payload.method.decoded);
-}
-
 bool is_method(const amqp_frame_t& frame, std::uint32_t method) {
   return frame.frame_type == AMQP_FRAME_METHOD && frame.payload.method.id == method;
 }
 
 }  // namespace
+
+const void* method_bytes(const amqp_frame_t& frame) { return frame.payload.method.decoded; }
 
 void Connection::destroy(amqp_connection_state_t_* state) { amqp_destroy_connection(state); }
 
@@ -304,7 +301,7 @@ Status Connection::decode(std::string_view bytes) {
 bool Connection::is_awaited(const amqp_frame_t_& frame) {
   if (!waiting_ || waiting_->answer || frame.channel != waiting_->channel) return false;
   if (is_method(frame, AMQP_CHANNEL_CLOSE_METHOD)) {
-    const auto& close = decoded<amqp_channel_close_t>(frame);
+    const auto& close = method_of<amqp_channel_close_t>(frame);
     waiting_->answer = Answer{close.reply_code, std::string(as_view(close.reply_text))};
     amqp_channel_close_ok_t done{};
     send(frame.channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &done);
@@ -313,7 +310,7 @@ bool Connection::is_awaited(const amqp_frame_t_& frame) {
   if (!is_method(frame, waiting_->reply)) return false;
   waiting_->answer = Answer{};
   if (waiting_->reply == AMQP_QUEUE_DECLARE_OK_METHOD) {
-    const auto& declared = decoded<amqp_queue_declare_ok_t>(frame);
+    const auto& declared = method_of<amqp_queue_declare_ok_t>(frame);
     waiting_->answer->messages = declared.message_count;
     waiting_->answer->consumers = declared.consumer_count;
   }
@@ -334,21 +331,21 @@ Status Connection::dispatch_control(const amqp_frame_t_& frame) {
   if (frame.frame_type != AMQP_FRAME_METHOD) return {};
   switch (frame.payload.method.id) {
     case AMQP_CONNECTION_START_METHOD:
-      mechanisms_ = as_view(decoded<amqp_connection_start_t>(frame).mechanisms);
+      mechanisms_ = as_view(method_of<amqp_connection_start_t>(frame).mechanisms);
       break;
     case AMQP_CONNECTION_TUNE_METHOD:
-      server_frame_max_ = decoded<amqp_connection_tune_t>(frame).frame_max;
-      server_heartbeat_ = decoded<amqp_connection_tune_t>(frame).heartbeat;
+      server_frame_max_ = method_of<amqp_connection_tune_t>(frame).frame_max;
+      server_heartbeat_ = method_of<amqp_connection_tune_t>(frame).heartbeat;
       break;
     case AMQP_CONNECTION_BLOCKED_METHOD:
       blocked_since_ = clock_.now();
-      blocked_reason_ = as_view(decoded<amqp_connection_blocked_t>(frame).reason);
+      blocked_reason_ = as_view(method_of<amqp_connection_blocked_t>(frame).reason);
       break;
     case AMQP_CONNECTION_UNBLOCKED_METHOD:
       blocked_since_.reset();
       break;
     case AMQP_CONNECTION_CLOSE_METHOD: {
-      const auto& close = decoded<amqp_connection_close_t>(frame);
+      const auto& close = method_of<amqp_connection_close_t>(frame);
       return fail(Errc::unavailable, closed_text(close.reply_code, as_view(close.reply_text)));
     }
     default:

@@ -26,6 +26,13 @@ struct amqp_frame_t_;
 
 namespace dovetail::rabbitmq {
 
+// What rabbitmq-c has decoded of a frame; T is the type of its method.
+const void* method_bytes(const amqp_frame_t_& frame);
+template <class T>
+const T& method_of(const amqp_frame_t_& frame) {
+  return *static_cast<const T*>(method_bytes(frame));
+}
+
 // The server's answer to a call.
 struct Answer {
   int refused = 0;  // the code with which the server closed the channel; 0: success

@@ -20,7 +20,7 @@ namespace {
 
 using F = const Facts&;
 
-constexpr std::uint16_t kChannel = 1;
+constexpr std::uint16_t kExamineChannel = 1;
 constexpr std::size_t kOfferedMax = 64 << 20;
 
 // A setting of the queue: its argument, or else the policies in effect.
@@ -179,12 +179,12 @@ class Examination {
   }
 
   Status find_queue(Connection& connection, const std::string& queue) {
-    DOVETAIL_TRY(connection.open_channel(kChannel));
+    DOVETAIL_TRY(connection.open_channel(kExamineChannel));
     amqp_queue_declare_t declare{};
     declare.queue = as_bytes(queue);
     declare.passive = 1;
-    const Result<Answer> answer = connection.call(kChannel, AMQP_QUEUE_DECLARE_METHOD, &declare,
-                                                  AMQP_QUEUE_DECLARE_OK_METHOD);
+    const Result<Answer> answer = connection.call(kExamineChannel, AMQP_QUEUE_DECLARE_METHOD,
+                                                  &declare, AMQP_QUEUE_DECLARE_OK_METHOD);
     if (!answer) return fail(answer.error());
     if (answer->refused != 0 && answer->refused != AMQP_RESOURCE_LOCKED)
       findings_.add(answer->refused == AMQP_NOT_FOUND ? kQueueMissing : kQueueRefused,
@@ -193,12 +193,12 @@ class Examination {
   }
 
   Status find_exchange(Connection& connection) {
-    DOVETAIL_TRY(connection.open_channel(kChannel));
+    DOVETAIL_TRY(connection.open_channel(kExamineChannel));
     amqp_exchange_declare_t declare{};
     declare.exchange = as_bytes(options_.exchange);
     declare.passive = 1;
-    const Result<Answer> answer = connection.call(kChannel, AMQP_EXCHANGE_DECLARE_METHOD, &declare,
-                                                  AMQP_EXCHANGE_DECLARE_OK_METHOD);
+    const Result<Answer> answer = connection.call(kExamineChannel, AMQP_EXCHANGE_DECLARE_METHOD,
+                                                  &declare, AMQP_EXCHANGE_DECLARE_OK_METHOD);
     if (!answer) return fail(answer.error());
     if (answer->refused != 0) findings_.add(kExchangeMissing, declared(answer->text));
     return answer->refused == 0 ? close_channel(connection) : Status{};
@@ -206,7 +206,7 @@ class Examination {
 
   // The server checks the size first. A message that is not mandatory and has no queue is dropped.
   Status offer(Connection& connection) {
-    DOVETAIL_TRY(connection.open_channel(kChannel));
+    DOVETAIL_TRY(connection.open_channel(kExamineChannel));
     const std::string payload(payload_bytes_max_, ' ');
     Message message;
     message.payload = payload;
@@ -214,12 +214,13 @@ class Examination {
     PublishEncoder encoder;
     Publish publish{"", "dovetail.doctor.nobody", &message};
     publish.is_mandatory = false;
-    if (!encoder.append(frames, kChannel, publish, connection.frame_bytes_max()).empty()) return {};
+    if (!encoder.append(frames, kExamineChannel, publish, connection.frame_bytes_max()).empty())
+      return {};
     connection.send(frames);
     amqp_channel_close_t close{};
     close.reply_code = AMQP_REPLY_SUCCESS;
-    const Result<Answer> answer =
-        connection.call(kChannel, AMQP_CHANNEL_CLOSE_METHOD, &close, AMQP_CHANNEL_CLOSE_OK_METHOD);
+    const Result<Answer> answer = connection.call(kExamineChannel, AMQP_CHANNEL_CLOSE_METHOD,
+                                                  &close, AMQP_CHANNEL_CLOSE_OK_METHOD);
     if (!answer) return fail(answer.error());
     if (answer->refused == AMQP_PRECONDITION_FAILED)
       findings_.add(
@@ -231,8 +232,8 @@ class Examination {
   static Status close_channel(Connection& connection) {
     amqp_channel_close_t close{};
     close.reply_code = AMQP_REPLY_SUCCESS;
-    const Result<Answer> closed =
-        connection.call(kChannel, AMQP_CHANNEL_CLOSE_METHOD, &close, AMQP_CHANNEL_CLOSE_OK_METHOD);
+    const Result<Answer> closed = connection.call(kExamineChannel, AMQP_CHANNEL_CLOSE_METHOD,
+                                                  &close, AMQP_CHANNEL_CLOSE_OK_METHOD);
     return closed ? Status{} : fail(closed.error());
   }
 

@@ -22,11 +22,6 @@ constexpr std::size_t kUnsentBytesMax = 256
 constexpr std::size_t kSuspectsMax = 10'000;
 constexpr Duration kCarefulTimeMax = std::chrono::seconds(2);  // within one submit()
 
-template <class T>
-const T& decoded(const amqp_frame_t& frame) {
-  return *static_cast<const T*>(frame.payload.method.decoded);
-}
-
 // The last number in "message size 5 is larger than configured max size 4".
 std::size_t size_limit_in(std::string_view text) {
   const std::size_t at = text.rfind("max size ");
@@ -362,15 +357,15 @@ Status RabbitmqSink::on_frame(const amqp_frame_t_& frame) {
 Status RabbitmqSink::on_method(const amqp_frame_t_& frame) {
   switch (frame.payload.method.id) {
     case AMQP_BASIC_ACK_METHOD: {
-      const auto& ack = decoded<amqp_basic_ack_t>(frame);
+      const auto& ack = method_of<amqp_basic_ack_t>(frame);
       return on_confirm(frame.channel, ack.delivery_tag, ack.multiple != 0, true);
     }
     case AMQP_BASIC_NACK_METHOD: {
-      const auto& nack = decoded<amqp_basic_nack_t>(frame);
+      const auto& nack = method_of<amqp_basic_nack_t>(frame);
       return on_confirm(frame.channel, nack.delivery_tag, nack.multiple != 0, false);
     }
     case AMQP_BASIC_RETURN_METHOD: {
-      const auto& back = decoded<amqp_basic_return_t>(frame);
+      const auto& back = method_of<amqp_basic_return_t>(frame);
       why_returned_ =
           "no RabbitMQ queue for the message: exchange \"" + std::string(as_view(back.exchange)) +
           "\", routing key \"" + std::string(as_view(back.routing_key)) + "\" (" +
@@ -381,7 +376,7 @@ Status RabbitmqSink::on_method(const amqp_frame_t_& frame) {
       return {};
     }
     case AMQP_CHANNEL_CLOSE_METHOD: {
-      const auto& close = decoded<amqp_channel_close_t>(frame);
+      const auto& close = method_of<amqp_channel_close_t>(frame);
       return on_close(frame.channel, close.reply_code, as_view(close.reply_text));
     }
     default:

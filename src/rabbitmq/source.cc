@@ -16,16 +16,11 @@ namespace dovetail::rabbitmq {
 
 namespace {
 
-constexpr std::uint16_t kChannel = 1;
+constexpr std::uint16_t kDeliveryChannel = 1;
 constexpr std::uint16_t kDeclareChannel = 2;
 constexpr std::size_t kSpareMax = 256;
 constexpr std::size_t kSpareBytesMax = 64 << 10;
 constexpr Duration kGoodbyeTimeMax = std::chrono::seconds(5);
-
-template <class T>
-const T& decoded(const amqp_frame_t& frame) {
-  return *static_cast<const T*>(frame.payload.method.decoded);
-}
 
 std::string queue_text(const std::string& queue, int code, const std::string& text) {
   std::string what = "RabbitMQ refused to read the queue \"" + queue + "\": " + text + "; check ";
@@ -83,7 +78,7 @@ Status RabbitmqSource::open() {
 }
 
 Status RabbitmqSource::start(Connection& connection) {
-  DOVETAIL_TRY(connection.open_channel(kChannel));
+  DOVETAIL_TRY(connection.open_channel(kDeliveryChannel));
   const Result<Answer> limited = set_prefetch(connection);
   if (!limited) return fail(limited.error());
   if (limited->refused != 0)
@@ -96,7 +91,7 @@ Status RabbitmqSource::start(Connection& connection) {
 Result<Answer> RabbitmqSource::set_prefetch(Connection& connection) const {
   amqp_basic_qos_t qos{};
   qos.prefetch_count = std::max<std::uint16_t>(options_.prefetch, 1);
-  return connection.call(kChannel, AMQP_BASIC_QOS_METHOD, &qos, AMQP_BASIC_QOS_OK_METHOD);
+  return connection.call(kDeliveryChannel, AMQP_BASIC_QOS_METHOD, &qos, AMQP_BASIC_QOS_OK_METHOD);
 }
 
 Status RabbitmqSource::consume(Connection& connection, std::size_t index) {
@@ -125,8 +120,8 @@ Status RabbitmqSource::consume(Connection& connection, std::size_t index) {
   wish.queue = as_bytes(queue);
   wish.consumer_tag = as_bytes(tag);
   wish.exclusive = options_.exclusive ? 1 : 0;
-  const Result<Answer> answer =
-      connection.call(kChannel, AMQP_BASIC_CONSUME_METHOD, &wish, AMQP_BASIC_CONSUME_OK_METHOD);
+  const Result<Answer> answer = connection.call(kDeliveryChannel, AMQP_BASIC_CONSUME_METHOD, &wish,
+                                                AMQP_BASIC_CONSUME_OK_METHOD);
   if (!answer) return fail(answer.error());
   if (answer->refused != 0)
     return fail(Errc::unavailable, queue_text(queue, answer->refused, answer->text));
@@ -206,7 +201,7 @@ Status RabbitmqSource::settle(const Batch& batch, std::span<const Settled> fates
   amqp_basic_ack_t ack{};
   ack.delivery_tag = acknowledged_;
   ack.multiple = 1;
-  connection_->send(kChannel, AMQP_BASIC_ACK_METHOD, &ack);
+  connection_->send(kDeliveryChannel, AMQP_BASIC_ACK_METHOD, &ack);
   is_flushed_ = false;
   return connection_->push();
 }
@@ -226,7 +221,7 @@ Status RabbitmqSource::flush() {
 }
 
 Status RabbitmqSource::on_frame(const amqp_frame_t_& frame) {
-  if (frame.channel != kChannel) return {};
+  if (frame.channel != kDeliveryChannel) return {};
   if (frame.frame_type == AMQP_FRAME_METHOD) return on_method(frame);
   if (pending_.empty() || pending_.back().is_whole) return {};
   Delivery& delivery = pending_.back();
@@ -245,7 +240,7 @@ Status RabbitmqSource::on_frame(const amqp_frame_t_& frame) {
 Status RabbitmqSource::on_method(const amqp_frame_t_& frame) {
   switch (frame.payload.method.id) {
     case AMQP_BASIC_DELIVER_METHOD: {
-      const auto& deliver = decoded<amqp_basic_deliver_t>(frame);
+      const auto& deliver = method_of<amqp_basic_deliver_t>(frame);
       if (spare_.empty()) {
         pending_.emplace_back();
       } else {
@@ -267,7 +262,7 @@ Status RabbitmqSource::on_method(const amqp_frame_t_& frame) {
       return {};
     }
     case AMQP_BASIC_CANCEL_METHOD: {
-      const std::string tag(as_view(decoded<amqp_basic_cancel_t>(frame).consumer_tag));
+      const std::string tag(as_view(method_of<amqp_basic_cancel_t>(frame).consumer_tag));
       const auto index = static_cast<std::size_t>(std::atoi(tag.c_str()));
       return fail(Errc::unavailable,
                   "RabbitMQ cancelled the consumer of queue \"" +
@@ -277,7 +272,7 @@ Status RabbitmqSource::on_method(const amqp_frame_t_& frame) {
     case AMQP_CHANNEL_CLOSE_METHOD:
       return fail(Errc::unavailable,
                   "RabbitMQ closed the channel: " +
-                      std::string(as_view(decoded<amqp_channel_close_t>(frame).reply_text)) +
+                      std::string(as_view(method_of<amqp_channel_close_t>(frame).reply_text)) +
                       "; check the queue, and the server's consumer_timeout if handlers are slow");
     default:
       return {};

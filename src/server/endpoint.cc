@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/handle.h"
 #include "server/endpoint_loop.h"
 #include "server/header_field.h"

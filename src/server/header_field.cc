@@ -19,11 +19,4 @@ bool is_field_value(std::string_view text) {
   });
 }
 
-std::string to_lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-
 }  // namespace dovetail::http

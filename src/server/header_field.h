@@ -1,7 +1,6 @@
 // The characters that an HTTP header may have.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 namespace dovetail::http {
@@ -9,7 +8,5 @@ namespace dovetail::http {
 bool is_token(std::string_view text);
 // Whether a field may have this value: visible characters, blanks and bytes of other encodings.
 bool is_field_value(std::string_view text);
-// ASCII only, as header names are compared.
-std::string to_lower(std::string_view text);
 
 }  // namespace dovetail::http

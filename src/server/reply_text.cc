@@ -5,6 +5,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "core/ascii.h"
 #include "server/header_field.h"
 #include "server/request_head.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/ascii.h"
 #include "server/header_field.h"
 
 namespace dovetail::http {

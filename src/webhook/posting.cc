@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "core/ascii.h"
 #include "server/header_field.h"
 
 namespace dovetail::http {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/check.h"
 #include "core/event/event_id.h"
 #include "core/event/name_id.h"

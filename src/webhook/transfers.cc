@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/check.h"
 #include "core/handle.h"
 #include "server/address.h"

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "core/ascii.h"
 #include "fuzz/fuzz.h"
 #include "server/header_field.h"
 
@@ -15,8 +16,8 @@ constexpr std::size_t kPiece = 6;  // as much of it would be a hint
 
 // Also in other letters, as hosts are shown, or cut off.
 bool shows_value(std::string_view text) {
-  const std::string lower = dovetail::http::to_lower(text);
-  const std::string value = dovetail::http::to_lower(kValue);
+  const std::string lower = dovetail::to_lower(text);
+  const std::string value = dovetail::to_lower(kValue);
   for (std::size_t at = 0; at + kPiece <= value.size(); ++at)
     if (lower.find(value.substr(at, kPiece)) != std::string::npos) return true;
   return false;

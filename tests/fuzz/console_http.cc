@@ -14,6 +14,7 @@
 #include "console/health.h"
 #include "console/pages/pages.h"
 #include "console/sign_in.h"
+#include "core/ascii.h"
 #include "documents/orders.h"
 #include "fuzz/fuzz.h"
 #include "host/host.h"
@@ -107,7 +108,7 @@ void check_texts(std::string_view text) {
 
 // What the guard must have seen in a host that it takes for ours.
 bool could_be_ours(std::string_view host) {
-  const std::string lower = http::to_lower(host.substr(host.starts_with('[') ? 1 : 0));
+  const std::string lower = to_lower(host.substr(host.starts_with('[') ? 1 : 0));
   for (const std::string_view name :
        {kHost, std::string_view("localhost"), std::string_view("::1"), std::string_view("127.")})
     if (lower.starts_with(name)) return true;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ascii.h"
 #include "fuzz/fuzz.h"
 #include "gateway/answer_head.h"
 #include "gateway/forward.h"

@@ -18,7 +18,7 @@ struct SlotsOptions {
   bool force = false;
 };
 
-std::string state_of(const assembly::WalSlot& slot) {
+std::string slot_state(const assembly::WalSlot& slot) {
   if (slot.invalidation.empty()) return slot.wal_status.empty() ? "-" : slot.wal_status;
   return slot.wal_status + " (" + slot.invalidation + ")";
 }
@@ -33,7 +33,8 @@ void print_list(const CommandContext& context, const std::vector<ListedSlot>& al
   for (const auto& [store, slot] : all)
     table.add({slot.name, printable(slot.database, 40),
                slot.relay.empty() ? "-" : printable(slot.relay, 40), mode_of(slot),
-               config::human_size(static_cast<std::uint64_t>(slot.retained_bytes)), state_of(slot),
+               config::human_size(static_cast<std::uint64_t>(slot.retained_bytes)),
+               slot_state(slot),
                slot.read_by == 0 ? "nobody" : "pid " + std::to_string(slot.read_by)});
   print(table.rows() == 0 ? "no slots\n" : table.to_string());
 }

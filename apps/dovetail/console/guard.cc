@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/ascii.h"
 #include "server/header_field.h"
 
 namespace dovetail::console {
@@ -16,7 +17,7 @@ std::string host_name(std::string_view authority) {
     authority = authority.substr(1, authority.find(']') - 1);
   else
     authority = authority.substr(0, authority.find(':'));
-  std::string name = http::to_lower(authority);
+  std::string name = to_lower(authority);
   if (name.ends_with('.')) name.pop_back();
   return name;
 }
@@ -43,7 +44,7 @@ std::string_view cookie(std::string_view cookies, std::string_view name) {
 }
 
 bool is_json(std::string_view content_type) {
-  std::string type = http::to_lower(content_type.substr(0, content_type.find(';')));
+  std::string type = to_lower(content_type.substr(0, content_type.find(';')));
   while (type.ends_with(' ')) type.pop_back();
   return type == "application/json";
 }
@@ -62,7 +63,7 @@ bool Guard::is_our_host(std::string_view host) const {
   const std::string name = host_name(host);
   if (std::find(options_.hosts.begin(), options_.hosts.end(), name) != options_.hosts.end())
     return true;
-  if (name == http::to_lower(options_.address)) return true;
+  if (name == to_lower(options_.address)) return true;
   if (is_loopback(options_.address)) return is_loopback(name);
   // A page of another host can make its own name lead to us, but not an address.
   return is_any_address(options_.address) && (is_ip_address(name) || is_loopback(name));
@@ -76,8 +77,8 @@ std::optional<Refusal> Guard::check_origin(const http::Request& request) const {
                    "config file, or use the address of http.listen");
   const std::string_view origin = request.header("origin");
   if (!origin.empty()) {
-    const std::string lower = http::to_lower(origin);
-    const std::string ours = http::to_lower(host);
+    const std::string lower = to_lower(origin);
+    const std::string ours = to_lower(host);
     if (lower != "https://" + ours && (options_.has_tls || lower != "http://" + ours))
       return refusal(403, "origin", "the request comes from a page of another site");
   }
@@ -95,7 +96,7 @@ std::string Guard::cookie_name(std::uint16_t port) const {
 Identity Guard::identify(const http::Request& request, std::uint16_t port, WallTime now) const {
   const std::string_view authorization = request.header("authorization");
   if (!authorization.empty()) {
-    const bool is_bearer = http::to_lower(authorization.substr(0, kBearer.size())) == kBearer;
+    const bool is_bearer = to_lower(authorization.substr(0, kBearer.size())) == kBearer;
     // A wrong token gives less than none: whoever sends one wants to know that it is wrong.
     if (!is_bearer) return {};
     return tokens_.find(authorization.substr(kBearer.size())).value_or(Identity{});
@@ -134,7 +135,7 @@ std::optional<Refusal> Guard::check_right(const http::Request& request, const Ro
 void add_security_headers(Reply& reply) {
   const auto has = [&reply](std::string_view name) {
     return std::any_of(reply.headers.begin(), reply.headers.end(),
-                       [name](const Header& one) { return http::to_lower(one.name) == name; });
+                       [name](const Header& one) { return to_lower(one.name) == name; });
   };
   if (!has("cache-control")) reply.headers.push_back({"Cache-Control", "no-store"});
   reply.headers.push_back(

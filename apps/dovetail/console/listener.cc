@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "console/sign_in.h"
+#include "core/ascii.h"
 #include "server/header_field.h"
 #include "server/path.h"
 
@@ -215,7 +216,7 @@ Request Listener::copy_of(const http::Request& request, Found& found) const {
   copy.has_tls = guard_.has_tls();
   copy.port = port();
   for (const MessageHeader& one : request.headers)
-    copy.headers.push_back({http::to_lower(one.name), std::string(one.value)});
+    copy.headers.push_back({to_lower(one.name), std::string(one.value)});
   return copy;
 }
 

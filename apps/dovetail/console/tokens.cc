@@ -21,7 +21,7 @@ constexpr std::size_t kSecretMin = 24;
 constexpr std::size_t kSecretMax = 256;
 constexpr std::size_t kNameMax = 64;
 constexpr std::size_t kFileBytesMax = 256 << 10;
-constexpr auto kLookPause = std::chrono::seconds(1);
+constexpr auto kLookAtFileEvery = std::chrono::seconds(1);
 
 bool is_word(std::string_view text, std::string_view more) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [more](char c) {
@@ -197,7 +197,7 @@ Status TokensFile::load() {
 
 Status TokensFile::follow(TimePoint now) {
   if (now < look_at_) return {};
-  look_at_ = now + kLookPause;
+  look_at_ = now + kLookAtFileEvery;
   if (state() == seen_) return {};
   return load();
 }

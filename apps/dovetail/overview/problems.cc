@@ -10,11 +10,9 @@
 namespace dovetail::app {
 namespace {
 
-using enum ProblemKind;
+using config::counted;
 
-std::string counted(std::uint64_t count, std::string_view noun) {
-  return config::human_count(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
-}
+using enum ProblemKind;
 
 std::string waiting_events(const assembly::RelayStatus& relay) {
   if (!knows_pending(relay)) return "Its events wait.";

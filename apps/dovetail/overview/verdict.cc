@@ -10,6 +10,8 @@
 namespace dovetail::app {
 namespace {
 
+using config::counted;
+
 using enum ProblemKind;
 
 std::string word(std::size_t count) {
@@ -21,10 +23,6 @@ std::string word(std::size_t count) {
 std::string capital(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text;
-}
-
-std::string counted(std::uint64_t count, std::string_view noun) {
-  return config::human_count(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }
 
 // Whether its relays deliver nothing because of it.

@@ -18,7 +18,7 @@ namespace dovetail::kafka {
 
 namespace {
 
-constexpr int kSliceMs = 50;
+constexpr int kFindSliceMs = 50;
 // For the first answers, however little time there is.
 constexpr Duration kAnswerMin = std::chrono::seconds(2);
 
@@ -103,7 +103,7 @@ Status Search::read(const std::string& topic, std::vector<OffsetRange>& ranges) 
   const auto is_read = [](const OffsetRange& one) { return one.next >= one.end; };
   while (answer_.messages.empty() && !std::all_of(ranges.begin(), ranges.end(), is_read)) {
     if (now() >= until_) return {};
-    const Handle<rd_kafka_message_s> message(rd_kafka_consumer_poll(client_.get(), kSliceMs));
+    const Handle<rd_kafka_message_s> message(rd_kafka_consumer_poll(client_.get(), kFindSliceMs));
     if (message == nullptr && errors_.is_final())
       return fail(connection_error(options_, errors_.code(), errors_.text()));
     if (message == nullptr || is_passing(*message)) continue;

@@ -26,7 +26,7 @@ using reconcile::Received;
 constexpr std::size_t kMemoryMax = std::size_t{32} << 20;
 constexpr Duration kAnswerMax = std::chrono::seconds(10);
 constexpr Duration kSilenceMax = std::chrono::seconds(60);
-constexpr int kSliceMs = 100;
+constexpr int kScanSliceMs = 100;
 constexpr std::uint64_t kWatchEvery = 1000;
 
 // A message in the order of its bytes: id, partition, offset, time, digest, time of writing.
@@ -211,7 +211,7 @@ Status TopicScan::read_parts(const reconcile::Watch& watch) {
   std::uint64_t count = 0;
   TimePoint heard_at = system_clock().now();
   while (!is_over()) {
-    const Handle<rd_kafka_message_s> message(rd_kafka_consumer_poll(client_.get(), kSliceMs));
+    const Handle<rd_kafka_message_s> message(rd_kafka_consumer_poll(client_.get(), kScanSliceMs));
     const bool is_watched = message == nullptr || ++count % kWatchEvery == 0;
     if (is_watched && watch && !watch(records_.count()))
       return fail(Errc::stopped, "reading the topic was stopped; nothing was reported");

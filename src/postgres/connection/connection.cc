@@ -12,28 +12,11 @@
 #include "core/check.h"
 #include "postgres/connection/byte_order.h"
 #include "postgres/connection/statement.h"
+#include "postgres/connection/type_numbers.h"
 
 namespace dovetail::postgres {
 
 namespace {
-
-// Object ids of types; the same in every server.
-enum Type : std::uint32_t {
-  kUnknown = 0,
-  kBool = 16,
-  kBytea = 17,
-  kInt8 = 20,
-  kInt4 = 23,
-  kText = 25,
-  kByteaArray = 1001,
-  kInt4Array = 1007,
-  kTextArray = 1009,
-  kInt8Array = 1016,
-  kTimestamptz = 1184,
-  kTimestamptzArray = 1185,
-  kUuid = 2950,
-  kUuidArray = 2951,
-};
 
 std::int64_t to_stored(WallTime time) { return time.time_since_epoch().count() - kEpochOffset; }
 

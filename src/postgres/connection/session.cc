@@ -3,14 +3,11 @@
 #include <libpq-fe.h>
 
 #include "core/check.h"
+#include "postgres/connection/type_numbers.h"
 
 namespace dovetail::postgres {
 
 namespace {
-
-// Type numbers, as in pg_type.
-constexpr Oid kBool = 16, kBytea = 17, kName = 19, kInt8 = 20, kInt2 = 21, kInt4 = 23, kText = 25,
-              kVarchar = 1043, kTimestamptz = 1184, kVoid = 2278, kUuid = 2950;
 
 struct ToParams {
   Params& params;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "postgres/connection/type_numbers.h"
 #include "postgres/doctor/checks.h"
 
 namespace dovetail::postgres {
@@ -12,11 +13,6 @@ namespace {
 
 constexpr Check kNotExamined{Severity::warning, "not-examined", nullptr, "cannot check {part}",
                              "{error}"};
-
-// As the server calls its types.
-constexpr Oid kBool = 16;
-constexpr Oid kInt8 = 20;
-constexpr Oid kInt4 = 23;
 
 // A check that this role may not make is a finding of its own; the others go on.
 Status soften(Status checked, const Connection& connection, std::string_view part,

@@ -88,7 +88,7 @@ constexpr Check kNoSequence{
     "sure that it ascends along each aggregate",
     "check how the application sets it, or add one: ALTER TABLE {table} ADD COLUMN seq bigint "
     "GENERATED ALWAYS AS IDENTITY, and map order_by = \"seq\""};
-constexpr Check kSequence[] = {
+constexpr Check kColumnSequence[] = {
     {Severity::error, "sequence-cache", [](F f) { return f.number("cached") > 1; },
      "the sequence {sequence} caches {cached} values per session, so a later event can get a lower "
      "number",
@@ -132,7 +132,7 @@ Status examine_order(Connection& connection, const CatalogTable& table, const Ta
       ask(connection, kSequenceSql, Params().int8(table.oid).text(facts.text("column")), facts);
   if (!sequences) return fail(sequences.error());
   if (sequences->empty()) findings.add(kNoSequence, facts);
-  for (const Facts& sequence : *sequences) findings.check(kSequence, sequence);
+  for (const Facts& sequence : *sequences) findings.check(kColumnSequence, sequence);
   return {};
 }
 

@@ -44,7 +44,7 @@ constexpr Check kDrift[] = {
      "the {kind} dovetail.{name} was changed", "create it again as in `dovetail init --print-sql`"},
 };
 
-const Probe kSequence{
+const Probe kOutboxSequence{
     R"(SELECT seqcache AS cached, seqincrement < 1 OR seqcycle AS is_turned
        FROM pg_catalog.pg_sequence
        WHERE seqrelid = pg_catalog.to_regclass('dovetail.outbox_seq'))",
@@ -121,7 +121,7 @@ Result<bool> examine_schema(Connection& connection, const Facts& known, Findings
     findings.check(kDrift, one);
     is_whole = is_whole && (one.is("is_right") || !one.is("is_missing"));
   }
-  DOVETAIL_TRY(run(connection, {kSequence}, known, findings));
+  DOVETAIL_TRY(run(connection, {kOutboxSequence}, known, findings));
   return is_whole;
 }
 

@@ -13,7 +13,7 @@ constexpr Check kClockSkew{
     "depend on them, but ages and delivery times do",
     "synchronise both by NTP"};
 
-const Probe kSettings{
+const Probe kServerSettings{
     R"(SELECT pg_catalog.pg_is_in_recovery() AS is_standby,
               pg_catalog.current_setting('fsync') AS fsync,
               pg_catalog.current_setting('synchronous_commit') AS synchronous_commit,
@@ -89,7 +89,7 @@ const Probe kOpenSchemas{
 const Part& server_part() {
   static const Part part{
       "the server",
-      {kSettings, kOpenTransactions, kPreparedTransactions, kOwnSessionsOnly, kOpenSchemas}};
+      {kServerSettings, kOpenTransactions, kPreparedTransactions, kOwnSessionsOnly, kOpenSchemas}};
   return part;
 }
 

@@ -60,7 +60,7 @@ constexpr std::string_view kSlotsSql =
 // `is_required`: a relay does not run without the WAL. `budget`: what relays let the server keep.
 // `is_stuck`: and none reads it.
 Severity if_stuck(F f) { return f.is("is_stuck") ? Severity::error : Severity::note; }
-constexpr Check kSettings[] = {
+constexpr Check kWalSettings[] = {
     {if_stuck, "no-slot-free", [](F f) { return f.number("slots_free") <= 0; },
      "every one of max_replication_slots is taken, so no relay can begin to read the "
      "log{meanwhile}",
@@ -253,7 +253,7 @@ Status examine_settings(Connection& connection, const std::vector<Facts>& slots,
     return slot.is("is_here") && slot.is("is_active");
   });
   facts.set("is_stuck", facts.is("is_required") && !has_one);
-  findings.check(kSettings, facts);
+  findings.check(kWalSettings, facts);
   if (facts.is("is_required") && facts.number("version") >= 17)
     for (const Facts& slot : slots) findings.check({&kFailover, 1}, slot);
   return {};

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "core/ascii.h"
 #include "core/check.h"
 
 namespace dovetail::postgres {
@@ -59,13 +60,6 @@ std::string name_sql(std::string_view name) {
   return *quoted;
 }
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
-
 // The name for to_regclass(), which parses quotes.
 std::string regclass_text(const std::string& table) {
   const std::size_t dot = table.find('.');
@@ -74,7 +68,7 @@ std::string regclass_text(const std::string& table) {
 }
 
 Result<CatalogTable> find_table(Connection& connection, const std::string& table) {
-  for (const std::string& spelling : {table, lower(table)}) {
+  for (const std::string& spelling : {table, to_lower(table)}) {
     const std::string text = regclass_text(spelling);
     const Result<Rows> rows = connection.query(kFindTable, Params().text(text));
     if (!rows) return fail(rows.error());
@@ -130,7 +124,7 @@ Status find_columns(Connection& connection, const TableMapping& mapping, Catalog
   }
   for (const std::string& name : mapped_names(mapping)) {
     auto found = all.find(name);
-    if (found == all.end()) found = all.find(lower(name));
+    if (found == all.end()) found = all.find(to_lower(name));
     if (found == all.end())
       return fail(Errc::rejected,
                   "the table " + table.quoted + " has no column \"" + name +

@@ -43,9 +43,9 @@ std::vector<Assignment> pending_again(const TableMapping& mapping) {
 }
 
 // Marks the rows of parked events `p` with this state.
-class Marks {
+class ParkedMarks {
  public:
-  Marks(const CatalogTable& table, const TableMapping& mapping)
+  ParkedMarks(const CatalogTable& table, const TableMapping& mapping)
       : table_(table), mapping_(mapping), writer_(table, mapping) {}
 
   std::string all() const {
@@ -129,7 +129,7 @@ std::string mark_sql(const CatalogTable& table, const TableMapping& mapping,
   return "WITH fence AS (SELECT 1 FROM dovetail.relay_lane WHERE " + fenced(share) +
          " FOR NO KEY UPDATE), p AS (SELECT p.id, p.row_id, p.state, p.reason, p.attempts FROM "
          "dovetail.parked AS p WHERE p.relay = $1 AND p.id = ANY ($4::pg_catalog.uuid[])" +
-         std::string(kFenceHeld) + ")" + Marks(table, mapping).all() +
+         std::string(kFenceHeld) + ")" + ParkedMarks(table, mapping).all() +
          ", noted AS (UPDATE dovetail.parked AS d SET row_state = p.state FROM p WHERE d.relay = "
          "$1 "
          "AND d.id = p.id AND d.row_state IS DISTINCT FROM p.state)" +

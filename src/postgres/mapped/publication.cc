@@ -24,19 +24,19 @@ constexpr std::string_view kPublished =
     "pg_catalog.pg_partition_tree($2::int8::oid) AS tree))) ON t.pubname = p.pubname "
     "WHERE p.pubname = $1 GROUP BY p.oid, p.pubinsert";
 
-std::string quoted(std::string_view name) {
+std::string checked_name(std::string_view name) {
   const Result<std::string> done = quoted_name(name);
   DOVETAIL_CHECK(done);  // checked, or made of letters and digits
   return *done;
 }
 
 std::string create_sql(const std::string& name, const CatalogTable& table) {
-  return "CREATE PUBLICATION " + quoted(name) + " FOR TABLE " + table.quoted +
+  return "CREATE PUBLICATION " + checked_name(name) + " FOR TABLE " + table.quoted +
          " WITH (publish = 'insert', publish_via_partition_root = true)";
 }
 
 tl::unexpected<Error> wrong(const std::string& name, const std::string& what) {
-  return fail(Errc::rejected, "the publication " + quoted(name) + " " + what);
+  return fail(Errc::rejected, "the publication " + checked_name(name) + " " + what);
 }
 
 std::vector<std::string_view> columns_of(const CatalogTable& table) {
@@ -58,7 +58,7 @@ Status check_publication(Connection& connection, std::string_view relay, const C
   const Result<Rows> rows =
       connection.query(kPublished, Params().text(name).int8(table.oid).text_array(columns));
   if (!rows) return fail(rows.error());
-  const std::string alter = "ALTER PUBLICATION " + quoted(name);
+  const std::string alter = "ALTER PUBLICATION " + checked_name(name);
   if (rows->empty())
     return wrong(name, "does not exist; as the owner of the table run " + create_sql(name, table) +
                            (mapping.publication.empty() ? "" : ", or check the key publication"));

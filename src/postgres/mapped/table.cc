@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "core/ascii.h"
 #include "dovetail/event.h"
 
 namespace dovetail::postgres {
@@ -13,8 +14,6 @@ namespace {
 constexpr std::size_t kNameBytesMax = 63;  // PostgreSQL's limit for a name
 constexpr std::size_t kTextBytesMax = 255;
 
-using Value = Assignment::Value;
-
 TableMapping status_layout() {
   TableMapping mapping;
   mapping.table = "outbox_events";
@@ -23,8 +22,9 @@ TableMapping status_layout() {
   mapping.type = "event_type";
   mapping.created_at = "created_at";
   mapping.pending = {{"status", {"PENDING"}}};
-  mapping.when_delivered = {{"status", Value::text, "SENT"}, {"sent_at", Value::now}};
-  mapping.when_parked = {{"status", Value::text, "FAILED"}};
+  mapping.when_delivered = {{"status", Assignment::Value::text, "SENT"},
+                            {"sent_at", Assignment::Value::now}};
+  mapping.when_parked = {{"status", Assignment::Value::text, "FAILED"}};
   mapping.when_discarded = mapping.when_parked;
   return mapping;
 }
@@ -34,7 +34,7 @@ TableMapping sent_at_layout() {
   mapping.table = "outbox_events";
   mapping.type = "event_type";
   mapping.pending = {{"sent_at", {}}};
-  mapping.when_delivered = {{"sent_at", Value::now}};
+  mapping.when_delivered = {{"sent_at", Assignment::Value::now}};
   // The table has no other mark for "never send this".
   mapping.when_discarded = mapping.when_delivered;
   return mapping;
@@ -50,9 +50,12 @@ TableMapping message_layout() {
   mapping.created_at = "OccurredOn";
   mapping.header_columns = {{"CorrelationId", "correlation-id"}};
   mapping.pending = {{"ProcessedOn", {}}};
-  mapping.when_delivered = {{"ProcessedOn", Value::now}, {"Error", Value::null}};
-  mapping.when_parked = {{"RetryCount", Value::attempts}, {"Error", Value::reason}};
-  mapping.when_discarded = {{"ProcessedOn", Value::now}, {"Error", Value::reason}};
+  mapping.when_delivered = {{"ProcessedOn", Assignment::Value::now},
+                            {"Error", Assignment::Value::null}};
+  mapping.when_parked = {{"RetryCount", Assignment::Value::attempts},
+                         {"Error", Assignment::Value::reason}};
+  mapping.when_discarded = {{"ProcessedOn", Assignment::Value::now},
+                            {"Error", Assignment::Value::reason}};
   return mapping;
 }
 
@@ -64,8 +67,9 @@ TableMapping processed_at_layout() {
   mapping.type = "event_type";
   mapping.created_at = "created_at";
   mapping.pending = {{"status", {"pending"}}};
-  mapping.when_delivered = {{"status", Value::text, "processed"}, {"processed_at", Value::now}};
-  mapping.when_parked = {{"status", Value::text, "failed"}};
+  mapping.when_delivered = {{"status", Assignment::Value::text, "processed"},
+                            {"processed_at", Assignment::Value::now}};
+  mapping.when_parked = {{"status", Assignment::Value::text, "failed"}};
   mapping.when_discarded = mapping.when_parked;
   return mapping;
 }
@@ -120,7 +124,8 @@ Status check_assignments(std::string_view setting, const std::vector<Assignment>
   for (auto each = assignments.begin(); each != assignments.end(); ++each) {
     DOVETAIL_TRY(check_name(setting, each->column));
     DOVETAIL_TRY(check_text(setting, each->literal));
-    if (!parked && (each->value == Value::reason || each->value == Value::attempts))
+    if (!parked &&
+        (each->value == Assignment::Value::reason || each->value == Assignment::Value::attempts))
       return fail(Errc::rejected, "the mapping's " + std::string(setting) +
                                       " uses the reason or the attempts of an event that did "
                                       "not fail; remove them");
@@ -136,13 +141,6 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
 }
 
 // Removes single quotes around a text; a quote inside is doubled.
@@ -199,8 +197,8 @@ bool ends_pending(const TableMapping& mapping, const std::vector<Assignment>& as
       if (each.column != condition.column) continue;
       const bool listed = std::find(condition.values.begin(), condition.values.end(),
                                     each.literal) != condition.values.end();
-      if (condition.values.empty() ? each.value != Value::null
-                                   : each.value != Value::text || !listed)
+      if (condition.values.empty() ? each.value != Assignment::Value::null
+                                   : each.value != Assignment::Value::text || !listed)
         return true;
     }
   }
@@ -235,11 +233,11 @@ Status check_progress(const TableMapping& mapping) {
 
 // Checks the columns of the event itself.
 Status check_columns(const TableMapping& mapping) {
-  using Kind = sql::MappedColumn::Kind;
+  using enum sql::MappedColumn::Kind;
   for (const sql::MappedColumn& column : sql::kMappedColumns) {
     const std::string& name = mapping.*column.value;
-    if (column.kind == Kind::required) DOVETAIL_TRY(check_name(column.key, name));
-    if (column.kind == Kind::optional) DOVETAIL_TRY(check_optional(column.key, name));
+    if (column.kind == required) DOVETAIL_TRY(check_name(column.key, name));
+    if (column.kind == optional) DOVETAIL_TRY(check_optional(column.key, name));
   }
   for (const HeaderColumn& header : mapping.header_columns) {
     DOVETAIL_TRY(check_name("header_columns", header.column));
@@ -278,7 +276,7 @@ Result<PendingCondition> parse_pending(std::string_view text) {
   PendingCondition condition;
   const std::size_t equals = all.find('=');
   if (equals == std::string_view::npos) {
-    const std::string folded = lower(all);
+    const std::string folded = to_lower(all);
     constexpr std::string_view kIsNull = " is null";
     if (!folded.ends_with(kIsNull)) return fail(not_understood("the condition", text, kForms));
     condition.column = std::string(trimmed(all.substr(0, all.size() - kIsNull.size())));
@@ -314,15 +312,15 @@ Result<Assignment> parse_assignment(std::string_view text) {
   assignment.column = std::string(trimmed(text.substr(0, equals)));
   const std::string_view value = trimmed(text.substr(equals + 1));
   if (value.empty()) return fail(not_understood("the setting", text, kForms));
-  const std::string folded = lower(value);
+  const std::string folded = to_lower(value);
   if (folded == "now()") {
-    assignment.value = Value::now;
+    assignment.value = Assignment::Value::now;
   } else if (folded == "null") {
-    assignment.value = Value::null;
+    assignment.value = Assignment::Value::null;
   } else if (folded == "reason()") {
-    assignment.value = Value::reason;
+    assignment.value = Assignment::Value::reason;
   } else if (folded == "attempts()") {
-    assignment.value = Value::attempts;
+    assignment.value = Assignment::Value::attempts;
   } else if (!unquote(value, assignment.literal)) {
     if (!is_plain_value(value)) return fail(not_a_value(value, text));
     assignment.literal = std::string(value);

@@ -4,7 +4,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-std::string list_audit(const std::string& which) {
+std::string select_audit(const std::string& which) {
   return "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail.audit WHERE " +
          which +
          "($2 = 0 OR number < $2) AND ($3 = '' OR what = $3) AND ($4 = '' OR who = $4 OR "
@@ -15,7 +15,7 @@ std::string list_audit(const std::string& which) {
 
 const AuditStatements& audit_statements() {
   static const AuditStatements statements = {
-      .add = "", .list = list_audit(""), .list_of_subject = list_audit("subject = $6 AND ")};
+      .add = "", .list = select_audit(""), .list_of_subject = select_audit("subject = $6 AND ")};
   return statements;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kLookEvery = 100ms;
+constexpr Duration kLookAtSlotEvery = 100ms;
 constexpr Duration kReportEvery = 1s;
 // This much WAL may stay unreported to save a write.
 constexpr std::uint64_t kReportBytes = 1 << 20;
@@ -84,7 +84,7 @@ Result<SlotKeeper::Look> SlotKeeper::look_if_due(bool is_level) {
   if (!found) return fail(found.error());
   const std::int64_t retained = *found ? (*found)->retained_bytes : 0;
   metrics_.retained_wal_bytes = static_cast<std::uint64_t>(retained);
-  look_at_ = clock_.now() + (is_much_kept() ? kLookAtMuchKeptEvery : kLookEvery);
+  look_at_ = clock_.now() + (is_much_kept() ? kLookAtMuchKeptEvery : kLookAtSlotEvery);
   if (retained > options_.reading.retained_wal_max) {
     was_too_much_ = true;
     if (stays()) distrust("more WAL was kept for it than retained_wal_max");

@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // The longest wait of a read while other work is pending.
-constexpr Duration kLookEvery = 20ms;
+constexpr Duration kLookAtStreamEvery = 20ms;
 
 WalSourceOptions complete(WalSourceOptions options, const Reader& reader) {
   if (options.replication_conninfo.empty()) options.replication_conninfo = reader.conninfo;
@@ -85,9 +85,9 @@ Status WalSource::keep_alive() {
 
 Status WalSource::read_windows(Batch& out, const Limits& limits, std::stop_token stop) {
   Limits part = limits;
-  if (handover_.is_under_way()) part.wait_max = std::min(part.wait_max, kLookEvery);
+  if (handover_.is_under_way()) part.wait_max = std::min(part.wait_max, kLookAtStreamEvery);
   if (handover_.holds_windows()) {
-    clock_.sleep(std::min(part.wait_max, kLookEvery), stop);
+    clock_.sleep(std::min(part.wait_max, kLookAtStreamEvery), stop);
     return {};
   }
   const std::size_t before = out.size();
@@ -116,7 +116,7 @@ Status WalSource::read_stream(Batch& out, const Limits& limits, std::stop_token 
   while (true) {
     DOVETAIL_TRY(look_after_stream());
     if (!stream_) return {};
-    const Duration wait_max = std::clamp(until - clock_.now(), Duration{0}, kLookEvery);
+    const Duration wait_max = std::clamp(until - clock_.now(), Duration{0}, kLookAtStreamEvery);
     const Status done = stream_.read(out, limits, wait_max, stop);
     if (out.size() > before) safe_points_.has_read();
     pass_safe_point();

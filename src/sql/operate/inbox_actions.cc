@@ -4,7 +4,7 @@ namespace dovetail {
 
 namespace {
 
-constexpr std::string_view kNeedsReason =
+constexpr std::string_view kInboxNeedsReason =
     "this needs a reason, which is recorded; say what you have checked";
 
 std::string microseconds(WallTime time) { return std::to_string(time.time_since_epoch().count()); }
@@ -14,7 +14,7 @@ std::string microseconds(WallTime time) { return std::to_string(time.time_since_
 Result<std::uint64_t> apply_event(SqlSession& session, const InboxActionStatements& sql,
                                   std::string_view consumer, const EventId& id,
                                   std::string_view reason) {
-  DOVETAIL_TRY(check_reason(reason, kNeedsReason));
+  DOVETAIL_TRY(check_reason(reason, kInboxNeedsReason));
   Result<SqlTransaction> transaction = SqlTransaction::begin(session, "deciding about an event");
   if (!transaction) return fail(transaction.error());
   const Result<SqlRows> known = session.run(sql.known, SqlParams().text(consumer));
@@ -35,7 +35,7 @@ Result<std::uint64_t> apply_event(SqlSession& session, const InboxActionStatemen
 
 Result<WallTime> remember_since(SqlSession& session, const InboxActionStatements& sql,
                                 WallTime since, std::string_view reason) {
-  DOVETAIL_TRY(check_reason(reason, kNeedsReason));
+  DOVETAIL_TRY(check_reason(reason, kInboxNeedsReason));
   Result<SqlTransaction> transaction = SqlTransaction::begin(session, "repairing the inbox");
   if (!transaction) return fail(transaction.error());
   const Result<SqlRows> until = session.run(sql.forgotten_until);

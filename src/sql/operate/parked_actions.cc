@@ -7,7 +7,7 @@ namespace dovetail {
 
 namespace {
 
-constexpr std::string_view kNeedsReason =
+constexpr std::string_view kParkedNeedsReason =
     "a discard needs a reason, which is recorded; say why you give up the event";
 constexpr std::string_view kEditNeedsReason =
     "a changed copy needs a reason, which is recorded; say why the event is changed";
@@ -142,7 +142,7 @@ Result<std::uint64_t> ParkedActions::replay(std::string_view relay, const EventI
 }
 
 Status ParkedActions::discard(std::string_view relay, const EventId& id, std::string_view reason) {
-  DOVETAIL_TRY(check_reason(reason, kNeedsReason));
+  DOVETAIL_TRY(check_reason(reason, kParkedNeedsReason));
   Result<SqlTransaction> transaction = SqlTransaction::begin(session_, "discarding");
   if (!transaction) return fail(transaction.error());
   const Result<std::vector<Parked>> rows = find_unfinished(relay, id);

@@ -9,7 +9,7 @@ namespace dovetail {
 
 namespace {
 
-constexpr std::string_view kNeedsReason = "this needs a reason, which is kept; say why";
+constexpr std::string_view kOrderNeedsReason = "this needs a reason, which is kept; say why";
 
 std::string_view word_for(Hold hold) {
   if (hold == Hold::none) return "resume";
@@ -72,7 +72,7 @@ Result<bool> RelayControl::has_owner(const std::string& relay) {
 }
 
 Status RelayControl::hold(const std::string& relay, Hold wanted, const std::string& reason) {
-  DOVETAIL_TRY(check_reason(reason, kNeedsReason));
+  DOVETAIL_TRY(check_reason(reason, kOrderNeedsReason));
   Result<SqlTransaction> transaction = SqlTransaction::begin(session_, "steering a relay");
   if (!transaction) return fail(transaction.error());
   const Result<Row> row = find(relay);
@@ -121,7 +121,7 @@ Status RelayControl::move(const std::string& relay, std::int64_t from, std::int6
 
 Result<SeekCounts> RelayControl::seek(const std::string& relay, const SeekTo& to,
                                       const std::string& reason, Hold after, bool dry_run) {
-  DOVETAIL_TRY(check_reason(reason, kNeedsReason));
+  DOVETAIL_TRY(check_reason(reason, kOrderNeedsReason));
   std::optional<SqlTransaction> transaction;
   if (!dry_run) {
     Result<SqlTransaction> begun = SqlTransaction::begin(session_, "moving a relay");
@@ -160,7 +160,7 @@ Result<SeekCounts> RelayControl::seek(const std::string& relay, const SeekTo& to
 
 Status RelayControl::rename(const std::string& relay, const std::string& new_name,
                             const std::string& reason) {
-  DOVETAIL_TRY(check_reason(reason, kNeedsReason));
+  DOVETAIL_TRY(check_reason(reason, kOrderNeedsReason));
   Result<SqlTransaction> transaction = SqlTransaction::begin(session_, "renaming a relay");
   if (!transaction) return fail(transaction.error());
   DOVETAIL_TRY(check_stopped(relay));
@@ -185,7 +185,7 @@ Status RelayControl::rename(const std::string& relay, const std::string& new_nam
 }
 
 Status RelayControl::forget(const std::string& relay, const std::string& reason) {
-  DOVETAIL_TRY(check_reason(reason, kNeedsReason));
+  DOVETAIL_TRY(check_reason(reason, kOrderNeedsReason));
   Result<SqlTransaction> transaction = SqlTransaction::begin(session_, "forgetting a relay");
   if (!transaction) return fail(transaction.error());
   DOVETAIL_TRY(check_stopped(relay));

@@ -9,7 +9,7 @@ namespace dovetail::sqlite {
 namespace {
 
 // Skips a repeated id only: OR IGNORE would also hide what the table's rules refuse.
-constexpr std::string_view kInsert =
+constexpr std::string_view kInsertIntoMailbox =
     "INSERT INTO dovetail_mailbox (id, topic, aggregate_type, aggregate_id, type, content_type, "
     "headers, payload, aggregate_version, created_at, received_at) "
     "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11) ON CONFLICT (id) DO NOTHING";
@@ -40,7 +40,7 @@ Status MailboxSink::open() {
   database_ = std::move(*database);
   file_ = database_.file();
   DOVETAIL_TRY(database_.prepare(same_, kSame));
-  return database_.prepare(insert_, kInsert);
+  return database_.prepare(insert_, kInsertIntoMailbox);
 }
 
 Status MailboxSink::submit(Events events) {

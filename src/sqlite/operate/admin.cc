@@ -235,8 +235,6 @@ Status read_consumers(Database& database, StoreStatus& status, Clock& clock) {
   }
 }
 
-constexpr std::size_t kReadersMax = 1000;  // of one store
-
 void bind_filter(Statement& select, const EventFilter& filter, const EventId& id) {
   select.bind_text(1, to_string(filter.source))
       .bind_text(2, filter.relay)

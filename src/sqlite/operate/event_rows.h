@@ -10,6 +10,8 @@
 
 namespace dovetail::sqlite {
 
+constexpr std::size_t kReadersMax = 1000;  // of one store
+
 // "SELECT ... FROM ... AS o LEFT JOIN ..." of outbox or mailbox, for read_rows(). ?1 is the source,
 // ?2 a reader or empty; `derived` is the state.
 std::string select_events(SourceKind source);

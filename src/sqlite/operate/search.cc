@@ -69,7 +69,6 @@ Result<std::int64_t> begin_at(Database& database, const std::string& table, std:
   return low;
 }
 
-constexpr std::size_t kReadersMax = 1000;  // of one store
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 Result<std::vector<EventRow>> find(Database& database, const EventSearch& search,

@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kOfConsumer =
     "(c.name = $1 OR substr(c.name, 1, length($1) + 1) = $1 || '.')";
 
-std::string list_audit(const std::string& which) {
+std::string select_audit(const std::string& which) {
   return "SELECT number, at, who, what, relay, subject, events, reason FROM dovetail_audit WHERE " +
          which +
          "number < CASE $2 WHEN 0 THEN 9223372036854775807 ELSE $2 END AND ($3 = '' OR what = $3) "
@@ -31,8 +31,8 @@ const AuditStatements& audit_statements() {
       .add =
           "INSERT INTO dovetail_audit (at, who, what, relay, subject, events, reason) VALUES "
           "(:now, :user, $1, $2, $3, $4, $5)",
-      .list = list_audit(""),
-      .list_of_subject = list_audit("subject = $6 AND ")};
+      .list = select_audit(""),
+      .list_of_subject = select_audit("subject = $6 AND ")};
   return statements;
 }
 

@@ -9,7 +9,7 @@ namespace dovetail::sqlite {
 namespace {
 
 const std::string kOfEvent = " WHERE consumer_id = $1 AND event_id = $2";
-const std::string kOfHolder = kOfEvent + " AND epoch = $3";
+const std::string kOfClaimHolder = kOfEvent + " AND epoch = $3";
 
 const ClaimStatements& claim_statements() {
   static const ClaimStatements statements = {
@@ -38,17 +38,17 @@ const ClaimStatements& claim_statements() {
       .apply =
           "INSERT INTO dovetail_inbox (consumer_id, event_id, applied_at, digest, available_at) "
           "SELECT consumer_id, event_id, :now, digest, available_at FROM dovetail_claim" +
-          kOfHolder + " ON CONFLICT DO NOTHING",
-      .drop = "DELETE FROM dovetail_claim" + kOfHolder,
+          kOfClaimHolder + " ON CONFLICT DO NOTHING",
+      .drop = "DELETE FROM dovetail_claim" + kOfClaimHolder,
       .give_back =
           "UPDATE dovetail_claim SET epoch = 0, lease_expires = 0, attempts = attempts - $4, "
           "updated_at = :now" +
-          kOfHolder,
+          kOfClaimHolder,
       .drop_untried = "DELETE FROM dovetail_claim" + kOfEvent + " AND epoch = 0 AND attempts <= 0",
       .note_unapplied =
           "INSERT INTO dovetail_unapplied (consumer_id, event_id, since) SELECT consumer_id, "
           "event_id, :now FROM dovetail_claim" +
-          kOfHolder + " ON CONFLICT DO NOTHING",
+          kOfClaimHolder + " ON CONFLICT DO NOTHING",
       .count =
           "UPDATE dovetail_consumer SET applied = applied + $2, duplicates = duplicates + $3 "
           "WHERE id = $1"};

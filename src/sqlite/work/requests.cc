@@ -11,7 +11,7 @@ namespace dovetail::sqlite {
 namespace {
 
 const std::string kOfKey = " WHERE scope = $1 AND key = $2";
-const std::string kOfHolder = kOfKey + " AND token = $3";
+const std::string kOfRequestHolder = kOfKey + " AND token = $3";
 const std::string kIsRunning = "(lease_boot = :boot AND lease_expires > :boot_time)";
 
 // The connection of a service, whose transactions are its own.
@@ -44,10 +44,10 @@ const RequestStatements& request_statements() {
           "UPDATE dovetail_request SET headers = CASE status WHEN 0 THEN $5 ELSE headers END, body "
           "= CASE status WHEN 0 THEN $6 ELSE body END, finished_at = CASE status WHEN 0 THEN :now "
           "ELSE finished_at END, status = CASE status WHEN 0 THEN $4 ELSE status END" +
-          kOfHolder,
-      .release = "DELETE FROM dovetail_request" + kOfHolder + " AND status = 0",
-      .abandon = "UPDATE dovetail_request SET lease_boot = '', lease_expires = 0" + kOfHolder +
-                 " AND status = 0",
+          kOfRequestHolder,
+      .release = "DELETE FROM dovetail_request" + kOfRequestHolder + " AND status = 0",
+      .abandon = "UPDATE dovetail_request SET lease_boot = '', lease_expires = 0" +
+                 kOfRequestHolder + " AND status = 0",
       .list = "SELECT scope, key, CASE WHEN status > 0 THEN 'finished' WHEN " + kIsRunning +
               " THEN 'running' ELSE 'unknown' END AS state, attempts, status, created_at, "
               "expires_at FROM dovetail_request WHERE $1 = '' OR state = $1 ORDER BY created_at "

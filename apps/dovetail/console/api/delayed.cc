@@ -11,8 +11,6 @@ namespace {
 using assembly::database_of;
 using config::StoreConfig;
 
-constexpr Duration kSearchTime = std::chrono::milliseconds(150);
-
 bool is_wanted(const EventRow& row, const EventSearch& search) {
   const std::string key = row.aggregate_type + "/" + row.aggregate_id;
   const bool has_word = search.word.empty() || row.type == search.word ||

@@ -19,7 +19,6 @@ using assembly::database_of;
 using config::StoreConfig;
 
 // A search goes on until it has a page, or for so long: in all stores together.
-constexpr Duration kSearchTime = std::chrono::milliseconds(150);
 constexpr std::size_t kLookMax = 5000;
 
 struct StorePage {

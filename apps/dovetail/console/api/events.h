@@ -1,6 +1,7 @@
 // Events: search, one with all that the stores know about it, its payload, and a changed copy.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "console/route.h"
 
 namespace dovetail::console {
+
+// How long one search may take; the answer then says where to go on.
+constexpr Duration kSearchTime = std::chrono::milliseconds(150);
 
 // An event with its state for each relay that reads it: the rows from `at` on that are of one
 // event. Moves `at` behind them.

@@ -1,0 +1,16 @@
+// Letters of ASCII, whatever the locale says.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace dovetail {
+
+inline std::string to_lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+}  // namespace dovetail
