@@ -27,7 +27,7 @@ class NatsOrigin : public testing::Test {
 };
 
 TEST_F(NatsOrigin, MakesSourcesThatReadWhatWasNotSettled) {
-  options_.type_header = "kind";
+  options_.foreign.type = "kind";
   const Result<Origin> made = origin(options_);
   ASSERT_TRUE(made) << made.error().text;
   EXPECT_EQ(made->shown,

@@ -13,10 +13,10 @@ TEST(RabbitmqOrigin, MakesSourcesThatReadWhatWasNotSettled) {
   broker.publish("amq.default", "orders", "aGVsbG8=",
                  R"({"message_id":"order-17","delivery_mode":2,"headers":{"kind":"placed"}})");
   ReadOptions options;
-  options.port = broker.options().server.port;
+  options.port = broker.options().port;
   options.virtual_host = broker.options().virtual_host;
   options.queues = {"orders"};
-  options.type_header = "kind";
+  options.foreign.type = "kind";
   const Result<Origin> made = origin(options);
   ASSERT_TRUE(made) << made.error().text;
   EXPECT_EQ(made->shown, "RabbitMQ at 127.0.0.1:" + std::to_string(options.port));
@@ -31,6 +31,17 @@ TEST(RabbitmqOrigin, MakesSourcesThatReadWhatWasNotSettled) {
     EXPECT_EQ(batch.events()[0].payload, "hello");
     EXPECT_EQ(batch.events()[0].type, "placed");
   }
+}
+
+TEST(RabbitmqOrigin, UsesThePortOfTheProtocolUnlessAnotherIsNamed) {
+  ReadOptions options;
+  options.host = "::1";
+  options.queues = {"orders"};
+  EXPECT_EQ(origin(options)->shown, "RabbitMQ at [::1]:5672");
+  options.tls = true;
+  EXPECT_EQ(origin(options)->shown, "RabbitMQ at [::1]:5671");
+  options.port = 7;
+  EXPECT_EQ(origin(options)->shown, "RabbitMQ at [::1]:7");
 }
 
 TEST(RabbitmqOrigin, WrongOptionsAreRefused) {

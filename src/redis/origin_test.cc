@@ -22,7 +22,7 @@ class RedisOrigin : public testing::Test {
 };
 
 TEST_F(RedisOrigin, MakesSourcesThatReadWhatWasNotSettled) {
-  options_.type_header = "kind";
+  options_.foreign.type = "kind";
   database_.run({"XADD", "orders", "*", "key", "k", "data", "hello", "kind", "placed"});
   const Result<Origin> made = origin(options_);
   ASSERT_TRUE(made) << made.error().text;
