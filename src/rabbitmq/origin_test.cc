@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "core/relay/source.h"
 #include "dovetail/rabbitmq.h"
+#include "kit/origins.h"
 #include "rabbitmq/test_broker.h"
 
 namespace dovetail::rabbitmq {
@@ -20,17 +20,7 @@ TEST(RabbitmqOrigin, MakesSourcesThatReadWhatWasNotSettled) {
   const Result<Origin> made = origin(options);
   ASSERT_TRUE(made) << made.error().text;
   EXPECT_EQ(made->shown, "RabbitMQ at 127.0.0.1:" + std::to_string(options.port));
-  for (int round = 0; round < 2; ++round) {
-    Result<std::unique_ptr<Source>> source = made->make(system_clock(), std::chrono::seconds(3));
-    ASSERT_TRUE(source && (*source)->open());
-    Batch batch;
-    ASSERT_TRUE(eventually([&] {
-      EXPECT_TRUE((*source)->read(batch, Limits{10, 1 << 20, std::chrono::milliseconds(50)}, {}));
-      return !batch.empty();
-    })) << round;
-    EXPECT_EQ(batch.events()[0].payload, "hello");
-    EXPECT_EQ(batch.events()[0].type, "placed");
-  }
+  expect_to_read_twice(*made, "hello", "placed");
 }
 
 TEST(RabbitmqOrigin, UsesThePortOfTheProtocolUnlessAnotherIsNamed) {
