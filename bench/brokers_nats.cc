@@ -132,8 +132,7 @@ Speed bare_loop(const servers::Server& server, const std::vector<const Event*>& 
 
 std::unique_ptr<Sink> our_sink(const servers::Server& server) {
   stream(server, true);
-  dovetail::nats::SinkOptions options;
-  options.connection = options_for(server);
+  dovetail::nats::Options options{{options_for(server)}};
   return std::make_unique<dovetail::nats::NatsSink>(options, system_clock());
 }
 

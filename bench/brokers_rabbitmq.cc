@@ -141,7 +141,7 @@ Speed bare_loop(const servers::Server& server, const std::vector<const Event*>& 
 std::unique_ptr<Sink> our_sink(const servers::Server& server) {
   BareClient(server).make_queue();
   rabbitmq::Options options;
-  options.server.port = static_cast<std::uint16_t>(server.port());
+  options.port = static_cast<std::uint16_t>(server.port());
   auto sink = rabbitmq::RabbitmqSink::make(options, system_clock());
   require(sink.has_value(), sink ? "" : sink.error().text);
   return std::move(*sink);

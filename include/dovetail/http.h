@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dovetail/broker.h"
 #include "dovetail/origin.h"
 #include "dovetail/result.h"
 
@@ -29,12 +30,7 @@ struct ReadOptions {
   std::chrono::microseconds answer_timeout = std::chrono::seconds(25);
   std::size_t waiting_max = 500;             // requests without an answer
   std::size_t waiting_bytes_max = 64 << 20;  // their total size
-
-  // Headers of other publishers' requests that carry the id, the key and the other fields.
-  std::string id_header{};
-  std::string type_header{};
-  std::string aggregate_type_header{};
-  std::string aggregate_id_header{};
+  ForeignNames foreign{};
 };
 
 // Does not listen yet: the consumer that owns the lane does. rejected: the options are wrong.

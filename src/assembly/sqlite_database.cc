@@ -113,8 +113,8 @@ class SqliteDatabase final : public Database {
   Result<std::vector<RequestInfo>> list_requests(const RequestFilter& filter) override {
     return sqlite::list_requests(path(), filter, system_clock(), boot_id());
   }
-  Result<bool> forget_request(const RequestKey& request, std::string_view) override {
-    return sqlite::forget_request(path(), request, system_clock(), boot_id());
+  Result<bool> forget_request(const RequestKey& request, std::string_view reason) override {
+    return sqlite::forget_request(path(), request, reason, system_clock(), boot_id());
   }
   Result<std::uint64_t> prune_requests(std::size_t rows_max) override {
     return sqlite::prune_requests(path(), rows_max, system_clock(), boot_id());

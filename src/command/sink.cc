@@ -103,16 +103,7 @@ Status CommandSink::open() {
 }
 
 Status CommandSink::submit(Events events) {
-  submitted_.push_back(std::make_unique<Submission>());
-  Submission& added = *submitted_.back();
-  added.number = failed_.number_batch();
-  added.items.resize(events.size());
-  added.unresolved = events.size();
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    added.items[i].event = events[i];
-    added.items[i].submission = &added;
-    waiting_.push_back(&added.items[i]);
-  }
+  for (Item& item : submitted_.add(events, failed_.number_batch())) waiting_.push_back(&item);
   start_runs();
   return {};
 }
@@ -155,10 +146,11 @@ Result<bool> CommandSink::collect(std::span<Outcome> outcomes, Duration timeout)
   while (!submitted_.empty()) {
     take_ended_runs();
     start_runs();
-    const Submission& oldest = *submitted_.front();
-    if (trouble_ && runs_.empty() && nothing_is_told()) return fail(*trouble_);
+    const auto& oldest = submitted_.oldest();
+    if (trouble_ && runs_.empty() && submitted_.nothing_is_told()) return fail(*trouble_);
     if (oldest.unresolved == 0 && (!trouble_ || oldest.told > 0 || runs_.empty())) {
-      hand_out(outcomes);
+      failed_.handed_out(oldest.number);
+      submitted_.hand_out(outcomes);
       return true;
     }
     const TimePoint now = clock_.now();
@@ -236,23 +228,7 @@ void CommandSink::give_up(Error error) {
 
 void CommandSink::resolve(Item& item, Outcome outcome) {
   if (outcome.fate != Fate::confirmed) failed_.add(item.event->key_hash, item.submission->number);
-  --item.submission->unresolved;
-  if (outcome.fate != Fate::again && outcome.fate != Fate::busy) ++item.submission->told;
-  item.outcome = std::move(outcome);
-}
-
-bool CommandSink::nothing_is_told() const {
-  return std::all_of(submitted_.begin(), submitted_.end(),
-                     [](const auto& submission) { return submission->told == 0; });
-}
-
-void CommandSink::hand_out(std::span<Outcome> outcomes) {
-  Submission& oldest = *submitted_.front();
-  DOVETAIL_CHECK(outcomes.size() == oldest.items.size());
-  for (std::size_t i = 0; i < outcomes.size(); ++i)
-    outcomes[i] = std::move(oldest.items[i].outcome);
-  failed_.handed_out(oldest.number);
-  submitted_.pop_front();
+  submitted_.resolve(item, std::move(outcome));
 }
 
 }  // namespace dovetail::command

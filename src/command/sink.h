@@ -14,6 +14,7 @@
 #include "command/process.h"
 #include "core/failure/failed_keys.h"
 #include "core/relay/sink.h"
+#include "core/sinks/submissions.h"
 
 namespace dovetail::command {
 
@@ -52,18 +53,7 @@ class CommandSink final : public Sink {
   bool keeps_order_on_failure() const override { return true; }
 
  private:
-  struct Submission;
-  struct Item {
-    const Event* event = nullptr;
-    Submission* submission = nullptr;
-    Outcome outcome{};
-  };
-  struct Submission {
-    std::uint64_t number = 0;
-    std::vector<Item> items{};
-    std::size_t unresolved = 0;
-    std::size_t told = 0;  // outcomes other than `again`
-  };
+  using Item = Submissions<>::Item;
   struct Run {
     Item* item = nullptr;
     std::unique_ptr<Process> process;
@@ -79,13 +69,11 @@ class CommandSink final : public Sink {
   Outcome outcome_of(const Run& run);
   void resolve(Item& item, Outcome outcome);
   void give_up(Error error);
-  bool nothing_is_told() const;
-  void hand_out(std::span<Outcome> outcomes);
 
   Options options_;
   Clock& clock_;
   std::string program_;  // its path, as found by open()
-  std::deque<std::unique_ptr<Submission>> submitted_;
+  Submissions<> submitted_;
   std::deque<Item*> waiting_;
   std::list<Run> runs_;
   std::unordered_set<std::uint64_t> running_keys_;

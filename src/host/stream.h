@@ -9,35 +9,14 @@
 #include <string_view>
 
 #include "core/clock.h"
+#include "dovetail/broker.h"
 #include "dovetail/result.h"
 
 namespace dovetail::net {
 
-struct Endpoint {
-  std::string host;  // a name or an address; an IPv6 address without brackets
-  std::uint16_t port = 0;
-
-  // "host:port", with brackets around an IPv6 address.
-  std::string to_string() const;
-};
-
 // Whether `host` is a loopback address or "localhost". Resolves no names. An IPv6 address may have
 // brackets.
 bool is_loopback(std::string_view host);
-
-struct TlsOptions {
-  std::string ca_file{};      // PEM; empty: the system's certificate authorities
-  std::string cert_file{};    // PEM, the client's certificate with its chain; empty: none
-  std::string key_file{};     // PEM, the client's key, without a passphrase
-  std::string server_name{};  // expected in the certificate; empty: the endpoint's host
-};
-
-// How to get into a server; part of the options of every broker.
-struct Access : TlsOptions {
-  bool tls = false;  // the certificate and the name in it are always checked
-  std::string user{};
-  std::string password{};
-};
 
 // One thread at a time, except wake(). Every error closes the connection for good; it is never
 // repaired, so bytes cannot be lost in the middle unnoticed. Raises no SIGPIPE, throws

@@ -96,10 +96,13 @@ TEST_F(KafkaSinkTest, AnEventJustOverTheTopicsLimitIsRejectedAndOneJustBelowIsNo
 TEST_F(KafkaSinkTest, ATopicThatTakesOnlySmallBatchesTakesManyEvents) {
   cluster_.create_topic("small", 1, {{"max.message.bytes", "3000"}});
   std::vector<const Event*> events;
-  for (int i = 0; i < 300; ++i) events.push_back(&events_.make("small", std::to_string(i), "text"));
+  for (int i = 0; i < 300; ++i)
+    events.push_back(&events_.make("small", std::to_string(i), std::to_string(i)));
   for (const Outcome& one : deliver(open(cluster_.options()), events))
     EXPECT_EQ(one.fate, Fate::confirmed) << one.reason;
-  EXPECT_EQ(payloads("small").size(), 300U);
+  // The new producer sends again what was stored and not confirmed yet.
+  const auto stored = payloads("small");
+  EXPECT_EQ(std::set(stored.begin(), stored.end()).size(), 300U);
 }
 
 TEST_F(KafkaSinkTest, ATopicThatIsNotThereIsBusyAtOnceAndFoundOnceItWasCreated) {

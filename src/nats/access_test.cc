@@ -40,8 +40,7 @@ class NatsTls : public testing::Test {
 TEST_F(NatsTls, EventsGoOverTlsWhenTheServerIsTheRightOne) {
   Operator admin(by_tls(server()));
   admin.make_stream("TLS", "tls.>");
-  SinkOptions options;
-  options.connection = by_tls(server());
+  Options options{{by_tls(server())}};
   NatsSink sink(options, system_clock());
   const Status opened = sink.open();
   ASSERT_TRUE(opened) << opened.error().text;

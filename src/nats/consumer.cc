@@ -37,7 +37,7 @@ bool same_set(std::vector<std::string> a, std::vector<std::string> b) {
   return a == b;
 }
 
-Result<std::string> find_stream(JetStream& jetstream, const SourceOptions& options) {
+Result<std::string> find_stream(JetStream& jetstream, const Options& options) {
   if (!options.stream.empty()) return options.stream;
   if (options.subjects.empty())
     return fail(Errc::rejected, "the NATS source needs a stream or subjects; set one of them");
@@ -53,7 +53,7 @@ Result<std::string> find_stream(JetStream& jetstream, const SourceOptions& optio
 }
 
 // The subjects of the stream. Creates a missing stream if the options allow it.
-Result<std::vector<std::string>> stream_subjects(JetStream& jetstream, const SourceOptions& options,
+Result<std::vector<std::string>> stream_subjects(JetStream& jetstream, const Options& options,
                                                  const std::string& stream) {
   Result<Answer> info = jetstream.ask("STREAM.INFO." + stream);
   if (!info) return fail(info.error());
@@ -68,12 +68,12 @@ Result<std::vector<std::string>> stream_subjects(JetStream& jetstream, const Sou
   return texts_of(info->json().get("config").get("subjects"));
 }
 
-std::string consumer_config(const SourceOptions& options, const std::vector<std::string>& filters) {
+std::string consumer_config(const Options& options, const std::vector<std::string>& filters) {
   std::string config =
-      "{\"durable_name\":" + json_text(options.durable) +
+      "{\"durable_name\":" + json_text(options.group) +
       ",\"ack_policy\":\"explicit\",\"replay_policy\":\"instant\",\"max_deliver\":-1";
   config += ",\"deliver_policy\":" + std::string(options.from_end ? "\"new\"" : "\"all\"");
-  config += ",\"ack_wait\":" + std::to_string(nanoseconds(options.ack_wait));
+  config += ",\"ack_wait\":" + std::to_string(nanoseconds(options.redeliver_after));
   config += ",\"max_ack_pending\":" + std::to_string(options.ack_pending_max);
   if (filters.size() == 1) config += ",\"filter_subject\":" + json_text(filters[0]);
   if (filters.size() > 1) config += ",\"filter_subjects\":" + list_of(filters);
@@ -115,12 +115,12 @@ std::string Consumer::ack_subject(std::int64_t stream_sequence) const {
          std::to_string(state.delivered_consumer) + ".0.0";
 }
 
-Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& options,
+Result<Consumer> find_consumer(JetStream& jetstream, const Options& options,
                                const ServerInfo& server) {
   const Result<std::string> stream = find_stream(jetstream, options);
   if (!stream) return fail(stream.error());
   DOVETAIL_TRY(check_name("a stream", *stream));
-  DOVETAIL_TRY(check_name("a consumer", options.durable));
+  DOVETAIL_TRY(check_name("a consumer", options.group));
   const auto subjects = stream_subjects(jetstream, options, *stream);
   if (!subjects) return fail(subjects.error());
   const bool reads_all = options.subjects.empty() || same_set(options.subjects, *subjects);
@@ -131,7 +131,7 @@ Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& option
                 "the NATS server " + server.version +
                     " cannot filter a stream by several subjects; name one subject, or use "
                     "nats-server 2.10 or newer");
-  const std::string place = *stream + "." + options.durable;
+  const std::string place = *stream + "." + options.group;
   Result<Answer> info = jetstream.ask("CONSUMER.INFO." + place);
   if (!info) return fail(info.error());
   if (info->error_number() == kConsumerNotFound)
@@ -141,15 +141,15 @@ Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& option
   if (!info) return fail(info.error());
   const Json json = info->json();
   if (info->error_number() != 0)
-    return fail(Errc::unavailable, "the consumer " + options.durable + " cannot be read: " +
+    return fail(Errc::unavailable, "the consumer " + options.group + " cannot be read: " +
                                        info->error_text() + "; check its settings");
-  DOVETAIL_TRY(check_config(json.get("config"), options.durable, filters));
+  DOVETAIL_TRY(check_config(json.get("config"), options.group, filters));
   Consumer consumer;
   consumer.stream = *stream;
-  consumer.name = options.durable;
+  consumer.name = options.group;
   const std::chrono::nanoseconds ack_wait(json.get("config").get("ack_wait").number_or(0));
   consumer.ack_wait = std::chrono::duration_cast<Duration>(ack_wait);
-  if (consumer.ack_wait <= Duration{0}) consumer.ack_wait = options.ack_wait;
+  if (consumer.ack_wait <= Duration{0}) consumer.ack_wait = options.redeliver_after;
   consumer.state = state_of(json);
   return consumer;
 }

@@ -32,7 +32,7 @@ struct Consumer {
 // Finds the stream and the consumer, or creates them (the stream only with `declare`). rejected:
 // the options are wrong, or the existing consumer would lose messages. unavailable: the stream does
 // not exist (yet).
-Result<Consumer> find_consumer(JetStream& jetstream, const SourceOptions& options,
+Result<Consumer> find_consumer(JetStream& jetstream, const Options& options,
                                const ServerInfo& server);
 
 // Other frames that arrive meanwhile go to `others`.

@@ -1,5 +1,4 @@
 // The application's side: a stream as the origin of a consumer.
-#include <algorithm>
 #include <utility>
 
 #include "dovetail/nats.h"
@@ -31,38 +30,13 @@ Status check(const ReadOptions& options) {
 
 Result<Origin> origin(const ReadOptions& options) {
   DOVETAIL_TRY(check(options));
-  SourceOptions own;
-  ConnectionOptions& connection = own.connection;
-  std::string shown = "NATS at ";
-  for (const Server& server : options.servers) {
-    connection.servers.push_back({server.host, server.port});
-    if (connection.servers.size() > 1) shown += ",";
-    shown += connection.servers.back().to_string();
-  }
-  connection.tls = options.tls;
-  static_cast<net::TlsOptions&>(connection) = {options.ca_file, options.cert_file, options.key_file,
-                                               options.server_name};
-  connection.user = options.user;
-  connection.password = options.password;
-  connection.token = options.token;
-  connection.inbox_prefix = options.inbox_prefix;
-  own.foreign = ForeignNames{options.id_header, options.type_header, options.aggregate_type_header,
-                             options.aggregate_id_header};
-  own.stream = options.stream;
-  own.subjects = options.subjects;
-  own.durable = options.group;
-  own.domain = options.domain;
-  own.declare = options.declare;
-  own.from_end = options.from_end;
-  own.key_in_subject = options.key_in_subject;
-  own.key_header = options.key_header;
-  own.ack_wait = options.redeliver_after;
-  own.prefetch_events = options.prefetch;
+  std::string shown;
+  for (const net::Endpoint& server : options.servers)
+    shown += (shown.empty() ? "NATS at " : ",") + server.to_string();
   return Origin{
-      std::move(shown), [own](Clock& clock, Duration call_max) -> Result<std::unique_ptr<Source>> {
-        SourceOptions bounded = own;
-        bounded.connection.request_timeout = std::min(bounded.connection.request_timeout, call_max);
-        return std::make_unique<NatsSource>(std::move(bounded), clock);
+      std::move(shown),
+      [own = Options{options}](Clock& clock, Duration call_max) -> Result<std::unique_ptr<Source>> {
+        return make_source(own, call_max, clock);
       }};
 }
 

@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "core/relay/source.h"
 #include "dovetail/nats.h"
-#include "kit/eventually.h"
+#include "kit/origins.h"
 #include "nats/test_server.h"
 
 namespace dovetail::nats {
@@ -27,7 +26,7 @@ class NatsOrigin : public testing::Test {
 };
 
 TEST_F(NatsOrigin, MakesSourcesThatReadWhatWasNotSettled) {
-  options_.type_header = "kind";
+  options_.foreign.type = "kind";
   const Result<Origin> made = origin(options_);
   ASSERT_TRUE(made) << made.error().text;
   EXPECT_EQ(made->shown,
@@ -36,17 +35,7 @@ TEST_F(NatsOrigin, MakesSourcesThatReadWhatWasNotSettled) {
   append_publish(connection.out(), name_ + ".a", connection.inbox() + "stored",
                  "NATS/1.0\r\nNats-Msg-Id: order-17\r\nkind: placed\r\n\r\n", "hello");
   ASSERT_TRUE(connection.pump(std::chrono::seconds(10), [](const Frame&) {}));
-  for (int round = 0; round < 2; ++round) {
-    Result<std::unique_ptr<Source>> source = made->make(system_clock(), std::chrono::seconds(3));
-    ASSERT_TRUE(source && (*source)->open());
-    Batch batch;
-    ASSERT_TRUE(eventually([&] {
-      EXPECT_TRUE((*source)->read(batch, Limits{10, 1 << 20, std::chrono::milliseconds(50)}, {}));
-      return !batch.empty();
-    })) << round;
-    EXPECT_EQ(batch.events()[0].payload, "hello");
-    EXPECT_EQ(batch.events()[0].type, "placed");
-  }
+  expect_to_read_twice(*made, "hello", "placed");
 }
 
 TEST_F(NatsOrigin, WrongOptionsAreRefusedWithTheirReason) {

@@ -69,7 +69,7 @@ Outcome outcome_of(const Json& error, const std::string& stream) {
 
 }  // namespace
 
-NatsSink::NatsSink(SinkOptions options, Clock& clock)
+NatsSink::NatsSink(Options options, Clock& clock)
     : options_(std::move(options)),
       clock_(clock),
       handler_([this](const Frame& frame) { on_frame(frame); }) {}
@@ -91,7 +91,7 @@ Status NatsSink::open() {
     if (!writer) return fail(writer.error());
     writer_ = std::move(*writer);
   }
-  Result<Connection> connection = Connection::open(options_.connection, opened_++);
+  Result<Connection> connection = Connection::open(options_, opened_++);
   if (!connection) return fail(connection.error());
   connection_ = std::move(*connection);
   pings_ = connection_.pongs();
@@ -133,8 +133,7 @@ std::size_t NatsSink::header_bytes() const {
   std::size_t bytes = kFirstHeaderLine.size() + 2 + header_size(kIdHeader, duplicate_id_);
   for (const MessageHeader& header : message_.headers)
     bytes += header_size(header.name, header.value);
-  if (!options_.expected_stream.empty())
-    bytes += header_size(kStreamHeader, options_.expected_stream);
+  if (!options_.stream.empty()) bytes += header_size(kStreamHeader, options_.stream);
   return bytes;
 }
 
@@ -166,8 +165,7 @@ void NatsSink::append(std::uint64_t tag, std::string_view subject) {
   out += "\r\n";
   out += kFirstHeaderLine;
   append_header(out, kIdHeader, duplicate_id_);
-  if (!options_.expected_stream.empty())
-    append_header(out, kStreamHeader, options_.expected_stream);
+  if (!options_.stream.empty()) append_header(out, kStreamHeader, options_.stream);
   if (!expected_id_.empty()) append_header(out, kLastIdHeader, expected_id_);
   for (const MessageHeader& header : message_.headers)
     append_header(out, header.name, header.value);

@@ -33,7 +33,7 @@ namespace dovetail::nats {
 // event of a key is in flight for some seconds. Core NATS keeps no order under failure.
 class NatsSink final : public Sink {
  public:
-  NatsSink(SinkOptions options, Clock& clock);
+  NatsSink(Options options, Clock& clock);
 
   Status open() override;
   Status submit(Events events) override;
@@ -76,7 +76,7 @@ class NatsSink final : public Sink {
   void probe_silent_events();
   const Event* event_of(std::uint64_t tag) const;
 
-  SinkOptions options_;
+  Options options_;
   Clock& clock_;
   std::optional<MessageWriter> writer_;
   Connection connection_;

@@ -27,17 +27,16 @@ using Fates = std::vector<Fate>;
 
 class NatsSinkTest : public testing::Test {
  protected:
-  void open(SinkOptions options) {
+  void open(Options options) {
     sink_ = std::make_unique<NatsSink>(std::move(options), system_clock());
     const Status opened = sink_->open();
     ASSERT_TRUE(opened) << opened.error().text;
   }
-  static SinkOptions options_for(const std::string& user = {}) {
-    SinkOptions options;
-    options.connection = connection_to();
+  static Options options_for(const std::string& user = {}) {
+    Options options{{connection_to()}};
     if (!user.empty()) {
-      options.connection.user = user;
-      options.connection.password = user + "-secret";
+      options.user = user;
+      options.password = user + "-secret";
     }
     return options;
   }
@@ -141,7 +140,7 @@ TEST_F(NatsSinkTest, ASubjectThatNoStreamTakesIsBusyUntilOneDoes) {
 TEST_F(NatsSinkTest, ASubjectWithAListenerButNoStreamIsBusyToo) {
   admin_.connection().subscribe(name_ + ".>", 7);
   ASSERT_TRUE(admin_.connection().pump(milliseconds(50), [](const Frame&) {}));
-  SinkOptions options = options_for();
+  Options options = options_for();
   options.probe_after = milliseconds(50);
   open(options);
   const Outcome outcome = send_one(event(name_ + ".a"));
@@ -296,8 +295,8 @@ TEST_F(NatsSinkTest, AnAccountWithoutJetStreamIsUnavailableAndBlamesNoEvent) {
 
 TEST_F(NatsSinkTest, AnotherStreamThanTheExpectedOneIsBusy) {
   make_stream();
-  SinkOptions options = options_for();
-  options.expected_stream = "ANOTHER";
+  Options options = options_for();
+  options.stream = "ANOTHER";
   open(options);
   const Outcome outcome = send_one(event(name_ + ".a"));
   EXPECT_EQ(outcome.fate, Fate::busy);
@@ -339,7 +338,7 @@ TEST_F(NatsSinkTest, HeadersThatNatsCannotCarryAreRejected) {
 
 TEST_F(NatsSinkTest, TheKeyCanBeATokenOfTheSubject) {
   make_stream();
-  SinkOptions options = options_for();
+  Options options = options_for();
   options.key_in_subject = true;
   open(options);
   EXPECT_EQ(send_one(event(name_ + ".a", "x", "order 7.1")).fate, Fate::confirmed);
@@ -351,7 +350,7 @@ TEST_F(NatsSinkTest, TheKeyCanBeATokenOfTheSubject) {
 TEST_F(NatsSinkTest, CoreNatsConfirmsWhatTheServerHasReadAndAListenerGetsIt) {
   admin_.connection().subscribe(name_ + ".>", 7);
   ASSERT_TRUE(admin_.connection().pump(milliseconds(50), [](const Frame&) {}));
-  SinkOptions options = options_for("narrow");
+  Options options = options_for("narrow");
   options.jetstream = false;
   open(options);
   const auto outcomes =
@@ -368,8 +367,8 @@ TEST_F(NatsSinkTest, CoreNatsConfirmsWhatTheServerHasReadAndAListenerGetsIt) {
 TEST_F(NatsSinkTest, AConnectionThatEndsWithEventsInFlightIsUnavailable) {
   make_stream();
   servers::TcpProxy proxy(servers::find("nats").port());
-  SinkOptions options = options_for();
-  options.connection.servers[0].port = static_cast<std::uint16_t>(proxy.port());
+  Options options = options_for();
+  options.servers[0].port = static_cast<std::uint16_t>(proxy.port());
   open(options);
   proxy.stall();
   const std::vector<const Event*> events{event(name_ + ".a")};
@@ -386,8 +385,8 @@ TEST_F(NatsSinkTest, AConnectionThatEndsWithEventsInFlightIsUnavailable) {
 TEST_F(NatsSinkTest, AConnectionThatEndedWhileNothingWasInFlightIsReplacedInSilence) {
   make_stream();
   servers::TcpProxy proxy(servers::find("nats").port());
-  SinkOptions options = options_for();
-  options.connection.servers[0].port = static_cast<std::uint16_t>(proxy.port());
+  Options options = options_for();
+  options.servers[0].port = static_cast<std::uint16_t>(proxy.port());
   open(options);
   EXPECT_EQ(send_one(event(name_ + ".a")).fate, Fate::confirmed);
   proxy.cut();
@@ -463,8 +462,8 @@ TEST_F(NatsSinkTest, AFakeServerThatCallsADuplicateWithoutASequenceIsNotBelieved
   for (const char* answer : {R"({"stream":"S","seq":0,"duplicate":true})", R"({"stream":"S"})",
                              R"({"seq":5})", "no JSON at all", ""}) {
     const FakeServer server(answer);
-    SinkOptions options;
-    options.connection.servers = {{"127.0.0.1", server.port()}};
+    Options options;
+    options.servers = {{"127.0.0.1", server.port()}};
     open(options);
     const Outcome outcome = send_one(event("orders"));
     EXPECT_EQ(outcome.fate, Fate::again) << answer;
@@ -475,8 +474,8 @@ TEST_F(NatsSinkTest, AFakeServerThatCallsADuplicateWithoutASequenceIsNotBelieved
 
 TEST_F(NatsSinkTest, AFakeServerGetsAnAnswerToItsPing) {
   const FakeServer server(R"({"stream":"S","seq":1})");
-  SinkOptions options;
-  options.connection.servers = {{"127.0.0.1", server.port()}};
+  Options options;
+  options.servers = {{"127.0.0.1", server.port()}};
   open(options);
   EXPECT_EQ(send_one(event("orders")).fate, Fate::confirmed);
   const TimePoint end = system_clock().now() + seconds(30);

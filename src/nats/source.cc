@@ -34,7 +34,7 @@ std::int64_t number_of(std::string_view text, std::int64_t other) {
 
 }  // namespace
 
-NatsSource::NatsSource(SourceOptions options, Clock& clock)
+NatsSource::NatsSource(Options options, Clock& clock)
     : options_(std::move(options)),
       clock_(clock),
       reader_(options_.foreign, kNatsDialect),
@@ -66,10 +66,10 @@ Status NatsSource::open() {
   jetstream_.reset();
   connection_ = Connection();
   forget();
-  Result<Connection> connection = Connection::open(options_.connection, opened_++);
+  Result<Connection> connection = Connection::open(options_, opened_++);
   if (!connection) return fail(connection.error());
   connection_ = std::move(*connection);
-  jetstream_.emplace(connection_, options_.domain, options_.connection.request_timeout);
+  jetstream_.emplace(connection_, options_.domain, options_.request_timeout);
   Result<Consumer> consumer = find_consumer(*jetstream_, options_, connection_.server());
   if (!consumer) return fail(consumer.error());
   consumer_ = std::move(*consumer);
@@ -95,7 +95,7 @@ Status NatsSource::read(Batch& out, const Limits& limits, std::stop_token stop) 
     // Even without a wait, read() returns messages that are there. So it waits for the end of this
     // pull.
     if (now >= end && !catching_up_) break;
-    wait = catching_up_ ? options_.connection.request_timeout : end - now;
+    wait = catching_up_ ? options_.request_timeout : end - now;
     if (holding_) wait = std::min(wait, has_news_ ? kHoldCheckAfterNews : kHoldCheck);
     wait = std::min<Duration>(wait, seconds(1));
   }
@@ -127,7 +127,7 @@ void NatsSource::on_message(const Frame& frame, const AckSubject& ack) {
   if (asked_ > 0) --asked_;
   if (asked_ == 0) catching_up_ = false;
   has_news_ = true;
-  answer_by_ = clock_.now() + options_.long_poll + options_.connection.request_timeout;
+  answer_by_ = clock_.now() + options_.long_poll + options_.request_timeout;
   // The deliveries in between went to a connection that is gone.
   if (ack.consumer_sequence > next_delivery_) hold();
   next_delivery_ = std::max(next_delivery_, ack.consumer_sequence + 1);
@@ -152,7 +152,7 @@ void NatsSource::on_status(const Frame& frame) {
   if (frame.headers.empty() || !parse_headers(frame.headers, block_)) return;
   if (block_.status == 100) return;  // heartbeat
   catching_up_ = false;
-  answer_by_ = clock_.now() + options_.long_poll + options_.connection.request_timeout;
+  answer_by_ = clock_.now() + options_.long_poll + options_.request_timeout;
   const std::int64_t left = number_of(find_header(block_.headers, "Nats-Pending-Messages"), -1);
   const bool is_known = block_.status == 404 || block_.status == 408 || left >= 0;
   if (!is_known) {
@@ -165,7 +165,7 @@ void NatsSource::on_status(const Frame& frame) {
 }
 
 void NatsSource::pull(bool long_poll) {
-  const std::int64_t batch = static_cast<std::int64_t>(options_.prefetch_events) - asked_;
+  const std::int64_t batch = static_cast<std::int64_t>(options_.prefetch) - asked_;
   const std::size_t bytes =
       std::max(options_.prefetch_bytes, connection_.server().max_payload + (16U << 10U));
   std::string body = "{\"batch\":" + std::to_string(batch);
@@ -182,8 +182,8 @@ void NatsSource::pull(bool long_poll) {
       jetstream_->prefix() + "CONSUMER.MSG.NEXT." + consumer_.stream + "." + consumer_.name,
       connection_.inbox() + "pull", body);
   asked_ += batch;
-  answer_by_ = clock_.now() + (long_poll ? options_.long_poll : Duration{0}) +
-               options_.connection.request_timeout;
+  answer_by_ =
+      clock_.now() + (long_poll ? options_.long_poll : Duration{0}) + options_.request_timeout;
 }
 
 // Keeps a pull open while there is room. After an idle time, the first pull does not wait, so its
@@ -194,7 +194,7 @@ Status NatsSource::ask_for_more() {
                 "the consumer " + consumer_.name +
                     " does not answer; check that it exists and that the server runs");
   const bool has_room = held_bytes_ < options_.prefetch_bytes;
-  const bool runs_low = asked_ <= static_cast<std::int64_t>(options_.prefetch_events / 2);
+  const bool runs_low = asked_ <= static_cast<std::int64_t>(options_.prefetch / 2);
   if (!has_room || !runs_low || catching_up_) return connection_.write();
   const bool was_idle = asked_ == 0 && !caught_up_;
   pull(!was_idle);
@@ -271,7 +271,7 @@ Status NatsSource::flush() {
   const std::uint64_t number = ++flushes_;
   connection_.publish(last_settled_reply_, connection_.inbox() + "q" + std::to_string(number),
                       kAck);
-  const TimePoint end = clock_.now() + options_.connection.request_timeout;
+  const TimePoint end = clock_.now() + options_.request_timeout;
   while (answered_ < number) {
     const Duration left = end - clock_.now();
     if (left <= Duration{0})
@@ -350,6 +350,11 @@ Status NatsSource::ask_back() {
     connection_.publish(consumer_.ack_subject(sequence), {}, kNak);
   }
   return connection_.write();
+}
+
+std::unique_ptr<Source> make_source(Options options, Duration call_max, Clock& clock) {
+  options.request_timeout = std::min(options.request_timeout, call_max);
+  return std::make_unique<NatsSource>(std::move(options), clock);
 }
 
 }  // namespace dovetail::nats

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -27,7 +28,7 @@ namespace dovetail::nats {
 // consumer, not several.
 class NatsSource final : public Source {
  public:
-  NatsSource(SourceOptions options, Clock& clock);
+  NatsSource(Options options, Clock& clock);
   // Returns unsettled messages, so that the next reader need not wait.
   ~NatsSource() override;
   NatsSource(const NatsSource&) = delete;
@@ -68,7 +69,7 @@ class NatsSource final : public Source {
   void ask_for_patience();
   void forget();
 
-  SourceOptions options_;
+  Options options_;
   Clock& clock_;
   MessageReader reader_;
   Connection connection_;
@@ -102,5 +103,8 @@ class NatsSource final : public Source {
   HeaderBlock block_;
   std::vector<MessageHeader> headers_;
 };
+
+// No call of it takes longer than `call_max` beyond the wait that it is asked for, except open().
+std::unique_ptr<Source> make_source(Options options, Duration call_max, Clock& clock);
 
 }  // namespace dovetail::nats

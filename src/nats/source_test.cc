@@ -24,26 +24,25 @@ class NatsSourceTest : public testing::Test {
   void SetUp() override { admin_.make_stream(name_, name_ + ".>"); }
   void TearDown() override { admin_.drop_stream(name_); }
 
-  SourceOptions options() const {
-    SourceOptions options;
-    options.connection = connection_to();
+  Options options() const {
+    Options options{{connection_to()}};
     options.stream = name_;
-    options.durable = "reader";
+    options.group = "reader";
     options.long_poll = seconds(1);
     return options;
   }
-  SourceOptions options_by(servers::TcpProxy& proxy) const {
-    SourceOptions by_proxy = options();
-    by_proxy.connection.servers[0].port = static_cast<std::uint16_t>(proxy.port());
+  Options options_by(servers::TcpProxy& proxy) const {
+    Options by_proxy = options();
+    by_proxy.servers[0].port = static_cast<std::uint16_t>(proxy.port());
     return by_proxy;
   }
-  static std::unique_ptr<NatsSource> opened(const SourceOptions& with) {
+  static std::unique_ptr<NatsSource> opened(const Options& with) {
     auto source = std::make_unique<NatsSource>(with, system_clock());
     const Status ready = source->open();
     EXPECT_TRUE(ready) << (ready ? "" : ready.error().text);
     return source;
   }
-  static Error open_error(const SourceOptions& with) {
+  static Error open_error(const Options& with) {
     NatsSource source(with, system_clock());
     const Status ready = source.open();
     EXPECT_FALSE(ready);
@@ -136,8 +135,8 @@ TEST_F(NatsSourceTest, WhatWentToAConnectionThatIsNotKnownToBeDeadComesInOrder) 
 
 TEST_F(NatsSourceTest, WhatGoesAstrayAfterOpeningHoldsTheNewerBack) {
   servers::TcpProxy proxy(servers::find("nats").port());
-  SourceOptions three = options_by(proxy);
-  three.prefetch_events = 3;
+  Options three = options_by(proxy);
+  three.prefetch = 3;
   three.long_poll = seconds(20);
   const auto first = opened(three);
   Batch none;
@@ -163,8 +162,8 @@ TEST_F(NatsSourceTest, OpeningAgainAsksBackWhatWasReadAtOnce) {
 TEST_F(NatsSourceTest, WhatTakesLongIsNotDeliveredAgain) {
   const servers::Standstill standstill;
   publish_many(1, 5);
-  SourceOptions short_wait = options();
-  short_wait.ack_wait = seconds(5);
+  Options short_wait = options();
+  short_wait.redeliver_after = seconds(5);
   const auto source = opened(short_wait);
   const auto batch = read(*source, 5);
   Batch more;
@@ -172,7 +171,7 @@ TEST_F(NatsSourceTest, WhatTakesLongIsNotDeliveredAgain) {
   while (system_clock().now() < end)
     ASSERT_TRUE(source->read(more, Limits{10, 1 << 20, milliseconds(100)}, {}));
   EXPECT_TRUE(more.empty());
-  if (standstill.is_below(short_wait.ack_wait / 2)) {
+  if (standstill.is_below(short_wait.redeliver_after / 2)) {
     EXPECT_EQ(consumer_number("num_redelivered"), 0) << "the server was asked for patience";
   }
   settle(*source, *batch);
@@ -181,8 +180,8 @@ TEST_F(NatsSourceTest, WhatTakesLongIsNotDeliveredAgain) {
 
 TEST_F(NatsSourceTest, ASecondCopyOfWhatIsStillAtWorkIsNotGivenOut) {
   publish_many(1, 5);
-  SourceOptions short_wait = options();
-  short_wait.ack_wait = milliseconds(500);
+  Options short_wait = options();
+  short_wait.redeliver_after = milliseconds(500);
   const auto source = opened(short_wait);
   const auto batch = read(*source, 5);
   std::this_thread::sleep_for(milliseconds(1200));  // nobody extends their time
@@ -195,8 +194,8 @@ TEST_F(NatsSourceTest, ASecondCopyOfWhatIsStillAtWorkIsNotGivenOut) {
 TEST_F(NatsSourceTest, AFlushThatIsNotAnsweredIsAnError) {
   publish_many(1, 2);
   servers::TcpProxy proxy(servers::find("nats").port());
-  SourceOptions by_proxy = options_by(proxy);
-  by_proxy.connection.request_timeout = milliseconds(300);
+  Options by_proxy = options_by(proxy);
+  by_proxy.request_timeout = milliseconds(300);
   const auto source = opened(by_proxy);
   const auto batch = read(*source, 2);
   proxy.stall();
@@ -208,8 +207,8 @@ TEST_F(NatsSourceTest, AFlushThatIsNotAnsweredIsAnError) {
 
 TEST_F(NatsSourceTest, AServerThatFallsSilentIsNoticed) {
   servers::TcpProxy proxy(servers::find("nats").port());
-  SourceOptions by_proxy = options_by(proxy);
-  by_proxy.connection.request_timeout = milliseconds(300);
+  Options by_proxy = options_by(proxy);
+  by_proxy.request_timeout = milliseconds(300);
   by_proxy.long_poll = milliseconds(300);
   const auto source = opened(by_proxy);
   proxy.stall();
@@ -256,7 +255,7 @@ TEST_F(NatsSourceTest, MessagesOfOthersBecomeEvents) {
   publish("plain");
   publish("with id", "NATS/1.0\r\norder-id: 7b1d4a52-0d2c-4b0a-9c57-3d0f8d2f3a11\r\n\r\n");
   publish(std::string("\0\xff", 2), "NATS/1.0\r\nNats-Msg-Id: native\r\nkind: Changed\r\n\r\n");
-  SourceOptions foreign = options();
+  Options foreign = options();
   foreign.foreign.id = "order-id";
   foreign.foreign.type = "kind";
   const auto source = opened(foreign);
@@ -277,7 +276,7 @@ TEST_F(NatsSourceTest, MessagesOfOthersBecomeEvents) {
 
 TEST_F(NatsSourceTest, TheKeyCanBeTheLastTokenOfTheSubject) {
   publish("x", {}, name_ + ".a.order%207");
-  SourceOptions keyed = options();
+  Options keyed = options();
   keyed.key_in_subject = true;
   const auto source = opened(keyed);
   const auto batch = read(*source, 1);
@@ -288,7 +287,7 @@ TEST_F(NatsSourceTest, TheKeyCanBeTheLastTokenOfTheSubject) {
 TEST_F(NatsSourceTest, TheStreamIsFoundByASubjectAndOthersAreLeftOut) {
   publish("other", {}, name_ + ".b");
   publish("wanted", {}, name_ + ".a");
-  SourceOptions filtered = options();
+  Options filtered = options();
   filtered.stream.clear();
   filtered.subjects = {name_ + ".a"};
   const auto source = opened(filtered);
@@ -296,7 +295,7 @@ TEST_F(NatsSourceTest, TheStreamIsFoundByASubjectAndOthersAreLeftOut) {
 }
 
 TEST_F(NatsSourceTest, AMissingStreamIsUnavailableUnlessItIsToBeMade) {
-  SourceOptions missing = options();
+  Options missing = options();
   missing.stream = name_ + "2";
   missing.subjects = {name_ + "2.>"};
   const Error error = open_error(missing);
@@ -327,8 +326,8 @@ TEST_F(NatsSourceTest, AConsumerThatWouldLoseMessagesIsRejected) {
   make("pushed", R"("ack_policy":"explicit","deliver_subject":"somewhere")");
   make("narrow", R"("ack_policy":"explicit","filter_subject":")" + name_ + R"(.b")");
   for (const char* durable : {"limited", "careless", "pushed", "narrow"}) {
-    SourceOptions with = options();
-    with.durable = durable;
+    Options with = options();
+    with.group = durable;
     const Error error = open_error(with);
     EXPECT_EQ(error.code, Errc::rejected) << durable;
     EXPECT_NE(error.text.find("choose another name"), std::string::npos) << error.text;
@@ -336,8 +335,8 @@ TEST_F(NatsSourceTest, AConsumerThatWouldLoseMessagesIsRejected) {
 }
 
 TEST_F(NatsSourceTest, WrongNamesAndTooManySubjectsAreRejected) {
-  SourceOptions with = options();
-  with.durable = "not.a.name";
+  Options with = options();
+  with.group = "not.a.name";
   EXPECT_EQ(open_error(with).code, Errc::rejected);
   with = options();
   with.stream.clear();
@@ -349,8 +348,8 @@ TEST_F(NatsSourceTest, WrongNamesAndTooManySubjectsAreRejected) {
 }
 
 TEST_F(NatsSourceTest, ManyMessagesPassThroughASmallWindow) {
-  SourceOptions small = options();
-  small.prefetch_events = 7;
+  Options small = options();
+  small.prefetch = 7;
   small.prefetch_bytes = 1;
   small.ack_pending_max = 20;
   publish_many(1, 200);

@@ -48,8 +48,8 @@ class NatsOutside : public testing::Test {
   }
   void TearDown() override { admin_.drop_stream(name_); }
 
-  void send(const Event& event, SinkOptions options = {}) {
-    options.connection = connection_to();
+  void send(const Event& event, Options options = {}) {
+    static_cast<ConnectionOptions&>(options) = connection_to();
     NatsSink sink(options, system_clock());
     ASSERT_TRUE(sink.open());
     const Event* const events[] = {&event};
@@ -116,7 +116,7 @@ TEST_F(NatsOutside, AForeignClientReadsSubjectHeadersAndBytes) {
 }
 
 TEST_F(NatsOutside, AConsumerOfDebeziumsRouterFindsIdAndKey) {
-  SinkOptions options;
+  Options options;
   options.message.format = MessageFormat::debezium;
   send(event(), options);
   const ForeignMessage message = stored();
@@ -133,7 +133,7 @@ TEST_F(NatsOutside, APlainSubscriberHearsCoreNats) {
             NATS_OK);
   const ForeignSubscription owned(subscription);
   ASSERT_EQ(natsConnection_Flush(connection_.get()), NATS_OK);
-  SinkOptions options;
+  Options options;
   options.jetstream = false;
   Event one = event();
   const std::string topic = name_ + "core.x";
@@ -164,9 +164,9 @@ TEST_F(NatsOutside, WhatAForeignClientPublishesIsRead) {
   publish("no headers", nullptr, nullptr);
   publish("an id of their own", "order-id", "order/17");
   publish(std::string("\0\xff\r\n", 4), "order-id", "6d9b0a9c-0bb5-4a54-8b22-0a2f4d1d3c11");
-  SourceOptions options;
-  options.connection = connection_to();
+  Options options{{connection_to()}};
   options.stream = name_;
+  options.group = "reader";
   options.foreign.id = "order-id";
   NatsSource source(options, system_clock());
   ASSERT_TRUE(source.open());

@@ -69,7 +69,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, std
   std::unique_ptr<Connection> made(new Connection(options, clock, std::move(handler)));
   made->state_.reset(amqp_new_connection());
   DOVETAIL_CHECK(made->state_ != nullptr);
-  Result<net::Stream> stream = net::Stream::connect(options.server, options.connect_timeout);
+  Result<net::Stream> stream = net::Stream::connect(options.server(), options.connect_timeout);
   if (!stream) return fail(std::move(stream.error()));
   made->stream_ = std::move(*stream);
   if (options.tls) DOVETAIL_TRY(made->stream_.start_tls(options, options.connect_timeout));
@@ -166,7 +166,7 @@ Status Connection::await(std::uint16_t channel, std::uint32_t reply, std::string
 Result<Answer> Connection::call(std::uint16_t channel, std::uint32_t method, void* arguments,
                                 std::uint32_t reply) {
   send(channel, method, arguments);
-  DOVETAIL_TRY(await(channel, reply, amqp_method_name(method), options_.answer_timeout));
+  DOVETAIL_TRY(await(channel, reply, amqp_method_name(method), options_.request_timeout));
   Answer answer = std::move(*waiting_->answer);
   waiting_.reset();
   return answer;

@@ -21,7 +21,7 @@ class RabbitmqConnectionTest : public testing::Test {
   Options by_tls() const {
     Options options = broker_.options();
     options.tls = true;
-    options.server.port = static_cast<std::uint16_t>(std::stoi(broker_.server().field("tls_port")));
+    options.port = static_cast<std::uint16_t>(std::stoi(broker_.server().field("tls_port")));
     options.ca_file = broker_.server().field("certs") + "/ca.pem";
     return options;
   }
@@ -63,14 +63,13 @@ TEST_F(RabbitmqConnectionTest, AVirtualHostWithoutRightsIsUnavailable) {
 
 TEST_F(RabbitmqConnectionTest, NobodyListeningIsUnavailable) {
   Options options = broker_.options();
-  options.server.port = 1;
+  options.port = 1;
   expect_unavailable(connect(options), "cannot connect");
 }
 
 TEST_F(RabbitmqConnectionTest, AnotherProtocolIsUnavailable) {
   Options options = broker_.options();
-  options.server.port =
-      static_cast<std::uint16_t>(std::stoi(broker_.server().field("management_port")));
+  options.port = static_cast<std::uint16_t>(std::stoi(broker_.server().field("management_port")));
   options.connect_timeout = std::chrono::seconds(3);
   expect_unavailable(connect(options), "check");
 }
@@ -88,7 +87,7 @@ TEST_F(RabbitmqConnectionTest, TlsWithAnotherAuthorityFailsClosed) {
 
 TEST_F(RabbitmqConnectionTest, TlsToAHostThatTheCertificateDoesNotNameFailsClosed) {
   Options options = by_tls();
-  options.server.host = "127.0.0.2";
+  options.host = "127.0.0.2";
   expect_unavailable(connect(options), "mismatch");
 }
 
@@ -101,7 +100,7 @@ TEST_F(RabbitmqConnectionTest, PlainToAPortOfTlsIsUnavailable) {
 
 TEST_F(RabbitmqConnectionTest, TlsToAPlainPortFailsClosed) {
   Options options = by_tls();
-  options.server.port = broker_.options().server.port;
+  options.port = broker_.options().port;
   options.connect_timeout = std::chrono::seconds(3);
   expect_unavailable(connect(options), "TLS");
 }

@@ -106,10 +106,10 @@ Result<HttpAnswer> request(const Options& options, std::string_view method, std:
       "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
       "\r\n\r\n";
   text += body;
-  DOVETAIL_TRY(stream->write_all(text, options.answer_timeout));
+  DOVETAIL_TRY(stream->write_all(text, options.request_timeout));
   std::string answer;
   std::array<char, 16 << 10> piece{};
-  const auto end = std::chrono::steady_clock::now() + options.answer_timeout;
+  const auto end = std::chrono::steady_clock::now() + options.request_timeout;
   while (stream->is_open() && answer.size() < kAnswerBytesMax) {
     const auto left = std::chrono::duration_cast<Duration>(end - std::chrono::steady_clock::now());
     if (left <= Duration{0})

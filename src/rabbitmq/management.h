@@ -19,7 +19,7 @@ struct HttpAnswer {
 Result<HttpAnswer> parse_answer(std::string_view bytes);
 
 // One request to options.management_url with the user and password of `options`; `path` begins
-// after "/api/". Waits at most answer_timeout. unavailable: no answer. rejected: the url is wrong.
+// after "/api/". Waits at most request_timeout. unavailable: no answer. rejected: the url is wrong.
 Result<HttpAnswer> request(const Options& options, std::string_view method, std::string_view path,
                            std::string_view body = {});
 

@@ -3,28 +3,23 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "core/clock.h"
 #include "core/message/message.h"
-#include "host/stream.h"
+#include "dovetail/rabbitmq.h"
 
 namespace dovetail::rabbitmq {
 
-// Without a user, the client's certificate is the log-in.
-struct Options : net::Access {
-  Options() { user = password = "guest"; }  // as the server knows it at first
-
+// The application's options, and what it need not know.
+struct Options : ReadOptions {
   // Where
-  net::Endpoint server{"127.0.0.1", 5672};
-  std::string virtual_host = "/";
   std::string connection_name = "dovetail";  // as the server lists it
   // The management API, "http://HOST:PORT" or "https://HOST:PORT", for examine(); empty: not used.
   std::string management_url{};
 
-  // The sink
+  // The sink; `declare` creates its topic exchange, or for the exchange "" a queue named by the
+  // routing key.
   MessageOptions message{};
   // Templates. The exchange "" delivers to the queue that the routing key names.
   std::string exchange{};
@@ -32,9 +27,6 @@ struct Options : net::Access {
   // The header for a message's key. Empty: CloudEvents use their subject, other formats the header
   // "key".
   std::string key_header{};
-  // Creates what is missing: a durable topic exchange, or for the exchange "" a durable queue named
-  // by the routing key; for the source, its queues. Needs the right to configure.
-  bool declare = false;
   std::string queue_type = "quorum";  // of declared queues: quorum or classic
   // Larger payloads are refused unsent. The server has its own limit (max_message_size), which also
   // holds once the server has named it.
@@ -43,24 +35,16 @@ struct Options : net::Access {
   // reports an error and is opened again.
   Duration blocked_wait_max = std::chrono::seconds(20);
 
-  // The source
-  std::vector<std::string> queues{};
-  ForeignNames foreign{};
-  // Allows one consumer at a time. Without it, or x-single-active-consumer on the queue, messages
-  // of a dead consumer may come after later ones. A quorum queue ignores it and needs
-  // x-single-active-consumer; queues declared here have that.
-  bool exclusive = true;
-
   // Times
   Duration connect_timeout = std::chrono::seconds(10);
-  Duration answer_timeout = std::chrono::seconds(30);
+  Duration request_timeout = std::chrono::seconds(30);
   // After twice this time without a sign of life, the connection counts as lost.
   Duration heartbeat = std::chrono::seconds(10);
 
-  // Performance
-  // Messages received and not settled, per queue. Bounds memory and what comes again after a
-  // crash.
-  std::uint16_t prefetch = 2000;
+  net::Endpoint server() const {
+    const std::uint16_t usual = tls ? 5671 : 5672;
+    return {host, port != 0 ? port : usual};
+  }
 };
 
 }  // namespace dovetail::rabbitmq

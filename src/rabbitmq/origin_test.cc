@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "core/relay/source.h"
 #include "dovetail/rabbitmq.h"
+#include "kit/origins.h"
 #include "rabbitmq/test_broker.h"
 
 namespace dovetail::rabbitmq {
@@ -13,24 +13,25 @@ TEST(RabbitmqOrigin, MakesSourcesThatReadWhatWasNotSettled) {
   broker.publish("amq.default", "orders", "aGVsbG8=",
                  R"({"message_id":"order-17","delivery_mode":2,"headers":{"kind":"placed"}})");
   ReadOptions options;
-  options.port = broker.options().server.port;
+  options.port = broker.options().port;
   options.virtual_host = broker.options().virtual_host;
   options.queues = {"orders"};
-  options.type_header = "kind";
+  options.foreign.type = "kind";
   const Result<Origin> made = origin(options);
   ASSERT_TRUE(made) << made.error().text;
   EXPECT_EQ(made->shown, "RabbitMQ at 127.0.0.1:" + std::to_string(options.port));
-  for (int round = 0; round < 2; ++round) {
-    Result<std::unique_ptr<Source>> source = made->make(system_clock(), std::chrono::seconds(3));
-    ASSERT_TRUE(source && (*source)->open());
-    Batch batch;
-    ASSERT_TRUE(eventually([&] {
-      EXPECT_TRUE((*source)->read(batch, Limits{10, 1 << 20, std::chrono::milliseconds(50)}, {}));
-      return !batch.empty();
-    })) << round;
-    EXPECT_EQ(batch.events()[0].payload, "hello");
-    EXPECT_EQ(batch.events()[0].type, "placed");
-  }
+  expect_to_read_twice(*made, "hello", "placed");
+}
+
+TEST(RabbitmqOrigin, UsesThePortOfTheProtocolUnlessAnotherIsNamed) {
+  ReadOptions options;
+  options.host = "::1";
+  options.queues = {"orders"};
+  EXPECT_EQ(origin(options)->shown, "RabbitMQ at [::1]:5672");
+  options.tls = true;
+  EXPECT_EQ(origin(options)->shown, "RabbitMQ at [::1]:5671");
+  options.port = 7;
+  EXPECT_EQ(origin(options)->shown, "RabbitMQ at [::1]:7");
 }
 
 TEST(RabbitmqOrigin, WrongOptionsAreRefused) {

@@ -281,7 +281,7 @@ Result<Outcome> RabbitmqSink::try_alone(const Event& event, const Destination& t
     return Outcome{Fate::rejected, 0, std::move(reason)};
   connection_->send(frames);
   alone_.emplace();
-  const TimePoint deadline = clock_.now() + options_.answer_timeout;
+  const TimePoint deadline = clock_.now() + options_.request_timeout;
   while (!alone_->done) {
     const Duration left = deadline - clock_.now();
     if (left <= Duration{0})

@@ -309,4 +309,9 @@ void RabbitmqSource::on_properties(const amqp_frame_t_& frame) {
   keep(AMQP_BASIC_CONTENT_ENCODING_FLAG, "amqp.content_encoding", properties.content_encoding);
 }
 
+std::unique_ptr<Source> make_source(Options options, Duration call_max, Clock& clock) {
+  options.request_timeout = std::min(options.request_timeout, call_max);
+  return std::make_unique<RabbitmqSource>(std::move(options), clock);
+}
+
 }  // namespace dovetail::rabbitmq

@@ -83,4 +83,7 @@ class RabbitmqSource final : public Source, public OwnPositions {
   bool is_flushed_ = true;
 };
 
+// No call of it takes longer than `call_max` beyond the wait that it is asked for, except open().
+std::unique_ptr<Source> make_source(Options options, Duration call_max, Clock& clock);
+
 }  // namespace dovetail::rabbitmq

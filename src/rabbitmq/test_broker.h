@@ -45,7 +45,7 @@ class TestBroker {
   explicit TestBroker(servers::Server server = servers::find("rabbitmq"))
       : server_(std::move(server)) {
     static std::atomic<int> count{0};
-    options_.server.port = static_cast<std::uint16_t>(server_.port());
+    options_.port = static_cast<std::uint16_t>(server_.port());
     options_.virtual_host = "t" + std::to_string(getpid()) + "_" + std::to_string(++count);
     options_.management_url = "http://127.0.0.1:" + server_.field("management_port");
     put("vhosts/" + host(), "{}");

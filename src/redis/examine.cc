@@ -148,7 +148,7 @@ class Examination {
   // Leaves an error reply to the caller.
   Result<Reply> ask(std::initializer_list<std::string_view> arguments) {
     connection_.command(arguments);
-    return connection_.take_within(options_.reply_timeout);
+    return connection_.take_within(options_.request_timeout);
   }
 
   Status learn() {
@@ -230,9 +230,9 @@ class Examination {
   Status check_consumers(const std::string& stream, Facts facts) {
     const Result<Reply> consumers = ask({"XINFO", "CONSUMERS", stream, options_.group});
     if (!consumers) return fail(consumers.error());
-    facts.set(
-        "idle_max",
-        std::chrono::duration_cast<std::chrono::milliseconds>(2 * options_.claim_after).count());
+    facts.set("idle_max",
+              std::chrono::duration_cast<std::chrono::milliseconds>(2 * options_.redeliver_after)
+                  .count());
     for (std::size_t i = 0; i < consumers->value().size(); ++i) {
       const Value consumer = consumers->value().at(i);
       const std::int64_t idle_ms = consumer.named("idle").integer();

@@ -185,7 +185,7 @@ TEST_F(RedisExamineTest, AnEntryThatWasDeletedUnreadIsAnError) {
 
 TEST_F(RedisExamineTest, AConsumerThatHoldsEntriesAndIsGoneIsAWarning) {
   Options options = database_.options();
-  options.claim_after = std::chrono::milliseconds(50);
+  options.redeliver_after = std::chrono::milliseconds(50);
   database_.run({"XADD", "orders", "*", "data", "1"});
   RedisSource source(options, system_clock());
   ASSERT_TRUE(source.open());

@@ -13,10 +13,10 @@ bool is_of_format(std::string_view name) {
 }  // namespace
 
 Status check(const Options& options) {
-  if (options.payload_field.empty() || options.key_field.empty() ||
-      options.payload_field == options.key_field)
+  if (options.payload_field.empty() || options.key_header.empty() ||
+      options.payload_field == options.key_header)
     return fail(Errc::rejected, "payload_field and key_header must differ; change one of them");
-  for (const std::string& field : {options.payload_field, options.key_field}) {
+  for (const std::string& field : {options.payload_field, options.key_header}) {
     if (is_of_format(field))
       return fail(Errc::rejected,
                   "the field \"" + field +

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "core/relay/source.h"
 #include "dovetail/redis.h"
+#include "kit/origins.h"
 #include "redis/test_server.h"
 
 namespace dovetail::redis {
@@ -22,22 +22,12 @@ class RedisOrigin : public testing::Test {
 };
 
 TEST_F(RedisOrigin, MakesSourcesThatReadWhatWasNotSettled) {
-  options_.type_header = "kind";
+  options_.foreign.type = "kind";
   database_.run({"XADD", "orders", "*", "key", "k", "data", "hello", "kind", "placed"});
   const Result<Origin> made = origin(options_);
   ASSERT_TRUE(made) << made.error().text;
   EXPECT_EQ(made->shown, "Redis at " + options_.host + ":" + std::to_string(options_.port));
-  for (int round = 0; round < 2; ++round) {
-    Result<std::unique_ptr<Source>> source = made->make(system_clock(), std::chrono::seconds(3));
-    ASSERT_TRUE(source && (*source)->open());
-    Batch batch;
-    ASSERT_TRUE(eventually([&] {
-      EXPECT_TRUE((*source)->read(batch, Limits{10, 1 << 20, std::chrono::milliseconds(50)}, {}));
-      return !batch.empty();
-    })) << round;
-    EXPECT_EQ(batch.events()[0].payload, "hello");
-    EXPECT_EQ(batch.events()[0].type, "placed");
-  }
+  expect_to_read_twice(*made, "hello", "placed");
 }
 
 TEST_F(RedisOrigin, WrongOptionsAreRefusedWithTheirReason) {

@@ -242,7 +242,7 @@ void RedisSink::write(Sent sent) {
   if (!options_.declare) connection_.add("NOMKSTREAM");
   connection_.add("*");
   if (!message_.key.empty()) {
-    connection_.add(options_.key_field);
+    connection_.add(options_.key_header);
     connection_.add(message_.key);
   }
   std::size_t largest = message_.payload.size();
@@ -270,7 +270,7 @@ std::string RedisSink::why_refused(const Message& message) const {
            "; check payload_bytes_max and the server's proto-max-bulk-len, or send a reference "
            "instead";
   for (const MessageHeader& header : message.headers)
-    if (header.name == options_.payload_field || header.name == options_.key_field)
+    if (header.name == options_.payload_field || header.name == options_.key_header)
       return "the header \"" + std::string(header.name) +
              "\" has the name of a field of the entry; rename the header, or change payload_field "
              "or "

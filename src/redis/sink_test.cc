@@ -286,7 +286,7 @@ TEST_F(RedisSinkTest, NamesOfFieldsThatCannotBeToldApartAreRejected) {
   std::vector<Options> wrong(6, options());
   wrong[0].payload_field = "";
   wrong[1].payload_field = "key";
-  wrong[2].key_field = "ce_id";
+  wrong[2].key_header = "ce_id";
   wrong[3].payload_field = "content-type";
   wrong[4].message.headers = {{"data", "{type}"}};
   wrong[5].message.partition = "1";

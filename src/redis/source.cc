@@ -49,7 +49,7 @@ Status RedisSource::open() {
   replies_.clear();
   held_.clear();
   streams_.clear();
-  fetch_count_ = std::min(kFirstFetch, options_.fetch_events_max);
+  fetch_count_ = std::min(kFirstFetch, options_.prefetch);
   Result<Connection> connection = Connection::open(options_, clock_);
   if (!connection) return fail(connection.error());
   connection_ = std::move(*connection);
@@ -110,7 +110,7 @@ void RedisSource::append(const Fetched& entry, Batch& out) {
     const Value value = entry.fields.at(i + 1);
     if (payload.is_nil() && name == options_.payload_field) {
       payload = value;
-    } else if (key.is_nil() && name == options_.key_field) {
+    } else if (key.is_nil() && name == options_.key_header) {
       key = value;
     } else {
       headers_.push_back(MessageHeader{name, value.text()});
@@ -149,8 +149,8 @@ Status RedisSource::fetch(const Limits& limits, Duration wait_max, std::stop_tok
 void RedisSource::adapt(std::size_t bytes_max) {
   if (fetched_.empty()) return;
   const std::size_t each = fetched_bytes_ / fetched_.size() + 1;
-  fetch_count_ = std::clamp<std::size_t>(bytes_max / each, 1,
-                                         std::min(fetch_count_ * 2, options_.fetch_events_max));
+  fetch_count_ =
+      std::clamp<std::size_t>(bytes_max / each, 1, std::min(fetch_count_ * 2, options_.prefetch));
 }
 
 // Advances one stream until it has fetched entries, must wait, or has caught up.
@@ -160,7 +160,7 @@ Status RedisSource::advance(std::size_t index, std::size_t count) {
   if (stream.phase == Phase::fresh) {
     const Result<std::optional<EntryId>> others = oldest_of_others(stream);
     if (!others) return fail(others.error());
-    stream.look_at = clock_.now() + options_.claim_after / 2;
+    stream.look_at = clock_.now() + options_.redeliver_after / 2;
     if (!*others) return {};
     if (!options_.exclusive) return sweep(index, count);
     begin_recovery(stream);
@@ -198,14 +198,14 @@ Status RedisSource::recover(std::size_t index, std::size_t count) {
   if (keep(index, entries, *others) == 0) {
     // None of our entries is left, or none may be read yet.
     if (!*others) stream.phase = Phase::fresh;
-    stream.look_at = clock_.now() + (*others ? kSlice : options_.claim_after / 2);
+    stream.look_at = clock_.now() + (*others ? kSlice : options_.redeliver_after / 2);
   }
   replies_.push_back(std::move(*reply));
   return {};
 }
 
 Status RedisSource::claim(const Stream& stream) {
-  const std::string idle = std::to_string(whole_ms(options_.claim_after));
+  const std::string idle = std::to_string(whole_ms(options_.redeliver_after));
   std::string cursor = "0-0";
   do {
     connection_.command({"XAUTOCLAIM", stream.name, options_.group, options_.consumer, idle, cursor,
@@ -294,7 +294,7 @@ Status RedisSource::sweep(std::size_t index, std::size_t count) {
   connection_.add(stream.name);
   connection_.add(options_.group);
   connection_.add(options_.consumer);
-  connection_.add_number(whole_ms(options_.claim_after));
+  connection_.add_number(whole_ms(options_.redeliver_after));
   connection_.add(stream.cursor);
   connection_.add("COUNT");
   connection_.add_number(count);
@@ -340,7 +340,7 @@ bool RedisSource::is_known(std::size_t index, const EntryId& id) const {
 }
 
 Result<Reply> RedisSource::answer(std::string_view what, Duration wait_max) {
-  Result<Reply> reply = connection_.take_within(wait_max + options_.reply_timeout);
+  Result<Reply> reply = connection_.take_within(wait_max + options_.request_timeout);
   if (reply && reply->value().is_error()) {
     connection_.close();
     return fail(server_error("redis: " + std::string(what), reply->value().text()));
@@ -378,6 +378,11 @@ Status RedisSource::flush() {
     if (const Result<Reply> reply = answer("acknowledging"); !reply) return fail(reply.error());
   for (Stream& stream : streams_) stream.settled.clear();
   return {};
+}
+
+std::unique_ptr<Source> make_source(Options options, Duration call_max, Clock& clock) {
+  options.request_timeout = std::min(options.request_timeout, call_max);
+  return std::make_unique<RedisSource>(std::move(options), clock);
 }
 
 }  // namespace dovetail::redis

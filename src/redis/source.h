@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,13 +21,13 @@ namespace dovetail::redis {
 // order; then new ones. flush() acknowledges settled entries.
 //
 // The group remembers which consumer got an entry, so the consumer's name must stay the same
-// after a restart. Entries of another consumer are taken over after `claim_after`. Until then, or
-// until they are acknowledged, an exclusive consumer returns nothing of that stream after them,
+// after a restart. Entries of another consumer are taken over after `redeliver_after`. Until then,
+// or until they are acknowledged, an exclusive consumer returns nothing of that stream after them,
 // because it could belong to the same keys. Consumers that share a group keep no order among each
 // other.
 //
 // read() waits in slices of 100 ms and checks for a stop between them. If an answer exceeds the
-// limits of a read, the rest is kept: at most `fetch_events_max` entries of each stream, fewer if
+// limits of a read, the rest is kept: at most `prefetch` entries of each stream, fewer if
 // they are large.
 class RedisSource final : public Source {
  public:
@@ -100,5 +101,8 @@ class RedisSource final : public Source {
   std::size_t fetched_bytes_ = 0;       // of the last answer
   std::uint64_t deleted_ = 0;
 };
+
+// No call of it takes longer than `call_max` beyond the wait that it is asked for, except open().
+std::unique_ptr<Source> make_source(Options options, Duration call_max, Clock& clock);
 
 }  // namespace dovetail::redis

@@ -31,7 +31,7 @@ class RedisSourceTest : public testing::Test {
   Options sharing(std::string consumer) const {
     Options options = named(std::move(consumer));
     options.exclusive = false;
-    options.claim_after = milliseconds(300);
+    options.redeliver_after = milliseconds(300);
     return options;
   }
   void add(std::string_view payload, std::string_view stream = "orders") {
@@ -133,7 +133,7 @@ TEST_F(RedisSourceTest, WhatADeadConsumerHoldsComesBeforeWhatIsNew) {
   ASSERT_EQ(read(*opened(named("dead"))).size(), 3U);
   add_many(4, 5);
   Options options = named("alive");
-  options.claim_after = milliseconds(500);
+  options.redeliver_after = milliseconds(500);
   const auto source = opened(options);
   EXPECT_EQ(read_until(*source, 5), (Texts{"1", "2", "3", "4", "5"}));
 }
@@ -175,7 +175,7 @@ TEST_F(RedisSourceTest, TwoExclusiveConsumersThatLiveWaitForEachOther) {
 
 TEST_F(RedisSourceTest, AnExclusiveConsumerTakesOverAlsoWhileNothingIsNew) {
   Options options = named("alive");
-  options.claim_after = milliseconds(300);
+  options.redeliver_after = milliseconds(300);
   const auto source = opened(options);
   ASSERT_EQ(read(*source), Texts{});
   add("1");
@@ -189,7 +189,7 @@ TEST_F(RedisSourceTest, AConsumerThatSharesReadsOnAndTakesOverWhenAnotherDies) {
   add_many(4, 5);
   Options options = named("alive");
   options.exclusive = false;
-  options.claim_after = seconds(1);
+  options.redeliver_after = seconds(1);
   const auto source = opened(options);
   Texts all = read_until(*source, 5);
   std::ranges::sort(all);
@@ -316,7 +316,7 @@ TEST_F(RedisSourceTest, TheRightsThatTheReadmeNamesAreEnough) {
   options.user = "reader";
   options.password = "reader-secret";
   options.delete_settled = true;
-  options.claim_after = milliseconds(1);
+  options.redeliver_after = milliseconds(1);
   const auto source = opened(options);
   std::size_t count = 0;
   EXPECT_TRUE(eventually([&] {

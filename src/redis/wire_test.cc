@@ -125,7 +125,7 @@ TEST_F(RedisOutsideTest, ARawEntryHasKeyAndPayloadInTheFieldsThatAreWanted) {
   Options raw = options();
   raw.message.format = MessageFormat::raw;
   raw.payload_field = "body";
-  raw.key_field = "id";
+  raw.key_header = "id";
   Event& event = events_.make("orders", "7", "{}");
   ASSERT_EQ(publish(event, raw).fate, Fate::confirmed);
   EXPECT_EQ(fields("orders"), "\"id\"\n\"7\"\n\"body\"\n\"{}\"\n");

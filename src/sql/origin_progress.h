@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/relay/origin_source.h"
 #include "dovetail/result.h"
 #include "sql/lane.h"
 #include "sql/session.h"
@@ -47,6 +48,24 @@ class OriginProgress {
   std::int64_t settled_ = 0;
   std::int64_t parked_ = 0;
   std::int64_t skipped_ = 0;
+};
+
+// What a database keeps for a reader of a broker. `Parts` are the database's: reader_, progress_,
+// parking_, lease_ and recorder_.
+template <class Parts>
+class OriginStoreOf final : public OriginStore, private Parts {
+ public:
+  using Parts::Parts;
+
+  Lease& lease() override { return this->lease_; }
+  Parking& parking() override { return this->parking_; }
+  Status open() override { return this->progress_.open(); }
+  Result<std::int64_t> last_parked() override { return this->progress_.last_parked(); }
+  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) override {
+    this->progress_.add(settled, parked, skipped);
+  }
+  Status write() override { return this->progress_.write(); }
+  void say(const RelayState& state) override { this->recorder_.report(state, this->reader_.epoch); }
 };
 
 }  // namespace dovetail

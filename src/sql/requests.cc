@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "sql/operate/audit.h"
+
 namespace dovetail {
 
 namespace {
@@ -189,6 +191,8 @@ Result<std::vector<RequestInfo>> SqlRequests::list(const RequestFilter& filter) 
 }
 
 Result<bool> SqlRequests::forget(const RequestKey& request, std::string_view reason) {
+  DOVETAIL_TRY(check_reason(
+      reason, "to forget a request needs a reason; say why the request may run again"));
   return has_changed(runner_.run(sql_.forget, key_params(request).text(reason)));
 }
 

@@ -69,6 +69,7 @@ class SqlRequests {
   Result<bool> abandon(const RequestKey& request, const EventId& token);
 
   Result<std::vector<RequestInfo>> list(const RequestFilter& filter);
+  // rejected: no reason.
   Result<bool> forget(const RequestKey& request, std::string_view reason);
   Result<std::uint64_t> prune(std::size_t rows_max);
 

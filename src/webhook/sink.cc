@@ -51,7 +51,6 @@ Status HttpSink::open() {
   trouble_.reset();
   DOVETAIL_TRY(prepare());
   DOVETAIL_TRY(transfers_->open());  // before their memory is reused
-  for (auto& submission : submitted_) spare_.push_back(std::move(submission));
   submitted_.clear();
   if (const TimePoint now = clock_.now(); now < pause_until_)
     return fail(Errc::unavailable, pause_reason_ + " (the relay pauses for another " +
@@ -60,24 +59,7 @@ Status HttpSink::open() {
 }
 
 Status HttpSink::submit(Events events) {
-  std::unique_ptr<Submission> submission;
-  if (spare_.empty()) {
-    submission = std::make_unique<Submission>();
-  } else {
-    submission = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  submission->number = ++last_submitted_;
-  submission->items.assign(events.size(), Item{});
-  submission->unresolved = events.size();
-  submission->told = 0;
-  submitted_.push_back(std::move(submission));
-  Submission& added = *submitted_.back();
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    added.items[i].event = events[i];
-    added.items[i].submission = &added;
-    place(added.items[i]);
-  }
+  for (Item& item : submitted_.add(events, ++last_submitted_)) place(item);
   start_ready();
   transfers_->run(Duration{0}, [this](void* request, const Answer& answer) {
     take(*static_cast<Item*>(request), answer);
@@ -116,9 +98,7 @@ void HttpSink::start_ready() {
 
 void HttpSink::resolve(Item& item, Outcome outcome) {
   const bool confirmed = outcome.fate == Fate::confirmed;
-  --item.submission->unresolved;
-  if (outcome.fate != Fate::again && outcome.fate != Fate::busy) ++item.submission->told;
-  item.outcome = std::move(outcome);
+  submitted_.resolve(item, std::move(outcome));
   const std::uint64_t key = item.event->key_hash;
   if (key == 0) return;
   const auto found = lines_.find(key);
@@ -198,16 +178,12 @@ void HttpSink::give_up(Error error, Duration pause) {
     resolve(*item, Outcome{Fate::again, 0, trouble_->text});
 }
 
-bool HttpSink::nothing_is_told() const {
-  return std::all_of(submitted_.begin(), submitted_.end(),
-                     [](const auto& submission) { return submission->told == 0; });
-}
-
 Result<bool> HttpSink::collect(std::span<Outcome> outcomes, Duration timeout) {
   const TimePoint until = clock_.now() + timeout;
   while (!submitted_.empty()) {
-    const Submission& oldest = *submitted_.front();
-    if (trouble_ && transfers_->in_flight() == 0 && nothing_is_told()) return fail(*trouble_);
+    const auto& oldest = submitted_.oldest();
+    if (trouble_ && transfers_->in_flight() == 0 && submitted_.nothing_is_told())
+      return fail(*trouble_);
     if (oldest.unresolved == 0 && (!trouble_ || oldest.told > 0 || transfers_->in_flight() == 0)) {
       hand_out(outcomes);
       return true;
@@ -224,17 +200,12 @@ Result<bool> HttpSink::collect(std::span<Outcome> outcomes, Duration timeout) {
 }
 
 void HttpSink::hand_out(std::span<Outcome> outcomes) {
-  Submission& oldest = *submitted_.front();
-  DOVETAIL_CHECK(outcomes.size() == oldest.items.size());
-  for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    Item& item = oldest.items[i];
+  for (const Item& item : submitted_.oldest().items) {
     const std::uint64_t key = item.event->key_hash;
     if (item.outcome.fate != Fate::confirmed && failed_keys_.erase(key) > 0)
       fence_.raise(key, last_submitted_);
-    outcomes[i] = std::move(item.outcome);
   }
-  spare_.push_back(std::move(submitted_.front()));
-  submitted_.pop_front();
+  submitted_.hand_out(outcomes);
 }
 
 }  // namespace dovetail::http

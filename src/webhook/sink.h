@@ -13,6 +13,7 @@
 
 #include "core/inbox/key_fence.h"
 #include "core/relay/sink.h"
+#include "core/sinks/submissions.h"
 #include "webhook/options.h"
 #include "webhook/posting.h"
 #include "webhook/transfers.h"
@@ -37,18 +38,10 @@ class HttpSink final : public Sink {
   bool blocks() const override { return false; }
 
  private:
-  struct Submission;
-  struct Item {
-    const Event* event = nullptr;
-    Submission* submission = nullptr;
+  struct InLine;
+  using Item = Submissions<InLine>::Item;
+  struct InLine {
     Item* next = nullptr;  // the next event of its key
-    Outcome outcome{};
-  };
-  struct Submission {
-    std::uint64_t number = 0;
-    std::vector<Item> items{};
-    std::size_t unresolved = 0;
-    std::size_t told = 0;  // outcomes other than "not now"
   };
   struct Line {  // the events of a key behind the one in flight
     Item* head = nullptr;
@@ -63,7 +56,6 @@ class HttpSink final : public Sink {
   void take_nothing(Item& item, const Answer& answer);
   void resolve(Item& item, Outcome outcome);
   void give_up(Error error, Duration pause);
-  bool nothing_is_told() const;
   void hand_out(std::span<Outcome> outcomes);
 
   SinkOptions options_;
@@ -71,8 +63,7 @@ class HttpSink final : public Sink {
   std::optional<PostingWriter> writer_;
   std::optional<Transfers> transfers_;
 
-  std::deque<std::unique_ptr<Submission>> submitted_;
-  std::vector<std::unique_ptr<Submission>> spare_;
+  Submissions<InLine> submitted_;
   std::deque<Item*> ready_;
   std::unordered_map<std::uint64_t, Line> lines_;  // for each key with an event ready or in flight
   // Keys with an unconfirmed event that is not collected yet; then the fence has them.

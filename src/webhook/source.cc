@@ -92,7 +92,7 @@ std::uint64_t HttpSource::taken() const {
 Status check(const SourceOptions& options) {
   const Result<WebhookSecrets> secrets = WebhookSecrets::parse(options.secrets);
   if (!secrets) return fail(secrets.error());
-  const std::string id_header = to_lower(options.id_header);
+  const std::string id_header = to_lower(options.foreign.id);
   if (!secrets->empty() && !id_header.empty() && id_header != "webhook-id")
     return fail(Errc::rejected,
                 "with signatures the id is always the header webhook-id; remove the setting "
@@ -113,13 +113,11 @@ Status check(const SourceOptions& options) {
 
 Status HttpSource::prepare() {
   DOVETAIL_TRY(check(options_));
-  options_.id_header = to_lower(options_.id_header);
+  options_.foreign.id = to_lower(options_.foreign.id);
   Result<WebhookSecrets> secrets = WebhookSecrets::parse(options_.secrets);
   if (!secrets) return fail(secrets.error());
   secrets_ = std::move(*secrets);
-  reader_.emplace(ForeignNames{options_.id_header, options_.type_header,
-                               options_.aggregate_type_header, options_.aggregate_id_header},
-                  kHttpDialect);
+  reader_.emplace(options_.foreign, kHttpDialect);
   return {};
 }
 
@@ -274,7 +272,7 @@ std::optional<Reply> HttpSource::make_entry(Request& request, std::string_view i
   lower_names.reserve(request.headers.size());
   for (const MessageHeader& header : request.headers) {
     std::string lower = to_lower(header.name);
-    if (is_about_http(lower) && lower != options_.id_header) continue;
+    if (is_about_http(lower) && lower != options_.foreign.id) continue;
     lower_names.push_back(std::move(lower));
     headers.push_back({lower_names.back(), header.value});
   }
@@ -313,7 +311,7 @@ std::optional<Reply> HttpSource::take(Request& request) {
   if (id.empty()) id = unquoted(request.header("idempotency-key"));
   if (request.body.empty()) return refuse(400, "the body is empty; send the event's data in it");
   if (id.empty() && request.header("ce-id").empty() && request.header("id").empty() &&
-      (options_.id_header.empty() || request.header(options_.id_header).empty()))
+      (options_.foreign.id.empty() || request.header(options_.foreign.id).empty()))
     return refuse(400,
                   "the event has no id; send the same id with every attempt, as ce-id, webhook-id "
                   "or Idempotency-Key");

@@ -265,9 +265,9 @@ TEST_F(HttpSourceTest, ATooLongHeaderIsRefused) {
 
 TEST_F(HttpSourceTest, ForeignPostsBecomeEvents) {
   SourceOptions options;
-  options.id_header = "X-Delivery";
-  options.type_header = "X-Event";
-  options.aggregate_id_header = "X-Order";
+  options.foreign.id = "X-Delivery";
+  options.foreign.type = "X-Event";
+  options.foreign.aggregate_id = "X-Order";
   open(options);
   auto response =
       ship_later({.path = "/events/shop%2Forders?x=y",
@@ -481,7 +481,7 @@ TEST_F(HttpSourceTest, WrongOptionsAreRefusedAtOpen) {
   wrong[3].secrets = "whsec_x";
   wrong[4].cert_file = "/nowhere.pem";
   wrong[5].secrets = kSecret;
-  wrong[5].id_header = "x-id";
+  wrong[5].foreign.id = "x-id";
   for (const SourceOptions& one : wrong) {
     HttpSource source(one, system_clock());
     const Status opened = source.open();

@@ -40,7 +40,7 @@ class RequestsUnderTest {
   // Sets the database's clock, while it runs.
   virtual void set_clock(std::chrono::hours step) = 0;
   virtual std::vector<RequestInfo> list(const RequestFilter& filter) = 0;
-  virtual bool forget(const RequestKey& request) = 0;
+  virtual Result<bool> forget(const RequestKey& request, std::string_view reason) = 0;
   virtual std::uint64_t prune(std::size_t rows_max) = 0;
 };
 
@@ -392,11 +392,22 @@ TEST_P(Requests, AnOperatorSeesAndForgetsWhatIsNotRunning) {
   EXPECT_EQ(unknown[0].state, RequestState::unknown);
   EXPECT_EQ(unknown[0].attempts, 1U);
   EXPECT_EQ(under_test_->list({.state = RequestState::running}).size(), 1U);
-  EXPECT_FALSE(under_test_->forget(running));
-  EXPECT_TRUE(under_test_->forget(kOne));
-  EXPECT_FALSE(under_test_->forget(kOne));
+  const std::string reason = "looked at the effect";
+  EXPECT_FALSE(under_test_->forget(running, reason).value());
+  EXPECT_TRUE(under_test_->forget(kOne, reason).value());
+  EXPECT_FALSE(under_test_->forget(kOne, reason).value());
   EXPECT_EQ(state(kOne), RequestState::first);
   EXPECT_EQ(state(running), RequestState::running);
+}
+
+TEST_P(Requests, NothingIsForgottenWithoutAReason) {
+  ASSERT_TRUE(store_->abandon(kOne, begin(kOne).token).value());
+  for (const char* blank : {"", " ", "\t\n"}) {
+    const Result<bool> forgotten = under_test_->forget(kOne, blank);
+    ASSERT_FALSE(forgotten);
+    EXPECT_EQ(forgotten.error().code, Errc::rejected);
+  }
+  EXPECT_EQ(under_test_->list({.state = RequestState::unknown}).size(), 1U);
 }
 
 TEST_P(Requests, WrongTermsAreRefused) {

@@ -26,28 +26,41 @@ struct RememberOptions {
   std::string reason;
 };
 
-Answer inbox_apply(const CommandContext& context, const ForgetOptions& options) {
-  const auto config = load(context);
-  if (!config) return tl::unexpected(config.error());
+// The event and the consumer that the options name.
+struct Named {
+  EventId id{};
+  const config::ConsumerConfig* consumer = nullptr;
+};
+
+Expected<Named> named_in(const config::Config& config, const ForgetOptions& options) {
   const auto id = EventId::parse(options.id);
   if (!id) return refuse(id.error());
-  const config::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
+  const config::ConsumerConfig* const consumer = config.find_consumer(options.consumer);
   if (consumer == nullptr)
     return refuse(Exit::rejected, "the config has no consumer \"" + options.consumer +
                                       "\"; check the name in the config file");
+  return Named{*id, consumer};
+}
+
+Answer inbox_apply(const CommandContext& context, const ForgetOptions& options) {
+  const auto config = load(context);
+  if (!config) return tl::unexpected(config.error());
+  const auto named = named_in(*config, options);
+  if (!named) return tl::unexpected(named.error());
+  const auto& [id, consumer] = *named;
   const config::StoreConfig& to = *config->find_store(consumer->relay.to);
   for (const config::StoreConfig* store : {&to, &home_of(consumer->relay, *config)}) {
     if (const auto checked = check_secrets(*store); !checked)
       return tl::unexpected(checked.error());
   }
-  const auto allowed = database_of(to)->apply_event(options.consumer, *id, options.reason);
+  const auto allowed = database_of(to)->apply_event(options.consumer, id, options.reason);
   if (!allowed) return refuse_in(to, allowed.error());
   if (*allowed == 0)
     return refuse(Exit::rejected, "\"" + options.consumer + "\" has applied " + options.id +
                                       "; to apply it again use 'dovetail inbox forget'");
   // If it is not parked, it is applied when it comes.
   const config::StoreConfig& home = home_of(consumer->relay, *config);
-  const auto replayed = database_of(home)->replay(consumer->relay.name, *id, options.reason);
+  const auto replayed = database_of(home)->replay(consumer->relay.name, id, options.reason);
   if (!replayed && replayed.error().code != Errc::rejected)
     return refuse_in(home, replayed.error());
   if (context.json) {
@@ -81,23 +94,20 @@ Answer inbox_remember(const CommandContext& context, const RememberOptions& opti
 Answer inbox_forget(const CommandContext& context, const ForgetOptions& options) {
   const auto config = load(context);
   if (!config) return tl::unexpected(config.error());
-  const auto id = EventId::parse(options.id);
-  if (!id) return refuse(id.error());
-  const config::ConsumerConfig* const consumer = config->find_consumer(options.consumer);
-  if (consumer == nullptr)
-    return refuse(Exit::rejected, "the config has no consumer \"" + options.consumer +
-                                      "\"; check the name in the config file");
+  const auto named = named_in(*config, options);
+  if (!named) return tl::unexpected(named.error());
+  const auto& [id, consumer] = *named;
   const config::StoreConfig& to = *config->find_store(consumer->relay.to);
   const config::StoreConfig& from = *config->find_store(consumer->relay.from);
   for (const config::StoreConfig* store : {&to, &from}) {
     if (const auto checked = check_secrets(*store); !checked)
       return tl::unexpected(checked.error());
   }
-  const auto forgotten = database_of(to)->forget_event(options.consumer, *id, options.reason);
+  const auto forgotten = database_of(to)->forget_event(options.consumer, id, options.reason);
   if (!forgotten) return refuse_in(to, forgotten.error());
   // Even if nothing was forgotten: an earlier call may have died between the two steps.
   const auto comes_again =
-      database_of(from)->deliver_again(consumer->relay.name, *id, options.reason);
+      database_of(from)->deliver_again(consumer->relay.name, id, options.reason);
   if (!comes_again) return refuse_in(from, comes_again.error());
   if (*forgotten == 0 && !*comes_again)
     return refuse(Exit::rejected, "\"" + options.consumer + "\" has not applied " + options.id +

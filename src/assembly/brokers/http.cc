@@ -132,10 +132,7 @@ Result<Both> options_of(const StoreConfig& store) {
   both.source.port = broker.hosts.front().port;
   if (both.source.port == 0) both.source.port = broker.tls ? 443 : 80;
   both.source.path = "/" + broker.path;
-  both.source.id_header = broker.foreign.id;
-  both.source.type_header = broker.foreign.type;
-  both.source.aggregate_type_header = broker.foreign.aggregate_type;
-  both.source.aggregate_id_header = broker.foreign.aggregate_id;
+  both.source.foreign = broker.foreign;
   both.source.token = broker.password;
   DOVETAIL_TRY(read_settings_of(store, both));
   if (const Status checked = http::check(both.sink); !checked)

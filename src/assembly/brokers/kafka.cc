@@ -24,10 +24,9 @@ constexpr std::uint16_t kPort = 9092;
 
 std::string brokers_of(const config::BrokerConfig& broker) {
   std::string all;
-  for (const net::Endpoint& host : broker.hosts) {
-    const bool is_ipv6 = host.host.find(':') != std::string::npos;
-    all += (all.empty() ? "" : ",") + (is_ipv6 ? "[" + host.host + "]" : host.host) + ":" +
-           std::to_string(host.port == 0 ? kPort : host.port);
+  for (net::Endpoint host : broker.hosts) {
+    if (host.port == 0) host.port = kPort;
+    all += (all.empty() ? "" : ",") + host.to_string();
   }
   return all;
 }
@@ -103,17 +102,10 @@ Result<kafka::Options> options_of(const StoreConfig& store) {
   return options;
 }
 
-std::vector<config::KeyReference> settings() {
-  kafka::Options options;
-  Settings keys;
-  declare(options, keys);
-  return keys.describe();
-}
+std::vector<config::KeyReference> settings() { return describe(declare); }
 
 Status prepare(const StoreConfig& store) {
-  const Result<kafka::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return {};
+  return options_of(store).map([](const kafka::Options&) {});
 }
 
 Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
@@ -155,24 +147,22 @@ Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Con
 }
 
 Result<std::vector<Kept>> retention(const StoreConfig& store) {
-  const Result<kafka::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return kafka::retention(*options);
+  return options_of(store).and_then(kafka::retention);
 }
 
 Result<life::BrokerAnswer> find_event(const StoreConfig& store, const EventId& id,
                                       std::span<const PlaceRange> places, Duration time_max) {
-  const Result<kafka::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return kafka::find_event(*options, id, places, time_max);
+  return options_of(store).and_then([&](const kafka::Options& options) {
+    return kafka::find_event(options, id, places, time_max);
+  });
 }
 
 Result<std::unique_ptr<reconcile::ReceiverScan>> scan_topic(const StoreConfig& store,
                                                             const std::string& topic, WallTime from,
                                                             const reconcile::Watch& watch) {
-  const Result<kafka::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return kafka::scan_topic(*options, topic, from, watch);
+  return options_of(store).and_then([&](const kafka::Options& options) {
+    return kafka::scan_topic(options, topic, from, watch);
+  });
 }
 
 }  // namespace

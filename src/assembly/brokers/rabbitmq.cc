@@ -1,5 +1,4 @@
 // Turns the configuration of a RabbitMQ server into the adapter's options.
-#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <string>
@@ -32,7 +31,7 @@ void declare_server(rabbitmq::Options& options, Settings& keys) {
             "server's list.");
   keys.duration("connect_timeout", options.connect_timeout, milliseconds(100),
                 "How long connecting may take.");
-  keys.duration("request_timeout", options.answer_timeout, milliseconds(100),
+  keys.duration("request_timeout", options.request_timeout, milliseconds(100),
                 "How long the server may take to answer.");
   keys.renamed("answer_timeout", "request_timeout");
   keys.duration("heartbeat", options.heartbeat, seconds(1),
@@ -65,12 +64,6 @@ void declare(rabbitmq::Options& options, Settings& keys) {
   declare_server(options, keys);
 }
 
-Status read_settings_of(const StoreConfig& store, rabbitmq::Options& options) {
-  Settings keys;
-  declare(options, keys);
-  return read_settings(store, keys);
-}
-
 // The virtual host is one segment of the url; %2f stands for a slash in its name.
 bool decode_host(std::string_view path, std::string& out) {
   out.clear();
@@ -93,9 +86,8 @@ bool decode_host(std::string_view path, std::string& out) {
 Result<rabbitmq::Options> options_of(const StoreConfig& store) {
   const config::BrokerConfig& broker = store.broker;
   rabbitmq::Options options;
-  options.server.host = broker.hosts.front().host;
-  options.server.port =
-      broker.hosts.front().port != 0 ? broker.hosts.front().port : (broker.tls ? 5671 : 5672);
+  options.host = broker.hosts.front().host;
+  options.port = broker.hosts.front().port;
   if (!broker.path.empty() && !decode_host(broker.path, options.virtual_host))
     return fail(Errc::rejected, store.where +
                                     ": what follows the host must be the name of a virtual host, "
@@ -111,7 +103,7 @@ Result<rabbitmq::Options> options_of(const StoreConfig& store) {
   options.foreign = broker.foreign;
   if (store.payload_bytes_max > 0) options.payload_bytes_max = store.payload_bytes_max;
   options.queues = broker.read;
-  DOVETAIL_TRY(read_settings_of(store, options));
+  DOVETAIL_TRY(read_settings(store, declare, options));
   return options;
 }
 
@@ -124,12 +116,7 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
   return std::move(*sink);
 }
 
-std::vector<config::KeyReference> settings() {
-  rabbitmq::Options options;
-  Settings keys;
-  declare(options, keys);
-  return keys.describe();
-}
+std::vector<config::KeyReference> settings() { return describe(declare); }
 
 Status prepare(const StoreConfig& store) {
   const Result<std::unique_ptr<Sink>> sink = make_sink(store, system_clock());
@@ -139,22 +126,19 @@ Status prepare(const StoreConfig& store) {
 
 Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration call_max,
                                             Clock& clock) {
-  Result<rabbitmq::Options> options = options_of(from);
-  if (!options) return fail(options.error());
-  options->answer_timeout = std::min(options->answer_timeout, call_max);
-  return std::make_unique<rabbitmq::RabbitmqSource>(std::move(*options), clock);
+  return options_of(from).map([&](const rabbitmq::Options& options) {
+    return rabbitmq::make_source(options, call_max, clock);
+  });
 }
 
 Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
-  const Result<rabbitmq::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return rabbitmq::examine(*options, system_clock(), payload_bytes_max_for(store, config));
+  return options_of(store).and_then([&](const rabbitmq::Options& options) {
+    return rabbitmq::examine(options, system_clock(), payload_bytes_max_for(store, config));
+  });
 }
 
 Result<std::vector<Kept>> retention(const StoreConfig& store) {
-  const Result<rabbitmq::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return rabbitmq::retention(*options);
+  return options_of(store).and_then(rabbitmq::retention);
 }
 
 }  // namespace

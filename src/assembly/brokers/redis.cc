@@ -1,5 +1,4 @@
 // Turns the configuration of a Redis server into the adapter's options.
-#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <utility>
@@ -22,7 +21,7 @@ using std::chrono::seconds;
 
 void declare(redis::Options& options, Settings& keys) {
   keys.text("payload_field", options.payload_field, "The field of the payload.");
-  keys.text("key_header", options.key_field, "The field that carries the key.");
+  keys.text("key_header", options.key_header, "The field that carries the key.");
   keys.renamed("key_field", "key_header");
   declare_server_name(options.server_name, options.tls, keys);
   keys.flag("declare", options.declare,
@@ -42,24 +41,18 @@ void declare(redis::Options& options, Settings& keys) {
   keys.flag("delete_settled", options.delete_settled,
             "Deletes entries after they are acknowledged (XDEL). Only where no other group reads "
             "the stream.");
-  keys.duration("redeliver_after", options.claim_after, seconds(1),
+  keys.duration("redeliver_after", options.redeliver_after, seconds(1),
                 "What another consumer has not acknowledged in this time is taken over.");
   keys.renamed("claim_after", "redeliver_after");
-  keys.number("prefetch", options.fetch_events_max, 1, 100'000,
+  keys.number("prefetch", options.prefetch, 1, 100'000,
               "The most entries of each stream that are read at once; fewer where they are "
               "large.");
   keys.renamed("fetch_events_max", "prefetch");
   keys.duration("connect_timeout", options.connect_timeout, milliseconds(100),
                 "How long connecting may take, and each reply while it connects.");
-  keys.duration("request_timeout", options.reply_timeout, milliseconds(100),
+  keys.duration("request_timeout", options.request_timeout, milliseconds(100),
                 "How long the server may take to answer a source.");
   keys.renamed("reply_timeout", "request_timeout");
-}
-
-Status read_settings_of(const StoreConfig& store, redis::Options& options) {
-  Settings keys;
-  declare(options, keys);
-  return read_settings(store, keys);
 }
 
 Result<redis::Options> options_of(const StoreConfig& store) {
@@ -79,23 +72,16 @@ Result<redis::Options> options_of(const StoreConfig& store) {
   if (store.payload_bytes_max > 0) options.payload_bytes_max = store.payload_bytes_max;
   options.streams = broker.read;
   options.group = broker.group;
-  DOVETAIL_TRY(read_settings_of(store, options));
+  DOVETAIL_TRY(read_settings(store, declare, options));
   if (const Status checked = redis::check(options); !checked)
     return fail(checked.error().code, store.where + ": " + checked.error().text);
   return options;
 }
 
-std::vector<config::KeyReference> settings() {
-  redis::Options options;
-  Settings keys;
-  declare(options, keys);
-  return keys.describe();
-}
+std::vector<config::KeyReference> settings() { return describe(declare); }
 
 Status prepare(const StoreConfig& store) {
-  const Result<redis::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return {};
+  return options_of(store).map([](const redis::Options&) {});
 }
 
 Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
@@ -106,22 +92,18 @@ Result<std::unique_ptr<Sink>> make_sink(const StoreConfig& to, Clock& clock) {
 
 Result<std::unique_ptr<Source>> make_source(const StoreConfig& from, Duration call_max,
                                             Clock& clock) {
-  Result<redis::Options> options = options_of(from);
-  if (!options) return fail(options.error());
-  options->reply_timeout = std::min(options->reply_timeout, call_max);
-  return std::make_unique<redis::RedisSource>(std::move(*options), clock);
+  return options_of(from).map(
+      [&](const redis::Options& options) { return redis::make_source(options, call_max, clock); });
 }
 
 Result<std::vector<Finding>> examine(const StoreConfig& store, const config::Config& config) {
-  const Result<redis::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return redis::examine(*options, system_clock(), payload_bytes_max_for(store, config));
+  return options_of(store).and_then([&](const redis::Options& options) {
+    return redis::examine(options, system_clock(), payload_bytes_max_for(store, config));
+  });
 }
 
 Result<std::vector<Kept>> retention(const StoreConfig& store) {
-  const Result<redis::Options> options = options_of(store);
-  if (!options) return fail(options.error());
-  return redis::retention(*options);
+  return options_of(store).map(redis::retention);
 }
 
 }  // namespace

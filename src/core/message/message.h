@@ -12,6 +12,7 @@
 
 #include "core/event/batch.h"
 #include "core/message/event_template.h"
+#include "dovetail/broker.h"
 #include "dovetail/event.h"
 #include "dovetail/result.h"
 
@@ -114,14 +115,6 @@ struct ReceivedMessage {
   // one. Empty: the broker's messages have no lasting name.
   std::string_view place{};
   std::optional<WallTime> time{};  // from the broker, if the message has no time
-};
-
-// Headers in which messages of other publishers carry these fields; empty: none.
-struct ForeignNames {
-  std::string id{};
-  std::string type{};
-  std::string aggregate_type{};
-  std::string aggregate_id{};
 };
 
 // Any thread; immutable after construction. A configured header name always comes first.

@@ -98,16 +98,7 @@ Status ClaimedSink::complete_finished() {
 }
 
 Status ClaimedSink::submit(Events events) {
-  submitted_.push_back(std::make_unique<Submission>());
-  Submission& added = *submitted_.back();
-  added.number = failed_.number_batch();
-  added.items.resize(events.size());
-  added.unresolved = events.size();
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    added.items[i].event = events[i];
-    added.items[i].submission = &added;
-    waiting_.push_back(&added.items[i]);
-  }
+  for (Item& item : submitted_.add(events, failed_.number_batch())) waiting_.push_back(&item);
   return {};
 }
 
@@ -365,8 +356,7 @@ void ClaimedSink::resolve(Item& item, Outcome outcome) {
   const std::uint64_t key = item.event->key_hash;
   if (!is_safe) failed_.add(key, item.submission->number);
   if (item.is_chosen) leave_key(key);
-  item.outcome = std::move(outcome);
-  --item.submission->unresolved;
+  submitted_.resolve(item, std::move(outcome));
 }
 
 void ClaimedSink::leave_key(std::uint64_t key) {
@@ -376,13 +366,9 @@ void ClaimedSink::leave_key(std::uint64_t key) {
 }
 
 bool ClaimedSink::hand_out(std::span<Outcome> outcomes) {
-  if (submitted_.empty() || submitted_.front()->unresolved > 0) return false;
-  Submission& oldest = *submitted_.front();
-  DOVETAIL_CHECK(outcomes.size() == oldest.items.size());
-  for (std::size_t i = 0; i < outcomes.size(); ++i)
-    outcomes[i] = std::move(oldest.items[i].outcome);
-  failed_.handed_out(oldest.number);
-  submitted_.pop_front();
+  if (submitted_.empty() || submitted_.oldest().unresolved > 0) return false;
+  failed_.handed_out(submitted_.oldest().number);
+  submitted_.hand_out(outcomes);
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include "core/failure/failed_keys.h"
 #include "core/inbox/claims.h"
 #include "core/relay/sink.h"
+#include "core/sinks/submissions.h"
 
 namespace dovetail {
 
@@ -61,20 +62,12 @@ class ClaimedSink final : public Sink {
   Status close() override;
 
  private:
-  struct Submission;
-  struct Item {
-    const Event* event = nullptr;
-    Submission* submission = nullptr;
+  struct ClaimOf {
     std::int64_t epoch = 0;
     std::uint32_t attempts = 0;
     bool is_chosen = false;  // to be claimed, or claimed already
-    Outcome outcome{};
   };
-  struct Submission {
-    std::uint64_t number = 0;
-    std::vector<Item> items{};
-    std::size_t unresolved = 0;
-  };
+  using Item = Submissions<ClaimOf>::Item;
   // One event in the inner sink.
   struct Call {
     Item* item = nullptr;  // null: the sink was opened again since
@@ -127,7 +120,7 @@ class ClaimedSink final : public Sink {
   Clock& clock_;
   ClaimedSinkOptions options_;
 
-  std::deque<std::unique_ptr<Submission>> submitted_;
+  Submissions<ClaimOf> submitted_;
   std::deque<Item*> waiting_;  // not claimed yet, in the order of submission
   std::deque<Wave> waves_;     // in the order of the inner sink; kept over open() while calls run
   bool is_inner_open_ = false;

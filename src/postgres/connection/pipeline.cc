@@ -151,9 +151,6 @@ Status Pipeline::finish(bool during_commit) {
 bool Pipeline::in_transaction() const {
   return connection_ && PQtransactionStatus(raw()) == PQTRANS_INTRANS;
 }
-bool Pipeline::in_failed_transaction() const {
-  return connection_ && PQtransactionStatus(raw()) == PQTRANS_INERROR;
-}
 
 Result<pg_conn*> Pipeline::lend() {
   if (is_lent_) return raw();

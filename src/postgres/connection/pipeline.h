@@ -49,7 +49,6 @@ class Pipeline {
   const std::string& sqlstate() const { return sqlstate_; }
   // At the last finish().
   bool in_transaction() const;
-  bool in_failed_transaction() const;
 
   // Between these two calls, libpq functions may use the connection. It must be idle at lend(). If
   // it is not idle at take_back(), that fails and closes it.

@@ -39,8 +39,8 @@ Reader broker_reader(std::string conninfo, std::string name, std::string target)
 BrokerProgress::BrokerProgress(Reader& reader)
     : OriginProgress(std::make_unique<LaneSession>(reader), origin_statements(), lane_of(reader)) {}
 
-PostgresOriginStore::PostgresOriginStore(std::string conninfo, std::string name, std::string target,
-                                         Duration lease_term, Clock& clock)
+OriginParts::OriginParts(std::string conninfo, std::string name, std::string target,
+                         Duration lease_term, Clock& clock)
     : reader_(broker_reader(std::move(conninfo), std::move(name), std::move(target))),
       progress_(reader_),
       parking_(reader_),

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "core/relay/origin_source.h"
 #include "host/state_recorder.h"
 #include "postgres/lane/lease.h"
 #include "postgres/lane/parking.h"
@@ -23,28 +22,19 @@ class BrokerProgress final : public OriginProgress {
 };
 
 // `clock` must outlive it.
-class PostgresOriginStore final : public OriginStore {
+class OriginParts {
  public:
   // `target`: the broker that is read.
-  PostgresOriginStore(std::string conninfo, std::string name, std::string target,
-                      Duration lease_term, Clock& clock);
+  OriginParts(std::string conninfo, std::string name, std::string target, Duration lease_term,
+              Clock& clock);
 
-  Lease& lease() override { return lease_; }
-  Parking& parking() override { return parking_; }
-  Status open() override { return progress_.open(); }
-  Result<std::int64_t> last_parked() override { return progress_.last_parked(); }
-  void add(std::uint64_t settled, std::uint64_t parked, std::uint64_t skipped) override {
-    progress_.add(settled, parked, skipped);
-  }
-  Status write() override { return progress_.write(); }
-  void say(const RelayState& state) override { recorder_.report(state, reader_.epoch); }
-
- private:
+ protected:
   Reader reader_;
   BrokerProgress progress_;
   PostgresParking parking_;
   PostgresLease lease_;
   StateRecorder recorder_;  // uses its own connections
 };
+using PostgresOriginStore = OriginStoreOf<OriginParts>;
 
 }  // namespace dovetail::postgres

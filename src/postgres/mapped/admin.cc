@@ -3,6 +3,7 @@
 
 #include "postgres/connection/connection.h"
 #include "postgres/mapped/catalog.h"
+#include "postgres/operate/event_row.h"
 #include "postgres/schema/schema.h"
 
 namespace dovetail::postgres {
@@ -33,20 +34,8 @@ Result<std::vector<EventRow>> list_mapped_events(const std::string& url, const s
   if (!rows) return fail(rows.error());
   std::vector<EventRow> events;
   for (std::size_t i = 0; i < rows->size(); ++i) {
-    EventRow& event = events.emplace_back();
-    event.position = rows->int8(i, 0);
-    event.id = rows->uuid(i, 1);
-    event.relay = relay;
-    event.state = parse_event_state(rows->text(i, 2)).value_or(EventState::pending);
-    event.topic = std::string(rows->text(i, 3));
-    event.aggregate_type = std::string(rows->text(i, 4));
-    event.aggregate_id = std::string(rows->text(i, 5));
-    event.type = std::string(rows->text(i, 6));
-    event.content_type = std::string(rows->text(i, 7));
-    event.payload_bytes = static_cast<std::uint64_t>(rows->int4(i, 8));
-    event.aggregate_version = rows->int8(i, 9);
-    event.created_at = rows->timestamptz(i, 10);
-    event.headers = std::string(rows->text(i, 11));
+    EventRow& event = events.emplace_back(event_row(*rows, i));
+    event.headers = std::string(rows->text(i, kHeadersColumn));
   }
   return events;
 }

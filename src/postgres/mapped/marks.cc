@@ -136,7 +136,8 @@ std::string mark_sql(const CatalogTable& table, const TableMapping& mapping,
          std::string(kAnswer);
 }
 
-// For programs that did not keep `marked` or, where needed, `row_id`.
+// Events that a version before `row_state` and `row_id` parked may stay for months. Only the
+// mapping knows where their rows are, so no migration can fill these columns.
 std::string adopt_sql(const CatalogTable& table, const TableMapping& mapping) {
   const std::string which =
       "q.relay = $1 AND q.row_state IS NULL AND q.state IN ('parked', 'waiting', 'discarded')";

@@ -250,7 +250,8 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
            "pg_catalog.octet_length(p.payload), p.aggregate_version, p.created_at, p.headers FROM "
            "dovetail.parked AS p WHERE p.relay = $1 AND NOT EXISTS (SELECT 1 FROM " +
            table.quoted + " AS t WHERE " + event_id + " = p.id)" + (of_one ? " AND p.id = $8" : "");
-  return "SELECT pg_catalog.row_number() OVER () + $2, page.* FROM (SELECT e.id, e.state, e.topic, "
+  return "SELECT pg_catalog.row_number() OVER () + $2, page.* FROM (SELECT e.id, "
+         "$1::pg_catalog.text AS relay, e.state, e.topic, "
          "e.aggregate_type, e.aggregate_id, e.type, e.content_type, e.payload_bytes, "
          "e.aggregate_version, e.created_at, e.headers FROM (" +
          all +

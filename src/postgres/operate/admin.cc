@@ -7,6 +7,7 @@
 #include "postgres/lane/lease.h"
 #include "postgres/mapped/catalog.h"
 #include "postgres/operate/admin_slots.h"
+#include "postgres/operate/event_row.h"
 #include "postgres/operate/statements.h"
 #include "postgres/outbox/delayed.h"
 #include "postgres/schema/schema.h"
@@ -339,20 +340,8 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
   if (!rows) return fail(rows.error());
   std::vector<EventRow> events;
   for (std::size_t i = 0; i < rows->size(); ++i) {
-    EventRow& event = events.emplace_back();
-    event.position = rows->int8(i, 0);
-    event.id = rows->uuid(i, 1);
-    event.relay = std::string(rows->text(i, 2));
-    event.state = parse_event_state(rows->text(i, 3)).value_or(EventState::pending);
-    event.topic = std::string(rows->text(i, 4));
-    event.aggregate_type = std::string(rows->text(i, 5));
-    event.aggregate_id = std::string(rows->text(i, 6));
-    event.type = std::string(rows->text(i, 7));
-    event.content_type = std::string(rows->text(i, 8));
-    event.payload_bytes = static_cast<std::uint64_t>(rows->int4(i, 9));
-    event.aggregate_version = rows->int8(i, 10);
-    event.created_at = rows->timestamptz(i, 11);
-    event.headers = std::string(rows->text(i, 12));
+    EventRow& event = events.emplace_back(event_row(*rows, i));
+    event.headers = std::string(rows->text(i, kHeadersColumn));
   }
   if (events.empty() && !filter.id.empty() && !filter.state)
     return list_delayed(*connection, filter);

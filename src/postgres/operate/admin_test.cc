@@ -455,5 +455,38 @@ TEST_F(PostgresOperator, DatabaseWithoutTheSchemaIsNamed) {
     EXPECT_TRUE(contains(told, "dovetail init")) << told;
 }
 
+// A changed copy is a new event like any other: a full outbox takes none, and then nothing is done.
+TEST_F(PostgresOperator, AChangedCopyWaitsForRoomInAFullOutbox) {
+  publish("a", 2);
+  relay(1);
+  const EventId parked = park("k", 1).front();
+  const Header replaces{"dovetail-replaces", parked.to_string()};
+  NewEvent copy;
+  copy.id = new_event_id();
+  copy.headers = {&replaces, 1};
+  copy.aggregate_type = "order";
+  copy.aggregate_id = "k";
+  copy.type = "placed";
+  copy.payload = "{}";
+  const auto decisions = [&] {
+    const auto rows = list_audit(url);
+    EXPECT_TRUE(rows) << text_of(rows);
+    return rows ? rows->size() : 0;
+  };
+  must(application, "SELECT dovetail.set_backlog_limit(1)");
+  const auto refused = publish_edited(url, parked, copy, {}, reason);
+  EXPECT_TRUE(contains(text_of(refused), "the outbox is full")) << text_of(refused);
+  EXPECT_EQ(decisions(), 0U);
+  EXPECT_EQ(text(application, "SELECT state FROM dovetail.parked"), "parked");
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.outbox"), 2);
+  must(application, "SELECT dovetail.set_backlog_limit(2)");
+  const auto done = publish_edited(url, parked, copy, {}, reason);
+  ASSERT_TRUE(done) << text_of(done);
+  EXPECT_EQ(*done, 1U);
+  EXPECT_EQ(decisions(), 2U);
+  EXPECT_EQ(text(application, "SELECT state FROM dovetail.parked"), "discarded");
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.outbox"), 3);
+}
+
 }  // namespace
 }  // namespace dovetail::postgres

@@ -97,6 +97,9 @@ class Maintenance final : public SqlRetention {
   Status prepare() override {
     DOVETAIL_TRY(outbox_.create_ahead(now_ms_));
     DOVETAIL_TRY(inbox_.create_ahead(now_ms_));
+    // A program of an older version is refused when it connects. One that was deleting rows while
+    // the tables were migrated moved forgotten_before alone; until this call, more events than
+    // needed count as forgotten.
     const Result<Rows> settled = connection_.query("SELECT dovetail.settle_forgetting()");
     if (!settled) return fail(settled.error());
     return {};

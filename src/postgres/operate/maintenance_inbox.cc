@@ -6,10 +6,12 @@
 
 namespace dovetail::postgres {
 
-// A row whose event could first have
-// been applied later than $2 stays, or the event would not be known as forgotten. Of a row without
-// a digest nobody wrote down when its event came to be. The state is written each time, also where
-// it stays the same: a claim under REPEATABLE READ locks it, and fails when rows went that it sees.
+// A row whose event could first have been applied later than $2 stays, or the event would not be
+// known as forgotten. A row has no digest if a service claimed its event by the id alone, or if it
+// is older than digests; nobody wrote down when such an event came to be. exact_before stays behind
+// forgotten_before until settle_forgetting() is called, see maintenance.cc. The state is written
+// each time, also where it stays the same: a claim under REPEATABLE READ locks it, and fails when
+// rows went that it sees.
 const std::string kForgetInbox =
     "WITH candidate AS (SELECT i.ctid AS place, i.event_id, i.consumer_id, i.applied_at, "
     "greatest(dovetail.time_of(i.event_id), i.available_at, CASE WHEN i.digest IS NULL OR "

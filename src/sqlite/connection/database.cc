@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "core/event/utf8.h"
 
 namespace dovetail::sqlite {
 
@@ -341,13 +340,6 @@ void Checkpointer::try_checkpoint(sqlite3* connection) {
   sqlite3_busy_timeout(connection, kBusyTimeoutMs);
   // If it fails, for example because the file is busy, the WAL is longer until the next try.
   if (code != SQLITE_OK) not_before_us_ = steady_us() + kRetryAfterUs;
-}
-
-// --- Text
-
-std::string stored_reason(std::string_view text) {
-  constexpr std::size_t kBytesMax = 1000;
-  return stored_text(text, kBytesMax);
 }
 
 }  // namespace dovetail::sqlite

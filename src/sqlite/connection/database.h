@@ -169,7 +169,4 @@ inline WallTime from_stored(std::int64_t microseconds) {
   return WallTime{std::chrono::microseconds{microseconds}};
 }
 
-// Text for storing and showing: valid UTF-8 without NUL, at most 1000 bytes.
-std::string stored_reason(std::string_view text);
-
 }  // namespace dovetail::sqlite

@@ -3,7 +3,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/event/utf8.h"
 #include "sqlite/testing/test_file.h"
 
 namespace dovetail::sqlite {
@@ -152,18 +151,6 @@ TEST(Files, AreForTheirOwnerAloneAndKeepTheModeThatTheyHave) {
   std::filesystem::permissions(shared, std::filesystem::perms(0660));
   ASSERT_TRUE(create_store(shared));
   EXPECT_EQ(mode_of(shared), std::filesystem::perms(0660));
-}
-
-TEST(Reasons, AreStoredCleanAndShort) {
-  EXPECT_EQ(stored_reason("plain"), "plain");
-  EXPECT_EQ(stored_reason(std::string_view("a\0b", 3)), "a?b");
-  EXPECT_EQ(stored_reason("caf\xc3\xa9 \xff!"), "caf\xc3\xa9 ?!");
-  std::string long_text;
-  for (int i = 0; i < 600; ++i) long_text += "\xc3\xa9";
-  const std::string stored = stored_reason("x" + long_text);
-  EXPECT_LE(stored.size(), 1000u);
-  EXPECT_GE(stored.size(), 998u);
-  EXPECT_TRUE(is_valid_utf8(stored));
 }
 
 TEST(Checkpoints, TruncateAnIdleWal) {

@@ -34,8 +34,8 @@ Status BrokerProgress::open() {
   return OriginProgress::open();
 }
 
-SqliteOriginStore::SqliteOriginStore(std::string path, std::string name, std::string target,
-                                     Duration lease_term, Clock& clock)
+OriginParts::OriginParts(std::string path, std::string name, std::string target,
+                         Duration lease_term, Clock& clock)
     : reader_{.path = std::move(path),
               .name = std::move(name),
               .source = SourceKind::broker,

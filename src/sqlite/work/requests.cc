@@ -101,11 +101,11 @@ Result<std::vector<RequestInfo>> list_requests(const std::string& path, const Re
   return SqlRequests(session, request_statements()).list(filter);
 }
 
-Result<bool> forget_request(const std::string& path, const RequestKey& request, Clock& clock,
-                            const std::string& boot) {
+Result<bool> forget_request(const std::string& path, const RequestKey& request,
+                            std::string_view reason, Clock& clock, const std::string& boot) {
   SqliteSession session(path, Durability::full, clock, boot);
   DOVETAIL_TRY(session.connect());
-  return SqlRequests(session, request_statements()).forget(request, {});
+  return SqlRequests(session, request_statements()).forget(request, reason);
 }
 
 Result<std::uint64_t> prune_requests(const std::string& path, std::size_t rows_max, Clock& clock,

@@ -21,9 +21,9 @@ const RequestStatements& request_statements();
 // For operators. Each call opens the file itself.
 Result<std::vector<RequestInfo>> list_requests(const std::string& path, const RequestFilter& filter,
                                                Clock& clock, const std::string& boot);
-// False: it does not exist, or it is running.
-Result<bool> forget_request(const std::string& path, const RequestKey& request, Clock& clock,
-                            const std::string& boot);
+// False: it does not exist, or it is running. rejected: no reason, which a file does not record.
+Result<bool> forget_request(const std::string& path, const RequestKey& request,
+                            std::string_view reason, Clock& clock, const std::string& boot);
 // Deletes expired requests, the oldest first; returns how many.
 Result<std::uint64_t> prune_requests(const std::string& path, std::size_t rows_max, Clock& clock,
                                      const std::string& boot);

@@ -2,6 +2,7 @@
 
 import signal
 import time
+import uuid
 
 import harness
 import postgres_test
@@ -162,24 +163,57 @@ class Steering:
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.delivered(), 2, "it is a new relay")
 
-    def test_filters_share_an_outbox_among_relays_and_what_they_leave_out_is_skipped(self):
+    def share(self, filters):
+        """The relay gets filters; another one fills mail.db with what is called Mail*."""
         config = self.folder / "dovetail.toml"
-        config.write_text(config.read_text().replace('to = "inventory"', 'to = "inventory"\ntypes = ["Order*"]\nheaders = "region=eu*"') +
+        config.write_text(config.read_text().replace('to = "inventory"', 'to = "inventory"\n' + filters) +
                           '[store.mail]\nurl = "sqlite:mail.db"\n[[relay]]\nname = "mails"\nfrom = "orders"\nto = "mail"\ntypes = "Mail*"\n')
         self.init()
+
+    def ask_for_a_mail(self, *more):
+        self.dovetail("publish", "--store", "orders", "--aggregate-type", "orders", "--key", "17", "--type", "MailAsked",
+                      "--payload", "{}", *more)
+
+    def mails(self):
+        return [row for row, in self.rows("mail.db", "SELECT type FROM dovetail_mailbox")]
+
+    def test_filters_share_an_outbox_among_relays_and_what_they_leave_out_is_skipped(self):
+        self.share('types = ["Order*"]\nheaders = "region=eu*"')
         self.publish("--header", "region=eu-west")
         self.publish("--header", "region=us")
         self.publish()
-        self.dovetail("publish", "--store", "orders", "--aggregate-type", "orders", "--key", "17", "--type", "MailAsked",
-                      "--payload", "{}")
+        self.ask_for_a_mail()
         self.dovetail("run", "--until-idle")
         self.assertEqual(self.mailbox(), 1)
-        self.assertEqual([row for row, in self.rows("mail.db", "SELECT type FROM dovetail_mailbox")], ["MailAsked"])
+        self.assertEqual(self.mails(), ["MailAsked"])
         counts = {name: (self.reader(name=name)["delivered_total"], self.reader(name=name)["skipped_total"])
                   for name in (self.relay, "mails")}
         self.assertEqual(counts, {self.relay: (1, 3), "mails": (1, 3)})
         self.assertEqual(self.states(), ["delivered", "skipped", "skipped", "skipped"])
         self.assertEqual(self.states("mails"), ["skipped", "skipped", "skipped", "delivered"])
+
+    def test_retention_takes_what_a_filter_left_out_and_nothing_that_is_still_to_be_delivered(self):
+        self.share('types = "Order*"')
+        self.dovetail("run", "--until-idle")
+        # Random ids, which are in no partition of a time.
+        self.ask_for_a_mail("--id", str(uuid.uuid4()))
+        self.publish("--id", str(uuid.uuid4()))
+        self.dovetail("run", self.relay, "--until-idle")
+        self.make_events_old()
+        self.assertEqual((self.pruned(), self.mailbox(), self.mails()), (0, 1, []), "the mail is only left out by one of them")
+        self.dovetail("run", "--until-idle")
+        self.assertEqual((self.pruned(), self.mailbox(), self.mails()), (2, 1, ["MailAsked"]))
+        self.ask_for_a_mail("--id", str(uuid.uuid4()))
+        self.ask_for_a_mail("--id", str(uuid.uuid4()))
+        self.make_events_old()
+        self.assertEqual(self.pruned(), 0, "neither has looked at them")
+        self.dovetail("run", "--until-idle")
+        self.assertEqual((self.pruned(), self.mails()), (2, ["MailAsked"] * 3))
+        self.assertEqual(self.reader()["skipped_total"], 3)
+
+    def pruned(self):
+        stores = {one["name"]: one for one in self.ask("prune", "--delivered", "1m")["stores"]}
+        return stores["orders"]["outbox"]
 
     def test_a_relay_may_begin_with_what_comes_from_its_first_start_on(self):
         config = self.folder / "dovetail.toml"
@@ -199,6 +233,9 @@ class Sqlite(Steering, harness.Case):
     def audit(self):
         return [f"{what}: {why}" for what, why in
                 self.rows("orders.db", "SELECT what, reason FROM dovetail_audit ORDER BY number")]
+
+    def make_events_old(self):
+        self.change("orders.db", "UPDATE dovetail_outbox SET created_at = created_at - 3600000000")
 
     def receipts(self):
         return [name for name, in self.rows("orders.db", "SELECT relay FROM dovetail_receipt")]
@@ -263,6 +300,9 @@ class Postgres(Steering, postgres_test.PostgresCase):
 
     def audit(self):
         return self.sql("SELECT what || ': ' || reason FROM dovetail.audit ORDER BY number").splitlines()
+
+    def make_events_old(self):
+        self.sql("UPDATE dovetail.outbox SET created_at = created_at - interval '1 hour'")
 
     def receipts(self):
         return self.sql("SELECT relay FROM dovetail.receipt").splitlines()

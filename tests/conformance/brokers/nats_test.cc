@@ -45,8 +45,7 @@ class NatsStream final : public SinkUnderTest {
     return {.dedup = true, .can_refuse = true, .can_restart = true};
   }
   std::unique_ptr<Sink> make() override {
-    nats::SinkOptions options;
-    options.connection = own_connection();
+    nats::Options options{{own_connection()}};
     return std::make_unique<nats::NatsSink>(options, system_clock());
   }
   std::vector<StoredEvent> stored() override { return stream_.stored(); }
@@ -75,8 +74,7 @@ class NatsStream final : public SinkUnderTest {
 class NatsConsumer final : public SourceUnderTest {
  public:
   NatsConsumer() {
-    nats::SinkOptions options;
-    options.connection = own_connection();
+    nats::Options options{{own_connection()}};
     sink_ = std::make_unique<nats::NatsSink>(options, system_clock());
     const Status opened = sink_->open();
     EXPECT_TRUE(opened) << (opened ? "" : opened.error().text);
@@ -84,10 +82,9 @@ class NatsConsumer final : public SourceUnderTest {
   SourceAbilities abilities() const override { return {.can_restart = true}; }
   void restart_server() override { ASSERT_TRUE(own_server().crash()); }
   std::unique_ptr<Source> make() override {
-    nats::SourceOptions options;
-    options.connection = own_connection();
+    nats::Options options{{own_connection()}};
     options.stream = "ORDERS";
-    options.durable = "reader";
+    options.group = "reader";
     return std::make_unique<nats::NatsSource>(options, system_clock());
   }
   void publish(const NewEvent& event) override {

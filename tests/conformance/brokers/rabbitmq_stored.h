@@ -57,7 +57,7 @@ class PlainReader {
  public:
   explicit PlainReader(const rabbitmq::Options& options) : state_(amqp_new_connection()) {
     amqp_socket_t* const socket = amqp_tcp_socket_new(state_);
-    EXPECT_EQ(amqp_socket_open(socket, options.server.host.c_str(), options.server.port), 0);
+    EXPECT_EQ(amqp_socket_open(socket, options.host.c_str(), options.port), 0);
     const amqp_rpc_reply_t reply =
         amqp_login(state_, options.virtual_host.c_str(), 0, 131'072, 0, AMQP_SASL_METHOD_PLAIN,
                    options.user.c_str(), options.password.c_str());

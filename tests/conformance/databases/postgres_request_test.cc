@@ -64,8 +64,8 @@ class PostgresRequests final : public RequestsUnderTest {
   std::vector<RequestInfo> list(const RequestFilter& filter) override {
     return postgres::list_requests(conninfo_, filter).value();
   }
-  bool forget(const RequestKey& request) override {
-    return postgres::forget_request(conninfo_, request, "looked at the effect").value();
+  Result<bool> forget(const RequestKey& request, std::string_view reason) override {
+    return postgres::forget_request(conninfo_, request, reason);
   }
   std::uint64_t prune(std::size_t rows_max) override {
     Connection owner = database_.connect();

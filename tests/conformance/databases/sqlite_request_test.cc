@@ -53,8 +53,8 @@ class SqliteRequests final : public RequestsUnderTest {
   std::vector<RequestInfo> list(const RequestFilter& filter) override {
     return sqlite::list_requests(file_.path, filter, clock_, boot_id()).value();
   }
-  bool forget(const RequestKey& request) override {
-    return sqlite::forget_request(file_.path, request, clock_, boot_id()).value();
+  Result<bool> forget(const RequestKey& request, std::string_view reason) override {
+    return sqlite::forget_request(file_.path, request, reason, clock_, boot_id());
   }
   std::uint64_t prune(std::size_t rows_max) override {
     sqlite::SqliteSession session(file_.path, sqlite::Durability::full, clock_, boot_id());

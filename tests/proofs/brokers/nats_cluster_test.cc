@@ -42,15 +42,13 @@ class NatsCluster : public testing::Test {
     return options;
   }
   static std::unique_ptr<Sink> make_sink() {
-    nats::SinkOptions options;
-    options.connection = connection(0);
+    nats::Options options{{connection(0)}};
     return std::make_unique<nats::NatsSink>(options, system_clock());
   }
   static std::unique_ptr<Source> make_source() {
-    nats::SourceOptions options;
-    options.connection = connection(0);
+    nats::Options options{{connection(0)}};
     options.stream = "ORDERS";
-    options.durable = "reader";
+    options.group = "reader";
     options.long_poll = seconds(1);
     return std::make_unique<nats::NatsSource>(options, system_clock());
   }

@@ -27,8 +27,7 @@ class Nats final : public OutageUnderTest {
     admin.make_stream("ORDERS", "orders");
   }
   std::unique_ptr<Sink> make_sink(int port) override {
-    nats::SinkOptions options;
-    options.connection = connection(port);
+    nats::Options options{{connection(port)}};
     return std::make_unique<nats::NatsSink>(options, system_clock());
   }
   std::vector<StoredEvent> stored() override {
@@ -47,10 +46,9 @@ class Nats final : public OutageUnderTest {
     limit(admin, -1);
   }
   std::unique_ptr<Source> make_source(int port, const std::string&) override {
-    nats::SourceOptions options;
-    options.connection = connection(port);
+    nats::Options options{{connection(port)}};
     options.stream = "ORDERS";
-    options.durable = "reader";
+    options.group = "reader";
     options.long_poll = seconds(1);
     return std::make_unique<nats::NatsSource>(options, system_clock());
   }

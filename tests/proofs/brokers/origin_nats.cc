@@ -21,8 +21,7 @@ class Nats final : public OriginUnderTest {
     return nats::origin(options);
   }
   std::unique_ptr<Sink> sink() override {
-    nats::SinkOptions options;
-    options.connection = nats::connection_to();
+    nats::Options options{{nats::connection_to()}};
     return std::make_unique<nats::NatsSink>(std::move(options), system_clock());
   }
 

@@ -15,7 +15,7 @@ class Rabbitmq final : public OriginUnderTest {
   }
   Result<Origin> origin() override {
     rabbitmq::ReadOptions options;
-    options.port = broker_.options().server.port;
+    options.port = broker_.options().port;
     options.virtual_host = broker_.options().virtual_host;
     options.queues = {"orders.events"};
     return rabbitmq::origin(options);

@@ -74,7 +74,7 @@ class Rabbitmq final : public OutageUnderTest {
   }
   rabbitmq::Options options(int port) const {
     rabbitmq::Options made = broker_->options();
-    made.server.port = static_cast<std::uint16_t>(port);
+    made.port = static_cast<std::uint16_t>(port);
     return made;
   }
 

@@ -35,7 +35,7 @@ class Redis final : public OutageUnderTest {
   std::unique_ptr<Source> make_source(int port, const std::string& consumer) override {
     redis::Options made = options(port);
     made.consumer = consumer;
-    made.claim_after = seconds(1);
+    made.redeliver_after = seconds(1);
     return std::make_unique<redis::RedisSource>(std::move(made), system_clock());
   }
 

@@ -6,7 +6,7 @@ namespace dovetail::shop {
 
 std::unique_ptr<Source> rabbitmq_source(const std::string& port, const std::string& queue) {
   rabbitmq::Options options;
-  options.server.port = static_cast<std::uint16_t>(std::stoi(port));
+  options.port = static_cast<std::uint16_t>(std::stoi(port));
   options.queues = {queue};
   options.prefetch = 200;
   return std::make_unique<rabbitmq::RabbitmqSource>(options, system_clock());

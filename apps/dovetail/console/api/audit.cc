@@ -7,7 +7,6 @@
 #include "assembly/database.h"
 #include "config/units.h"
 #include "console/api/call.h"
-#include "console/api/cursor.h"
 
 namespace dovetail::console {
 namespace {
@@ -36,39 +35,33 @@ Json refused(const Desk& desk, const Request& request) {
 }
 
 Expected<Json> list_audit(const Desk& desk, const Request& request) {
-  const auto named = check_query(request, {"store", "subject", "what", "who", "after", "limit"});
-  if (!named) return tl::unexpected(named.error());
-  const auto limit = limit_of(request);
-  if (!limit) return tl::unexpected(limit.error());
-  const auto cursor = Cursor::parse(request.asked("after"));
-  if (!cursor) return tl::unexpected(cursor.error());
-  const auto stores = databases_of(desk.config, request.asked("store"));
-  if (!stores) return tl::unexpected(stores.error());
+  const auto page = page_of(desk.config, request, {"subject", "what", "who"});
+  if (!page) return tl::unexpected(page.error());
   std::vector<Entry> all;
   std::vector<Silent> silent;
   Cursor next;
-  for (const StoreConfig* store : *stores) {
-    const auto begin = cursor->of(store->name);
+  for (const StoreConfig* store : page->stores) {
+    const auto begin = page->after.of(store->name);
     if (!begin) continue;
     auto rows =
         assembly::database_of(*store)->list_audit({.subject = std::string(request.asked("subject")),
                                                    .what = std::string(request.asked("what")),
                                                    .who = std::string(request.asked("who")),
                                                    .before = *begin,
-                                                   .limit = *limit});
+                                                   .limit = page->limit});
     if (!rows) {
       silent.push_back({store->name, rows.error().text});
       continue;
     }
-    if (rows->size() == *limit) next.set(store->name, rows->back().number);
+    if (rows->size() == page->limit) next.set(store->name, rows->back().number);
     for (AuditRow& row : *rows) all.push_back({store, std::move(row)});
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Entry& one, const Entry& other) { return one.row.at > other.row.at; });
   // The next page begins with what did not fit on this one.
-  for (std::size_t i = all.size(); i-- > *limit;)
+  for (std::size_t i = all.size(); i-- > page->limit;)
     next.set(all[i].store->name, all[i].row.number + 1);
-  if (all.size() > *limit) all.resize(*limit);
+  if (all.size() > page->limit) all.resize(page->limit);
   Json list = Json::array();
   for (const Entry& one : all) list.push_back(app::json_of(*one.store, one.row));
   return Json{{"audit", list},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "core/event/time_text.h"
@@ -30,11 +31,11 @@ Reply reply_of(const app::Failure& failure) {
   return error_reply(500, "corrupt", failure.text);
 }
 
-bool is_among(std::string_view name, std::initializer_list<std::string_view> names) {
+bool is_among(std::string_view name, std::span<const std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string list_of(std::initializer_list<std::string_view> names) {
+std::string list_of(std::span<const std::string_view> names) {
   std::string list;
   for (const std::string_view name : names) list += (list.empty() ? "" : ", ") + std::string(name);
   return list.empty() ? "none" : list;
@@ -52,6 +53,10 @@ Route::Handle answering(Call call) {
 }
 
 Expected<bool> check_query(const Request& request, std::initializer_list<std::string_view> names) {
+  return check_query(request, std::span(names.begin(), names.size()));
+}
+
+Expected<bool> check_query(const Request& request, std::span<const std::string_view> names) {
   for (const auto& [name, value] : request.query)
     if (!is_among(name, names))
       return refuse(Exit::usage,
@@ -95,6 +100,21 @@ app::Expected<std::vector<const config::StoreConfig*>> databases_of(const config
   return all;
 }
 
+Expected<Page> page_of(const config::Config& config, const Request& request,
+                       std::initializer_list<std::string_view> names) {
+  std::vector<std::string_view> known = names;
+  known.insert(known.end(), {"store", "after", "limit"});
+  const auto named = check_query(request, known);
+  if (!named) return tl::unexpected(named.error());
+  const auto limit = limit_of(request);
+  if (!limit) return tl::unexpected(limit.error());
+  auto after = Cursor::parse(request.asked("after"));
+  if (!after) return tl::unexpected(after.error());
+  auto stores = databases_of(config, request.asked("store"));
+  if (!stores) return tl::unexpected(stores.error());
+  return Page{*limit, std::move(*after), std::move(*stores)};
+}
+
 Expected<Json> body_of(const Request& request, std::initializer_list<std::string_view> names) {
   Json body = Json::parse(request.body, nullptr, false);
   if (!body.is_object()) return refuse(Exit::usage, "the body must be a JSON object");
@@ -127,6 +147,16 @@ Expected<std::string> reason_in(const Json& body) {
     return refuse(Exit::usage,
                   "the reason has more than " + std::to_string(kReasonMax) + " bytes; shorten it");
   return reason;
+}
+
+Expected<Decision> decision_of(const Request& request) {
+  const auto id = id_of(request);
+  if (!id) return tl::unexpected(id.error());
+  const auto body = body_of(request, {"reason"});
+  if (!body) return tl::unexpected(body.error());
+  auto reason = reason_in(*body);
+  if (!reason) return tl::unexpected(reason.error());
+  return Decision{*id, std::move(*reason)};
 }
 
 Json json_of(const std::vector<Silent>& silent) {

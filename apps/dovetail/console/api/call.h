@@ -6,12 +6,14 @@
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "commands/command.h"
 #include "config/config.h"
+#include "console/api/cursor.h"
 #include "console/route.h"
 #include "documents/events.h"
 
@@ -31,8 +33,18 @@ Route::Handle answering(Call call);
 
 // usage: the query has another name.
 Expected<bool> check_query(const Request& request, std::initializer_list<std::string_view> names);
+Expected<bool> check_query(const Request& request, std::span<const std::string_view> names);
 // usage: not a number from 1 to kRowsMax. Default: 50.
 Expected<std::size_t> limit_of(const Request& request);
+// A page of rows from several stores. usage: the query has another name than `names` and those of a
+// page, which are store, after and limit; or a value is wrong.
+struct Page {
+  std::size_t limit = 0;
+  Cursor after{};
+  std::vector<const config::StoreConfig*> stores{};
+};
+Expected<Page> page_of(const config::Config& config, const Request& request,
+                       std::initializer_list<std::string_view> names);
 // Empty: not asked for. usage: not a time.
 Expected<std::optional<WallTime>> time_of(const Request& request, std::string_view name);
 // usage: not an id.
@@ -49,6 +61,13 @@ Expected<std::string> text_in(const Json& body, const char* name);
 Expected<bool> flag_in(const Json& body, const char* name);
 // usage: empty.
 Expected<std::string> reason_in(const Json& body);
+
+// A decision about one event: its id is in the path, and the body has nothing but the reason.
+struct Decision {
+  EventId id{};
+  std::string reason;
+};
+Expected<Decision> decision_of(const Request& request);
 
 // A store that did not answer. The others' rows are given all the same.
 struct Silent {

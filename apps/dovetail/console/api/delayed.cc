@@ -84,26 +84,24 @@ Expected<Json> list_delayed(const std::vector<const StoreConfig*>& stores,
 }
 
 Expected<Json> cancel_delayed(const Desk& desk, const Request& request, const Identity& who) {
-  const auto id = id_of(request);
-  if (!id) return tl::unexpected(id.error());
-  const auto body = body_of(request, {"reason"});
-  if (!body) return tl::unexpected(body.error());
-  const auto reason = reason_in(*body);
-  if (!reason) return tl::unexpected(reason.error());
+  const auto decision = decision_of(request);
+  if (!decision) return tl::unexpected(decision.error());
+  const EventId& id = decision->id;
   std::optional<app::Failure> away;
   for (const StoreConfig& store : desk.config.stores) {
     if (!store.type().has_delayed_events) continue;
     const auto rows = database_of(store)->list_events(
-        {.state = EventState::delayed, .id = id->to_string(), .limit = 1});
+        {.state = EventState::delayed, .id = id.to_string(), .limit = 1});
     if (!rows) away = app::refuse_in(store, rows.error()).value();
     if (!rows || rows->empty()) continue;
-    const Status done = database_of(store)->cancel(*id, spoken_reason(request, who, *reason));
+    const Status done =
+        database_of(store)->cancel(id, spoken_reason(request, who, decision->reason));
     if (!done) return app::refuse_in(store, done.error());
-    return Json{{"id", id->to_string()}, {"store", store.name}, {"cancelled", true}};
+    return Json{{"id", id.to_string()}, {"store", store.name}, {"cancelled", true}};
   }
   if (away) return tl::unexpected(*away);
-  return refuse(Exit::rejected, "no event " + id->to_string() +
-                                    " waits for its time; it may have gone out already");
+  return refuse(Exit::rejected,
+                "no event " + id.to_string() + " waits for its time; it may have gone out already");
 }
 
 }  // namespace dovetail::console

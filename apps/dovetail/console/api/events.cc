@@ -7,7 +7,6 @@
 #include "assembly/database.h"
 #include "config/units.h"
 #include "console/api/call.h"
-#include "console/api/cursor.h"
 #include "console/api/delayed.h"
 #include "console/api/event_life.h"
 #include "console/api/payload.h"
@@ -114,29 +113,23 @@ Cursor next_of(const std::vector<StorePage>& pages, const std::vector<Listed>& l
 }
 
 Expected<Json> search_events(const Desk& desk, const Request& request) {
-  const auto named =
-      check_query(request, {"q", "key", "aggregate_type", "type", "topic", "relay", "store", "box",
-                            "state", "from", "to", "after", "limit"});
-  if (!named) return tl::unexpected(named.error());
-  const auto limit = limit_of(request);
-  if (!limit) return tl::unexpected(limit.error());
-  const auto cursor = Cursor::parse(request.asked("after"));
-  if (!cursor) return tl::unexpected(cursor.error());
-  const auto stores = databases_of(desk.config, request.asked("store"));
-  if (!stores) return tl::unexpected(stores.error());
-  auto search = search_of(request, *limit);
+  const auto page = page_of(
+      desk.config, request,
+      {"q", "key", "aggregate_type", "type", "topic", "relay", "box", "state", "from", "to"});
+  if (!page) return tl::unexpected(page.error());
+  auto search = search_of(request, page->limit);
   if (!search) return tl::unexpected(search.error());
   if (search->state == EventState::delayed)
-    return list_delayed(*stores, *search, *cursor, desk.clock);
+    return list_delayed(page->stores, *search, page->after, desk.clock);
   std::vector<StorePage> pages;
   std::vector<Silent> silent;
   std::optional<WallTime> back_to;
   const TimePoint end = desk.clock.now() + kSearchTime;
-  auto left = static_cast<std::int64_t>(stores->size());
-  for (const StoreConfig* store : *stores) {
+  auto left = static_cast<std::int64_t>(page->stores.size());
+  for (const StoreConfig* store : page->stores) {
     const TimePoint now = desk.clock.now();
     const TimePoint until = now + std::max(Duration{0}, end - now) / left--;
-    const auto begin = cursor->of(store->name);
+    const auto begin = page->after.of(store->name);
     if (!begin || (search->source == SourceKind::mailbox && !store->type().has_mailbox)) continue;
     search->before = *begin;
     auto found = search_in(*store, *search, desk.clock, until);
@@ -149,7 +142,7 @@ Expected<Json> search_events(const Desk& desk, const Request& request) {
     pages.push_back({store, *begin, std::move(*found)});
   }
   Json events = Json::array();
-  std::vector<Listed> listed = merged(pages, search->source, *limit);
+  std::vector<Listed> listed = merged(pages, search->source, page->limit);
   for (Listed& one : listed) events.push_back(std::move(one.json));
   const Cursor next = next_of(pages, listed);
   return Json{{"events", events},

@@ -98,18 +98,15 @@ Expected<std::vector<Header>> edited_headers(const Json& body, std::string_view 
 }
 
 Expected<Json> reveal_payload(const Desk& desk, const Request& request, const Identity& who) {
-  const auto id = id_of(request);
-  if (!id) return tl::unexpected(id.error());
-  const auto body = body_of(request, {"reason"});
-  if (!body) return tl::unexpected(body.error());
-  const auto reason = reason_in(*body);
-  if (!reason) return tl::unexpected(reason.error());
-  const auto held = find_payload(desk.config, *id);
+  const auto decision = decision_of(request);
+  if (!decision) return tl::unexpected(decision.error());
+  const EventId& id = decision->id;
+  const auto held = find_payload(desk.config, id);
   if (!held) return tl::unexpected(held.error());
-  const std::string spoken = spoken_reason(request, who, *reason);
-  if (const Status recorded = database_of(*held->store)->note_reveal(*id, spoken); !recorded)
+  const std::string spoken = spoken_reason(request, who, decision->reason);
+  if (const Status recorded = database_of(*held->store)->note_reveal(id, spoken); !recorded)
     return app::refuse_in(*held->store, recorded.error());
-  Json json{{"id", id->to_string()},
+  Json json{{"id", id.to_string()},
             {"store", held->store->name},
             {"payload_bytes", held->payload.size()}};
   app::add_payload(json, held->payload);
