@@ -104,7 +104,8 @@ class Database {
   virtual Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
                                   std::optional<WallTime> deliver_at);
   virtual Result<std::vector<EventRow>> list_events(const EventFilter& filter);
-  virtual Result<std::string> payload_of(const EventId& id);
+  // Empty: the store does not have it.
+  virtual Result<std::optional<std::string>> payload_of(const EventId& id);
   virtual Status cancel(const EventId& id, const std::string& reason);
   // Outbox or mailbox; not mapped tables.
   virtual Result<FoundEvents> search_events(const EventSearch& search);
@@ -176,6 +177,8 @@ class Database {
   // The life of an event. Which lane of the relay it falls into, and what the database says of
   // that. Leaves `relay` as it is if the relay never ran here. `row`: the event in the outbox.
   virtual Status fill_relay(const EventRow& row, life::RelayFacts& relay);
+  // What the row of an application's own table says of its times. `place` has the row.
+  virtual Status fill_times(life::OutboxFacts& place);
   // Handlers of consumers that applied the event, or try to; without the store.
   virtual Result<std::vector<life::HandlerFacts>> list_handlers(const EventId& id);
 

@@ -37,7 +37,7 @@ class SqliteDatabase final : public Database {
   Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
                           std::optional<WallTime> deliver_at) override;
   Result<std::vector<EventRow>> list_events(const EventFilter& filter) override;
-  Result<std::string> payload_of(const EventId& id) override;
+  Result<std::optional<std::string>> payload_of(const EventId& id) override;
   Result<FoundEvents> search_events(const EventSearch& search) override {
     return sqlite::search_events(path(), search);
   }
@@ -172,7 +172,7 @@ Result<std::vector<EventRow>> SqliteDatabase::list_events(const EventFilter& fil
   return sqlite::list_events(store_.path.string(), filter);
 }
 
-Result<std::string> SqliteDatabase::payload_of(const EventId& id) {
+Result<std::optional<std::string>> SqliteDatabase::payload_of(const EventId& id) {
   return sqlite::payload_of(store_.path.string(), id);
 }
 

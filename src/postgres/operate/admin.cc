@@ -359,7 +359,7 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
   return events;
 }
 
-Result<std::string> payload_of(const std::string& url, const EventId& id) {
+Result<std::optional<std::string>> payload_of(const std::string& url, const EventId& id) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   DOVETAIL_TRY(check_schema(*connection));
@@ -371,11 +371,8 @@ Result<std::string> payload_of(const std::string& url, const EventId& id) {
           std::string(kOfAnyRelay) + " LIMIT 1",
       Params().uuid(id));
   if (!rows) return fail(rows.error());
-  if (rows->empty())
-    return fail(Errc::rejected, "this database has no event " + id.to_string() +
-                                    "; check the id, and whether it was deleted "
-                                    "after its retention");
-  return std::string(rows->bytea(0, 0));
+  if (rows->empty()) return std::optional<std::string>();
+  return std::optional<std::string>(rows->bytea(0, 0));
 }
 
 }  // namespace dovetail::postgres

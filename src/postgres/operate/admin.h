@@ -77,11 +77,12 @@ Result<std::vector<EventRow>> list_mapped_events(const std::string& url, const s
 // events are listed: what waits behind them stays in the queue.
 Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedFilter& filter);
 
-// The payload of one event, wherever it still is: outbox, parked, or a queue.
-Result<std::string> payload_of(const std::string& url, const EventId& id);
-// In the table that a relay serves; rejected: it has no such row.
-Result<std::string> mapped_payload_of(const std::string& url, const TableMapping& mapping,
-                                      const EventId& id);
+// The payload of one event, wherever it still is: outbox, parked, or a queue. Empty: nowhere.
+Result<std::optional<std::string>> payload_of(const std::string& url, const EventId& id);
+// In the table that a relay serves; empty: it has no such row.
+Result<std::optional<std::string>> mapped_payload_of(const std::string& url,
+                                                     const TableMapping& mapping,
+                                                     const EventId& id);
 
 // A parked event goes out again at once, with its attempts back at 0; what waits behind it follows
 // by itself. An empty `relay` means every relay that parked it. Returns the number of relays.

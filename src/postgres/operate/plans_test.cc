@@ -159,7 +159,7 @@ TEST_F(PostgresPlans, OneEventIsFoundByItsId) {
     EXPECT_EQ(list_parked(url, {.id = parked.to_string(), .with_finished = true})->size(), 1U);
   });
   for (const EventId& id : {row.id, parked, delayed})
-    expect_few_rows("payload", [&] { EXPECT_TRUE(payload_of(url, id)); });
+    expect_few_rows("payload", [&] { EXPECT_TRUE(*payload_of(url, id)); });
   expect_few_rows("handlers", [&] { EXPECT_EQ(list_handlers(url, row.id)->size(), 1U); });
   life::RelayFacts facts;
   facts.name = "one";
@@ -171,7 +171,7 @@ TEST_F(PostgresPlans, OneEventIsFoundByItsId) {
               1U);
   });
   expect_few_rows("mapped payload",
-                  [&] { EXPECT_TRUE(mapped_payload_of(url, mapped.at("m"), mapped_id)); });
+                  [&] { EXPECT_TRUE(*mapped_payload_of(url, mapped.at("m"), mapped_id)); });
 }
 
 TEST_F(PostgresPlans, StatusReadsWhatIsPending) {

@@ -336,7 +336,7 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
   return read_rows(*select, filter.limit);
 }
 
-Result<std::string> payload_of(const std::string& path, const EventId& id) {
+Result<std::optional<std::string>> payload_of(const std::string& path, const EventId& id) {
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
   const std::string parked = "dovetail_parked WHERE " + std::string(kOfAnyRelay) + " AND id = ?1";
@@ -346,10 +346,9 @@ Result<std::string> payload_of(const std::string& path, const EventId& id) {
     if (!select) return fail(select.error());
     const Result<bool> row = select->bind_id(1, id).step();
     if (!row) return fail(row.error());
-    if (*row) return std::string(select->bytes(0));
+    if (*row) return std::optional<std::string>(select->bytes(0));
   }
-  return fail(Errc::rejected, "this file has no event " + id.to_string() +
-                                  "; check the id, and whether it was pruned");
+  return std::optional<std::string>();
 }
 
 }  // namespace dovetail::sqlite

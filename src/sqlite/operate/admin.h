@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,8 +68,8 @@ Status write_forget(const std::string& path, const std::string& relay, const std
 Result<std::string> retarget(const std::string& path, const std::string& reader,
                              const std::string& target, const std::string& reason, Clock& clock);
 
-// The payload of an event from the outbox, the mailbox or parking.
-Result<std::string> payload_of(const std::string& path, const EventId& id);
+// The payload of an event from the outbox, the mailbox or parking. Empty: none of them has it.
+Result<std::optional<std::string>> payload_of(const std::string& path, const EventId& id);
 
 // Sends an event again at once, with attempts 0; events behind it follow by themselves. An empty
 // `reader` means every reader that parked it. Returns the number of readers. rejected: it is not
