@@ -113,6 +113,10 @@ class Database {
   virtual Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter);
   // Records that somebody sees the payload of an event.
   virtual Status note_reveal(const EventId& id, const std::string& reason);
+  // Records that the console refused somebody (`reason` begins with who) a request, how many times.
+  // Only the last ones are kept.
+  virtual Status note_refusal(const std::string& request, std::uint64_t times,
+                              const std::string& reason);
   // Publishes a changed copy of an event, records that, and discards the event for every relay that
   // parked it: all or nothing. `copy` has its id and the header dovetail-replaces. Returns the
   // number of relays. rejected: the event waits behind another one, or no reason is given.

@@ -81,6 +81,9 @@ Status Database::check_requests() {
   return {};
 }
 Status Database::note_reveal(const EventId&, const std::string&) { return no_database(); }
+Status Database::note_refusal(const std::string&, std::uint64_t, const std::string&) {
+  return no_database();
+}
 Result<std::uint64_t> Database::publish_edited(const EventId&, const NewEvent&, const EventLimits&,
                                                const std::string&) {
   return no_database();

@@ -54,6 +54,10 @@ class PostgresDatabase final : public Database {
   Status note_reveal(const EventId& id, const std::string& reason) override {
     return postgres::note_reveal(store_.conninfo, id, reason);
   }
+  Status note_refusal(const std::string& request, std::uint64_t times,
+                      const std::string& reason) override {
+    return postgres::note_refusal(store_.conninfo, request, times, reason);
+  }
   Result<std::uint64_t> publish_edited(const EventId& replaced, const NewEvent& copy,
                                        const EventLimits& limits,
                                        const std::string& reason) override {

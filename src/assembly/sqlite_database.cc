@@ -47,6 +47,10 @@ class SqliteDatabase final : public Database {
   Status note_reveal(const EventId& id, const std::string& reason) override {
     return sqlite::note_reveal(path(), id, reason, system_clock());
   }
+  Status note_refusal(const std::string& request, std::uint64_t times,
+                      const std::string& reason) override {
+    return sqlite::note_refusal(path(), request, times, reason, system_clock());
+  }
   Result<std::uint64_t> publish_edited(const EventId& replaced, const NewEvent& copy,
                                        const EventLimits& limits,
                                        const std::string& reason) override {

@@ -122,6 +122,9 @@ Result<std::string> retarget(const std::string& url, const std::string& relay,
 Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilter& filter = {});
 // Records that somebody sees the payload of an event. rejected: this database has no such event.
 Status note_reveal(const std::string& url, const EventId& id, std::string_view reason);
+// As in assembly::Database.
+Status note_refusal(const std::string& url, std::string_view request, std::uint64_t times,
+                    std::string_view reason);
 // Publishes a changed copy of an event, records that, and discards the event for every relay that
 // parked it: all or nothing. `copy` has its id and the header dovetail-replaces. Returns the number
 // of relays. rejected: the event waits behind another one, or no reason is given.

@@ -60,4 +60,19 @@ CROSS JOIN LATERAL (
         AND NOT (r.window_end IS NOT NULL AND o.seq <= r.window_seq AND pg_visible_in_snapshot(o.xid, r.window_end))) AS late
     WHERE r.source = 'outbox') AS one) AS w;
 
+-- Whom the console refused a request for lack of a role. Who may not write must not fill a database by asking, so only the
+-- last 1,000 are kept.
+CREATE INDEX audit_refused ON dovetail.audit (number) WHERE what = 'refused';
+CREATE FUNCTION dovetail.note_refusal(request text, times bigint, reason text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  INSERT INTO dovetail.audit (what, subject, events, reason)
+  VALUES ('refused', left(request, 2000), times, left(dovetail.check_reason(reason), 2000));
+  DELETE FROM dovetail.audit AS a WHERE a.what = 'refused' AND a.number <= (
+    SELECT b.number FROM dovetail.audit AS b WHERE b.what = 'refused' ORDER BY b.number DESC OFFSET 1000 LIMIT 1);
+END
+$$;
+REVOKE ALL ON FUNCTION dovetail.note_refusal(text, bigint, text) FROM PUBLIC;
+
 UPDATE dovetail.schema_version SET version = 13;

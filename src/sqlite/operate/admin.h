@@ -45,6 +45,9 @@ Result<std::vector<AuditRow>> list_audit(const std::string& path, const AuditFil
 // Records that somebody sees the payload of an event.
 Status note_reveal(const std::string& path, const EventId& id, std::string_view reason,
                    Clock& clock);
+// As in assembly::Database.
+Status note_refusal(const std::string& path, std::string_view request, std::uint64_t times,
+                    std::string_view reason, Clock& clock);
 // Publishes a changed copy of an event, records that, and discards the event for every relay that
 // parked it: all or nothing. `copy` has its id. Returns the number of relays. rejected: the event
 // waits behind another one, or no reason is given.

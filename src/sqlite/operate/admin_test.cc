@@ -257,6 +257,21 @@ TEST_F(Operator, PrunesOnlyWhatIsOldAndPassedByEveryReader) {
   EXPECT_EQ(application.number("SELECT min(seq) FROM dovetail_outbox"), 9);
 }
 
+TEST_F(Operator, TheLastRefusalsAreKept) {
+  application.run(
+      "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200) INSERT INTO "
+      "dovetail_audit (at, who, what, subject, reason) SELECT 1, 'x', iif(n % 6, 'refused', "
+      "'replay'), n, '' FROM n");
+  const Status noted = note_refusal(file.path, "POST /x", 7, "vera by the console: refused", clock);
+  ASSERT_TRUE(noted) << text_of(noted);
+  EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_audit WHERE what = 'refused'"), 1000);
+  EXPECT_EQ(application.number("SELECT count(*) FROM dovetail_audit WHERE what = 'replay'"), 200);
+  const AuditRow last =
+      list_audit(file.path, {.what = "refused", .who = "vera", .limit = 5})->at(0);
+  EXPECT_EQ(last.subject, "POST /x");
+  EXPECT_EQ(last.events, 7U);
+}
+
 TEST_F(Operator, ReceiptsGoWithTheLastEventThatTheySpeakOf) {
   for (int i = 0; i < 10; ++i) application.publish_one("k");
   application.run("UPDATE dovetail_outbox SET created_at = 1 WHERE seq <= 8");
