@@ -44,6 +44,7 @@ struct Reading {
 struct RelayStatus : dovetail::RelayStatus {
   std::vector<LaneStatus> lanes{};   // empty: not split into lanes
   std::string table{};               // the mapped table that it reads; empty: it reads the outbox
+  WallTime lease_ended_at{};         // when its owner's lease ran out; 0: it did not, or not known
   std::optional<Reading> reading{};  // if there is a choice
 };
 struct StoreStatus {
@@ -61,6 +62,9 @@ struct StoreStatus {
   std::string server_version{};  // empty: there is no server
   bool standby = false;          // takes no writes, and shows commits in another order
   std::uint64_t wal_end = 0;     // where the server writes its WAL; 0: no WAL
+  // What is left on the disk of a file, if it is too little; empty: enough, or not known.
+  std::optional<std::uint64_t> room_bytes{};
+  Duration clock_ahead{0};  // of the database's clock before ours; exact to the length of a call
   std::optional<DelayedStatus> delayed{};
 };
 

@@ -225,6 +225,8 @@ void add_owner(RelayStatus& reader, const postgres::LaneStatus& lane) {
   const bool was_held = reader.lease_left > Duration::zero();
   if (is_held && !was_held) reader.owner.clear();
   reader.lease_left = std::max(reader.lease_left, lane.lease_left);
+  // While nobody holds any lane, what matters is since when all of them are without one.
+  reader.lease_ended_at = std::max(reader.lease_ended_at, lane.lease_ended_at);
   if (lane.owner.empty() || (was_held && !is_held)) return;
   if (reader.owner.find(lane.owner) == std::string::npos)
     reader.owner += (reader.owner.empty() ? "" : ", ") + lane.owner;
@@ -286,6 +288,7 @@ Result<StoreStatus> PostgresDatabase::status() {
   result.server_version = std::move(found->server_version);
   result.standby = found->standby;
   result.wal_end = found->wal_end;
+  result.clock_ahead = found->clock_ahead;
   result.delayed = found->delayed;
   const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(), [](const auto& lane) {
     return lane.source == SourceKind::outbox;

@@ -156,11 +156,31 @@ Result<bool> SqliteDatabase::create(bool) {
   return !existed;
 }
 
+// SQLite needs some for its log, and to open a file.
+constexpr std::uint64_t kRoomMin = std::uint64_t{64} << 10;
+
+// Empty: enough, or not known.
+std::optional<std::uint64_t> too_little_room(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::space_info disk = std::filesystem::space(path, failed);
+  if (failed || disk.available >= kRoomMin) return std::nullopt;
+  return disk.available;
+}
+
 Result<StoreStatus> SqliteDatabase::status() {
+  const std::optional<std::uint64_t> room = too_little_room(store_.path);
   auto found = sqlite::status(store_.path.string(), system_clock());
+  if (!found && room)
+    return fail(found.error().code, found.error().text + "; the disk is full: " +
+                                        std::to_string(*room) + " bytes are free");
   if (!found) return fail(found.error());
   StoreStatus result;
-  for (dovetail::RelayStatus& reader : found->relays) result.relays.push_back({std::move(reader)});
+  result.room_bytes = room;
+  for (dovetail::RelayStatus& reader : found->relays) {
+    const auto ended = found->leases_ended.find(reader.name);
+    result.relays.push_back({std::move(reader)});
+    if (ended != found->leases_ended.end()) result.relays.back().lease_ended_at = ended->second;
+  }
   result.consumers = std::move(found->consumers);
   result.outbox_rows = found->outbox_rows;
   result.mailbox_rows = found->mailbox_rows;

@@ -188,7 +188,11 @@ TEST_F(Overviews, TheRestOfTheKinds) {
   relay("out").pending = 2;
   EXPECT_EQ(to_string(only().kind), "lease-lost");
   EXPECT_EQ(title(), "No process runs the relay out: its lease ran out.");
-  EXPECT_TRUE(only().text.starts_with("host:1 did not renew it"));
+  EXPECT_TRUE(only().text.starts_with("host:1 did not renew it; what that process wrote here"));
+  relay("out").lease_ended_at = overview_.at - 40s;
+  EXPECT_TRUE(only().text.starts_with("host:1 did not renew it, and it ended 40 s ago; "));
+  EXPECT_EQ(only().since, overview_.at - 40s);
+  relay("out").lease_ended_at = {};
   relay("out").owner.clear();
   EXPECT_EQ(to_string(only().kind), "no-owner");
   EXPECT_EQ(title(), "No process runs the relay out.");
@@ -219,6 +223,16 @@ TEST_F(Overviews, TheRestOfTheKinds) {
   view().clock = "the clock was set";
   EXPECT_EQ(to_string(only().kind), "clock-step");
   view().clock.reset();
+  shop().clock_ahead = -3h;
+  EXPECT_EQ(to_string(only().kind), "clock-step");
+  EXPECT_EQ(only().title, "The clocks of the database shop and of this machine differ");
+  EXPECT_EQ(only().text, "Its clock is 3 h behind the clock of this machine.");
+  shop().clock_ahead = -1s;
+  shop().room_bytes = 4096;
+  EXPECT_EQ(to_string(only().kind), "disk-full");
+  EXPECT_NE(only().text.find(" are free on the disk of "), std::string::npos) << only().text;
+  shop().room_bytes.reset();
+  EXPECT_TRUE(problems().empty());
 
   relay("out").hold = {Hold::paused, overview_.at - 1h, "ann", "a release"};
   relay("out").lease_left = {};

@@ -33,7 +33,8 @@ struct LaneStatus {
   std::uint64_t waiting = 0;  // now, behind them or before a retry
   std::string owner;          // until the lease is given back; see lease_left
   std::int64_t epoch = 0;
-  Duration lease_left{0};  // 0: expired
+  Duration lease_left{0};     // 0: expired
+  WallTime lease_ended_at{};  // when its owner's lease ran out; 0: it did not
   WallTime updated_at{};
   bool reads_wal = false;  // and not the table
   WallTime reads_since{};
@@ -59,6 +60,7 @@ struct StoreStatus {
   bool standby = false;
   std::optional<DelayedStatus> delayed{};
   std::uint64_t wal_end = 0;  // where the server writes its log; 0: it is a standby
+  Duration clock_ahead{0};    // of the server's clock before ours; exact to the length of a call
 };
 // Without its mapping, what is pending of a relay that serves a table of its own is not known. One
 // that was never started is shown as a lane of nobody. A mapping that is wrong is told in its

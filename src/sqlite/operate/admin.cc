@@ -194,9 +194,11 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
     reader.parked_total = static_cast<std::uint64_t>(select->integer(5));
     reader.owner = shown_owner(select->bytes(6));
     reader.epoch = select->integer(7);
-    if (!reader.owner.empty() && select->bytes(9) == boot_id())
-      reader.lease_left =
-          std::max(Duration{0}, TimePoint{Duration{select->integer(8)}} - clock.now());
+    if (!reader.owner.empty() && select->bytes(9) == boot_id()) {
+      const Duration left = TimePoint{Duration{select->integer(8)}} - clock.now();
+      reader.lease_left = std::max(Duration{0}, left);
+      if (left <= Duration{0}) status.leases_ended[reader.name] = now + left;
+    }
     reader.updated_at = from_stored(select->integer(10));
     reader.events_per_second = rate_of(
         select->integer(4) + select->integer(5) - select->integer(13),

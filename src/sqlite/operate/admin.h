@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ Result<bool> has_tables(const std::string& path);
 
 struct StoreStatus {
   std::vector<RelayStatus> relays;
+  std::map<std::string, WallTime> leases_ended{};  // by relay: those that nobody renewed
   std::vector<ConsumerStatus> consumers;
   std::uint64_t outbox_rows = 0;
   std::uint64_t mailbox_rows = 0;
