@@ -264,6 +264,8 @@ class Api(EveryCall, scene.SceneCase):
         self.assertEqual(self.api("parked/discard", {"key": "a", "key_part": "a", "reason": "x"}).status, 400)
 
     def test_the_life_of_an_event_is_that_of_the_command(self):
+        # The receipt comes with the progress of the relay, a moment after the delivery.
+        self.wait_for("the receipt is there", lambda: "confirmed" in [step["what"] for step in self.get(f"events/{self.good[0]}")["steps"]])
         for event in (self.good[0], self.poison[0]):
             told, shown = self.ask("trace", event), self.get(f"events/{event}")
             self.assertEqual({name: shown[name] for name in told}, told)

@@ -326,8 +326,11 @@ class FullServer(OutageCase):
         sql("SELECT count(dovetail.publish('orders', n::text, 'placed', '{}'::jsonb)) FROM generate_series(1, 600) AS n")
         (home / "full").touch()
         self.start_daemon()
-        # The command asks the store, which cannot keep what the relay reports.
+        # The command asks the store, which cannot keep what the relay reports, and says what that may mean.
         self.named("disk-full", "The disk of the database shop is full.", by_command=False)
+        self.wait_for("the command says that it knows nothing", lambda: self.dovetail("status").out.startswith(
+            "The consumer taker runs and keeps no report here."))
+        self.assertIn("as on a full disk", " ".join(self.dovetail("status").out.split()))
         room()
         self.wait_for("it goes on by itself", lambda: sql("SELECT count(*) FROM taken") == "600" and
                       self.call("/readyz").status == 200)

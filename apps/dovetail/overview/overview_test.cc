@@ -198,6 +198,12 @@ TEST_F(Overviews, TheRestOfTheKinds) {
   EXPECT_EQ(title(), "No process runs the relay out.");
   relay("out").owner = "host:1";
   relay("out").lease_left = 5s;
+  relay("out").oldest_age = 5s;
+  EXPECT_TRUE(problems().empty()) << "it has only begun";
+  relay("out").oldest_age = 11s;
+  EXPECT_EQ(title(), "The relay out runs and keeps no report here.");
+  EXPECT_NE(only().text.find("as on a full disk"), std::string::npos);
+  relay("out").oldest_age = {};
   relay("out").said->is_current = true;
 
   relay("out").oldest_age = 10min;

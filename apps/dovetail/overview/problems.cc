@@ -13,6 +13,7 @@ namespace {
 using enum ProblemKind;
 
 constexpr Duration kClockAheadMax = std::chrono::seconds(10);
+constexpr Duration kSilenceMax = std::chrono::seconds(10);  // a relay reports when it starts
 
 std::string counted(std::uint64_t count, std::string_view noun) {
   return config::human_count(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
@@ -40,6 +41,7 @@ class Finder {
   void tell_of_wal(const assembly::RelayStatus& relay);
   void tell_of_parked(std::uint64_t parked, std::uint64_t waiting);
   void find_unread();
+  void tell_of_silence(const assembly::RelayStatus& relay);
   void tell_of_disk();
   void tell_of_clock();
 
@@ -192,6 +194,7 @@ void Finder::find_in_relay(const assembly::RelayStatus& relay) {
     problem.since = relay.hold.since;
   }
   if (state == "stopped" && relay.hold.hold == Hold::none) tell_of_owner(relay);
+  if (state == "unknown") tell_of_silence(relay);
   if (state == "delivering" && relay.is_age_known && relay.oldest_age > limits_.lag_max) {
     Problem& problem = add(
         lag, Severity::warning,
@@ -223,6 +226,22 @@ void Finder::say_what_it_said(const assembly::RelayStatus& relay, const std::str
   problem.effect += ".";
 }
 
+// It renews its lease in room that is there already. A report that needs more is not kept.
+void Finder::tell_of_silence(const assembly::RelayStatus& relay) {
+  if (!relay.is_age_known || relay.oldest_age < kSilenceMax) return;
+  Problem& problem = add(relay_backing_off, Severity::warning,
+                         named(is_consumer_, name_) + " runs and keeps no report here");
+  problem.text = relay.owner +
+                 " renews its lease, but what it does is not known here: " + store_.name +
+                 " may be unable to keep its report, as on a full disk. Its log says more.";
+  if (relay.said)
+    problem.text +=
+        " The last report is " +
+        config::human_duration(std::max(Duration{0}, overview_.at - relay.said->since)) +
+        " old, and not of this process: " + relay.said->state + ".";
+  problem.effect = waiting_events(relay);
+}
+
 // Who stops in good order gives its lease back, so an owner that is still named did not.
 void Finder::tell_of_owner(const assembly::RelayStatus& relay) {
   if (relay.pending == 0 && relay.waiting == 0) return;
@@ -232,6 +251,9 @@ void Finder::tell_of_owner(const assembly::RelayStatus& relay) {
           std::string("No process runs the ") + (is_consumer_ ? "consumer " : "relay ") + name_);
   problem.text = config_ == nullptr ? "This config file does not have it."
                                     : "Start 'dovetail run' with this config file.";
+  // A process that cannot write could not even take the lease.
+  if (!has_run_out)
+    problem.text += " One that runs already cannot write here, as on a full disk: see its log.";
   if (has_run_out) {
     problem.title += ": its lease ran out";
     const bool is_known = relay.lease_ended_at != WallTime{};
