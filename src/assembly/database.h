@@ -44,6 +44,7 @@ struct Reading {
 struct RelayStatus : dovetail::RelayStatus {
   std::vector<LaneStatus> lanes{};   // empty: not split into lanes
   std::string table{};               // the mapped table that it reads; empty: it reads the outbox
+  WallTime lease_ended_at{};         // when its owner's lease ran out; 0: it did not, or not known
   std::optional<Reading> reading{};  // if there is a choice
 };
 struct StoreStatus {
@@ -61,6 +62,9 @@ struct StoreStatus {
   std::string server_version{};  // empty: there is no server
   bool standby = false;          // takes no writes, and shows commits in another order
   std::uint64_t wal_end = 0;     // where the server writes its WAL; 0: no WAL
+  // What is left on the disk of a file, if it is too little; empty: enough, or not known.
+  std::optional<std::uint64_t> room_bytes{};
+  Duration clock_ahead{0};  // of the database's clock before ours; exact to the length of a call
   std::optional<DelayedStatus> delayed{};
 };
 
@@ -104,7 +108,8 @@ class Database {
   virtual Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
                                   std::optional<WallTime> deliver_at);
   virtual Result<std::vector<EventRow>> list_events(const EventFilter& filter);
-  virtual Result<std::string> payload_of(const EventId& id);
+  // Empty: the store does not have it.
+  virtual Result<std::optional<std::string>> payload_of(const EventId& id);
   virtual Status cancel(const EventId& id, const std::string& reason);
   // Outbox or mailbox; not mapped tables.
   virtual Result<FoundEvents> search_events(const EventSearch& search);
@@ -112,6 +117,10 @@ class Database {
   virtual Result<std::vector<AuditRow>> list_audit(const AuditFilter& filter);
   // Records that somebody sees the payload of an event.
   virtual Status note_reveal(const EventId& id, const std::string& reason);
+  // Records that the console refused somebody (`reason` begins with who) a request, how many times.
+  // Only the last ones are kept.
+  virtual Status note_refusal(const std::string& request, std::uint64_t times,
+                              const std::string& reason);
   // Publishes a changed copy of an event, records that, and discards the event for every relay that
   // parked it: all or nothing. `copy` has its id and the header dovetail-replaces. Returns the
   // number of relays. rejected: the event waits behind another one, or no reason is given.
@@ -176,6 +185,8 @@ class Database {
   // The life of an event. Which lane of the relay it falls into, and what the database says of
   // that. Leaves `relay` as it is if the relay never ran here. `row`: the event in the outbox.
   virtual Status fill_relay(const EventRow& row, life::RelayFacts& relay);
+  // What the row of an application's own table says of its times. `place` has the row.
+  virtual Status fill_times(life::OutboxFacts& place);
   // Handlers of consumers that applied the event, or try to; without the store.
   virtual Result<std::vector<life::HandlerFacts>> list_handlers(const EventId& id);
 

@@ -69,7 +69,7 @@ Result<EventId> Database::publish(const NewEvent&, const EventLimits&, std::opti
   return no_database();
 }
 Result<std::vector<EventRow>> Database::list_events(const EventFilter&) { return no_database(); }
-Result<std::string> Database::payload_of(const EventId&) { return no_database(); }
+Result<std::optional<std::string>> Database::payload_of(const EventId&) { return no_database(); }
 Status Database::cancel(const EventId&, const std::string&) { return no_database(); }
 Result<FoundEvents> Database::search_events(const EventSearch&) { return no_database(); }
 Result<std::vector<AuditRow>> Database::list_audit(const AuditFilter&) {
@@ -81,6 +81,9 @@ Status Database::check_requests() {
   return {};
 }
 Status Database::note_reveal(const EventId&, const std::string&) { return no_database(); }
+Status Database::note_refusal(const std::string&, std::uint64_t, const std::string&) {
+  return no_database();
+}
 Result<std::uint64_t> Database::publish_edited(const EventId&, const NewEvent&, const EventLimits&,
                                                const std::string&) {
   return no_database();
@@ -127,6 +130,7 @@ Result<bool> Database::deliver_again(const std::string&, const EventId&, const s
   return false;
 }
 Status Database::fill_relay(const EventRow&, life::RelayFacts&) { return {}; }
+Status Database::fill_times(life::OutboxFacts&) { return {}; }
 Result<std::vector<life::HandlerFacts>> Database::list_handlers(const EventId&) {
   return std::vector<life::HandlerFacts>{};
 }

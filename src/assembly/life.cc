@@ -41,7 +41,9 @@ class Gathering {
 
  private:
   void ask(const StoreConfig& store);
-  Status ask_database(const StoreConfig& store, Database& database);
+  Status ask_for_events(const StoreConfig& store, Database& database);
+  Status ask_for_decisions(const StoreConfig& store, Database& database);
+  Status ask_for_handlers(const StoreConfig& store, Database& database);
   Status ask_for_rows(const StoreConfig& store, Database& database, SourceKind source);
   Status ask_for_parked(const StoreConfig& store, Database& database);
   void list_relays();
@@ -74,25 +76,43 @@ class Gathering {
   std::optional<Error> error_{};
 };
 
+// A login that may not read one table may still read the others.
 void Gathering::ask(const StoreConfig& store) {
+  using Question = Status (Gathering::*)(const StoreConfig&, Database&);
+  constexpr Question kEvents = &Gathering::ask_for_events;
+  constexpr Question kQuestions[] = {kEvents, &Gathering::ask_for_parked,
+                                     &Gathering::ask_for_decisions, &Gathering::ask_for_handlers};
   const std::unique_ptr<Database> database = database_of(store);
-  const Status asked = store.unusable.empty() ? ask_database(store, *database)
-                                              : fail(Errc::unavailable, store.unusable);
-  if (asked) {
-    ++asked_;
-    return;
+  bool has_answered = false;
+  std::string last_why;
+  for (const Question question : kQuestions) {
+    const Status asked = store.unusable.empty() ? (this->*question)(store, *database)
+                                                : fail(Errc::unavailable, store.unusable);
+    has_answered = has_answered || asked;
+    if (asked) continue;
+    error_ = asked.error();
+    if (asked.error().text != last_why)
+      facts_.unasked.push_back({store.name, asked.error().text, question == kEvents});
+    last_why = asked.error().text;
+    if (asked.error().code == Errc::unavailable) break;
   }
-  error_ = asked.error();
-  facts_.unasked.emplace_back(store.name, asked.error().text);
+  if (has_answered) ++asked_;
 }
 
-Status Gathering::ask_database(const StoreConfig& store, Database& database) {
+Status Gathering::ask_for_events(const StoreConfig& store, Database& database) {
   DOVETAIL_TRY(ask_for_rows(store, database, SourceKind::outbox));
   if (store.type().has_mailbox) DOVETAIL_TRY(ask_for_rows(store, database, SourceKind::mailbox));
-  DOVETAIL_TRY(ask_for_parked(store, database));
+  return {};
+}
+
+Status Gathering::ask_for_decisions(const StoreConfig& store, Database& database) {
   const auto audit = database.list_audit({.subject = facts_.id.to_string()});
   if (!audit) return fail(audit.error());
   for (const AuditRow& row : *audit) facts_.decisions.push_back({store.name, row});
+  return {};
+}
+
+Status Gathering::ask_for_handlers(const StoreConfig& store, Database& database) {
   auto handlers = database.list_handlers(facts_.id);
   if (!handlers) return fail(handlers.error());
   for (life::HandlerFacts& handler : *handlers) {
@@ -100,6 +120,10 @@ Status Gathering::ask_database(const StoreConfig& store, Database& database) {
     facts_.handlers.push_back(std::move(handler));
   }
   return {};
+}
+
+std::string shown_table(const config::TableConfig& table) {
+  return table.name.empty() ? "of the preset " + table.preset : table.name;
 }
 
 Status Gathering::ask_for_rows(const StoreConfig& store, Database& database, SourceKind source) {
@@ -113,9 +137,14 @@ Status Gathering::ask_for_rows(const StoreConfig& store, Database& database, Sou
     if (store.type().has_delayed_events) rows = database.list_events(filter);
     if (!rows) return fail(rows.error());
   }
-  if (!rows->empty()) facts_.places.push_back({store.name, source, rows->front()});
+  if (rows->empty()) return {};
+  life::OutboxFacts& place = facts_.places.emplace_back();
+  place = {store.name, source, rows->front()};
   for (EventRow& row : *rows) seen_.push_back({store.name, source, std::move(row)});
-  return {};
+  const auto table = store.tables.find(place.row.relay);
+  if (source != SourceKind::outbox || table == store.tables.end()) return {};
+  place.table = shown_table(table->second);
+  return database.fill_times(place);
 }
 
 Status Gathering::ask_for_parked(const StoreConfig& store, Database& database) {
@@ -183,6 +212,9 @@ Status Gathering::fill(RelayFacts& relay) {
   if (from == nullptr || from->is_broker()) return {};
   const EventRow* const row = row_in(relay.from, relay.name);
   if (row == nullptr) return {};
+  for (const life::OutboxFacts& place : facts_.places)
+    if (place.store == relay.from && place.row.relay == relay.name)
+      relay.marked_at = place.marked_at;
   const std::unique_ptr<Database> database = database_of(*from);
   DOVETAIL_TRY(database->fill_relay(*row, relay));
   const bool is_in_the_way =
@@ -206,17 +238,22 @@ void Gathering::add_relay(const RelayConfig& relay, const ConsumerConfig* consum
   facts.from = relay.from;
   facts.to = relay.to;
   facts.is_consumer = consumer != nullptr;
+  const StoreConfig& from = *config_.find_store(relay.from);
   const SourceKind source = consumer == nullptr ? SourceKind::outbox : consumer->source;
+  // A relay that reads a table of the application reads nothing else.
+  const auto table_of = [&](const std::string& name) {
+    return from.tables.contains(name) ? name : std::string();
+  };
   bool is_read = false;
   for (const Seen& seen : seen_) {
     if (seen.store != relay.from || seen.source != source) continue;
+    if (table_of(relay.name) != table_of(seen.row.relay)) continue;
     is_read = true;
     if (seen.row.relay == relay.name) facts.state = seen.row.state;
     if (seen.row.relay.empty() && seen.row.state != EventState::delayed)
       facts.state = EventState::pending;
   }
   // Behind a broker: the event comes there by another relay.
-  const StoreConfig& from = *config_.find_store(relay.from);
   const bool is_behind =
       from.is_broker() && std::any_of(facts_.relays.begin(), facts_.relays.end(),
                                       [&](const RelayFacts& one) { return one.to == relay.from; });
@@ -228,7 +265,7 @@ void Gathering::add_relay(const RelayConfig& relay, const ConsumerConfig* consum
   route(relay, consumer, facts);
   if (!facts.left_out_because.empty() && facts.state != EventState::parked) facts.state.reset();
   if (const Status filled = fill(facts); !filled)
-    facts_.unasked.emplace_back(relay.from, filled.error().text);
+    facts_.unasked.push_back({relay.from, filled.error().text});
   facts_.relays.push_back(std::move(facts));
 }
 
@@ -254,7 +291,7 @@ void Gathering::add_unknown_relays() {
     for (const Kept& kept : kept_)
       if (kept.row.relay == facts.name) facts.parked.push_back(kept.row);
     if (const Status filled = fill(facts); !filled)
-      facts_.unasked.emplace_back(seen.store, filled.error().text);
+      facts_.unasked.push_back({seen.store, filled.error().text});
     facts_.relays.push_back(std::move(facts));
   }
 }
@@ -298,7 +335,7 @@ void Gathering::ask_brokers() {
       continue;
     const Result<std::string> unknown = ask_broker(*to, relay);
     const std::string why = unknown ? *unknown : unknown.error().text;
-    if (!why.empty()) facts_.unasked.emplace_back(to->name, why);
+    if (!why.empty()) facts_.unasked.push_back({to->name, why});
   }
 }
 
@@ -307,8 +344,8 @@ void Gathering::compare_payload() {
   if (facts_.handlers.empty() || facts_.places.empty()) return;
   const auto payload =
       database_of(*config_.find_store(facts_.places.front().store))->payload_of(facts_.id);
-  if (!payload) return;
-  const std::int64_t digest = payload_digest(*payload);
+  if (!payload || !*payload) return;
+  const std::int64_t digest = payload_digest(**payload);
   for (life::HandlerFacts& handler : facts_.handlers)
     if (handler.digest) handler.is_same = *handler.digest == digest;
 }

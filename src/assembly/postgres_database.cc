@@ -43,7 +43,7 @@ class PostgresDatabase final : public Database {
   Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
                           std::optional<WallTime> deliver_at) override;
   Result<std::vector<EventRow>> list_events(const EventFilter& filter) override;
-  Result<std::string> payload_of(const EventId& id) override;
+  Result<std::optional<std::string>> payload_of(const EventId& id) override;
   Status cancel(const EventId& id, const std::string& reason) override;
   Result<FoundEvents> search_events(const EventSearch& search) override {
     return postgres::search_events(store_.conninfo, search);
@@ -53,6 +53,10 @@ class PostgresDatabase final : public Database {
   }
   Status note_reveal(const EventId& id, const std::string& reason) override {
     return postgres::note_reveal(store_.conninfo, id, reason);
+  }
+  Status note_refusal(const std::string& request, std::uint64_t times,
+                      const std::string& reason) override {
+    return postgres::note_refusal(store_.conninfo, request, times, reason);
   }
   Result<std::uint64_t> publish_edited(const EventId& replaced, const NewEvent& copy,
                                        const EventLimits& limits,
@@ -105,6 +109,7 @@ class PostgresDatabase final : public Database {
   Status fill_relay(const EventRow& row, life::RelayFacts& relay) override {
     return postgres::fill_relay(store_.conninfo, row, relay);
   }
+  Status fill_times(life::OutboxFacts& place) override;
   Result<std::vector<life::HandlerFacts>> list_handlers(const EventId& id) override {
     return postgres::list_handlers(store_.conninfo, id);
   }
@@ -220,6 +225,8 @@ void add_owner(RelayStatus& reader, const postgres::LaneStatus& lane) {
   const bool was_held = reader.lease_left > Duration::zero();
   if (is_held && !was_held) reader.owner.clear();
   reader.lease_left = std::max(reader.lease_left, lane.lease_left);
+  // While nobody holds any lane, what matters is since when all of them are without one.
+  reader.lease_ended_at = std::max(reader.lease_ended_at, lane.lease_ended_at);
   if (lane.owner.empty() || (was_held && !is_held)) return;
   if (reader.owner.find(lane.owner) == std::string::npos)
     reader.owner += (reader.owner.empty() ? "" : ", ") + lane.owner;
@@ -281,6 +288,7 @@ Result<StoreStatus> PostgresDatabase::status() {
   result.server_version = std::move(found->server_version);
   result.standby = found->standby;
   result.wal_end = found->wal_end;
+  result.clock_ahead = found->clock_ahead;
   result.delayed = found->delayed;
   const bool is_read = std::any_of(found->lanes.begin(), found->lanes.end(), [](const auto& lane) {
     return lane.source == SourceKind::outbox;
@@ -305,6 +313,7 @@ Result<std::vector<EventRow>> PostgresDatabase::list_events(const EventFilter& f
   const auto mapped = mapped_relays(store_);
   if (!mapped) return fail(mapped.error());
   std::vector<EventRow> rows;
+  std::optional<Error> unread;
   if (!mapped->contains(filter.relay)) {
     auto found = postgres::list_events(store_.conninfo, filter);
     if (!found) return fail(found.error());
@@ -315,20 +324,39 @@ Result<std::vector<EventRow>> PostgresDatabase::list_events(const EventFilter& f
     EventFilter rest = filter;
     rest.limit = filter.limit - rows.size();
     auto found = postgres::list_mapped_events(store_.conninfo, relay, mapping, rest);
-    if (!found) return fail(found.error().code, "relay " + relay + ": " + found.error().text);
-    std::move(found->begin(), found->end(), std::back_inserter(rows));
+    if (found) {
+      std::move(found->begin(), found->end(), std::back_inserter(rows));
+      continue;
+    }
+    unread = Error{found.error().code, "relay " + relay + ": " + found.error().text};
+    if (filter.id.empty()) return fail(*unread);
   }
+  // An id is in one table, so what the others would have said does not matter.
+  if (rows.empty() && unread) return fail(*unread);
   return rows;
 }
 
-Result<std::string> PostgresDatabase::payload_of(const EventId& id) {
+// A table that cannot be read hides nothing that another one has.
+Result<std::optional<std::string>> PostgresDatabase::payload_of(const EventId& id) {
   const auto mapped = mapped_relays(store_);
   if (!mapped) return fail(mapped.error());
+  std::optional<Error> unread;
   for (const auto& [relay, mapping] : *mapped) {
     auto found = postgres::mapped_payload_of(store_.conninfo, mapping, id);
-    if (found || found.error().code != Errc::rejected) return found;
+    if (found && *found) return found;
+    if (!found) unread = Error{found.error().code, "relay " + relay + ": " + found.error().text};
   }
-  return postgres::payload_of(store_.conninfo, id);
+  auto found = postgres::payload_of(store_.conninfo, id);
+  if (found && !*found && unread) return fail(*unread);
+  return found;
+}
+
+Status PostgresDatabase::fill_times(life::OutboxFacts& place) {
+  const auto mapped = mapped_relays(store_);
+  if (!mapped) return fail(mapped.error());
+  const auto one = mapped->find(place.row.relay);
+  if (one == mapped->end()) return {};
+  return postgres::fill_times(store_.conninfo, one->second, place);
 }
 
 Result<std::vector<WalSlot>> PostgresDatabase::list_slots() {

@@ -37,7 +37,7 @@ class SqliteDatabase final : public Database {
   Result<EventId> publish(const NewEvent& event, const EventLimits& limits,
                           std::optional<WallTime> deliver_at) override;
   Result<std::vector<EventRow>> list_events(const EventFilter& filter) override;
-  Result<std::string> payload_of(const EventId& id) override;
+  Result<std::optional<std::string>> payload_of(const EventId& id) override;
   Result<FoundEvents> search_events(const EventSearch& search) override {
     return sqlite::search_events(path(), search);
   }
@@ -46,6 +46,10 @@ class SqliteDatabase final : public Database {
   }
   Status note_reveal(const EventId& id, const std::string& reason) override {
     return sqlite::note_reveal(path(), id, reason, system_clock());
+  }
+  Status note_refusal(const std::string& request, std::uint64_t times,
+                      const std::string& reason) override {
+    return sqlite::note_refusal(path(), request, times, reason, system_clock());
   }
   Result<std::uint64_t> publish_edited(const EventId& replaced, const NewEvent& copy,
                                        const EventLimits& limits,
@@ -152,11 +156,31 @@ Result<bool> SqliteDatabase::create(bool) {
   return !existed;
 }
 
+// SQLite needs some for its log, and to open a file.
+constexpr std::uint64_t kRoomMin = std::uint64_t{64} << 10;
+
+// Empty: enough, or not known.
+std::optional<std::uint64_t> too_little_room(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::space_info disk = std::filesystem::space(path, failed);
+  if (failed || disk.available >= kRoomMin) return std::nullopt;
+  return disk.available;
+}
+
 Result<StoreStatus> SqliteDatabase::status() {
+  const std::optional<std::uint64_t> room = too_little_room(store_.path);
   auto found = sqlite::status(store_.path.string(), system_clock());
+  if (!found && room)
+    return fail(found.error().code, found.error().text + "; the disk is full: " +
+                                        std::to_string(*room) + " bytes are free");
   if (!found) return fail(found.error());
   StoreStatus result;
-  for (dovetail::RelayStatus& reader : found->relays) result.relays.push_back({std::move(reader)});
+  result.room_bytes = room;
+  for (dovetail::RelayStatus& reader : found->relays) {
+    const auto ended = found->leases_ended.find(reader.name);
+    result.relays.push_back({std::move(reader)});
+    if (ended != found->leases_ended.end()) result.relays.back().lease_ended_at = ended->second;
+  }
   result.consumers = std::move(found->consumers);
   result.outbox_rows = found->outbox_rows;
   result.mailbox_rows = found->mailbox_rows;
@@ -172,7 +196,7 @@ Result<std::vector<EventRow>> SqliteDatabase::list_events(const EventFilter& fil
   return sqlite::list_events(store_.path.string(), filter);
 }
 
-Result<std::string> SqliteDatabase::payload_of(const EventId& id) {
+Result<std::optional<std::string>> SqliteDatabase::payload_of(const EventId& id) {
   return sqlite::payload_of(store_.path.string(), id);
 }
 

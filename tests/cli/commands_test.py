@@ -131,6 +131,16 @@ class Init(harness.Case):
         self.assertEqual(self.ask("events", "--store", "orders")["events"][0]["key"], "17")
         self.assertEqual((self.folder / "dovetail.toml").read_text(), harness.CONFIG)
 
+    def test_a_store_that_is_away_leaves_no_other_without_tables(self):
+        with_file = harness.CONFIG.replace("[store.orders]", '[store.away]\nurl = "sqlite:no/such/folder/away.db"\n\n[store.orders]')
+        self.write("dovetail.toml", with_file)
+        self.refused("init", code=4, name="unavailable", says=("store away: ", "; done: ", "orders ", "inventory ", "run it again"))
+        self.publish()
+        self.assertEqual(self.ask("events", "--store", "orders")["events"][0]["key"], "17")
+        (self.folder / "no/such/folder").mkdir(parents=True)
+        self.assertEqual({store["name"]: store["created"] for store in self.ask("init")["stores"]},
+                         {"away": True, "orders": False, "inventory": False})
+
     def test_the_config_can_be_named_by_option_and_by_environment(self):
         elsewhere = self.folder / "elsewhere"
         elsewhere.mkdir()

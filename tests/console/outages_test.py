@@ -264,6 +264,7 @@ class Outages(OutageCase, postgres_test.PostgresCase):
         second = self.start_daemon()  # looks at the same database, and does not have the relay
         self.named("lease-lost", "No process runs the relay out: its lease ran out.", ready=200)
         [problem] = [one for one in self.call("/api/v1/status").json()["problems"] if one["kind"] == "lease-lost"]
+        self.assertRegex(problem["text"], r"did not renew it, and it ended .+ ago; what that process wrote here is older")
         self.assertIn(f":{first.pid}#", problem["text"], "it names the process that is frozen")
         # One that has the relay takes over, and the frozen one finds that out.
         self.end(second)
@@ -325,8 +326,11 @@ class FullServer(OutageCase):
         sql("SELECT count(dovetail.publish('orders', n::text, 'placed', '{}'::jsonb)) FROM generate_series(1, 600) AS n")
         (home / "full").touch()
         self.start_daemon()
-        # The command asks the store, which cannot keep what the relay reports.
+        # The command asks the store, which cannot keep what the relay reports, and says what that may mean.
         self.named("disk-full", "The disk of the database shop is full.", by_command=False)
+        self.wait_for("the command says that it knows nothing", lambda: self.dovetail("status").out.startswith(
+            "The consumer taker runs and keeps no report here."))
+        self.assertIn("as on a full disk", " ".join(self.dovetail("status").out.split()))
         room()
         self.wait_for("it goes on by itself", lambda: sql("SELECT count(*) FROM taken") == "600" and
                       self.call("/readyz").status == 200)
@@ -343,13 +347,18 @@ class FullDisk(OutageCase):
         source, library = harness.ROOT / "tests/servers/full_disk.c", self.folder / "disk/full_disk.so"
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         flag = self.folder / "disk/full"
-        self.start_daemon(env={"LD_PRELOAD": str(library), "DOVETAIL_DISK": str(self.folder),
-                               "DOVETAIL_DISK_FULL": str(flag),
-                               "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"})
+        on_this_disk = {"LD_PRELOAD": str(library), "DOVETAIL_DISK": str(self.folder), "DOVETAIL_DISK_FULL": str(flag),
+                        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+        self.start_daemon(env=on_this_disk)
         self.wait_for("it is ready", lambda: self.call("/readyz").status == 200)
         flag.touch()
         self.publish()
         self.named("disk-full", "The disk of the database", by_command=False)
+        # The command is another process, and the relay can write nothing. It looks at the disk itself.
+        said = self.run_dovetail("status", env=on_this_disk)
+        self.assertTrue(said.out.startswith(b"The disk of the database"), said)
+        self.assertRegex(said.out, rb"\b0 (B|bytes) are free")
+        self.assertIn(said.code, (0, 4), "SQLite may need room only to open a file")
         flag.unlink()
         self.wait_for("it goes on by itself", lambda: self.call("/readyz").status == 200)
 

@@ -149,6 +149,10 @@ class WithoutTheRightToDecide(Refused):
         self.assertEqual(len(self.get("parked")["groups"]), 1)
         self.assertIn("dovetail_operator", self.api("audit").body)
 
+    def test_a_payload_that_may_not_be_read_is_not_called_missing(self):
+        self.sql("REVOKE SELECT ON dovetail.outbox FROM dovetail_relay")
+        self.refused(f"events/{self.poison[0]}/reveal", {"reason": "a test"}, role="permission denied for table outbox")
+
 
 if __name__ == "__main__":
     harness.main()

@@ -116,6 +116,58 @@ class Trace(consumer_test.ConsumerCase):
         self.refused("trace", str(uuid.uuid4()), code=4, name="unavailable", says=("not asked: away",))
 
 
+class Rights(consumer_test.ConsumerCase):
+    """From the outbox of a database into the mailbox of a file, as a login sees it that may not read everything."""
+
+    def setUp(self):
+        super().setUp()
+        self.configure()
+        self.dovetail("init", "--roles")
+        self.user = f"{self.database}_guest"
+        consumer_test.psql(f"CREATE ROLE {self.user} LOGIN")
+        self.addCleanup(consumer_test.psql, f"DROP ROLE {self.user}")
+        self.addCleanup(self.sql, f"DROP OWNED BY {self.user}")
+        self.write("dovetail.toml", f'[store.shop]\nurl = "postgres:{self.conninfo}"\n[store.stock]\nurl = "sqlite:stock.db"\n'
+                   '[[relay]]\nname = "out"\nfrom = "shop"\nto = "stock"\n'
+                   '[[consumer]]\nname = "count"\nfrom = "stock"\nto = "stock"\n'
+                   '[[consumer.handler]]\nkind = "command"\ncommand = ["true"]\n')
+        self.init()
+
+    def become_guest(self, *rights):
+        for right in rights:
+            self.sql(f"GRANT {right} TO {self.user}")
+        self.write("dovetail.toml", (self.folder / "dovetail.toml").read_text().replace(
+            self.conninfo, f"{self.conninfo} user={self.user}"))
+
+    def test_what_may_not_be_read_is_unknown_and_not_pending(self):
+        self.place(1)
+        self.dovetail("run", "out", "--until-idle")
+        event = self.sql("SELECT id FROM dovetail.outbox")
+        self.become_guest()
+        life = self.ask("trace", event)
+        self.assertEqual(life["state"], "unknown")
+        self.assertIn("the outbox of shop could not be read. It has arrived in stock, and count has not applied it", life["sentence"])
+        [unasked] = life["not_asked"]
+        self.assertEqual(unasked["store"], "shop")
+        self.assertIn("permission denied for schema dovetail", unasked["why"])
+        self.assertIn("not asked: shop: permission denied", self.dovetail("trace", event).out)
+        said = self.refused("trace", str(uuid.uuid4()), code=4, name="unavailable", says=("no store that could be read",))
+        self.assertIn("permission denied", said.err)
+
+    def test_one_table_that_may_not_be_read_hides_no_other(self):
+        self.configure()
+        self.place(1)
+        self.handle()
+        event = self.sql("SELECT id FROM dovetail.outbox")
+        self.become_guest("dovetail_operator")
+        self.sql("REVOKE SELECT ON dovetail.audit FROM dovetail_operator")
+        life = self.ask("trace", event)
+        self.assertEqual(life["state"], "delivered")
+        self.assertIn(("booking", "applied"), [(step["actor"], step["what"]) for step in life["steps"]])
+        [unasked] = life["not_asked"]
+        self.assertIn("permission denied for table audit", unasked["why"])
+
+
 @unittest.skipUnless(KAFKA, "the server of the tests is missing; run it through ctest")
 class Topic(consumer_test.ConsumerCase):
     """Out to a topic of Kafka, and from there into the inbox."""
@@ -167,6 +219,32 @@ class Topic(consumer_test.ConsumerCase):
         rows, events = self.sql("SELECT count(*), sum(events) FROM dovetail.receipt WHERE relay = 'out'").split("|")
         self.assertEqual(int(events), 200)
         self.assertLess(int(rows), 20)
+
+    def test_a_row_of_a_table_of_the_application(self):
+        self.sql("CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type text, aggregate_id text, "
+                 "event_type text, payload jsonb, created_at timestamptz DEFAULT clock_timestamp(), processed_at timestamptz, "
+                 "status text DEFAULT 'pending')")
+        self.bus(more='[relay.table]\npreset = "processed_at"\n')
+        self.sql("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', n % 5, 'placed', "
+                 "to_jsonb(n) FROM generate_series(1, 40) AS n")
+        event = self.sql("SELECT id FROM outbox WHERE payload = '17'")
+        self.assertEqual(self.ask("trace", event)["state"], "pending")
+        self.dovetail("run", "out", "--until-idle")
+        life = self.ask("trace", event)
+        self.assertEqual((life["state"], life["not_asked"]), ("delivered", []))
+        self.assertEqual(self.step(life, "shop", "committed")["detail"], "table of the preset processed_at, 2 bytes")
+        self.assertRegex(self.step(life, "bus", "stored")["detail"], rf"^{self.topic}, partition [012], offset \d+$")
+        confirmed = self.step(life, "out", "confirmed")
+        self.assertRegex(confirmed["detail"], r"^bus; by .+:\d+.* with \d+ events?$")
+        marked = "SELECT to_char(processed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM outbox WHERE id = "
+        self.assertEqual(confirmed["at"], self.sql(f"{marked} '{event}'"))
+        # Without a receipt its row still says when.
+        self.sql("DELETE FROM dovetail.receipt")
+        life = self.ask("trace", event)
+        confirmed = self.step(life, "out", "confirmed")
+        self.assertEqual(confirmed["at"], self.sql(f"{marked} '{event}'"))
+        self.assertIn("its row says when; by which process and where nobody recorded", confirmed["detail"])
+        self.assertIn("noted no place", life["not_asked"][0]["why"])
 
     def test_without_the_broker_the_receipt_tells(self):
         self.place(40)

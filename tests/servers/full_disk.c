@@ -1,6 +1,7 @@
 // Loaded before a server (LD_PRELOAD), it makes a disk that is full: below the folder DOVETAIL_DISK no file grows and none
-// is made while the file DOVETAIL_DISK_FULL exists. What overwrites room that a file already has goes through, as on a
-// real disk. For the folder pg_wal below it, which may lie on a disk of its own, the file is DOVETAIL_DISK_LOG_FULL.
+// is made while the file DOVETAIL_DISK_FULL exists, and who asks is told that no room is left. What overwrites room that a
+// file already has goes through, as on a real disk. For the folder pg_wal below it, which may lie on a disk of its own, the
+// file is DOVETAIL_DISK_LOG_FULL.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -102,6 +104,19 @@ int posix_fallocate(int fd, off_t at, off_t length) {
 
 int posix_fallocate64(int fd, off64_t at, off64_t length) {
   return no_room(fd, at + length) ? ENOSPC : REAL(posix_fallocate64)(fd, at, length);
+}
+
+// Who asks how much room is left.
+int statvfs(const char* path, struct statvfs* disk_of_path) {
+  const int done = REAL(statvfs)(path, disk_of_path);
+  if (done == 0 && any_is_full() && is_full(path)) disk_of_path->f_bavail = disk_of_path->f_bfree = 0;
+  return done;
+}
+
+int statvfs64(const char* path, struct statvfs64* disk_of_path) {
+  const int done = REAL(statvfs64)(path, disk_of_path);
+  if (done == 0 && any_is_full() && is_full(path)) disk_of_path->f_bavail = disk_of_path->f_bfree = 0;
+  return done;
 }
 
 int mkdir(const char* path, mode_t mode) {

@@ -251,8 +251,12 @@ Answer events_show(const CommandContext& context, const EventsOptions& options) 
   std::string payload;
   if (options.with_payload) {
     auto found = database_of(*trace.holder)->payload_of(*id);
-    if (!found) return refuse(found.error());
-    payload = std::move(*found);
+    if (!found) return refuse_in(*trace.holder, found.error());
+    if (!*found)
+      return refuse(Exit::negative, "the store " + trace.holder->name +
+                                        " no longer has the payload of " + id->to_string() +
+                                        "; it may have been pruned");
+    payload = std::move(**found);
   }
   if (context.json) {
     Json document{{"id", id->to_string()},

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "assembly/database.h"
 #include "commands/command_line.h"
@@ -107,6 +108,23 @@ Answer print_sql(const CommandContext& context, bool with_roles) {
   return Exit::ok;
 }
 
+// True: there were no tables before. Nothing is created at a broker, so its secrets are not needed.
+Expected<bool> create_in(const config::StoreConfig& store, bool with_roles) {
+  if (const auto checked = check_secrets(store); !checked && !store.is_broker())
+    return tl::unexpected(checked.error());
+  const auto created = database_of(store)->create(with_roles);
+  if (!created) return refuse_in(store, created.error());
+  return *created;
+}
+
+// A store that fails says so, and what became of the others.
+tl::unexpected<Failure> refuse_some(const std::vector<Failure>& failures, const std::string& done) {
+  std::string text;
+  for (const Failure& one : failures) text += (text.empty() ? "" : "; ") + one.text;
+  if (!done.empty()) text += "; done: " + done + "; run it again when the rest can be reached";
+  return refuse(failures.front().exit, text);
+}
+
 Answer init(const CommandContext& context, const InitOptions& options) {
   if (options.print_sql) return print_sql(context, options.roles);
   const auto written = write_first_config(context.config_file);
@@ -122,19 +140,24 @@ Answer init(const CommandContext& context, const InitOptions& options) {
 
   Json stores = Json::array();
   std::string text;
+  std::string done;
+  std::vector<Failure> failures;
   if (*written) text += "wrote " + context.config_file.string() + "\n";
   for (const config::StoreConfig& store : config->stores) {
-    // Nothing is created at a broker, so its secrets are not needed.
-    if (const auto checked = check_secrets(store); !checked && !store.is_broker())
-      return tl::unexpected(checked.error());
-    const auto created = database_of(store)->create(options.roles);
-    if (!created) return refuse_in(store, created.error());
+    const Expected<bool> created = create_in(store, options.roles);
+    if (!created) {
+      failures.push_back(created.error());
+      continue;
+    }
+    if (!store.is_broker())
+      done += (done.empty() ? "" : ", ") + store.name + (*created ? " created" : " is up to date");
     stores.push_back({{"name", store.name}, {"path", store.shown}, {"created", *created}});
     text += "store " + store.name + ": " + store.shown +
             (store.is_broker() ? " is a broker, nothing to create\n"
              : *created        ? " created\n"
                                : " is up to date\n");
   }
+  if (!failures.empty()) return refuse_some(failures, done);
   if (context.json) {
     print_json(
         {{"config", context.config_file.string()}, {"written", *written}, {"stores", stores}});

@@ -23,9 +23,11 @@ Answer tell(const CommandContext& context, const std::string& text_id, Text text
   const Result<life::Facts> facts = assembly::gather_life(*config, *id);
   if (!facts) return refuse(facts.error());
   if (!life::is_found(*facts)) {
-    std::string why = "no store knows the event " + id->to_string() +
+    std::string why = (facts->unasked.empty() ? "no store" : "no store that could be read") +
+                      (" knows the event " + id->to_string()) +
                       "; it may have been pruned, or its transaction never committed";
-    for (const auto& [store, error] : facts->unasked) why += "; not asked: " + store + ": " + error;
+    for (const life::Unasked& one : facts->unasked)
+      why += "; not asked: " + one.store + ": " + one.why;
     return refuse(facts->unasked.empty() ? Exit::negative : Exit::unavailable, why);
   }
   const life::Life life = life::life_of(*facts);

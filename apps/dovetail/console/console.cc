@@ -37,6 +37,7 @@ using config::LogLevel;
 
 constexpr std::string_view kSubject = "http";
 constexpr Duration kTryAgain = std::chrono::seconds(5);
+constexpr Duration kWriteRefusals = std::chrono::milliseconds(500);
 constexpr int kRefusedAtOnce = 20;  // lines, then one for each second
 
 // A client that is refused again and again does not fill the log.
@@ -64,16 +65,25 @@ class RefusalLog {
   int left_ = kRefusedAtOnce;
 };
 
-ListenerOptions listener_options(const config::HttpConfig& http,
+// `keeper` holds the config.
+ListenerOptions listener_options(const config::Config& config,
+                                 const std::shared_ptr<const void>& keeper,
                                  const std::shared_ptr<Refusals>& refusals) {
   ListenerOptions options;
-  options.http = http;
+  options.http = *config.http;
+  // One that runs, and one that comes after it and sees what was added meanwhile.
+  const auto writer = std::make_shared<Workers>(1, 1);
   options.warn = [](const std::string& text) { log_line(LogLevel::warn, kSubject, text); };
-  options.refused = [refusals, log = std::make_shared<RefusalLog>()](const Refused& refused) {
+  options.refused = [&config, keeper, refusals, writer,
+                     log = std::make_shared<RefusalLog>()](const Refused& refused) {
     log->add(refused);
-    if (refused.code == "role")
-      refusals->add(
-          {system_clock().wall(), refused.who, refused.method + " " + refused.path, refused.peer});
+    if (refused.code != "role") return;
+    refusals->add(
+        {system_clock().wall(), refused.who, refused.method + " " + refused.path, refused.peer});
+    (void)writer->hand([&config, keeper, refusals] {
+      system_clock().sleep(kWriteRefusals, {});  // many come at once, and are one line
+      refusals->write(config);
+    });
   };
   return options;
 }
@@ -125,7 +135,7 @@ Status Console::start(const std::shared_ptr<const void>& keeper) {
   });
   const auto desk = std::make_shared<Desk>(
       Desk{config_, roster_, clock, keeper, history, refusals, clock.wall()});
-  parts_->listener = std::make_unique<Listener>(listener_options(*config_.http, refusals),
+  parts_->listener = std::make_unique<Listener>(listener_options(config_, keeper, refusals),
                                                 routes_of(desk, watcher_), clock);
   const Status listening = listen(*parts_->listener, *config_.http);
   if (listening || listening.error().code == Errc::rejected) return listening;

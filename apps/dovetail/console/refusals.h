@@ -2,19 +2,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <mutex>
 #include <string>
+#include <vector>
 
+#include "config/config.h"
 #include "core/clock.h"
 
 namespace dovetail::console {
 
-// The last ones, in the memory of this process: who may not write must not fill a database by
-// asking. Any thread.
+// Keeps them until a database has them. Only the last ones, in memory and there: who may not write
+// must not fill a database by asking. Any thread.
 class Refusals {
  public:
   static constexpr std::size_t kKept = 200;
+  static constexpr std::size_t kWrittenAtOnce = 20;
   struct One {
     WallTime at{};
     std::string who{};
@@ -23,9 +27,20 @@ class Refusals {
   };
 
   void add(One one);
-  std::deque<One> all() const;  // the newest first
+  // What no database has, the newest first.
+  std::deque<One> all() const;
+  // Writes them into the audit of the first database that takes them, one line for requests that
+  // are the same. What none takes stays.
+  void write(const config::Config& config);
 
  private:
+  struct Same {
+    One first{};
+    std::uint64_t times = 0;
+  };
+  std::vector<Same> oldest() const;
+  void forget(const Same& same);
+
   mutable std::mutex mutex_;
   std::deque<One> last_;
 };

@@ -188,12 +188,22 @@ TEST_F(Overviews, TheRestOfTheKinds) {
   relay("out").pending = 2;
   EXPECT_EQ(to_string(only().kind), "lease-lost");
   EXPECT_EQ(title(), "No process runs the relay out: its lease ran out.");
-  EXPECT_TRUE(only().text.starts_with("host:1 did not renew it"));
+  EXPECT_TRUE(only().text.starts_with("host:1 did not renew it; what that process wrote here"));
+  relay("out").lease_ended_at = overview_.at - 40s;
+  EXPECT_TRUE(only().text.starts_with("host:1 did not renew it, and it ended 40 s ago; "));
+  EXPECT_EQ(only().since, overview_.at - 40s);
+  relay("out").lease_ended_at = {};
   relay("out").owner.clear();
   EXPECT_EQ(to_string(only().kind), "no-owner");
   EXPECT_EQ(title(), "No process runs the relay out.");
   relay("out").owner = "host:1";
   relay("out").lease_left = 5s;
+  relay("out").oldest_age = 5s;
+  EXPECT_TRUE(problems().empty()) << "it has only begun";
+  relay("out").oldest_age = 11s;
+  EXPECT_EQ(title(), "The relay out runs and keeps no report here.");
+  EXPECT_NE(only().text.find("as on a full disk"), std::string::npos);
+  relay("out").oldest_age = {};
   relay("out").said->is_current = true;
 
   relay("out").oldest_age = 10min;
@@ -219,6 +229,16 @@ TEST_F(Overviews, TheRestOfTheKinds) {
   view().clock = "the clock was set";
   EXPECT_EQ(to_string(only().kind), "clock-step");
   view().clock.reset();
+  shop().clock_ahead = -3h;
+  EXPECT_EQ(to_string(only().kind), "clock-step");
+  EXPECT_EQ(only().title, "The clocks of the database shop and of this machine differ");
+  EXPECT_EQ(only().text, "Its clock is 3 h behind the clock of this machine.");
+  shop().clock_ahead = -1s;
+  shop().room_bytes = 4096;
+  EXPECT_EQ(to_string(only().kind), "disk-full");
+  EXPECT_NE(only().text.find(" are free on the disk of "), std::string::npos) << only().text;
+  shop().room_bytes.reset();
+  EXPECT_TRUE(problems().empty());
 
   relay("out").hold = {Hold::paused, overview_.at - 1h, "ann", "a release"};
   relay("out").lease_left = {};

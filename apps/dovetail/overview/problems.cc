@@ -14,6 +14,9 @@ using config::counted;
 
 using enum ProblemKind;
 
+constexpr Duration kClockAheadMax = std::chrono::seconds(10);
+constexpr Duration kSilenceMax = std::chrono::seconds(10);  // a relay reports when it starts
+
 std::string waiting_events(const assembly::RelayStatus& relay) {
   if (!knows_pending(relay)) return "Its events wait.";
   return counted(relay.pending, "event") + (relay.pending == 1 ? " waits." : " wait.");
@@ -36,6 +39,9 @@ class Finder {
   void tell_of_wal(const assembly::RelayStatus& relay);
   void tell_of_parked(std::uint64_t parked, std::uint64_t waiting);
   void find_unread();
+  void tell_of_silence(const assembly::RelayStatus& relay);
+  void tell_of_disk();
+  void tell_of_clock();
 
   const Overview& overview_;
   const ProblemLimits& limits_;
@@ -108,12 +114,8 @@ void Finder::find() {
     return;
   }
   if (!view_.status) return;
-  if (view_.clock) {
-    Problem& problem =
-        add(clock_step, Severity::warning, title_of({clock_step, &store_}, store_, false, ""));
-    problem.text = *view_.clock;
-    problem.effect = "Events are delivered; only the deletion of old ones waits.";
-  }
+  tell_of_disk();
+  tell_of_clock();
   for (const assembly::RelayStatus& relay : view_.status->relays) find_in_relay(relay);
   find_unread();
   for (const QueueStatus& queue : view_.status->queues) {
@@ -132,6 +134,35 @@ void Finder::find() {
     problem.text = "A handler failed, and the next try comes by itself.";
     problem.effect = "Later events of the same keys wait; other keys are applied.";
   }
+}
+
+// What a relay reports is kept on the same disk, so another process has to look itself.
+void Finder::tell_of_disk() {
+  if (!view_.status->room_bytes) return;
+  Problem& problem =
+      add(disk_full, Severity::error, title_of({disk_full, &store_}, store_, false, ""));
+  problem.text = config::human_size(*view_.status->room_bytes) + " are free on the disk of " +
+                 store_.shown + ".";
+  problem.effect =
+      "Its relays wait, and cannot say so here; they continue by themselves when there is room.";
+}
+
+// The daemon knows from pruning that a clock was set. Another process sees that two clocks differ.
+void Finder::tell_of_clock() {
+  const Duration ahead = view_.status->clock_ahead;
+  const bool differs = std::chrono::abs(ahead) > kClockAheadMax;
+  if (!view_.clock && !differs) return;
+  Problem& problem =
+      add(clock_step, Severity::warning, title_of({clock_step, &store_}, store_, false, ""));
+  problem.text = "Its clock is " + config::human_duration(std::chrono::abs(ahead)) +
+                 (ahead > Duration{0} ? " ahead of" : " behind") + " the clock of this machine.";
+  problem.effect = "Events are delivered. The ages that are shown are wrong by that time.";
+  if (!view_.clock) {
+    problem.title = "The clocks of the database " + store_.name + " and of this machine differ";
+    return;
+  }
+  problem.text = *view_.clock;
+  problem.effect = "Events are delivered; only the deletion of old ones waits.";
 }
 
 void Finder::find_in_relay(const assembly::RelayStatus& relay) {
@@ -161,6 +192,7 @@ void Finder::find_in_relay(const assembly::RelayStatus& relay) {
     problem.since = relay.hold.since;
   }
   if (state == "stopped" && relay.hold.hold == Hold::none) tell_of_owner(relay);
+  if (state == "unknown") tell_of_silence(relay);
   if (state == "delivering" && relay.is_age_known && relay.oldest_age > limits_.lag_max) {
     Problem& problem = add(
         lag, Severity::warning,
@@ -192,6 +224,22 @@ void Finder::say_what_it_said(const assembly::RelayStatus& relay, const std::str
   problem.effect += ".";
 }
 
+// It renews its lease in room that is there already. A report that needs more is not kept.
+void Finder::tell_of_silence(const assembly::RelayStatus& relay) {
+  if (!relay.is_age_known || relay.oldest_age < kSilenceMax) return;
+  Problem& problem = add(relay_backing_off, Severity::warning,
+                         named(is_consumer_, name_) + " runs and keeps no report here");
+  problem.text = relay.owner +
+                 " renews its lease, but what it does is not known here: " + store_.name +
+                 " may be unable to keep its report, as on a full disk. Its log says more.";
+  if (relay.said)
+    problem.text +=
+        " The last report is " +
+        config::human_duration(std::max(Duration{0}, overview_.at - relay.said->since)) +
+        " old, and not of this process: " + relay.said->state + ".";
+  problem.effect = waiting_events(relay);
+}
+
 // Who stops in good order gives its lease back, so an owner that is still named did not.
 void Finder::tell_of_owner(const assembly::RelayStatus& relay) {
   if (relay.pending == 0 && relay.waiting == 0) return;
@@ -201,11 +249,19 @@ void Finder::tell_of_owner(const assembly::RelayStatus& relay) {
           std::string("No process runs the ") + (is_consumer_ ? "consumer " : "relay ") + name_);
   problem.text = config_ == nullptr ? "This config file does not have it."
                                     : "Start 'dovetail run' with this config file.";
+  // A process that cannot write could not even take the lease.
+  if (!has_run_out)
+    problem.text += " One that runs already cannot write here, as on a full disk: see its log.";
   if (has_run_out) {
     problem.title += ": its lease ran out";
-    problem.text = relay.owner +
-                   " did not renew it; check whether that process is frozen, cut off or dead. " +
-                   problem.text;
+    const bool is_known = relay.lease_ended_at != WallTime{};
+    const Duration ago = std::max(Duration{0}, overview_.at - relay.lease_ended_at);
+    problem.text =
+        relay.owner + " did not renew it" +
+        (is_known ? ", and it ended " + config::human_duration(ago) + " ago" : "") +
+        "; what that process wrote here is older. Check whether it is frozen, cut off or dead, or "
+        "cannot write here, as on a full disk. " +
+        problem.text;
   }
   if (relay.said && !relay.said->last_error.empty())
     problem.text +=
@@ -213,7 +269,10 @@ void Finder::tell_of_owner(const assembly::RelayStatus& relay) {
         config::human_duration(std::max(Duration{0}, overview_.at - relay.said->since)) +
         " ago: " + relay.said->last_error;
   problem.effect = waiting_events(relay);
-  if (relay.updated_at != WallTime{}) problem.since = relay.updated_at;
+  if (relay.lease_ended_at != WallTime{})
+    problem.since = relay.lease_ended_at;
+  else if (relay.updated_at != WallTime{})
+    problem.since = relay.updated_at;
 }
 
 void Finder::tell_of_wal(const assembly::RelayStatus& relay) {

@@ -19,7 +19,7 @@ const EventRow* row_of(const Facts& facts) {
 
 std::optional<Duration> after_commit(const Facts& facts, const Step& step) {
   const EventRow* const row = row_of(facts);
-  if (row == nullptr || !step.at) return std::nullopt;
+  if (row == nullptr || !facts.places.front().is_dated || !step.at) return std::nullopt;
   return *step.at - row->created_at;
 }
 
@@ -59,8 +59,8 @@ Json json_of(const Facts& facts, const Life& life) {
   for (const life::Line& line : life.explain)
     explain.push_back({{"title", line.title}, {"text", line.text}});
   Json unasked = Json::array();
-  for (const auto& [store, why] : facts.unasked)
-    unasked.push_back({{"store", store}, {"why", why}});
+  for (const life::Unasked& one : facts.unasked)
+    unasked.push_back({{"store", one.store}, {"why", one.why}});
   Json document{{"id", facts.id.to_string()}, {"state", life.state}, {"sentence", life.sentence}};
   if (const EventRow* const row = row_of(facts); row != nullptr)
     document["event"] = {{"store", facts.places.front().store},
@@ -84,8 +84,8 @@ std::string steps_text(const Facts& facts, const Life& life) {
                step.attempt == 0 ? "" : std::to_string(step.attempt),
                printable(step.detail, kWhole)});
   std::string text = head_of(facts, life) + "\n" + table.to_string();
-  for (const auto& [store, why] : facts.unasked)
-    text += "\nnot asked: " + store + ": " + printable(why, kWhole) + "\n";
+  for (const life::Unasked& one : facts.unasked)
+    text += "\nnot asked: " + one.store + ": " + printable(one.why, kWhole) + "\n";
   return text;
 }
 

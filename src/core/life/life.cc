@@ -37,7 +37,9 @@ class Teller {
   bool has_message(const RelayFacts& relay) const;
   const Delivery* delivery_of(const RelayFacts& relay) const;
   bool is_cancelled() const;
-  EventState state() const;
+  const Unasked* hidden_outbox() const;
+  std::string state() const;
+  EventState known_state() const;
   std::string sentence() const;
 
   const Facts& facts_;
@@ -102,7 +104,8 @@ void Teller::explain(std::string title, std::string text) {
 WallTime Teller::committed_at() const {
   WallTime first = WallTime::max();
   for (const OutboxFacts& place : facts_.places)
-    if (place.source != SourceKind::mailbox) first = std::min(first, place.row.created_at);
+    if (place.source != SourceKind::mailbox && place.is_dated)
+      first = std::min(first, place.row.created_at);
   return first == WallTime::max() ? WallTime::min() : first;
 }
 
@@ -124,12 +127,13 @@ void Teller::tell_place(const OutboxFacts& place) {
          .detail = row.deliver_at ? "due at " + time_text(*row.deliver_at) : ""});
     return;
   }
-  add(row.created_at, row.created_at,
+  const std::string where =
+      place.table.empty() ? "position " + std::to_string(row.position) : "table " + place.table;
+  add(place.is_dated ? std::optional(row.created_at) : std::nullopt, committed_at(),
       {.actor = place.store,
        .what = "committed",
        .kind = "ok",
-       .detail = "position " + std::to_string(row.position) + ", " + number(row.payload_bytes) +
-                 " bytes"});
+       .detail = where + ", " + number(row.payload_bytes) + " bytes"});
 }
 
 // Found where the relay has put it: at the broker, or in a mailbox.
@@ -172,6 +176,14 @@ void Teller::tell_delivered(const RelayFacts& relay) {
     return;
   }
   std::string detail = relay.to;
+  if (delivery->owner.empty()) {
+    add(delivery->at, delivery->at,
+        {.actor = relay.name,
+         .what = "confirmed",
+         .kind = "ok",
+         .detail = detail + "; its row says when; by which process and where nobody recorded"});
+    return;
+  }
   if (!is_there && relay.deliveries.size() > 1)
     detail += ", in one of " + number(relay.deliveries.size()) + " batches that end here";
   else if (!is_there)
@@ -322,8 +334,26 @@ bool Teller::is_cancelled() const {
                      [](const Decision& one) { return one.row.what == "cancel"; });
 }
 
+// The outbox that may have the event, if no outbox that was read has it. Where it has arrived since
+// says nothing about what the relays of that outbox still have to do.
+const Unasked* Teller::hidden_outbox() const {
+  if (is_cancelled() ||
+      std::any_of(facts_.places.begin(), facts_.places.end(),
+                  [](const auto& one) { return one.source != SourceKind::mailbox; }))
+    return nullptr;
+  const auto hidden = std::find_if(facts_.unasked.begin(), facts_.unasked.end(),
+                                   [](const Unasked& one) { return one.hides_events; });
+  return hidden == facts_.unasked.end() ? nullptr : &*hidden;
+}
+
+std::string Teller::state() const {
+  const EventState known = known_state();
+  const bool is_certain = known == EventState::parked || known == EventState::waiting;
+  return is_certain || hidden_outbox() == nullptr ? std::string(to_string(known)) : "unknown";
+}
+
 // What an operator has to know first.
-EventState Teller::state() const {
+EventState Teller::known_state() const {
   if (is_cancelled()) return EventState::discarded;
   constexpr std::array kWorst = {EventState::parked, EventState::waiting, EventState::pending,
                                  EventState::delayed, EventState::discarded};
@@ -355,7 +385,16 @@ std::string Teller::sentence() const {
       return "It waits for " + relay.name + ", for its next try or behind an event of its key." +
              by;
   }
-  switch (state()) {
+  if (const Unasked* const hidden = hidden_outbox()) {
+    std::string text =
+        "What became of it is unknown: the outbox of " + hidden->store + " could not be read.";
+    for (const RelayFacts& relay : facts_.relays)
+      if (relay.state == EventState::pending)
+        text += " It has arrived in " + relay.from + ", and " + relay.name + " has not " +
+                (relay.is_consumer ? "applied" : "delivered") + " it yet.";
+    return text + by;
+  }
+  switch (known_state()) {
     case EventState::pending:
       return "It is committed and not delivered yet." + by;
     case EventState::delayed:
@@ -395,9 +434,9 @@ Life Teller::tell() {
   if (facts_.relays.empty() && !facts_.places.empty())
     explain("Route", "No relay and no consumer of the config file reads " +
                          facts_.places.front().store + ".");
-  for (const auto& [store, why] : facts_.unasked) explain("Not asked", store + ": " + why);
+  for (const Unasked& one : facts_.unasked) explain("Not asked", one.store + ": " + one.why);
   Life life;
-  life.state = std::string(to_string(state()));
+  life.state = state();
   life.sentence = sentence();
   for (Placed& placed : steps_) life.steps.push_back(std::move(placed.step));
   life.explain = std::move(lines_);

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/life/receipt.h"
@@ -19,8 +18,8 @@ namespace dovetail::life {
 // positions; of several such receipts of one relay, nobody knows which one is right, unless the
 // broker was asked.
 struct Delivery {
-  WallTime at{};  // when its events were settled
-  std::string owner{};
+  WallTime at{};        // when its events were settled, or when the row says it was
+  std::string owner{};  // empty: only the row says that it was delivered
   std::uint64_t events = 0;
   std::vector<PlaceRange> places{};
 };
@@ -38,6 +37,7 @@ struct RelayFacts {
   // Of a relay that reads a database, as far as the database says it.
   bool is_known = false;  // the database knows the relay
   std::optional<EventState> state{};
+  std::optional<WallTime> marked_at{};  // as in OutboxFacts
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
   std::string owner{};  // of the lane, now; empty: nobody
@@ -80,11 +80,22 @@ struct OutboxFacts {
   std::string store{};
   SourceKind source = SourceKind::outbox;
   EventRow row{};  // as the first relay sees it
+  // Of a table that an application already had; empty: it is dovetail's own.
+  std::string table{};
+  bool is_dated = true;                 // false: its row does not say when it was made
+  std::optional<WallTime> marked_at{};  // when its row says that it was delivered
 };
 
 struct Decision {
   std::string store{};
   AuditRow row{};
+};
+
+// What could not be asked.
+struct Unasked {
+  std::string store{};
+  std::string why{};
+  bool hides_events = false;  // the event may be in its outbox, and nobody could look
 };
 
 struct Facts {
@@ -94,8 +105,7 @@ struct Facts {
   std::vector<MessageFacts> messages{};
   std::vector<HandlerFacts> handlers{};
   std::vector<Decision> decisions{};
-  // What could not be asked: a store and why.
-  std::vector<std::pair<std::string, std::string>> unasked{};
+  std::vector<Unasked> unasked{};
   WallTime now{};
 };
 
@@ -114,7 +124,8 @@ struct Line {
 };
 
 struct Life {
-  std::string state{};     // "delivered", "pending", "waiting", "parked", "discarded", "delayed"
+  // "delivered", "pending", "waiting", "parked", "discarded", "delayed", "skipped", "unknown"
+  std::string state{};
   std::string sentence{};  // what became of it
   // In the order of time. One without a time stands where it must have happened.
   std::vector<Step> steps{};

@@ -233,9 +233,44 @@ TEST(Life, AScheduledEventWaitsForItsTime) {
   EXPECT_EQ(life.sentence, "It waits for its time.");
 }
 
+TEST(Life, AnOutboxThatCouldNotBeReadLeavesTheStateUnknown) {
+  Facts facts;
+  facts.places.push_back({.store = "inventory", .source = SourceKind::mailbox});
+  facts.relays.push_back({.name = "stock",
+                          .from = "inventory",
+                          .to = "inventory",
+                          .is_consumer = true,
+                          .state = EventState::pending});
+  facts.unasked.push_back({"shop", "permission denied", true});
+  const Life life = life_of(facts);
+  EXPECT_EQ(life.state, "unknown");
+  EXPECT_EQ(life.sentence,
+            "What became of it is unknown: the outbox of shop could not be read. It has arrived in "
+            "inventory, and stock has not applied it yet.");
+  facts.relays[0].state = EventState::parked;
+  EXPECT_EQ(life_of(facts).state, "parked") << "whatever the outbox says, this needs a decision";
+  facts.relays[0].state = EventState::pending;
+  facts.places.push_back({.store = "other"});
+  EXPECT_EQ(life_of(facts).state, "pending") << "an id is in one outbox";
+}
+
+TEST(Life, ARowOfATableOfTheApplicationTellsWhatItHas) {
+  Facts facts = committed();
+  facts.places[0].table = "orders.outbox";
+  facts.places[0].is_dated = false;
+  facts.relays[0].deliveries.push_back({.at = kStart + 5ms});
+  const Life life = life_of(facts);
+  ASSERT_EQ(told(life), (std::vector<std::string>{"shop committed", "shop-to-bus confirmed"}));
+  EXPECT_FALSE(life.steps[0].at);
+  EXPECT_EQ(life.steps[0].detail, "table orders.outbox, 214 bytes");
+  EXPECT_EQ(life.steps[1].at, kStart + 5ms);
+  EXPECT_EQ(life.steps[1].detail,
+            "bus; its row says when; by which process and where nobody recorded");
+}
+
 TEST(Life, WhatCouldNotBeAskedIsSaid) {
   Facts facts = committed();
-  facts.unasked.emplace_back("bus", "no broker answers");
+  facts.unasked.push_back({"bus", "no broker answers"});
   EXPECT_NE(explained(life_of(facts)).find("Not asked: bus: no broker answers"), std::string::npos);
   EXPECT_TRUE(is_found(facts));
   EXPECT_FALSE(is_found(Facts{}));

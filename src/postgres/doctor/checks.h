@@ -57,6 +57,10 @@ Status examine_clock(Connection& connection, const DoctorOptions& options, Clock
                      Findings& findings);
 // The schema dovetail: version and drift. False: it is not whole.
 Result<bool> examine_schema(Connection& connection, const Facts& known, Findings& findings);
+// SQL that puts the rights that `names` returns, as dovetail.schema_objects() names them, into one
+// row for each object and role: "SELECT, UPDATE (epoch, owner) ON dovetail.relay_lane TO
+// dovetail_relay".
+std::string rights_by_place(const std::string& names);
 // What this user may do.
 Status examine_rights(Connection& connection, Findings& findings);
 // Relays that do not run or lag behind.

@@ -141,8 +141,18 @@ TEST_F(Doctor, FindsRightsThatWereTakenAway) {
   ASSERT_TRUE(create_roles(application));
   EXPECT_EQ(find(look(), "missing-right"), nullptr) << shown(look());
   must(application, "REVOKE UPDATE ON dovetail.relay_lane FROM dovetail_relay");
-  expect("missing-right", Severity::error,
-         "UPDATE ON dovetail.relay_lane (owner) TO dovetail_relay");
+  expect("missing-right", Severity::error, "owner");
+  EXPECT_TRUE(contains(find(look(), "missing-right")->what,
+                       ", window_start) ON "
+                       "dovetail.relay_lane TO "
+                       "dovetail_relay was revoked"));
+  must(application, "REVOKE ALL ON dovetail.relay_lane FROM dovetail_relay");
+  const std::vector<Finding> all = look();
+  EXPECT_EQ(std::count_if(all.begin(), all.end(),
+                          [](const Finding& one) { return one.code == "missing-right"; }),
+            1)
+      << "one of each table and role: " << shown(all);
+  expect("missing-right", Severity::error, "INSERT (lane, lanes, passed_seq, relay");
   must(application, "REVOKE EXECUTE ON FUNCTION dovetail.discard_parked FROM dovetail_operator");
   expect("missing-right", Severity::error, "discard_parked");
   ASSERT_TRUE(create_roles(application));
@@ -152,8 +162,9 @@ TEST_F(Doctor, FindsRightsThatWereTakenAway) {
 TEST_F(Doctor, FindsRightsThatWereGivenToARoleByHand) {
   ASSERT_TRUE(create_roles(application));
   EXPECT_EQ(find(look(), "extra-right"), nullptr) << shown(look());
-  must(application, "GRANT SELECT (payload) ON dovetail.outbox TO dovetail_app");
-  expect("extra-right", Severity::warning, "SELECT ON dovetail.outbox (payload) TO dovetail_app");
+  must(application, "GRANT SELECT (payload, headers) ON dovetail.outbox TO dovetail_app");
+  expect("extra-right", Severity::warning,
+         "SELECT (headers, payload) ON dovetail.outbox TO dovetail_app");
   ASSERT_TRUE(create_roles(application));
   EXPECT_EQ(find(look(), "extra-right"), nullptr) << shown(look());
 }

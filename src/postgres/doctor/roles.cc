@@ -67,13 +67,15 @@ constexpr Check kRightsOfUser{
 
 // What the roles hold beyond that which `dovetail init --roles` gave. Where it was not run, nothing
 // is known of them.
-const Probe kExtraRights{
-    R"(SELECT n.name FROM dovetail.schema_objects() AS n
+const std::string kExtraRightsSql =
+    rights_by_place(R"(SELECT n.name FROM dovetail.schema_objects() AS n
        WHERE n.kind = 'right'
          AND NOT EXISTS (SELECT FROM dovetail.schema_made AS m
                          WHERE m.kind = 'right' AND m.name = n.name)
-         AND EXISTS (SELECT FROM dovetail.schema_made AS m WHERE m.kind = 'right')
-       ORDER BY n.name LIMIT 20)",
+         AND EXISTS (SELECT FROM dovetail.schema_made AS m WHERE m.kind = 'right'))") +
+    " ORDER BY name LIMIT 20";
+const Probe kExtraRights{
+    kExtraRightsSql,
     {{Severity::warning, "extra-right", nullptr,
       "the right {name} was granted manually, and every login with that role has it",
       "grant it to the login that needs it; `dovetail init --roles` revokes it from the role"}}};

@@ -21,7 +21,7 @@ constexpr Check kNewer{
 
 // What is not as it was made; when a table or view is missing, nothing that belongs to it is named.
 // Definitions are compared only as the same version of the server wrote them.
-constexpr std::string_view kDriftSql =
+const std::string kDriftSql =
     R"(WITH drift AS (
          SELECT m.kind, m.name, n.name IS NULL AS is_missing
          FROM dovetail.schema_made AS m
@@ -30,10 +30,13 @@ constexpr std::string_view kDriftSql =
             OR (n.definition <> m.definition AND m.server =
                   pg_catalog.current_setting('server_version_num')::int / 10000)),
        gone AS (SELECT name FROM drift WHERE is_missing AND kind <> 'right')
-       SELECT kind, name, is_missing, kind = 'right' AS is_right FROM drift
-       WHERE NOT (kind = 'column'
+       SELECT kind, name, is_missing, false AS is_right FROM drift
+       WHERE kind <> 'right' AND NOT (kind = 'column'
                   AND pg_catalog.split_part(name, '.', 1) IN (SELECT name FROM gone))
-         AND NOT (kind = 'right' AND EXISTS (SELECT FROM gone))
+       UNION ALL
+       SELECT 'right', r.name, true, true FROM ()" +
+    rights_by_place("SELECT name FROM drift WHERE kind = 'right'") +
+    R"() AS r WHERE NOT EXISTS (SELECT FROM gone)
        ORDER BY is_missing DESC, kind, name LIMIT 20)";
 constexpr Check kDrift[] = {
     {Severity::error, "missing-right", [](F f) { return f.is("is_right"); },
@@ -91,6 +94,20 @@ constexpr Check kLag[] = {
 };
 
 }  // namespace
+
+std::string rights_by_place(const std::string& names) {
+  return R"(SELECT pg_catalog.concat(pg_catalog.string_agg(g.privilege || g.columns, ', '
+                     ORDER BY g.privilege), ' ON ', g.place, ' TO ', g.role) AS name
+            FROM (SELECT p.part[1] AS privilege, p.part[2] AS place, p.part[4] AS role,
+                         coalesce(' (' || pg_catalog.string_agg(p.part[3], ', '
+                                    ORDER BY p.part[3]) || ')', '') AS columns
+                  FROM (SELECT pg_catalog.regexp_match(n.name,
+                          '^([A-Z]+) ON (FUNCTION .*|[^(]*[^( ])(?: \((.*)\))? TO (.*)$')
+                        FROM ()" +
+         names + R"() AS n) AS p (part)
+                  GROUP BY 1, 2, 3) AS g
+            GROUP BY g.place, g.role)";
+}
 
 void examine_lag(Facts relay, Findings& findings) {
   const bool is_known = relay.number("lag", -1) >= 0;

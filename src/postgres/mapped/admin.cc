@@ -4,6 +4,7 @@
 #include "postgres/connection/connection.h"
 #include "postgres/mapped/catalog.h"
 #include "postgres/operate/event_row.h"
+#include "postgres/operate/life.h"
 #include "postgres/schema/schema.h"
 
 namespace dovetail::postgres {
@@ -40,8 +41,23 @@ Result<std::vector<EventRow>> list_mapped_events(const std::string& url, const s
   return events;
 }
 
-Result<std::string> mapped_payload_of(const std::string& url, const TableMapping& mapping,
-                                      const EventId& id) {
+Status fill_times(const std::string& url, const TableMapping& mapping, life::OutboxFacts& place) {
+  Result<Connection> connection = Connection::open(url);
+  if (!connection) return fail(connection.error());
+  const Result<CatalogTable> table = look_up(*connection, mapping, Access::read);
+  if (!table) return fail(table.error());
+  const Result<Rows> rows =
+      connection->query(mapped_times_sql(*table, mapping), Params().uuid(place.row.id));
+  if (!rows) return fail(rows.error());
+  if (rows->empty()) return {};  // deleted; what is known comes from parking
+  place.is_dated = rows->boolean(0, 0);
+  if (!rows->is_null(0, 1)) place.marked_at = rows->timestamptz(0, 1);
+  return {};
+}
+
+Result<std::optional<std::string>> mapped_payload_of(const std::string& url,
+                                                     const TableMapping& mapping,
+                                                     const EventId& id) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   const Result<CatalogTable> table = look_up(*connection, mapping, Access::read);
@@ -49,10 +65,8 @@ Result<std::string> mapped_payload_of(const std::string& url, const TableMapping
   const Result<Rows> rows =
       connection->query(mapped_payload_sql(*table, mapping), Params().uuid(id));
   if (!rows) return fail(rows.error());
-  if (rows->empty())
-    return fail(Errc::rejected, "the table " + table->quoted + " has no event " + id.to_string() +
-                                    "; check the id, and whether its row was deleted");
-  return std::string(rows->bytea(0, 0));
+  if (rows->empty()) return std::optional<std::string>();
+  return std::optional<std::string>(rows->bytea(0, 0));
 }
 
 }  // namespace dovetail::postgres

@@ -23,14 +23,16 @@ constexpr std::string_view kFindTable =
 // Follows a domain down to its base type. In SQL, "character" means a length of 1; the type of any
 // length is called bpchar.
 constexpr std::string_view kColumns =
-    "WITH RECURSIVE base(attnum, typid) AS ("
-    "SELECT a.attnum, a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = $1::int8::oid "
+    "WITH RECURSIVE base(attnum, typid, typmod) AS ("
+    "SELECT a.attnum, a.atttypid, a.atttypmod FROM pg_catalog.pg_attribute a WHERE a.attrelid = "
+    "$1::int8::oid "
     "AND a.attnum > 0 AND NOT a.attisdropped "
-    "UNION ALL SELECT b.attnum, y.typbasetype FROM base b JOIN pg_catalog.pg_type y "
+    "UNION ALL SELECT b.attnum, y.typbasetype, y.typtypmod FROM base b JOIN pg_catalog.pg_type y "
     "ON y.oid = b.typid WHERE y.typtype = 'd') "
     "SELECT a.attname::text, CASE a.atttypid WHEN 'pg_catalog.bpchar'::regtype THEN "
     "'pg_catalog.bpchar' ELSE pg_catalog.format_type(a.atttypid, NULL) END, y.typname::text, "
-    "a.attnotnull, y.typtype = 'e' FROM pg_catalog.pg_attribute a JOIN base b ON b.attnum = "
+    "a.attnotnull, y.typtype = 'e', y.typname IN ('timestamp', 'timestamptz') AND b.typmod "
+    "BETWEEN 0 AND 5 FROM pg_catalog.pg_attribute a JOIN base b ON b.attnum = "
     "a.attnum "
     "JOIN pg_catalog.pg_type y ON y.oid = b.typid AND y.typtype <> 'd' "
     "WHERE a.attrelid = $1::int8::oid ORDER BY a.attnum";
@@ -118,7 +120,8 @@ Status find_columns(Connection& connection, const TableMapping& mapping, Catalog
   std::string listed;
   for (std::size_t i = 0; i < rows->size(); ++i) {
     CatalogColumn column{std::string(rows->text(i, 0)), std::string(rows->text(i, 1)),
-                         std::string(rows->text(i, 2)), rows->boolean(i, 3), rows->boolean(i, 4)};
+                         std::string(rows->text(i, 2)), rows->boolean(i, 3),
+                         rows->boolean(i, 4),           rows->boolean(i, 5)};
     listed += (listed.empty() ? "" : ", ") + column.name;
     all.emplace(column.name, std::move(column));
   }
@@ -252,6 +255,16 @@ std::string default_aggregate_type(const CatalogTable& table, const TableMapping
 const std::string& order_column(const TableMapping& mapping) {
   if (!mapping.order_by.empty()) return mapping.order_by;
   return mapping.created_at.empty() ? mapping.id : mapping.created_at;
+}
+
+const CatalogColumn* mark_column(const CatalogTable& table, const TableMapping& mapping) {
+  if (mapping.delete_when_done || mapping.from_wal) return nullptr;
+  for (const Assignment& each : mapping.when_delivered) {
+    if (each.value != Assignment::Value::now) continue;
+    const CatalogColumn& column = table.column(each.column);
+    if (is_time(column.base) && !column.is_rounded) return &column;
+  }
+  return nullptr;
 }
 
 OrderKind order_kind(const CatalogTable& table, const TableMapping& mapping) {

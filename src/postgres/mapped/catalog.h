@@ -20,6 +20,7 @@ struct CatalogColumn {
   std::string base;  // short name of the type below a domain: "int8", "text", "jsonb"
   bool not_null = false;
   bool is_enum = false;
+  bool is_rounded = false;  // a time that keeps fewer digits than the clock has
 };
 
 struct CatalogTable {
@@ -56,6 +57,10 @@ bool is_known_by_event(const CatalogTable& table, const TableMapping& mapping);
 const std::string& order_column(const TableMapping& mapping);
 OrderKind order_kind(const CatalogTable& table, const TableMapping& mapping);
 
+// The column in which a row says when it was delivered, by the server's clock; null: the mapping
+// has none, or rounds it. Rows that are deleted say nothing.
+const CatalogColumn* mark_column(const CatalogTable& table, const TableMapping& mapping);
+
 // The content type or aggregate type of rows without one.
 std::string default_content_type(const CatalogTable& table, const TableMapping& mapping);
 std::string default_aggregate_type(const CatalogTable& table, const TableMapping& mapping);
@@ -77,7 +82,8 @@ struct MappedStatements {
   // content type, then one per header column.
   std::string read;
   // $1 relay, $2 lane, $3 epoch, $4 and $5 number of sent and parked rows, $6 sent rows, $7 parked
-  // rows. Returns whether the epoch is current; if not, it has written nothing.
+  // rows. Returns whether the epoch is current; if not, it has written nothing. If there is a
+  // mark_column(), also the times between which it has marked the rows.
   std::string settle;
   // $1 relay, $2 lane, $3 epoch, $4 event ids in dovetail.parked: marks their rows by their state
   // there, and records that. Returns the same as `settle`.
@@ -118,6 +124,9 @@ std::string mapped_backlog_sql(const CatalogTable& table, const TableMapping& ma
 // the list, event id, state, topic, aggregate type, aggregate id, type, content type, bytes of the
 // payload, version, created_at, headers.
 std::string mapped_events_sql(const CatalogTable& table, const TableMapping& mapping, bool of_one);
+// $1 event id. Returns whether the row says when it was made, and when it was delivered as it says
+// (null: it does not say).
+std::string mapped_times_sql(const CatalogTable& table, const TableMapping& mapping);
 // $1 event id. Returns the payload as bytes.
 std::string mapped_payload_sql(const CatalogTable& table, const TableMapping& mapping);
 

@@ -107,12 +107,13 @@ std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
                ? "DELETE FROM " + table.quoted + " AS t"
                : "UPDATE " + table.quoted + " AS t SET " + writer.assignments(marks);
   };
+  const bool has_times = mark_column(table, mapping) != nullptr;
   std::string result =
       "WITH fence AS (UPDATE dovetail.relay_lane SET delivered_total = delivered_total + $4, "
       "parked_total = parked_total + $5, " +
       kSampled + "WHERE " + fenced(share) + " RETURNING 1), sent AS (" +
       changed(mapping.when_delivered) + " WHERE " + writer.is_one_of(6) + std::string(kFenceHeld) +
-      ")";
+      (has_times ? " RETURNING 1)" : ")");
   // Rows of events in dovetail.parked are marked already.
   if (mapping.delete_when_done || !mapping.when_parked.empty())
     result += ", parked AS (" + changed(mapping.when_parked) +
@@ -120,7 +121,11 @@ std::string settle_sql(const CatalogTable& table, const TableMapping& mapping,
               " (SELECT '' AS reason, 0 AS attempts) AS p WHERE " + writer.is_one_of(7) +
               " AND NOT EXISTS (SELECT 1 FROM dovetail.parked AS q WHERE q.relay = $1 AND q.id = " +
               event_id_sql(table, mapping) + ")" + std::string(kFenceHeld) + ")";
-  return result + std::string(kAnswer);
+  if (!has_times) return result + std::string(kAnswer);
+  // The clock is read after the last row was marked.
+  return result + std::string(kAnswer) +
+         ", pg_catalog.statement_timestamp(), greatest(pg_catalog.statement_timestamp(), "
+         "pg_catalog.clock_timestamp()) FROM (SELECT count(*) FROM sent) AS done";
 }
 
 std::string mark_sql(const CatalogTable& table, const TableMapping& mapping,

@@ -258,5 +258,40 @@ TEST_F(MappedRoad, DiscardedEventIsMarkedAndTheRestOfItsKeyFlows) {
   EXPECT_EQ(with_status("failed"), 1);
 }
 
+TEST_F(MappedRoad, EachRowThatSaysWhenItWasSentLeadsToOneReceipt) {
+  const auto pay = [&](int rows) {
+    must(application,
+         "INSERT INTO outbox (aggregate_id, payload) SELECT n, to_jsonb(n) FROM "
+         "generate_series(1, " +
+             std::to_string(rows) + ") AS n");
+  };
+  pay(50);
+  MemorySink sinks[2];
+  {
+    RunningLane first(database.conninfo, mapping, sinks[0], 0, 2);
+    RunningLane second(database.conninfo, mapping, sinks[1], 1, 2);
+    EXPECT_TRUE(eventually([&] { return with_status("pending") == 0; }));
+    pay(50);
+    EXPECT_TRUE(eventually([&] { return with_status("pending") == 0; }));
+  }
+  EXPECT_EQ(number(application, "SELECT sum(events) FROM dovetail.receipt"), 100);
+  EXPECT_LT(number(application, "SELECT count(*) FROM dovetail.receipt"), 50);
+  EXPECT_EQ(number(application,
+                   "SELECT count(*) FROM outbox AS o WHERE (SELECT count(*) FROM dovetail.receipt "
+                   "AS r WHERE r.relay = 'mapped' AND (EXTRACT(epoch FROM o.processed_at) * "
+                   "1000000)::int8 BETWEEN r.first_seq AND r.last_seq AND dovetail.bucket("
+                   "o.aggregate_type, o.aggregate_id, o.id) BETWEEN r.first_bucket AND "
+                   "r.last_bucket) = 1"),
+            100);
+  must(application, "DELETE FROM dovetail.receipt");
+  // Nothing leads from such a row to a receipt.
+  mapping.when_delivered = {{"status", Assignment::Value::text, "processed"}};
+  pay(5);
+  RunningLane first(database.conninfo, mapping, sinks[0], 0, 2);
+  RunningLane second(database.conninfo, mapping, sinks[1], 1, 2);
+  EXPECT_TRUE(eventually([&] { return with_status("pending") == 0; }));
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.receipt"), 0);
+}
+
 }  // namespace
 }  // namespace dovetail::postgres

@@ -27,6 +27,14 @@ constexpr std::string_view kUnmarked =
 constexpr std::string_view kNameRows =
     "UPDATE dovetail.parked AS p SET row_id = k.row_key FROM unnest($2::uuid[], $3::text[]) AS k "
     "(id, row_key) WHERE p.relay = $1 AND p.id = k.id AND p.finished_at IS NULL";
+// The numbers of a row of a mapped table mean nothing to anybody, so its receipt is found by when
+// the row was marked, in microseconds. A receipt is not worth an fsync.
+constexpr std::string_view kNote =
+    "WITH held AS (SELECT split_part(owner, '@', 1) AS owner, set_config('synchronous_commit', "
+    "'off', true) AS is_lazy FROM dovetail.relay_lane WHERE relay = $1 AND lane = $2 AND ($3 = -1 "
+    "OR epoch = $3)), noted AS (INSERT INTO dovetail.receipt (relay, owner, first_bucket, "
+    "last_bucket, first_seq, last_seq, events, places) SELECT $1, owner, $4, $5, $6, $7, $8, $9 "
+    "FROM held) SELECT is_lazy FROM held";
 constexpr std::string_view kNotAdopted =
     "SELECT EXISTS (SELECT FROM dovetail.parked AS q WHERE q.relay = $1 AND q.row_state IS NULL "
     "AND "
@@ -50,6 +58,8 @@ Status MappedSource::open() {
   run_ = std::move(*run);
   statements_ = mapped_statements(*table, mapping_, LaneShare{reader_.lane, reader_.lanes, run_});
   by_event_ = is_known_by_event(*table, mapping_);
+  keeps_receipts_ = mark_column(*table, mapping_) != nullptr;
+  clear_receipt();
   // New positions come after those of parked events.
   const Result<std::int64_t> parked = last_parked_position(reader_);
   if (!parked) return fail(parked.error());
@@ -162,9 +172,39 @@ Status MappedSource::settle(const Batch& batch, std::span<const Settled> fates) 
       .int8(static_cast<std::int64_t>(parked.size()));
   add_rows(params, sent);
   add_rows(params, parked);
-  DOVETAIL_TRY(written(reader_.connection.query(statements_.settle, params)));
+  const Result<Rows> answer = reader_.connection.query(statements_.settle, params);
+  DOVETAIL_TRY(written(answer));
   for (const Event& event : batch.events()) in_flight_.erase(event.position);
+  if (!keeps_receipts_) return {};
+  if (first_mark_ == WallTime{}) first_mark_ = answer->timestamptz(0, 1);
+  last_mark_ = std::max(last_mark_, answer->timestamptz(0, 2));
   return {};
+}
+
+Status MappedSource::flush() {
+  if (!receipt_.empty()) {
+    const Result<Rows> noted =
+        reader_.connection.query(kNote, Params()
+                                            .text(reader_.relay)
+                                            .int4(static_cast<std::int32_t>(reader_.lane))
+                                            .int8(reader_.epoch)
+                                            .int4(reader_.first_bucket())
+                                            .int4(reader_.last_bucket())
+                                            .int8(first_mark_.time_since_epoch().count())
+                                            .int8(last_mark_.time_since_epoch().count())
+                                            .int8(static_cast<std::int64_t>(receipt_.events()))
+                                            .text(to_text(receipt_.places())));
+    if (!noted) return fail(noted.error());
+    if (noted->empty()) return fail(not_written(reader_, run_));
+  }
+  clear_receipt();
+  return {};
+}
+
+void MappedSource::clear_receipt() {
+  receipt_.clear();
+  first_mark_ = WallTime{};
+  last_mark_ = WallTime{};
 }
 
 Status MappedSource::mark(std::span<const EventId> ids, std::span<const Event* const> events) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/life/receipt.h"
 #include "core/relay/source.h"
 #include "postgres/connection/connection.h"
 #include "postgres/lane/parking.h"
@@ -35,7 +36,9 @@ class MappedSource final : public Source {
   Status read(Batch& out, const Limits& limits, std::stop_token stop) override;
   // One statement, durable when it returns. stopped: another relay has taken the lane.
   Status settle(const Batch& batch, std::span<const Settled> fates) override;
-  Status flush() override { return {}; }
+  Status flush() override;
+  // Of a table whose rows say when they were delivered: that leads from a row to its receipt.
+  Receipt* receipt() override { return keeps_receipts_ ? &receipt_ : nullptr; }
 
   // Sometimes marks rows whose events an operator has replayed or discarded.
   Status keep_alive() override;
@@ -62,6 +65,7 @@ class MappedSource final : public Source {
   Status mark_changed();
   Params& add_rows(Params& params, const std::vector<const Row*>& rows) const;
   Status written(const Result<Rows>& answer);
+  void clear_receipt();
 
   Reader& reader_;
   TableMapping mapping_;
@@ -69,7 +73,12 @@ class MappedSource final : public Source {
   MappedStatements statements_;
   std::string run_{};     // of the server, in which row keys are valid
   bool by_event_ = true;  // event ids identify rows
-  InFlight in_flight_;    // read and not settled
+  bool keeps_receipts_ = false;
+  // Of what was delivered since the last flush(), and between which times those rows were marked.
+  Receipt receipt_{};
+  WallTime first_mark_{};
+  WallTime last_mark_{};
+  InFlight in_flight_;  // read and not settled
   std::int64_t last_position_ = 0;
   TimePoint look_at_{};    // when to look again for decisions of operators
   TimePoint ask_at_{};     // when to read rows again, if the caller can wait

@@ -261,6 +261,15 @@ std::string mapped_events_sql(const CatalogTable& table, const TableMapping& map
          "e.order_value, e.row_id OFFSET $2 LIMIT $3) AS page";
 }
 
+std::string mapped_times_sql(const CatalogTable& table, const TableMapping& mapping) {
+  const MappedWriter writer(table, mapping);
+  return "SELECT " +
+         (mapping.created_at.empty() ? "false"
+                                     : writer.column(mapping.created_at) + " IS NOT NULL") +
+         ", " + writer.marked_at() + " FROM " + table.quoted + " AS t WHERE " +
+         event_id_sql(table, mapping) + " = $1";
+}
+
 std::string mapped_payload_sql(const CatalogTable& table, const TableMapping& mapping) {
   const MappedWriter writer(table, mapping);
   const bool is_bytes = table.column(mapping.payload).base == "bytea";

@@ -63,6 +63,11 @@ class MappedWriter {
     if (mapping_.created_at.empty()) return "pg_catalog.clock_timestamp()";
     return "coalesce(" + time(mapping_.created_at) + ", pg_catalog.clock_timestamp())";
   }
+  // When a row was delivered, as it says itself.
+  std::string marked_at() const {
+    const CatalogColumn* const mark = mark_column(table_, mapping_);
+    return mark == nullptr ? "NULL::pg_catalog.timestamptz" : time(mark->name);
+  }
   std::string order_value() const {
     switch (order_kind(table_, mapping_)) {
       case OrderKind::integer:

@@ -1,6 +1,7 @@
 // What an operator decides. Functions of the schema do it and write the audit; see
 // src/sql/README.md.
 #include "core/check.h"
+#include "core/event/utf8.h"
 #include "dovetail/postgres.h"
 #include "postgres/connection/session.h"
 #include "postgres/operate/admin.h"
@@ -61,6 +62,17 @@ Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilt
 Status note_reveal(const std::string& url, const EventId& id, std::string_view reason) {
   const Result<SqlRows> noted =
       call(url, "SELECT dovetail.note_reveal($1, $2)", SqlParams().id(id).text(reason));
+  if (!noted) return fail(noted.error());
+  return {};
+}
+
+Status note_refusal(const std::string& url, std::string_view request, std::uint64_t times,
+                    std::string_view reason) {
+  const Result<SqlRows> noted = call(url, "SELECT dovetail.note_refusal($1, $2, $3)",
+                                     SqlParams()
+                                         .text(stored_text(request, kReasonBytesMax))
+                                         .integer(static_cast<std::int64_t>(times))
+                                         .text(stored_text(reason, kReasonBytesMax)));
   if (!noted) return fail(noted.error());
   return {};
 }

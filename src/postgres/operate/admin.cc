@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/host.h"
 #include "host/owner.h"
 #include "postgres/connection/connection.h"
 #include "postgres/lane/lease.h"
@@ -51,7 +52,8 @@ const std::string kLanes =
     "(SELECT count(*) FROM dovetail.parked k WHERE k.relay = r.relay AND k.finished_at IS NULL AND "
     "k.state = 'waiting' AND k.bucket * r.lanes / 256 = r.lane), r.reads_wal, "
     "r.reads_since, r.reads_why, r.replayed_total, r.target, r.hold, "
-    "coalesce(r.hold_since, '-infinity'), r.hold_by, r.hold_reason, r.skipped_total "
+    "coalesce(r.hold_since, '-infinity'), r.hold_by, r.hold_reason, r.skipped_total, "
+    "r.owner <> '' AND r.expires <= c.now, r.expires "
     "FROM dovetail.relay_lane r CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now) AS c "
     "CROSS JOIN LATERAL (SELECT CASE WHEN r.previous_at > '-infinity' THEN r.previous_at ELSE "
     "r.sample_at END AS at, CASE WHEN r.previous_at > '-infinity' THEN r.previous_total ELSE "
@@ -98,6 +100,7 @@ LaneStatus lane_of_row(const Rows& rows, std::size_t i) {
   lane.hold = {parse_hold(rows.text(i, 20)), rows.timestamptz(i, 21), std::string(rows.text(i, 22)),
                std::string(rows.text(i, 23))};
   lane.skipped_total = static_cast<std::uint64_t>(rows.int8(i, 24));
+  if (rows.boolean(i, 25)) lane.lease_ended_at = rows.timestamptz(i, 26);
   return lane;
 }
 
@@ -231,6 +234,12 @@ Status read_consumers(Connection& connection, StoreStatus& status) {
   return {};
 }
 
+// The server looked at its clock between the two times of ours.
+Duration clock_ahead(WallTime theirs, WallTime asked, WallTime answered) {
+  if (theirs < asked) return theirs - asked;
+  return theirs > answered ? theirs - answered : Duration{0};
+}
+
 Result<Rows> find_events(Connection& connection, const EventFilter& filter, const EventId& id) {
   std::string where =
       "e.seq > $1 AND ($2 = '' OR e.relay = $2) AND ($3 = '' OR e.state = $3) AND ($4 = '' OR "
@@ -282,16 +291,19 @@ Result<StoreStatus> status(const std::string& url, const MappedRelays& mapped) {
   if (!version) return fail(version.error());
   StoreStatus result;
   result.schema_version = *version;
+  const WallTime asked_at = system_clock().wall();
   const Result<Rows> store = connection->query(
       "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, "
       "coalesce(sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::int8, count(*), "
       "pg_catalog.current_setting('server_version'), pg_catalog.pg_is_in_recovery(), "
       "CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE "
-      "pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_catalog.pg_lsn END::int8 FROM "
+      "pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_catalog.pg_lsn END::int8, "
+      "pg_catalog.clock_timestamp() FROM "
       "pg_catalog.pg_inherits i JOIN "
       "pg_catalog.pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
       "'dovetail.outbox'::pg_catalog.regclass");
   if (!store) return fail(store.error());
+  result.clock_ahead = clock_ahead(store->timestamptz(0, 6), asked_at, system_clock().wall());
   result.outbox_rows = static_cast<std::uint64_t>(store->int8(0, 0));
   result.outbox_bytes = static_cast<std::uint64_t>(store->int8(0, 1));
   result.partitions = static_cast<std::uint64_t>(store->int8(0, 2));
@@ -348,7 +360,7 @@ Result<std::vector<EventRow>> list_events(const std::string& url, const EventFil
   return events;
 }
 
-Result<std::string> payload_of(const std::string& url, const EventId& id) {
+Result<std::optional<std::string>> payload_of(const std::string& url, const EventId& id) {
   Result<Connection> connection = Connection::open(url);
   if (!connection) return fail(connection.error());
   DOVETAIL_TRY(check_schema(*connection));
@@ -360,11 +372,8 @@ Result<std::string> payload_of(const std::string& url, const EventId& id) {
           std::string(kOfAnyRelay) + " LIMIT 1",
       Params().uuid(id));
   if (!rows) return fail(rows.error());
-  if (rows->empty())
-    return fail(Errc::rejected, "this database has no event " + id.to_string() +
-                                    "; check the id, and whether it was deleted "
-                                    "after its retention");
-  return std::string(rows->bytea(0, 0));
+  if (rows->empty()) return std::optional<std::string>();
+  return std::optional<std::string>(rows->bytea(0, 0));
 }
 
 }  // namespace dovetail::postgres

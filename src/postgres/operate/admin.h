@@ -33,7 +33,8 @@ struct LaneStatus {
   std::uint64_t waiting = 0;  // now, behind them or before a retry
   std::string owner;          // until the lease is given back; see lease_left
   std::int64_t epoch = 0;
-  Duration lease_left{0};  // 0: expired
+  Duration lease_left{0};     // 0: expired
+  WallTime lease_ended_at{};  // when its owner's lease ran out; 0: it did not
   WallTime updated_at{};
   bool reads_wal = false;  // and not the table
   WallTime reads_since{};
@@ -59,6 +60,7 @@ struct StoreStatus {
   bool standby = false;
   std::optional<DelayedStatus> delayed{};
   std::uint64_t wal_end = 0;  // where the server writes its log; 0: it is a standby
+  Duration clock_ahead{0};    // of the server's clock before ours; exact to the length of a call
 };
 // Without its mapping, what is pending of a relay that serves a table of its own is not known. One
 // that was never started is shown as a lane of nobody. A mapping that is wrong is told in its
@@ -77,11 +79,12 @@ Result<std::vector<EventRow>> list_mapped_events(const std::string& url, const s
 // events are listed: what waits behind them stays in the queue.
 Result<std::vector<ParkedRow>> list_parked(const std::string& url, const ParkedFilter& filter);
 
-// The payload of one event, wherever it still is: outbox, parked, or a queue.
-Result<std::string> payload_of(const std::string& url, const EventId& id);
-// In the table that a relay serves; rejected: it has no such row.
-Result<std::string> mapped_payload_of(const std::string& url, const TableMapping& mapping,
-                                      const EventId& id);
+// The payload of one event, wherever it still is: outbox, parked, or a queue. Empty: nowhere.
+Result<std::optional<std::string>> payload_of(const std::string& url, const EventId& id);
+// In the table that a relay serves; empty: it has no such row.
+Result<std::optional<std::string>> mapped_payload_of(const std::string& url,
+                                                     const TableMapping& mapping,
+                                                     const EventId& id);
 
 // A parked event goes out again at once, with its attempts back at 0; what waits behind it follows
 // by itself. An empty `relay` means every relay that parked it. Returns the number of relays.
@@ -121,6 +124,9 @@ Result<std::string> retarget(const std::string& url, const std::string& relay,
 Result<std::vector<AuditRow>> list_audit(const std::string& url, const AuditFilter& filter = {});
 // Records that somebody sees the payload of an event. rejected: this database has no such event.
 Status note_reveal(const std::string& url, const EventId& id, std::string_view reason);
+// As in assembly::Database.
+Status note_refusal(const std::string& url, std::string_view request, std::uint64_t times,
+                    std::string_view reason);
 // Publishes a changed copy of an event, records that, and discards the event for every relay that
 // parked it: all or nothing. `copy` has its id and the header dovetail-replaces. Returns the number
 // of relays. rejected: the event waits behind another one, or no reason is given.

@@ -22,8 +22,9 @@ const std::string kLane =
     "dovetail.relay_state AS s ON s.relay = r.relay AND s.lane = r.lane WHERE r.relay = $1 AND "
     "dovetail.bucket($2, $3, $4) * r.lanes / 256 = r.lane";
 
-// $1 the relay, $2 to $4 what the bucket of an event comes from, $5 its number, $6 how many
-// receipts are looked at: while an old transaction is open, those of newer events span its numbers.
+// $1 the relay, $2 to $4 what the bucket of an event comes from, $5 its number (of a mapped table,
+// when its row was marked), $6 how many receipts are looked at: while an old transaction is open,
+// those of newer events span its numbers.
 constexpr std::string_view kReceipts =
     "SELECT t.at, t.owner, t.events, t.places FROM (SELECT * FROM dovetail.receipt AS r WHERE "
     "r.relay = $1 AND r.last_seq >= $5 ORDER BY r.last_seq LIMIT $6) AS t WHERE t.first_seq <= $5 "
@@ -41,19 +42,22 @@ constexpr std::string_view kHandlers =
     "NULL OR k.event_id IS NOT NULL OR q.event_id IS NOT NULL ORDER BY c.name";
 
 Status fill_deliveries(Connection& connection, const EventRow& row, life::RelayFacts& relay) {
-  const Result<Rows> rows = connection.query(kReceipts, Params()
-                                                            .text(relay.name)
-                                                            .text(row.aggregate_type)
-                                                            .text(row.aggregate_id)
-                                                            .uuid(row.id)
-                                                            .int8(row.position)
-                                                            .int8(kReceiptsMax));
+  const std::optional<WallTime>& mark = relay.marked_at;
+  const Result<Rows> rows =
+      connection.query(kReceipts, Params()
+                                      .text(relay.name)
+                                      .text(row.aggregate_type)
+                                      .text(row.aggregate_id)
+                                      .uuid(row.id)
+                                      .int8(mark ? mark->time_since_epoch().count() : row.position)
+                                      .int8(kReceiptsMax));
   if (!rows) return fail(rows.error());
   for (std::size_t i = 0; i < rows->size(); ++i)
-    relay.deliveries.push_back({.at = rows->timestamptz(i, 0),
+    relay.deliveries.push_back({.at = mark.value_or(rows->timestamptz(i, 0)),
                                 .owner = std::string(rows->text(i, 1)),
                                 .events = static_cast<std::uint64_t>(rows->int8(i, 2)),
                                 .places = parse_places(rows->text(i, 3))});
+  if (relay.deliveries.empty() && mark) relay.deliveries.push_back({.at = *mark});
   return {};
 }
 

@@ -6,11 +6,14 @@
 
 #include "core/life/life.h"
 #include "dovetail/result.h"
+#include "postgres/mapped/table.h"
 
 namespace dovetail::postgres {
 
 // As in assembly::Database.
 Status fill_relay(const std::string& url, const EventRow& row, life::RelayFacts& relay);
+// What the row of a mapped table says of its times.
+Status fill_times(const std::string& url, const TableMapping& mapping, life::OutboxFacts& place);
 Result<std::vector<life::HandlerFacts>> list_handlers(const std::string& url, const EventId& id);
 
 }  // namespace dovetail::postgres

@@ -54,9 +54,10 @@ const RetentionStatements& retention_statements() {
                            std::string(kUnpassed),
                  .receipts =
                      "DELETE FROM dovetail.receipt WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM "
-                     "(SELECT DISTINCT relay FROM dovetail.relay_lane) AS r JOIN dovetail.receipt "
-                     "AS t ON t.relay = r.relay AND t.last_seq < coalesce((SELECT min(seq) FROM "
-                     "dovetail.outbox), 9223372036854775807) LIMIT $1))",
+                     "(SELECT DISTINCT relay FROM dovetail.relay_lane WHERE source <> 'mapped') "
+                     "AS r JOIN dovetail.receipt AS t ON t.relay = r.relay AND t.last_seq < "
+                     "coalesce((SELECT min(seq) FROM dovetail.outbox), 9223372036854775807) LIMIT "
+                     "$1))",
                  .count = &PruneReport::outbox}},
       .parked = delete_old("parked", "finished_at"),
       .audit = delete_old("audit", "at"),
@@ -79,6 +80,17 @@ const RetentionStatements& retention_statements() {
   return statements;
 }
 
+// An application deletes rows of its tables without us, so the receipts of relays that read them go
+// by their time. Their numbers are times, too.
+constexpr Duration kReceiptOfTableKept = std::chrono::hours(24 * 30);
+const std::string kReceiptsOfTables =
+    "DELETE FROM dovetail.receipt WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM (SELECT DISTINCT "
+    "relay "
+    "FROM dovetail.relay_lane WHERE source = 'mapped') AS r JOIN dovetail.receipt AS t ON t.relay "
+    "= "
+    "r.relay AND t.last_seq < (EXTRACT(epoch FROM $2::pg_catalog.timestamptz) * 1000000)::int8 "
+    "LIMIT $1))";
+
 class Maintenance final : public SqlRetention {
  public:
   Maintenance(Connection& connection, SqlSession& session, const MaintenanceOptions& options,
@@ -87,6 +99,7 @@ class Maintenance final : public SqlRetention {
         connection_(connection),
         options_(options),
         report_(report),
+        now_(now),
         now_ms_(ms_of(now)) {}
 
  private:
@@ -102,7 +115,9 @@ class Maintenance final : public SqlRetention {
     // needed count as forgotten.
     const Result<Rows> settled = connection_.query("SELECT dovetail.settle_forgetting()");
     if (!settled) return fail(settled.error());
-    return {};
+    std::uint64_t receipts = 0;
+    const Duration kept = std::min<Duration>(options_.events_older_than, kReceiptOfTableKept);
+    return sweep(kReceiptsOfTables, {now_ - kept}, receipts);
   }
 
   Status forget_inbox(WallTime before) override {
@@ -189,6 +204,7 @@ class Maintenance final : public SqlRetention {
   Connection& connection_;
   const MaintenanceOptions& options_;
   MaintenanceReport& report_;
+  const WallTime now_;
   const std::int64_t now_ms_;
   PartitionedTable outbox_{connection_, "outbox", "publishers or readers", options_, report_};
   PartitionedTable inbox_{connection_, "inbox", "consumers", options_, report_};

@@ -145,6 +145,23 @@ TEST_F(Maintenance, ReceiptsGoWithTheLastEventThatTheySpeakOf) {
   EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.receipt"), 0);
 }
 
+// Also where no relay reads the outbox.
+TEST_F(Maintenance, ReceiptsOfATableOfTheApplicationGoByTheirTime) {
+  must(application,
+       "INSERT INTO dovetail.relay_lane (relay, lane, lanes, source) VALUES ('rows', 0, 1, "
+       "'mapped'); INSERT INTO dovetail.receipt (relay, owner, first_bucket, last_bucket, "
+       "first_seq, last_seq, events, places) SELECT 'rows', 'x', 0, 255, at, at, days, '' FROM "
+       "(SELECT days, (EXTRACT(epoch FROM now() - days * interval '1 day') * 1000000)::int8 AS at "
+       "FROM unnest(ARRAY[1, 29, 31, 1000]) AS days) AS each");
+  MaintenanceOptions options;
+  options.events_older_than = std::chrono::hours(24 * 365);
+  ASSERT_TRUE(maintain(database.conninfo, options));
+  EXPECT_EQ(text(application,
+                 "SELECT string_agg(events::text, ' ' ORDER BY events) FROM "
+                 "dovetail.receipt"),
+            "1 29");
+}
+
 TEST_F(Maintenance, KeepsWhatOneOfTheRelaysHasNotPassed) {
   publish_old(20);
   relay_all(1);

@@ -134,6 +134,12 @@ TEST_F(PostgresPlans, SearchAndListsReadWhatTheyShow) {
   });
   expect_few_rows("parked history",
                   [&] { EXPECT_EQ(list_parked(url, {.with_finished = true})->size(), 100U); });
+  expect_few_rows("delayed events", [&] {
+    EXPECT_EQ(list_events(url, {.state = EventState::delayed})->size(), 100U);
+  });
+  expect_few_rows("a later page of delayed events", [&] {
+    EXPECT_EQ(list_events(url, {.state = EventState::delayed, .after = kRows - 7})->size(), 7U);
+  });
   expect_few_rows("audit", [&] { EXPECT_EQ(list_audit(url, {})->size(), 100U); });
   expect_few_rows("audit of an event",
                   [&] { EXPECT_EQ(list_audit(url, {.subject = "7"})->size(), 1U); });
@@ -153,7 +159,7 @@ TEST_F(PostgresPlans, OneEventIsFoundByItsId) {
     EXPECT_EQ(list_parked(url, {.id = parked.to_string(), .with_finished = true})->size(), 1U);
   });
   for (const EventId& id : {row.id, parked, delayed})
-    expect_few_rows("payload", [&] { EXPECT_TRUE(payload_of(url, id)); });
+    expect_few_rows("payload", [&] { EXPECT_TRUE(*payload_of(url, id)); });
   expect_few_rows("handlers", [&] { EXPECT_EQ(list_handlers(url, row.id)->size(), 1U); });
   life::RelayFacts facts;
   facts.name = "one";
@@ -165,7 +171,7 @@ TEST_F(PostgresPlans, OneEventIsFoundByItsId) {
               1U);
   });
   expect_few_rows("mapped payload",
-                  [&] { EXPECT_TRUE(mapped_payload_of(url, mapped.at("m"), mapped_id)); });
+                  [&] { EXPECT_TRUE(*mapped_payload_of(url, mapped.at("m"), mapped_id)); });
 }
 
 TEST_F(PostgresPlans, StatusReadsWhatIsPending) {
@@ -180,6 +186,59 @@ TEST_F(PostgresPlans, StatusReadsWhatIsPending) {
   must(application, "VACUUM ANALYZE dovetail.delayed");
   // Without the mapped table: its owner made its indexes, and `dovetail doctor` misses them.
   expect_few_rows("status", [&] { EXPECT_TRUE(status(url, {})); });
+}
+
+// Over several pages, with a window that is read in part, and with a transaction that was open.
+TEST_F(PostgresPlans, TheViewOfTheLagCountsWhatTheViewOfTheEventsCallsPending) {
+  Connection late = database.connect();
+  const auto insert = [](Connection& by, int rows) {
+    must(
+        by,
+        "INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload) SELECT 'order', "
+        "'k' || i, 'Placed', '{}' FROM generate_series(1, " +
+            std::to_string(rows) + ") AS i");
+  };
+  must(late, "BEGIN");
+  insert(late, 130);
+  insert(application, 1);
+  must(application,
+       "DELETE FROM dovetail.relay_lane; INSERT INTO dovetail.relay_lane (relay, lane, lanes, "
+       "window_start) SELECT 'one', n, 3, pg_current_snapshot() FROM generate_series(0, 2) AS n");
+  must(late, "COMMIT");
+  insert(application, 1250);
+  must(application,
+       "UPDATE dovetail.relay_lane SET window_end = pg_current_snapshot(), window_seq = (SELECT "
+       "last_value - 700 FROM dovetail.outbox_seq) WHERE lane = 1");
+  insert(application, 40);
+  constexpr std::string_view kByLane =
+      "SELECT string_agg(lane || ' ' || pending, ', ' ORDER BY lane) FROM ";
+  const std::string counted = text(application, std::string(kByLane) + "dovetail.lag");
+  EXPECT_EQ(counted,
+            text(application,
+                 std::string(kByLane) +
+                     "(SELECT dovetail.bucket(aggregate_type, aggregate_id, id) * 3 / 256 AS lane, "
+                     "count(*) AS pending FROM dovetail.events WHERE state = 'pending' GROUP BY 1) "
+                     "AS each"));
+  EXPECT_EQ(number(application, "SELECT count(*) FROM dovetail.events WHERE state = 'pending'"),
+            number(application, "SELECT sum(pending) FROM dovetail.lag"));
+  EXPECT_GT(number(application, "SELECT min(pending) FROM dovetail.lag"), 200);
+}
+
+// Also for a login whose session has the settings that every session has.
+TEST_F(PostgresPlans, TheViewOfTheLagReadsWhatIsPending) {
+  must(application,
+       "UPDATE dovetail.relay_lane SET lanes = 2 WHERE relay = 'two'; INSERT INTO "
+       "dovetail.relay_lane (relay, lane, lanes, window_start) SELECT relay, 1, 2, window_start "
+       "FROM dovetail.relay_lane WHERE relay = 'two'");
+  expect_few_rows("view of the lag", [&] {
+    Connection other = database.connect();
+    EXPECT_EQ(text(other,
+                   "SELECT string_agg(relay || ' ' || pending || ' ' || (oldest_at > now() - "
+                   "interval '1 h')::text, ', ' ORDER BY relay, pending) FROM (SELECT relay, "
+                   "sum(pending)::int AS pending, min(oldest_at) AS oldest_at FROM dovetail.lag "
+                   "GROUP BY relay) AS each"),
+              "one 7 true, two 7 true");
+  });
 }
 
 }  // namespace

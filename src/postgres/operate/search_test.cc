@@ -160,5 +160,24 @@ TEST_F(PostgresSearch, TheAuditIsFilteredByWhatAndByWho) {
   EXPECT_EQ(found({.what = "replay", .who = "olga"}), "olga replay ");
 }
 
+TEST_F(PostgresSearch, TheLastRefusalsAreKept) {
+  must(application,
+       "INSERT INTO dovetail.audit (what, subject) SELECT CASE WHEN n % 6 = 0 THEN 'replay' ELSE "
+       "'refused' END, n::text FROM generate_series(1, 1200) AS n");
+  const Status noted = note_refusal(url, "POST /x", 7, "vera by the console: refused");
+  ASSERT_TRUE(noted) << text_of(noted);
+  EXPECT_EQ(text(application,
+                 "SELECT string_agg(what || ' ' || rows, ', ' ORDER BY what) FROM "
+                 "(SELECT what, count(*) AS rows FROM dovetail.audit GROUP BY what) "
+                 "AS each"),
+            "refused 1000, replay 200");
+  const auto last = list_audit(url, {.what = "refused", .who = "vera"});
+  ASSERT_TRUE(last) << text_of(last);
+  ASSERT_EQ(last->size(), 1U);
+  EXPECT_EQ(last->front().subject, "POST /x");
+  EXPECT_EQ(last->front().events, 7U);
+  EXPECT_TRUE(failed_with(note_refusal(url, "POST /x", 1, " "), Errc::rejected)) << "by whom";
+}
+
 }  // namespace
 }  // namespace dovetail::postgres

@@ -135,7 +135,8 @@ GRANT EXECUTE ON FUNCTION dovetail.backlog(), dovetail.replay(text, uuid), dovet
   dovetail.cancel_delayed(uuid, text), dovetail.retarget_relay(text, text, text),
   dovetail.hold_relay(text, text, text), dovetail.seek_relay(text, bigint, text, text, boolean),
   dovetail.rename_relay(text, text, text), dovetail.forget_relay(text, text),
-  dovetail.note_reveal(uuid, text), dovetail.note_edit(uuid, uuid, text) TO dovetail_operator;
+  dovetail.note_reveal(uuid, text), dovetail.note_edit(uuid, uuid, text),
+  dovetail.note_refusal(text, bigint, text) TO dovetail_operator;
 
 -- For `dovetail doctor`.
 DELETE FROM dovetail.schema_made WHERE kind = 'right';

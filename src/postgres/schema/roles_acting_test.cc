@@ -229,6 +229,7 @@ std::vector<Decision> each_decision() {
       {"forget_request", "forget_request('shop', 'key', 'why')", "forget request||shop key|1|why"},
       {"note_reveal", "note_reveal(" + quoted(kParked) + ", 'why')",
        "reveal||" + std::string(kParked) + "|1|why"},
+      {"note_refusal", "note_refusal('POST /x', 3, 'why')", "refused||POST /x|3|why"},
       {"replay", "replay('stock', " + quoted(kQueued) + ")",
        "replay|stock|" + std::string(kQueued) + "|1|"},
       {"replay_parked", "replay_parked('orders', " + quoted(kParked) + ", '', '', '', '', 'why')",

@@ -209,13 +209,13 @@ TEST_F(PostgresRoleRights, ARelayAddsOnlyTheseColumnsOfWhatItMayNotChoose) {
 }
 
 TEST_F(PostgresRoleRights, AnOperatorMayCallWhatDecidesAndWhatCounts) {
-  EXPECT_EQ(
-      may_call("dovetail_operator"),
-      (Names{"apply_event",    "backlog",      "cancel_delayed", "deliver_again",  "discard",
-             "discard_parked", "forget_event", "forget_relay",   "forget_request", "hold_relay",
-             "matches",        "note_edit",    "note_reveal",    "note_slot_drop", "passes_filter",
-             "remember_since", "rename_relay", "replay",         "replay_parked",  "retarget_relay",
-             "seek_relay"}));
+  EXPECT_EQ(may_call("dovetail_operator"),
+            (Names{"apply_event",    "backlog",        "cancel_delayed", "deliver_again",
+                   "discard",        "discard_parked", "forget_event",   "forget_relay",
+                   "forget_request", "hold_relay",     "matches",        "note_edit",
+                   "note_refusal",   "note_reveal",    "note_slot_drop", "passes_filter",
+                   "remember_since", "rename_relay",   "replay",         "replay_parked",
+                   "retarget_relay", "seek_relay"}));
 }
 
 TEST_F(PostgresRoleRights, AnOperatorReadsEveryTableButTheAnswersOfRequests) {

@@ -72,6 +72,7 @@ constexpr Attempt kAppAttempts[] = {
     {"app", "SELECT dovetail.forget_relay('orders', 'x')"},
     {"app", "SELECT dovetail.mark_server()"},
     {"app", "SELECT dovetail.retarget_relay('orders', 'elsewhere', 'x')"},
+    {"app", "SELECT dovetail.note_refusal('x', 1, 'x')"},
     {"app", "SELECT dovetail.note_reveal('01890000-0000-7000-8000-000000000002', 'x')"},
     {"app",
      "SELECT dovetail.note_edit('01890000-0000-7000-8000-000000000002', gen_random_uuid(), 'x')"},
@@ -132,6 +133,7 @@ constexpr Attempt kWorkerAttempts[] = {
      "SELECT dovetail.take_request('s', 'k', '', gen_random_uuid(), '1s', '1h', false, false)"},
     {"worker", "SELECT dovetail.hold_relay('orders', 'paused', 'x')"},
     {"worker", "SELECT dovetail.retarget_relay('orders', 'elsewhere', 'x')"},
+    {"worker", "SELECT dovetail.note_refusal('x', 1, 'x')"},
     {"worker", "SELECT dovetail.note_reveal('01890000-0000-7000-8000-000000000002', 'x')"},
     {"worker", "SET ROLE dovetail_operator"},
 };
@@ -177,6 +179,7 @@ constexpr Attempt kRelayAttempts[] = {
      "INSERT INTO dovetail.relay_skip (relay, lane, from_start, from_seq, to_end, to_seq) VALUES "
      "('orders', 0, '1:1:', 0, '1:1:', 0)"},
     {"relay", "SELECT dovetail.retarget_relay('bound', 'elsewhere', 'x')"},
+    {"relay", "SELECT dovetail.note_refusal('x', 1, 'x')"},
     {"relay", "SELECT dovetail.note_reveal('01890000-0000-7000-8000-000000000002', 'x')"},
     {"relay",
      "SELECT dovetail.note_edit('01890000-0000-7000-8000-000000000002', gen_random_uuid(), 'x')"},

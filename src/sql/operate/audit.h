@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,5 +33,10 @@ Status check_length(std::string_view reason);
 // rejected: the reason is missing, and the text is `question`; or it is too long.
 Status check_reason(std::string_view reason, std::string_view question);
 inline constexpr std::size_t kReasonBytesMax = 2000;
+
+// What a line says that tells whom the console refused a request. Who may not write must not fill a
+// database by asking, so only the last ones are kept.
+inline constexpr std::string_view kRefused = "refused";
+inline constexpr std::int64_t kRefusalsKept = 1000;
 
 }  // namespace dovetail

@@ -10,6 +10,10 @@ namespace dovetail::sqlite {
 
 namespace {
 
+constexpr std::string_view kForgetRefusals =
+    "DELETE FROM dovetail_audit WHERE what = $1 AND number <= (SELECT number FROM dovetail_audit "
+    "WHERE what = $1 ORDER BY number DESC LIMIT 1 OFFSET $2)";
+
 // Opens the file for one action.
 template <class Action>
 auto act(const std::string& path, Clock& clock, Action action)
@@ -68,6 +72,21 @@ Status note_reveal(const std::string& path, const EventId& id, std::string_view 
     return add_audit(
         session, audit_statements(),
         {.what = "reveal", .subject = id.to_string(), .events = 1, .reason = std::string(reason)});
+  });
+}
+
+Status note_refusal(const std::string& path, std::string_view request, std::uint64_t times,
+                    std::string_view reason, Clock& clock) {
+  return act(path, clock, [&](SqlSession& session) -> Status {
+    DOVETAIL_TRY(add_audit(session, audit_statements(),
+                           {.what = std::string(kRefused),
+                            .subject = std::string(request),
+                            .events = times,
+                            .reason = std::string(reason)}));
+    const Result<SqlRows> gone =
+        session.run(kForgetRefusals, SqlParams().text(kRefused).integer(kRefusalsKept));
+    if (!gone) return fail(gone.error());
+    return {};
   });
 }
 

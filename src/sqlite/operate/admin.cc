@@ -194,9 +194,11 @@ Status read_readers(Database& database, StoreStatus& status, Clock& clock) {
     reader.parked_total = static_cast<std::uint64_t>(select->integer(5));
     reader.owner = shown_owner(select->bytes(6));
     reader.epoch = select->integer(7);
-    if (!reader.owner.empty() && select->bytes(9) == boot_id())
-      reader.lease_left =
-          std::max(Duration{0}, TimePoint{Duration{select->integer(8)}} - clock.now());
+    if (!reader.owner.empty() && select->bytes(9) == boot_id()) {
+      const Duration left = TimePoint{Duration{select->integer(8)}} - clock.now();
+      reader.lease_left = std::max(Duration{0}, left);
+      if (left <= Duration{0}) status.leases_ended[reader.name] = now + left;
+    }
     reader.updated_at = from_stored(select->integer(10));
     reader.events_per_second = rate_of(
         select->integer(4) + select->integer(5) - select->integer(13),
@@ -334,7 +336,7 @@ Result<std::vector<EventRow>> list_events(const std::string& path, const EventFi
   return read_rows(*select, filter.limit);
 }
 
-Result<std::string> payload_of(const std::string& path, const EventId& id) {
+Result<std::optional<std::string>> payload_of(const std::string& path, const EventId& id) {
   Result<Database> database = open_store(path);
   if (!database) return fail(database.error());
   const std::string parked = "dovetail_parked WHERE " + std::string(kOfAnyRelay) + " AND id = ?1";
@@ -344,10 +346,9 @@ Result<std::string> payload_of(const std::string& path, const EventId& id) {
     if (!select) return fail(select.error());
     const Result<bool> row = select->bind_id(1, id).step();
     if (!row) return fail(row.error());
-    if (*row) return std::string(select->bytes(0));
+    if (*row) return std::optional<std::string>(select->bytes(0));
   }
-  return fail(Errc::rejected, "this file has no event " + id.to_string() +
-                                  "; check the id, and whether it was pruned");
+  return std::optional<std::string>();
 }
 
 }  // namespace dovetail::sqlite

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,7 @@ Result<bool> has_tables(const std::string& path);
 
 struct StoreStatus {
   std::vector<RelayStatus> relays;
+  std::map<std::string, WallTime> leases_ended{};  // by relay: those that nobody renewed
   std::vector<ConsumerStatus> consumers;
   std::uint64_t outbox_rows = 0;
   std::uint64_t mailbox_rows = 0;
@@ -44,6 +47,9 @@ Result<std::vector<AuditRow>> list_audit(const std::string& path, const AuditFil
 // Records that somebody sees the payload of an event.
 Status note_reveal(const std::string& path, const EventId& id, std::string_view reason,
                    Clock& clock);
+// As in assembly::Database.
+Status note_refusal(const std::string& path, std::string_view request, std::uint64_t times,
+                    std::string_view reason, Clock& clock);
 // Publishes a changed copy of an event, records that, and discards the event for every relay that
 // parked it: all or nothing. `copy` has its id. Returns the number of relays. rejected: the event
 // waits behind another one, or no reason is given.
@@ -67,8 +73,8 @@ Status write_forget(const std::string& path, const std::string& relay, const std
 Result<std::string> retarget(const std::string& path, const std::string& reader,
                              const std::string& target, const std::string& reason, Clock& clock);
 
-// The payload of an event from the outbox, the mailbox or parking.
-Result<std::string> payload_of(const std::string& path, const EventId& id);
+// The payload of an event from the outbox, the mailbox or parking. Empty: none of them has it.
+Result<std::optional<std::string>> payload_of(const std::string& path, const EventId& id);
 
 // Sends an event again at once, with attempts 0; events behind it follow by themselves. An empty
 // `reader` means every reader that parked it. Returns the number of readers. rejected: it is not

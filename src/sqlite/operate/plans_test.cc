@@ -127,8 +127,8 @@ TEST_F(SqlitePlans, NoStatementReadsAWholeTable) {
   EXPECT_EQ(list_audit(file.path, {})->size(), 100U);
   EXPECT_EQ(list_audit(file.path, {.before = 200})->size(), 100U);
   EXPECT_TRUE(list_audit(file.path, {.subject = id.to_string()}));
-  EXPECT_TRUE(payload_of(file.path, id));
-  EXPECT_TRUE(payload_of(file.path, parked));
+  EXPECT_TRUE(*payload_of(file.path, id));
+  EXPECT_TRUE(*payload_of(file.path, parked));
   EXPECT_EQ(list_handlers(file.path, id, clock)->size(), 1U);
   EXPECT_GE(steps_of.size(), 12U);
   for (const auto& [sql, steps] : steps_of) {

@@ -18,7 +18,7 @@ struct Entry {
   AuditRow row{};
 };
 
-// Whom this process refused. Only on the first page.
+// Whom this process refused, as far as no database has it. Only on the first page.
 Json refused(const Desk& desk, const Request& request) {
   Json list = Json::array();
   const std::string_view who = request.asked("who");

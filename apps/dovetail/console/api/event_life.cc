@@ -131,7 +131,7 @@ Expected<Json> event_life(const Desk& desk, const Request& request) {
   const Result<life::Facts> facts = assembly::gather_life(desk.config, *id);
   if (!facts) return refuse(facts.error());
   std::vector<Silent> silent;
-  for (const auto& [store, why] : facts->unasked) silent.push_back({store, why});
+  for (const life::Unasked& one : facts->unasked) silent.push_back({one.store, one.why});
   if (!life::is_found(*facts) && silent.empty())
     return refuse(Exit::negative,
                   "no store of this daemon has the event " + id->to_string() +

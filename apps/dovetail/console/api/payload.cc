@@ -18,17 +18,19 @@ struct Held {
   std::string payload{};
 };
 
-// The first store that has it.
+// The first store that has it. One that cannot be asked, or refuses this login, may have it.
 Expected<Held> find_payload(const config::Config& config, const EventId& id) {
-  std::optional<app::Failure> away;
+  std::optional<app::Failure> unread;
   for (const StoreConfig& store : config.stores) {
     if (store.is_broker()) continue;
     auto payload = database_of(store)->payload_of(id);
-    if (payload) return Held{&store, std::move(*payload)};
-    if (payload.error().code != Errc::rejected)
-      away = app::refuse_in(store, payload.error()).value();
+    if (!payload) {
+      unread = app::refuse_in(store, payload.error()).value();
+    } else if (*payload) {
+      return Held{&store, std::move(**payload)};
+    }
   }
-  if (away) return tl::unexpected(*away);
+  if (unread) return tl::unexpected(*unread);
   return refuse(Exit::negative, "no store of this daemon has the payload of " + id.to_string() +
                                     "; it may have been pruned");
 }

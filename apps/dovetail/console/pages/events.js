@@ -2,7 +2,7 @@
 'use strict';
 (() => {
   const { h, s, num, dur, exact, bytes, clock, stamp, age, many, shortId, state, icon, pill, button, card, facts, table, dialog, toast, will } = D;
-  const kinds = { delivered: 'ok', pending: 'info', unread: 'info', waiting: 'warn', parked: 'bad', discarded: 'off', skipped: 'off', delayed: 'info' };
+  const kinds = { delivered: 'ok', pending: 'info', unread: 'info', waiting: 'warn', parked: 'bad', discarded: 'off', skipped: 'off', delayed: 'info', unknown: 'warn' };
   const worst = ['parked', 'waiting', 'pending', 'unread', 'delayed', 'discarded', 'delivered', 'skipped'];
   const isId = text => /^[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}$/.test(text);
   const keyOf = one => one.key ? `${one.aggregate_type}/${one.key}` : one.aggregate_type;
