@@ -18,7 +18,8 @@ std::string counted(std::uint64_t count, std::string_view noun) {
 
 std::string waiting_events(const assembly::RelayStatus& relay) {
   if (!knows_pending(relay)) return "Its events wait.";
-  return counted(relay.pending, "event") + (relay.pending == 1 ? " waits." : " wait.");
+  const std::uint64_t count = relay.pending == 0 ? relay.waiting : relay.pending;
+  return counted(count, "event") + (count == 1 ? " waits." : " wait.");
 }
 
 // All problems of one store, one rule after the other.

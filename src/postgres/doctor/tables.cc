@@ -56,7 +56,7 @@ const Probe kParked{
                   AND h.aggregate_id = p.aggregate_id AND h.at_head)) AS stuck
        FROM dovetail.parked p WHERE finished_at IS NULL)",
     {{Severity::warning, "parked", [](F f) { return f.number("parked") > 0; },
-      "{parked} events are parked and wait for an operator; with the events behind them {all}",
+      "parked events, which wait for an operator: {parked}; with the events behind them {all}",
       "list them with `dovetail parked list`, then replay or discard them"},
      {Severity::error, "parked-without-head", [](F f) { return f.number("stuck") > 0; },
       "{stuck} parked events wait behind nothing: they were changed by hand",
