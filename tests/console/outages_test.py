@@ -1,12 +1,17 @@
 """Each outage is named by the verdict of `dovetail status`, by /readyz and by the JSON API, in the same words."""
 
+import concurrent.futures
+import contextlib
 import datetime
+import io
+import multiprocessing
 import os
 import pathlib
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import unittest
 
@@ -354,5 +359,32 @@ class FullDisk(OutageCase):
         self.wait_for("it goes on by itself", lambda: self.call("/readyz").status == 200)
 
 
+ALONE = "Outages.test_a_slot_that_is_lost_while_the_receiver_is_well"  # it takes every slot of the server
+
+
+def run_one(name):
+    """Whether it was well, and what it said."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        tests = unittest.defaultTestLoader.loadTestsFromName(name, sys.modules[__name__])
+        is_well = unittest.TextTestRunner(stream=said, verbosity=2).run(tests).wasSuccessful()
+    return is_well, said.getvalue()
+
+
+def run_side_by_side():
+    """An outage is long, and nearly all of it is waiting: some at a time, each in a process of its own."""
+    names = [".".join(test.id().split(".")[-2:]) for suite in unittest.defaultTestLoader.loadTestsFromModule(
+        sys.modules[__name__]) for test in suite]
+    names.remove(ALONE)
+    outcomes = []
+    with concurrent.futures.ProcessPoolExecutor(2 * os.cpu_count(), multiprocessing.get_context("fork")) as pool:
+        for is_well, said in [*pool.map(run_one, names), *pool.map(run_one, [ALONE])]:
+            print(said, flush=True)
+            outcomes.append(is_well)
+    sys.exit(0 if all(outcomes) and len(outcomes) > 10 else 1)
+
+
 if __name__ == "__main__":
-    harness.main()
+    if sys.argv[1:]:
+        harness.main()
+    run_side_by_side()
