@@ -251,7 +251,7 @@
           tile('Delivered', rate(r.events_per_second), `${short(r.delivered_total)} so far`),
           counts && counts.commit_to_confirm_p99_us !== null && tile('Commit to confirm', pair(dur(counts.commit_to_confirm_p50_us), dur(counts.commit_to_confirm_p99_us)), 'p50 / p99'),
           tile('Parked', num(r.parked), r.parked ? behind(r.waiting) : 'nothing needs a decision', r.parked ? 'warn' : '', '#/parked'),
-          counts && tile('Window', pair(num(counts.window_events), short(conf.window_events_max)), 'read and not settled', '', null, meter(counts.window_events, conf.window_events_max, 'Window'))),
+          counts && tile('Window', pair(num(counts.window_events), short(conf.window_events_max)), 'read and not finished', '', null, meter(counts.window_events, conf.window_events_max, 'Window'))),
         lanesCard(r, conf),
         h('div.two', {}, chartOf('Age of the oldest waiting event', all, 'oldest_age_us', dur, { base: 'time', low: 2e6 }), linesOf('Events read and delivered each second', all[0], [['out_per_second', 'delivered'], ['in_per_second', 'read']], rate)),
         h('div.two', {}, linesOf('Commit to confirm', all[0], [['p50_us', 'p50'], ['p99_us', 'p99']], dur), linesOf('Parked events', all[0], [['parked', 'parked']], num, { base: 'count' })),
