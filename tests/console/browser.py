@@ -16,7 +16,8 @@ CHROMIUM = shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-         "--force-device-scale-factor=1"]
+         "--force-device-scale-factor=1", "--renderer-process-limit=1", "--disable-site-isolation-trials",
+         "--disable-features=SpareRendererForSitePerProcess,BackForwardCache,Translate,OptimizationHints,MediaRouter"]
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "ArrowLeft": "\ue012", "Shift": "\ue008"}
 PATIENCE_S = 60
@@ -95,18 +96,18 @@ class Browser:
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def wait(self, what, script, *arguments):
-        """Until the script returns something true; returns it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
+        """Until the script returns something true; returns it. What takes long is asked more seldom."""
+        began = time.monotonic()
+        while time.monotonic() < began + PATIENCE_S:
             value = self.run(script, *arguments)
             if value:
                 return value
-            time.sleep(0.05)
+            time.sleep(min(0.2, max(0.03, (time.monotonic() - began) / 5)))
         raise AssertionError(f"gave up waiting until {what}; the page says: {self.text()[:3000]}; console: {self.console()}")
 
     def settle(self):
         """Until what is drawn after a change of the width is drawn: one frame measures, one draws."""
-        self.run("return new Promise(done => { let frames = 4; const next = () => frames-- ? requestAnimationFrame(next) : done(true); next(); })")
+        self.run("return new Promise(done => { let frames = 3; const next = () => frames-- ? requestAnimationFrame(next) : done(true); next(); })")
 
     def text(self):
         return self.run("return document.body.innerText")

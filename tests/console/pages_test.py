@@ -81,7 +81,7 @@ class Pages(dashboard.SharedScene):
         self.page.shows("6 events, newest first")
         self.no_complaints()
 
-    def test_charts_and_pipeline_stay_while_the_page_is_drawn_again(self):
+    def test_what_is_drawn_stays_while_the_page_is_drawn_again(self):
         self.open()
         drawn = "return document.querySelectorAll('figure.chart svg .line, .pipeline svg .node').length"
         before = self.page.wait("two measurements are there", drawn + " >= 4 && document.querySelectorAll('figure.chart svg').length")
