@@ -179,7 +179,7 @@
     if (!r.lanes) return null;
     return h('section.card.flush', {}, h('div.card-head', {}, h('h2.card-title', {}, 'Lanes'), h('span.hint', {}, 'the epoch rises at every take-over; writes of an older epoch are refused')),
       table(['Lane', 'State', 'Owner', 'Lease left', { name: 'Epoch', right: true }, { name: 'Pending', right: true }],
-        r.lanes.map(l => ({ key: l.lane, cells: [`lane ${l.lane}`, pill(...D.stateOf({ ...l, parked: 0 })), ownerOf(l) || h('span.quiet', {}, 'nobody'), h('span.with-meter', {}, h('span.num', {}, dur(l.lease_left_us)), conf && meter(l.lease_left_us, conf.lease_us, 'Lease left')), num(l.epoch), num(l.pending)] }))));
+        r.lanes.map(l => ({ key: l.lane, cells: [`lane ${l.lane}`, pill(...D.stateOf({ ...l, parked: 0 })), ownerOf(l) || h('span.quiet', {}, 'nobody'), h('span.with-meter', {}, h('span.num', {}, l.owner ? dur(l.lease_left_us) : '–'), conf && meter(l.lease_left_us, conf.lease_us, 'Lease left')), num(l.epoch), num(l.pending)] }))));
   }
   function readsLine(r) {
     if (!r.reads) return null;
@@ -255,7 +255,7 @@
         lanesCard(r, conf),
         h('div.two', {}, chartOf('Age of the oldest waiting event', all, 'oldest_age_us', dur, { base: 'time', low: 2e6 }), linesOf('Events read and delivered each second', all[0], [['out_per_second', 'delivered'], ['in_per_second', 'read']], rate)),
         h('div.two', {}, linesOf('Commit to confirm', all[0], [['p50_us', 'p50'], ['p99_us', 'p99']], dur), linesOf('Parked events', all[0], [['parked', 'parked']], num, { base: 'count' })),
-        h('div.two', {}, card('Now', facts([['Owner', ownerOf(r) || 'nobody'], ['Epoch', num(r.epoch)], ['Lease left', dur(r.lease_left_us)], ['Replayed so far', num(r.replayed_total)], ['Parked so far', num(r.parked_total)], counts && ['Writes refused as stale', num(counts.refused_stale_writes)], ['Target', r.target || r.to]])), settingsCard(conf)));
+        h('div.two', {}, card('Now', facts([['Owner', ownerOf(r) || 'nobody'], ['Epoch', num(r.epoch)], ['Lease left', r.owner ? dur(r.lease_left_us) : '–'], ['Replayed so far', num(r.replayed_total)], ['Parked so far', num(r.parked_total)], counts && ['Writes refused as stale', num(counts.refused_stale_writes)], ['Target', r.target || r.to]])), settingsCard(conf)));
     };
     return { load, title: () => name, render };
   };
