@@ -19,16 +19,17 @@ constexpr const char* kIntroduction =
 
 constexpr const char* kFooter =
     "\nA first session:\n"
-    "  dovetail init                            write dovetail.toml, create the tables\n"
-    "  dovetail publish --store orders --aggregate-type orders --key 17 --type OrderPlaced \\\n"
-    "                   --payload '{\"total\": 3}'\n"
-    "  dovetail run --until-idle                deliver everything, then stop\n"
-    "  dovetail status                          pending and parked events, and their age\n"
-    "  dovetail demo                            a shop whose processes are killed\n"
+    "  dovetail init                write dovetail.toml, create the tables\n"
+    "  dovetail publish --store orders --aggregate-type orders --key 17 \\\n"
+    "                   --type OrderPlaced --payload '{\"total\": 3}'\n"
+    "  dovetail run --until-idle    deliver everything, then stop\n"
+    "  dovetail status              pending and parked events, and their age\n"
+    "  dovetail demo                a shop whose processes are killed\n"
     "\nExit codes:\n"
-    "  0 ok            1 the answer is no, or a guarantee is broken 2 wrong usage\n"
-    "  3 wrong config  4 unavailable: locked, full, unreachable; try again\n"
-    "  5 rejected input                     6 corrupt store, or one of a newer version\n"
+    "  0 ok              1 the answer is no, or a guarantee is broken\n"
+    "  2 wrong usage     3 wrong config\n"
+    "  4 unavailable: locked, full, unreachable; try again\n"
+    "  5 rejected input  6 corrupt store, or one of a newer version\n"
     "\nThe config file is ./dovetail.toml, $DOVETAIL_CONFIG or the argument of --config.\n"
     "'dovetail COMMAND --help' explains each command.";
 

@@ -382,8 +382,8 @@ class Doctor(harness.Case):
                         f"'1', 'x', '', '', x'00', 0, 0, '{state}', 1, 'no', 0, 0, {int(position == 1)})")
         self.change("orders.db", "INSERT OR IGNORE INTO dovetail_relay (relay, source) VALUES ('orders-to-inventory', 'outbox')")
         found = self.findings("orders")["parked"]
-        self.assertIn("1 events of orders-to-inventory are parked", found["what"])
-        self.assertIn("2 wait", found["what"])
+        self.assertIn("parked events of orders-to-inventory, which wait for an operator: 1", found["what"])
+        self.assertIn("next try: 2", found["what"])
         self.assertIn("parked list", json.dumps(found))
 
 

@@ -158,12 +158,13 @@ class Case(unittest.TestCase):
         return lines if len(lines) >= count else None
 
     def wait_for(self, what, condition):
+        """What costs much, such as a command, is asked more seldom: a test that waits leaves the machine to others."""
         deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
+        while (asked := time.monotonic()) < deadline:
             value = condition()
             if value:
                 return value
-            time.sleep(0.02)
+            time.sleep(max(0.02, 2 * (time.monotonic() - asked)))
         self.fail(f"gave up waiting until {what}; log: {self.log()}")
 
     def rows(self, database, sql, *parameters):

@@ -118,6 +118,20 @@ class OneEvent(Case):
         self.assertTrue(reason.startswith("    Grund: ä") and reason.endswith("...") and len(reason) <= 80, narrow)
         self.assertIn("END", self.on_terminal("parked", "list", columns=2000))
 
+    def test_everything_fits_a_terminal_of_80_columns_and_breaks_between_words(self):
+        plain = lambda text: re.sub("\x1b\\[[0-9;]*m", "", text)
+        for command in (("status",), ("trace", self.poison), ("explain", self.poison), ("doctor",), ("config", "check"),
+                        ("parked", "list"), ("events", "show", self.poison), ("--help",), ("run", "--help"),
+                        ("prune", "--help"), ("relay", "seek", "--help")):
+            with self.subTest(command):
+                shown, piped = plain(self.on_terminal(*command)), self.dovetail(*command).out
+                self.assertEqual([line for line in shown.splitlines() if len(line) > 80], [])
+                reason = "the mailbox does not accept the topic"
+                if reason in piped and command[0] != "parked":
+                    self.assertIn(reason, " ".join(shown.split()))
+                if command[0] in ("explain", "doctor", "config", "run", "prune", "relay", "--help"):
+                    self.assertEqual(" ".join(shown.split()), " ".join(piped.split()))
+
 
 class Commands(harness.Case):
     def test_an_unknown_command_is_named_with_the_nearest(self):

@@ -170,6 +170,8 @@ class Api(EveryCall, scene.SceneCase):
         self.assertEqual([(json.loads(payload), json.loads(headers)) for payload, headers in rows],
                          [({"total": 4}, {"dovetail-replaces": self.poison[2]})])
         self.assertEqual(self.get(f"events/{self.poison[2]}")["parked"][0]["state"], "discarded")
+        self.assertEqual([(one["subject"], one["reason"]) for one in self.get("audit?what=edit")["audit"]],
+                         [(self.poison[2], f"olga by the console: the total was wrong; as {edit['id']}")])
 
     def test_a_relay_is_paused_and_resumed(self):
         self.assertEqual(self.api("relays/orders-to-inventory/pause", {}).status, 400)

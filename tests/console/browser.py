@@ -2,6 +2,7 @@
 chromium-driver."""
 
 import base64
+import http.client
 import json
 import os
 import pathlib
@@ -10,14 +11,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 
 CHROMIUM = shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-         "--force-device-scale-factor=1"]
+         "--force-device-scale-factor=1", "--renderer-process-limit=1", "--disable-site-isolation-trials",
+         "--disable-features=SpareRendererForSitePerProcess,BackForwardCache,Translate,OptimizationHints,MediaRouter"]
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "ArrowLeft": "\ue012", "Shift": "\ue008"}
 PATIENCE_S = 60
@@ -38,8 +38,8 @@ class Browser:
             self.driver = subprocess.Popen([DRIVER, "--port=0"], stdout=log, stderr=log,
                                            env=os.environ | {"HOME": self.folder, "XDG_CONFIG_HOME": self.folder})
         try:
-            self.base = f"http://127.0.0.1:{self._port()}"
             self.session = None
+            self.line = http.client.HTTPConnection("127.0.0.1", self._port(), timeout=PATIENCE_S * 3)
             made = self._send("POST", "/session", {"capabilities": {"alwaysMatch": {
                 "goog:loggingPrefs": {"browser": "ALL"},
                 "goog:chromeOptions": {"binary": CHROMIUM, "args": FLAGS + [f"--user-data-dir={self.folder}/profile"]}}}})
@@ -58,14 +58,13 @@ class Browser:
         raise RuntimeError(f"chromedriver does not start: {self.log_path.read_text(errors='replace')}")
 
     def _send(self, method, path, body=None):
-        request = urllib.request.Request(self.base + path, method=method, headers={"Content-Type": "application/json"},
-                                         data=None if body is None else json.dumps(body).encode())
-        try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S * 3) as answer:
-                return json.load(answer)["value"]
-        except urllib.error.HTTPError as error:
-            value = json.load(error)["value"]
-            raise RuntimeError(f"{method} {path}: {value['error']}: {value['message'][:500]}") from None
+        self.line.request(method, path, headers={"Content-Type": "application/json"},
+                          body=None if body is None else json.dumps(body).encode())
+        answer = self.line.getresponse()
+        value = json.loads(answer.read())["value"]
+        if answer.status != 200:
+            raise RuntimeError(f"{method} {path}: {value['error']}: {value['message'][:500]}")
+        return value
 
     def _ask(self, method, path, body=None):
         return self._send(method, f"/session/{self.session}{path}", body)
@@ -74,7 +73,7 @@ class Browser:
         try:
             if self.session:
                 self._ask("DELETE", "")
-        except (OSError, RuntimeError):
+        except (OSError, RuntimeError, http.client.HTTPException):
             pass
         self.driver.terminate()
         self.driver.wait()
@@ -97,14 +96,18 @@ class Browser:
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def wait(self, what, script, *arguments):
-        """Until the script returns something true; returns it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
+        """Until the script returns something true; returns it. What takes long is asked more seldom."""
+        began = time.monotonic()
+        while time.monotonic() < began + PATIENCE_S:
             value = self.run(script, *arguments)
             if value:
                 return value
-            time.sleep(0.05)
+            time.sleep(min(0.2, max(0.03, (time.monotonic() - began) / 5)))
         raise AssertionError(f"gave up waiting until {what}; the page says: {self.text()[:3000]}; console: {self.console()}")
+
+    def settle(self):
+        """Until what is drawn after a change of the width is drawn: one frame measures, one draws."""
+        self.run("return new Promise(done => { let frames = 3; const next = () => frames-- ? requestAnimationFrame(next) : done(true); next(); })")
 
     def text(self):
         return self.run("return document.body.innerText")
@@ -141,5 +144,5 @@ class Browser:
             width = self.run("return innerWidth")
             self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=min(height, 6000),
                           deviceScaleFactor=1, mobile=False)
-            time.sleep(0.3)
+            self.settle()
         pathlib.Path(path).write_bytes(base64.b64decode(self._ask("GET", "/screenshot")))

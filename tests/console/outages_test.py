@@ -1,12 +1,17 @@
 """Each outage is named by the verdict of `dovetail status`, by /readyz and by the JSON API, in the same words."""
 
+import concurrent.futures
+import contextlib
 import datetime
+import io
+import multiprocessing
 import os
 import pathlib
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import unittest
 
@@ -116,18 +121,26 @@ class Outages(OutageCase, postgres_test.PostgresCase):
     def event(self, key="1"):
         self.sql(f"SELECT dovetail.publish('orders', '{key}', 'placed', '{{}}'::jsonb)")
 
-    def test_a_broker_that_is_away(self):
-        for url in ("kafka://127.0.0.1:%d", "amqp://127.0.0.1:%d/", "nats://127.0.0.1:%d", "redis://127.0.0.1:%d/0",
-                    "http://127.0.0.1:%d/"):
-            with self.subTest(url):
-                self.sql("DROP SCHEMA IF EXISTS dovetail CASCADE")
-                more = "[store.bus.settings]\nallow_private = true" if url.startswith("http") else ""
-                self.bus(url % free_port(), more)
-                self.event()
-                process = self.start_daemon()
-                self.named("broker-away", "The broker bus is away.")
-                process.kill()
-                process.wait()
+    def see_a_broker_away(self, url):
+        self.bus(url % free_port(), "[store.bus.settings]\nallow_private = true" if url.startswith("http") else "")
+        self.event()
+        self.start_daemon()
+        self.named("broker-away", "The broker bus is away.")
+
+    def test_kafka_that_is_away(self):
+        self.see_a_broker_away("kafka://127.0.0.1:%d")
+
+    def test_rabbitmq_that_is_away(self):
+        self.see_a_broker_away("amqp://127.0.0.1:%d/")
+
+    def test_nats_that_is_away(self):
+        self.see_a_broker_away("nats://127.0.0.1:%d")
+
+    def test_redis_that_is_away(self):
+        self.see_a_broker_away("redis://127.0.0.1:%d/0")
+
+    def test_a_receiver_of_http_that_is_away(self):
+        self.see_a_broker_away("http://127.0.0.1:%d/")
 
     def test_a_database_that_is_away(self):
         two = '[store.two]\nurl = "sqlite:two.db"\n'
@@ -278,7 +291,8 @@ class Outages(OutageCase, postgres_test.PostgresCase):
 
     @unittest.skipUnless(shutil.which("cc"), "cc is missing; install the package gcc")
     def test_a_clock_that_was_set(self):
-        self.configure(self.conninfo, '[store.two]\nurl = "sqlite:two.db"\n', RELAY % ("two", ""))
+        # What is to be deleted is looked at every second and not every minute.
+        self.configure(self.conninfo, '[store.two]\nurl = "sqlite:two.db"\n', RELAY % ("two", ""), '[retention]\nevery = "1s"\n')
         self.dovetail("init")
         self.start_daemon(env=clock_test.under_another_clock(self, 50))
         # The command has a clock of its own, which is right.
@@ -363,5 +377,32 @@ class FullDisk(OutageCase):
         self.wait_for("it goes on by itself", lambda: self.call("/readyz").status == 200)
 
 
+ALONE = "Outages.test_a_slot_that_is_lost_while_the_receiver_is_well"  # it takes every slot of the server
+
+
+def run_one(name):
+    """Whether it was well, and what it said."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        tests = unittest.defaultTestLoader.loadTestsFromName(name, sys.modules[__name__])
+        is_well = unittest.TextTestRunner(stream=said, verbosity=2).run(tests).wasSuccessful()
+    return is_well, said.getvalue()
+
+
+def run_side_by_side():
+    """An outage is long, and nearly all of it is waiting: some at a time, each in a process of its own."""
+    names = [".".join(test.id().split(".")[-2:]) for suite in unittest.defaultTestLoader.loadTestsFromModule(
+        sys.modules[__name__]) for test in suite]
+    names.remove(ALONE)
+    outcomes = []
+    with concurrent.futures.ProcessPoolExecutor(2 * os.cpu_count(), multiprocessing.get_context("fork")) as pool:
+        for is_well, said in [*pool.map(run_one, names), *pool.map(run_one, [ALONE])]:
+            print(said, flush=True)
+            outcomes.append(is_well)
+    sys.exit(0 if all(outcomes) and len(outcomes) > 15 else 1)
+
+
 if __name__ == "__main__":
-    harness.main()
+    if sys.argv[1:]:
+        harness.main()
+    run_side_by_side()

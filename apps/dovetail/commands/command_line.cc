@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <sstream>
 #include <string_view>
 
 #include "commands/output.h"
@@ -166,7 +167,11 @@ int CommandLine::run(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::Success& success) {
-    return app_->exit(success);
+    std::ostringstream said;
+    const int code = app_->exit(success, said, said);
+    const auto width = terminal_width();
+    print(width ? narrowed_help(said.str(), *width) : said.str());
+    return code;
   } catch (const CLI::ParseError& error) {
     context_.json = asks_for_json(argc, argv);
     if (const std::string unknown = unknown_command(*app_, argc, argv); !unknown.empty())

@@ -150,10 +150,15 @@ Answer config_check(const CommandContext& context, const CheckOptions& options) 
     print(text);
     return worst;
   }
-  print(config->file.string() + " is well: " + std::to_string(config->stores.size()) + " stores, " +
-        std::to_string(config->relays.size()) + " relays, " +
-        std::to_string(config->consumers.size()) + " consumers" +
-        (options.connect ? "; every store answers" : "; no store was asked: see --connect") + "\n");
+  const auto counted = [](std::size_t count, const char* noun) {
+    return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+  };
+  print(wrapped(
+      config->file.string() + " is well: " + counted(config->stores.size(), "store") + ", " +
+          counted(config->relays.size(), "relay") + ", " +
+          counted(config->consumers.size(), "consumer") +
+          (options.connect ? "; every store answers" : "; no store was asked: see --connect"),
+      terminal_width()));
   return worst;
 }
 

@@ -1,4 +1,5 @@
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "assembly/database.h"
@@ -12,13 +13,16 @@ namespace dovetail::app {
 using namespace assembly;
 namespace {
 
-std::string text_of(const config::StoreConfig& store, const std::vector<Finding>& findings) {
+std::string text_of(const config::StoreConfig& store, const std::vector<Finding>& findings,
+                    std::optional<std::size_t> width) {
   std::string text = "store " + store.name + " (" + printable(store.shown) + "):";
   if (findings.empty()) return text + " no problems found\n";
   text += "\n";
   for (const Finding& one : findings) {
-    text += "  " + std::string(to_string(one.severity)) + " " + one.code + ": " +
-            printable(one.what, 1000) + "\n      " + printable(one.what_to_do, 1000) + "\n";
+    text += wrapped(
+        std::string(to_string(one.severity)) + " " + one.code + ": " + printable(one.what, 1000),
+        width, "  ");
+    if (!one.what_to_do.empty()) text += wrapped(printable(one.what_to_do, 1000), width, "      ");
   }
   return text;
 }
@@ -31,6 +35,7 @@ Answer doctor(const CommandContext& context, const std::string& store_name) {
   }
   Json stores = Json::array();
   std::string text;
+  const auto width = terminal_width();
   Exit exit = Exit::ok;
   for (const config::StoreConfig& store : config->stores) {
     if (!store_name.empty() && store.name != store_name) continue;
@@ -38,7 +43,7 @@ Answer doctor(const CommandContext& context, const std::string& store_name) {
     for (const Finding& one : findings)
       if (one.severity == Severity::error) exit = Exit::negative;
     stores.push_back(json_of(store, findings));
-    text += text_of(store, findings);
+    text += text_of(store, findings, width);
   }
   if (context.json) {
     print_json({{"ok", exit == Exit::ok}, {"stores", stores}});

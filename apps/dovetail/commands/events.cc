@@ -162,7 +162,8 @@ std::string parked_state(const ParkedRow& row) {
 std::string life_of(const config::StoreConfig& store, const ParkedRow& row) {
   std::string text = "\n" + printable(row.relay, 60) + " in store " + store.name + "\n";
   const auto line = [&text](std::string_view name, const std::string& value) {
-    text += "  " + std::string(name) + std::string(12 - name.size(), ' ') + value + "\n";
+    const std::string first = "  " + std::string(name) + std::string(12 - name.size(), ' ');
+    text += wrapped(value, terminal_width(), std::string(first.size(), ' '), first);
   };
   line("state", parked_state(row));
   line("parked", when(row.parked_at));
@@ -184,9 +185,10 @@ Status trace_parked(const config::StoreConfig& store, const EventId& id, Trace& 
     trace.parked.push_back(json_of(ParkedPlace{&store, row}));
     trace.lives += life_of(store, row);
     if (row.state == EventState::parked)
-      trace.problems +=
-          "! " + printable(row.relay, 60) + " parked it after " + std::to_string(row.attempts) +
-          (row.attempts == 1 ? " attempt: " : " attempts: ") + printable(row.reason, kWhole) + "\n";
+      trace.problems += wrapped(
+          printable(row.relay, 60) + " parked it after " + std::to_string(row.attempts) +
+              (row.attempts == 1 ? " attempt: " : " attempts: ") + printable(row.reason, kWhole),
+          terminal_width(), "  ", "! ");
     if (trace.holder != nullptr) continue;
     trace.holder = &store;
     trace.head = head_of(row);

@@ -107,6 +107,62 @@ std::optional<std::size_t> terminal_width() {
   return size.ws_col;
 }
 
+std::string wrapped(std::string_view text, std::optional<std::size_t> width,
+                    std::string_view indent, std::string_view first) {
+  std::string out;
+  std::string line(first);
+  bool is_empty = true;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!is_empty && width && columns_of(line) + 1 + columns_of(word) > *width) {
+      out += line + "\n";
+      line = indent;
+      is_empty = true;
+    }
+    if (!is_empty) line += ' ';
+    line += word;
+    is_empty = false;
+  }
+  return out + line + "\n";
+}
+
+std::string narrowed_help(std::string_view help, std::size_t width) {
+  constexpr std::size_t kColumn = 30;  // of what is said about an option or a command
+  std::string out;
+  std::string rest;  // of a line of prose that was too long: the next one goes on with it
+  while (!help.empty()) {
+    const std::size_t end = std::min(help.find('\n'), help.size());
+    std::string line(help.substr(0, end));
+    help.remove_prefix(std::min(end + 1, help.size()));
+    const bool is_prose = !line.empty() && line.front() != ' ' && !line.starts_with("Usage:");
+    if (!rest.empty()) {
+      line = is_prose ? rest + " " + line : rest + "\n" + line;
+      rest.clear();
+    }
+    const std::size_t begin = line.rfind('\n') + 1;
+    out += line.substr(0, begin);
+    line.erase(0, begin);
+    const bool has_column =
+        line.size() > kColumn && line[kColumn - 1] == ' ' && line[kColumn] != ' ';
+    if (columns_of(line) <= width) {
+      out += line + "\n";
+    } else if (is_prose) {
+      const std::string lines = wrapped(line, width);
+      const std::size_t last = lines.rfind('\n', lines.size() - 2) + 1;
+      out += lines.substr(0, last);
+      rest = lines.substr(last, lines.size() - last - 1);
+    } else if (has_column) {
+      out +=
+          wrapped(line.substr(kColumn), width, std::string(kColumn, ' '), line.substr(0, kColumn));
+    } else {
+      out += line + "\n";
+    }
+  }
+  return rest.empty() ? out : out + rest + "\n";
+}
+
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 
 bool wants_colour() {

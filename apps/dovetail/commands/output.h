@@ -42,6 +42,18 @@ std::size_t columns_of(std::string_view text);
 // The width of the terminal at stdout; empty: a file or a pipe, where nothing is cut.
 std::optional<std::size_t> terminal_width();
 
+// Breaks lines between words; a word that is longer than a line stays whole. The first line begins
+// with `first`, all others with `indent`. Without a width there is one line. It ends with a
+// newline.
+std::string wrapped(std::string_view text, std::optional<std::size_t> width,
+                    std::string_view indent, std::string_view first);
+inline std::string wrapped(std::string_view text, std::optional<std::size_t> width,
+                           std::string_view indent = {}) {
+  return wrapped(text, width, indent, indent);
+}
+// Help for a terminal that is narrower than its lines; examples stay as one pastes them.
+std::string narrowed_help(std::string_view help, std::size_t width);
+
 void print(std::string_view text);  // to stdout, unchanged
 void print_json(const Json& document);
 void print_json_error(std::string_view code, std::string_view text);

@@ -105,8 +105,11 @@ std::string text_of(const Rows& rows, std::optional<std::size_t> width) {
     whole.add(std::move(cells));
   }
   std::string short_lines = narrow.to_string();
-  const std::size_t used = short_lines.find('\n');
+  std::size_t used = short_lines.find('\n');
   if (!width || used + 2 + kReasonMin <= *width) return whole.to_string(width);
+  // The columns go that one misses least.
+  short_lines = narrow.fitting(width, {2, 6, 3, 5});
+  used = short_lines.find('\n');
   std::string text = short_lines.substr(0, used + 1);
   std::size_t begin = used + 1;
   for (const std::string& reason : reasons) {

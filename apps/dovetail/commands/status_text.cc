@@ -117,24 +117,6 @@ std::string delayed_note(const config::StoreConfig& store, const StoreStatus& st
   return text + "\n";
 }
 
-// Breaks lines between words; a word that is longer than a line stays whole.
-std::string wrapped(std::string_view text, std::size_t width, std::string_view indent) {
-  std::string out;
-  std::string line(indent);
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.size() > indent.size() && columns_of(line) + 1 + columns_of(word) > width) {
-      out += line + "\n";
-      line = indent;
-    }
-    if (line.size() > indent.size()) line += ' ';
-    line += word;
-  }
-  return out + line + "\n";
-}
-
 class Painter {
  public:
   explicit Painter(bool has_colour) : has_colour_(has_colour) {}
@@ -152,7 +134,7 @@ std::string line_of(const Problem& problem, WallTime now, std::size_t width, con
   std::string title = "! " + printable(problem.title, kWhole);
   if (problem.since && problem.kind != ProblemKind::lag)
     title += ", for " + config::human_duration(std::max(Duration{0}, now - *problem.since));
-  std::string text = paint(to_string(problem.severity), wrapped(title, width, "").substr(0)) +
+  std::string text = paint(to_string(problem.severity), wrapped(title, width)) +
                      wrapped(printable(problem.text, kWhole), width, "    ");
   if (!problem.effect.empty()) text += wrapped(printable(problem.effect, kWhole), width, "    ");
   return text;
@@ -165,9 +147,9 @@ std::string status_text(const Overview& overview, const std::vector<Problem>& pr
   const std::size_t width = look.width.value_or(kWhole);
   const Painter paint(look.has_colour);
   const Verdict verdict = verdict_of(overview, problems);
-  std::string text = paint(verdict.kind, wrapped(printable(verdict.title, kWhole), width, ""));
-  text += wrapped(printable(verdict.text, kWhole), width, "");
-  for (const std::string& line : look.progress) text += wrapped(printable(line, kWhole), width, "");
+  std::string text = paint(verdict.kind, wrapped(printable(verdict.title, kWhole), width));
+  text += wrapped(printable(verdict.text, kWhole), width);
+  for (const std::string& line : look.progress) text += wrapped(printable(line, kWhole), width);
   if (!problems.empty()) text += "\n";
   for (const Problem& problem : problems) text += line_of(problem, overview.at, width, paint);
   Table readers({"SOURCE", "RELAY", "STATE", ">PENDING", ">OLDEST", ">RATE", ">PARKED", ">WAITING",
@@ -193,7 +175,7 @@ std::string status_text(const Overview& overview, const std::vector<Problem>& pr
   if (!notes.empty()) text += "\n";
   while (!notes.empty()) {
     const std::size_t end = notes.find('\n');
-    text += wrapped(std::string_view(notes).substr(0, end), width, "");
+    text += wrapped(std::string_view(notes).substr(0, end), width);
     notes.erase(0, end + 1);
   }
   return text;

@@ -1,6 +1,7 @@
 // What became of one event, and why.
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "assembly/life.h"
@@ -13,7 +14,8 @@ namespace dovetail::app {
 
 namespace {
 
-using Text = std::string (*)(const life::Facts& facts, const life::Life& life);
+using Text = std::string (*)(const life::Facts& facts, const life::Life& life,
+                             std::optional<std::size_t> width);
 
 Answer tell(const CommandContext& context, const std::string& text_id, Text text) {
   const auto config = load(context);
@@ -34,7 +36,7 @@ Answer tell(const CommandContext& context, const std::string& text_id, Text text
   if (context.json) {
     print_json(json_of(*facts, life));
   } else {
-    print(text(*facts, life));
+    print(text(*facts, life, terminal_width()));
   }
   return Exit::ok;
 }

@@ -13,14 +13,21 @@ using namespace assembly;
 
 namespace {
 
+// The text of an error ends with what to do.
+Finding failed(std::string code, const std::string& what, const std::string& text) {
+  const std::size_t end = text.rfind("; ");
+  return {Severity::error, std::move(code), what + ": " + text.substr(0, end),
+          end == std::string::npos ? "" : text.substr(end + 2)};
+}
+
 // The handlers of a consumer are checked together with the store of its inbox.
 void add_handlers(const config::Config& config, const config::ConsumerConfig& consumer,
                   std::vector<Finding>& findings) {
   const Status usable = check_handlers(config, consumer, system_clock());
   if (usable) return;
-  findings.push_back({Severity::error, "handler",
-                      "the consumer " + consumer.relay.name + " cannot handle events",
-                      usable.error().text});
+  findings.push_back(failed("handler",
+                            "the consumer " + consumer.relay.name + " cannot handle events",
+                            usable.error().text));
 }
 
 }  // namespace
@@ -38,8 +45,8 @@ std::vector<Finding> examine(const config::StoreConfig& store, const config::Con
     return std::move(*findings);
   }
   const Failure failure = refuse_in(store, findings.error()).value();
-  return {{Severity::error, std::string(to_string(failure.exit)), "cannot check the store",
-           findings.error().text}};
+  return {failed(std::string(to_string(failure.exit)), "cannot check the store",
+                 findings.error().text)};
 }
 
 Json json_of(const config::StoreConfig& store, const std::vector<Finding>& findings) {

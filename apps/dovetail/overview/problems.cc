@@ -19,7 +19,8 @@ constexpr Duration kSilenceMax = std::chrono::seconds(10);  // a relay reports w
 
 std::string waiting_events(const assembly::RelayStatus& relay) {
   if (!knows_pending(relay)) return "Its events wait.";
-  return counted(relay.pending, "event") + (relay.pending == 1 ? " waits." : " wait.");
+  const std::uint64_t count = relay.pending == 0 ? relay.waiting : relay.pending;
+  return counted(count, "event") + (count == 1 ? " waits." : " wait.");
 }
 
 // All problems of one store, one rule after the other.

@@ -73,6 +73,8 @@ std::string what_is_safe(const Totals& totals, const std::vector<Problem>& probl
     text += ", and no event waits. ";
   if (totals.relays == 0) return text;
   const std::size_t well = totals.delivering;
+  if (totals.relays == 1)
+    return text + (well == 1 ? "The relay delivers." : "The relay delivers nothing.");
   return text + (well == 0 ? "None" : capital(word(well))) + " of " + word(totals.relays) +
          (totals.relays == 1 ? " relay" : " relays") + (well < 2 ? " delivers." : " deliver.");
 }

@@ -1,7 +1,9 @@
 #include "reports/life_report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
+#include <vector>
 
 #include "config/units.h"
 
@@ -41,8 +43,8 @@ std::string after_text(const Facts& facts, const Step& step) {
   return (after->count() < 0 ? "-" : "+") + config::human_duration(std::chrono::abs(*after));
 }
 
-std::string head_of(const Facts& facts, const Life& life) {
-  std::string text = life.sentence + "\n\nevent      " + facts.id.to_string() + "\n";
+std::string head_of(const Facts& facts, const Life& life, std::optional<std::size_t> width) {
+  std::string text = wrapped(life.sentence, width) + "\nevent      " + facts.id.to_string() + "\n";
   const EventRow* const row = row_of(facts);
   if (row == nullptr) return text;
   text += "type       " + printable(row->type) + "\nkey        " +
@@ -76,23 +78,45 @@ Json json_of(const Facts& facts, const Life& life) {
   return document;
 }
 
-std::string steps_text(const Facts& facts, const Life& life) {
-  Table table({"TIME", ">AFTER", "WHO", "WHAT", ">TRY", "DETAIL"});
-  for (const Step& step : life.steps)
-    table.add({step.at ? config::iso_time(*step.at) : "unknown", after_text(facts, step),
-               printable(step.actor, 40), step.what,
-               step.attempt == 0 ? "" : std::to_string(step.attempt),
-               printable(step.detail, kWhole)});
-  std::string text = head_of(facts, life) + "\n" + table.to_string();
+std::string steps_text(const Facts& facts, const Life& life, std::optional<std::size_t> width) {
+  const std::vector<std::string> titles{"TIME", ">AFTER", "WHO", "WHAT", ">TRY", "DETAIL"};
+  Table whole(titles);
+  Table narrow(std::vector<std::string>(titles.begin(), titles.end() - 1));
+  std::size_t longest = titles.back().size();
+  for (const Step& step : life.steps) {
+    std::vector<std::string> cells{step.at ? config::iso_time(*step.at) : "unknown",
+                                   after_text(facts, step), printable(step.actor, 40), step.what,
+                                   step.attempt == 0 ? "" : std::to_string(step.attempt)};
+    narrow.add(cells);
+    cells.push_back(printable(step.detail, kWhole));
+    longest = std::max(longest, columns_of(cells.back()));
+    whole.add(std::move(cells));
+  }
+  std::string text = head_of(facts, life, width) + "\n";
+  const std::string lines = narrow.to_string();
+  const std::size_t end_of_titles = lines.find('\n');
+  if (!width || end_of_titles + 2 + longest <= *width) {
+    text += whole.to_string();
+  } else {
+    // What is said of a step goes below it.
+    text += lines.substr(0, end_of_titles + 1);
+    std::size_t begin = end_of_titles + 1;
+    for (const Step& step : life.steps) {
+      const std::size_t end = lines.find('\n', begin) + 1;
+      text += lines.substr(begin, end - begin);
+      if (!step.detail.empty()) text += wrapped(printable(step.detail, kWhole), width, "    ");
+      begin = end;
+    }
+  }
   for (const life::Unasked& one : facts.unasked)
-    text += "\nnot asked: " + one.store + ": " + printable(one.why, kWhole) + "\n";
+    text += "\n" + wrapped("not asked: " + one.store + ": " + printable(one.why, kWhole), width);
   return text;
 }
 
-std::string explain_text(const Facts& facts, const Life& life) {
-  std::string text = head_of(facts, life);
+std::string explain_text(const Facts& facts, const Life& life, std::optional<std::size_t> width) {
+  std::string text = head_of(facts, life, width);
   for (const life::Line& line : life.explain)
-    text += "\n" + line.title + "\n  " + printable(line.text, kWhole) + "\n";
+    text += "\n" + line.title + "\n" + wrapped(printable(line.text, kWhole), width, "  ");
   return text;
 }
 

@@ -299,8 +299,10 @@ void Teller::explain_relay(const RelayFacts& relay) {
       explain("Why it waits", relay.name + " parked it: " + row.reason +
                                   ". Replay or discard it: dovetail parked.");
     if (relay.waiting_behind != 0)
-      explain("Behind it",
-              number(relay.waiting_behind) + " later events of its key wait. Other keys flow.");
+      explain("Behind it", number(relay.waiting_behind) +
+                               (relay.waiting_behind == 1 ? " later event of its key waits."
+                                                          : " later events of its key wait.") +
+                               " Other keys flow.");
   }
   if (relay.state != EventState::pending || !relay.parked.empty()) return;
   if (relay.said && relay.said->is_current && !relay.said->last_error.empty())

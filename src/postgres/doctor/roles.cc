@@ -58,7 +58,7 @@ constexpr std::string_view kRights =
 constexpr Check kMissing{
     Severity::error, "missing-right", [](F f) { return f.is("is_meant") && !f.is("may"); },
     "this user should be able to {ability}, but lacks {missing}",
-    "run `dovetail init --roles` as the owner of the schema and grant this user the role for it, "
+    "run 'dovetail init --roles' as the owner of the schema and grant this user the role for it, "
     "or grant it {missing}"};
 constexpr Check kRightsOfUser{
     Severity::note, "rights", nullptr, "the user {role} may {may}; it may not {may_not}",
@@ -78,7 +78,7 @@ const Probe kExtraRights{
     kExtraRightsSql,
     {{Severity::warning, "extra-right", nullptr,
       "the right {name} was granted manually, and every login with that role has it",
-      "grant it to the login that needs it; `dovetail init --roles` revokes it from the role"}}};
+      "grant it to the login that needs it; 'dovetail init --roles' revokes it from the role"}}};
 
 const Probe kIdleGrants{
     R"(SELECT w.role::text AS role, w.consumer, r.rolname IS NULL AS is_gone

@@ -40,11 +40,11 @@ const std::string kDriftSql =
        ORDER BY is_missing DESC, kind, name LIMIT 20)";
 constexpr Check kDrift[] = {
     {Severity::error, "missing-right", [](F f) { return f.is("is_right"); },
-     "the right {name} was revoked", "run `dovetail init --roles` as the owner of the schema"},
+     "the right {name} was revoked", "run 'dovetail init --roles' as the owner of the schema"},
     {Severity::error, "schema-drift", [](F f) { return !f.is("is_right") && f.is("is_missing"); },
-     "the {kind} dovetail.{name} is missing", "create it again as in `dovetail init --print-sql`"},
+     "the {kind} dovetail.{name} is missing", "create it again as in 'dovetail init --print-sql'"},
     {Severity::error, "schema-drift", [](F f) { return !f.is("is_right") && !f.is("is_missing"); },
-     "the {kind} dovetail.{name} was changed", "create it again as in `dovetail init --print-sql`"},
+     "the {kind} dovetail.{name} was changed", "create it again as in 'dovetail init --print-sql'"},
 };
 
 const Probe kOutboxSequence{
@@ -68,7 +68,7 @@ constexpr std::string_view kRelaysSql =
        WHERE r.source = 'outbox'
        GROUP BY l.relay ORDER BY l.relay)";
 constexpr Check kNoRelay{Severity::note, "no-relay", nullptr,
-                         "no relay has ever read dovetail.outbox", "start one with `dovetail run`"};
+                         "no relay has ever read dovetail.outbox", "start one with 'dovetail run'"};
 
 // A mapped table's facts have no order of an operator.
 bool is_held(F f) { return !f.text("hold").empty(); }
@@ -77,7 +77,7 @@ constexpr Check kLag[] = {
     {Severity::warning, "relay-held", [](F f) { return is_held(f); },
      "the relay \"{relay}\" is {hold} by {hold_by}: {hold_reason}; {pending} of its events are "
      "pending, and nothing that it has not passed is deleted",
-     "`dovetail relay resume` lets it continue"},
+     "'dovetail relay resume' lets it continue"},
     {[](F f) { return f.number("pending") > 0 ? Severity::error : Severity::warning; },
      "relay-not-running", [](F f) { return !f.is("is_served") && !is_held(f); },
      "the relay \"{relay}\" has lanes without a process; {pending} of its events are pending",
@@ -90,7 +90,7 @@ constexpr Check kLag[] = {
               f.number("lag") > f.number("lag_max");
      },
      "the relay \"{relay}\" has {pending} pending events{oldest}",
-     "check the sink and the log of the relay; if it is busy, more lanes and processes help"},
+     "check the target and the log of the relay; if it is busy, more lanes and processes help"},
 };
 
 }  // namespace

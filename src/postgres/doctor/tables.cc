@@ -24,12 +24,12 @@ const Probe kPartitions{
       [](F f) { return f.number("ahead") < f.number("ahead_min") && f.number("partitions") == 0; },
       "the outbox has no partitions: all rows are in the default partition, where old events are "
       "deleted one by one",
-      "run `dovetail prune` as the owner of the schema, regularly, or let the relay do so"},
+      "run 'dovetail prune' as the owner of the schema, regularly, or let the relay do so"},
      {Severity::warning, "partitions-ahead",
       [](F f) { return f.number("ahead") < f.number("ahead_min") && f.number("partitions") > 0; },
       "the outbox has partitions for another {ahead:age} only; later events go to the default "
       "partition, where old events are deleted one by one",
-      "run `dovetail prune` as the owner of the schema, regularly, or let the relay do so"}}};
+      "run 'dovetail prune' as the owner of the schema, regularly, or let the relay do so"}}};
 
 // Publishers in SQL are bound by the table, the others by the config.
 const Probe kLimit{
@@ -56,8 +56,8 @@ const Probe kParked{
                   AND h.aggregate_id = p.aggregate_id AND h.at_head)) AS stuck
        FROM dovetail.parked p WHERE finished_at IS NULL)",
     {{Severity::warning, "parked", [](F f) { return f.number("parked") > 0; },
-      "{parked} events are parked and wait for an operator; with the events behind them {all}",
-      "list them with `dovetail parked list`, then replay or discard them"},
+      "parked events, which wait for an operator: {parked}; with the events behind them {all}",
+      "list them with 'dovetail parked list', then replay or discard them"},
      {Severity::error, "parked-without-head", [](F f) { return f.number("stuck") > 0; },
       "{stuck} parked events wait behind nothing: they were changed by hand",
       "run SELECT dovetail.refresh_heads(relay, array_agg(aggregate_type), "
@@ -79,7 +79,7 @@ const Probe kQueues{
        GROUP BY c.name ORDER BY c.name)",
     {{Severity::warning, "queue-parked", [](F f) { return f.number("parked") > 0; },
       "the queue of \"{name}\" has {parked} parked events; their keys wait for an operator",
-      "list them with `dovetail parked list`, then replay or discard them"},
+      "list them with 'dovetail parked list', then replay or discard them"},
      {Severity::warning, "queue-backlog",
       [](F f) { return f.number("late") > f.number("lag_max"); },
       "the queue of \"{name}\" has {ready} events ready for a worker, the oldest for {late:age}",
@@ -98,7 +98,7 @@ const Probe kForgetting{
     {{Severity::error, "inbox-forgets-new-events", nullptr,
       "the consumer \"{name}\" parks every event up to {until} as possibly forgotten, and that "
       "time is in the future: a clock was wrong when old rows were deleted",
-      "find the time of that deletion and run `dovetail inbox remember --since` with it"}}};
+      "find the time of that deletion and run 'dovetail inbox remember --since' with it"}}};
 
 // Where its relay is in this database, a consumer that nobody runs is known as such.
 const std::string kDiedSql =
@@ -127,7 +127,7 @@ const Probe kInboxRows{
     {{Severity::warning, "inbox-partitions", [](F f) { return f.number("partitions") < 2; },
       "the inbox has no partitions: all rows are in the default partition, where old rows are "
       "deleted one by one",
-      "run `dovetail prune` as the owner of the schema, regularly, or let `dovetail run` do so"},
+      "run 'dovetail prune' as the owner of the schema, regularly, or let 'dovetail run' do so"},
      {Severity::warning, "inbox-default",
       [](F f) { return f.number("rows") > f.number("default_rows_max"); },
       "the default partition of the inbox has about {rows} rows, which are deleted one by one: "

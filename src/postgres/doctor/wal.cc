@@ -140,7 +140,7 @@ bool is_kept(F f) { return f.number("retained") > f.number("idle_slot_bytes_max"
 constexpr Check kSlot[] = {
     {Severity::warning, "slot-lost", [](F f) { return is_lost(f) && !f.has("relay"); },
      "the slot {slot} is lost: the server removed WAL that the relay had not read{invalidation}",
-     "drop it with `dovetail slots --drop {slot}`"},
+     "drop it with 'dovetail slots --drop {slot}'"},
     {Severity::warning, "slot-lost", [](F f) { return is_lost(f) && f.has("relay"); },
      "the slot {slot} is lost: the server removed WAL that the relay had not read{invalidation}",
      "start its relay, which creates another slot and reads the missing events from the table; "
@@ -149,32 +149,32 @@ constexpr Check kSlot[] = {
      [](F f) { return is_idle(f) && !f.is("is_here") && is_kept(f); },
      "no process uses the slot {slot} of the database \"{database}\", and the server retains "
      "{retained:bytes} of WAL for it",
-     "start its relay, or drop it with `dovetail slots --drop {slot}` there"},
+     "start its relay, or drop it with 'dovetail slots --drop {slot}' there"},
     {Severity::warning, "slot-orphan",
      [](F f) { return is_idle(f) && f.is("is_here") && !f.has("relay"); },
      "the slot {slot} belongs to no relay of this database, and the server retains "
      "{retained:bytes} of WAL for it",
-     "drop it with `dovetail slots --drop {slot}`"},
+     "drop it with 'dovetail slots --drop {slot}'"},
     {Severity::warning, "slot-unused",
      [](F f) { return is_idle(f) && f.is("is_here") && f.has("relay") && !f.is("is_read"); },
      "the slot {slot} belongs to the relay \"{relay}\", which does not use it according to this "
      "config file, and the server retains {retained:bytes} of WAL for it",
-     "drop it with `dovetail slots --drop {slot}` --force, unless another config file has mode = "
+     "drop it with 'dovetail slots --drop {slot}' --force, unless another config file has mode = "
      "\"wal\" for it"},
     {[](F f) { return is_kept(f) ? Severity::warning : Severity::note; }, "slot-idle",
      [](F f) { return is_idle(f) && f.is("is_here") && f.is("is_read"); },
      "no process uses the slot {slot} of the relay \"{relay}\", and the server retains "
      "{retained:bytes} of WAL for it",
-     "start the relay, or drop the slot with `dovetail slots --drop {slot}` --force: events are "
+     "start the relay, or drop the slot with 'dovetail slots --drop {slot}' --force: events are "
      "then read from the table"},
     {Severity::warning, "slot-behind", [](F f) { return f.is("wal_status", "unreserved"); },
      "the slot {slot} is unreserved: the server retains {retained:bytes} of WAL for it, more than "
      "max_wal_size, and may invalidate it at any time",
-     "check the sink and the log of the relay that uses it"},
+     "check the target and the log of the relay that uses it"},
     {Severity::warning, "slot-behind", [](F f) { return f.is("wal_status", "extended"); },
      "the slot {slot} is extended: the server retains {retained:bytes} of WAL for it, more than "
      "max_wal_size",
-     "check the sink and the log of the relay that uses it"},
+     "check the target and the log of the relay that uses it"},
     {Severity::warning, "slot-behind",
      [](F f) {
        return f.is("wal_status", "reserved") && f.is("is_read") && f.is("is_active") &&
@@ -182,7 +182,7 @@ constexpr Check kSlot[] = {
      },
      "the slot {slot} retains {retained:bytes} of WAL; at {retained_max:bytes} the relay gives it "
      "up",
-     "check the sink and the log of the relay \"{relay}\""},
+     "check the target and the log of the relay \"{relay}\""},
     {Severity::warning, "slot-age",
      [](F f) { return !is_lost(f) && f.number("catalog_age") > f.number("catalog_age_max"); },
      "the slot {slot} is {catalog_age} transactions old: dead rows of the catalogue stay until it "
@@ -193,7 +193,7 @@ constexpr Check kFailover{
     Severity::note, "failover", [](F f) { return f.is("is_read") && !f.is("is_failover"); },
     "the slot {slot} is not synchronised to standbys: its relay continues from the table and "
     "creates another slot",
-    "stop its relay and drop it with `dovetail slots --drop {slot} --force`: the relay creates it "
+    "stop its relay and drop it with 'dovetail slots --drop {slot} --force': the relay creates it "
     "again as a failover slot; and set sync_replication_slots = on at the standbys"};
 
 constexpr Check kReplicationUrl{

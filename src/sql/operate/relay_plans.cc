@@ -28,9 +28,9 @@ std::string pending(const RelayStatus& relay) {
 
 void add_waiting(ActionReport& report, const RelayStatus& relay) {
   if (relay.parked + relay.waiting == 0) return;
-  report.consequences.push_back({"parked", std::to_string(relay.parked) + " parked and " +
-                                               std::to_string(relay.waiting) +
-                                               " waiting events stay where they are"});
+  report.consequences.push_back({"parked", "what is parked (" + std::to_string(relay.parked) +
+                                               ") and what waits for its turn (" +
+                                               std::to_string(relay.waiting) + ") stays there"});
 }
 
 void plan_pause(ActionReport& report, const RelayStatus& relay) {
@@ -38,7 +38,7 @@ void plan_pause(ActionReport& report, const RelayStatus& relay) {
       {"stops", "within seconds every process of " + quoted(relay) +
                     " finishes what is in flight, releases its lease and delivers nothing, also "
                     "after a restart"});
-  report.consequences.push_back({"pending", pending(relay) + "; what comes meanwhile joins them"});
+  report.consequences.push_back({"pending", pending(relay) + "; what comes meanwhile waits, too"});
   add_waiting(report, relay);
   if (is_broker(relay)) return;
   report.consequences.push_back(
@@ -62,7 +62,7 @@ void plan_resume(ActionReport& report, const RelayStatus& relay) {
   report.consequences.push_back(
       {"continues", quoted(relay) + ", which was " + std::string(to_string(relay.hold.hold)) +
                         " by " + relay.hold.by + ", continues within seconds where it runs"});
-  report.consequences.push_back({"pending", pending(relay) + " and are delivered now"});
+  report.consequences.push_back({"pending", pending(relay) + ", to be delivered now"});
 }
 
 }  // namespace

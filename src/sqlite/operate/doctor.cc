@@ -38,8 +38,8 @@ constexpr Check kForgetting{
 
 constexpr Check kRelay[] = {
     {Severity::warning, "parked", [](F f) { return f.number("parked") > 0; },
-     "{parked} events of {relay} are parked and wait for an operator; behind them, or for their "
-     "next try, {waiting} wait",
+     "parked events of {relay}, which wait for an operator: {parked}; events that wait behind them "
+     "or for their next try: {waiting}",
      "list them with 'dovetail parked list', then replay or discard them"},
     {Severity::error, "relay-not-running",
      [](F f) {

@@ -23,7 +23,8 @@
     const root = base === 'bytes' ? 2 : 10;
     const raw = max / 4, power = Math.pow(root === 2 ? 1024 : 10, Math.floor(Math.log(raw) / Math.log(root === 2 ? 1024 : 10)));
     const choices = root === 2 ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] : [1, 2, 2.5, 5, 10];
-    const step = choices.map(c => c * power).find(x => x >= raw) || raw;
+    // A quarter of one has two digits behind the point.
+    const step = choices.filter(c => c !== 2.5 || power >= 1).map(c => c * power).find(x => x >= raw && (base !== 'count' || x >= 1)) || raw;
     return Array.from({ length: Math.ceil(max / step) + 1 }, (_, i) => i * step);
   }
 

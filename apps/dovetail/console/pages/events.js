@@ -48,8 +48,8 @@
         found.problems.map(p => h('section.alert.is-bad', { key: p.store }, state('bad'), h('p', {}, h('b', {}, `The store ${p.store} does not answer: `), p.text))),
         h('p.result', { role: 'status' }, found.events.length ? [h('b', {}, many(found.events.length, 'event')), isDelayed ? ', in the order of publishing.' : ', newest first.'] : isLooking ? 'Nothing found yet.' : 'No event matches.', found.looked_back_to && ` Looked back to ${stamp(D.time(found.looked_back_to))}${isLooking ? ', and still looking' : ''}.`, isLooking && [' ', button('Stop', () => { isLooking = false; }, 'plain')], filtered && [' ', h('a', { href: '#/events' }, 'Clear all filters')]),
         found.events.length ? table(['Event', 'Key', 'State', { name: 'Store and relay' }, { name: isDelayed ? 'Due' : 'Committed', right: true }, { name: 'Size', right: true }],
-          found.events.map(e => { const word = stateOf(e.states); return { key: e.store + e.id, cells: [h('a', { href: '#/events/' + e.id }, h('b', {}, e.type), h('span.route.id', {}, shortId(e.id))), h('a.plain', { href: link({ q: keyOf(e), store: params.store }), title: 'All events of this key' }, keyOf(e)), pill(kinds[word] || 'info', word), h('span', {}, e.store, h('span.quiet', {}, ' ' + e.states.map(one => one.relay).filter(Boolean).join(', '))), timeCell(e.deliver_at || e.created_at, e.delayed_because), bytes(e.payload_bytes)] }; }))
-          : D.empty(isLooking ? 'Looking.' : 'Nothing here.', isLooking ? 'Older events are looked at, some thousand at a time.' : found.next ? 'The search goes further back when you ask for more.' : filtered ? 'Try a longer time, or the whole key such as order/48213.' : 'The first event appears here when it is committed.'),
+          found.events.map(e => { const word = stateOf(e.states); return { key: e.store + e.id, cells: [h('a', { href: '#/events/' + e.id }, h('b', {}, e.type), h('span.route.id', {}, shortId(e.id))), h('a.plain', { href: link({ q: keyOf(e), store: params.store }), title: 'All events of this key' }, keyOf(e)), pill(kinds[word] || 'info', word), h('span', {}, e.store, h('span.quiet', {}, ' ' + e.states.map(one => one.relay).filter(Boolean).sort().join(', '))), timeCell(e.deliver_at || e.created_at, e.delayed_because), bytes(e.payload_bytes)] }; }))
+          : D.empty(isLooking ? 'Looking.' : 'Nothing here.', isLooking ? 'Older events are looked at, some thousand at a time.' : found.next ? 'The search goes further back when you ask for more.' : filtered ? `Try ${params.minutes ? 'a longer time, or ' : ''}the whole id, or the whole key such as order/48213.` : 'The first event appears here when it is committed.'),
         h('nav.pager', { 'aria-label': 'Pages' }, params.after && h('a.btn', { href: link({ ...params, after: '' }) }, 'Newest'), found.next && !isLooking && (isSearch && found.events.length < 50 ? button('Search further back', look) : h('a.btn', { href: link({ ...params, after: found.next }) }, isDelayed ? 'More' : 'Older'))));
     };
     return { load, title: () => 'Events', render, after: () => { if (isSearch) look(); } };
@@ -90,10 +90,10 @@
       const gap = x.at && last ? x.at - last.at : 0, isFirst = x === first;
       if (x.at) last = x;
       const time = x.at ? [h('b', {}, isFirst ? clock(x.at) : after(x, first)), h('time', { datetime: new Date(x.at).toISOString(), title: stamp(x.at, true) }, clock(x.at, true))] : [h('b', {}, 'no time'), h('span.quiet', {}, 'not recorded')];
-      return [gap > 1000 && h('li.gap-row', {}, dur(gap * 1000) + ' later'), h('li', {}, h('span.tl-time', {}, time), state(x.kind), h('span.tl-text', {}, h('b', {}, x.what), ' ', h('span.tl-actor', {}, x.actor), x.attempt && h('span.tl-actor', {}, `, try ${num(x.attempt)}`), h('span.quiet', {}, x.detail)))];
+      return [gap > 1000 && h('li.gap-row', {}, dur(gap * 1000) + ' later'), h('li', {}, h('span.tl-time', {}, time), state(x.kind), h('span.tl-text', {}, h('b', {}, x.what), ' ', h('span.tl-actor', {}, x.actor), x.attempt && h('span.tl-actor', {}, `, try ${num(x.attempt)}`), h('span.quiet', {}, D.said(x.detail).replace(/\.$/, '')) ))];
     }));
   }
-  const explainCard = e => e.explain.length > 0 && card('Why', h('dl.explain', {}, e.explain.map(one => h('div', {}, h('dt', {}, one.title), h('dd', {}, one.text)))));
+  const explainCard = e => e.explain.length > 0 && card('Why', h('dl.explain', {}, e.explain.map(one => h('div', {}, h('dt', {}, one.title), h('dd', {}, D.said(one.text))))));
   function keyCard(e, id, head) {
     if (!e.of_its_key) return null;
     const { before, behind } = e.of_its_key;
@@ -101,7 +101,7 @@
     return h('section.card.flush', {}, h('div.card-head', {}, h('h2.card-title', {}, 'Its key, in order'), h('span.hint', {}, before.length + behind.length ? 'the nearest ones' : 'none near it in the outbox')), table(['Event', 'Id', 'State', { name: 'Committed', right: true }], [...before.map(one => row(one)), row({ ...head, id }, true), ...behind.map(one => row(one))]));
   }
   function cancel(id, done) {
-    dialog({ title: 'Cancel this event?', confirm: 'Cancel it', kind: 'bad', reason: { hint: 'Why is it no longer wanted?' }, cmd: `dovetail events cancel ${id} --reason '...'`, body: will([['bad', 'It is deleted before its time. Nobody gets it.'], ['info', 'The audit keeps its id, your name and the reason.']]),
+    dialog({ title: 'Cancel this event?', confirm: 'Cancel the event', dismiss: 'Keep it', kind: 'bad', reason: { hint: 'Why is it no longer wanted?' }, cmd: `dovetail events cancel ${id} --reason '...'`, body: [h('h3', {}, 'What will happen'), will([['bad', 'It is deleted before its time. Nobody gets it.'], ['info', 'The audit keeps its id, your name and the reason.']])],
       onconfirm: async reason => { try { await D.post(`events/${id}/cancel`, { reason }); toast('The event is cancelled.'); await done(); } catch (error) { D.fault(error); } } });
   }
   function placesCard(e) {

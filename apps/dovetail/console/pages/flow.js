@@ -1,7 +1,7 @@
 // Overview, relays, one relay.
 'use strict';
 (() => {
-  const { h, num, short, rate, dur, bytes, clock, age, ago, many, state, icon, pill, mono, card, facts, meter, table, chart } = D;
+  const { h, num, short, rate, dur, bytes, clock, age, ago, many, behind, said, state, icon, pill, mono, card, facts, meter, table, chart } = D;
 
   // ---- the pipeline out of the config, with the states of the stores
   const kindOfStore = name => (D.daemon.stores.find(one => one.name === name) || { kind: '' }).kind;
@@ -9,8 +9,8 @@
   function lineOf(one) {
     if (!one) return 'has not run yet';
     const [, word] = D.stateOf(one);
-    if (one.state === 'backing_off' || one.state === 'halted' || one.state === 'stopped') return one.pending ? `${word} · ${short(one.pending)} wait` : word;
-    if (one.parked) return `${num(one.parked)} parked · ${num(one.waiting)} wait`;
+    if (one.state === 'backing_off' || one.state === 'halted' || one.state === 'stopped') return one.pending ? `${word} · ${short(one.pending)} pending` : word;
+    if (one.parked) return `${num(one.parked)} parked · ${num(one.waiting)} ${one.waiting === 1 ? 'waits' : 'wait'}`;
     if (one.pending === null) return rate(one.events_per_second);
     return one.pending ? `${short(one.pending)} pending · ${dur(one.oldest_age_us)}` : 'nothing pending';
   }
@@ -39,6 +39,7 @@
       }
     }
   }
+  const gone = { 'disk-full': 'its disk is full', 'pooler-down': 'its pooler is down', 'database-unusable': 'cannot be used' };
   function graphNow() {
     const nodes = [], edges = [];
     const targets = new Set(D.daemon.relays.map(one => one.to));
@@ -46,7 +47,7 @@
     const node = (name, col, prefix, role) => {
       const away = D.isAway(name), known = D.status.stores.find(one => one.name === name) || {};
       const rows = prefix === 's:' ? known.outbox_rows : known.mailbox_rows;
-      const line = away ? away.title : rows === undefined ? 'a broker' : known.rows_are_estimated && !rows ? 'few rows' : `${known.rows_are_estimated ? 'about ' : ''}${short(rows)} rows`;
+      const line = away ? (gone[away.kind] || 'no answer') + (away.since ? ` for ${age(D.time(away.since))}` : '') : rows === undefined ? 'a broker' : known.rows_are_estimated && !rows ? 'few rows' : `${known.rows_are_estimated ? 'about ' : ''}${short(rows)} rows`;
       nodes.push({ id: prefix + name, role, col, title: name, kind: kindOfStore(name), line, state: away ? 'bad' : 'ok', href: '#/stores/' + encodeURIComponent(name) });
     };
     sources.forEach(name => node(name, 0, 's:', 'Source'));
@@ -64,7 +65,7 @@
     const v = D.status.verdict, kind = verdictKind[v.kind] || 'info';
     return h('section.verdict', { class: 'verdict is-' + kind, 'aria-label': 'Verdict' }, h('div.verdict-head', {}, state(kind), h('div', {}, h('h1', {}, v.title), h('p', {}, v.text))),
       D.status.problems.length > 0 && h('ol.problems', {}, D.status.problems.map(p => h('li', { key: [p.kind, p.where.store, p.where.relay, p.where.consumer].join('/') }, h('a.problem', { href: hrefOf(p) }, state(D.severities[p.severity], p.severity),
-        h('b', {}, p.title), h('span.problem-text', {}, p.text, ' ', h('em', {}, p.effect)), h('span.problem-since', {}, p.since ? 'for ' + age(D.time(p.since)) : ''), icon('right'))))));
+        h('b', {}, p.title), h('span.problem-text', {}, said(p.text), ' ', h('em', {}, p.effect)), h('span.problem-since', {}, p.since ? 'for ' + age(D.time(p.since)) : ''), icon('right'))))));
   }
 
   // The numbers are as old as the last answer of the slowest database.
@@ -92,23 +93,27 @@
       tile('Oldest waits', T.oldest_in ? dur(T.oldest_age_us) : '–', T.oldest_in ? 'in ' + T.oldest_in : 'nothing waits', isLate ? 'bad' : '', T.oldest_in ? '#/relays/' + encodeURIComponent(T.oldest_in) : '#/relays'),
       tile('Delivered', rate(T.events_per_second), `${short(T.delivered_total)} so far`, '', '#/relays'),
       times && tile('Commit to confirm', pair(dur(times[0]), dur(times[1])), 'p50 / p99, slowest relay', '', '#/relays'),
-      tile('Parked', num(T.parked), T.parked ? `${num(T.waiting)} wait behind` : 'nothing needs a decision', T.parked ? 'warn' : '', '#/parked'),
+      tile('Parked', num(T.parked), T.parked ? behind(T.waiting) : 'nothing needs a decision', T.parked ? 'warn' : '', '#/parked'),
       tile('Duplicates suppressed', num(duplicates), 'none was applied twice', '', '#/consumers'));
   }
+
+  // Without the number that tells two processes of one name apart.
+  const ownerOf = one => [...new Set(one.owner.split(', ').map(name => name.split('#')[0]))].join(', ');
 
   // One square for each lane, in the row of the process that owns it.
   function owners() {
     const rows = new Map();
     for (const one of D.relays()) for (const lane of one.lanes || [{ lane: null, owner: one.owner, epoch: one.epoch, lease_left_us: one.lease_left_us }]) {
       if (!lane.owner || lane.lease_left_us <= 0) continue;
-      if (!rows.has(lane.owner)) rows.set(lane.owner, []);
-      rows.get(lane.owner).push([one, lane]);
+      const name = ownerOf(lane);
+      if (!rows.has(name)) rows.set(name, []);
+      rows.get(name).push([one, lane]);
     }
     if (!rows.size) return h('p.quiet', {}, 'No process has a relay.');
-    return h('div.owners', {}, [...rows].sort((a, b) => b[1].length - a[1].length).map(([owner, list]) => h('div.owner', { key: owner }, h('div', {}, h('b', {}, owner.split(':')[0]), h('span.quiet', {}, ` process ${(owner.split(':')[1] || '').split('#')[0]} · ${many(list.length, 'lane')}`)),
+    return h('div.owners', {}, [...rows].sort((a, b) => b[1].length - a[1].length).map(([owner, list]) => h('div.owner', { key: owner }, h('div', {}, h('b', {}, owner.split(':')[0]), h('span.quiet', {}, ` process ${owner.split(':')[1] || ''} · ${many(list.length, 'lane')}`)),
       h('div.lane-squares', {}, list.map(([one, lane]) => h('a', { class: 'lane-sq is-' + D.stateOf(one)[0], href: '#/relays/' + encodeURIComponent(one.name), title: `epoch ${lane.epoch}, lease left ${dur(lane.lease_left_us)}` }, one.name, one.lanes && one.lanes.length > 1 ? h('i', {}, ' ' + lane.lane) : ''))))));
   }
-  const feed = audit => audit.length ? h('ul.feed', {}, audit.map(a => h('li', { key: a.at }, h('span.feed-who', {}, a.who), ' ', h('b', {}, a.what), ' ', a.relay || a.subject, a.reason && h('span.quiet', {}, ` “${a.reason}”`), h('span.feed-at', {}, ago(D.time(a.at)))))) : h('p.quiet', {}, 'Nobody has decided anything yet.');
+  const feed = audit => audit.length ? h('ul.feed', {}, audit.map(a => h('li', { key: a.at }, h('span.feed-who', {}, a.who), ' ', h('b', {}, a.what), ' ', a.relay || (/^[0-9a-f-]{36}$/.test(a.subject) ? h('a.id', { href: '#/events/' + a.subject, title: a.subject }, D.shortId(a.subject)) : a.subject), a.reason && h('span.quiet', {}, ` “${a.reason}”`), h('span.feed-at', {}, ago(D.time(a.at)))))) : h('p.quiet', {}, 'Nobody has decided anything yet.');
 
   // ---- charts of what this process remembers
   const startOf = one => ({ start: D.time(one.start), step: one.step_us / 1000 });
@@ -124,16 +129,16 @@
   const kinds = ['a', 'n', 'warn', 'bad'];
   function chartOf(title, all, column, format, more) {
     const some = all.filter(one => one[column].filter(v => v !== null).length > 1);
-    if (!some.length) return card(title, h('p.quiet', {}, 'Measured every 20 s by this process. The line begins with the second measurement.'));
+    if (!some.length) return card(title, h('p.quiet', {}, 'Measured every 20 s by this process. The line begins within a minute.'));
     const { start, step, series } = align(some, column);
     return card(title, chart.line({ title, start, step, format, ...more, series: series.slice(0, 4).map((one, i) => ({ ...one, kind: kinds[i] })) }));
   }
 
   // Several lines of one relay.
-  function linesOf(title, one, columns, format) {
+  function linesOf(title, one, columns, format, more) {
     const isMeasured = one && columns.some(([column]) => one[column].filter(v => v !== null).length > 1);
-    if (!isMeasured) return card(title, h('p.quiet', {}, 'Measured every 20 s by this process. The line begins with the second measurement.'));
-    return card(title, chart.line({ title, ...startOf(one), format, series: columns.map(([column, name], i) => ({ name, values: one[column], kind: kinds[i] })) }));
+    if (!isMeasured) return card(title, h('p.quiet', {}, 'Measured every 20 s by this process. The line begins within a minute.'));
+    return card(title, chart.line({ title, ...startOf(one), format, ...more, series: columns.map(([column, name], i) => ({ name, values: one[column], kind: kinds[i] })) }));
   }
 
   D.views.overview = async () => {
@@ -154,8 +159,6 @@
   };
 
   // ---- relays
-  // Without the number that tells two processes of one name apart.
-  const ownerOf = one => one.owner.split(', ').map(name => name.split('#')[0]).join(', ');
   const routeOf = one => `${one.from || one.store}${one.table ? '.' + one.table : ''} → ${one.to || one.target || ''}`;
   const order = { bad: 0, warn: 1, off: 2, info: 3, ok: 4 };
 
@@ -176,7 +179,7 @@
     if (!r.lanes) return null;
     return h('section.card.flush', {}, h('div.card-head', {}, h('h2.card-title', {}, 'Lanes'), h('span.hint', {}, 'the epoch rises at every take-over; writes of an older epoch are refused')),
       table(['Lane', 'State', 'Owner', 'Lease left', { name: 'Epoch', right: true }, { name: 'Pending', right: true }],
-        r.lanes.map(l => ({ key: l.lane, cells: [`lane ${l.lane}`, pill(...D.stateOf({ ...l, parked: 0 })), ownerOf(l) || h('span.quiet', {}, 'nobody'), h('span.with-meter', {}, h('span.num', {}, dur(l.lease_left_us)), conf && meter(l.lease_left_us, conf.lease_us, 'Lease left')), num(l.epoch), num(l.pending)] }))));
+        r.lanes.map(l => ({ key: l.lane, cells: [`lane ${l.lane}`, pill(...D.stateOf({ ...l, parked: 0 })), ownerOf(l) || h('span.quiet', {}, 'nobody'), h('span.with-meter', {}, h('span.num', {}, l.owner ? dur(l.lease_left_us) : '–'), conf && meter(l.lease_left_us, conf.lease_us, 'Lease left')), num(l.epoch), num(l.pending)] }))));
   }
   function readsLine(r) {
     if (!r.reads) return null;
@@ -189,7 +192,7 @@
     return h('section.alert.is-bad', {}, state('bad'), h('div', {}, h('p', {}, text), r.state_since && h('p.quiet', {}, `Since ${clock(D.time(r.state_since))} UTC.`, next ? ` Next attempt ${next > D.now() ? 'in ' + dur((next - D.now()) * 1000) : 'now'}.` : '', r.state === 'halted' ? ' It starts by itself when the cause is gone.' : '')));
   }
   function heldLine(r) {
-    return r.hold && h('section.alert.is-off', { key: 'held' }, state('off'), h('p', {}, h('b', {}, `It is ${r.state} for ${age(D.time(r.hold.since))}: `), r.hold.reason, h('span.quiet', {}, ` (${r.hold.by})`)));
+    return r.hold && h('section.alert.is-off', { key: 'held' }, state('off'), h('p', {}, h('b', {}, `It has been ${r.state} for ${age(D.time(r.hold.since))}: `), r.hold.reason, h('span.quiet', {}, ` (${r.hold.by})`)));
   }
   function settingsCard(conf) {
     if (!conf) return card('Settings', h('p.quiet', {}, 'The config file of this daemon does not have this relay.'));
@@ -205,10 +208,10 @@
     const order = { store: r.store, ...what };
     let plan;
     try { plan = await D.post(path, { ...order, dry_run: true }); } catch (error) { D.fault(error); return; }
-    const counts = [[plan.sent_again, 'sent again'], [plan.skipped, 'skipped'], [plan.pending, 'pending'], [plan.parked, 'parked']].filter(([n]) => n), is_loss = verb === 'forget' || plan.skipped > 0;
+    const counts = [[plan.sent_again, 'sent again'], [plan.skipped, 'skipped'], [plan.pending, 'pending'], [plan.parked, 'parked']].filter(([n, text]) => n || text === 'pending'), is_loss = verb === 'forget' || plan.skipped > 0;
     const options = { seek: ` --to '${what.to}'`, rename: ` ${what.new_name}` }[verb] || '';
     D.dialog({ title: `${word} ${r.name}?`, confirm: word, kind: is_loss ? 'bad' : '', role, reason: { hint: 'Why? For those who look tomorrow' }, cmd: `dovetail relay ${verb} ${r.name}${options} --reason '...'`,
-      body: [counts.length > 0 && h('div.counts', {}, counts.map(([n, text]) => h('div', {}, h('b', {}, num(n)), h('span', {}, text)))), h('h3', {}, 'What will happen'), D.will(plan.consequences.map(one => [one.kind === 'skipped' ? 'bad' : one.kind === 'sent-again' ? 'warn' : 'info', one.text]))],
+      body: [counts.length > 0 && h('div.counts', {}, counts.map(([n, text]) => h('div', {}, h('b', {}, num(n)), h('span', {}, text)))), h('h3', {}, 'What will happen'), D.will(plan.consequences.map(one => [one.kind === 'skipped' ? 'bad' : one.kind === 'sent-again' ? 'warn' : 'info', said(one.text).replace(/^./, first => first.toUpperCase())]))],
       onconfirm: async reason => { try { await D.post(path, { ...order, reason }); D.toast(`${r.name} ${done}.`); if (verb === 'rename' || verb === 'forget') location.hash = '#/relays'; D.refresh(); } catch (error) { D.fault(error); } } });
   }
   // First where to, then what follows from it.
@@ -247,12 +250,12 @@
           tile('Oldest waits', r.pending ? dur(r.oldest_age_us) : '–', r.pending ? 'since its commit' : 'nothing waits'),
           tile('Delivered', rate(r.events_per_second), `${short(r.delivered_total)} so far`),
           counts && counts.commit_to_confirm_p99_us !== null && tile('Commit to confirm', pair(dur(counts.commit_to_confirm_p50_us), dur(counts.commit_to_confirm_p99_us)), 'p50 / p99'),
-          tile('Parked', num(r.parked), r.parked ? `${num(r.waiting)} wait behind` : 'nothing needs a decision', r.parked ? 'warn' : '', '#/parked'),
-          counts && tile('Window', pair(num(counts.window_events), short(conf.window_events_max)), 'read and not settled', '', null, meter(counts.window_events, conf.window_events_max, 'Window'))),
+          tile('Parked', num(r.parked), r.parked ? behind(r.waiting) : 'nothing needs a decision', r.parked ? 'warn' : '', '#/parked'),
+          counts && tile('Window', pair(num(counts.window_events), short(conf.window_events_max)), 'read and not finished', '', null, meter(counts.window_events, conf.window_events_max, 'Window'))),
         lanesCard(r, conf),
         h('div.two', {}, chartOf('Age of the oldest waiting event', all, 'oldest_age_us', dur, { base: 'time', low: 2e6 }), linesOf('Events read and delivered each second', all[0], [['out_per_second', 'delivered'], ['in_per_second', 'read']], rate)),
-        h('div.two', {}, linesOf('Commit to confirm', all[0], [['p50_us', 'p50'], ['p99_us', 'p99']], dur), linesOf('Parked', all[0], [['parked', 'parked']], num)),
-        h('div.two', {}, card('Now', facts([['Owner', ownerOf(r) || 'nobody'], ['Epoch', num(r.epoch)], ['Lease left', dur(r.lease_left_us)], ['Replayed so far', num(r.replayed_total)], ['Parked so far', num(r.parked_total)], counts && ['Writes refused as stale', num(counts.refused_stale_writes)], ['Target', r.target || r.to]])), settingsCard(conf)));
+        h('div.two', {}, linesOf('Commit to confirm', all[0], [['p50_us', 'p50'], ['p99_us', 'p99']], dur), linesOf('Parked events', all[0], [['parked', 'parked']], num, { base: 'count' })),
+        h('div.two', {}, card('Now', facts([['Owner', ownerOf(r) || 'nobody'], ['Epoch', num(r.epoch)], ['Lease left', r.owner ? dur(r.lease_left_us) : '–'], ['Replayed so far', num(r.replayed_total)], ['Parked so far', num(r.parked_total)], counts && ['Writes refused as stale', num(counts.refused_stale_writes)], ['Target', r.target || r.to]])), settingsCard(conf)));
     };
     return { load, title: () => name, render };
   };

@@ -69,8 +69,9 @@
       const mark = D.state(n.state); mark.setAttribute('x', nw - 24); mark.setAttribute('y', 8); mark.setAttribute('width', 15); mark.setAttribute('height', 15);
       const fit = Math.floor((nw - 20) / 5.75);
       refs.fit = fit;
+      const room = nw - 40 - n.kind.length * 5.6; // a long name is written smaller before it is cut
       const g = link(n, s('rect.body', { width: nw, height: nh, rx: 8 }), s('rect.edge-mark', { width: 3, height: nh - 16, x: 0, y: 8, rx: 1.5 }),
-        s('text.title', { x: 12, y: 21 }, clip(n.title, Math.floor((nw - 40 - n.kind.length * 5.6) / 8.6))),
+        s('title', {}, n.title), s('text', { class: n.title.length > room / 8.6 ? 'title long' : 'title', x: 12, y: 21 }, clip(n.title, Math.floor(room / (n.title.length > room / 8.6 ? 6.7 : 8.6)))),
         s('text.kind', { x: nw - 30, y: 20.5, 'text-anchor': 'end' }, n.kind), mark,
         refs[n.id] = s('text.line', { x: 12, y: 40 }, clip(n.line, fit)));
       g.setAttribute('transform', `translate(${p.x} ${p.y})`);

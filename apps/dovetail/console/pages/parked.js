@@ -69,7 +69,7 @@
     const head = h('button.group-head', { type: 'button', 'aria-expanded': String(isOpen), 'aria-controls': 'g-' + g.id, onclick: toggle },
       icon('right'), h('span.group-count', {}, h('b', {}, num(g.parked)), h('small', {}, g.parked === 1 ? 'event' : 'events')),
       h('span.group-text', {}, h('span.group-reason', {}, g.reason), h('span.quiet', {}, `${g.relay} · ${g.types.join(', ')} · first ${age(D.time(g.first_at))} ago, last ${age(D.time(g.last_at))} ago`)),
-      h('span.group-wait', {}, h('b', {}, num(g.waiting)), h('small', {}, 'wait behind')), h('span.group-hours', {}, hours(g.per_hour), h('small', {}, 'last 24 h')));
+      h('span.group-wait', {}, h('b', {}, num(g.waiting)), h('small', {}, g.waiting === 1 ? 'waits behind' : 'wait behind')), h('span.group-hours', {}, hours(g.per_hour), h('small', {}, 'last 24 h')));
     return h('section.group', { key: g.id, 'aria-label': g.reason }, head, h('div.group-body', { id: 'g-' + g.id, hidden: !isOpen }, isOpen && held && [tools(g, held, again), rows(held), held.next ? button('Show more', () => more(g.id).then(D.show, D.fault), 'plain') : null]));
   }
   function tools(g, held, again) {
@@ -94,13 +94,13 @@
     let n;
     try { n = await D.post('parked/' + verb, { ...choice, dry_run: true }); } catch (error) { D.fault(error); return; }
     if (!n.parked) { toast('None of these is parked any more.', 'warn'); done(); return; }
-    const counts = h('div.counts', {}, [[num(n.parked), n.parked === 1 ? 'parked event' : 'parked events'], [num(n.waiting), 'wait behind'], [num(n.keys), n.keys === 1 ? 'key' : 'keys'], [n.relays.join(', '), 'takes them']].map(([a, b]) => h('div', {}, h('b', {}, a), h('span', {}, b))));
+    const counts = h('div.counts', {}, [[num(n.parked), n.parked === 1 ? 'parked event' : 'parked events'], [num(n.waiting), n.waiting === 1 ? 'waits behind' : 'wait behind'], [num(n.keys), n.keys === 1 ? 'key' : 'keys'], [n.relays.join(', '), 'takes them']].map(([a, b]) => h('div', {}, h('b', {}, a), h('span', {}, b))));
     const carefully = h('input', { type: 'radio', name: 'how', checked: true }), once = h('input', { type: 'radio', name: 'how' });
     const how = verb === 'replay' && n.parked > 1 && [h('h3', {}, 'How'), h('div', {}, h('label.radio', {}, carefully, h('span', {}, h('b', {}, 'One first, then the rest. '), 'If the first one is parked again, the others stay where they are.')), h('label.radio', {}, once, h('span', {}, h('b', {}, 'All at once.'))))];
     const effects = verb === 'replay'
       ? [['info', 'Each event is sent again with its old id. A receiver that recognises ids leaves alone what it has.'], n.waiting > 0 && ['ok', `What waits behind follows in its order, each key on its own.`], ['warn', 'What fails again is parked again, with its new reason.']]
-      : [['bad', `${n.relays.join(', ')} will never deliver ${n.parked === 1 ? 'this event' : `these ${num(n.parked)} events`}. Other relays are not touched.`], n.waiting > 0 && ['warn', 'What waits behind goes out at once, without the event before it. Check that the receiver can bear that.'], ['info', 'They stay listed as discarded, with your reason, until they are pruned.']];
-    dialog({ title: `${verb === 'replay' ? 'Replay' : 'Discard'} ${many(n.parked, 'event')}?`, confirm: `${verb === 'replay' ? 'Replay' : 'Discard'} ${num(n.parked)}`, kind: verb === 'discard' ? 'bad' : '', reason: { hint: verb === 'replay' ? 'What was put right?' : 'Why may these be given up, and who agreed?', optional: verb === 'replay' },
+      : [['bad', `${n.relays.join(', ')} will never deliver ${n.parked === 1 ? 'this event' : `these ${num(n.parked)} events`}. Other relays are not touched.`], n.waiting > 0 && ['warn', 'What waits behind goes out at once, without the event before it. Check that the receiver can bear that.'], ['info', n.parked === 1 ? 'It stays listed as discarded, with your reason, until it is pruned.' : 'They stay listed as discarded, with your reason, until they are pruned.']];
+    dialog({ title: `${verb === 'replay' ? 'Replay' : 'Discard'} ${many(n.parked, 'event')}?`, confirm: `${verb === 'replay' ? 'Replay' : 'Discard'} ${num(n.parked)}`, kind: verb === 'discard' ? 'bad' : '', reason: { hint: verb === 'replay' ? 'What was put right?' : `Why may ${n.parked === 1 ? 'it' : 'these'} be given up, and who agreed?`, optional: verb === 'replay' },
       body: [counts, how, h('h3', {}, 'What will happen'), will(effects)], cmd: choice.ids && choice.ids.length === 1 ? `dovetail parked ${verb} ${choice.ids[0]}${verb === 'discard' ? " --reason '...'" : ''}` : null,
       onconfirm: reason => run(verb, choice, n.parked, reason, how && carefully.checked, done).catch(D.fault) });
   }

@@ -28,7 +28,7 @@
     const form = askForm();
     const render = () => h('div.page', {}, h('header.page-head.no-print', {}, h('h1', {}, 'Reconcile'), h('p', {}, 'Compares an outbox with what its receiver has, event by event, and says what is missing, extra, altered or late.')),
       D.kept(form), id && !job ? h('p.result', {}, 'This daemon no longer has that comparison.') : null,
-      job && (job.state === 'done' ? report(job) : underWay(job, again)), history(jobs, job), !jobs.length && D.empty('Nothing has been compared yet.', 'A comparison only reads. It may take minutes; it goes on when you leave this page.'));
+      job && (job.state === 'done' ? report(job) : underWay(job, again)), history(jobs, job), !jobs.length && form.tagName === 'FORM' && D.empty('Nothing has been compared yet.', 'A comparison only reads. It may take minutes; it goes on when you leave this page.'));
     return { load, title: () => 'Reconcile', render };
   };
 
@@ -67,11 +67,11 @@
   function report(job) {
     const r = job.result, total = found.reduce((a, [name]) => a + count(r, name), 0);
     return h('article.report', { key: job.id, 'aria-label': 'Report' },
-      h('header.report-head', {}, h('div', {}, h('h2', {}, state(total ? 'bad' : 'ok'), r.verdict), h('p.quiet', {}, `${num(r.counts.events)} events were published in the judged time and ${num(r.counts.received)} received; the longest took ${dur(r.longest_us)}.`)),
+      h('header.report-head', {}, h('div', {}, h('h2', {}, state(total ? 'bad' : 'ok'), r.verdict), h('p.quiet', {}, `${num(r.counts.events)} events were published in the judged time, and ${num(r.counts.received)} received${r.receiver.kind === 'topic' ? '' : ', counting each handler'}; the longest took ${dur(r.longest_us)}.`)),
         h('div.actions.no-print', {}, button('Print', () => print()), h('a.btn', { href: `/api/v1/jobs/${job.id}/report`, download: `reconcile-${job.id}.html` }, 'Save the report'))),
       h('div.two', {}, h('div', {}, h('h3', {}, 'Found'), sums(r, found, true)), h('div', {}, h('h3', {}, 'Listed apart'), [...apart, ...noted].some(([name]) => count(r, name)) ? sums(r, [...apart, ...noted], false) : h('p.quiet', {}, 'Nothing.'))),
       r.findings.length > 0 && [h('h3', {}, 'What was found'), table(['Finding', { name: 'Event' }, 'Type', 'Key', 'Receiver', { name: 'Published', right: true }], r.findings.map(f => ({ key: f.kind + f.receiver + f.id, cells: [pill(f.kind === 'late' ? 'warn' : 'bad', f.kind), h('a.id', { href: '#/events/' + f.id, title: f.id }, shortId(f.id)), f.type || '–', f.key ? `${f.aggregate_type}/${f.key}` : '–', f.receiver, placeOf(f)] }))), total > r.findings.length && h('p.hint', {}, `${num(total - r.findings.length)} more are counted and not listed.`)],
-      h('footer', {}, facts([['Outbox', `${r.outbox.store}, by ${r.relay}`], [r.receiver.kind === 'topic' ? 'Topic' : 'Inbox', `${r.receiver.name} in ${r.receiver.store}`], ['Judged', `${stamp(D.time(r.judged.from))} to ${stamp(D.time(r.judged.to))}`], ...r.limits.map(text => ['because', text]), ['Made', `${stamp(D.time(r.made_at))}, asked for by ${job.by}, dovetail ${r.version}`], ['Digest', h('span.id-full', {}, r.digest)]]), h('p.hint', {}, 'The digest is of the whole report. Whoever has both sides can compare again and must get the same counts.')));
+      h('footer', {}, facts([['Outbox', `${r.outbox.store}, by ${r.relay}`], [r.receiver.kind === 'topic' ? 'Topic' : 'Inbox', `${r.receiver.name} in ${r.receiver.store}`], ['Judged', `${stamp(D.time(r.judged.from))} to ${stamp(D.time(r.judged.to))}`], ...r.limits.map(text => ['Because', D.said(text)]), ['Made', `${stamp(D.time(r.made_at))}, asked for by ${job.by}, dovetail ${r.version}`], ['Digest', h('span.id-full', {}, r.digest)]]), h('p.hint', {}, 'The digest is of the whole report. Whoever has both sides can compare again and must get the same counts.')));
   }
 
   function history(jobs, shown) {

@@ -7,7 +7,7 @@
   D.views.consumers = async () => ({
     title: () => 'Consumers',
     render: () => h('div.page', {}, h('header.page-head', {}, h('h1', {}, 'Consumers'), h('p', {}, 'A consumer hands each event to its handlers. The inbox remembers what was applied, so a second delivery changes nothing.')),
-      D.daemon.consumers.length ? D.daemon.consumers.map(consumer) : D.empty('No consumer is configured.', 'The section [[consumer]] of the config file has them.'), others()),
+      D.daemon.consumers.length ? D.daemon.consumers.map(consumer) : D.empty('No consumer is configured.', 'A section [[consumer]] in the config file makes one.'), others()),
   });
   const columns = ['Handler', 'Types', { name: 'Applied', right: true }, { name: 'Duplicates', right: true, title: 'recognised by the inbox and left alone' }, { name: 'Superseded', right: true, title: 'skipped, because a later version was applied' }, { name: 'Failing', right: true, title: 'events that have failed and are not parked' }, { name: 'Claims held', right: true }, 'Queue'];
   const queueCell = q => q ? h('span.queue', {}, h('b', {}, num(q.events)), h('span.quiet', {}, q.events ? ` · oldest ${dur(q.oldest_age_us)}` : ''), h('span.route', {}, `${num(q.ready)} ready, ${num(q.held)} held, ${num(q.later)} later, ${num(q.waiting)} behind`), q.parked ? h('a', { href: '#/parked' }, `${num(q.parked)} parked`) : null) : h('span.quiet', {}, 'none');
@@ -20,7 +20,7 @@
   // Handlers in one transaction are counted as one.
   function together(conf) {
     const whole = D.inbox(conf.to, conf.name);
-    return whole ? [{ key: conf.name, cells: [h('span', {}, h('b', {}, conf.name), h('span.route', {}, 'handlers in its transaction, together')), '', ...numbers(whole, null)] }] : [];
+    return whole ? [{ key: conf.name, cells: [h('span', {}, h('b', {}, conf.name), h('span.route', {}, 'handlers in its transaction, together')), '–', ...numbers(whole, null)] }] : [];
   }
   // Inboxes of services, which this config does not have.
   function others() {
@@ -58,7 +58,7 @@
   function frame(one, list, isHere, ...body) {
     const away = D.isAway(one.name);
     return h('section.card', { key: one.name, id: 'store-' + one.name, class: 'card' + (isHere ? ' here' : ''), 'aria-label': one.name }, h('div.card-head', {}, h('h2.card-title', {}, one.name), away ? pill('bad', 'does not answer') : pill(...worst(list)), h('span.route', {}, `${one.kind} · ${one.path}`)),
-      away && h('section.alert.is-bad', {}, state('bad'), h('div', {}, h('p', {}, away.text), h('p.quiet', {}, away.effect))), body);
+      away && h('section.alert.is-bad', {}, state('bad'), h('div', {}, h('p', {}, D.said(away.text)), h('p.quiet', {}, away.effect))), body);
   }
   function database(one, list, slots, isHere) {
     const known = D.status.stores.find(x => x.name === one.name) || {}, about = known.rows_are_estimated ? 'about ' : '';

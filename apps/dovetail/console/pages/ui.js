@@ -77,7 +77,7 @@ const D = window.Dovetail = { views: {} };
     return Math.floor(sec / 86400) + ' d' + (sec % 86400 >= 3600 ? ' ' + Math.floor(sec % 86400 / 3600) + ' h' : '');
   }
   // To the microsecond where steps are compared.
-  const exact = us => us < 1e6 ? dur(us) : us < 6e7 ? (us / 1e6).toFixed(3) + ' s' : dur(us);
+  const exact = us => us < 1e6 ? dur(us) : us < 6e7 ? (us / 1e6).toFixed(us < 1e7 ? 3 : 2) + ' s' : dur(us);
   function bytes(b) {
     if (b === null || b === undefined) return '–';
     const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
@@ -93,6 +93,10 @@ const D = window.Dovetail = { views: {} };
   const age = ms => dur(Math.max(0, D.now() - ms) * 1000);
   const ago = ms => h('time', { datetime: new Date(ms).toISOString(), title: stamp(ms, true) }, age(ms).replace(/^(\d\d min) .*/, '$1') + ' ago');
   const many = (n, one, more) => `${num(n)} ${n === 1 ? one : more || one + 's'}`;
+  // "1 waits behind", "3 wait behind"
+  const behind = n => `${num(n)} ${n === 1 ? 'waits' : 'wait'} behind`;
+  // What the daemon says, as part of a paragraph: whole sentences, and times as everywhere on the page.
+  const said = text => text.replace(/(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z/g, '$1 $2 UTC').replace(/([^.!?:])$/, '$1.');
   const shortId = id => id.slice(0, 8) + '…' + id.slice(-4);
 
   // ---- icons: a state has a shape, a colour and a word
@@ -172,7 +176,7 @@ const D = window.Dovetail = { views: {} };
   }
 
   // ---- dialog: what, how many, what happens, why; the button says the verb and the count
-  function dialog({ title, body, confirm, kind, reason, cmd, role, onconfirm }) {
+  function dialog({ title, body, confirm, dismiss = 'Cancel', kind, reason, cmd, role, onconfirm }) {
     if (confirm && !mayAct(role)) return;
     const opener = document.activeElement;
     const why = reason && h('textarea', { id: 'dlg-reason', rows: 2, required: !reason.optional, placeholder: reason.hint, oninput: check });
@@ -181,7 +185,7 @@ const D = window.Dovetail = { views: {} };
       h('h2', { id: 'dlg-title' }, title), h('div.dialog-body', {}, body,
         why && h('label.field', { for: 'dlg-reason' }, h('span', {}, reason.optional ? 'Reason, kept in the audit' : 'Reason, needed, kept in the audit'), why),
         cmd && command(cmd, 'the same by command line')),
-      h('div.dialog-foot', {}, button(confirm ? 'Cancel' : 'Close', close), go));
+      h('div.dialog-foot', {}, button(confirm ? dismiss : 'Close', close), go));
     function check() { if (go && why && !reason.optional) go.disabled = why.value.trim().length < 3; }
     function close() { el.close(); el.remove(); if (opener && opener.focus) opener.focus(); }
     el.addEventListener('cancel', e => { e.preventDefault(); close(); });
@@ -199,5 +203,5 @@ const D = window.Dovetail = { views: {} };
     setTimeout(() => el.remove(), 6000);
   }
 
-  Object.assign(D, { h, s, morph, kept, mayAct, time, num, short, per, rate, dur, exact, bytes, clock, day, stamp, age, ago, many, shortId, state, icon, logo, pill, button, mono, card, facts, empty, meter, command, table, dialog, toast });
+  Object.assign(D, { h, s, morph, kept, mayAct, time, num, short, per, rate, dur, exact, bytes, clock, day, stamp, age, ago, many, behind, said, shortId, state, icon, logo, pill, button, mono, card, facts, empty, meter, command, table, dialog, toast });
 })();
