@@ -14,6 +14,7 @@
 #include "postgres_schema_v10.h"
 #include "postgres_schema_v11.h"
 #include "postgres_schema_v12.h"
+#include "postgres_schema_v14.h"
 #include "postgres_schema_v2.h"
 #include "postgres_schema_v3.h"
 #include "postgres_schema_v4.h"
@@ -27,7 +28,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::array<Migration, 12> kMigrations = {{{1, kPostgresSchemaV1},
+constexpr std::array<Migration, 13> kMigrations = {{{1, kPostgresSchemaV1},
                                                     {2, kPostgresSchemaV2},
                                                     {3, kPostgresSchemaV3},
                                                     {4, kPostgresSchemaV4},
@@ -38,7 +39,8 @@ constexpr std::array<Migration, 12> kMigrations = {{{1, kPostgresSchemaV1},
                                                     {9, kPostgresSchemaV9},
                                                     {10, kPostgresSchemaV10},
                                                     {11, kPostgresSchemaV11},
-                                                    {12, kPostgresSchemaV12}}};
+                                                    {12, kPostgresSchemaV12},
+                                                    {14, kPostgresSchemaV14}}};
 
 struct Stored {
   std::int64_t version = 0;  // 0: there are no dovetail tables
