@@ -37,17 +37,18 @@ CREATE OR REPLACE FUNCTION dovetail.publish(
 DECLARE
   is_json boolean;
 BEGIN
-  IF content_type = 'application/json' AND payload <> '' THEN
+  IF content_type = 'application/json' THEN
     BEGIN
       is_json := payload::pg_catalog.json IS NOT NULL;
     EXCEPTION WHEN invalid_text_representation THEN
       NULL;  -- bytes_of() says so, without the payload that the server's own error would show
     END;
   END IF;
-  IF is_json AND id IS NULL AND deliver_at IS NULL AND headers IS NULL AND topic = '' AND aggregate_version = 0 THEN
+  IF is_json AND id IS NULL AND deliver_at IS NULL AND headers IS NULL AND topic = '' THEN
     id := dovetail.uuid7();
-    INSERT INTO dovetail.outbox (id, aggregate_type, aggregate_id, type, payload)
-    VALUES (id, aggregate_type, coalesce(aggregate_id, ''), type, pg_catalog.convert_to(payload, 'UTF8'));
+    INSERT INTO dovetail.outbox (id, aggregate_type, aggregate_id, type, payload, aggregate_version)
+    VALUES (id, aggregate_type, coalesce(aggregate_id, ''), type, pg_catalog.convert_to(payload, 'UTF8'),
+            coalesce(aggregate_version, 0));
     RETURN id;
   END IF;
   RETURN dovetail.add_event(
@@ -64,10 +65,10 @@ CREATE OR REPLACE FUNCTION dovetail.publish(
   content_type text DEFAULT 'application/octet-stream') RETURNS uuid LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
-  IF id IS NULL AND deliver_at IS NULL AND headers IS NULL AND topic = '' AND aggregate_version = 0 THEN
+  IF id IS NULL AND deliver_at IS NULL AND headers IS NULL AND topic = '' THEN
     id := dovetail.uuid7();
-    INSERT INTO dovetail.outbox (id, aggregate_type, aggregate_id, type, content_type, payload)
-    VALUES (id, aggregate_type, coalesce(aggregate_id, ''), type, content_type, payload);
+    INSERT INTO dovetail.outbox (id, aggregate_type, aggregate_id, type, content_type, payload, aggregate_version)
+    VALUES (id, aggregate_type, coalesce(aggregate_id, ''), type, content_type, payload, coalesce(aggregate_version, 0));
     RETURN id;
   END IF;
   RETURN dovetail.add_event(id, coalesce(topic, ''), aggregate_type, coalesce(aggregate_id, ''), type, content_type,
