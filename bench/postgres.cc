@@ -1,13 +1,11 @@
-// What the outbox costs a writer of PostgreSQL, how fast a backlog is drained beside the classic
-// loop and beside a loop that only reads, how soon a commit is seen by polling, and what an idle
-// relay costs.
+// How fast a backlog of PostgreSQL is drained beside the classic loop and beside a loop that only
+// reads, how soon a commit is seen by polling, and what an idle relay costs.
 #include "dovetail/postgres.h"
 
 #include <fmt/format.h>
 #include <libpq-fe.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -30,8 +28,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kBacklog = 1'000'000;
-constexpr int kWriters = 8;
-constexpr double kWriteSeconds = 4;
 
 // One lane of a relay from the outbox into a null sink, in a thread of its own.
 class RunningRelay {
@@ -197,86 +193,6 @@ Drained read_by_bare_cursor(const std::string& conninfo) {
   return meter.end();
 }
 
-// What a business transaction does besides its own row: nothing; an event from C++, in a statement
-// of its own or together with COMMIT, and the same prepared; an event by the SQL function, as any
-// language does; a bare message in the log, which only log readers
-// see; and, to see what any table must cost, a row in a bare one.
-enum class Write : std::uint8_t {
-  nothing,
-  event,
-  event_and_commit,
-  prepared,
-  prepared_and_commit,
-  sql_function,
-  message,
-  bare_row
-};
-
-void write_one(const Raw& db, const postgres::Publisher& publisher, Write what,
-               const std::string& key) {
-  db.run("BEGIN");
-  PQclear(db.prepared("business", {kPayload.c_str()}));
-  NewEvent event;
-  event.aggregate_type = "order";
-  event.aggregate_id = key;
-  event.type = "OrderPlaced";
-  event.payload = kPayload;
-  switch (what) {
-    case Write::nothing:
-      break;
-    case Write::event:
-      require(postgres::publish(db.get(), event).has_value(), "publish failed");
-      break;
-    case Write::event_and_commit:
-      require(postgres::publish_and_commit(db.get(), event).has_value(), "publish failed");
-      return;
-    case Write::prepared:
-      require(publisher.publish(event).has_value(), "publish failed");
-      break;
-    case Write::prepared_and_commit:
-      require(publisher.publish_and_commit(event).has_value(), "publish failed");
-      return;
-    case Write::sql_function:
-      PQclear(db.prepared("publish", {key.c_str(), kPayload.c_str()}));
-      break;
-    case Write::message:
-      PQclear(db.prepared("message", {kPayload.c_str()}));
-      break;
-    case Write::bare_row:
-      PQclear(db.prepared("bare", {key.c_str(), kPayload.c_str()}));
-      break;
-  }
-  db.run("COMMIT");
-}
-
-double write_transactions(const std::string& conninfo, Write what) {
-  std::atomic<bool> stop = false;
-  std::atomic<std::uint64_t> done = 0;
-  std::vector<std::jthread> writers;
-  for (int writer = 0; writer < kWriters; ++writer) {
-    writers.emplace_back([&, writer] {
-      const Raw db(conninfo);
-      db.prepare("business", "INSERT INTO orders(customer, body) VALUES('c-778812', $1)");
-      db.prepare("message", "SELECT pg_logical_emit_message(true, 'bench', $1::text)");
-      db.prepare("bare", "INSERT INTO bare_outbox(key, payload) VALUES($1, $2::text)");
-      db.prepare("publish", "SELECT dovetail.publish('order', $1, 'OrderPlaced', $2::text)");
-      const Result<postgres::Publisher> publisher = postgres::Publisher::open(db.get());
-      require(publisher.has_value(), "prepare failed");
-      for (int i = 0; !stop; ++i) {
-        write_one(db, *publisher, what, fmt::format("{}-{}", writer, i));
-        ++done;
-      }
-    });
-  }
-  std::this_thread::sleep_for(500ms);
-  const std::uint64_t before = done;
-  const double start = seconds_now();
-  std::this_thread::sleep_for(std::chrono::duration<double>(kWriteSeconds));
-  const double rate = static_cast<double>(done - before) / (seconds_now() - start);
-  stop = true;
-  return rate;
-}
-
 double nanoseconds_now() {
   return static_cast<double>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
@@ -357,30 +273,6 @@ void bench_latency(const std::string& conninfo, Report& report) {
       });
 }
 
-void bench_publish(const std::string& conninfo, Report& report) {
-  progress(fmt::format("transactions of {} writers, without an event and with one", kWriters));
-  const std::pair<Write, Wanted> ways[] = {
-      {Write::prepared_and_commit, {"Publisher::publish_and_commit()", "ratio", 0.8}},
-      {Write::prepared, {"Publisher::publish()", "ratio"}},
-      {Write::event_and_commit, {"publish_and_commit()", "ratio"}},
-      {Write::event, {"publish()", "ratio"}},
-      {Write::sql_function, {"the SQL function, prepared", "ratio"}},
-      {Write::message, {"a logical message, prepared", "ratio"}},
-      {Write::bare_row, {"a row in a bare table, prepared", "ratio"}}};
-  std::vector<Wanted> figures{{"transactions without", "per second"}};
-  for (const auto& [what, figure] : ways) {
-    figures.push_back(figure);
-    figures.back().name = fmt::format("transactions with {}, to those without", figure.name);
-  }
-  report.measure(figures, [&] {
-    const double without = write_transactions(conninfo, Write::nothing);
-    std::vector<double> values{without};
-    for (const auto& [what, figure] : ways)
-      values.push_back(write_transactions(conninfo, what) / without);
-    return values;
-  });
-}
-
 void bench_drain(const std::string& conninfo, Report& report) {
   progress(fmt::format("draining {} events into a null sink", kBacklog));
   const Raw db(conninfo);
@@ -414,15 +306,9 @@ void bench_drain(const std::string& conninfo, Report& report) {
 }
 
 void run(const std::string& conninfo, Report& report, const std::vector<std::string>& wanted) {
-  Raw(conninfo).run(
-      "CREATE TABLE orders(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, "
-      "body text);"
-      "CREATE TABLE bare_outbox(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text, "
-      "payload text)");
   run_parts(report, wanted,
             {{"idle", [&](Report& to) { bench_idle(conninfo, to); }},
              {"latency", [&](Report& to) { bench_latency(conninfo, to); }},
-             {"publish", [&](Report& to) { bench_publish(conninfo, to); }},
              {"drain", [&](Report& to) { bench_drain(conninfo, to); }}});
 }
 

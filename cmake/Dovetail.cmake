@@ -94,7 +94,7 @@ function(dovetail_embed target file variable header)
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
 endfunction()
 
-# dovetail_compile_rooms(folder): every target of the folder and below, but for tests and benches, compiles what lies in one folder as
+# dovetail_compile_rooms(folder): every target of the folder and below, but for tests, compiles what lies in one folder as
 # one unit, which reads the headers once: that takes half of the time. So names that only one file knows must not clash within a folder. A file with definitions of its
 # own, or with the property DOVETAIL_APART, is compiled alone.
 # Not CMAKE_UNITY_BUILD: its units name absolute paths, and another working tree finds none of them in the compiler cache.
@@ -102,7 +102,7 @@ function(dovetail_compile_rooms folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
     get_target_property(type ${target} TYPE)
-    if(type MATCHES "EXECUTABLE|_LIBRARY" AND NOT type STREQUAL "INTERFACE_LIBRARY" AND NOT target MATCHES "_test$|_fuzz_|_bench_")
+    if(type MATCHES "EXECUTABLE|_LIBRARY" AND NOT type STREQUAL "INTERFACE_LIBRARY" AND NOT target MATCHES "_test")
       dovetail_compile_rooms_of(${target})
     endif()
   endforeach()

@@ -182,6 +182,29 @@ class Language(Shop):
         self.refused_with(self.place_order(mug, "mug", 3), "already with other content")
         self.assertCountEqual(self.carry(), events)
 
+    one_trip_forms = ()
+
+    def test_with_one_wait_orders_and_their_events_arrive_once(self):
+        if not self.one_trip_forms:
+            self.skipTest("this language has no such example")
+        wanted, events = {}, []
+        for form in self.one_trip_forms:
+            mug, teapot, refused = self.new_ids(3)
+            wanted |= {mug: ("mug", 2), teapot: (TEAPOT, 3)}
+            events += [("orders.events", "orders", order, "OrderPlaced", {}, {"product": product, "quantity": quantity})
+                       for order, (product, quantity) in list(wanted.items())[-2:]]
+            for _ in range(2):  # the second time as a customer who heard no answer
+                for order, (product, quantity) in list(wanted.items())[-2:]:
+                    self.assertIn("placed", self.accepted(self.one_trip(form, order, product, quantity)))
+            # What refuses the event refuses the order, too.
+            self.sql("SELECT dovetail.set_backlog_limit(1)")
+            self.refused_with(self.one_trip(form, refused, "mug", 2), "the outbox is full")
+            self.sql("SELECT dovetail.set_backlog_limit(NULL)")
+            self.assertEqual(self.orders(), wanted)
+        arrived = [(topic, kind, key, type, headers, json.loads(payload))
+                   for _, topic, kind, key, type, _, headers, payload in self.carry()]
+        self.assertCountEqual(arrived, events)
+
     @property
     def url(self):
         return f"postgresql://{self.login}@{self.place}?sslmode=disable"
@@ -198,9 +221,17 @@ class Python(Language):
     def payload(self, product, quantity):  # as jsonb writes it
         return json.dumps({"product": product, "quantity": quantity}, ensure_ascii=False).encode()
 
-    def place_order(self, *order):
-        return self.run_example(self.program, harness.ROOT / "examples" / "python" / "publish.py", self.url, *order,
+    one_trip_forms = ("statement", "pipeline")
+
+    def example(self, name, *words):
+        return self.run_example(self.program, harness.ROOT / "examples" / "python" / name, self.url, *words,
                                 environment={"PYTHONPATH": str(driver(self.modules).parent)})
+
+    def place_order(self, *order):
+        return self.example("publish.py", *order)
+
+    def one_trip(self, *words):
+        return self.example("one_trip.py", *words)
 
 
 class Node(Language):
@@ -210,9 +241,17 @@ class Node(Language):
     def missing(cls):
         return lacks("node", cls.module)
 
-    def place_order(self, *order):
-        return self.run_example("node", harness.ROOT / "examples" / "node" / "publish.js", self.url, *order,
+    one_trip_forms = ("statement",)
+
+    def example(self, name, *words):
+        return self.run_example("node", harness.ROOT / "examples" / "node" / name, self.url, *words,
                                 environment={"NODE_PATH": str(driver(self.module).parent)})
+
+    def place_order(self, *order):
+        return self.example("publish.js", *order)
+
+    def one_trip(self, *words):
+        return self.example("one_trip.js", *words)
 
 
 class Java(Language):
@@ -228,11 +267,20 @@ class Java(Language):
 
     def setUp(self):
         super().setUp()
-        self.accepted(self.run_example("javac", "-d", self.folder, harness.ROOT / "examples" / "java" / "Publish.java"))
+        sources = [harness.ROOT / "examples" / "java" / name for name in ("Publish.java", "OneTrip.java")]
+        self.accepted(self.run_example("javac", "-d", self.folder, *sources))
+
+    one_trip_forms = ("statement", "pipeline")
+
+    def example(self, name, *words):
+        return self.run_example("java", "-cp", f"{driver(self.jar)}:{self.folder}", name,
+                                f"jdbc:postgresql://{self.place}?user={self.login}&sslmode=disable", *words)
 
     def place_order(self, *order):
-        return self.run_example("java", "-cp", f"{driver(self.jar)}:{self.folder}", "Publish",
-                                f"jdbc:postgresql://{self.place}?user={self.login}&sslmode=disable", *order)
+        return self.example("Publish", *order)
+
+    def one_trip(self, *words):
+        return self.example("OneTrip", *words)
 
 
 class Go(Language):

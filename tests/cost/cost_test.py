@@ -18,6 +18,13 @@ class Judge(unittest.TestCase):
         self.assertTrue(self.judged(round(1000 * (1 + cost.TOLERANCE)), {"a road": 1000})[0])
         self.assertFalse(self.judged(round(1000 * (1 + cost.TOLERANCE)) + 1, {"a road": 1000})[0])
 
+    def test_publishing_is_judged_more_strictly(self):
+        expected = {"publish_insert": 1000, "relay": 1000}
+        for name, allowed in (("publish_insert", cost.PUBLISH_TOLERANCE), ("relay", cost.TOLERANCE)):
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.assertTrue(cost.is_within(name, round(1000 * (1 + allowed)), expected))
+                self.assertFalse(cost.is_within(name, round(1000 * (1 + allowed)) + 1, expected))
+
     def test_what_is_cheaper_passes_and_is_told(self):
         is_fine, told = self.judged(500, {"a road": 1000})
         self.assertTrue(is_fine)

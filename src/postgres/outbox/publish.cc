@@ -20,12 +20,18 @@ constexpr std::string_view kInsert =
     "headers, payload, aggregate_version) VALUES ($1::uuid, $2::text, $3::text, $4::text, "
     "$5::text, $6::text, $7::text, $8::bytea, $9::bigint)";
 
+// The same for an event with nothing but what it must have: each column more is checked anew.
+constexpr std::string_view kInsertShort =
+    "INSERT INTO dovetail.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES "
+    "($1::uuid, $2::text, $3::text, $4::text, $5::bytea)";
+
 // An id from the caller may exist; then the content is compared.
 constexpr std::string_view kAdd =
     "SELECT dovetail.add_event($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, "
     "$7::text, $8::bytea, $9::bigint, $10::timestamptz)";
 
 const std::string kInsertName = "dovetail_insert_1";
+const std::string kInsertShortName = "dovetail_insert_short_1";
 const std::string kAddName = "dovetail_add_1";
 
 // No conflict target and no RETURNING, so that a role that may only insert can run it.
@@ -88,6 +94,22 @@ Params columns(const NewEvent& event, const Prepared& prepared) {
   return params;
 }
 
+// Whether every other column has its default.
+bool is_short(const NewEvent& event) {
+  return event.topic.empty() && event.headers.empty() && event.aggregate_version == 0 &&
+         event.content_type == "application/json";
+}
+
+Params short_columns(const NewEvent& event, const EventId& id) {
+  Params params;
+  params.uuid(id)
+      .text(event.aggregate_type)
+      .text(event.aggregate_id)
+      .text(event.type)
+      .bytea(event.payload);
+  return params;
+}
+
 // The insert skipped it: the id exists, with the same content or another.
 Status check_published(pg_conn* connection, const NewEvent& event, const Prepared& prepared) {
   const Result<Rows> same = run(connection, kCheck, columns(event, prepared));
@@ -102,6 +124,8 @@ struct Request {
 };
 Request request(const NewEvent& event, const Prepared& prepared,
                 const std::optional<WallTime>& deliver_at = std::nullopt) {
+  if (!event.id && !deliver_at && is_short(event))
+    return {kInsertShort, kInsertShortName, short_columns(event, prepared.id)};
   if (!event.id && !deliver_at) return {kInsert, kInsertName, columns(event, prepared)};
   Params params = columns(event, prepared);
   if (deliver_at) {
@@ -150,6 +174,12 @@ Result<PublishStatement> publish_statement(const NewEvent& event, const EventLim
   if (!prepared) return fail(prepared.error());
   PublishStatement statement;
   statement.id = prepared->id;
+  if (!event.id && is_short(event)) {
+    statement.sql = kInsertShort;
+    statement.params = {prepared->id, event.aggregate_type, event.aggregate_id, event.type,
+                        Param::bytes(event.payload)};
+    return statement;
+  }
   statement.sql = event.id ? kAdd : kInsert;
   statement.params = {prepared->id,
                       event.topic,
@@ -254,6 +284,8 @@ Result<Publisher> Publisher::open(pg_conn* connection, EventLimits limits) {
   NewEvent any;
   const Prepared none{};
   DOVETAIL_TRY(postgres::prepare(connection, kInsertName, kInsert, columns(any, none)));
+  DOVETAIL_TRY(
+      postgres::prepare(connection, kInsertShortName, kInsertShort, short_columns(any, none.id)));
   DOVETAIL_TRY(postgres::prepare(connection, kAddName, kAdd, columns(any, none).null()));
   return Publisher(connection, limits);
 }

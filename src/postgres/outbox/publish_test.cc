@@ -224,6 +224,49 @@ TEST_F(PostgresPublish, TextThatIsDeclaredAsJsonMustBeJson) {
   EXPECT_EQ(count(), 4);
 }
 
+// The short road of publish() and the long one.
+TEST_F(PostgresPublish, WhatIsSaidAndWhatIsLeftOutMakeTheSameEvent) {
+  const std::string columns =
+      "SELECT count(*)::text || ' ' || count(DISTINCT (topic, aggregate_type, aggregate_id, type, "
+      "content_type, headers, payload, aggregate_version))::text FROM dovetail.outbox";
+  const std::string four = "'order', '17', 'placed', ";
+  for (const std::string payload : {"'{}'", "'{}'::jsonb", "'{}'::bytea"}) {
+    const std::string event = four + payload + ", content_type => 'application/json'";
+    must(connection_, "SELECT dovetail.publish(" + event + ")");
+    must(connection_, "SELECT dovetail.publish(" + event + ", headers => '{}')");
+    must(connection_,
+         "SELECT dovetail.publish(" + event +
+             ", headers => NULL, topic => NULL, id => NULL, aggregate_version => NULL)");
+    must(connection_, "SELECT dovetail.publish(" + event + ", id => dovetail.uuid7())");
+    must(connection_, "SELECT dovetail.publish(" + event + ", deliver_at => '2020-01-01')");
+  }
+  must(connection_, "SELECT dovetail.publish(" + four + "'{}')");
+  must(connection_,
+       "INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload) VALUES (" + four +
+           "'{}')");
+  EXPECT_EQ(text(connection_, columns), "17 1");
+}
+
+// The server prepares what is left in a plan anew for each event.
+TEST_F(PostgresPublish, ThePlannerComputesDefaultsAndInlinesConversions) {
+  const auto plan = [&](const std::string& statement) {
+    const Result<Rows> rows = connection_.query("EXPLAIN (VERBOSE, COSTS OFF) " + statement);
+    std::string lines;
+    for (std::size_t i = 0; rows && i < rows->size(); ++i) lines += rows->text(i, 0);
+    return lines;
+  };
+  const std::string insert = plan(
+      "INSERT INTO dovetail.outbox (aggregate_type, aggregate_id, type, payload) VALUES ('a', '1', "
+      "'t', '{}')");
+  EXPECT_TRUE(contains(insert, "nextval")) << insert;
+  EXPECT_FALSE(contains(insert, "default_")) << insert;
+  // An argument that is volatile or dear must not stop it.
+  must(connection_, "CREATE SEQUENCE numbers");
+  const std::string published = plan(
+      "SELECT dovetail.publish('a', nextval('numbers'), 't', jsonb_build_object('n', random()))");
+  EXPECT_TRUE(contains(published, "convert_to")) << published;
+}
+
 TEST_F(PostgresPublish, IdsOfAggregatesMayBeNumbersAndUuids) {
   const std::string uuid = "01890000-0000-7000-8000-000000000001";
   const std::pair<std::string, std::string> ids[] = {

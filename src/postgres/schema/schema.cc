@@ -15,6 +15,7 @@
 #include "postgres_schema_v11.h"
 #include "postgres_schema_v12.h"
 #include "postgres_schema_v13.h"
+#include "postgres_schema_v14.h"
 #include "postgres_schema_v2.h"
 #include "postgres_schema_v3.h"
 #include "postgres_schema_v4.h"
@@ -28,7 +29,7 @@ namespace dovetail::postgres {
 
 namespace {
 
-constexpr std::array<Migration, 13> kMigrations = {{{1, kPostgresSchemaV1},
+constexpr std::array<Migration, 14> kMigrations = {{{1, kPostgresSchemaV1},
                                                     {2, kPostgresSchemaV2},
                                                     {3, kPostgresSchemaV3},
                                                     {4, kPostgresSchemaV4},
@@ -40,7 +41,8 @@ constexpr std::array<Migration, 13> kMigrations = {{{1, kPostgresSchemaV1},
                                                     {10, kPostgresSchemaV10},
                                                     {11, kPostgresSchemaV11},
                                                     {12, kPostgresSchemaV12},
-                                                    {13, kPostgresSchemaV13}}};
+                                                    {13, kPostgresSchemaV13},
+                                                    {14, kPostgresSchemaV14}}};
 
 struct Stored {
   std::int64_t version = 0;  // 0: there are no dovetail tables

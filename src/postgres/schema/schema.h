@@ -10,7 +10,7 @@
 
 namespace dovetail::postgres {
 
-constexpr std::int64_t kSchemaVersion = 13;
+constexpr std::int64_t kSchemaVersion = 14;
 
 // Upgrades the schema to its version and records that in dovetail.schema_version. If it only adds,
 // `compatible_from` stays, and older programs still work. If it removes something, it raises

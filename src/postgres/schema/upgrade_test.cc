@@ -169,5 +169,29 @@ TEST(UpgradeFrom, Version10KeepsRelaysAndHoldsNone) {
   EXPECT_TRUE(check_schema(sql, 10)) << "a program of that version may still use it";
 }
 
+// Partitions of before keep their own defaults.
+TEST(UpgradeFrom, Version12TakesEventsIntoItsPartitionsAsBefore) {
+  TestDatabase database("postgres", Tables::none);
+  Connection sql = database.connect();
+  ASSERT_TRUE(create_schema(sql.get(), migrations().first(12)));
+  must(sql,
+       "CREATE TABLE dovetail.outbox_before PARTITION OF dovetail.outbox FOR VALUES FROM "
+       "('00000000-0000-0000-0000-000000000000') TO ('7fffffff-ffff-ffff-ffff-ffffffffffff')");
+  const std::string publish =
+      "SELECT dovetail.publish('order', 17, 'placed', '{}'); INSERT INTO dovetail.outbox "
+      "(aggregate_type, aggregate_id, type, payload) VALUES ('order', '17', 'placed', '{}')";
+  must(sql, publish);
+  const Status updated = create_schema(sql);
+  ASSERT_TRUE(updated) << text_of(updated);
+  must(sql, publish);
+  EXPECT_EQ(
+      text(sql,
+           "SELECT concat(count(*), ' ', count(DISTINCT (topic, aggregate_type, aggregate_id, "
+           "type, content_type, headers, payload, aggregate_version)), ' ', max(content_type)) "
+           "FROM dovetail.outbox_before"),
+      "4 1 application/json");
+  EXPECT_TRUE(check_schema(sql, 12)) << "a program of that version may still use it";
+}
+
 }  // namespace
 }  // namespace dovetail::postgres
