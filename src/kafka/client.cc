@@ -239,6 +239,9 @@ void ConnectErrors::note(int code, std::string_view text) {
     if (!text_.empty()) return;
   }
   if (is_final()) return;
+  // A handshake that fails is sometimes reported as a connection that broke.
+  if (code == RD_KAFKA_RESP_ERR__TRANSPORT && text.find("SSL routines") != std::string_view::npos)
+    code = RD_KAFKA_RESP_ERR__SSL;
   code_ = code;
   text_ = std::string(text);
 }

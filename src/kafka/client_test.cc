@@ -1,6 +1,7 @@
 #include "kafka/client.h"
 
 #include <gtest/gtest.h>
+#include <librdkafka/rdkafka.h>
 
 #include <string>
 
@@ -95,6 +96,17 @@ TEST(KafkaProperties, EveryWayInIsProtectedAsTheOptionsSay) {
   EXPECT_EQ(protocol(), "sasl_ssl");
   options.tls = false;
   EXPECT_EQ(protocol(), "sasl_plaintext");
+}
+
+TEST(KafkaConnectErrors, ACertificateIsTheCauseAlsoWhereTheConnectionIsSaidToBreak) {
+  ConnectErrors errors;
+  errors.note(RD_KAFKA_RESP_ERR__TRANSPORT, "ssl://b:1/bootstrap: Connect failed");
+  EXPECT_FALSE(errors.is_final());
+  errors.note(RD_KAFKA_RESP_ERR__TRANSPORT,
+              "ssl://b:1/bootstrap: error:0A000086:SSL routines::certificate verify failed");
+  EXPECT_TRUE(errors.is_final());
+  const Error error = connection_error({}, errors.code(), errors.text());
+  EXPECT_NE(error.text.find("certificate names this host"), std::string::npos) << error.text;
 }
 
 TEST(KafkaTopics, ANameIsCheckedAsKafkaDoes) {
