@@ -1,6 +1,7 @@
 """What publishing costs the server: instructions of a PostgreSQL that one process is, on prepared statements."""
 
 import contextlib
+import os
 import pathlib
 import re
 import shutil
@@ -50,11 +51,13 @@ def database(make):
 
 def counted(data, statements):
     """Instructions of a server that executes these, one after the other, and ends."""
+    # Valgrind writes there as the user of the server, who may not write where the tests work.
+    environment = os.environ | {"TMPDIR": str(data)}
     done = subprocess.run(
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", common.program("postgres"), "--single", "-D",
          str(data), "-c", "fsync=off", "-c", "log_min_messages=warning", "postgres"],
         input="".join(f"{statement}\n" for statement in statements), capture_output=True, text=True, cwd="/", check=False,
-        timeout=PATIENCE_S, **common.unprivileged())
+        timeout=PATIENCE_S, env=environment, **common.unprivileged())
     collected = re.search(r"Collected : (\d+)", done.stderr)
     if done.returncode != 0 or not collected or "ERROR" in done.stderr:
         raise RuntimeError(f"the server ended with {done.returncode}: {done.stderr[-2000:]}")
