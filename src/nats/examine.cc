@@ -54,6 +54,12 @@ constexpr Check kStream[] = {
      "the stream {stream} drops its oldest messages when it is full, even unread ones",
      "set its discard policy to new, so that the relay waits instead, or remove max_msgs, "
      "max_bytes and max_msgs_per_subject"},
+    {Severity::error, "nats-bytes-limit",
+     [](F f) { return f.is("is_old") && f.is("discard", "new") && f.number("max_bytes") > 0; },
+     "the stream {stream} has a limit in bytes; when it is full, nats-server {version} may drop "
+     "its "
+     "oldest message for a new one, even an unread one",
+     "limit it by max_msgs instead of max_bytes, or run nats-server 2.11 or newer"},
     {Severity::error, "nats-no-ack", [](F f) { return f.is("no_ack"); },
      "the stream {stream} confirms nothing (no_ack), so no event ever counts as delivered",
      "set no_ack = false on the stream"},

@@ -111,6 +111,16 @@ TEST_F(NatsExamine, ALimitOfASubjectThatDropsUnreadMessagesIsNamed) {
   EXPECT_TRUE(codes(stream()).contains("nats-discard-old"));
 }
 
+// The server counts a message without the bytes around it before it stores it, and with them
+// afterwards.
+TEST_F(NatsExamine, ALimitInBytesIsNamedWhereTheServerMissesIt) {
+  admin_.make_stream(name_, name_ + ".>", R"(,"discard":"new","max_bytes":100000)");
+  EXPECT_TRUE(codes(stream()).contains("nats-bytes-limit"));
+  admin_.drop_stream(name_);
+  admin_.make_stream(name_, name_ + ".>", R"(,"discard":"new","max_msgs":100000)");
+  EXPECT_FALSE(codes(stream()).contains("nats-bytes-limit"));
+}
+
 TEST_F(NatsExamine, SubjectsWithoutAStreamAreNamed) {
   admin_.make_stream(name_, name_ + ".>", ",\"duplicate_window\":600000000000");
   Examined what = stream();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "conformance/brokers/nats_stored.h"
+#include "kit/eventually.h"
 #include "nats/sink.h"
 #include "nats/source.h"
 #include "proofs/brokers/outage_source_suite.h"
@@ -34,12 +35,15 @@ class Nats final : public OutageUnderTest {
     nats::Operator admin(connection(port()));
     return stored_in(admin, "ORDERS");
   }
-  // Far above the current size: a stream above its new limit would lose the oldest messages. By
-  // bytes: a small message may fit behind a large one that does not.
+  // Not by bytes: at such a limit this server drops the oldest message for a new one. Far above
+  // the current size: a stream above its new limit loses the oldest messages, too.
   void block() override {
     nats::Operator admin(connection(port()));
-    limit(admin, admin.ask("STREAM.INFO.ORDERS").json().get("state").get("bytes").number_or(0) +
-                     1'000'000);
+    const std::int64_t most = state(admin, "messages") + 6000;
+    limit(admin, most);
+    EXPECT_TRUE(eventually([&] { return state(admin, "messages") >= most; }));
+    EXPECT_EQ(state(admin, "first_seq"), 1)
+        << "the stream grew beyond the limit before the test had set it";
   }
   void unblock() override {
     nats::Operator admin(connection(port()));
@@ -61,11 +65,14 @@ class Nats final : public OutageUnderTest {
     options.request_timeout = seconds(3);
     return options;
   }
-  static void limit(nats::Operator& admin, std::int64_t bytes_max) {
+  static std::int64_t state(nats::Operator& admin, std::string_view what) {
+    return admin.ask("STREAM.INFO.ORDERS").json().get("state").get(what).number_or(0);
+  }
+  static void limit(nats::Operator& admin, std::int64_t messages_max) {
     admin.ask("STREAM.UPDATE.ORDERS",
               R"({"name":"ORDERS","subjects":["orders"],"storage":"file","discard":"new",)"
-              R"("max_bytes":)" +
-                  std::to_string(bytes_max) + "}");
+              R"("max_msgs":)" +
+                  std::to_string(messages_max) + "}");
   }
 
   servers::Started started_{"nats"};
