@@ -95,8 +95,8 @@ function(dovetail_embed target file variable header)
 endfunction()
 
 # dovetail_compile_rooms(folder): every target of the folder and below, but for tests, compiles what lies in one folder as
-# one unit, which reads the headers once: that takes half of the time. So names that only one file knows must not clash within a folder. A file with definitions of its
-# own, or with the property DOVETAIL_APART, is compiled alone.
+# one unit, which reads the headers once: that takes half of the time. So names that only one file knows must not clash
+# within a folder. A file with definitions or options of its own, or with the property DOVETAIL_APART, is compiled alone.
 # Not CMAKE_UNITY_BUILD: its units name absolute paths, and another working tree finds none of them in the compiler cache.
 function(dovetail_compile_rooms folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
@@ -123,7 +123,8 @@ function(dovetail_compile_rooms_of target)
     cmake_path(IS_PREFIX CMAKE_BINARY_DIR ${source} is_generated)
     get_property(is_apart SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY DOVETAIL_APART)
     get_property(definitions SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY COMPILE_DEFINITIONS)
-    if(is_ours AND NOT is_generated AND NOT is_apart AND NOT definitions AND source MATCHES "\\.cc$")
+    get_property(options SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY COMPILE_OPTIONS)
+    if(is_ours AND NOT is_generated AND NOT is_apart AND NOT definitions AND NOT options AND source MATCHES "\\.cc$")
       cmake_path(GET source PARENT_PATH room)
       cmake_path(RELATIVE_PATH room BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
       string(MAKE_C_IDENTIFIER "${name}" name)
