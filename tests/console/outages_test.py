@@ -317,7 +317,7 @@ class Outages(OutageCase, postgres_test.PostgresCase):
         process.send_signal(signal.SIGTERM)
         process.wait(harness.PATIENCE_S)
         self.event()
-        self.assertTrue(self.dovetail("status").out.startswith("No process runs the relay out."))
+        self.assertRegex(self.dovetail("status").out, r"\ANo process runs the relay out\.")
 
 
 @unittest.skipUnless(FULL, "the server whose disk gets full is missing; run it through ctest")
