@@ -24,8 +24,8 @@ namespace dovetail::bench {
 namespace {
 
 constexpr int kWriters = 8;
-// How often each way has its turn in a round, and how many transactions a writer makes in a turn:
-// so many that the server does the same again and again, as it does for a service.
+// Turns of each way in a round, and transactions of a writer in a turn. In a turn the server
+// repeats the same statements, as it does for a service.
 constexpr int kTurns = 30;
 constexpr int kTransactions = 60;
 constexpr int kTurnsAlone = 60;
@@ -66,7 +66,7 @@ struct Way {
 struct Cost {
   double cpu_us = 0;
   double cpu_us_many = 0;
-  double per_second = 0;  // of many writers, each of which waits for the disk
+  double per_second = 0;  // of kWriters; each waits for the disk
 };
 
 void prepare(const Raw& db) {

@@ -10,7 +10,7 @@ import unittest
 import harness
 import postgres_test
 
-# Every call that tells the time of the wall, so many seconds from the truth. The file may change at any time.
+# Shifts the wall clock by the seconds that stand in a file. The file may change at any time.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -64,7 +64,7 @@ class ParkedActions {
   struct Parked;
   // All rows of the event, one for each relay that parked it, unfinished ones first.
   Result<std::vector<Parked>> find(std::string_view relay, const EventId& id);
-  // Those that are not finished. rejected: there is none.
+  // Only the unfinished rows. rejected: no row is unfinished.
   Result<std::vector<Parked>> find_unfinished(std::string_view relay, const EventId& id);
   Status check_head(const EventId& id, const Parked& row);
   // In the caller's transaction.

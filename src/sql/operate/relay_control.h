@@ -23,9 +23,10 @@ struct RelayControlStatements {
   std::string find;
   // $2 order, $3 reason. Keeps them with the time and the user; the order '' takes all away.
   std::string hold;
-  // Returns the number of the last event; 0: there is none.
+  // Returns the number of the last event. 0: there is no event.
   std::string last;
-  // $2 time. Returns the number before the first event of this time or later; null: there is none.
+  // $2 time. Finds the first event at or after it, and returns the number before that event. null:
+  // no such event.
   std::string before;
   // $2 and $3 numbers. Returns how many events after the first, up to the second, it carries.
   std::string count;

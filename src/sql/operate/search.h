@@ -24,7 +24,7 @@ class SearchedBox {
 
   // The first event with this number or a later one.
   virtual Result<std::optional<Place>> first_from(std::int64_t seq) = 0;
-  // The last event before this number, after leaving out so many.
+  // Of the events before this number, newest first: the one behind `skipped` others.
   virtual Result<std::optional<Place>> last_before(std::int64_t seq, std::size_t skipped) = 0;
   // Those that `search` describes with `last` <= number < `before`, newest first: at most its
   // limit, and then all relays of the last one.
